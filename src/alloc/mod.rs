@@ -1,0 +1,2 @@
+//! Pure bookkeeping: offsets and handles, no GPU.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! A portable compute memory manager over wgpu.
+
+pub mod alloc;
