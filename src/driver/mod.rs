@@ -1,0 +1,338 @@
+//! The seam between the engine and a device: create, destroy, submit, wait, map.
+//!
+//! Two implementors stand behind [`Driver`]: `wgpu`, and `sim`, a device that is not there, whose
+//! queue runs late and which fails on command. The engine speaks in ids and plain values
+//! ([`Op`]), so no room but this one ever holds a GPU object.
+//!
+//! ```text
+//!   engine's walk ──► [Op, Op, Op, …] ──► Driver::submit ──► serial 17
+//!                                              │
+//!                      Driver::wait(&done) ◄───┘ Signal, set from a callback
+//! ```
+//!
+//! What every implementor promises:
+//! * Ops of one submission, and submissions, take effect in order.
+//! * A created buffer reads as zeros.
+//! * After an error nothing has changed, except that after [`DriverError::Lost`] every later call
+//!   is `Lost` as well, and nothing waits for ever.
+//! * No method takes a lock that a callback of its own may want.
+
+mod signal;
+mod table;
+pub(crate) mod wgpu;
+
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod sim;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub(crate) use signal::Signal;
+
+/// A future that travels between threads natively, and stays on its own in a browser.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A future that travels between threads natively, and stays on its own in a browser.
+#[cfg(target_arch = "wasm32")]
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// `Send + Sync` natively; nothing in a browser, where GPU objects belong to one thread.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) trait Shared: Send + Sync {}
+#[cfg(not(target_arch = "wasm32"))]
+impl<T: Send + Sync + ?Sized> Shared for T {}
+/// `Send + Sync` natively; nothing in a browser, where GPU objects belong to one thread.
+#[cfg(target_arch = "wasm32")]
+pub(crate) trait Shared {}
+#[cfg(target_arch = "wasm32")]
+impl<T: ?Sized> Shared for T {}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) struct $name(pub(crate) table::Key);
+    )*};
+}
+
+ids!(
+    /// A buffer of the device.
+    BufferId,
+    /// A compiled kernel.
+    PipelineId,
+    /// The buffers' ranges that a dispatch sees.
+    BindGroupId
+);
+
+/// What a buffer is for; it decides the usages and the kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BufferKind {
+    /// Device memory that is carved into tensors: storage, copied from and to. Mappable as well
+    /// where [`Caps::maps_slabs`].
+    Slab,
+    /// Host memory written by the CPU and copied from.
+    Upload,
+    /// Host memory copied into and read by the CPU.
+    Readback,
+    /// Kernel parameters, where there are no immediates: uniform, copied to.
+    Params,
+}
+
+/// How a mapped buffer is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapMode {
+    /// The CPU reads.
+    Read,
+    /// The CPU writes.
+    Write,
+}
+
+/// Whether a kernel may write through a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    /// `var<storage, read>`
+    Read,
+    /// `var<storage, read_write>`
+    ReadWrite,
+}
+
+/// A range of a buffer, bound to a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Binding {
+    /// The buffer.
+    pub(crate) buffer: BufferId,
+    /// A multiple of [`Caps::offset_alignment_bytes`].
+    pub(crate) offset_bytes: u64,
+    /// A multiple of 4, at least 4, at most [`Caps::max_binding_bytes`].
+    pub(crate) size_bytes: u64,
+}
+
+/// One step of a submission, with every place resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Op {
+    /// Copies bytes between two different buffers; offsets and size are multiples of 4.
+    Copy {
+        /// Source buffer.
+        src: BufferId,
+        /// Where in the source.
+        src_offset_bytes: u64,
+        /// Destination buffer, not the source.
+        dst: BufferId,
+        /// Where in the destination.
+        dst_offset_bytes: u64,
+        /// How much.
+        size_bytes: u64,
+    },
+    /// Sets bytes to zero; offset and size are multiples of 4.
+    Clear {
+        /// The buffer.
+        buffer: BufferId,
+        /// Where.
+        offset_bytes: u64,
+        /// How much.
+        size_bytes: u64,
+    },
+    /// Runs a kernel.
+    Dispatch {
+        /// The kernel.
+        pipeline: PipelineId,
+        /// What it sees.
+        bind_group: BindGroupId,
+        /// Its parameters: a range of the submission's parameter bytes, as (start, length).
+        params: (u32, u32),
+        /// Workgroups in x, y, z, each at most [`Caps::max_groups`].
+        groups: [u32; 3],
+    },
+}
+
+/// A kernel's CPU twin as the simulated device calls it: the contents of each binding in order,
+/// and the parameters. What it leaves in the bindings that are read-write is the result.
+pub(crate) type HostKernel = Arc<dyn Fn(&mut [Vec<u8>], &[u8]) + Send + Sync>;
+
+/// A kernel to compile.
+#[derive(Clone)]
+pub(crate) struct PipelineDesc {
+    /// What the kernel is called in tools and errors.
+    pub(crate) label: String,
+    /// The whole shader. Binding `i` of group 0 has the access `bindings[i]`.
+    pub(crate) wgsl: String,
+    /// The entry point.
+    pub(crate) entry: String,
+    /// Access of each storage binding, in order.
+    pub(crate) bindings: Vec<Access>,
+    /// Bytes of parameters: immediates, or a uniform binding after the last storage binding.
+    pub(crate) params_bytes: u32,
+    /// The twin, for a device that computes on the host.
+    pub(crate) host: Option<HostKernel>,
+}
+
+impl fmt::Debug for PipelineDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineDesc")
+            .field("label", &self.label)
+            .field("bindings", &self.bindings)
+            .field("params_bytes", &self.params_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A submission that is on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Submission {
+    /// 1, 2, 3, … in order of submission.
+    pub(crate) serial: u64,
+    /// Set when the device has finished it.
+    pub(crate) done: Signal,
+}
+
+/// What sort of device it is: it decides which kernels and which transfers win.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AdapterKind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the CPU's memory.
+    Integrated,
+    /// A GPU lent by a virtual machine's host.
+    Virtual,
+    /// A software rasterizer.
+    Cpu,
+    /// The driver does not say.
+    Other,
+}
+
+/// What a device can do, reduced to what lapidary asks.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Caps {
+    /// The adapter's name, as its driver gives it.
+    pub name: String,
+    /// The graphics API: `vulkan`, `metal`, `dx12`, `webgpu`, `sim`.
+    pub backend: String,
+    /// The driver's name and version, where it tells them.
+    pub driver: String,
+    /// What sort of device it is.
+    pub kind: AdapterKind,
+    /// The largest buffer, in bytes: no slab, so no tensor, is larger.
+    pub max_buffer_bytes: u64,
+    /// The largest range that one binding shows to a kernel; larger operands get several windows.
+    pub max_binding_bytes: u64,
+    /// Storage buffers that one dispatch may bind. We use one fewer: some drivers miscount.
+    pub max_storage_bindings: u32,
+    /// Alignment of a storage binding's offset: the granule that slabs are carved in.
+    pub offset_alignment_bytes: u64,
+    /// Alignment of a uniform binding's offset.
+    pub uniform_alignment_bytes: u64,
+    /// Bytes of immediates; 0 where parameters go through a uniform buffer.
+    pub max_immediate_bytes: u32,
+    /// Workgroups in one dimension of a dispatch.
+    pub max_groups: u32,
+    /// Invocations in one workgroup.
+    pub max_invocations: u32,
+    /// Bytes of workgroup memory.
+    pub max_workgroup_bytes: u32,
+    /// Lanes of a subgroup, least and most; none where kernels cannot use subgroups.
+    pub subgroup_lanes: Option<(u32, u32)>,
+    /// Slabs can be mapped: host and device share memory, and transfers need no staging.
+    pub maps_slabs: bool,
+    /// The device computes on the host by the kernels' twins (the simulation).
+    pub host_kernels: bool,
+}
+
+/// Why a driver refused. The engine turns it into the crate's error, with tags and numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DriverError {
+    /// There is no memory for it now.
+    OutOfMemory,
+    /// The device is gone, with the reason.
+    Lost(String),
+    /// The device says that the request is wrong, in its own words.
+    Invalid(String),
+}
+
+pub(crate) type DriverResult<T> = Result<T, DriverError>;
+
+/// A device.
+pub(crate) trait Driver: Shared + fmt::Debug {
+    /// What it can do; the same for its whole life.
+    fn caps(&self) -> &Caps;
+
+    /// Creates a buffer of `size_bytes` (a multiple of 4) that reads as zeros.
+    fn create_buffer(
+        &self,
+        kind: BufferKind,
+        size_bytes: u64,
+        label: &str,
+    ) -> BoxFuture<'_, DriverResult<BufferId>>;
+
+    /// Gives a buffer back. Its memory returns when the submissions that use it are done.
+    /// No op submitted later may name it. An unknown id is ignored.
+    fn destroy_buffer(&self, buffer: BufferId);
+
+    /// Compiles a kernel.
+    fn create_pipeline(&self, desc: PipelineDesc) -> BoxFuture<'_, DriverResult<PipelineId>>;
+
+    /// Forgets a kernel.
+    fn destroy_pipeline(&self, pipeline: PipelineId);
+
+    /// Binds ranges to a kernel's bindings, in order.
+    fn create_bind_group(
+        &self,
+        pipeline: PipelineId,
+        bindings: &[Binding],
+    ) -> DriverResult<BindGroupId>;
+
+    /// Forgets a bind group.
+    fn destroy_bind_group(&self, group: BindGroupId);
+
+    /// Encodes the ops and gives them to the device. `params` is what the dispatches' ranges
+    /// point into. An error refuses the whole submission.
+    fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission>;
+
+    /// The highest serial whose submission is done, and so all before it.
+    fn completed(&self) -> u64;
+
+    /// Lets finished work be noticed; never waits.
+    fn poll(&self) -> DriverResult<()>;
+
+    /// Waits for a signal: blocks the thread at its first poll natively, is woken in a browser.
+    fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>>;
+
+    /// Asks for a buffer's range (offset a multiple of 8, size of 4) to be mapped as soon as no
+    /// submission uses it. Until [`unmap`](Driver::unmap) no submission may name the buffer.
+    fn map(
+        &self,
+        buffer: BufferId,
+        mode: MapMode,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> DriverResult<Signal>;
+
+    /// Copies into a mapped range.
+    fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()>;
+
+    /// Shows a mapped range (offset a multiple of 8, size of 4) to `look`.
+    fn read_mapped(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> DriverResult<()>;
+
+    /// Ends a mapping.
+    fn unmap(&self, buffer: BufferId);
+
+    /// Why the device is gone, once it is.
+    fn lost(&self) -> Option<String>;
+
+    /// Declares the device gone: the app noticed before we did.
+    fn declare_lost(&self, reason: &str);
+
+    /// The wgpu objects behind it, if it is wgpu.
+    fn as_wgpu(&self) -> Option<&wgpu::WgpuDriver> {
+        None
+    }
+}

@@ -1,0 +1,72 @@
+//! Something that will happen on the device: set once, from a callback; waited for by anyone.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+const PENDING: u8 = 0;
+const DONE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// A one-shot event. Cheap to clone; all clones are the same event.
+#[derive(Clone, Debug)]
+pub(crate) struct Signal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: AtomicU8,
+    serial: u64,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Signal {
+    /// An event that cannot happen before submission `serial` is done.
+    pub(crate) fn after(serial: u64) -> Self {
+        Signal(Arc::new(Inner {
+            state: AtomicU8::new(PENDING),
+            serial,
+            wakers: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// The submission that must be done first; 0 for none.
+    pub(crate) fn serial(&self) -> u64 {
+        self.0.serial
+    }
+
+    /// It happened (or, with `false`, it never will). Only the first call counts.
+    pub(crate) fn set(&self, happened: bool) {
+        let state = if happened { DONE } else { FAILED };
+        let first =
+            self.0
+                .state
+                .compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Acquire);
+        if first.is_ok() {
+            let wakers = std::mem::take(&mut *self.wakers());
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// `None` while it is pending, then whether it happened.
+    pub(crate) fn outcome(&self) -> Option<bool> {
+        match self.0.state.load(Ordering::Acquire) {
+            PENDING => None,
+            state => Some(state == DONE),
+        }
+    }
+
+    /// Wakes `waker` when it happens; at once if it already has.
+    pub(crate) fn wake_on_set(&self, waker: &Waker) {
+        let mut wakers = self.wakers();
+        if self.outcome().is_some() {
+            drop(wakers);
+            waker.wake_by_ref();
+        } else if !wakers.iter().any(|other| other.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+    }
+
+    fn wakers(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
+        self.0.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,89 @@
+//! A table of a driver's objects: an id names a slot and the object's generation, so an id that
+//! outlived its object finds nothing.
+
+/// Index and generation of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    index: u32,
+    generation: u32,
+}
+
+/// Objects by [`Key`]; slots are reused.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    slots: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Table<T> {
+    pub(crate) fn insert(&mut self, value: T) -> Key {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.1 = Some(value);
+            return Key {
+                index,
+                generation: slot.0,
+            };
+        }
+        self.slots.push((0, Some(value)));
+        Key {
+            index: (self.slots.len() - 1) as u32,
+            generation: 0,
+        }
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        match self.slots.get(key.index as usize) {
+            Some((generation, value)) if *generation == key.generation => value.as_ref(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.slots.get_mut(key.index as usize) {
+            Some((generation, value)) if *generation == key.generation => value.as_mut(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.0 != key.generation {
+            return None;
+        }
+        let value = slot.1.take()?;
+        slot.0 = slot.0.wrapping_add(1);
+        self.free.push(key.index);
+        Some(value)
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_outlived_its_entry_finds_nothing() {
+        let mut table = Table::default();
+        let old = table.insert('a');
+        assert_eq!(table.remove(old), Some('a'));
+        let new = table.insert('b');
+        assert_eq!(table.get(old), None);
+        assert_eq!(table.remove(old), None);
+        assert_eq!((table.get(new), table.len()), (Some(&'b'), 1));
+    }
+}

@@ -1,0 +1,149 @@
+//! Element types: what a tensor holds, how wide it is, and which Rust type it is read into.
+//!
+//! A leaf module, like [`units`](crate::units): every room may name it.
+//!
+//! WGSL addresses memory in 32-bit words, so the types narrower than a word are packed, little
+//! end first: two f16 or four u8 (or bool) in a word. Kernels therefore work on *quads*: four
+//! neighbouring elements, which are a whole number of words whatever the type. One invocation
+//! writes a whole quad, so no two invocations ever write the same word.
+
+use std::fmt;
+
+use half::f16;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum DType {
+    /// IEEE 754 single precision, 4 bytes.
+    F32,
+    /// IEEE 754 half precision, 2 bytes; widened to f32 inside every kernel.
+    F16,
+    /// Signed 32-bit integer.
+    I32,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// Unsigned 8-bit integer; widened to u32 inside every kernel.
+    U8,
+    /// A truth value in one byte, 0 or 1.
+    Bool,
+}
+
+impl DType {
+    /// Every element type, in order of declaration.
+    pub const ALL: [DType; 6] = [
+        DType::F32,
+        DType::F16,
+        DType::I32,
+        DType::U32,
+        DType::U8,
+        DType::Bool,
+    ];
+
+    /// Bytes of one element: 4, 2 or 1.
+    pub const fn size_bytes(self) -> u64 {
+        match self {
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 => 2,
+            DType::U8 | DType::Bool => 1,
+        }
+    }
+
+    /// Is it one of the floating-point types?
+    pub const fn is_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F16)
+    }
+
+    /// The WGSL type that kernels compute in: `f32`, `i32` or `u32` (a bool is 0 or 1 in a `u32`).
+    pub const fn wgsl(self) -> &'static str {
+        match self {
+            DType::F32 | DType::F16 => "f32",
+            DType::I32 => "i32",
+            DType::U32 | DType::U8 | DType::Bool => "u32",
+        }
+    }
+
+    /// The name in Rust's spelling: `f32`, `f16`, `i32`, `u32`, `u8`, `bool`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::I32 => "i32",
+            DType::U32 => "u32",
+            DType::U8 => "u8",
+            DType::Bool => "bool",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that tensors are made from and read into: `f32`, `f16`, `i32`, `u32`, `u8`, `bool`.
+///
+/// Sealed: the set is that of [`DType`].
+pub trait Element:
+    Copy + Default + fmt::Debug + PartialEq + Send + Sync + sealed::Sealed + 'static
+{
+    /// The element type in device memory.
+    const DTYPE: DType;
+
+    /// The bytes of a slice, as they lie in device memory.
+    fn bytes_of(slice: &[Self]) -> &[u8];
+
+    /// Decodes device memory. `bytes` holds a whole number of elements; a bool is any byte but 0.
+    fn vec_from(bytes: &[u8]) -> Vec<Self>;
+}
+
+macro_rules! pod_element {
+    ($($type:ty => $dtype:ident),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+            fn bytes_of(slice: &[Self]) -> &[u8] {
+                bytemuck::cast_slice(slice)
+            }
+            fn vec_from(bytes: &[u8]) -> Vec<Self> {
+                let mut out = vec![Self::default(); bytes.len() / size_of::<Self>()];
+                let whole = out.len() * size_of::<Self>();
+                bytemuck::cast_slice_mut::<Self, u8>(&mut out).copy_from_slice(&bytes[..whole]);
+                out
+            }
+        }
+    )*};
+}
+
+pod_element!(f32 => F32, f16 => F16, i32 => I32, u32 => U32, u8 => U8);
+
+impl sealed::Sealed for bool {}
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+    fn bytes_of(slice: &[Self]) -> &[u8] {
+        bytemuck::cast_slice(slice)
+    }
+    fn vec_from(bytes: &[u8]) -> Vec<Self> {
+        bytes.iter().map(|&byte| byte != 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_survive_the_trip_through_bytes_at_any_alignment() {
+        let values = [1.5_f32, -0.0, f32::INFINITY];
+        let mut shifted = vec![0_u8];
+        shifted.extend_from_slice(f32::bytes_of(&values));
+        assert_eq!(f32::vec_from(&shifted[1..]), values);
+        assert_eq!(bool::vec_from(&[0, 1, 7]), [false, true, true]);
+        assert_eq!(f16::vec_from(f16::bytes_of(&[f16::ONE])), [f16::ONE]);
+    }
+}

@@ -1,0 +1,216 @@
+//! A kernel as the engine sees it: a name, operands, a text that depends on the variant, a twin.
+//!
+//! The text is WGSL in which the operands are not declared: [`wgsl`](super::wgsl) declares them
+//! when the places are known, since only then is it clear which bindings are written through,
+//! which coincide, and how many windows each needs. For every operand `x` of the kernel the text
+//! may use
+//!
+//! | name | what it is |
+//! | --- | --- |
+//! | `x_get(i) -> T` | element `i`, counted from the start of the storage |
+//! | `x_get4(i) -> vec4<T>` | elements `i..i+4`, `i` a multiple of 4 |
+//! | `x_put4(i, v)` | writes elements `i..i+4`, `i` a multiple of 4 (written operands only) |
+//! | `p` | the parameters: a `struct Params` that the text declares |
+//!
+//! `T` is [`DType::wgsl`]: f16 is widened to f32, u8 and bool to u32. Whole quads are written, so
+//! a storage is padded to 16 bytes, and elements narrower than a word need nothing special.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+use crate::memory::Storage;
+
+/// Operands of one kernel, at most. A dispatch's bindings stay within the web's limit of 8 − 1.
+pub(crate) const MAX_OPERANDS: usize = 6;
+
+/// Bytes of parameters, at most: what immediates hold everywhere that has them.
+pub(crate) const MAX_PARAMS_BYTES: usize = 128;
+
+/// What a kernel does with an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// Only reads it.
+    Read,
+    /// Writes all of it: what it held is of no interest.
+    Write,
+    /// Writes some of it, or reads what it held.
+    Update,
+}
+
+/// A kernel's operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operand {
+    /// Its name in the text.
+    pub(crate) name: &'static str,
+    /// What is done with it.
+    pub(crate) role: Role,
+}
+
+/// Names an operand: `Operand::read("a")`.
+impl Operand {
+    pub(crate) const fn read(name: &'static str) -> Self {
+        Operand {
+            name,
+            role: Role::Read,
+        }
+    }
+    pub(crate) const fn write(name: &'static str) -> Self {
+        Operand {
+            name,
+            role: Role::Write,
+        }
+    }
+    pub(crate) const fn update(name: &'static str) -> Self {
+        Operand {
+            name,
+            role: Role::Update,
+        }
+    }
+}
+
+/// Which text of a kernel: small, compared and hashed once a command.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Variant {
+    /// What the kernel's own room put there: the operation, the rank, the tile, ….
+    pub(crate) code: u64,
+    /// Element type of each operand.
+    pub(crate) dtypes: [DType; MAX_OPERANDS],
+    /// Bit `i`: operand `i` is accessed by quads only (`x_get4`, `x_put4`), so it is bound as an
+    /// array of quads, which loads and stores several words at once.
+    pub(crate) quads: u8,
+}
+
+impl fmt::Debug for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:#x} {:?} quads {:#b}",
+            self.code, self.dtypes, self.quads
+        )
+    }
+}
+
+/// A kernel of the crate: a constant.
+pub(crate) struct Kernel {
+    /// The stem of its WGSL file.
+    pub(crate) name: &'static str,
+    /// Its operands, in the order in which commands name them.
+    pub(crate) operands: &'static [Operand],
+    /// The text of a variant, with operands and `p` undeclared. Called once a pipeline.
+    pub(crate) text: fn(&Variant) -> Cow<'static, str>,
+    /// The same work, naively, on the host.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) twin: fn(&mut TwinCall),
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// One operand of a command.
+#[derive(Clone, Debug)]
+pub(crate) struct Arg {
+    /// Whose bytes.
+    pub(crate) storage: Arc<Storage>,
+    /// What they are.
+    pub(crate) dtype: DType,
+    /// Bound as quads (see [`Variant::quads`]).
+    pub(crate) quads: bool,
+}
+
+/// A kernel to run: a value, which waits in the queue until a walk places its operands.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// The kernel.
+    pub(crate) kernel: &'static Kernel,
+    /// See [`Variant::code`].
+    pub(crate) code: u64,
+    /// One for each of [`Kernel::operands`].
+    pub(crate) args: SmallVec<[Arg; 4]>,
+    /// The bytes of the text's `struct Params`; at most [`MAX_PARAMS_BYTES`].
+    pub(crate) params: SmallVec<[u8; MAX_PARAMS_BYTES]>,
+    /// Workgroups in x, y, z.
+    pub(crate) groups: [u32; 3],
+    /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of
+    /// the (one) `Write` operand: same bytes, and element `i` depends on element `i` alone.
+    pub(crate) may_reuse: u8,
+}
+
+/// What a twin is called with: every operand's storage as bytes, from its start.
+#[cfg(any(test, feature = "sim"))]
+#[derive(Debug)]
+pub(crate) struct TwinCall {
+    /// One for each of [`Kernel::operands`]; what is left in the written ones is the result.
+    pub(crate) operands: Vec<Vec<u8>>,
+    /// The variant.
+    pub(crate) variant: Variant,
+    /// The bytes of `struct Params`.
+    pub(crate) params: Vec<u8>,
+}
+
+#[cfg(any(test, feature = "sim"))]
+impl TwinCall {
+    /// The parameters as the struct that the launch was made from.
+    pub(crate) fn params<P: bytemuck::AnyBitPattern>(&self) -> P {
+        bytemuck::pod_read_unaligned(&self.params[..size_of::<P>()])
+    }
+
+    /// Element `index` of an operand of any float type.
+    pub(crate) fn f32(&self, operand: usize, index: usize) -> f32 {
+        match self.variant.dtypes[operand] {
+            DType::F32 => f32::from_bits(self.word(operand, index)),
+            DType::F16 => half::f16::from_bits(self.half(operand, index)).to_f32(),
+            dtype => unreachable!("a twin read {dtype} as a float"),
+        }
+    }
+
+    /// Element `index` of an operand of any integer type, or a bool as 0 or 1.
+    pub(crate) fn int(&self, operand: usize, index: usize) -> u32 {
+        match self.variant.dtypes[operand] {
+            DType::I32 | DType::U32 => self.word(operand, index),
+            DType::U8 | DType::Bool => u32::from(self.operands[operand][index]),
+            dtype => unreachable!("a twin read {dtype} as an integer"),
+        }
+    }
+
+    /// Writes element `index` of an operand of any float type.
+    pub(crate) fn put_f32(&mut self, operand: usize, index: usize, value: f32) {
+        match self.variant.dtypes[operand] {
+            DType::F32 => self.put_word(operand, index, value.to_bits()),
+            DType::F16 => {
+                let bits = half::f16::from_f32(value).to_bits().to_le_bytes();
+                self.operands[operand][2 * index..2 * index + 2].copy_from_slice(&bits);
+            }
+            dtype => unreachable!("a twin wrote a float to {dtype}"),
+        }
+    }
+
+    /// Writes element `index` of an operand of any integer type, or a bool as 0 or 1.
+    pub(crate) fn put_int(&mut self, operand: usize, index: usize, value: u32) {
+        match self.variant.dtypes[operand] {
+            DType::I32 | DType::U32 => self.put_word(operand, index, value),
+            DType::U8 | DType::Bool => self.operands[operand][index] = value as u8,
+            dtype => unreachable!("a twin wrote an integer to {dtype}"),
+        }
+    }
+
+    fn word(&self, operand: usize, index: usize) -> u32 {
+        let bytes = &self.operands[operand][4 * index..4 * index + 4];
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    fn half(&self, operand: usize, index: usize) -> u16 {
+        let bytes = &self.operands[operand][2 * index..2 * index + 2];
+        u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    fn put_word(&mut self, operand: usize, index: usize, value: u32) {
+        self.operands[operand][4 * index..4 * index + 4].copy_from_slice(&value.to_le_bytes());
+    }
+}

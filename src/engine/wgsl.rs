@@ -1,0 +1,381 @@
+//! From a kernel's text to a whole shader: declares the operands for the places they were given.
+//!
+//! wgpu forbids one buffer to be bound read-only and read-write in one dispatch, WGSL has no way
+//! to override a binding's access, and one binding shows at most a window of a large operand. So
+//! the declarations are written last, from a [`Layout`]: which operands coincide (one *part*
+//! each), whether a part is written through, and through how many windows it is seen. Every
+//! binding is an array of words or of quads of words; operands are bit-cast on the way in and
+//! out, which costs nothing, so that operands of one part may even differ in type.
+
+use std::fmt::Write;
+
+use super::kernel::{MAX_OPERANDS, Operand, Role, Variant};
+use crate::driver::Access;
+use crate::dtype::DType;
+
+/// How a kernel's operands are bound: with the kernel and the variant, the key of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Layout {
+    /// The part of each operand; operands of one storage share a part. Numbered from 0 in order
+    /// of first appearance.
+    pub(crate) parts: [u8; MAX_OPERANDS],
+    /// Windows of each part, at least 1.
+    pub(crate) windows: [u8; MAX_OPERANDS],
+    /// Bit `k`: part `k` is bound read-write.
+    pub(crate) written: u8,
+}
+
+impl Layout {
+    /// How many parts `operands` operands have.
+    pub(crate) fn part_count(&self, operands: usize) -> usize {
+        let last = self.parts[..operands].iter().max();
+        last.map_or(0, |&last| usize::from(last) + 1)
+    }
+
+    /// The access of each binding, in order: every window of every part.
+    pub(crate) fn bindings(&self, operands: usize) -> Vec<Access> {
+        let mut bindings = Vec::new();
+        for part in 0..self.part_count(operands) {
+            let access = match self.written >> part & 1 {
+                0 => Access::Read,
+                _ => Access::ReadWrite,
+            };
+            bindings.extend(std::iter::repeat_n(access, usize::from(self.windows[part])));
+        }
+        bindings
+    }
+}
+
+/// What the target wants of a shader beyond the layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Bytes of one window.
+    pub(crate) window_bytes: u64,
+    /// Parameters are immediates; else a uniform binding after the storage bindings.
+    pub(crate) immediates: bool,
+    /// The `enable` lines that browsers need, and naga refuses natively.
+    pub(crate) enables: bool,
+}
+
+/// The whole shader for a kernel's text.
+pub(crate) fn shader(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+) -> String {
+    let mut out = String::with_capacity(text.len() + 2048);
+    if target.enables && text.contains("subgroup") {
+        out.push_str("enable subgroups;\n");
+    }
+    let mut binding = 0;
+    for part in 0..layout.part_count(operands.len()) {
+        let unit = unit_of_part(operands.len(), variant, layout, part);
+        declare_part(
+            &mut out,
+            layout,
+            part,
+            unit,
+            target.window_bytes,
+            &mut binding,
+        );
+    }
+    for (index, operand) in operands.iter().enumerate() {
+        let part = usize::from(layout.parts[index]);
+        let unit = unit_of_part(operands.len(), variant, layout, part);
+        declare_operand(&mut out, text, operand, variant.dtypes[index], part, unit);
+    }
+    if text.contains("struct Params") {
+        let declaration = match target.immediates {
+            true => "var<immediate> p: Params;\n".to_string(),
+            false => format!("@group(0) @binding({binding}) var<uniform> p: Params;\n"),
+        };
+        out.push_str(&declaration);
+    }
+    out.push_str(text);
+    out
+}
+
+/// The element of a binding's array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// One word.
+    Word,
+    /// Four elements of two bytes: two words.
+    Quad2,
+    /// Four elements of four bytes: four words.
+    Quad4,
+}
+
+impl Unit {
+    fn wgsl(self) -> &'static str {
+        match self {
+            Unit::Word => "u32",
+            Unit::Quad2 => "vec2<u32>",
+            Unit::Quad4 => "vec4<u32>",
+        }
+    }
+
+    fn bytes(self) -> u64 {
+        match self {
+            Unit::Word => 4,
+            Unit::Quad2 => 8,
+            Unit::Quad4 => 16,
+        }
+    }
+}
+
+/// Quads if every operand of the part wants quads of the same size, else words.
+fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize) -> Unit {
+    let mut unit = None;
+    for index in (0..operands).filter(|&index| usize::from(layout.parts[index]) == part) {
+        let wanted = match (
+            variant.quads >> index & 1,
+            variant.dtypes[index].size_bytes(),
+        ) {
+            (1, 4) => Unit::Quad4,
+            (1, 2) => Unit::Quad2,
+            _ => Unit::Word,
+        };
+        if unit.is_some_and(|unit| unit != wanted) {
+            return Unit::Word;
+        }
+        unit = Some(wanted);
+    }
+    unit.unwrap_or(Unit::Word)
+}
+
+/// The variables of a part's windows, and `b0_load` / `b0_store`, which choose among them.
+fn declare_part(
+    out: &mut String,
+    layout: &Layout,
+    part: usize,
+    unit: Unit,
+    window_bytes: u64,
+    binding: &mut u32,
+) {
+    let written = layout.written >> part & 1 == 1;
+    let access = if written { "read_write" } else { "read" };
+    let unit_name = unit.wgsl();
+    let windows = u64::from(layout.windows[part]);
+    for window in 0..windows {
+        line(
+            out,
+            format_args!(
+                "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{unit_name}>;"
+            ),
+        );
+        *binding += 1;
+    }
+    let units = window_bytes / unit.bytes();
+    line(
+        out,
+        format_args!("fn b{part}_load(u: u32) -> {unit_name} {{"),
+    );
+    for window in 0..windows {
+        let (index, end) = (offset("u", window * units), (window + 1) * units);
+        match window + 1 < windows {
+            true => line(
+                out,
+                format_args!("  if (u < {end}u) {{ return b{part}_{window}[{index}]; }}"),
+            ),
+            false => line(out, format_args!("  return b{part}_{window}[{index}];")),
+        }
+    }
+    line(out, format_args!("}}"));
+    if !written {
+        return;
+    }
+    line(
+        out,
+        format_args!("fn b{part}_store(u: u32, v: {unit_name}) {{"),
+    );
+    for window in 0..windows {
+        let (index, end) = (offset("u", window * units), (window + 1) * units);
+        match window + 1 < windows {
+            true => line(
+                out,
+                format_args!("  if (u < {end}u) {{ b{part}_{window}[{index}] = v; return; }}"),
+            ),
+            false => line(out, format_args!("  b{part}_{window}[{index}] = v;")),
+        }
+    }
+    line(out, format_args!("}}"));
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{text}");
+}
+
+fn offset(name: &str, by: u64) -> String {
+    match by {
+        0 => name.to_string(),
+        by => format!("{name} - {by}u"),
+    }
+}
+
+/// The accessors of an operand that the text uses.
+fn declare_operand(
+    out: &mut String,
+    text: &str,
+    operand: &Operand,
+    dtype: DType,
+    part: usize,
+    unit: Unit,
+) {
+    let (name, kind) = (operand.name, dtype.wgsl());
+    if text.contains(&format!("{name}_get(")) {
+        let body = get(part, dtype, unit);
+        line(
+            out,
+            format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
+        );
+    }
+    if text.contains(&format!("{name}_get4(")) {
+        let body = get4(part, dtype, unit);
+        line(
+            out,
+            format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
+        );
+    }
+    if operand.role != Role::Read && text.contains(&format!("{name}_put4(")) {
+        let body = put4(part, dtype, unit);
+        line(
+            out,
+            format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
+        );
+    }
+}
+
+fn get(part: usize, dtype: DType, unit: Unit) -> String {
+    let kind = dtype.wgsl();
+    match (dtype.size_bytes(), unit) {
+        (4, Unit::Quad4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
+        (4, _) => format!("return bitcast<{kind}>(b{part}_load(i));"),
+        (2, Unit::Quad2) => format!(
+            "let q = b{part}_load(i >> 2u); \
+             let h = unpack2x16float(select(q.x, q.y, (i & 2u) != 0u)); \
+             return select(h.x, h.y, (i & 1u) != 0u);"
+        ),
+        (2, _) => format!(
+            "let h = unpack2x16float(b{part}_load(i >> 1u)); \
+             return select(h.x, h.y, (i & 1u) != 0u);"
+        ),
+        _ => format!("return (b{part}_load(i >> 2u) >> ((i & 3u) * 8u)) & 0xffu;"),
+    }
+}
+
+fn get4(part: usize, dtype: DType, unit: Unit) -> String {
+    let kind = dtype.wgsl();
+    let halves = "let a = unpack2x16float(q.x); let b = unpack2x16float(q.y); \
+                  return vec4<f32>(a, b);";
+    match (dtype.size_bytes(), unit) {
+        (4, Unit::Quad4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
+        (4, _) => format!(
+            "return bitcast<vec4<{kind}>>(vec4<u32>(b{part}_load(i), b{part}_load(i + 1u), \
+             b{part}_load(i + 2u), b{part}_load(i + 3u)));"
+        ),
+        (2, Unit::Quad2) => format!("let q = b{part}_load(i >> 2u); {halves}"),
+        (2, _) => format!(
+            "let q = vec2<u32>(b{part}_load(i >> 1u), b{part}_load((i >> 1u) + 1u)); {halves}"
+        ),
+        _ => format!(
+            "let q = b{part}_load(i >> 2u); \
+             return vec4<u32>(q & 0xffu, (q >> 8u) & 0xffu, (q >> 16u) & 0xffu, q >> 24u);"
+        ),
+    }
+}
+
+fn put4(part: usize, dtype: DType, unit: Unit) -> String {
+    let halves = "let q = vec2<u32>(pack2x16float(v.xy), pack2x16float(v.zw));";
+    match (dtype.size_bytes(), unit) {
+        (4, Unit::Quad4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
+        (4, _) => format!(
+            "let q = bitcast<vec4<u32>>(v); b{part}_store(i, q.x); b{part}_store(i + 1u, q.y); \
+             b{part}_store(i + 2u, q.z); b{part}_store(i + 3u, q.w);"
+        ),
+        (2, Unit::Quad2) => format!("{halves} b{part}_store(i >> 2u, q);"),
+        (2, _) => {
+            format!("{halves} b{part}_store(i >> 1u, q.x); b{part}_store((i >> 1u) + 1u, q.y);")
+        }
+        _ => format!(
+            "let q = v & vec4<u32>(0xffu); \
+             b{part}_store(i >> 2u, q.x | (q.y << 8u) | (q.z << 16u) | (q.w << 24u));"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "struct Params { n: u32 }
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  let i = id.x * 4u;
+  if (i >= p.n) { return; }
+  y_put4(i, y_get4(i) + x_get4(i) + vec4(x_get(i)));
+}";
+
+    fn check(variant: Variant, layout: Layout, window_bytes: u64, immediates: bool) -> String {
+        let target = Target {
+            window_bytes,
+            immediates,
+            enables: false,
+        };
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let whole = shader(TEXT, &operands, &variant, &layout, &target);
+        let module = match naga::front::wgsl::parse_str(&whole) {
+            Ok(module) => module,
+            Err(error) => panic!("{}\n{whole}", error.emit_to_string(&whole)),
+        };
+        let flags = naga::valid::ValidationFlags::all();
+        let capabilities = naga::valid::Capabilities::IMMEDIATES
+            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let checked = naga::valid::Validator::new(flags, capabilities).validate(&module);
+        assert!(checked.is_ok(), "{checked:?}\n{whole}");
+        whole
+    }
+
+    #[test]
+    fn every_type_form_part_and_window_count_gives_a_valid_shader() {
+        for dtype in DType::ALL {
+            for quads in 0..4 {
+                for windows in [1, 3] {
+                    for (parts, written) in [([0, 1], 0b10), ([0, 1], 0b11), ([0, 0], 0b1)] {
+                        let mut layout = Layout {
+                            parts: [0; MAX_OPERANDS],
+                            windows: [windows; MAX_OPERANDS],
+                            written,
+                        };
+                        layout.parts[..2].copy_from_slice(&parts);
+                        let variant = Variant {
+                            code: 0,
+                            dtypes: [dtype; MAX_OPERANDS],
+                            quads,
+                        };
+                        check(variant, layout, 64 << 10, windows == 1);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn operands_of_one_part_share_one_binding() {
+        let layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [1; MAX_OPERANDS],
+            written: 1,
+        };
+        let variant = Variant {
+            code: 0,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0b11,
+        };
+        let whole = check(variant, layout, 1 << 20, true);
+        assert_eq!(whole.matches("@binding").count(), 1);
+        assert_eq!(layout.bindings(2), [Access::ReadWrite]);
+    }
+}

@@ -1,0 +1,218 @@
+//! A storage: the bytes behind a tensor, wherever they are at the moment.
+//!
+//! Tensors, and the commands that wait in the queue, hold a storage by `Arc`. Nobody holds a
+//! place: the place is looked up when a command is encoded, so storages can move, leave and come
+//! back between two commands. When the last `Arc` goes, on whatever thread, the slot's number
+//! goes to the dead list and nothing else happens; the next walk frees the place.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where a storage's bytes are. Asking never waits, so by the time the answer is read it may be
+/// a little old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Residency {
+    /// Nowhere yet: the command that makes them has not run.
+    Pending,
+    /// In a block of a slab, on the device.
+    Device,
+    /// In a buffer of the app, which was imported.
+    Imported,
+    /// Nowhere any more: what should have made them failed.
+    Poisoned,
+}
+
+impl Residency {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            0 => Residency::Pending,
+            1 => Residency::Device,
+            2 => Residency::Imported,
+            _ => Residency::Poisoned,
+        }
+    }
+}
+
+/// Whose budget a storage counts against. There is one tenant so far: [`TenantId::MAIN`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TenantId(u32);
+
+impl TenantId {
+    /// The tenant of everything that names no other.
+    pub const MAIN: TenantId = TenantId(0);
+}
+
+/// Where a tensor was made, and its name if it was given one.
+#[derive(Clone, Debug)]
+pub struct Tag {
+    site: &'static Location<'static>,
+    name: Option<Arc<str>>,
+}
+
+impl Tag {
+    /// The line of the caller's source that made the tensor.
+    pub fn site(&self) -> &'static Location<'static> {
+        self.site
+    }
+
+    /// The name, if [`Tensor::named`](crate::Tensor::named) gave it one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line) = (self.site.file(), self.site.line());
+        match &self.name {
+            Some(name) => write!(f, "`{name}` ({file}:{line})"),
+            None => write!(f, "{file}:{line}"),
+        }
+    }
+}
+
+/// A slot number that names no slot: the storage was never placed.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// The bytes behind tensors.
+pub(crate) struct Storage {
+    /// Bytes, a multiple of 16, so that kernels may write whole quads.
+    size_bytes: u64,
+    tenant: TenantId,
+    site: &'static Location<'static>,
+    name: Mutex<Option<Arc<str>>>,
+    /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
+    version: AtomicU64,
+    /// How many hold the place: a pinned storage neither moves nor leaves.
+    pins: AtomicU32,
+    /// Its slot in the memory's table once it has a place or a cause of poisoning.
+    slot: AtomicU32,
+    residency: AtomicU8,
+    dead: Arc<DeadList>,
+}
+
+impl Storage {
+    pub(crate) fn new(
+        size_bytes: u64,
+        tenant: TenantId,
+        site: &'static Location<'static>,
+        dead: Arc<DeadList>,
+    ) -> Arc<Self> {
+        debug_assert!(size_bytes.is_multiple_of(16) && size_bytes > 0);
+        Arc::new(Storage {
+            size_bytes,
+            tenant,
+            site,
+            name: Mutex::new(None),
+            version: AtomicU64::new(0),
+            pins: AtomicU32::new(0),
+            slot: AtomicU32::new(NO_SLOT),
+            residency: AtomicU8::new(Residency::Pending as u8),
+            dead,
+        })
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        Tag {
+            site: self.site,
+            name: name.clone(),
+        }
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn bump_version(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn pins(&self) -> u32 {
+        self.pins.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn pin(&self) {
+        self.pins.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn unpin(&self) {
+        let before = self.pins.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "unpinned more often than pinned");
+    }
+
+    pub(crate) fn residency(&self) -> Residency {
+        Residency::from_u8(self.residency.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot.load(Ordering::Acquire)
+    }
+
+    /// Only the walk calls this, under the engine's lock.
+    pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
+        self.slot.store(slot, Ordering::Release);
+        self.residency.store(residency as u8, Ordering::Release);
+    }
+
+    /// Does it belong to the engine whose dead list this is?
+    pub(crate) fn belongs_to(&self, dead: &Arc<DeadList>) -> bool {
+        Arc::ptr_eq(&self.dead, dead)
+    }
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Storage")
+            .field("size_bytes", &self.size_bytes)
+            .field("residency", &self.residency())
+            .field("made_at", &self.tag().to_string())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        let slot = *self.slot.get_mut();
+        if slot != NO_SLOT {
+            self.dead.push(slot);
+        }
+    }
+}
+
+/// Slots whose storages are gone. Pushing takes no lock and never waits, so a tensor may be
+/// dropped anywhere: in a callback, on another thread, after the engine itself.
+#[derive(Debug)]
+pub(crate) struct DeadList {
+    push: Sender<u32>,
+}
+
+impl DeadList {
+    /// The list, and the end from which the walk takes.
+    pub(crate) fn new() -> (Arc<Self>, Receiver<u32>) {
+        let (push, take) = channel();
+        (Arc::new(DeadList { push }), take)
+    }
+
+    fn push(&self, slot: u32) {
+        // An error means that the engine is gone, and all places with it.
+        let _ = self.push.send(slot);
+    }
+}

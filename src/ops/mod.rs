@@ -1,0 +1,1 @@
+//! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.

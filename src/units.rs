@@ -1,0 +1,72 @@
+//! Bytes for people: the one place where sizes are rounded and printed.
+
+use std::fmt;
+
+/// One kibibyte, in bytes.
+pub const KIB: u64 = 1 << 10;
+/// One mebibyte, in bytes.
+pub const MIB: u64 = 1 << 20;
+/// One gibibyte, in bytes.
+pub const GIB: u64 = 1 << 30;
+
+/// Prints a number of bytes with a unit that a person can take in: `317 B`, `4.0 KiB`, `1.53 GiB`.
+///
+/// ```
+/// use lapidary::units::Bytes;
+/// assert_eq!(Bytes(4 << 20).to_string(), "4.00 MiB");
+/// assert_eq!(Bytes(999).to_string(), "999 B");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < KIB {
+            return f.pad(&format!("{} B", self.0));
+        }
+        let mut value = self.0 as f64 / KIB as f64;
+        let mut unit = 0;
+        while value >= 999.5 && unit + 1 < UNITS.len() {
+            value /= KIB as f64;
+            unit += 1;
+        }
+        let decimals = match value {
+            value if value < 9.995 => 2,
+            value if value < 99.95 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{value:.decimals$} {}", UNITS[unit]))
+    }
+}
+
+/// Rounds up to a multiple of `unit`, which is a power of two; `None` where that overflows.
+pub(crate) const fn round_up(value: u64, unit: u64) -> Option<u64> {
+    debug_assert!(unit.is_power_of_two());
+    match value.checked_add(unit - 1) {
+        Some(sum) => Some(sum & !(unit - 1)),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well_at_every_magnitude() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (1536 * MIB, "1.50 GiB"),
+            (1023 * MIB, "1.00 GiB"),
+            (998 * MIB, "998 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+        assert_eq!(round_up(u64::MAX, 4), None);
+        assert_eq!(round_up(33, 32), Some(64));
+    }
+}
