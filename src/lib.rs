@@ -17,6 +17,8 @@ mod memory;
 mod ops;
 #[cfg(feature = "gpu")]
 mod tensor;
+#[cfg(feature = "gpu")]
+mod transfer;
 
 #[cfg(feature = "gpu")]
 pub use self::{

@@ -284,6 +284,11 @@ impl Pools {
         self.carver.slabs()
     }
 
+    /// Bytes of all slabs. O(1).
+    pub fn reserved_bytes(&self) -> u64 {
+        self.carver.counters.reserved.now
+    }
+
     /// All numbers at once. O(slabs + holes in the highest bins in use).
     pub fn stats(&self) -> AllocStats {
         self.carver.stats()

@@ -9,9 +9,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::driver::{BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode, Signal};
+use crate::error::Error;
 use crate::units::MIB;
 
 /// Buffers of the pool together, beyond which oldest pieces are taken in first.
@@ -53,6 +54,7 @@ struct InFlight {
 pub(crate) struct Reading {
     state: Mutex<ReadingState>,
     cancelled: AtomicBool,
+    failure: OnceLock<Error>,
 }
 
 struct ReadingState {
@@ -88,6 +90,7 @@ impl Reading {
                 pieces_left: pieces.len(),
             }),
             cancelled: AtomicBool::new(false),
+            failure: OnceLock::new(),
         };
         (Arc::new(reading), pieces)
     }
@@ -100,6 +103,17 @@ impl Reading {
     /// Does nobody want the bytes any more?
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// The bytes will not come, for this reason. Only the first reason counts.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.failure.set(error);
+        self.cancel();
+    }
+
+    /// Why the bytes will not come, if they will not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
     }
 
     /// Have all pieces arrived?
@@ -182,7 +196,9 @@ impl Readbacks {
             }
         }
         let kind = BufferKind::Readback;
-        let buffer = self.driver.create_buffer(kind, buffer_bytes, "lapidary read-back");
+        let buffer = self
+            .driver
+            .create_buffer(kind, buffer_bytes, "lapidary read-back");
         let buffer = buffer.await?;
         let mut pool = self.lock();
         pool.total_bytes += buffer_bytes;
@@ -212,7 +228,11 @@ impl Readbacks {
             signal,
         });
         let mut pool = self.lock();
-        if !pool.readings.iter().any(|other| Arc::ptr_eq(other, reading)) {
+        if !pool
+            .readings
+            .iter()
+            .any(|other| Arc::ptr_eq(other, reading))
+        {
             pool.readings.push_back(reading.clone());
         }
         Ok(())
@@ -251,7 +271,11 @@ impl Readbacks {
         back: &mut Vec<(BufferId, u64, bool)>,
     ) -> DriverResult<()> {
         let mut state = reading.lock();
-        while let Some(mapped) = state.in_flight.front().and_then(|next| next.signal.outcome()) {
+        while let Some(mapped) = state
+            .in_flight
+            .front()
+            .and_then(|next| next.signal.outcome())
+        {
             let Some(arrived) = state.in_flight.pop_front() else {
                 break;
             };
@@ -259,7 +283,9 @@ impl Readbacks {
             let read = match mapped {
                 true if reading.is_cancelled() => Ok(()),
                 true => self.pass_on(&arrived, &mut state.sink),
-                false => Err(DriverError::Invalid("a read-back buffer was not mapped".into())),
+                false => Err(DriverError::Invalid(
+                    "a read-back buffer was not mapped".into(),
+                )),
             };
             match read.is_ok() {
                 true => self.driver.unmap(buffer),
@@ -277,7 +303,8 @@ impl Readbacks {
         let end = skip + arrived.piece.size_bytes as usize;
         let (_, size_bytes) = arrived.piece.words();
         let mut look = |bytes: &[u8]| sink(&bytes[skip..end]);
-        self.driver.read_mapped(arrived.buffer, 0, size_bytes, &mut look)
+        self.driver
+            .read_mapped(arrived.buffer, 0, size_bytes, &mut look)
     }
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {

@@ -212,6 +212,15 @@ impl Uploads {
         Ok(true)
     }
 
+    /// Is there a chunk that may be written to?
+    pub(crate) fn has_room(&self) -> bool {
+        let chunks = self.lock();
+        let mapped = chunks
+            .iter()
+            .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
+        mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
+    }
+
     /// Bytes of all chunks.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.lock().iter().map(|chunk| chunk.size_bytes).sum()
