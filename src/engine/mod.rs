@@ -17,6 +17,7 @@ pub(crate) mod kernel;
 mod needs;
 mod read;
 mod report;
+mod share;
 mod state;
 mod turn;
 mod walk;
@@ -38,7 +39,9 @@ use turn::Turn;
 
 pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
+pub(crate) use needs::refusal;
 pub(crate) use report::EngineReport;
+pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
 const FLUSH_AT_COMMANDS: usize = 256;

@@ -102,6 +102,14 @@ impl Engine {
                 state.memory.poison(&storage, &cause);
             }
         }
+        {
+            let mut state = self.lock();
+            for buffer in state.memory.take_forgotten_imports() {
+                state.groups.forget_buffer(buffer);
+                state.groups.sweep();
+                self.driver.destroy_buffer(buffer);
+            }
+        }
         // A chunk that cannot be mapped again is found broken at its next use.
         let _ = self.uploads.sweep();
         self.check_lost()
@@ -326,7 +334,7 @@ fn never_fits(storage: &Storage, error: &AllocError) -> Error {
 }
 
 /// A driver's refusal as the crate's error.
-pub(super) fn refusal(what: &'static str, error: DriverError) -> Error {
+pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
     match error {
         DriverError::Lost(reason) => Error::DeviceLost { reason },
         DriverError::OutOfMemory => Error::Driver {

@@ -73,6 +73,8 @@ pub(crate) struct Memory {
     free_slots: Vec<u32>,
     retiring: Vec<Retiring>,
     imported_bytes: u64,
+    /// Buffers of the app that a storage has left.
+    forgotten: Vec<BufferId>,
     peak_reserved_bytes: u64,
     dead: Receiver<Dead>,
 }
@@ -92,6 +94,7 @@ impl Memory {
             free_slots: Vec::new(),
             retiring: Vec::new(),
             imported_bytes: 0,
+            forgotten: Vec::new(),
             peak_reserved_bytes: 0,
             dead,
         })
@@ -159,6 +162,35 @@ impl Memory {
         storage.set_slot(slot, Residency::Imported);
     }
 
+    /// Who has imported a part of this range already, if somebody has.
+    pub(crate) fn overlapping_import(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> Option<Tag> {
+        let overlaps = |slot: &&Slot| {
+            slot.place.is_some_and(|place| {
+                place.slab.is_none()
+                    && place.buffer == buffer
+                    && place.offset_bytes < offset_bytes + size_bytes
+                    && offset_bytes < place.offset_bytes + slot.size_bytes
+            })
+        };
+        let slot = self.slots.iter().find(overlaps)?;
+        Some(slot.storage.upgrade()?.tag())
+    }
+
+    /// The imported buffers that no storage lies in any more; the batch must not name them.
+    pub(crate) fn take_forgotten_imports(&mut self) -> Vec<BufferId> {
+        let mut forgotten = std::mem::take(&mut self.forgotten);
+        forgotten.retain(|buffer| {
+            let here = |slot: &Slot| slot.place.is_some_and(|place| place.buffer == *buffer);
+            !self.slots.iter().any(here)
+        });
+        forgotten
+    }
+
     /// Where a storage is, if it has a place.
     pub(crate) fn find(&self, storage: &Storage) -> Option<Place> {
         self.slots[storage.slot()? as usize].place
@@ -208,8 +240,11 @@ impl Memory {
 
     fn free_slot(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if slot.place.take().is_some_and(|place| place.slab.is_none()) {
+        if let Some(place) = slot.place.take()
+            && place.slab.is_none()
+        {
             self.imported_bytes -= slot.size_bytes;
+            self.forgotten.push(place.buffer);
         }
         slot.poison = None;
         slot.storage = Weak::new();
