@@ -142,11 +142,12 @@ fn announce(command: &Command) {
     eprintln!("\n$ {}", shown(command));
 }
 
-/// The command as a person would type it, with the variables that we set.
+/// The command as a person would type it, with the variables that we set (the search path aside,
+/// which is long and tells nobody anything).
 fn shown(command: &Command) -> String {
     let mut text = String::new();
     for (name, value) in command.get_envs() {
-        if let Some(value) = value {
+        if let Some(value) = value.filter(|_| name != "PATH") {
             let _ = write!(
                 text,
                 "{}={} ",
