@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::process::{Result, capture, command, run};
+use crate::process::{Result, capture, command, run_quietly};
 
 /// Whether this system installs its packages with apt.
 pub(crate) fn is_here() -> bool {
@@ -27,7 +27,7 @@ pub(crate) fn install(packages: &[&str]) -> Result {
     install
         .args(["install", "-y", "-qq", "--no-install-recommends"])
         .args(missing);
-    run(&mut install)
+    run_quietly(&mut install)
 }
 
 /// Unpacks a package into `folder` without installing it.
@@ -35,9 +35,11 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result {
     update()?;
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    run(command("apt-get")
-        .current_dir(folder)
-        .args(["download", "-qq", package]))?;
+    run_quietly(
+        command("apt-get")
+            .current_dir(folder)
+            .args(["download", "-qq", package]),
+    )?;
     let listing =
         fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
     let archive = listing
@@ -45,7 +47,7 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result {
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"));
     let archive = archive.ok_or(format!("apt-get brought no package file for {package}."))?;
-    run(command("dpkg").arg("-x").arg(&archive).arg(folder))?;
+    run_quietly(command("dpkg").arg("-x").arg(&archive).arg(folder))?;
     fs::remove_file(&archive).map_err(|error| format!("{}: {error}.", archive.display()))
 }
 
@@ -56,7 +58,7 @@ fn update() -> Result {
         if !is_here() {
             return Err("this system has no apt-get.".into());
         }
-        run(as_root("apt-get")?.args(["update", "-qq"]))
+        run_quietly(as_root("apt-get")?.args(["update", "-qq"]))
     };
     UPDATED.get_or_init(refresh).clone()
 }

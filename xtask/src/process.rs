@@ -63,6 +63,12 @@ pub(crate) fn run(command: &mut Command) -> Result {
     }
 }
 
+/// Runs a program that says much of no interest: only a failure shows its error output.
+pub(crate) fn run_quietly(command: &mut Command) -> Result {
+    announce(command);
+    capture(command).map(drop)
+}
+
 /// Runs a program silently and returns what it printed; fails with its error output.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let output = command
@@ -172,10 +178,10 @@ fn shown(command: &Command) -> String {
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
-        word.into()
-    } else {
-        format!("'{word}'")
+        return word.into();
     }
+    let quote = if word.contains('\'') { '"' } else { '\'' };
+    format!("{quote}{word}{quote}")
 }
 
 fn cannot_start(command: &Command, error: &std::io::Error) -> String {

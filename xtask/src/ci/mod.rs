@@ -159,12 +159,23 @@ fn table(outcomes: &[Outcome]) -> String {
         let found = match found {
             Ok(found) if found.is_empty() => "ok".to_owned(),
             Ok(found) => format!("ok, {found}"),
-            Err(sentence) => format!("FAILED: {}", sentence.lines().next().unwrap_or_default()),
+            Err(sentence) => format!("FAILED: {}", shortened(sentence)),
         };
         text += &format!("{name:<12} {seconds:>8.1}  {found}\n");
     }
     let total: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
     text + &format!("{:<12} {total:>8.1}\n", "total")
+}
+
+/// As much of a sentence as a line of the table holds; all of it was shown when the step ended.
+fn shortened(sentence: &str) -> String {
+    const MOST: usize = 100;
+    let line = sentence.lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(MOST).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    short
 }
 
 #[cfg(test)]
