@@ -1,0 +1,1 @@
+//! The queue runs late; mappings, memory and waits follow it.
