@@ -3,7 +3,8 @@
 //! ```text
 //!   SimDriver ──┐                      ┌─ contents  buffers, their bytes, what they take
 //!               ├─► Device (one lock) ─┼─ queue     what was submitted and is not executed yet
-//!   SimHandle ──┘                      ├─ faults    what goes wrong at which call
+//!   SimHandle ──┘                      ├─ mapping   what the host waits for, or has
+//!                                      ├─ faults    what goes wrong at which call
 //!                                      └─ check     every rule, before anything takes effect
 //! ```
 //!
@@ -14,6 +15,7 @@ mod check;
 mod contents;
 mod faults;
 mod handle;
+mod mapping;
 mod options;
 mod queue;
 mod shader;

@@ -20,7 +20,7 @@ use super::handle::{Digest, SimCounters};
 use super::options::{SimMode, SimOptions};
 use crate::driver::table::Table;
 use crate::driver::{
-    Access, Binding, BufferId, DriverError, DriverResult, HostKernel, MapMode, PipelineId, Signal,
+    Access, Binding, BufferId, DriverError, DriverResult, HostKernel, PipelineId, Signal,
     Submission,
 };
 
@@ -86,7 +86,7 @@ pub(super) struct State {
     chance: Chance,
     pending: VecDeque<Pending>,
     /// Buffers with a mapping that is wanted, in the order of asking.
-    wanted: Vec<BufferId>,
+    pub(super) wanted: Vec<BufferId>,
     /// Counts polls and submissions.
     ticks: u64,
     submitted: u64,
@@ -347,66 +347,6 @@ impl State {
                 counters.dispatches += 1;
                 bindings.iter().for_each(|binding| mark(binding.buffer));
             }
-        }
-    }
-
-    /// Starts to wait for a mapping that was found valid.
-    pub(super) fn want_mapping(
-        &mut self,
-        id: BufferId,
-        mode: MapMode,
-        range: Range<u64>,
-    ) -> Signal {
-        let buffer = self.memory.get_mut(id).expect("it was checked");
-        let ready = Signal::after(match buffer.last_use > self.completed {
-            true => buffer.last_use,
-            false => 0,
-        });
-        buffer.mapping = Mapping::Wanted {
-            mode,
-            range,
-            ready: ready.clone(),
-        };
-        self.wanted.push(id);
-        ready
-    }
-
-    /// Hands over the mappings whose submissions are done.
-    fn settle_mappings(&mut self) {
-        let wanted = std::mem::take(&mut self.wanted);
-        let mut wanted = wanted.into_iter();
-        while let Some(id) = wanted.next() {
-            let Some(buffer) = self.memory.get_mut(id) else {
-                continue;
-            };
-            let Mapping::Wanted { mode, range, ready } = &buffer.mapping else {
-                continue;
-            };
-            if ready.serial() > self.completed {
-                self.wanted.push(id);
-                continue;
-            }
-            let (mode, range, ready) = (*mode, range.clone(), ready.clone());
-            self.counters.count(Site::MapDone);
-            let strike = self.faults.strike(Site::MapDone);
-            self.counters.faults += u64::from(strike.is_some());
-            buffer.mapping = match strike {
-                None => Mapping::Mapped { mode, range },
-                Some(_) => Mapping::None,
-            };
-            self.settled.push((ready, strike.is_none()));
-            if strike == Some(FaultKind::Lost) {
-                self.wanted.extend(wanted);
-                self.lose("a fault at MapDone");
-                return;
-            }
-        }
-    }
-
-    /// Ends a mapping, wanted or had.
-    pub(super) fn cancel(&mut self, mapping: Mapping) {
-        if let Mapping::Wanted { ready, .. } = mapping {
-            self.settled.push((ready, false));
         }
     }
 

@@ -240,3 +240,90 @@ fn check_op(words: &str, make: impl Fn(&Room) -> Op) {
     assert_eq!(bench.download(room.other, 1), Ok(vec![7]), "{words}");
     assert_eq!(bench.session(), Ok(SESSION.to_vec()), "{words}");
 }
+
+#[test]
+fn mappings_that_cannot_be() {
+    type Ask = (fn(&Room) -> BufferId, MapMode, u64, u64);
+    let cases: [(&str, Ask); 12] = [
+        ("does not exist", (|r| r.gone, MapMode::Read, 0, 8)),
+        ("cannot be mapped", (|r| r.slab, MapMode::Read, 0, 8)),
+        ("cannot be mapped", (|r| r.slab, MapMode::Write, 0, 8)),
+        ("cannot be mapped", (|r| r.upload, MapMode::Read, 0, 8)),
+        ("cannot be mapped", (|r| r.readback, MapMode::Write, 0, 8)),
+        ("nothing of", (|r| r.upload, MapMode::Write, 0, 0)),
+        ("multiples of 8", (|r| r.upload, MapMode::Write, 4, 8)),
+        ("multiples of 8", (|r| r.upload, MapMode::Write, 0, 6)),
+        ("outside", (|r| r.upload, MapMode::Write, 0, 68)),
+        ("outside", (|r| r.upload, MapMode::Write, 64, 4)),
+        ("outside", (|r| r.upload, MapMode::Write, !7, 8)),
+        ("outside", (|r| r.readback, MapMode::Read, 56, 12)),
+    ];
+    for (words, (buffer, mode, offset, size)) in cases {
+        check(words, |room| {
+            let mapped = room.bench.driver.map(buffer(room), mode, offset, size);
+            mapped.map(drop)
+        });
+    }
+}
+
+#[test]
+fn what_the_host_has_is_not_the_devices_and_the_other_way_round() {
+    let room = room();
+    let (driver, upload) = (&room.bench.driver, room.upload);
+    let refused = |words: &str, answer: DriverResult<()>| match answer {
+        Err(DriverError::Invalid(why)) => assert!(why.contains(words), "{why}"),
+        other => panic!("{words}: {other:?}"),
+    };
+    let submit = || {
+        let work = [copy(upload, 0, room.slab, 0, 4)];
+        driver.submit(&work, &[]).map(drop)
+    };
+    let again = || driver.map(upload, MapMode::Write, 0, 8).map(drop);
+    let write = |at, len| driver.write_mapped(upload, at, &vec![1; len]);
+    let read = |at, len| driver.read_mapped(upload, at, len, &mut |_| ());
+
+    refused("not mapped", write(16, 8));
+    let ready = driver.map(upload, MapMode::Write, 16, 24).unwrap();
+    refused("not mapped", write(16, 8));
+    refused("about to be", submit());
+    refused("about to be", again());
+    room.bench.wait(&ready).unwrap();
+    refused("is mapped", submit());
+    refused("is mapped", again());
+    refused("mapped to Write", read(16, 8));
+    refused("multiples of 8", read(20, 8));
+    for (at, len) in [(8, 8), (15, 2), (36, 8), (40, 4), (!0, 2)] {
+        refused("mapped are 16..40", write(at, len));
+    }
+    write(16, 24).unwrap();
+    write(17, 3).unwrap();
+    driver.unmap(upload);
+    refused("not mapped", write(16, 8));
+    submit().unwrap();
+
+    let before = room.bench.sim.counters().complaints;
+    driver.unmap(upload);
+    driver.destroy_buffer(room.gone);
+    let after = room.bench.sim.counters().complaints;
+    assert_eq!(after, before + 1, "an unknown buffer may be destroyed");
+}
+
+#[test]
+fn slabs_can_be_mapped_where_the_device_says_so() {
+    let bench = Bench::new(SimOptions {
+        maps_slabs: true,
+        ..SimOptions::default()
+    });
+    let slab = bench.slab(16);
+    bench.map(slab, MapMode::Write, 16).unwrap();
+    bench.driver.write_mapped(slab, 4, &[1; 4]).unwrap();
+    bench.driver.unmap(slab);
+    bench.map(slab, MapMode::Read, 16).unwrap();
+    let look = &mut |bytes: &[u8]| {
+        let words: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
+        assert_eq!(words, [0, 0x0101_0101, 0, 0]);
+    };
+    bench.driver.read_mapped(slab, 0, 16, look).unwrap();
+    bench.driver.unmap(slab);
+    assert_eq!(bench.sim.complaints(), [""; 0]);
+}
