@@ -16,7 +16,7 @@ mod views;
 
 use smallvec::SmallVec;
 
-pub(crate) use collapse::{Collapsed, Walk, collapse};
+pub(crate) use collapse::{Collapsed, collapse};
 pub(crate) use shapes::{axis, broadcast_shapes, checked};
 
 /// Dimensions, outermost first. A tensor has at most [`MAX_RANK`] of them.

@@ -60,53 +60,62 @@ pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     }
 }
 
-/// The elements that a layout names, in row-major order of its indices.
+/// The elements that a layout names, row by row: a row is the innermost of its collapsed
+/// dimensions. Iterates over the element at which each row starts, in row-major order.
 #[derive(Debug)]
-pub(crate) struct Walk {
-    dims: SmallVec<[u32; MAX_RANK]>,
-    strides: [u32; MAX_RANK],
+pub(crate) struct Rows {
+    /// Elements of one row.
+    pub(crate) len: usize,
+    /// From one element of a row to the next; it wraps.
+    pub(crate) stride: u32,
+    outer: Collapsed,
     index: [u32; MAX_RANK],
-    element: u32,
+    start: u32,
     left: usize,
 }
 
 impl Layout {
-    /// The elements that the indices name, in row-major order of the indices.
-    pub(crate) fn elements(&self) -> Walk {
-        let collapsed = collapse(&self.shape, &[self]);
-        Walk {
-            strides: collapsed.strides[0],
-            dims: collapsed.dims,
+    /// The elements that the indices name, row by row.
+    pub(crate) fn rows(&self) -> Rows {
+        let mut outer = collapse(&self.shape, &[self]);
+        let len = outer.dims.pop().map_or(1, |dim| dim as usize);
+        Rows {
+            len,
+            stride: outer.strides[0][outer.dims.len()],
+            start: outer.offsets[0],
+            outer,
             index: [0; MAX_RANK],
-            element: collapsed.offsets[0],
-            left: self.len(),
+            left: self.len().checked_div(len).unwrap_or(0),
         }
+    }
+
+    /// The elements that the indices name, in row-major order of the indices.
+    #[cfg(test)]
+    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + use<> {
+        let rows = self.rows();
+        let (len, stride) = (rows.len as u32, rows.stride);
+        rows.flat_map(move |start| {
+            (0..len).map(move |at| (start as u32).wrapping_add(at.wrapping_mul(stride)) as usize)
+        })
     }
 }
 
-impl Iterator for Walk {
+impl Iterator for Rows {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
-        let element = self.element;
-        for axis in (0..self.dims.len()).rev() {
-            let stride = self.strides[axis];
+        let start = self.start;
+        for (axis, &dim) in self.outer.dims.iter().enumerate().rev() {
+            let stride = self.outer.strides[0][axis];
             self.index[axis] += 1;
-            self.element = self.element.wrapping_add(stride);
-            if self.index[axis] < self.dims[axis] {
+            self.start = self.start.wrapping_add(stride);
+            if self.index[axis] < dim {
                 break;
             }
-            let back = stride.wrapping_mul(self.dims[axis]);
-            self.element = self.element.wrapping_sub(back);
+            self.start = self.start.wrapping_sub(stride.wrapping_mul(dim));
             self.index[axis] = 0;
         }
-        Some(element as usize)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        Some(start as usize)
     }
 }
-
-impl ExactSizeIterator for Walk {}
