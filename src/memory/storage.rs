@@ -85,6 +85,8 @@ const HANDED_ON: u32 = 1 << 31;
 
 /// The bytes behind tensors.
 pub(crate) struct Storage {
+    /// Bytes that its maker asked for; what follows them is padding, which anyone may overwrite.
+    len_bytes: u64,
     /// Bytes, a multiple of 16, so that kernels may write whole quads.
     size_bytes: u64,
     tenant: TenantId,
@@ -101,15 +103,16 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
+    /// A storage for `len_bytes`, which are padded to a multiple of 16, at least 16.
     pub(crate) fn new(
-        size_bytes: u64,
+        len_bytes: u64,
         tenant: TenantId,
         site: &'static Location<'static>,
         dead: Arc<DeadList>,
     ) -> Arc<Self> {
-        debug_assert!(size_bytes.is_multiple_of(16) && size_bytes > 0);
         Arc::new(Storage {
-            size_bytes,
+            len_bytes,
+            size_bytes: len_bytes.max(1).next_multiple_of(16),
             tenant,
             site,
             name: Mutex::new(None),
@@ -119,6 +122,10 @@ impl Storage {
             residency: AtomicU8::new(Residency::Pending as u8),
             dead,
         })
+    }
+
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len_bytes
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {

@@ -1,0 +1,121 @@
+//! What a kernel is told of layouts: as few dimensions as say the same.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{Layout, MAX_RANK};
+
+/// The dimensions over which a kernel walks several operands at once, as few as say the same.
+///
+/// All in `u32`, where index arithmetic wraps: a negative stride is its two's complement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Collapsed {
+    /// Outermost first, at least one. An empty shape is one dimension of 0.
+    pub(crate) dims: SmallVec<[u32; MAX_RANK]>,
+    /// Of each operand, the stride of each of `dims`, in elements; zeros follow.
+    pub(crate) strides: SmallVec<[[u32; MAX_RANK]; 4]>,
+    /// Of each operand, the element at index 0.
+    pub(crate) offsets: SmallVec<[u32; 4]>,
+}
+
+/// Merges neighbouring dimensions wherever every operand permits, and drops those of size 1.
+/// The operands have been broadcast to `shape`. Contiguous ones give a single dimension.
+pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
+    debug_assert!(operands.iter().all(|operand| operand.shape[..] == *shape));
+    let mut dims: SmallVec<[u32; MAX_RANK]> = SmallVec::new();
+    let mut strides: SmallVec<[[u32; MAX_RANK]; 4]> = smallvec![[0; MAX_RANK]; operands.len()];
+    let is_empty = shape.contains(&0);
+    for (axis, &dim) in shape.iter().enumerate() {
+        if dim == 1 || is_empty {
+            continue;
+        }
+        let stride = |operand: usize| operands[operand].strides[axis] as u32;
+        let continues = |last: usize| {
+            (0..operands.len())
+                .all(|operand| strides[operand][last] == stride(operand).wrapping_mul(dim as u32))
+        };
+        let at = match dims.len().checked_sub(1) {
+            Some(last) if continues(last) => {
+                dims[last] = dims[last].wrapping_mul(dim as u32);
+                last
+            }
+            _ => {
+                dims.push(dim as u32);
+                dims.len() - 1
+            }
+        };
+        for operand in 0..operands.len() {
+            strides[operand][at] = stride(operand);
+        }
+    }
+    if dims.is_empty() {
+        dims.push(u32::from(!is_empty));
+    }
+    Collapsed {
+        dims,
+        strides,
+        offsets: operands
+            .iter()
+            .map(|operand| operand.offset as u32)
+            .collect(),
+    }
+}
+
+/// The elements that a layout names, row by row: a row is the innermost of its collapsed
+/// dimensions. Iterates over the element at which each row starts, in row-major order.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// Elements of one row.
+    pub(crate) len: usize,
+    /// From one element of a row to the next; it wraps.
+    pub(crate) stride: u32,
+    outer: Collapsed,
+    index: [u32; MAX_RANK],
+    start: u32,
+    left: usize,
+}
+
+impl Layout {
+    /// The elements that the indices name, row by row.
+    pub(crate) fn rows(&self) -> Rows {
+        let mut outer = collapse(&self.shape, &[self]);
+        let len = outer.dims.pop().map_or(1, |dim| dim as usize);
+        Rows {
+            len,
+            stride: outer.strides[0][outer.dims.len()],
+            start: outer.offsets[0],
+            outer,
+            index: [0; MAX_RANK],
+            left: self.len().checked_div(len).unwrap_or(0),
+        }
+    }
+
+    /// The elements that the indices name, in row-major order of the indices.
+    #[cfg(test)]
+    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + use<> {
+        let rows = self.rows();
+        let (len, stride) = (rows.len as u32, rows.stride);
+        rows.flat_map(move |start| {
+            (0..len).map(move |at| (start as u32).wrapping_add(at.wrapping_mul(stride)) as usize)
+        })
+    }
+}
+
+impl Iterator for Rows {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let start = self.start;
+        for (axis, &dim) in self.outer.dims.iter().enumerate().rev() {
+            let stride = self.outer.strides[0][axis];
+            self.index[axis] += 1;
+            self.start = self.start.wrapping_add(stride);
+            if self.index[axis] < dim {
+                break;
+            }
+            self.start = self.start.wrapping_sub(stride.wrapping_mul(dim));
+            self.index[axis] = 0;
+        }
+        Some(start as usize)
+    }
+}
