@@ -173,13 +173,13 @@ impl Engine {
 
     fn stage(&self, bytes: &[u8]) -> Result<Option<(crate::transfer::Region, usize)>> {
         let staged = self.uploads.stage(bytes);
-        staged.map_err(|error| needs::refusal("to write to staging memory", error))
+        staged.map_err(|error| refusal("to write to staging memory", error))
     }
 
     /// Makes room for staging: a new chunk, or one that comes back when its submission is done.
     async fn more_staging(&self, wanted_bytes: u64) -> Result<()> {
         let what = "staging memory";
-        let refused = |error| needs::refusal(what, error);
+        let refused = |error| refusal(what, error);
         match self.uploads.grow(wanted_bytes).await {
             Ok(true) => return Ok(()),
             Ok(false) | Err(crate::driver::DriverError::OutOfMemory) => {}
