@@ -12,6 +12,7 @@
 mod block;
 mod caches;
 mod cmd;
+mod direct;
 mod host;
 pub(crate) mod kernel;
 mod needs;
@@ -153,6 +154,9 @@ impl Engine {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
+        if offset_bytes == 0 && self.upload_in_place(dst, bytes)? {
+            return Ok(());
+        }
         let (mut rest, mut at) = (bytes, offset_bytes);
         while !rest.is_empty() {
             match self.stage(rest)? {
