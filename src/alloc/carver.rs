@@ -12,7 +12,7 @@
 //! bin, one index covers all slabs, and handles are checked.
 
 use super::bins::MAX_GRANULES;
-use super::holes::HoleIndex;
+use super::holes::Zone;
 use super::nodes::{NONE, Node, NodeTable};
 use super::slabs::SlabTable;
 use super::stats::{AllocStats, Counters, SlabInfo};
@@ -46,8 +46,8 @@ pub struct Carver {
     pub(super) unit: Unit,
     pub(super) nodes: NodeTable,
     pub(super) slabs: SlabTable,
-    /// A zone is a set of slabs with an index of its own; a request sees the holes of one zone.
-    pub(super) zones: Vec<HoleIndex>,
+    /// A zone is a set of slabs; a request sees the holes of one zone.
+    pub(super) zones: Vec<Zone>,
     pub(super) counters: Counters,
     generation: u32,
 }
@@ -77,7 +77,7 @@ impl Carver {
             unit,
             nodes: NodeTable::with_capacity(0),
             slabs: SlabTable::new(),
-            zones: (0..zones).map(|_| HoleIndex::new()).collect(),
+            zones: (0..zones).map(|_| Zone::new()).collect(),
             counters: Counters::default(),
             generation: origin,
         })
@@ -110,7 +110,9 @@ impl Carver {
         let index = self.slabs.next_index().ok_or(AllocError::TableFull)?;
         let hole = Node::hole(index, Granules(0), size, NONE, NONE);
         let first = self.nodes.insert(hole).ok_or(AllocError::TableFull)?;
-        self.zones[zone as usize].insert(&mut self.nodes, first);
+        self.zones[zone as usize]
+            .empty
+            .insert(&mut self.nodes, first);
         self.counters.reserved.raise(bytes);
         self.counters.slabs_created += 1;
         let generation = self.next_generation();
@@ -136,7 +138,9 @@ impl Carver {
             size,
             "the holes of an empty slab are one"
         );
-        self.zones[entry.zone as usize].remove(&mut self.nodes, first);
+        self.zones[entry.zone as usize]
+            .empty
+            .remove(&mut self.nodes, first);
         self.nodes.remove(first);
         self.slabs.remove(index);
         self.counters.reserved.lower(self.unit.bytes(size));
@@ -152,11 +156,18 @@ impl Carver {
     /// above [`Carver::max_slab_bytes`], [`AllocError::TableFull`].
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
-        self.allocate_in(0, size_bytes)
+        self.allocate_in(0, size_bytes, u64::MAX)
     }
 
+    /// As [`Carver::allocate`], in one zone; an empty slab of more than `empty_limit_bytes` is
+    /// left whole unless the request takes most of it.
     #[inline]
-    pub(super) fn allocate_in(&mut self, zone: u8, size_bytes: u64) -> Result<BlockId, AllocError> {
+    pub(super) fn allocate_in(
+        &mut self,
+        zone: u8,
+        size_bytes: u64,
+        empty_limit_bytes: u64,
+    ) -> Result<BlockId, AllocError> {
         let limit_bytes = self.max_slab_bytes();
         if size_bytes > limit_bytes {
             return Err(AllocError::NeverFits {
@@ -165,7 +176,9 @@ impl Carver {
             });
         }
         let size = Granules(self.unit.granules_ceil(size_bytes).0.max(1));
-        let Some(hole) = self.zones[zone as usize].find(&self.nodes, size) else {
+        let empty_limit = self.unit.granules_floor(empty_limit_bytes);
+        let hole = self.zones[zone as usize].find(&self.nodes, size, empty_limit);
+        let Some(hole) = hole else {
             return Err(AllocError::NeedsSlab {
                 requested_bytes: size_bytes,
             });
@@ -201,8 +214,8 @@ impl Carver {
             .lower(granted_bytes - node.slack_bytes());
         self.counters.granted.lower(granted_bytes);
         self.counters.live_blocks.lower(1);
-        let zone = self.slabs.remove_block(node.slab(), size);
-        self.merge(zone, index);
+        let (zone, slab_is_empty) = self.slabs.remove_block(node.slab(), size);
+        self.merge(zone, index, slab_is_empty);
         Ok(())
     }
 
@@ -272,10 +285,9 @@ impl Carver {
             live_blocks,
             ..
         } = self.counters;
-        let largest_hole = self
-            .zones
-            .iter()
-            .map(|zone| zone.largest(&self.nodes))
+        let indices = self.zones.iter().flat_map(|zone| [&zone.used, &zone.empty]);
+        let largest_hole = indices
+            .map(|index| index.largest(&self.nodes))
             .max()
             .unwrap_or_default();
         let largest_hole_bytes = self.unit.bytes(largest_hole);
@@ -326,11 +338,12 @@ impl Carver {
     /// The rest stays in the hole's node: where it stays in its bin too, the lists are not touched.
     #[inline]
     fn split(&mut self, zone: u8, hole: u32, size: Granules) -> Result<u32, AllocError> {
-        let holes = &mut self.zones[zone as usize];
+        let zone = &mut self.zones[zone as usize];
         let whole = self.nodes[hole];
         debug_assert!(!whole.is_live() && whole.size() >= size);
+        let slab_is_empty = whole.prev == NONE && whole.next == NONE;
         if whole.size() == size {
-            holes.remove(&mut self.nodes, hole);
+            zone.index_mut(slab_is_empty).remove(&mut self.nodes, hole);
             return Ok(hole);
         }
         let front = Node::hole(whole.slab(), whole.offset(), size, whole.prev, hole);
@@ -339,43 +352,53 @@ impl Carver {
             NONE => self.slabs[whole.slab()].first = front,
             prev => self.nodes[prev].next = front,
         }
-        holes.resize(&mut self.nodes, hole, |node| {
+        let shrink = |node: &mut Node| {
             node.prev = front;
             node.shrink_front(size);
-        });
+        };
+        if slab_is_empty {
+            zone.empty.remove(&mut self.nodes, hole);
+            shrink(&mut self.nodes[hole]);
+            zone.used.insert(&mut self.nodes, hole);
+        } else {
+            zone.used.resize(&mut self.nodes, hole, shrink);
+        }
         Ok(front)
     }
 
     /// Makes a hole of a block that was live, one with the holes on either side.
     #[inline]
-    fn merge(&mut self, zone: u8, index: u32) {
-        let holes = &mut self.zones[zone as usize];
-        let block = self.nodes[index];
-        let mut size = block.size();
-        let mut next = block.next;
+    fn merge(&mut self, zone: u8, index: u32, slab_is_empty: bool) {
+        let zone = &mut self.zones[zone as usize];
+        let Node { prev, mut next, .. } = self.nodes[index];
+        let mut size = self.nodes[index].size();
         if next != NONE && !self.nodes[next].is_live() {
-            holes.remove(&mut self.nodes, next);
+            zone.used.remove(&mut self.nodes, next);
             size.0 += self.nodes[next].size().0;
             let after = self.nodes[next].next;
             self.nodes.remove(next);
             next = after;
         }
-        let prev = block.prev;
-        let merged = if prev != NONE && !self.nodes[prev].is_live() {
+        let mut merged = index;
+        if prev != NONE && !self.nodes[prev].is_live() {
+            size.0 += self.nodes[prev].size().0;
             self.nodes.remove(index);
-            let size = Granules(self.nodes[prev].size().0 + size.0);
-            holes.resize(&mut self.nodes, prev, |node| {
-                node.next = next;
-                node.set_hole(size);
-            });
-            prev
-        } else {
-            let node = &mut self.nodes[index];
+            merged = prev;
+        }
+        let grow = |node: &mut Node| {
             node.next = next;
             node.set_hole(size);
-            holes.insert(&mut self.nodes, index);
-            index
         };
+        if merged == prev && !slab_is_empty {
+            zone.used.resize(&mut self.nodes, merged, grow);
+        } else {
+            if merged == prev {
+                zone.used.remove(&mut self.nodes, merged);
+            }
+            grow(&mut self.nodes[merged]);
+            zone.index_mut(slab_is_empty)
+                .insert(&mut self.nodes, merged);
+        }
         if next != NONE {
             self.nodes[next].prev = merged;
         }

@@ -7,12 +7,20 @@
 //! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
 //!
 //! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
-//! the highest reserved so far and 1.03 times the highest live so far, is made only after empty
-//! slabs were released, longest unused first, until it does not. On recorded training and inference
-//! runs that is worth more than every other choice together; releasing earlier would create the same slabs
-//! again and again, and never releasing keeps what only the first phase of a program needed. The
-//! constants are the ones at which a family of such policies, simulated on those runs, wastes least; PyTorch's caching
-//! allocator is where the small and the middle pool come from.
+//! the highest reserved so far and 1.05 times the highest live so far, is made only after empty
+//! slabs were released, longest unused first, until it does not. On recorded training and
+//! inference runs that is worth more than every other choice together. Releasing earlier would
+//! create the same slabs again and again; never releasing keeps what only the first phase of a
+//! program needed.
+//!
+//! **Empty slabs stay whole.** A slab that a small survivor pins cannot be released, so a request
+//! does not split an empty slab of more than 8 times its size (or 16 MiB, if that is more) while
+//! another slab can be had. The price is slabs released and made again where a program alternates
+//! between sizes. So the rule holds while the mark still rises, which is when a lower peak can be
+//! won; once 8 slabs were released and the mark has not moved, every empty slab may be split, and
+//! a program that repeats itself settles to no driver calls.
+//!
+//! The small and the middle pool come from PyTorch's caching allocator.
 
 use super::carver::Carver;
 use super::stats::{AllocStats, SlabInfo};
@@ -37,6 +45,10 @@ pub struct PoolConfig {
     pub own_step_bytes: u64,
     /// How far reserved may rise above the highest live bytes before empty slabs are released.
     pub slack_percent: u64,
+    /// An empty slab of more than this many times a request is kept whole, ...
+    pub split_ratio: u64,
+    /// ... until so many slabs were released without the mark having risen.
+    pub release_allowance: u64,
 }
 
 impl PoolConfig {
@@ -50,7 +62,9 @@ impl PoolConfig {
             middle_slab_bytes: 16 << 20,
             own_request_bytes: 4 << 20,
             own_step_bytes: 64 << 10,
-            slack_percent: 3,
+            slack_percent: 5,
+            split_ratio: 8,
+            release_allowance: 8,
         }
     }
 }
@@ -124,6 +138,9 @@ pub struct Pools {
     /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
     highest_reserved_bytes: u64,
     highest_requested_bytes: u64,
+    /// The mark when a slab was last added, and the slabs released since it was lower.
+    last_mark_bytes: u64,
+    releases_at_mark: u64,
 }
 
 impl Pools {
@@ -147,6 +164,8 @@ impl Pools {
             config,
             highest_reserved_bytes: 0,
             highest_requested_bytes: 0,
+            last_mark_bytes: 0,
+            releases_at_mark: 0,
         })
     }
 
@@ -163,9 +182,10 @@ impl Pools {
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
-        let block = self
-            .carver
-            .allocate_in(self.class(size_bytes).zone(), size_bytes)?;
+        let zone = self.class(size_bytes).zone();
+        let block =
+            self.carver
+                .allocate_in(zone, size_bytes, self.empty_limit_bytes(size_bytes))?;
         self.highest_requested_bytes = self
             .highest_requested_bytes
             .max(self.carver.counters.requested.now);
@@ -242,6 +262,8 @@ impl Pools {
     pub fn reset_mark(&mut self) {
         self.highest_reserved_bytes = self.carver.counters.reserved.now;
         self.highest_requested_bytes = self.carver.counters.requested.now;
+        self.last_mark_bytes = 0;
+        self.releases_at_mark = 0;
     }
 
     /// Adds the slab that the caller made for `growth`. O(1).
@@ -249,12 +271,17 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabSize`] if its size is no slab's, [`AllocError::TableFull`].
     pub fn add_slab(&mut self, growth: &Growth) -> Result<SlabId, AllocError> {
+        let mark_bytes = self.mark_bytes();
         let slab = self
             .carver
             .add_slab_in(growth.class.zone(), growth.slab_bytes)?;
         self.highest_reserved_bytes = self
             .highest_reserved_bytes
             .max(self.carver.counters.reserved.now);
+        if mark_bytes > self.last_mark_bytes {
+            self.last_mark_bytes = mark_bytes;
+            self.releases_at_mark = 0;
+        }
         Ok(slab)
     }
 
@@ -263,7 +290,9 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
     pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
-        self.carver.remove_slab(slab)
+        self.carver.remove_slab(slab)?;
+        self.releases_at_mark += 1;
+        Ok(())
     }
 
     /// The slabs without live blocks, longest unused first. O(1) a step.
@@ -312,6 +341,17 @@ impl Pools {
             });
         }
         Ok(())
+    }
+
+    /// The largest empty slab that a request may split; see the module's documentation.
+    #[inline]
+    fn empty_limit_bytes(&self, size_bytes: u64) -> u64 {
+        if self.releases_at_mark >= self.config.release_allowance {
+            return u64::MAX;
+        }
+        size_bytes
+            .saturating_mul(self.config.split_ratio)
+            .max(self.config.middle_slab_bytes)
     }
 
     #[inline]

@@ -102,17 +102,17 @@ impl SlabTable {
     }
 
     /// Counts a freed block; a slab that becomes empty is the newest of the empty ones. Returns its
-    /// zone, which the caller needs next.
+    /// zone, and whether it is empty now.
     #[inline]
-    pub(super) fn remove_block(&mut self, index: u32, size: Granules) -> u8 {
+    pub(super) fn remove_block(&mut self, index: u32, size: Granules) -> (u8, bool) {
         let slab = &mut self[index];
         slab.live.0 -= size.0;
         slab.blocks -= 1;
-        let zone = slab.zone;
-        if slab.blocks == 0 {
+        let (zone, is_empty) = (slab.zone, slab.blocks == 0);
+        if is_empty {
             self.push_empty(index);
         }
-        zone
+        (zone, is_empty)
     }
 
     /// The slab's index, if the id is current.
