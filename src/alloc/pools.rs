@@ -69,6 +69,9 @@ impl PoolConfig {
     }
 }
 
+/// Small requests, and all others.
+const ZONES: u8 = 2;
+
 /// What a slab is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SlabClass {
@@ -135,6 +138,8 @@ pub struct Growth {
 pub struct Pools {
     carver: Carver,
     config: PoolConfig,
+    /// Empty slabs up to this size may always be split.
+    splittable_bytes: u64,
     /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
     highest_reserved_bytes: u64,
     highest_requested_bytes: u64,
@@ -150,7 +155,7 @@ impl Pools {
     /// [`AllocError::UnitSize`] unless the granule is a power of two of at most 64 KiB,
     /// [`AllocError::SlabSize`] if the largest slab is below one granule.
     pub fn new(mut config: PoolConfig) -> Result<Pools, AllocError> {
-        let carver = Carver::with_zones(config.unit_bytes, 2)?;
+        let carver = Carver::with_zones(config.unit_bytes, ZONES)?;
         let limit_bytes = carver.max_slab_bytes();
         if config.max_slab_bytes < config.unit_bytes {
             return Err(AllocError::SlabSize {
@@ -159,9 +164,15 @@ impl Pools {
             });
         }
         config.max_slab_bytes = config.max_slab_bytes.min(limit_bytes) & !(config.unit_bytes - 1);
+        // A slab that was just made for a request must serve it, whatever the configuration.
+        config.split_ratio = config.split_ratio.max(2);
+        let splittable_bytes = (config.middle_slab_bytes)
+            .max(config.small_slab_bytes)
+            .max(config.own_step_bytes.saturating_mul(2));
         Ok(Pools {
             carver,
             config,
+            splittable_bytes,
             highest_reserved_bytes: 0,
             highest_requested_bytes: 0,
             last_mark_bytes: 0,
@@ -186,9 +197,26 @@ impl Pools {
         let block =
             self.carver
                 .allocate_in(zone, size_bytes, self.empty_limit_bytes(size_bytes))?;
-        self.highest_requested_bytes = self
-            .highest_requested_bytes
-            .max(self.carver.counters.requested.now);
+        self.note_requested();
+        Ok(block)
+    }
+
+    /// As [`Pools::allocate`], from any slab whatever the policy says: for when no other slab can
+    /// be had. O(1).
+    ///
+    /// # Errors
+    /// As [`Pools::allocate`].
+    pub fn allocate_anywhere(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
+        self.check_fits(size_bytes)?;
+        let own = self.class(size_bytes).zone();
+        let block = match self.carver.allocate_in(own, size_bytes, u64::MAX) {
+            Err(AllocError::NeedsSlab { .. }) => {
+                self.carver
+                    .allocate_in(ZONES - 1 - own, size_bytes, u64::MAX)?
+            }
+            done => done?,
+        };
+        self.note_requested();
         Ok(block)
     }
 
@@ -332,6 +360,12 @@ impl Pools {
     }
 
     #[inline]
+    fn note_requested(&mut self) {
+        let now = self.carver.counters.requested.now;
+        self.highest_requested_bytes = self.highest_requested_bytes.max(now);
+    }
+
+    #[inline]
     fn check_fits(&self, size_bytes: u64) -> Result<(), AllocError> {
         let limit_bytes = self.config.max_slab_bytes;
         if size_bytes > limit_bytes {
@@ -351,7 +385,7 @@ impl Pools {
         }
         size_bytes
             .saturating_mul(self.config.split_ratio)
-            .max(self.config.middle_slab_bytes)
+            .max(self.splittable_bytes)
     }
 
     #[inline]
