@@ -6,6 +6,7 @@
 mod common {
     pub(crate) mod heap_counter;
     pub(crate) mod model;
+    #[allow(dead_code, reason = "shared with the example that reads whole files")]
     pub(crate) mod trace;
 }
 
@@ -13,15 +14,15 @@ use common::heap_counter::count_heap_calls;
 use common::model::{self, LAWS, Law};
 use lapidary::alloc::{AllocError, BlockId, Carver, PoolConfig, Pools};
 
-/// Runs every sequence of `length` calls on a heap of 8 granules, where a call allocates 1, 2, 3, 5
-/// or 8 granules or frees one of the live blocks. Returns the number of sequences.
+/// Runs every sequence of up to `length` calls on a heap of 8 granules, where a call allocates 1, 2, 3 or
+/// 5 granules or frees one of the live blocks. Returns the number of sequences.
 fn every_sequence(carver: &Carver, live: &[(BlockId, u64)], length: u32) -> u64 {
+    carver.check_invariants().unwrap();
     if length == 0 {
-        carver.check_invariants().unwrap();
         return 1;
     }
-    let mut sequences = 0;
-    for granules in [1, 2, 3, 5, 8] {
+    let mut sequences = 1;
+    for granules in [1, 2, 3, 5] {
         let mut next = carver.clone();
         let mut blocks = live.to_vec();
         let free = 8 - live.iter().map(|(_, size)| size).sum::<u64>();
@@ -63,8 +64,7 @@ fn every_sequence(carver: &Carver, live: &[(BlockId, u64)], length: u32) -> u64 
 fn every_short_sequence_on_a_tiny_heap_keeps_the_promises() {
     let mut carver = Carver::new(256).unwrap();
     carver.add_slab(8 * 256).unwrap();
-    let sequences = every_sequence(&carver, &[], 7);
-    println!("{sequences} sequences");
+    let sequences = every_sequence(&carver, &[], 8);
     assert!(sequences > 1_000_000, "{sequences}");
 }
 
@@ -122,15 +122,14 @@ fn stale_and_foreign_handles_are_refused() {
         Err(AllocError::SlabInUse { slab, blocks: 1 })
     );
     carver.free(block).unwrap();
-    let reused: Vec<BlockId> = (0..2).map(|_| carver.allocate(1000).unwrap()).collect();
-    assert!(
-        reused.iter().any(|id| id.index() == block.index()),
-        "the entry is used again"
+    let reused = carver.allocate(1 << 20).unwrap();
+    assert_eq!(
+        reused.index(),
+        block.index(),
+        "the whole slab is one hole, in that entry"
     );
     assert_eq!(carver.free(block), Err(AllocError::StaleBlock(block)));
-    for id in reused {
-        carver.free(id).unwrap();
-    }
+    carver.free(reused).unwrap();
     carver.remove_slab(slab).unwrap();
     assert_eq!(carver.remove_slab(slab), Err(AllocError::StaleSlab(slab)));
     let next = carver.add_slab(1 << 20).unwrap();
