@@ -44,6 +44,7 @@ pub(super) const MAX_SLAB_BYTES: u64 = 1 << 48;
 #[derive(Clone, Debug)]
 pub struct Carver {
     pub(super) unit: Unit,
+    max_slab_bytes: u64,
     pub(super) nodes: NodeTable,
     pub(super) slabs: SlabTable,
     /// A zone is a set of slabs; a request sees the holes of one zone.
@@ -75,6 +76,7 @@ impl Carver {
             .wrapping_mul(ORIGIN_STEP);
         Ok(Carver {
             unit,
+            max_slab_bytes: unit.bytes(MAX_GRANULES).min(MAX_SLAB_BYTES),
             nodes: NodeTable::with_capacity(0),
             slabs: SlabTable::new(),
             zones: (0..zones).map(|_| Zone::new()).collect(),
@@ -184,7 +186,7 @@ impl Carver {
             });
         };
         let index = self.split(zone, hole, size)?;
-        let granted_bytes = self.unit.bytes(size);
+        let granted_bytes = self.unit.block_bytes(size);
         let generation = self.next_generation();
         let node = &mut self.nodes[index];
         node.set_live(size, granted_bytes - size_bytes, generation);
@@ -208,7 +210,7 @@ impl Carver {
             .live(index, generation)
             .ok_or(AllocError::StaleBlock(block))?;
         let size = node.size();
-        let granted_bytes = self.unit.bytes(size);
+        let granted_bytes = self.unit.block_bytes(size);
         self.counters
             .requested
             .lower(granted_bytes - node.slack_bytes());
@@ -229,10 +231,10 @@ impl Carver {
             .nodes
             .live(block.index, block.generation)
             .ok_or(AllocError::StaleBlock(block))?;
-        let size_bytes = self.unit.bytes(node.size());
+        let size_bytes = self.unit.block_bytes(node.size());
         Ok(Block {
             slab: self.slabs.id(node.slab()),
-            offset_bytes: self.unit.bytes(node.offset()),
+            offset_bytes: self.unit.block_bytes(node.offset()),
             size_bytes,
             requested_bytes: size_bytes - node.slack_bytes(),
         })
@@ -246,7 +248,7 @@ impl Carver {
     /// The largest slab and the largest request: 2^48 bytes or 2^43 granules, whichever is less.
     #[inline]
     pub fn max_slab_bytes(&self) -> u64 {
-        self.unit.bytes(MAX_GRANULES).min(MAX_SLAB_BYTES)
+        self.max_slab_bytes
     }
 
     /// The slabs without live blocks, longest unused first. O(1) a step.
