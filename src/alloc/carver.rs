@@ -190,7 +190,7 @@ impl Carver {
         let generation = self.next_generation();
         let node = &mut self.nodes[index];
         node.set_live(size, granted_bytes - size_bytes, generation);
-        self.slabs.add_block(node.slab(), size);
+        self.slabs.add_block(node.slab());
         self.counters.requested.raise(size_bytes);
         self.counters.granted.raise(granted_bytes);
         self.counters.live_blocks.raise(1);
@@ -216,7 +216,7 @@ impl Carver {
             .lower(granted_bytes - node.slack_bytes());
         self.counters.granted.lower(granted_bytes);
         self.counters.live_blocks.lower(1);
-        let (zone, slab_is_empty) = self.slabs.remove_block(node.slab(), size);
+        let (zone, slab_is_empty) = self.slabs.remove_block(node.slab());
         self.merge(zone, index, slab_is_empty);
         Ok(())
     }

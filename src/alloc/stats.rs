@@ -1,7 +1,7 @@
 //! Statistics as plain values. Counting them costs a few additions a call and nothing else.
 
-use super::nodes::Node;
 use super::{AllocError, Carver, SlabId};
+use crate::units::Granules;
 
 /// What an allocator holds, has held, and has done.
 ///
@@ -77,12 +77,18 @@ impl Carver {
     /// [`AllocError::StaleSlab`] when it was removed or is another allocator's.
     pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
         let entry = &self.slabs[self.slabs.resolve(slab)?];
-        let holes = self.nodes_of(entry.first).filter(|node| !node.is_live());
-        let largest_hole = holes.map(Node::size).max().unwrap_or_default();
+        let (mut live, mut largest_hole) = (Granules(0), Granules(0));
+        for node in self.nodes_of(entry.first) {
+            if node.is_live() {
+                live.0 += node.size().0;
+            } else {
+                largest_hole = largest_hole.max(node.size());
+            }
+        }
         Ok(SlabInfo {
             slab,
             size_bytes: self.unit.bytes(entry.size),
-            live_bytes: self.unit.bytes(entry.live),
+            live_bytes: self.unit.bytes(live),
             blocks: entry.blocks,
             largest_hole_bytes: self.unit.bytes(largest_hole),
         })
