@@ -6,6 +6,8 @@
 
 mod io;
 pub(crate) mod layout;
+#[cfg(test)]
+mod tests;
 mod views;
 
 use std::fmt;
@@ -123,12 +125,23 @@ impl Tensor {
     pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let (_, bytes) = checked(shape, dtype)?;
         let storage = engine.storage(bytes)?;
-        Ok(Tensor {
-            engine: Arc::clone(engine),
+        let layout = Layout::contiguous(shape);
+        Ok(Tensor::from_parts(engine, storage, layout, dtype))
+    }
+
+    /// A tensor over memory that is there. The layout stays within it.
+    pub(crate) fn from_parts(
+        engine: &Arc<Engine>,
+        storage: Arc<Storage>,
+        layout: Layout,
+        dtype: DType,
+    ) -> Tensor {
+        Tensor {
+            engine: engine.clone(),
             storage,
-            layout: Layout::contiguous(shape),
+            layout,
             dtype,
-        })
+        }
     }
 
     /// A tensor of a storage that is there already.
