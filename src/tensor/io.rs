@@ -27,7 +27,7 @@ impl Tensor {
     /// [`DType`](Error::DType) if `T` is not the type of the elements; else what became of the
     /// work that the value needs.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # async fn show() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
@@ -46,7 +46,7 @@ impl Tensor {
     ///
     /// Those of [`read`](Self::read).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1, 2, 3, 4], &[2, 2])?;
@@ -66,7 +66,7 @@ impl Tensor {
     ///
     /// Those of [`read`](Self::read).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
@@ -87,7 +87,7 @@ impl Tensor {
     ///
     /// [`Shape`](Error::Shape) for more elements or none, and those of [`read`](Self::read).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
@@ -120,7 +120,7 @@ impl Tensor {
     /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a
     /// word that belongs to its neighbours too.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1, 2, 3, 4], &[2, 2])?;
@@ -180,7 +180,7 @@ impl Tensor {
     /// What became of that work. After [`OutOfMemory`](Error::OutOfMemory) it is still queued:
     /// drop some tensors and call again.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # async fn show() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
     /// let t = gpu.zeros(&[1024, 1024], lapidary::DType::F32)?;
@@ -198,7 +198,7 @@ impl Tensor {
     ///
     /// Those of [`force_async`](Self::force_async).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// gpu.zeros(&[1024, 1024], lapidary::DType::F32)?.force()?;

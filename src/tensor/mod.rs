@@ -29,7 +29,7 @@ use layout::{Layout, checked};
 /// latest when somebody asks for a value. The methods of this page that return no `Result` answer
 /// at once and never touch the device.
 ///
-/// ```ignore
+/// ```no_run
 /// use lapidary::{DType, Gpu};
 /// # fn main() -> lapidary::Result<()> {
 /// let gpu = Gpu::open(Default::default())?;
@@ -127,21 +127,6 @@ impl Tensor {
         let storage = engine.storage(bytes)?;
         let layout = Layout::contiguous(shape);
         Ok(Tensor::from_parts(engine, storage, layout, dtype))
-    }
-
-    /// A tensor over memory that is there. The layout stays within it.
-    pub(crate) fn from_parts(
-        engine: &Arc<Engine>,
-        storage: Arc<Storage>,
-        layout: Layout,
-        dtype: DType,
-    ) -> Tensor {
-        Tensor {
-            engine: engine.clone(),
-            storage,
-            layout,
-            dtype,
-        }
     }
 
     /// A tensor of a storage that is there already.
