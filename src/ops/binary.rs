@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::elementwise::{self, Call, Code, Family, Fetch, Input, same_engine};
+use super::elementwise::{self, Call, Code, Family, Fetch, Input};
 use super::operation::{operations, same_dtype};
 use super::scalar::Scalar;
 use crate::engine::{Kernel, Operand, Variant};
@@ -113,7 +113,7 @@ impl Tensor {
     }
 
     fn check_pair(&self, op: BinaryOp, other: &Tensor) -> Result<()> {
-        same_engine(op.name(), self, other)?;
+        self.same_engine(op.name(), other)?;
         op.takes().check(op.name(), self.dtype)?;
         same_dtype(op.name(), self.dtype, other.dtype)
     }

@@ -21,12 +21,11 @@ use smallvec::SmallVec;
 
 pub(crate) use plan::{Scatter, Transpose};
 
-use super::elementwise::{
-    self, Call, Family, Input, arg, groups, head, output, same_engine, with_helpers, word,
-};
+use super::elementwise::{self, Call, Family, Input, arg, groups, head, with_helpers, word};
 use super::operation::same_dtype;
 use super::text::section_for;
 use crate::dtype::DType;
+use crate::engine::kernel::Program;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -208,15 +207,12 @@ impl Tensor {
     #[track_caller]
     pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
         if let Some(layout) = self.layout.reshape(shape)? {
-            return Ok(Tensor {
-                layout,
-                ..self.clone()
-            });
+            return Ok(self.view(layout));
         }
         let copy = self.copied(self.dtype)?;
         let layout = copy.layout.reshape(shape)?;
         let layout = layout.expect("a row-major tensor takes any shape of its length");
-        Ok(Tensor { layout, ..copy })
+        Ok(copy.view(layout))
     }
 
     /// Writes the elements of `src`, which broadcasts to the shape of `self`, through `self`.
@@ -235,7 +231,7 @@ impl Tensor {
     #[track_caller]
     pub fn copy_(&self, src: &Tensor) -> Result<()> {
         const OPERATION: &str = "copy_";
-        same_engine(OPERATION, self, src)?;
+        self.same_engine(OPERATION, src)?;
         same_dtype(OPERATION, self.dtype, src.dtype)?;
         self.check_writable(OPERATION)?;
         let view = src.layout.broadcast_to(&self.layout.shape)?;
@@ -291,9 +287,9 @@ impl Tensor {
             };
             return call.output(&self.engine, shape, dtype);
         };
-        let out = output(&self.engine, shape, dtype)?;
+        let out = Tensor::output(&self.engine, shape, dtype)?;
         self.engine.launch(Launch {
-            kernel: &TRANSPOSE,
+            program: Program::Builtin(&TRANSPOSE),
             code: plan.code,
             args: [arg(self, true), arg(&out, true)].into_iter().collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
@@ -314,9 +310,8 @@ impl Tensor {
                 self.layout.shape, self.layout.strides
             ),
         })?;
-        self.storage.bump_version();
         self.engine.launch(Launch {
-            kernel: &SCATTER,
+            program: Program::Builtin(&SCATTER),
             code: plan.code,
             args: [arg(src, false), arg(self, true)].into_iter().collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),

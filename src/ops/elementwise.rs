@@ -21,11 +21,11 @@ use smallvec::SmallVec;
 use super::text::{section, section_for};
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
-use crate::engine::kernel::MAX_PARAMS_BYTES;
+use crate::engine::kernel::{MAX_PARAMS_BYTES, Program};
 use crate::engine::{Arg, Engine, Kernel, Launch, Variant};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
+use crate::tensor::layout::{Collapsed, Layout, collapse};
 
 const WGSL: &str = include_str!("../../shaders/elementwise.wgsl");
 
@@ -145,7 +145,7 @@ impl Call<'_> {
         dtype: DType,
     ) -> Result<Tensor> {
         if let Some(plan) = self.plan(engine.caps(), shape, 0)? {
-            let out = output(engine, shape, dtype)?;
+            let out = Tensor::output(engine, shape, dtype)?;
             self.launch(plan, &out, false)?;
             return Ok(out);
         }
@@ -179,10 +179,7 @@ impl Call<'_> {
     fn materialized(&self, shape: &[usize]) -> Result<SmallVec<[Tensor; 3]>> {
         self.tensors()
             .map(|tensor| {
-                let view = Tensor {
-                    layout: tensor.layout.broadcast_to(shape)?,
-                    ..tensor.clone()
-                };
+                let view = tensor.view(tensor.layout.broadcast_to(shape)?);
                 view.contiguous()
             })
             .collect()
@@ -213,7 +210,6 @@ impl Call<'_> {
         }
         if into {
             plan.code.0 |= Code::INTO;
-            out.storage.bump_version();
         }
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         let mut may_reuse = 0;
@@ -231,12 +227,13 @@ impl Call<'_> {
             args.push(arg(tensor, fetch == Fetch::Quad));
         }
         args.push(arg(out, true));
+        let kernel = if into {
+            self.family.into
+        } else {
+            self.family.fresh
+        };
         out.engine.launch(Launch {
-            kernel: if into {
-                self.family.into
-            } else {
-                self.family.fresh
-            },
+            program: Program::Builtin(kernel),
             code: plan.code.0,
             args,
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
@@ -350,26 +347,6 @@ pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
         storage: Arc::clone(&tensor.storage),
         dtype: tensor.dtype,
         quads,
-    }
-}
-
-/// A new row-major tensor, which the next launch fills.
-#[track_caller]
-pub(super) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
-    let (_, size_bytes) = checked(shape, dtype)?;
-    Ok(Tensor {
-        engine: Arc::clone(engine),
-        storage: engine.storage(size_bytes)?,
-        layout: Layout::contiguous(shape),
-        dtype,
-    })
-}
-
-/// Refuses operands of different devices.
-pub(super) fn same_engine(operation: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
-    match Arc::ptr_eq(&a.engine, &b.engine) {
-        true => Ok(()),
-        false => Err(Error::Foreign { operation }),
     }
 }
 

@@ -1,12 +1,12 @@
-//! Tensors that are made of nothing: zeros, one value, a range, an identity, data of the host.
+//! Tensors that are made of nothing: one value, a range, an identity.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::elementwise::{self, Call, Code, Family, output};
+use super::elementwise::{self, Call, Code, Family};
 use super::operation::{Takes, operations};
 use super::scalar::Scalar;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
 use crate::engine::{Engine, Kernel, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -69,14 +69,6 @@ fn make(
     call.output(engine, shape, dtype)
 }
 
-/// All zeros, or false.
-#[track_caller]
-pub(crate) fn zeros(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
-    let out = output(engine, shape, dtype)?;
-    engine.clear(&out.storage)?;
-    Ok(out)
-}
-
 /// One value everywhere.
 #[track_caller]
 pub(crate) fn full(
@@ -87,7 +79,9 @@ pub(crate) fn full(
 ) -> Result<Tensor> {
     let word = value.word("full", dtype)?;
     if word == 0 {
-        return zeros(engine, shape, dtype);
+        let zeros = Tensor::output(engine, shape, dtype)?;
+        engine.clear(&zeros.storage)?;
+        return Ok(zeros);
     }
     // Whatever the type, the storage is words that are all the same.
     let (_, size_bytes) = checked(shape, dtype)?;
@@ -133,34 +127,6 @@ pub(crate) fn arange(
 #[track_caller]
 pub(crate) fn eye(engine: &Arc<Engine>, n: usize, dtype: DType) -> Result<Tensor> {
     make(engine, FillOp::Eye, &[n, n], dtype, [n as u32, 0])
-}
-
-/// The host's data, row-major.
-#[track_caller]
-pub(crate) fn from_slice<T: Element>(
-    engine: &Arc<Engine>,
-    data: &[T],
-    shape: &[usize],
-) -> Result<Tensor> {
-    let (expected, _) = checked(shape, T::DTYPE)?;
-    if expected != data.len() {
-        return Err(Error::Length {
-            expected,
-            got: data.len(),
-            shape: shape.to_vec(),
-        });
-    }
-    let out = output(engine, shape, T::DTYPE)?;
-    if !data.is_empty() {
-        engine.upload(&out.storage, 0, T::bytes_of(data))?;
-    }
-    Ok(out)
-}
-
-/// One value, with shape `[]`.
-#[track_caller]
-pub(crate) fn scalar<T: Element>(engine: &Arc<Engine>, value: T) -> Result<Tensor> {
-    from_slice(engine, &[value], &[])
 }
 
 impl Tensor {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::elementwise::{self, Call, Family, Input, same_engine};
+use super::elementwise::{self, Call, Family, Input};
 use super::operation::{Takes, same_dtype};
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
@@ -53,8 +53,8 @@ impl Tensor {
     /// [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn where_(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-        same_engine(OPERATION, self, a)?;
-        same_engine(OPERATION, self, b)?;
+        self.same_engine(OPERATION, a)?;
+        self.same_engine(OPERATION, b)?;
         Takes::Bools.check(OPERATION, self.dtype)?;
         same_dtype(OPERATION, a.dtype, b.dtype)?;
         let shape = broadcast_shapes(OPERATION, &a.layout.shape, &b.layout.shape)?;
