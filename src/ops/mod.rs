@@ -1,1 +1,11 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
+
+pub(crate) mod reduce;
+mod rows;
+
+#[cfg(test)]
+mod check;
+
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod twin;
+impl crate::Tensor { #[allow(missing_docs)] pub fn contiguous(&self) -> crate::Result<Self> { unimplemented!() } }

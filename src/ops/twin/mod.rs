@@ -1,0 +1,4 @@
+//! The kernels' twins: the same work, naively, on the host.
+
+pub(crate) mod reduce;
+pub(crate) mod rows;
