@@ -197,19 +197,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   y_put4(4u * quad, lower(total));
 }
 
-//# load_aligned
-// Four neighbouring rows start at a quad: one load fetches an element of each.
-const ALIGNED: bool = true;
-fn load(at: vec4<u32>) -> vec4<T> {
-  return x_get4(at.x);
-}
-
-//# load_apart
-const ALIGNED: bool = false;
-fn load(at: vec4<u32>) -> vec4<T> {
-  return vec4<T>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
-}
-
 //# tree
 // Long rows on a GPU: 64 invocations fold a row together, neighbours reading neighbouring quads,
 // and a workgroup folds four rows.

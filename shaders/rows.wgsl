@@ -67,6 +67,19 @@ fn part_range(part: u32) -> vec2<u32> {
   return vec2<u32>(from_k, from_k + min(p.chunk, p.length - from_k));
 }
 
+//# load_aligned
+// Four neighbouring rows start at a quad: one load fetches an element of each.
+const ALIGNED: bool = true;
+fn load(at: vec4<u32>) -> vec4<T> {
+  return x_get4(at.x);
+}
+
+//# load_apart
+const ALIGNED: bool = false;
+fn load(at: vec4<u32>) -> vec4<T> {
+  return vec4<T>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
+}
+
 //# normalize_thread
 // One invocation a row, three passes: `gather` and `settle` twice, then `finish`. Rows start at
 // quads and are whole quads long.

@@ -1,5 +1,6 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
+pub(crate) mod argreduce;
 pub(crate) mod reduce;
 mod rows;
 

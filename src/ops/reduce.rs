@@ -131,7 +131,7 @@ impl Form {
         }
     }
 
-    fn is_across(self) -> bool {
+    pub(super) fn is_across(self) -> bool {
         matches!(self, Form::Across | Form::AcrossQuads)
     }
 
@@ -143,7 +143,7 @@ impl Form {
         }
     }
 
-    fn groups(self, caps: &Caps, rows: u32, parts: u32) -> [u32; 3] {
+    pub(super) fn groups(self, caps: &Caps, rows: u32, parts: u32) -> [u32; 3] {
         let quads = self.outputs(rows, parts).div_ceil(4);
         match self {
             Form::Tree => rows::groups(caps, quads, 1),
@@ -367,14 +367,19 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         Op::MeanSquares => &["lift_square", "lower_mean"],
     };
     let middle = if op.needs_middle() { "middle" } else { "no_middle" };
-    let form: &[&str] = match form {
-        Form::Along => &["lanes", "along"],
-        Form::Across => &["load_apart", "across"],
-        Form::AcrossQuads => &["load_aligned", "across"],
-        Form::Tree => &["lanes", "tree"],
+    match form {
+        Form::Across => out.push_str(section(rows::WGSL, "load_apart")),
+        Form::AcrossQuads => out.push_str(section(rows::WGSL, "load_aligned")),
+        Form::Along | Form::Tree => out.push_str(section(WGSL, "lanes")),
+    }
+    let form = match form {
+        Form::Along => "along",
+        Form::Tree => "tree",
+        Form::Across | Form::AcrossQuads => "across",
     };
-    for name in [&[fold, middle], ends, form].concat() {
+    for name in [&[fold, middle], ends].concat() {
         out.push_str(section(WGSL, name));
     }
+    out.push_str(section(WGSL, form));
     Cow::Owned(out)
 }

@@ -1,4 +1,5 @@
 //! The kernels' twins: the same work, naively, on the host.
 
+pub(crate) mod argreduce;
 pub(crate) mod reduce;
 pub(crate) mod rows;
