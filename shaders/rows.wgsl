@@ -81,8 +81,8 @@ fn load(at: vec4<u32>) -> vec4<T> {
 }
 
 //# normalize_thread
-// One invocation a row, three passes: `gather` and `settle` twice, then `finish`. Rows start at
-// quads and are whole quads long.
+// Softmax and layer normalization: two numbers a row, `s` and `t`, then every element by `finish`.
+// One invocation a row. Rows start at quads and are whole quads long.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let row = id.x + id.y * groups.x * 32u;
@@ -91,43 +91,43 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   let start = row_start(row);
   let unrolled = p.length & ~15u;
-  var a = vec4<f32>(EMPTY_1);
+  var a = vec4<f32>(EMPTY_S);
   var b = a;
   var c = a;
   var d = a;
   for (var k = 0u; k < unrolled; k += 16u) {
-    a = fold_1(a, x_get4(start + k));
-    b = fold_1(b, x_get4(start + k + 4u));
-    c = fold_1(c, x_get4(start + k + 8u));
-    d = fold_1(d, x_get4(start + k + 12u));
+    a = fold_s(a, x_get4(start + k));
+    b = fold_s(b, x_get4(start + k + 4u));
+    c = fold_s(c, x_get4(start + k + 8u));
+    d = fold_s(d, x_get4(start + k + 12u));
   }
   for (var k = unrolled; k < p.length; k += 4u) {
-    a = fold_1(a, x_get4(start + k));
+    a = fold_s(a, x_get4(start + k));
   }
-  let s = vec4<f32>(settle_1(fold_1(fold_1(a, b), fold_1(c, d))));
+  let s = vec4<f32>(settle_s(fold_s(fold_s(a, b), fold_s(c, d))));
   a = vec4<f32>(0.0);
   b = a;
   c = a;
   d = a;
   for (var k = 0u; k < unrolled; k += 16u) {
-    a += lift_2(x_get4(start + k), s);
-    b += lift_2(x_get4(start + k + 4u), s);
-    c += lift_2(x_get4(start + k + 8u), s);
-    d += lift_2(x_get4(start + k + 12u), s);
+    a += lift_t(x_get4(start + k), s);
+    b += lift_t(x_get4(start + k + 4u), s);
+    c += lift_t(x_get4(start + k + 8u), s);
+    d += lift_t(x_get4(start + k + 12u), s);
   }
   for (var k = unrolled; k < p.length; k += 4u) {
-    a += lift_2(x_get4(start + k), s);
+    a += lift_t(x_get4(start + k), s);
   }
-  let t = vec4<f32>(settle_2(sum4((a + b) + (c + d))));
+  let t = settle_t(sum4((a + b) + (c + d)));
   let out = row * p.length;
   for (var k = 0u; k < p.length; k += 4u) {
-    y_put4(out + k, finish(x_get4(start + k), s, t, k));
+    let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+    y_put4(out + k, finish(x_get4(start + k), s, t, at));
   }
 }
 
 //# normalize_group
-// One workgroup a row, each invocation every `LANES`th quad. Rows start at quads and are whole
-// quads long.
+// The same with one workgroup a row: each invocation takes every `LANES`th quad.
 var<workgroup> tree: array<vec4<f32>, LANES>;
 
 @compute @workgroup_size(LANES)
@@ -136,27 +136,27 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  // Rows beyond the last take part in the barriers, and do nothing else.
+  // Workgroups beyond the last row take part in the barriers, and do nothing else.
   let row = group.x + group.y * groups.x;
   let start = row_start(min(row, p.rows - 1u));
   let length = select(0u, p.length, row < p.rows);
-  var a = vec4<f32>(EMPTY_1);
+  var a = vec4<f32>(EMPTY_S);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    a = fold_1(a, x_get4(start + k));
+    a = fold_s(a, x_get4(start + k));
   }
   tree[lane] = a;
   workgroupBarrier();
   for (var half = LANES / 2u; half > 0u; half /= 2u) {
     if (lane < half) {
-      tree[lane] = fold_1(tree[lane], tree[lane + half]);
+      tree[lane] = fold_s(tree[lane], tree[lane + half]);
     }
     workgroupBarrier();
   }
-  let s = vec4<f32>(settle_1(tree[0]));
+  let s = vec4<f32>(settle_s(tree[0]));
   workgroupBarrier();
   a = vec4<f32>(0.0);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    a += lift_2(x_get4(start + k), s);
+    a += lift_t(x_get4(start + k), s);
   }
   tree[lane] = a;
   workgroupBarrier();
@@ -166,14 +166,36 @@ fn main(
     }
     workgroupBarrier();
   }
-  let t = vec4<f32>(settle_2(sum4(tree[0])));
+  let t = settle_t(sum4(tree[0]));
   let out = row * p.length;
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    y_put4(out + k, finish(x_get4(start + k), s, t, k));
+    let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+    y_put4(out + k, finish(x_get4(start + k), s, t, at));
   }
 }
 
-//# sum4
-fn sum4(v: vec4<f32>) -> f32 {
-  return (v.x + v.y) + (v.z + v.w);
+//# normalize_apply
+// The last step alone, for rows of any length along any axis of a contiguous x: reductions have
+// left `s` and, before `settle_t`, `t` of every row. `chunk` is the step along the axis.
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  let elements = p.rows * p.length;
+  if (first >= elements) {
+    return;
+  }
+  let e = min(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(elements - 1u));
+  let step = vec4<u32>(p.chunk);
+  let above = e / step;
+  let outer = above / vec4<u32>(p.length);
+  let at = above - outer * p.length;
+  let row = outer * step + (e - above * step);
+  let s = vec4<f32>(s_get(row.x), s_get(row.y), s_get(row.z), s_get(row.w));
+  let t = vec4<f32>(t_get(row.x), t_get(row.y), t_get(row.z), t_get(row.w));
+  y_put4(first, finish(load(vec4<u32>(p.offset) + e), s, settle_t(t), at));
+}
+
+//# normalize_sum
+fn sum4(v: vec4<f32>) -> vec4<f32> {
+  return vec4<f32>((v.x + v.y) + (v.z + v.w));
 }

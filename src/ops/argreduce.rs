@@ -97,6 +97,8 @@ fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -
         }
     };
     let plan = Plan::choose(x.engine.caps(), &rows);
+    // One invocation picks among all parts of a row.
+    let plan = Plan::cut(plan.form, &rows, u64::from(plan.parts.min(128)));
     let mut result = search_as(x, &rows, plan, least)?;
     result.layout = Layout::contiguous(&shape);
     Ok(result)

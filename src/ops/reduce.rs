@@ -59,19 +59,16 @@ pub(super) enum Op {
     SumExp,
     /// Of `(x − m)²`.
     SumSquares,
-    /// The mean of `(x − m)²`.
-    MeanSquares,
 }
 
 impl Op {
-    const ALL: [Op; 7] = [
+    const ALL: [Op; 6] = [
         Op::Sum,
         Op::Mean,
         Op::Max,
         Op::Min,
         Op::SumExp,
         Op::SumSquares,
-        Op::MeanSquares,
     ];
 
     pub(super) fn from_code(code: u64) -> Op {
@@ -82,7 +79,6 @@ impl Op {
     fn of_part(self) -> Op {
         match self {
             Op::Mean => Op::Sum,
-            Op::MeanSquares => Op::SumSquares,
             op => op,
         }
     }
@@ -91,17 +87,12 @@ impl Op {
     fn of_parts(self) -> Op {
         match self {
             Op::SumExp | Op::SumSquares => Op::Sum,
-            Op::MeanSquares => Op::Mean,
             op => op,
         }
     }
 
-    fn divides(self) -> bool {
-        matches!(self, Op::Mean | Op::MeanSquares)
-    }
-
     fn needs_middle(self) -> bool {
-        matches!(self, Op::SumExp | Op::SumSquares | Op::MeanSquares)
+        matches!(self, Op::SumExp | Op::SumSquares)
     }
 }
 
@@ -206,7 +197,7 @@ impl Plan {
 }
 
 /// Folds the rows that are left when `folded` goes away, into a tensor with one dimension.
-/// `middle` holds an f32 a row, for the operations that need it.
+/// `middle` holds a float a row, for the operations that need it.
 #[track_caller]
 pub(super) fn fold(
     x: &Tensor,
@@ -364,7 +355,6 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         Op::Mean => &["lift", "lower_mean"],
         Op::SumExp => &["lift_exp", "lower"],
         Op::SumSquares => &["lift_square", "lower"],
-        Op::MeanSquares => &["lift_square", "lower_mean"],
     };
     let middle = if op.needs_middle() { "middle" } else { "no_middle" };
     match form {

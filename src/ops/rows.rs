@@ -61,6 +61,12 @@ impl Axes {
         self.0 >> axis & 1 == 1
     }
 
+    /// How many elements are folded into one.
+    pub(super) fn length(self, shape: &[usize]) -> usize {
+        let folded = (0..shape.len()).filter(|&axis| self.contains(axis));
+        folded.map(|axis| shape[axis]).product()
+    }
+
     /// The shape that is left when these axes are folded; they stay as dimensions of 1 if `keep`.
     pub(super) fn fold_shape(self, shape: &[usize], keep: bool) -> Dims {
         (0..shape.len())
@@ -263,7 +269,7 @@ pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
 #[track_caller]
 pub(super) fn scratch(engine: &Engine, elements: u64, dtype: DType) -> Result<Arg> {
     Ok(Arg {
-        storage: engine.storage(elements * dtype.size_bytes())?,
+        storage: engine.storage((elements * dtype.size_bytes()).max(1))?,
         dtype,
         quads: true,
     })

@@ -32,12 +32,11 @@ fn fold(call: &mut TwinCall, p: &RowParams, row: u32, range: std::ops::Range<u32
             Op::Mean => values.sum::<f64>() / f64::from(p.scalar),
             Op::Max => values.fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a }),
             Op::Min => values.fold(f64::INFINITY, |a, b| if b < a || b.is_nan() { b } else { a }),
-            Op::SumExp | Op::SumSquares | Op::MeanSquares => {
+            Op::SumExp | Op::SumSquares => {
                 let m = f64::from(call.f32(1, row as usize));
                 match op {
                     Op::SumExp => values.map(|v| (v - m).exp()).sum(),
-                    Op::SumSquares => values.map(|v| (v - m).powi(2)).sum(),
-                    _ => values.map(|v| (v - m).powi(2)).sum::<f64>() / f64::from(p.scalar),
+                    _ => values.map(|v| (v - m).powi(2)).sum(),
                 }
             }
         };
