@@ -1,6 +1,8 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 pub(crate) mod argreduce;
+pub(crate) mod concat;
+pub(crate) mod index_select;
 mod layer_norm;
 mod normalize;
 pub(crate) mod reduce;

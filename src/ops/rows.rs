@@ -89,7 +89,7 @@ pub(super) struct Side {
 
 impl Side {
     /// `None` if more than four dimensions are left.
-    fn new(dims: Dims, strides: Strides) -> Option<Self> {
+    pub(super) fn new(dims: Dims, strides: Strides) -> Option<Self> {
         let layout = Layout {
             shape: dims,
             strides,

@@ -3,7 +3,7 @@
 use crate::ops::rows::RowParams;
 
 /// `Σ index[d] · strides[d]`, where the index is `i` counted in `dims`, innermost first.
-fn walk(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u32; 4]) -> u32 {
+pub(super) fn walk(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u32; 4]) -> u32 {
     let mut at = 0_u32;
     for d in 0..rank as usize {
         let index = match d + 1 < rank as usize {
