@@ -7,12 +7,11 @@ mod tests;
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use super::reduce::{Form, Plan, refuse_empty};
 use super::rows::{self, Axes, Rows, section};
 use crate::dtype::DType;
-use crate::engine::{Kernel, Operand, Variant};
+use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
@@ -31,11 +30,7 @@ static ARGREDUCE: Kernel = Kernel {
 /// `y[r]` = the best of the positions that `c` holds of row `r` of `x`.
 static ARGREDUCE_PICK: Kernel = Kernel {
     name: "argreduce_pick",
-    operands: &[
-        Operand::read("x"),
-        Operand::read("c"),
-        Operand::write("y"),
-    ],
+    operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text: pick_text,
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::argreduce::pick,
@@ -109,8 +104,7 @@ fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -
 pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Result<Tensor> {
     let engine = &x.engine;
     let outputs = plan.form.outputs(rows.rows, plan.parts);
-    let y = rows::scratch(engine, outputs, DType::U32)?;
-    let found = rows::tensor_of(engine, Arc::clone(&y.storage), &[outputs as usize], DType::U32);
+    let found = Tensor::output(engine, &[outputs as usize], DType::U32)?;
     if rows.rows == 0 {
         return Ok(found);
     }
@@ -119,10 +113,13 @@ pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Res
     params.chunk = plan.chunk;
     let least = if least { LEAST } else { 0 };
     let code = rows::rank_bits(rows) | least;
-    let read = rows::arg(x, plan.form != Form::Across);
+    let args = [
+        rows::arg(x, plan.form != Form::Across),
+        rows::arg(&found, true),
+    ];
     let groups = plan.form.groups(engine.caps(), rows.rows, plan.parts);
     let form_code = code | (plan.form as u64) << 12;
-    engine.launch(rows::launch(&ARGREDUCE, form_code, [read, y], &params, groups))?;
+    engine.launch(Launch::new(&ARGREDUCE, form_code, args, &params, groups))?;
     if plan.parts == 1 {
         return Ok(found);
     }
@@ -130,11 +127,14 @@ pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Res
         true => (1, rows.rows.next_multiple_of(4)),
         false => (plan.parts, 1),
     };
-    let y = rows::scratch(engine, u64::from(rows.rows), DType::U32)?;
-    let picked = rows::tensor_of(engine, Arc::clone(&y.storage), &[rows.rows as usize], DType::U32);
+    let picked = Tensor::output(engine, &[rows.rows as usize], DType::U32)?;
     let groups = rows::groups(engine.caps(), u64::from(rows.rows).div_ceil(4), 32);
-    let args = [rows::arg(x, false), rows::arg(&found, false), y];
-    engine.launch(rows::launch(&ARGREDUCE_PICK, code, args, &params, groups))?;
+    let args = [
+        rows::arg(x, false),
+        rows::arg(&found, false),
+        rows::arg(&picked, true),
+    ];
+    engine.launch(Launch::new(&ARGREDUCE_PICK, code, args, &params, groups))?;
     Ok(picked)
 }
 
@@ -168,7 +168,11 @@ fn common(variant: &Variant) -> String {
     rows::rank_constants(&mut out, variant.code);
     let least = variant.code & LEAST != 0;
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "alias T = {};\nconst LEAST: bool = {least};", dtype.wgsl());
+    let _ = writeln!(
+        out,
+        "alias T = {};\nconst LEAST: bool = {least};",
+        dtype.wgsl()
+    );
     out.push_str(section(rows::WGSL, "params"));
     out.push_str(section(
         WGSL,

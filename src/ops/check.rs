@@ -39,13 +39,24 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
         };
         let capabilities = naga::valid::Capabilities::IMMEDIATES
             | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let checked = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
-            .validate(&module);
+        let checked =
+            naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
+                .validate(&module);
         if let Err(error) = checked {
             panic!("{kernel:?} {variant:?}\n{}", error.emit_to_string(&whole));
         }
-        let params = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some("Params"));
-        if let Some((_, naga::Type { inner: naga::TypeInner::Struct { span, .. }, .. })) = params {
+        let params = module
+            .types
+            .iter()
+            .find(|(_, ty)| ty.name.as_deref() == Some("Params"));
+        if let Some((
+            _,
+            naga::Type {
+                inner: naga::TypeInner::Struct { span, .. },
+                ..
+            },
+        )) = params
+        {
             assert!(*span as usize <= MAX_PARAMS_BYTES);
         }
     }

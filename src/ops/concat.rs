@@ -5,15 +5,14 @@
 //! the first leave what is not theirs as it is; they run in order.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::rows::{self, section};
-use crate::engine::{Arg, Kernel, Operand, Variant};
+use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Dims, axis, checked};
+use crate::tensor::layout::{Dims, axis};
 
 const OPERATION: &str = "concat";
 const WGSL: &str = include_str!("../../shaders/concat.wgsl");
@@ -88,9 +87,7 @@ impl Tensor {
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         let (at, shape) = result_shape(tensors, axis)?;
         let (engine, dtype) = (&tensors[0].engine, tensors[0].dtype);
-        let (elements, _) = checked(&shape, dtype)?;
-        let y = rows::scratch(engine, elements as u64, dtype)?;
-        let result = rows::tensor_of(engine, Arc::clone(&y.storage), &shape, dtype);
+        let result = Tensor::output(engine, &shape, dtype)?;
         let step: usize = shape[at + 1..].iter().product();
         let mut inputs = Vec::with_capacity(tensors.len());
         let mut begin = 0;
@@ -106,7 +103,7 @@ impl Tensor {
         let line = shape[at] * step;
         for (index, inputs) in inputs.chunks(INPUTS).enumerate() {
             let kernel = if index == 0 { &CONCAT } else { &CONCAT_MORE };
-            place(inputs, line, elements, kernel, &y)?;
+            place(inputs, line, kernel, &result)?;
         }
         Ok(result)
     }
@@ -124,11 +121,7 @@ fn result_shape(tensors: &[&Tensor], along: isize) -> Result<(usize, Dims)> {
     let mut shape = first.layout.shape.clone();
     let at = axis(OPERATION, along, shape.len())?;
     for other in others {
-        if !Arc::ptr_eq(&first.engine, &other.engine) {
-            return Err(Error::Foreign {
-                operation: OPERATION,
-            });
-        }
+        first.same_engine(OPERATION, other)?;
         if first.dtype != other.dtype {
             return Err(Error::DType {
                 operation: OPERATION,
@@ -159,13 +152,8 @@ struct Input {
 }
 
 /// Appends the launch that writes these inputs, which follow each other.
-fn place(
-    inputs: &[Input],
-    line: usize,
-    elements: usize,
-    kernel: &'static Kernel,
-    y: &Arg,
-) -> Result<()> {
+fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> Result<()> {
+    let elements = y.layout.len();
     let mut params = Params {
         line: line as u32,
         elements: elements as u32,
@@ -177,11 +165,19 @@ fn place(
         params.offsets[index] = input.tensor.layout.offset as u32;
     }
     let lines_are_quads = line.is_multiple_of(4);
-    let numbers = params.begins.iter().chain(&params.ends).chain(&params.offsets);
+    let numbers = params
+        .begins
+        .iter()
+        .chain(&params.ends)
+        .chain(&params.offsets);
     let quads = lines_are_quads && numbers.into_iter().all(|number| number % 4 == 0);
     // Where lines share quads, one line's threads may not stop at its end: all are one line.
     let (lines, begin, end) = match lines_are_quads || elements == line {
-        true => (elements / line, inputs[0].begin, inputs[inputs.len() - 1].end),
+        true => (
+            elements / line,
+            inputs[0].begin,
+            inputs[inputs.len() - 1].end,
+        ),
         false => (1, 0, elements),
     };
     params.lines = lines as u32;
@@ -191,16 +187,11 @@ fn place(
         let tensor = &inputs[index.min(inputs.len() - 1)].tensor;
         rows::arg(tensor, quads)
     };
-    let written = Arg {
-        storage: Arc::clone(&y.storage),
-        dtype: y.dtype,
-        quads: true,
-    };
-    let args = [input(0), input(1), input(2), input(3), written];
-    let engine = &inputs[0].tensor.engine;
+    let args = [input(0), input(1), input(2), input(3), rows::arg(y, true)];
+    let engine = &y.engine;
     let invocations = lines as u64 * u64::from(params.quads);
     let groups = rows::groups(engine.caps(), invocations, 64);
-    engine.launch(rows::launch(kernel, u64::from(quads), args, &params, groups))
+    engine.launch(Launch::new(kernel, u64::from(quads), args, &params, groups))
 }
 
 /// The WGSL of a variant.

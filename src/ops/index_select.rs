@@ -2,16 +2,15 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::rows::{self, Side, section};
 use crate::dtype::DType;
-use crate::engine::{Arg, Kernel, Operand, Variant};
+use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Layout, axis, checked};
+use crate::tensor::layout::{Layout, axis};
 
 const OPERATION: &str = "index_select";
 const WGSL: &str = include_str!("../../shaders/index_select.wgsl");
@@ -19,11 +18,7 @@ const WGSL: &str = include_str!("../../shaders/index_select.wgsl");
 /// `y[.., j, ..]` = `x[.., i[j], ..]`.
 static INDEX_SELECT: Kernel = Kernel {
     name: "index_select",
-    operands: &[
-        Operand::read("x"),
-        Operand::read("i"),
-        Operand::write("y"),
-    ],
+    operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
     text,
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::index_select::run,
@@ -76,10 +71,9 @@ impl Tensor {
         let at = self.check_indices(axis, indices)?;
         let mut shape = self.layout.shape.clone();
         shape[at] = indices.layout.shape[0];
-        let (elements, _) = checked(&shape, self.dtype)?;
         let engine = &self.engine;
-        let y = rows::scratch(engine, elements as u64, self.dtype)?;
-        let result = rows::tensor_of(engine, Arc::clone(&y.storage), &shape, self.dtype);
+        let result = Tensor::output(engine, &shape, self.dtype)?;
+        let elements = result.layout.len();
         if elements == 0 {
             return Ok(result);
         }
@@ -115,19 +109,19 @@ impl Tensor {
             elements: elements as u32,
         };
         let code = (before.rank | after.rank << 4) as u64 | if quads { QUADS } else { 0 };
-        let args: [Arg; 3] = [rows::arg(x, quads), rows::arg(indices, false), y];
+        let args = [
+            rows::arg(x, quads),
+            rows::arg(indices, false),
+            rows::arg(&result, true),
+        ];
         let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
-        engine.launch(rows::launch(&INDEX_SELECT, code, args, &params, groups))?;
+        engine.launch(Launch::new(&INDEX_SELECT, code, args, &params, groups))?;
         Ok(result)
     }
 
     fn check_indices(&self, along: isize, indices: &Tensor) -> Result<usize> {
         let at = axis(OPERATION, along, self.layout.rank())?;
-        if !Arc::ptr_eq(&self.engine, &indices.engine) {
-            return Err(Error::Foreign {
-                operation: OPERATION,
-            });
-        }
+        self.same_engine(OPERATION, indices)?;
         if !matches!(indices.dtype, DType::U32 | DType::I32) {
             return Err(Error::DType {
                 operation: OPERATION,

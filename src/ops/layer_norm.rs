@@ -1,12 +1,11 @@
 //! Layer normalization over the last dimensions.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::normalize::{self, Form};
 use super::reduce::Op;
 use super::rows::{self, Axes, RowParams, Rows, section};
-use crate::engine::{Arg, Kernel, Operand, Variant};
+use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
@@ -103,11 +102,7 @@ impl Tensor {
         normalized_shape: &[usize],
     ) -> Result<Option<Tensor>> {
         let Some(given) = given else { return Ok(None) };
-        if !Arc::ptr_eq(&self.engine, &given.engine) {
-            return Err(Error::Foreign {
-                operation: OPERATION,
-            });
-        }
+        self.same_engine(OPERATION, given)?;
         normalize::check_float(OPERATION, given)?;
         if given.layout.shape[..] != *normalized_shape {
             return Err(Error::Shape {
@@ -137,7 +132,8 @@ impl Affine {
     /// Completes the parameters and the code, and gives the operands.
     fn bind(&self, x: &Arg, fused: bool, params: &mut RowParams, code: &mut u64) -> [Arg; 2] {
         let given = [&self.weight, &self.bias];
-        let offset = |tensor: &Option<Tensor>| tensor.as_ref().map_or(0, |t| t.layout.offset as u32);
+        let offset =
+            |tensor: &Option<Tensor>| tensor.as_ref().map_or(0, |t| t.layout.offset as u32);
         let quads = fused && given.iter().all(|tensor| offset(tensor) % 4 == 0);
         *code |= if quads { QUADS } else { 0 };
         *code |= if self.weight.is_some() { HAS_WEIGHT } else { 0 };
@@ -163,8 +159,8 @@ pub(super) fn normalize_as(
 ) -> Result<Tensor> {
     let engine = &x.engine;
     let elements = x.layout.len();
-    let y = rows::scratch(engine, elements as u64, x.dtype)?;
-    let result = rows::tensor_of(engine, Arc::clone(&y.storage), &x.layout.shape, x.dtype);
+    let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
+    let y = rows::arg(&result, true);
     if elements == 0 {
         return Ok(result);
     }
@@ -174,7 +170,13 @@ pub(super) fn normalize_as(
         let read = rows::arg(x, true);
         let [w, b] = affine.bind(&read, true, &mut params, &mut code);
         let groups = form.groups(x, &params);
-        engine.launch(rows::launch(&LAYER_NORM, code, [read, w, b, y], &params, groups))?;
+        engine.launch(Launch::new(
+            &LAYER_NORM,
+            code,
+            [read, w, b, y],
+            &params,
+            groups,
+        ))?;
         return Ok(result);
     }
     let copy;
@@ -194,7 +196,7 @@ pub(super) fn normalize_as(
     let [w, b] = affine.bind(&read, false, &mut params, &mut code);
     let args = [read, w, b, rows::arg(&s, false), rows::arg(&t, false), y];
     let groups = form.groups(x, &params);
-    engine.launch(rows::launch(&LAYER_NORM_APPLY, code, args, &params, groups))?;
+    engine.launch(Launch::new(&LAYER_NORM_APPLY, code, args, &params, groups))?;
     Ok(result)
 }
 

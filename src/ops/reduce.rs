@@ -15,12 +15,11 @@ mod tests;
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use super::rows::{self, Axes, Rows, Side, section};
 use crate::driver::Caps;
 use crate::dtype::DType;
-use crate::engine::{Arg, Kernel, Operand, Variant};
+use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
@@ -38,11 +37,7 @@ pub(super) static REDUCE: Kernel = Kernel {
 /// The same of what `lift` makes of `x` and of the row's `m[r]`.
 pub(super) static REDUCE_AROUND: Kernel = Kernel {
     name: "reduce_around",
-    operands: &[
-        Operand::read("x"),
-        Operand::read("m"),
-        Operand::write("y"),
-    ],
+    operands: &[Operand::read("x"), Operand::read("m"), Operand::write("y")],
     text,
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::reduce::run,
@@ -246,7 +241,15 @@ pub(super) fn fold_as(
         form => form,
     };
     let whole = Plan::cut(form, &of_parts, 1);
-    launch(&parts, None, op.of_parts(), &of_parts, whole, rows.length, out)
+    launch(
+        &parts,
+        None,
+        op.of_parts(),
+        &of_parts,
+        whole,
+        rows.length,
+        out,
+    )
 }
 
 /// The results of a first launch as the rows of a second.
@@ -294,8 +297,7 @@ fn launch(
 ) -> Result<Tensor> {
     let engine = &x.engine;
     let outputs = plan.form.outputs(rows.rows, plan.parts);
-    let y = rows::scratch(engine, outputs, out)?;
-    let result = rows::tensor_of(engine, Arc::clone(&y.storage), &[outputs as usize], out);
+    let result = Tensor::output(engine, &[outputs as usize], out)?;
     if rows.rows == 0 {
         return Ok(result);
     }
@@ -303,15 +305,22 @@ fn launch(
     params.parts = plan.parts;
     params.chunk = plan.chunk;
     // Nothing has no mean: what the sum of nothing is divided by is not a number.
-    params.scalar = if divisor == 0 { f32::NAN } else { divisor as f32 };
+    params.scalar = if divisor == 0 {
+        f32::NAN
+    } else {
+        divisor as f32
+    };
     let code = rows::rank_bits(rows) | (op as u64) << 8 | (plan.form as u64) << 12;
-    let x = rows::arg(x, plan.form != Form::Across);
+    let (x, y) = (
+        rows::arg(x, plan.form != Form::Across),
+        rows::arg(&result, true),
+    );
     let (kernel, args): (_, Vec<Arg>) = match middle {
         Some(middle) => (&REDUCE_AROUND, vec![x, rows::arg(middle, false), y]),
         None => (&REDUCE, vec![x, y]),
     };
     let groups = plan.form.groups(engine.caps(), rows.rows, plan.parts);
-    engine.launch(rows::launch(kernel, code, args, &params, groups))?;
+    engine.launch(Launch::new(kernel, code, args, &params, groups))?;
     Ok(result)
 }
 
@@ -339,7 +348,11 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     if is_extreme {
         let nan_key = if op == Op::Max { "0x7fc00000i" } else { lowest };
         let _ = writeln!(out, "const LOWEST = {lowest};\nconst HIGHEST = {highest};");
-        let _ = writeln!(out, "const NAN_KEY: i32 = {};", if compares_keys { nan_key } else { "0" });
+        let _ = writeln!(
+            out,
+            "const NAN_KEY: i32 = {};",
+            if compares_keys { nan_key } else { "0" }
+        );
     }
     for name in ["params", "runs"] {
         out.push_str(section(rows::WGSL, name));
@@ -356,7 +369,11 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         Op::SumExp => &["lift_exp", "lower"],
         Op::SumSquares => &["lift_square", "lower"],
     };
-    let middle = if op.needs_middle() { "middle" } else { "no_middle" };
+    let middle = if op.needs_middle() {
+        "middle"
+    } else {
+        "no_middle"
+    };
     match form {
         Form::Across => out.push_str(section(rows::WGSL, "load_apart")),
         Form::AcrossQuads => out.push_str(section(rows::WGSL, "load_aligned")),

@@ -11,10 +11,8 @@ use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
 use crate::driver::{AdapterKind, Caps};
-use crate::dtype::DType;
-use crate::engine::{Arg, Engine, Launch};
+use crate::engine::Arg;
 use crate::error::{Error, Result};
-use crate::memory::Storage;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis, collapse};
 
@@ -232,7 +230,10 @@ pub(super) fn rank_bits(rows: &Rows) -> u64 {
 pub(super) fn rank_constants(out: &mut String, bits: u64) {
     let (outer, inner) = (bits & 15, bits >> 4 & 15);
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "const OUTER: u32 = {outer}u;\nconst INNER: u32 = {inner}u;");
+    let _ = writeln!(
+        out,
+        "const OUTER: u32 = {outer}u;\nconst INNER: u32 = {inner}u;"
+    );
 }
 
 /// The part of a WGSL file under the line `//# name`, up to the next line of that kind.
@@ -262,43 +263,5 @@ pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
         storage: Arc::clone(&tensor.storage),
         dtype: tensor.dtype,
         quads,
-    }
-}
-
-/// A new storage for `elements` elements, as an operand that is written by quads.
-#[track_caller]
-pub(super) fn scratch(engine: &Engine, elements: u64, dtype: DType) -> Result<Arg> {
-    Ok(Arg {
-        storage: engine.storage((elements * dtype.size_bytes()).max(1))?,
-        dtype,
-        quads: true,
-    })
-}
-
-/// Whoever holds the result of a launch as a tensor: a row-major one over all of a storage.
-pub(super) fn tensor_of(engine: &Arc<Engine>, storage: Arc<Storage>, shape: &[usize], dtype: DType) -> Tensor {
-    Tensor {
-        engine: Arc::clone(engine),
-        storage,
-        layout: Layout::contiguous(shape),
-        dtype,
-    }
-}
-
-/// A launch whose parameters are `params`.
-pub(super) fn launch<P: Pod>(
-    kernel: &'static crate::engine::Kernel,
-    code: u64,
-    args: impl IntoIterator<Item = Arg>,
-    params: &P,
-    groups: [u32; 3],
-) -> Launch {
-    Launch {
-        kernel,
-        code,
-        args: args.into_iter().collect(),
-        params: SmallVec::from_slice(bytemuck::bytes_of(params)),
-        groups,
-        may_reuse: 0,
     }
 }

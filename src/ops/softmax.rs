@@ -1,15 +1,14 @@
 //! Softmax and its logarithm along any axis.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::normalize::{self, Form};
 use super::reduce::Op;
 use super::rows::{self, Axes, Rows, section};
-use crate::engine::{Arg, Kernel, Operand, Variant};
+use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Layout, axis};
+use crate::tensor::layout::axis;
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
 
@@ -92,8 +91,8 @@ pub(super) fn along_as(
 ) -> Result<Tensor> {
     let engine = &x.engine;
     let shape = &x.layout.shape;
-    let y = rows::scratch(engine, x.layout.len() as u64, x.dtype)?;
-    let mut result = rows::tensor_of(engine, Arc::clone(&y.storage), shape, x.dtype);
+    let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
+    let y = rows::arg(&result, true);
     if x.layout.len() == 0 {
         return Ok(result);
     }
@@ -101,7 +100,13 @@ pub(super) fn along_as(
         let params = rows.params();
         let code = rows::rank_bits(rows) | log | (form as u64) << 12;
         let groups = form.groups(x, &params);
-        engine.launch(rows::launch(&SOFTMAX, code, [rows::arg(x, true), y], &params, groups))?;
+        engine.launch(Launch::new(
+            &SOFTMAX,
+            code,
+            [rows::arg(x, true), y],
+            &params,
+            groups,
+        ))?;
         return Ok(result);
     }
     let copy;
@@ -123,8 +128,7 @@ pub(super) fn along_as(
     ];
     let code = 0x11 | log | (form as u64) << 12;
     let groups = form.groups(x, &params);
-    engine.launch(rows::launch(&SOFTMAX_APPLY, code, args, &params, groups))?;
-    result.layout = Layout::contiguous(shape);
+    engine.launch(Launch::new(&SOFTMAX_APPLY, code, args, &params, groups))?;
     Ok(result)
 }
 

@@ -31,7 +31,7 @@ impl Tensor {
     /// [`Error::Axis`] or [`Error::Shape`] for axes that are not there or come twice.
     #[track_caller]
     pub fn sum(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("sum", Op::Sum, self.named("sum", axes)?, false)
+        self.reduce("sum", Op::Sum, self.checked_axes("sum", axes)?, false)
     }
 
     /// As [`sum`](Tensor::sum); the axes stay, with size 1.
@@ -41,7 +41,7 @@ impl Tensor {
     /// Those of [`sum`](Tensor::sum).
     #[track_caller]
     pub fn sum_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("sum", Op::Sum, self.named("sum", axes)?, true)
+        self.reduce("sum", Op::Sum, self.checked_axes("sum", axes)?, true)
     }
 
     /// The sum of all elements, with shape `[]`.
@@ -61,7 +61,7 @@ impl Tensor {
     /// [`Error::DType`] for integers and bools; else those of [`sum`](Tensor::sum).
     #[track_caller]
     pub fn mean(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("mean", Op::Mean, self.named("mean", axes)?, false)
+        self.reduce("mean", Op::Mean, self.checked_axes("mean", axes)?, false)
     }
 
     /// As [`mean`](Tensor::mean); the axes stay, with size 1.
@@ -71,7 +71,7 @@ impl Tensor {
     /// Those of [`mean`](Tensor::mean).
     #[track_caller]
     pub fn mean_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("mean", Op::Mean, self.named("mean", axes)?, true)
+        self.reduce("mean", Op::Mean, self.checked_axes("mean", axes)?, true)
     }
 
     /// The mean of all elements, with shape `[]`.
@@ -91,7 +91,7 @@ impl Tensor {
     /// [`Error::Shape`] if an axis of size 0 is folded; else those of [`sum`](Tensor::sum).
     #[track_caller]
     pub fn max(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("max", Op::Max, self.named("max", axes)?, false)
+        self.reduce("max", Op::Max, self.checked_axes("max", axes)?, false)
     }
 
     /// As [`max`](Tensor::max); the axes stay, with size 1.
@@ -101,7 +101,7 @@ impl Tensor {
     /// Those of [`max`](Tensor::max).
     #[track_caller]
     pub fn max_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("max", Op::Max, self.named("max", axes)?, true)
+        self.reduce("max", Op::Max, self.checked_axes("max", axes)?, true)
     }
 
     /// The largest of all elements, with shape `[]`. NaN wins.
@@ -121,7 +121,7 @@ impl Tensor {
     /// [`Error::Shape`] if an axis of size 0 is folded; else those of [`sum`](Tensor::sum).
     #[track_caller]
     pub fn min(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("min", Op::Min, self.named("min", axes)?, false)
+        self.reduce("min", Op::Min, self.checked_axes("min", axes)?, false)
     }
 
     /// As [`min`](Tensor::min); the axes stay, with size 1.
@@ -131,7 +131,7 @@ impl Tensor {
     /// Those of [`min`](Tensor::min).
     #[track_caller]
     pub fn min_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("min", Op::Min, self.named("min", axes)?, true)
+        self.reduce("min", Op::Min, self.checked_axes("min", axes)?, true)
     }
 
     /// The smallest of all elements, with shape `[]`. NaN wins.
@@ -144,7 +144,7 @@ impl Tensor {
         self.reduce("min", Op::Min, Axes::all(self.layout.rank()), false)
     }
 
-    fn named(&self, operation: &'static str, axes: &[isize]) -> Result<Axes> {
+    fn checked_axes(&self, operation: &'static str, axes: &[isize]) -> Result<Axes> {
         Axes::named(operation, axes, self.layout.rank())
     }
 

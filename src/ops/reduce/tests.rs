@@ -38,12 +38,17 @@ fn rows_name_the_elements_of_the_view() {
         base.transpose(1, 2).unwrap(),
         base.flip(&[0, 3]).unwrap(),
         base.slice(1, Some(3), None, -2).unwrap(),
-        base.unsqueeze(0).unwrap().broadcast_to(&[2, 3, 4, 5, 2]).unwrap(),
+        base.unsqueeze(0)
+            .unwrap()
+            .broadcast_to(&[2, 3, 4, 5, 2])
+            .unwrap(),
     ];
     for view in &views {
         let rank = view.rank();
         for set in 0..1 << rank {
-            let axes: Vec<isize> = (0..rank as isize).filter(|axis| set >> axis & 1 == 1).collect();
+            let axes: Vec<isize> = (0..rank as isize)
+                .filter(|axis| set >> axis & 1 == 1)
+                .collect();
             let folded = Axes::named("test", &axes, rank).unwrap();
             let rows = Rows::of(view, folded, true).expect("at most four dimensions on a side");
             let mut expected = vec![vec![]; rows.rows as usize];
@@ -89,11 +94,27 @@ fn parts_cover_a_row_and_none_is_empty() {
 #[test]
 fn axes_are_counted_checked_and_folded() {
     let named = |axes: &[isize]| Axes::named("sum", axes, 3);
-    assert_eq!(named(&[0, -1]).unwrap().fold_shape(&[2, 3, 4], false)[..], [3]);
-    assert_eq!(named(&[0, -1]).unwrap().fold_shape(&[2, 3, 4], true)[..], [1, 3, 1]);
-    assert_eq!(named(&[]).unwrap().fold_shape(&[2, 3, 4], false)[..], [2, 3, 4]);
+    assert_eq!(
+        named(&[0, -1]).unwrap().fold_shape(&[2, 3, 4], false)[..],
+        [3]
+    );
+    assert_eq!(
+        named(&[0, -1]).unwrap().fold_shape(&[2, 3, 4], true)[..],
+        [1, 3, 1]
+    );
+    assert_eq!(
+        named(&[]).unwrap().fold_shape(&[2, 3, 4], false)[..],
+        [2, 3, 4]
+    );
     assert!(matches!(named(&[1, -2]), Err(Error::Shape { .. })));
-    assert!(matches!(named(&[3]), Err(Error::Axis { axis: 3, rank: 3, .. })));
+    assert!(matches!(
+        named(&[3]),
+        Err(Error::Axis {
+            axis: 3,
+            rank: 3,
+            ..
+        })
+    ));
     assert!(matches!(named(&[isize::MIN]), Err(Error::Axis { .. })));
     assert_eq!(Axes::all(8).fold_shape(&[1; 8], false).len(), 0);
     assert!(refuse_empty("max", &[2, 0], Axes::from(1, 2)).is_err());

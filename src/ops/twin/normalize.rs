@@ -19,10 +19,7 @@ pub(super) fn rows(call: &mut TwinCall, finish: impl Fn(&TwinCall, &[f64]) -> Ve
 }
 
 /// The elements of a contiguous tensor: `finish` gets the element, its row, and its place in it.
-pub(super) fn elements(
-    call: &mut TwinCall,
-    finish: impl Fn(&TwinCall, f64, usize, usize) -> f64,
-) {
+pub(super) fn elements(call: &mut TwinCall, finish: impl Fn(&TwinCall, f64, usize, usize) -> f64) {
     let p: RowParams = call.params();
     let y = call.operands.len() - 1;
     let (step, length) = (p.chunk as usize, p.length as usize);

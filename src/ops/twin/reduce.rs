@@ -30,8 +30,14 @@ fn fold(call: &mut TwinCall, p: &RowParams, row: u32, range: std::ops::Range<u32
         let result = match op {
             Op::Sum => values.sum(),
             Op::Mean => values.sum::<f64>() / f64::from(p.scalar),
-            Op::Max => values.fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a }),
-            Op::Min => values.fold(f64::INFINITY, |a, b| if b < a || b.is_nan() { b } else { a }),
+            Op::Max => values.fold(
+                f64::NEG_INFINITY,
+                |a, b| if b > a || b.is_nan() { b } else { a },
+            ),
+            Op::Min => values.fold(
+                f64::INFINITY,
+                |a, b| if b < a || b.is_nan() { b } else { a },
+            ),
             Op::SumExp | Op::SumSquares => {
                 let m = f64::from(call.f32(1, row as usize));
                 match op {
