@@ -1,0 +1,113 @@
+//! The rules that shapes follow: how large, how they broadcast, how axes are counted.
+
+use super::{Dims, MAX_ELEMENTS, MAX_RANK};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// The elements and bytes of a new tensor of this shape.
+///
+/// Dimensions of 0 are fine, but the others may not multiply to more than [`MAX_ELEMENTS`]
+/// either: then strides never overflow, and no view of an empty tensor can surprise.
+///
+/// # Errors
+///
+/// `Shape` beyond [`MAX_RANK`] dimensions, `NeverFits` beyond [`MAX_ELEMENTS`], `Overflow` where
+/// not even the number of bytes can be said.
+pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
+    check_rank("shape", shape)?;
+    let overflow = || Error::Overflow {
+        shape: shape.to_vec(),
+        dtype,
+    };
+    let extent = extent(shape).ok_or_else(overflow)?;
+    let extent_bytes = extent
+        .checked_mul(dtype.size_bytes())
+        .ok_or_else(overflow)?;
+    if extent > MAX_ELEMENTS {
+        return Err(Error::NeverFits {
+            what: "a tensor",
+            requested_bytes: extent_bytes,
+            limit_bytes: MAX_ELEMENTS * dtype.size_bytes(),
+            hint: "Kernels count elements in 32 bits: split it into several tensors",
+        });
+    }
+    if shape.contains(&0) {
+        return Ok((0, 0));
+    }
+    Ok((extent as usize, extent_bytes))
+}
+
+/// The product of the dimensions that are not 0.
+fn extent(shape: &[usize]) -> Option<u64> {
+    shape
+        .iter()
+        .filter(|&&dim| dim != 0)
+        .try_fold(1_u64, |product, &dim| product.checked_mul(dim as u64))
+}
+
+/// Refuses a view's shape that no tensor could have.
+pub(super) fn check_view(operation: &'static str, shape: &[usize]) -> Result<()> {
+    check_rank(operation, shape)?;
+    if extent(shape).is_none_or(|extent| extent > MAX_ELEMENTS) {
+        return Err(Error::Shape {
+            operation,
+            reason: format!("shape {shape:?} has more than {MAX_ELEMENTS} elements"),
+        });
+    }
+    Ok(())
+}
+
+fn check_rank(operation: &'static str, shape: &[usize]) -> Result<()> {
+    let rank = shape.len();
+    if rank > MAX_RANK {
+        return Err(Error::Shape {
+            operation,
+            reason: format!("a tensor has at most {MAX_RANK} dimensions, not {rank}"),
+        });
+    }
+    Ok(())
+}
+
+/// Counts an axis from the front: −1 is the last of `rank` axes.
+pub(crate) fn axis(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
+    position(axis, rank).ok_or(Error::Axis {
+        operation,
+        axis,
+        rank,
+    })
+}
+
+/// Counts an index from the front: −1 is the last of `len`.
+pub(super) fn position(index: isize, len: usize) -> Option<usize> {
+    let from_front = if index < 0 {
+        len.checked_sub(index.unsigned_abs())?
+    } else {
+        index.unsigned_abs()
+    };
+    (from_front < len).then_some(from_front)
+}
+
+/// The shape that two shapes broadcast to: aligned at their last dimensions, a dimension of 1, or
+/// one that is not there, takes the size of the other.
+pub(crate) fn broadcast_shapes(operation: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
+    let rank = a.len().max(b.len());
+    let aligned = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(rank) {
+        Some(own) => shape[own],
+        None => 1,
+    };
+    (0..rank)
+        .map(|axis| match (aligned(a, axis), aligned(b, axis)) {
+            (a, b) if a == b => Ok(a),
+            (1, b) => Ok(b),
+            (a, 1) => Ok(a),
+            (in_a, in_b) => Err(Error::Shape {
+                operation,
+                reason: format!(
+                    "shapes {a:?} and {b:?} do not broadcast: dimension −{} is {in_a} in one and \
+                     {in_b} in the other",
+                    rank - axis
+                ),
+            }),
+        })
+        .collect()
+}
