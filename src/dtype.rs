@@ -7,6 +7,7 @@
 //! neighbouring elements, which are a whole number of words whatever the type. One invocation
 //! writes a whole quad, so no two invocations ever write the same word.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use half::f16;
@@ -100,6 +101,11 @@ pub trait Element:
 
     /// Decodes device memory. `bytes` holds a whole number of elements; a bool is any byte but 0.
     fn vec_from(bytes: &[u8]) -> Vec<Self>;
+
+    /// Device memory as a slice, in place where the bytes happen to be aligned for that.
+    fn slice_from(bytes: &[u8]) -> Cow<'_, [Self]> {
+        Cow::Owned(Self::vec_from(bytes))
+    }
 }
 
 macro_rules! pod_element {
@@ -115,6 +121,12 @@ macro_rules! pod_element {
                 let whole = out.len() * size_of::<Self>();
                 bytemuck::cast_slice_mut::<Self, u8>(&mut out).copy_from_slice(&bytes[..whole]);
                 out
+            }
+            fn slice_from(bytes: &[u8]) -> Cow<'_, [Self]> {
+                match bytemuck::try_cast_slice(bytes) {
+                    Ok(slice) => Cow::Borrowed(slice),
+                    Err(_) => Cow::Owned(Self::vec_from(bytes)),
+                }
             }
         }
     )*};
@@ -143,6 +155,10 @@ mod tests {
         let mut shifted = vec![0_u8];
         shifted.extend_from_slice(f32::bytes_of(&values));
         assert_eq!(f32::vec_from(&shifted[1..]), values);
+        for start in 0..4 {
+            let moved = [&vec![0; start][..], &shifted[1..]].concat();
+            assert_eq!(f32::slice_from(&moved[start..])[..], values);
+        }
         assert_eq!(bool::vec_from(&[0, 1, 7]), [false, true, true]);
         assert_eq!(f16::vec_from(f16::bytes_of(&[f16::ONE])), [f16::ONE]);
     }

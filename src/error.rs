@@ -126,6 +126,12 @@ pub enum Error {
     /// A kernel that cannot be used: a parse error, a binding that is missing or of another type.
     #[error("{0}")]
     Kernel(Arc<KernelError>),
+    /// A call would have to wait, in a browser, where nothing may.
+    #[error("{what} would have to wait, which nothing may in a browser: use the async form")]
+    WouldBlock {
+        /// The call.
+        what: &'static str,
+    },
     /// A buffer that cannot be imported or bound as asked.
     #[error("{operation}: {reason}")]
     Buffer {

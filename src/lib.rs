@@ -17,6 +17,8 @@ mod memory;
 mod ops;
 #[cfg(feature = "gpu")]
 mod tensor;
+#[cfg(feature = "gpu")]
+mod transfer;
 
 #[cfg(feature = "gpu")]
 pub use self::{
@@ -26,3 +28,23 @@ pub use self::{
     memory::{Residency, Tag, TenantId},
     tensor::Tensor,
 };
+
+/// A simulated device: strict about every rule, late on purpose, and failing on command. For
+/// tests of programs that must survive a device that refuses, fails or goes away.
+///
+/// ```ignore
+/// use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
+///
+/// let (gpu, sim) = lapidary::Gpu::simulated(SimOptions::default())?;
+/// sim.arm(Fault::once(Site::CreateBuffer, 1, FaultKind::OutOfMemory));
+/// assert!(gpu.zeros([1024], lapidary::DType::F32)?.force().is_err());
+/// assert!(gpu.zeros([1024], lapidary::DType::F32)?.force().is_ok());
+/// assert_eq!(sim.complaints(), [""; 0]);
+/// # Ok::<(), lapidary::Error>(())
+/// ```
+#[cfg(all(feature = "gpu", any(test, feature = "sim")))]
+pub mod sim {
+    pub use crate::driver::sim::{
+        Fault, FaultKind, Repeat, SimCounters, SimHandle, SimMode, SimOptions, Site,
+    };
+}

@@ -110,7 +110,7 @@ pub(crate) struct Binding {
 }
 
 /// One step of a submission, with every place resolved.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     /// Copies bytes between two different buffers; offsets and size are multiples of 4.
     Copy {

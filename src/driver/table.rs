@@ -66,6 +66,15 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// The entries and their keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        (0..).zip(&self.slots).filter_map(|(index, slot)| {
+            let (generation, value) = slot;
+            let generation = *generation;
+            Some((Key { index, generation }, value.as_ref()?))
+        })
+    }
+
     /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()

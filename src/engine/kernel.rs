@@ -22,11 +22,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::wgsl::{Layout, Target};
 use crate::dtype::DType;
 use crate::memory::Storage;
 
-/// Operands of one kernel, at most. A dispatch's bindings stay within the web's limit of 8 − 1.
-pub(crate) const MAX_OPERANDS: usize = 6;
+/// Operands of one kernel, at most.
+pub(crate) const MAX_OPERANDS: usize = 8;
 
 /// Bytes of parameters, at most: what immediates hold everywhere that has them.
 pub(crate) const MAX_PARAMS_BYTES: usize = 128;
@@ -125,14 +126,68 @@ pub(crate) struct Arg {
     pub(crate) quads: bool,
 }
 
+/// A kernel that a user wrote: its text is whole, but for the access words of its bindings.
+pub(crate) struct Custom {
+    /// No other custom kernel of this process has it.
+    pub(crate) id: u64,
+    /// What the user calls it.
+    pub(crate) name: String,
+    /// The entry point.
+    pub(crate) entry: String,
+    /// What it does with each operand.
+    pub(crate) roles: Vec<Role>,
+    /// The whole shader for a layout; every part of a custom kernel has one window.
+    pub(crate) shader: Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>,
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Whose kernel it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Program {
+    /// One of the crate's.
+    Builtin(&'static Kernel),
+    /// One of the user's: it gets a submission of its own, so that its failure is its own.
+    Custom(Arc<Custom>),
+}
+
+impl Program {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Program::Builtin(kernel) => kernel.name,
+            Program::Custom(custom) => &custom.name,
+        }
+    }
+
+    /// What it does with operand `index`.
+    pub(crate) fn role(&self, index: usize) -> Role {
+        match self {
+            Program::Builtin(kernel) => kernel.operands[index].role,
+            Program::Custom(custom) => custom.roles[index],
+        }
+    }
+
+    /// How many operands it has.
+    pub(crate) fn operands(&self) -> usize {
+        match self {
+            Program::Builtin(kernel) => kernel.operands.len(),
+            Program::Custom(custom) => custom.roles.len(),
+        }
+    }
+}
+
 /// A kernel to run: a value, which waits in the queue until a walk places its operands.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     /// The kernel.
-    pub(crate) kernel: &'static Kernel,
+    pub(crate) program: Program,
     /// See [`Variant::code`].
     pub(crate) code: u64,
-    /// One for each of [`Kernel::operands`].
+    /// One for each of the kernel's operands.
     pub(crate) args: SmallVec<[Arg; 4]>,
     /// The bytes of the text's `struct Params`; at most [`MAX_PARAMS_BYTES`].
     pub(crate) params: SmallVec<[u8; MAX_PARAMS_BYTES]>,
@@ -141,6 +196,43 @@ pub(crate) struct Launch {
     /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of
     /// the (one) `Write` operand: same bytes, and element `i` depends on element `i` alone.
     pub(crate) may_reuse: u8,
+}
+
+impl Launch {
+    /// A launch of one of the crate's kernels.
+    pub(crate) fn new<P: bytemuck::NoUninit>(
+        kernel: &'static Kernel,
+        code: u64,
+        args: impl IntoIterator<Item = Arg>,
+        params: &P,
+        groups: [u32; 3],
+    ) -> Self {
+        let args: SmallVec<[Arg; 4]> = args.into_iter().collect();
+        debug_assert_eq!(args.len(), kernel.operands.len(), "{}", kernel.name);
+        debug_assert!(size_of::<P>() <= MAX_PARAMS_BYTES, "{}", kernel.name);
+        Launch {
+            program: Program::Builtin(kernel),
+            code,
+            args,
+            params: SmallVec::from_slice(bytemuck::bytes_of(params)),
+            groups,
+            may_reuse: 0,
+        }
+    }
+
+    /// Which text of the kernel it runs.
+    pub(crate) fn variant(&self) -> Variant {
+        let mut variant = Variant {
+            code: self.code,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0,
+        };
+        for (index, arg) in self.args.iter().enumerate() {
+            variant.dtypes[index] = arg.dtype;
+            variant.quads |= u8::from(arg.quads) << index;
+        }
+        variant
+    }
 }
 
 /// What a twin is called with: every operand's storage as bytes, from its start.

@@ -1,83 +1,309 @@
 //! Commands as values, and the one walk that places and runs them.
+//!
+//! An operation appends a [`Launch`] (or an upload, a clear, a read) and returns: nothing is
+//! placed, encoded or bound. At a flush one walk takes the queue in order; it places what each
+//! command needs, encodes it, and drops it, which frees what it was the last to hold, so the next
+//! command may have the room. See `walk` for the step, `needs` for what it waits for, `state` for
+//! what the lock guards.
+//!
+//! Locks, in order: the turn (asynchronous, held across a whole walk), then the state or the
+//! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
 
+mod block;
+mod caches;
+mod cmd;
+mod host;
 pub(crate) mod kernel;
+mod needs;
+mod read;
+mod report;
+mod share;
+mod state;
+mod turn;
+mod walk;
 pub(crate) mod wgsl;
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::Caps;
-use crate::error::Result;
-use crate::memory::Storage;
+use crate::driver::{Caps, Driver};
+use crate::error::{Error, Result};
+use crate::memory::{DeadList, Memory, Storage, TenantId};
+use crate::transfer::{Readbacks, Uploads};
+use crate::units::round_up;
+use caches::{BindGroups, Pipelines};
+use cmd::Cmd;
+use state::{Batch, Counters, LeftBehind, State};
+use turn::Turn;
 
+pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
+pub(crate) use needs::refusal;
+pub(crate) use report::EngineReport;
+pub(crate) use share::Pinned;
 
-/// The engine.
+/// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
+const FLUSH_AT_COMMANDS: usize = 256;
+
+/// Commands in the queue at which the caller waits for whoever walks.
+const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
+
+/// One device's queue of commands, and everything that it takes to run them.
 #[derive(Debug)]
-pub(crate) struct Engine {}
+pub(crate) struct Engine {
+    driver: Arc<dyn Driver>,
+    uploads: Uploads,
+    readbacks: Arc<Readbacks>,
+    dead: Arc<DeadList>,
+    turn: Turn,
+    state: Mutex<State>,
+}
 
 impl Engine {
+    /// An engine over a driver.
+    pub(crate) fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>> {
+        let (dead, buried) = DeadList::new();
+        let readbacks = Arc::new(Readbacks::new(driver.clone()));
+        let state = State {
+            driver: driver.clone(),
+            readbacks: readbacks.clone(),
+            queue: VecDeque::new(),
+            left: LeftBehind::default(),
+            memory: Memory::new(driver.caps(), buried)?,
+            pipelines: Pipelines::default(),
+            groups: BindGroups::new(driver.clone()),
+            batch: Batch::default(),
+            counters: Counters::default(),
+            last_submission: None,
+        };
+        Ok(Arc::new(Engine {
+            uploads: Uploads::new(driver.clone()),
+            readbacks,
+            driver,
+            dead,
+            turn: Turn::default(),
+            state: Mutex::new(state),
+        }))
+    }
+
     /// What the device can do.
     pub(crate) fn caps(&self) -> &Caps {
-        unimplemented!()
+        self.driver.caps()
+    }
+
+    /// The driver.
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.driver
     }
 
     /// A storage of at least `bytes` (padded to 16), without a place yet, tagged with the caller.
     #[track_caller]
-    pub(crate) fn storage(&self, _bytes: u64) -> Result<Arc<Storage>> {
-        unimplemented!()
+    pub(crate) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
+        let limit_bytes = self.caps().max_buffer_bytes & !15;
+        let size_bytes = match round_up(bytes.max(1), 16) {
+            Some(size_bytes) if size_bytes <= limit_bytes => size_bytes,
+            _ => {
+                return Err(Error::NeverFits {
+                    what: "a tensor",
+                    requested_bytes: bytes,
+                    limit_bytes,
+                    hint: "Split it into several tensors",
+                });
+            }
+        };
+        let site = Location::caller();
+        let dead = self.dead.clone();
+        Ok(Storage::new(size_bytes, TenantId::MAIN, site, dead))
+    }
+
+    /// Is a storage one of this engine's?
+    pub(crate) fn owns(&self, storage: &Storage) -> bool {
+        storage.belongs_to(&self.dead)
+    }
+
+    /// Where a custom kernel says that it is gone.
+    pub(crate) fn dead_list(&self) -> &Arc<DeadList> {
+        &self.dead
     }
 
     /// Appends a kernel.
-    pub(crate) fn launch(&self, _launch: Launch) -> Result<()> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// `Foreign` for a storage of another engine, `NeverFits` when the operands need more bindings
+    /// than a dispatch has, `Driver` for more workgroups than one takes, `DeviceLost`.
+    pub(crate) fn launch(&self, launch: Launch) -> Result<()> {
+        self.check_launch(&launch)?;
+        for (index, arg) in launch.args.iter().enumerate() {
+            if launch.program.role(index) == kernel::Role::Update {
+                arg.storage.bump_version();
+            }
+        }
+        self.push(Cmd::Launch(launch))
     }
 
     /// Appends a clear of the whole storage to zero.
-    pub(crate) fn clear(&self, _storage: &Arc<Storage>) -> Result<()> {
-        unimplemented!()
-    }
-
-    /// Appends a copy of bytes between two different storages; offsets and size multiples of 4.
-    pub(crate) fn copy(
-        &self,
-        _src: &Arc<Storage>,
-        _src_offset_bytes: u64,
-        _dst: &Arc<Storage>,
-        _dst_offset_bytes: u64,
-        _size_bytes: u64,
-    ) -> Result<()> {
-        unimplemented!()
+    pub(crate) fn clear(&self, storage: &Arc<Storage>) -> Result<()> {
+        self.push(Cmd::Clear(storage.clone()))
     }
 
     /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
     /// length that is not is padded with zeros to 4.
-    pub(crate) fn upload(
-        &self,
-        _dst: &Arc<Storage>,
-        _offset_bytes: u64,
-        _bytes: &[u8],
-    ) -> Result<()> {
-        unimplemented!()
+    pub(crate) fn upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        debug_assert!(offset_bytes.is_multiple_of(4));
+        debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
+        self.check_lost()?;
+        let (mut rest, mut at) = (bytes, offset_bytes);
+        while !rest.is_empty() {
+            match self.stage(rest)? {
+                Some((region, taken)) => {
+                    let next = at + region.size_bytes;
+                    self.push(Cmd::Upload {
+                        dst: dst.clone(),
+                        offset_bytes: at,
+                        region,
+                    })?;
+                    (rest, at) = (&rest[taken..], next);
+                }
+                None => block_on("an upload", self.more_staging(rest.len() as u64))?,
+            }
+        }
+        Ok(())
     }
 
-    /// Runs all that was appended. Returns once it is submitted, not once it is done.
+    fn stage(&self, bytes: &[u8]) -> Result<Option<(crate::transfer::Region, usize)>> {
+        let staged = self.uploads.stage(bytes);
+        staged.map_err(|error| needs::refusal("to write to staging memory", error))
+    }
+
+    /// Makes room for staging: a new chunk, or one that comes back when its submission is done.
+    async fn more_staging(&self, wanted_bytes: u64) -> Result<()> {
+        let what = "staging memory";
+        let refused = |error| needs::refusal(what, error);
+        match self.uploads.grow(wanted_bytes).await {
+            Ok(true) => return Ok(()),
+            Ok(false) | Err(crate::driver::DriverError::OutOfMemory) => {}
+            Err(error) => return Err(refused(error)),
+        }
+        self.flush().await?;
+        let sweep = self.uploads.sweep();
+        sweep.map_err(refused)?;
+        if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
+            return Ok(());
+        }
+        // Everything staged waits for commands that found no room.
+        let left = self.lock().left.first_error();
+        Err(left.unwrap_or(Error::Driver {
+            what,
+            message: "out of memory".into(),
+        }))
+    }
+
+    /// Runs all that was appended. Returns once it is submitted, not once it is done. Commands
+    /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(&self) -> Result<()> {
-        unimplemented!()
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.walk().await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
-    pub(crate) async fn force(&self, _storage: &Arc<Storage>) -> Result<()> {
-        unimplemented!()
+    pub(crate) async fn force(&self, storage: &Arc<Storage>) -> Result<()> {
+        self.flush().await?;
+        self.error_of(storage)
     }
 
-    /// Reads bytes (any offset and length), once everything appended before has run. The read is
-    /// appended at the call, not at the first poll.
-    pub(crate) fn read(
-        &self,
-        _src: &Arc<Storage>,
-        _offset_bytes: u64,
-        _len_bytes: u64,
-    ) -> Result<crate::driver::BoxFuture<'static, Result<Vec<u8>>>> {
-        unimplemented!()
+    /// Waits until the device has done everything that was appended.
+    pub(crate) async fn finish(&self) -> Result<()> {
+        self.flush().await?;
+        self.wait_idle().await
+    }
+
+    /// Gives back every empty slab; returns how many there were.
+    pub(crate) async fn trim(&self) -> Result<u64> {
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.lock().bury();
+        self.release(Memory::next_empty)
+    }
+
+    /// Why a storage has no value (yet), if that is so after a walk.
+    pub(crate) fn error_of(&self, storage: &Arc<Storage>) -> Result<()> {
+        self.check_lost()?;
+        let state = self.lock();
+        if let Some(cause) = state.memory.poison_of(storage) {
+            let made_at = storage.tag().to_string();
+            return Err(Error::Poisoned { made_at, cause });
+        }
+        state.left.reason(storage).map_or(Ok(()), Err)
+    }
+
+    /// Is the device still there?
+    pub(crate) fn check_lost(&self) -> Result<()> {
+        match self.driver.lost() {
+            None => Ok(()),
+            Some(reason) => Err(Error::DeviceLost { reason }),
+        }
+    }
+
+    fn push(&self, cmd: Cmd) -> Result<()> {
+        self.check_lost()?;
+        let waiting = {
+            let mut state = self.lock();
+            state.queue.push_back(cmd);
+            state.queue.len()
+        };
+        if waiting >= QUEUE_LIMIT {
+            // Whatever goes wrong here belongs to the tensors concerned.
+            let _ = block_on("a full queue", self.flush());
+        } else if waiting >= FLUSH_AT_COMMANDS
+            && let Some(_turn) = self.turn.try_take()
+        {
+            let _ = block_on("an automatic flush", self.walk());
+        }
+        Ok(())
+    }
+
+    fn check_launch(&self, launch: &Launch) -> Result<()> {
+        let caps = self.caps();
+        let mut windows = 0;
+        for (index, arg) in launch.args.iter().enumerate() {
+            if !self.owns(&arg.storage) {
+                return Err(Error::Foreign {
+                    operation: "a kernel",
+                });
+            }
+            let first = !launch.args[..index]
+                .iter()
+                .any(|other| Arc::ptr_eq(&other.storage, &arg.storage));
+            if first {
+                windows += arg.storage.size_bytes().div_ceil(caps.max_binding_bytes);
+            }
+        }
+        // One fewer than the limit: some drivers miscount.
+        let most = u64::from(caps.max_storage_bindings.saturating_sub(1));
+        if windows > most {
+            let operands = launch.args.iter().map(|arg| arg.storage.size_bytes());
+            return Err(Error::NeverFits {
+                what: "the operands of one kernel",
+                requested_bytes: operands.sum(),
+                limit_bytes: most * caps.max_binding_bytes,
+                hint: "Work on slices of them",
+            });
+        }
+        if launch.groups.iter().any(|&groups| groups > caps.max_groups) {
+            return Err(Error::Driver {
+                what: "a dispatch",
+                message: format!(
+                    "{:?} workgroups, at most {}",
+                    launch.groups, caps.max_groups
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -77,10 +77,16 @@ impl fmt::Display for Tag {
 }
 
 /// A slot number that names no slot: the storage was never placed.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
+
+/// Added to the number of a slot that was handed on: the storage still finds its bytes there,
+/// but whoever took them over frees them.
+const HANDED_ON: u32 = 1 << 31;
 
 /// The bytes behind tensors.
 pub(crate) struct Storage {
+    /// Bytes that its maker asked for; what follows them is padding, which anyone may overwrite.
+    len_bytes: u64,
     /// Bytes, a multiple of 16, so that kernels may write whole quads.
     size_bytes: u64,
     tenant: TenantId,
@@ -97,15 +103,16 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
+    /// A storage for `len_bytes`, which are padded to a multiple of 16, at least 16.
     pub(crate) fn new(
-        size_bytes: u64,
+        len_bytes: u64,
         tenant: TenantId,
         site: &'static Location<'static>,
         dead: Arc<DeadList>,
     ) -> Arc<Self> {
-        debug_assert!(size_bytes.is_multiple_of(16) && size_bytes > 0);
         Arc::new(Storage {
-            size_bytes,
+            len_bytes,
+            size_bytes: len_bytes.max(1).next_multiple_of(16),
             tenant,
             site,
             name: Mutex::new(None),
@@ -115,6 +122,10 @@ impl Storage {
             residency: AtomicU8::new(Residency::Pending as u8),
             dead,
         })
+    }
+
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len_bytes
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
@@ -162,8 +173,24 @@ impl Storage {
         Residency::from_u8(self.residency.load(Ordering::Acquire))
     }
 
-    pub(crate) fn slot(&self) -> u32 {
-        self.slot.load(Ordering::Acquire)
+    /// Its slot in the memory's table, once it has one.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        match self.slot.load(Ordering::Acquire) {
+            NO_SLOT => None,
+            slot => Some(slot & !HANDED_ON),
+        }
+    }
+
+    /// Another storage has taken over the slot.
+    pub(crate) fn hand_on_slot(&self) {
+        self.slot.fetch_or(HANDED_ON, Ordering::AcqRel);
+    }
+
+    /// The storage has no place (again).
+    pub(crate) fn clear_slot(&self) {
+        self.slot.store(NO_SLOT, Ordering::Release);
+        let pending = Residency::Pending as u8;
+        self.residency.store(pending, Ordering::Release);
     }
 
     /// Only the walk calls this, under the engine's lock.
@@ -191,28 +218,37 @@ impl fmt::Debug for Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         let slot = *self.slot.get_mut();
-        if slot != NO_SLOT {
-            self.dead.push(slot);
+        if slot != NO_SLOT && slot & HANDED_ON == 0 {
+            self.dead.push(Dead::Slot(slot));
         }
     }
 }
 
-/// Slots whose storages are gone. Pushing takes no lock and never waits, so a tensor may be
-/// dropped anywhere: in a callback, on another thread, after the engine itself.
+/// What is gone, and has left something to be freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dead {
+    /// The storage of this slot.
+    Slot(u32),
+    /// The custom kernel of this id.
+    Kernel(u64),
+}
+
+/// What is gone and waits for the next walk. Pushing takes no lock and never waits, so a tensor
+/// may be dropped anywhere: in a callback, on another thread, after the engine itself.
 #[derive(Debug)]
 pub(crate) struct DeadList {
-    push: Sender<u32>,
+    push: Sender<Dead>,
 }
 
 impl DeadList {
     /// The list, and the end from which the walk takes.
-    pub(crate) fn new() -> (Arc<Self>, Receiver<u32>) {
+    pub(crate) fn new() -> (Arc<Self>, Receiver<Dead>) {
         let (push, take) = channel();
         (Arc::new(DeadList { push }), take)
     }
 
-    fn push(&self, slot: u32) {
+    pub(crate) fn push(&self, dead: Dead) {
         // An error means that the engine is gone, and all places with it.
-        let _ = self.push.send(slot);
+        let _ = self.push.send(dead);
     }
 }

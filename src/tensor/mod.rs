@@ -1,19 +1,177 @@
-//! Tensors: a dtype, a layout, a storage.
+//! Tensors: an element type, a layout, a storage.
+//!
+//! `layout` is the arithmetic of shapes and strides, `views` the methods that give other indices
+//! to the same elements, `io` what goes to the device and comes back. What computes is in `ops`,
+//! which this room does not know.
 
+mod io;
 pub(crate) mod layout;
+mod views;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::engine::Engine;
-use crate::memory::Storage;
-use layout::Layout;
+use crate::error::{Error, Result};
+use crate::memory::{Residency, Storage, Tag};
+use layout::{Layout, checked};
 
 /// An n-dimensional array in device memory.
-#[derive(Clone, Debug)]
+///
+/// Cheap to clone: clones and views share their elements, and what is written through one is read
+/// through all. The memory is given back when the last of them is dropped, on any thread, which
+/// never waits.
+///
+/// Operations check shapes and element types at the call; the work itself is done later, at the
+/// latest when somebody asks for a value. The methods of this page that return no `Result` answer
+/// at once and never touch the device.
+///
+/// ```ignore
+/// use lapidary::{DType, Gpu};
+/// # fn main() -> lapidary::Result<()> {
+/// let gpu = Gpu::open(Default::default())?;
+/// let t = gpu.zeros(&[2, 3], DType::F32)?.named("scores");
+/// assert_eq!((t.shape(), t.len(), t.size_bytes()), (&[2, 3][..], 6, 24));
+/// assert_eq!(t.t()?.strides(), [1, 3]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct Tensor {
     pub(crate) engine: Arc<Engine>,
     pub(crate) storage: Arc<Storage>,
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
+}
+
+impl Tensor {
+    /// The sizes of the dimensions, outermost first. Empty for a single number.
+    pub fn shape(&self) -> &[usize] {
+        &self.layout.shape
+    }
+
+    /// How many elements to go for one step along each axis: 0 where the axis was broadcast,
+    /// negative where it was flipped.
+    pub fn strides(&self) -> &[isize] {
+        &self.layout.strides
+    }
+
+    /// How many dimensions.
+    pub fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// How many elements: the product of the dimensions.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Is one of the dimensions 0?
+    pub fn is_empty(&self) -> bool {
+        self.layout.shape.contains(&0)
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Bytes of the elements, as many as [`len`](Self::len) says. A view that is broadcast
+    /// takes fewer, and a view of a large tensor keeps all of it alive.
+    pub fn size_bytes(&self) -> u64 {
+        self.layout.len() as u64 * self.dtype.size_bytes()
+    }
+
+    /// Where its memory was made, and under what name. Views have the tag of the tensor that
+    /// they look at.
+    pub fn tag(&self) -> Tag {
+        self.storage.tag()
+    }
+
+    /// Gives it a name, by which reports and errors call it, and all tensors that share its
+    /// memory.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        self.storage.set_name(name);
+        self
+    }
+
+    /// Where its bytes are at the moment.
+    pub fn residency(&self) -> Residency {
+        self.storage.residency()
+    }
+
+    /// Counts what was written to its memory, through whichever view.
+    pub fn version(&self) -> u64 {
+        self.storage.version()
+    }
+
+    /// Do its elements lie one after the other, in row-major order?
+    pub fn is_contiguous(&self) -> bool {
+        self.layout.is_contiguous()
+    }
+
+    /// Do both look at the same memory? They need not have an element in common.
+    pub fn shares_storage_with(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// A new tensor that some command is going to write: row-major, with no place yet, and with
+    /// memory of its own even if it has no elements.
+    #[track_caller]
+    pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let (_, bytes) = checked(shape, dtype)?;
+        let storage = engine.storage(bytes)?;
+        Ok(Tensor {
+            engine: Arc::clone(engine),
+            storage,
+            layout: Layout::contiguous(shape),
+            dtype,
+        })
+    }
+
+    /// Other indices for the same elements.
+    pub(crate) fn view(&self, layout: Layout) -> Tensor {
+        debug_assert!(
+            layout.span().is_none_or(|(_, highest)| {
+                (highest as u64 + 1) * self.dtype.size_bytes() <= self.storage.size_bytes()
+            }),
+            "{layout:?} leaves {self:?}"
+        );
+        Tensor {
+            layout,
+            ..self.clone()
+        }
+    }
+
+    /// Refuses an operand of another `Gpu`.
+    pub(crate) fn same_engine(&self, operation: &'static str, other: &Tensor) -> Result<()> {
+        if Arc::ptr_eq(&self.engine, &other.engine) {
+            Ok(())
+        } else {
+            Err(Error::Foreign { operation })
+        }
+    }
+}
+
+/// What it is, not what it holds: that would have to wait for the device.
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensor")
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape())
+            .field("strides", &self.strides())
+            .field("offset", &self.layout.offset)
+            .field("residency", &self.residency())
+            .field("made_at", &format_args!("{}", self.tag()))
+            .finish()
+    }
+}
+
+/// Its type, shape and tag: ``f32[2, 3] `scores` (src/main.rs:7)``. Never waits.
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?} {}", self.dtype, self.shape(), self.tag())
+    }
 }

@@ -1,2 +1,97 @@
-//! The project's chores.
-fn main() {}
+//! The project's chores: `cargo xtask VERB`.
+//!
+//! This file reads the command line; each verb has a file of its own. Two rooms serve them all:
+//! [`process`] starts programs and says what it starts, [`apt`] and [`driver`] see to it that the
+//! machine has what a verb needs. Nothing here touches a GPU: that is the tests' business.
+
+mod apt;
+mod ci;
+mod driver;
+mod process;
+mod programs;
+mod suite;
+
+use std::process::ExitCode;
+
+use process::Result;
+
+/// A thing that can be asked for, with what its `--help` says.
+struct Verb {
+    name: &'static str,
+    usage: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result,
+}
+
+const VERBS: &[Verb] = &[
+    Verb {
+        name: "demo",
+        usage: "demo [ARGS…]",
+        about: "Make sure there is a Vulkan driver, then run the demo (release).",
+        run: programs::demo,
+    },
+    Verb {
+        name: "test",
+        usage: "test [--long] [FILTER…]",
+        about: "Run the whole suite, on a software adapter where there is no GPU. --long: scale the random runs up.",
+        run: suite::test,
+    },
+    Verb {
+        name: "ci",
+        usage: "ci [--list] [--only STEP]… [--skip STEP]…",
+        about: "Run the longer checks one after the other; ends with a table of what took how long.",
+        run: ci::ci,
+    },
+    Verb {
+        name: "replay",
+        usage: "replay ARGS…",
+        about: "Replay a recorded allocation trace against the simulated driver (release).",
+        run: programs::replay,
+    },
+    Verb {
+        name: "bench",
+        usage: "bench [NAME…]",
+        about: "Run all benchmarks, or those named.",
+        run: programs::bench,
+    },
+    Verb {
+        name: "deny",
+        usage: "deny",
+        about: "Check licences, advisories and sources of the dependencies, with cargo-deny.",
+        run: programs::deny,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let asks_help = |arg: &String| matches!(arg.as_str(), "-h" | "--help" | "help");
+    let Some(name) = args.first().filter(|arg| !asks_help(arg)) else {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    };
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
+        eprintln!("xtask: there is no verb `{name}`.\n\n{}", help());
+        return ExitCode::from(2);
+    };
+    // What follows `--` belongs to the program that a verb starts.
+    let own = args.iter().skip(1).take_while(|arg| *arg != "--");
+    if own.into_iter().any(asks_help) {
+        println!("cargo xtask {}\n\n{}", verb.usage, verb.about);
+        return ExitCode::SUCCESS;
+    }
+    match (verb.run)(&args[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("xtask: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help() -> String {
+    let mut text = String::from("The project's chores.\n\nUsage: cargo xtask VERB [ARGS…]\n\n");
+    for verb in VERBS {
+        text += &format!("  {}\n      {}\n", verb.usage, verb.about);
+    }
+    text
+}

@@ -60,6 +60,7 @@ pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     }
 }
 
+<<<<<<< HEAD
 /// The elements that a layout names, in row-major order of its indices.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -67,10 +68,24 @@ pub(crate) struct Walk {
     strides: [u32; MAX_RANK],
     index: [u32; MAX_RANK],
     element: u32,
+=======
+/// The elements that a layout names, row by row: a row is the innermost of its collapsed
+/// dimensions. Iterates over the element at which each row starts, in row-major order.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// Elements of one row.
+    pub(crate) len: usize,
+    /// From one element of a row to the next; it wraps.
+    pub(crate) stride: u32,
+    outer: Collapsed,
+    index: [u32; MAX_RANK],
+    start: u32,
+>>>>>>> main
     left: usize,
 }
 
 impl Layout {
+<<<<<<< HEAD
     /// The elements that the indices name, in row-major order of the indices.
     pub(crate) fn elements(&self) -> Walk {
         let collapsed = collapse(&self.shape, &[self]);
@@ -85,10 +100,39 @@ impl Layout {
 }
 
 impl Iterator for Walk {
+=======
+    /// The elements that the indices name, row by row.
+    pub(crate) fn rows(&self) -> Rows {
+        let mut outer = collapse(&self.shape, &[self]);
+        let len = outer.dims.pop().map_or(1, |dim| dim as usize);
+        Rows {
+            len,
+            stride: outer.strides[0][outer.dims.len()],
+            start: outer.offsets[0],
+            outer,
+            index: [0; MAX_RANK],
+            left: self.len().checked_div(len).unwrap_or(0),
+        }
+    }
+
+    /// The elements that the indices name, in row-major order of the indices.
+    #[cfg(test)]
+    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + use<> {
+        let rows = self.rows();
+        let (len, stride) = (rows.len as u32, rows.stride);
+        rows.flat_map(move |start| {
+            (0..len).map(move |at| (start as u32).wrapping_add(at.wrapping_mul(stride)) as usize)
+        })
+    }
+}
+
+impl Iterator for Rows {
+>>>>>>> main
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
+<<<<<<< HEAD
         let element = self.element;
         for axis in (0..self.dims.len()).rev() {
             let stride = self.strides[axis];
@@ -110,3 +154,19 @@ impl Iterator for Walk {
 }
 
 impl ExactSizeIterator for Walk {}
+=======
+        let start = self.start;
+        for (axis, &dim) in self.outer.dims.iter().enumerate().rev() {
+            let stride = self.outer.strides[0][axis];
+            self.index[axis] += 1;
+            self.start = self.start.wrapping_add(stride);
+            if self.index[axis] < dim {
+                break;
+            }
+            self.start = self.start.wrapping_sub(stride.wrapping_mul(dim));
+            self.index[axis] = 0;
+        }
+        Some(start as usize)
+    }
+}
+>>>>>>> main

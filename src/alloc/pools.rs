@@ -1,0 +1,339 @@
+//! The policy: which slab serves which request, and when empty slabs are given back.
+//!
+//! | request | slab |
+//! | --- | --- |
+//! | up to 256 KiB | 2 MiB, shared by small requests only |
+//! | below 4 MiB | 16 MiB |
+//! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
+//!
+//! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
+//! the highest reserved so far and 1.03 times the highest live so far, is made only after empty
+//! slabs were released, longest unused first, until it does not. On recorded training and inference
+//! runs that is worth more than every other choice together; releasing earlier would create the same slabs
+//! again and again, and never releasing keeps what only the first phase of a program needed. The
+//! constants are the ones at which a family of such policies, simulated on those runs, wastes least; PyTorch's caching
+//! allocator is where the small and the middle pool come from.
+
+use super::carver::Carver;
+use super::stats::{AllocStats, SlabInfo};
+use super::{AllocError, Block, BlockId, SlabId};
+
+/// The sizes that the policy goes by. [`PoolConfig::new`] has the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// The granule: the device's storage offset alignment.
+    pub unit_bytes: u64,
+    /// The largest buffer that the device creates, and so the largest request.
+    pub max_slab_bytes: u64,
+    /// Requests up to this share the small slabs.
+    pub small_request_bytes: u64,
+    /// The size of a slab for small requests.
+    pub small_slab_bytes: u64,
+    /// The size of a slab for the requests between small and own.
+    pub middle_slab_bytes: u64,
+    /// Requests from this on get a slab of their own size.
+    pub own_request_bytes: u64,
+    /// A slab of a request's own size is a multiple of this.
+    pub own_step_bytes: u64,
+    /// How far reserved may rise above the highest live bytes before empty slabs are released.
+    pub slack_percent: u64,
+}
+
+impl PoolConfig {
+    /// The defaults for a device with this storage offset alignment and largest buffer.
+    pub const fn new(unit_bytes: u64, max_slab_bytes: u64) -> PoolConfig {
+        PoolConfig {
+            unit_bytes,
+            max_slab_bytes,
+            small_request_bytes: 256 << 10,
+            small_slab_bytes: 2 << 20,
+            middle_slab_bytes: 16 << 20,
+            own_request_bytes: 4 << 20,
+            own_step_bytes: 64 << 10,
+            slack_percent: 3,
+        }
+    }
+}
+
+/// What a slab is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SlabClass {
+    /// Shared by small requests.
+    Small,
+    /// Shared by all larger requests.
+    Middle,
+    /// Made for one large request, then shared as a middle one.
+    Own,
+}
+
+impl SlabClass {
+    /// Small requests keep to their slabs; all others share one set of holes.
+    fn zone(self) -> u8 {
+        match self {
+            SlabClass::Small => 0,
+            SlabClass::Middle | SlabClass::Own => 1,
+        }
+    }
+}
+
+/// The slab to create for a request that no hole serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// What the slab is for.
+    pub class: SlabClass,
+    /// How large it should be. A caller that is short of memory may lower it to `least_bytes`.
+    pub slab_bytes: u64,
+    /// The smallest slab that serves the request.
+    pub least_bytes: u64,
+}
+
+/// Blocks of all sizes in slabs of a few kinds. It decides and counts; the caller has the buffers.
+///
+/// When [`Pools::allocate`] says [`AllocError::NeedsSlab`], the caller asks what to create, releases
+/// what it is told to, and adds the new slab; if it cannot create one, nothing has changed.
+///
+/// ```
+/// use lapidary::alloc::{AllocError, BlockId, PoolConfig, Pools};
+///
+/// fn allocate(pools: &mut Pools, size_bytes: u64) -> Result<BlockId, AllocError> {
+///     match pools.allocate(size_bytes) {
+///         Err(AllocError::NeedsSlab { .. }) => {}
+///         done => return done,
+///     }
+///     let growth = pools.growth(size_bytes)?;
+///     while let Some(slab) = pools.next_release(&growth) {
+///         // Destroy the buffer here.
+///         pools.remove_slab(slab)?;
+///     }
+///     // Create a buffer of `growth.slab_bytes` here.
+///     pools.add_slab(&growth)?;
+///     pools.allocate(size_bytes)
+/// }
+///
+/// let mut pools = Pools::new(PoolConfig::new(256, 1 << 30))?;
+/// let block = allocate(&mut pools, 1000)?;
+/// assert_eq!(pools.stats().reserved_bytes, 2 << 20);
+/// pools.free(block)?;
+/// assert_eq!(pools.empty_slabs().count(), 1);
+/// # Ok::<(), AllocError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pools {
+    carver: Carver,
+    config: PoolConfig,
+    /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
+    highest_reserved_bytes: u64,
+    highest_requested_bytes: u64,
+}
+
+impl Pools {
+    /// Pools without slabs.
+    ///
+    /// # Errors
+    /// [`AllocError::UnitSize`] unless the granule is a power of two of at most 64 KiB,
+    /// [`AllocError::SlabSize`] if the largest slab is below one granule.
+    pub fn new(mut config: PoolConfig) -> Result<Pools, AllocError> {
+        let carver = Carver::with_zones(config.unit_bytes, 2)?;
+        let limit_bytes = carver.max_slab_bytes();
+        if config.max_slab_bytes < config.unit_bytes {
+            return Err(AllocError::SlabSize {
+                size_bytes: config.max_slab_bytes,
+                limit_bytes,
+            });
+        }
+        config.max_slab_bytes = config.max_slab_bytes.min(limit_bytes) & !(config.unit_bytes - 1);
+        Ok(Pools {
+            carver,
+            config,
+            highest_reserved_bytes: 0,
+            highest_requested_bytes: 0,
+        })
+    }
+
+    /// The sizes that these pools go by.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// Takes a block out of the slabs there are. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::NeedsSlab`] when none has room (see [`Pools::growth`]),
+    /// [`AllocError::NeverFits`] above the largest slab, [`AllocError::TableFull`].
+    #[inline]
+    pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
+        self.check_fits(size_bytes)?;
+        let block = self
+            .carver
+            .allocate_in(self.class(size_bytes).zone(), size_bytes)?;
+        self.highest_requested_bytes = self
+            .highest_requested_bytes
+            .max(self.carver.counters.requested.now);
+        Ok(block)
+    }
+
+    /// Gives a block back. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::StaleBlock`] when it was freed before or is another allocator's.
+    #[inline]
+    pub fn free(&mut self, block: BlockId) -> Result<(), AllocError> {
+        self.carver.free(block)
+    }
+
+    /// Where a block is. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::StaleBlock`] when it was freed or is another allocator's.
+    #[inline]
+    pub fn block(&self, block: BlockId) -> Result<Block, AllocError> {
+        self.carver.block(block)
+    }
+
+    /// The slab to create for a request that no hole serves. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::NeverFits`] above the largest slab.
+    pub fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
+        self.check_fits(size_bytes)?;
+        let config = &self.config;
+        let class = self.class(size_bytes);
+        let slab_bytes = match class {
+            SlabClass::Small => config.small_slab_bytes,
+            SlabClass::Middle => config.middle_slab_bytes,
+            SlabClass::Own => round_up(size_bytes, config.own_step_bytes),
+        };
+        // Rounding the request up cannot pass the largest slab, which is a multiple of the granule.
+        let least_bytes = round_up(size_bytes.max(1), config.unit_bytes);
+        let slab_bytes = round_up(slab_bytes.min(config.max_slab_bytes), config.unit_bytes);
+        let slab_bytes = slab_bytes.clamp(least_bytes, config.max_slab_bytes);
+        Ok(Growth {
+            class,
+            slab_bytes,
+            least_bytes,
+        })
+    }
+
+    /// The empty slab to release before a slab for `growth` is made, by the high-water rule; ask
+    /// again after each one, until there is none. O(1).
+    pub fn next_release(&self, growth: &Growth) -> Option<SlabId> {
+        let reserved_bytes = self
+            .carver
+            .counters
+            .reserved
+            .now
+            .saturating_add(growth.slab_bytes);
+        if reserved_bytes <= self.mark_bytes() {
+            return None;
+        }
+        self.carver.empty_slabs().next()
+    }
+
+    /// The reserved bytes that are passed only when no empty slab is left to release.
+    pub fn mark_bytes(&self) -> u64 {
+        let live = u128::from(self.highest_requested_bytes);
+        let with_slack = live * u128::from(self.config.slack_percent.saturating_add(100)) / 100;
+        self.highest_reserved_bytes
+            .max(u64::try_from(with_slack).unwrap_or(u64::MAX))
+    }
+
+    /// Lowers the mark to the present levels: what was needed once is not kept for its return. For
+    /// after a trim, or where a program turns to other work.
+    pub fn reset_mark(&mut self) {
+        self.highest_reserved_bytes = self.carver.counters.reserved.now;
+        self.highest_requested_bytes = self.carver.counters.requested.now;
+    }
+
+    /// Adds the slab that the caller made for `growth`. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::SlabSize`] if its size is no slab's, [`AllocError::TableFull`].
+    pub fn add_slab(&mut self, growth: &Growth) -> Result<SlabId, AllocError> {
+        let slab = self
+            .carver
+            .add_slab_in(growth.class.zone(), growth.slab_bytes)?;
+        self.highest_reserved_bytes = self
+            .highest_reserved_bytes
+            .max(self.carver.counters.reserved.now);
+        Ok(slab)
+    }
+
+    /// Removes a slab without live blocks. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
+    pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
+        self.carver.remove_slab(slab)
+    }
+
+    /// The slabs without live blocks, longest unused first. O(1) a step.
+    pub fn empty_slabs(&self) -> impl Iterator<Item = SlabId> {
+        self.carver.empty_slabs()
+    }
+
+    /// What a slab holds. O(blocks and holes in it).
+    ///
+    /// # Errors
+    /// [`AllocError::StaleSlab`] when it was removed or is another allocator's.
+    pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
+        self.carver.slab(slab)
+    }
+
+    /// All slabs, by index. Each step walks one slab.
+    pub fn slabs(&self) -> impl Iterator<Item = SlabInfo> {
+        self.carver.slabs()
+    }
+
+    /// Bytes of all slabs. O(1).
+    pub fn reserved_bytes(&self) -> u64 {
+        self.carver.counters.reserved.now
+    }
+
+    /// All numbers at once. O(slabs + holes in the highest bins in use).
+    pub fn stats(&self) -> AllocStats {
+        self.carver.stats()
+    }
+
+    /// Sets every peak of the statistics to the present level; the mark stays. O(1).
+    pub fn reset_peaks(&mut self) {
+        self.carver.reset_peaks();
+    }
+
+    /// Walks all tables; see [`Carver::check_invariants`].
+    ///
+    /// # Errors
+    /// The first broken promise, in words.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.carver.check_invariants()
+    }
+
+    #[inline]
+    fn check_fits(&self, size_bytes: u64) -> Result<(), AllocError> {
+        let limit_bytes = self.config.max_slab_bytes;
+        if size_bytes > limit_bytes {
+            return Err(AllocError::NeverFits {
+                requested_bytes: size_bytes,
+                limit_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn class(&self, size_bytes: u64) -> SlabClass {
+        if size_bytes <= self.config.small_request_bytes {
+            SlabClass::Small
+        } else if size_bytes < self.config.own_request_bytes {
+            SlabClass::Middle
+        } else {
+            SlabClass::Own
+        }
+    }
+}
+
+/// The next multiple of `step`, or `u64::MAX` where there is none.
+fn round_up(bytes: u64, step: u64) -> u64 {
+    bytes
+        .checked_next_multiple_of(step.max(1))
+        .unwrap_or(u64::MAX)
+}

@@ -1,0 +1,344 @@
+//! Every rule of the seam, checked before anything takes effect. The messages name the rule and
+//! the numbers: they are what somebody sees whose engine broke it.
+
+use std::ops::Range;
+
+use super::contents::{Buffer, Mapping};
+use super::queue::{State, Step};
+use crate::driver::{
+    Access, BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId,
+};
+
+/// Whether it is allowed, or why not.
+type Check<T = ()> = Result<T, String>;
+
+/// A uniform buffer's binding, where there are no immediates.
+const MAX_UNIFORM_BYTES: u32 = 64 << 10;
+
+impl State {
+    pub(super) fn check_new_buffer(&self, size_bytes: u64) -> Check {
+        let most = self.options.max_buffer_bytes;
+        if size_bytes == 0 || !size_bytes.is_multiple_of(4) {
+            return Err(format!(
+                "a buffer of {size_bytes} B: it must be a multiple of 4, not 0"
+            ));
+        }
+        if size_bytes > most {
+            return Err(format!("a buffer of {size_bytes} B: at most {most} B"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_pipeline(&self, desc: &PipelineDesc) -> Check {
+        let (label, bytes) = (&desc.label, desc.params_bytes);
+        let (bindings, most) = (
+            desc.bindings.len(),
+            self.options.max_storage_bindings as usize,
+        );
+        if bindings > most {
+            return Err(format!(
+                "kernel `{label}`: {bindings} storage bindings: at most {most}"
+            ));
+        }
+        let most = match self.options.max_immediate_bytes {
+            0 => MAX_UNIFORM_BYTES,
+            bytes => bytes,
+        };
+        if bytes > most || !bytes.is_multiple_of(4) {
+            return Err(format!(
+                "kernel `{label}`: {bytes} B of parameters: a multiple of 4, at most {most}"
+            ));
+        }
+        if self.has_contents() && desc.host.is_none() {
+            return Err(format!(
+                "kernel `{label}` has no host twin, so a simulated device with contents cannot \
+                 run it (kernels that users write have none): simulate sizes only"
+            ));
+        }
+        match self.options.checks_shaders {
+            true => super::shader::check(desc, self.options.max_immediate_bytes > 0),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn check_bind_group(&self, pipeline: PipelineId, bindings: &[Binding]) -> Check {
+        let Some(kernel) = self.pipelines.get(pipeline.0) else {
+            return Err("bind group: the pipeline does not exist (any more)".to_string());
+        };
+        let (label, expected) = (&kernel.label, kernel.bindings.len());
+        if bindings.len() != expected {
+            let got = bindings.len();
+            return Err(format!(
+                "bind group of `{label}`: {got} bindings, the kernel has {expected}"
+            ));
+        }
+        for (index, binding) in bindings.iter().enumerate() {
+            self.check_binding(binding)
+                .map_err(|why| format!("bind group of `{label}`: binding {index}: {why}"))?;
+        }
+        for (a, b) in pairs(bindings.len()) {
+            let accesses = (kernel.bindings[a], kernel.bindings[b]);
+            check_alias(&bindings[a], &bindings[b], accesses)
+                .map_err(|why| format!("bind group of `{label}`: bindings {a} and {b}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_binding(&self, binding: &Binding) -> Check {
+        let Binding {
+            offset_bytes,
+            size_bytes,
+            ..
+        } = *binding;
+        let buffer = self.buffer(binding.buffer)?;
+        if buffer.kind != BufferKind::Slab {
+            return Err(format!("{} is no slab", name(buffer)));
+        }
+        let alignment = self.options.offset_alignment_bytes;
+        if !offset_bytes.is_multiple_of(alignment) {
+            return Err(format!(
+                "the offset {offset_bytes} is no multiple of {alignment}"
+            ));
+        }
+        if size_bytes == 0 {
+            return Err("it is empty".to_string());
+        }
+        let most = self.options.max_binding_bytes;
+        if size_bytes > most {
+            return Err(format!("{size_bytes} B, at most {most} B"));
+        }
+        check_range(buffer, offset_bytes, size_bytes)
+    }
+
+    /// The whole submission as steps, or why it is refused as a whole.
+    pub(super) fn resolve(&self, ops: &[Op], params: &[u8]) -> Check<Vec<Step>> {
+        let resolve = |(index, op)| {
+            let step = self.resolve_op(op, params.len());
+            step.map_err(|why| format!("submission: op {index}: {why}"))
+        };
+        ops.iter().enumerate().map(resolve).collect()
+    }
+
+    fn resolve_op(&self, op: &Op, params_len: usize) -> Check<Step> {
+        match *op {
+            Op::Copy {
+                src,
+                src_offset_bytes,
+                dst,
+                dst_offset_bytes,
+                size_bytes,
+            } => {
+                let (from, to) = (self.usable(src)?, self.usable(dst)?);
+                if src == dst {
+                    return Err(format!("copy within {}", name(from)));
+                }
+                if !matches!(from.kind, BufferKind::Slab | BufferKind::Upload) {
+                    return Err(format!("{} cannot be copied from", name(from)));
+                }
+                check_target(to)?;
+                check_range(from, src_offset_bytes, size_bytes)?;
+                check_range(to, dst_offset_bytes, size_bytes)?;
+                Ok(Step::Copy {
+                    src: (src, src_offset_bytes),
+                    dst: (dst, dst_offset_bytes),
+                    size_bytes,
+                })
+            }
+            Op::Clear {
+                buffer,
+                offset_bytes,
+                size_bytes,
+            } => {
+                let target = self.usable(buffer)?;
+                check_target(target)?;
+                check_range(target, offset_bytes, size_bytes)?;
+                Ok(Step::Clear {
+                    buffer,
+                    offset_bytes,
+                    size_bytes,
+                })
+            }
+            Op::Dispatch {
+                pipeline,
+                bind_group,
+                params,
+                groups,
+            } => {
+                let range = params.0 as usize..params.0 as usize + params.1 as usize;
+                if range.end > params_len {
+                    return Err(format!(
+                        "parameters {range:?} of a submission with {params_len} B"
+                    ));
+                }
+                self.resolve_dispatch(pipeline, bind_group, range, groups)
+            }
+        }
+    }
+
+    fn resolve_dispatch(
+        &self,
+        pipeline: PipelineId,
+        group: BindGroupId,
+        params: Range<usize>,
+        groups: [u32; 3],
+    ) -> Check<Step> {
+        let Some(kernel) = self.pipelines.get(pipeline.0) else {
+            return Err("the pipeline does not exist (any more)".to_string());
+        };
+        let label = &kernel.label;
+        let Some(group) = self.groups.get(group.0) else {
+            return Err(format!(
+                "`{label}`: the bind group does not exist (any more)"
+            ));
+        };
+        if group.pipeline != pipeline {
+            return Err(format!(
+                "`{label}`: the bind group was made for another kernel"
+            ));
+        }
+        if params.len() != kernel.params_bytes as usize {
+            let (got, expected) = (params.len(), kernel.params_bytes);
+            return Err(format!(
+                "`{label}`: {got} B of parameters, it takes {expected}"
+            ));
+        }
+        let most = self.options.max_groups;
+        if groups.iter().any(|&count| count == 0 || count > most) {
+            return Err(format!(
+                "`{label}`: {groups:?} groups: 1 to {most} in each dimension"
+            ));
+        }
+        for binding in group.bindings.iter() {
+            self.usable(binding.buffer)
+                .map_err(|why| format!("`{label}`: {why}"))?;
+        }
+        Ok(Step::Dispatch {
+            kernel: kernel.clone(),
+            bindings: group.bindings.clone(),
+            params,
+        })
+    }
+
+    pub(super) fn check_map(
+        &self,
+        id: BufferId,
+        mode: MapMode,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> Check {
+        let buffer = self.usable(id)?;
+        let allowed = match buffer.kind {
+            BufferKind::Upload => mode == MapMode::Write,
+            BufferKind::Readback => mode == MapMode::Read,
+            BufferKind::Slab => self.options.maps_slabs,
+            BufferKind::Params => false,
+        };
+        if !allowed {
+            return Err(format!(
+                "map: {} cannot be mapped to {mode:?}",
+                name(buffer)
+            ));
+        }
+        if size_bytes == 0 {
+            return Err(format!("map: nothing of {}", name(buffer)));
+        }
+        check_mapped_alignment(offset_bytes, size_bytes)?;
+        check_range(buffer, offset_bytes, size_bytes)
+    }
+
+    pub(super) fn check_read_mapped(&self, id: BufferId, offset: u64, size: u64) -> Check {
+        check_mapped_alignment(offset, size)?;
+        self.check_mapped(id, MapMode::Read, offset, size)
+    }
+
+    /// Is the range inside what is mapped, in this mode?
+    pub(super) fn check_mapped(&self, id: BufferId, mode: MapMode, at: u64, size: u64) -> Check {
+        let buffer = self.buffer(id)?;
+        let Mapping::Mapped { mode: given, range } = &buffer.mapping else {
+            return Err(format!("{mode:?} of {}, which is not mapped", name(buffer)));
+        };
+        if *given != mode {
+            return Err(format!(
+                "{mode:?} of {}, which is mapped to {given:?}",
+                name(buffer)
+            ));
+        }
+        match at.checked_add(size) {
+            Some(end) if at >= range.start && end <= range.end => Ok(()),
+            _ => Err(format!(
+                "{mode:?} of {size} B at {at} of {}, mapped are {range:?}",
+                name(buffer)
+            )),
+        }
+    }
+
+    fn buffer(&self, id: BufferId) -> Check<&Buffer> {
+        let buffer = self.memory.get(id);
+        buffer.ok_or_else(|| "the buffer does not exist (any more)".to_string())
+    }
+
+    /// A buffer that is not the host's at the moment.
+    fn usable(&self, id: BufferId) -> Check<&Buffer> {
+        let buffer = self.buffer(id)?;
+        match buffer.is_mapped() {
+            true => Err(format!("{} is mapped, or about to be", name(buffer))),
+            false => Ok(buffer),
+        }
+    }
+}
+
+fn name(buffer: &Buffer) -> String {
+    let (kind, size) = (buffer.kind, buffer.size_bytes);
+    format!("buffer `{}` ({kind:?} of {size} B)", buffer.label)
+}
+
+fn check_target(buffer: &Buffer) -> Check {
+    match buffer.kind {
+        BufferKind::Upload => Err(format!("{} cannot be written", name(buffer))),
+        _ => Ok(()),
+    }
+}
+
+fn check_range(buffer: &Buffer, offset_bytes: u64, size_bytes: u64) -> Check {
+    if !offset_bytes.is_multiple_of(4) || !size_bytes.is_multiple_of(4) {
+        return Err(format!(
+            "{size_bytes} B at {offset_bytes}: both must be multiples of 4"
+        ));
+    }
+    match offset_bytes.checked_add(size_bytes) {
+        Some(end) if end <= buffer.size_bytes => Ok(()),
+        _ => Err(format!(
+            "{size_bytes} B at {offset_bytes} are outside {}",
+            name(buffer)
+        )),
+    }
+}
+
+fn check_mapped_alignment(offset_bytes: u64, size_bytes: u64) -> Check {
+    match offset_bytes.is_multiple_of(8) && size_bytes.is_multiple_of(4) {
+        true => Ok(()),
+        false => Err(format!(
+            "{size_bytes} B at {offset_bytes}: mapped offsets are multiples of 8, sizes of 4"
+        )),
+    }
+}
+
+/// Two bindings of one dispatch: one buffer has one access, and written ranges are disjoint.
+fn check_alias(a: &Binding, b: &Binding, accesses: (Access, Access)) -> Check {
+    if a.buffer != b.buffer {
+        return Ok(());
+    }
+    if accesses.0 != accesses.1 {
+        return Err("one buffer is bound both Read and ReadWrite".to_string());
+    }
+    let overlap = a.offset_bytes < b.offset_bytes + b.size_bytes
+        && b.offset_bytes < a.offset_bytes + a.size_bytes;
+    match overlap && accesses.0 == Access::ReadWrite {
+        true => Err("ranges that are written overlap".to_string()),
+        false => Ok(()),
+    }
+}
+
+fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |b| (0..b).map(move |a| (a, b)))
+}

@@ -1,0 +1,200 @@
+//! The memory of the simulated device: its buffers, how much of it they take, and what is in them.
+//!
+//! A destroyed buffer leaves the table at once, so that nothing new can name it, and *retires*:
+//! its bytes, and its share of the memory, stay until the submissions that use it are executed.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use crate::driver::table::Table;
+use crate::driver::{Binding, BufferId, BufferKind, MapMode, Signal};
+
+/// What new slabs are filled with if they are to be dirty.
+const DIRT: u8 = 0xA5;
+
+/// Where a buffer stands between host and device.
+#[derive(Debug)]
+pub(super) enum Mapping {
+    /// Submissions may name it.
+    None,
+    /// The host waits for it.
+    Wanted {
+        mode: MapMode,
+        range: Range<u64>,
+        ready: Signal,
+    },
+    /// The host has it.
+    Mapped { mode: MapMode, range: Range<u64> },
+}
+
+/// One buffer.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    pub(super) kind: BufferKind,
+    pub(super) size_bytes: u64,
+    pub(super) label: String,
+    pub(super) mapping: Mapping,
+    /// The last submission that names it; 0 for none.
+    pub(super) last_use: u64,
+    /// Empty if only sizes are simulated.
+    bytes: Vec<u8>,
+}
+
+/// All buffers.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    live: Table<Buffer>,
+    retiring: FxHashMap<BufferId, Buffer>,
+    pub(super) live_bytes: u64,
+    pub(super) retiring_bytes: u64,
+    pub(super) peak_bytes: u64,
+}
+
+impl Memory {
+    /// Makes a buffer, with bytes if `contents`; `None` where the host itself has no room.
+    pub(super) fn create(
+        &mut self,
+        kind: BufferKind,
+        size_bytes: u64,
+        label: String,
+        contents: bool,
+        dirty: bool,
+    ) -> Option<BufferId> {
+        let bytes = match contents {
+            true => host_bytes(size_bytes, dirty && kind == BufferKind::Slab)?,
+            false => Vec::new(),
+        };
+        self.live_bytes += size_bytes;
+        self.peak_bytes = self.peak_bytes.max(self.taken_bytes());
+        Some(BufferId(self.live.insert(Buffer {
+            kind,
+            size_bytes,
+            label,
+            mapping: Mapping::None,
+            last_use: 0,
+            bytes,
+        })))
+    }
+
+    /// What the device cannot give to others now.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.live_bytes + self.retiring_bytes
+    }
+
+    pub(super) fn live_count(&self) -> usize {
+        self.live.len()
+    }
+
+    /// The buffer, unless it was destroyed.
+    pub(super) fn get(&self, id: BufferId) -> Option<&Buffer> {
+        self.live.get(id.0)
+    }
+
+    pub(super) fn get_mut(&mut self, id: BufferId) -> Option<&mut Buffer> {
+        self.live.get_mut(id.0)
+    }
+
+    /// Nothing submitted later finds it; its memory is back once `completed` reaches its last
+    /// use. The mapping that it still had is given back.
+    pub(super) fn destroy(&mut self, id: BufferId, completed: u64) -> Option<Mapping> {
+        let mut buffer = self.live.remove(id.0)?;
+        let mapping = std::mem::replace(&mut buffer.mapping, Mapping::None);
+        self.live_bytes -= buffer.size_bytes;
+        if buffer.last_use > completed {
+            self.retiring_bytes += buffer.size_bytes;
+            self.retiring.insert(id, buffer);
+        }
+        Some(mapping)
+    }
+
+    /// Frees what was destroyed and is used by no submission after `completed`.
+    pub(super) fn retire(&mut self, completed: u64) {
+        let retiring_bytes = &mut self.retiring_bytes;
+        self.retiring.retain(|_, buffer| {
+            let used = buffer.last_use > completed;
+            if !used {
+                *retiring_bytes -= buffer.size_bytes;
+            }
+            used
+        });
+    }
+
+    /// Copies between two buffers, which were found to be valid and different when submitted.
+    pub(super) fn copy(&mut self, src: (BufferId, u64), dst: (BufferId, u64), size_bytes: u64) {
+        let mut target = std::mem::take(self.bytes_mut(dst.0));
+        target[host_range(dst.1, size_bytes)]
+            .copy_from_slice(&self.bytes(src.0)[host_range(src.1, size_bytes)]);
+        *self.bytes_mut(dst.0) = target;
+    }
+
+    /// Sets to zero.
+    pub(super) fn clear(&mut self, id: BufferId, offset_bytes: u64, size_bytes: u64) {
+        self.bytes_mut(id)[host_range(offset_bytes, size_bytes)].fill(0);
+    }
+
+    /// What a binding shows.
+    pub(super) fn load(&self, binding: &Binding) -> Vec<u8> {
+        let range = host_range(binding.offset_bytes, binding.size_bytes);
+        self.bytes(binding.buffer)[range].to_vec()
+    }
+
+    /// Replaces what a binding shows.
+    pub(super) fn store(&mut self, binding: &Binding, bytes: &[u8]) {
+        let range = host_range(binding.offset_bytes, binding.size_bytes);
+        self.bytes_mut(binding.buffer)[range].copy_from_slice(bytes);
+    }
+
+    fn bytes(&self, id: BufferId) -> &Vec<u8> {
+        let buffer = self.live.get(id.0).or_else(|| self.retiring.get(&id));
+        &buffer.expect(KEPT).bytes
+    }
+
+    fn bytes_mut(&mut self, id: BufferId) -> &mut Vec<u8> {
+        let buffer = match self.live.get_mut(id.0) {
+            Some(buffer) => Some(buffer),
+            None => self.retiring.get_mut(&id),
+        };
+        &mut buffer.expect(KEPT).bytes
+    }
+}
+
+const KEPT: &str = "a buffer stays until the submissions that use it are executed";
+
+impl Buffer {
+    /// A part of the contents; zeros if there are none.
+    pub(super) fn read(&self, offset_bytes: u64, size_bytes: u64) -> Vec<u8> {
+        match self.bytes.is_empty() {
+            true => vec![0; size_bytes as usize],
+            false => self.bytes[host_range(offset_bytes, size_bytes)].to_vec(),
+        }
+    }
+
+    /// Replaces a part of the contents, if there are any.
+    pub(super) fn write(&mut self, offset_bytes: u64, bytes: &[u8]) {
+        if !self.bytes.is_empty() {
+            self.bytes[host_range(offset_bytes, bytes.len() as u64)].copy_from_slice(bytes);
+        }
+    }
+
+    /// Submissions must not name it.
+    pub(super) fn is_mapped(&self) -> bool {
+        !matches!(self.mapping, Mapping::None)
+    }
+}
+
+/// Ranges were checked against the buffer's size, and its bytes are in this host's memory.
+fn host_range(offset_bytes: u64, size_bytes: u64) -> Range<usize> {
+    offset_bytes as usize..(offset_bytes + size_bytes) as usize
+}
+
+/// Asks first whether there is room, since a plain `vec!` aborts if there is none; and asks for
+/// zeroed memory, which costs nothing until it is touched.
+fn host_bytes(size_bytes: u64, dirty: bool) -> Option<Vec<u8>> {
+    let size = usize::try_from(size_bytes).ok()?;
+    Vec::<u8>::new().try_reserve_exact(size).ok()?;
+    Some(match dirty {
+        true => vec![DIRT; size],
+        false => vec![0; size],
+    })
+}

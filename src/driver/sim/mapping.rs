@@ -1,0 +1,72 @@
+//! Mappings: asked for, handed over when the submissions that use the buffer are done, given up.
+
+use std::ops::Range;
+
+use super::contents::Mapping;
+use super::faults::{FaultKind, Site};
+use super::queue::State;
+use crate::driver::{BufferId, MapMode, Signal};
+
+impl State {
+    /// Starts to wait for a mapping that was found valid.
+    pub(super) fn want_mapping(
+        &mut self,
+        id: BufferId,
+        mode: MapMode,
+        range: Range<u64>,
+    ) -> Signal {
+        let completed = self.completed();
+        let buffer = self.memory.get_mut(id).expect("it was checked");
+        let ready = Signal::after(match buffer.last_use > completed {
+            true => buffer.last_use,
+            false => 0,
+        });
+        buffer.mapping = Mapping::Wanted {
+            mode,
+            range,
+            ready: ready.clone(),
+        };
+        self.wanted.push(id);
+        ready
+    }
+
+    /// Hands over the mappings whose submissions are done.
+    pub(super) fn settle_mappings(&mut self) {
+        let completed = self.completed();
+        let wanted = std::mem::take(&mut self.wanted);
+        let mut wanted = wanted.into_iter();
+        while let Some(id) = wanted.next() {
+            let Some(buffer) = self.memory.get_mut(id) else {
+                continue;
+            };
+            let Mapping::Wanted { mode, range, ready } = &buffer.mapping else {
+                continue;
+            };
+            if ready.serial() > completed {
+                self.wanted.push(id);
+                continue;
+            }
+            let (mode, range, ready) = (*mode, range.clone(), ready.clone());
+            self.counters.count(Site::MapDone);
+            let strike = self.faults.strike(Site::MapDone);
+            self.counters.faults += u64::from(strike.is_some());
+            buffer.mapping = match strike {
+                None => Mapping::Mapped { mode, range },
+                Some(_) => Mapping::None,
+            };
+            self.settled.push((ready, strike.is_none()));
+            if strike == Some(FaultKind::Lost) {
+                self.wanted.extend(wanted);
+                self.lose("a fault at MapDone");
+                return;
+            }
+        }
+    }
+
+    /// Ends a mapping, wanted or had.
+    pub(super) fn cancel(&mut self, mapping: Mapping) {
+        if let Mapping::Wanted { ready, .. } = mapping {
+            self.settled.push((ready, false));
+        }
+    }
+}

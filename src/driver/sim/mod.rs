@@ -1,0 +1,339 @@
+//! A device that is not there: strict about every rule, late on purpose, and failing on command.
+//!
+//! ```text
+//!   SimDriver ──┐                      ┌─ contents  buffers, their bytes, what they take
+//!               ├─► Device (one lock) ─┼─ queue     what was submitted and is not executed yet
+//!   SimHandle ──┘                      ├─ mapping   what the host waits for, or has
+//!                                      ├─ faults    what goes wrong at which call
+//!                                      └─ check     every rule, before anything takes effect
+//! ```
+//!
+//! The engine has the driver; a test keeps the [`SimHandle`]. Nothing here reads a clock: time is
+//! polls and submissions, chance is the seed, so a run can be repeated exactly.
+
+mod check;
+mod contents;
+mod faults;
+mod handle;
+mod mapping;
+mod options;
+mod queue;
+mod shader;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+
+pub use faults::{Fault, FaultKind, Repeat, Site};
+pub use handle::{SimCounters, SimHandle};
+pub use options::{SimMode, SimOptions};
+
+use super::{
+    BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
+    MapMode, Op, PipelineDesc, PipelineId, Signal, Submission,
+};
+use crate::error::Result;
+use contents::Mapping;
+use queue::{Group, Pipeline, State};
+
+/// What driver and handle share.
+struct Device {
+    caps: Caps,
+    pauses: u32,
+    state: Mutex<State>,
+}
+
+impl Device {
+    /// Works on the state under the lock, and sets the signals that came due once it is free:
+    /// whoever is woken may call the driver at once.
+    fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = work(&mut state);
+        let settled = std::mem::take(&mut state.settled);
+        drop(state);
+        for (signal, happened) in settled {
+            signal.set(happened);
+        }
+        result
+    }
+
+    /// "Not yet", as often as the options say.
+    fn pause(&self) -> impl Future<Output = ()> {
+        let mut left = self.pauses;
+        poll_fn(move |context| {
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+}
+
+/// The driver of a simulated device.
+#[derive(Debug)]
+pub(crate) struct SimDriver {
+    device: Arc<Device>,
+}
+
+impl SimDriver {
+    /// A new device, and the hand that a test keeps on it.
+    pub(crate) fn new(options: SimOptions) -> Result<(Self, SimHandle)> {
+        let device = Arc::new(Device {
+            caps: options.caps()?,
+            pauses: options.pauses,
+            state: Mutex::new(State::new(options)),
+        });
+        let handle = SimHandle {
+            device: device.clone(),
+        };
+        Ok((SimDriver { device }, handle))
+    }
+
+    fn new_buffer(&self, kind: BufferKind, size: u64, label: String) -> DriverResult<BufferId> {
+        self.device.with(|state| {
+            state.enter(Site::CreateBuffer)?;
+            state
+                .check_new_buffer(size)
+                .map_err(|why| state.refuse(why))?;
+            let taken = state.memory.taken_bytes().checked_add(size);
+            if taken.is_none_or(|taken| taken > state.options.memory_bytes) {
+                return Err(DriverError::OutOfMemory);
+            }
+            let (contents, dirty) = (state.has_contents(), state.options.dirty);
+            let made = state.memory.create(kind, size, label, contents, dirty);
+            let id = made.ok_or(DriverError::OutOfMemory)?;
+            state.counters.buffers_created += 1;
+            state.digest.note((Site::CreateBuffer, kind, size, id));
+            Ok(id)
+        })
+    }
+
+    fn new_pipeline(&self, desc: PipelineDesc) -> DriverResult<PipelineId> {
+        self.device.with(|state| {
+            state.enter(Site::CreatePipeline)?;
+            state
+                .check_pipeline(&desc)
+                .map_err(|why| state.refuse(why))?;
+            let id = PipelineId(state.pipelines.insert(Arc::new(Pipeline {
+                host: desc.host.filter(|_| state.has_contents()),
+                label: desc.label,
+                bindings: desc.bindings,
+                params_bytes: desc.params_bytes,
+            })));
+            state.counters.pipelines_created += 1;
+            state.digest.note((Site::CreatePipeline, desc.wgsl, id));
+            Ok(id)
+        })
+    }
+}
+
+impl Driver for SimDriver {
+    fn caps(&self) -> &Caps {
+        &self.device.caps
+    }
+
+    fn create_buffer(
+        &self,
+        kind: BufferKind,
+        size_bytes: u64,
+        label: &str,
+    ) -> BoxFuture<'_, DriverResult<BufferId>> {
+        let label = label.to_string();
+        Box::pin(async move {
+            self.device.pause().await;
+            self.new_buffer(kind, size_bytes, label)
+        })
+    }
+
+    fn destroy_buffer(&self, buffer: BufferId) {
+        self.device.with(|state| {
+            // The calls that give back only count: there is nothing to refuse them with, and what
+            // is lost is given back all the same.
+            let _ = state.enter(Site::DestroyBuffer);
+            // Once the device is lost, no submission uses anything.
+            let completed = match state.lost {
+                Some(_) => u64::MAX,
+                None => state.completed(),
+            };
+            let Some(mapping) = state.memory.destroy(buffer, completed) else {
+                return;
+            };
+            state.counters.buffers_destroyed += 1;
+            state.digest.note((Site::DestroyBuffer, buffer));
+            if !matches!(mapping, Mapping::None) && state.lost.is_none() {
+                state.complain("destroy: the buffer is mapped, or about to be".to_string());
+            }
+            state.cancel(mapping);
+        });
+    }
+
+    fn create_pipeline(&self, desc: PipelineDesc) -> BoxFuture<'_, DriverResult<PipelineId>> {
+        Box::pin(async move {
+            self.device.pause().await;
+            self.new_pipeline(desc)
+        })
+    }
+
+    fn destroy_pipeline(&self, pipeline: PipelineId) {
+        self.device.with(|state| {
+            let _ = state.enter(Site::DestroyPipeline);
+            state.pipelines.remove(pipeline.0);
+        });
+    }
+
+    fn create_bind_group(
+        &self,
+        pipeline: PipelineId,
+        bindings: &[Binding],
+    ) -> DriverResult<BindGroupId> {
+        self.device.with(|state| {
+            state.enter(Site::CreateBindGroup)?;
+            state
+                .check_bind_group(pipeline, bindings)
+                .map_err(|why| state.refuse(why))?;
+            state.counters.bind_groups_created += 1;
+            state.digest.note((Site::CreateBindGroup, bindings));
+            let bindings = bindings.into();
+            let group = state.groups.insert(Group { pipeline, bindings });
+            Ok(BindGroupId(group))
+        })
+    }
+
+    fn destroy_bind_group(&self, group: BindGroupId) {
+        self.device.with(|state| {
+            let _ = state.enter(Site::DestroyBindGroup);
+            state.groups.remove(group.0);
+        });
+    }
+
+    fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
+        self.device.with(|state| {
+            state.enter(Site::Submit)?;
+            let steps = state
+                .resolve(ops, params)
+                .map_err(|why| state.refuse(why))?;
+            state.counters.submissions += 1;
+            state.digest.note((Site::Submit, ops, params));
+            Ok(state.push(steps, params.to_vec()))
+        })
+    }
+
+    fn completed(&self) -> u64 {
+        self.device.with(|state| state.completed())
+    }
+
+    fn poll(&self) -> DriverResult<()> {
+        self.device.with(|state| {
+            state.enter(Site::Poll)?;
+            state.tick();
+            state.still_here()
+        })
+    }
+
+    fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
+        Box::pin(async move {
+            self.device.pause().await;
+            self.device.with(|state| {
+                state.enter(Site::Wait)?;
+                state.run_until(signal)?;
+                state.still_here()
+            })?;
+            // Set by now, unless another thread took it from the queue and is about to.
+            let happened = poll_fn(|context| match signal.outcome() {
+                Some(happened) => Poll::Ready(happened),
+                None => {
+                    signal.wake_on_set(context.waker());
+                    Poll::Pending
+                }
+            });
+            match (happened.await, self.lost()) {
+                (true, _) => Ok(()),
+                (false, Some(reason)) => Err(DriverError::Lost(reason)),
+                (false, None) => Err(DriverError::Invalid(
+                    "the mapping failed, or was given up".to_string(),
+                )),
+            }
+        })
+    }
+
+    fn map(
+        &self,
+        buffer: BufferId,
+        mode: MapMode,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> DriverResult<Signal> {
+        self.device.with(|state| {
+            state.enter(Site::Map)?;
+            state
+                .check_map(buffer, mode, offset_bytes, size_bytes)
+                .map_err(|why| state.refuse(why))?;
+            state
+                .digest
+                .note((Site::Map, buffer, offset_bytes, size_bytes));
+            let range = offset_bytes..offset_bytes + size_bytes;
+            Ok(state.want_mapping(buffer, mode, range))
+        })
+    }
+
+    fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()> {
+        self.device.with(|state| {
+            state.enter(Site::WriteMapped)?;
+            state
+                .check_mapped(buffer, MapMode::Write, offset_bytes, bytes.len() as u64)
+                .map_err(|why| state.refuse(why))?;
+            if let Some(buffer) = state.memory.get_mut(buffer) {
+                buffer.write(offset_bytes, bytes);
+            }
+            Ok(())
+        })
+    }
+
+    fn read_mapped(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> DriverResult<()> {
+        // Copied out, since `look` may call the driver.
+        let bytes = self.device.with(|state| {
+            state.enter(Site::ReadMapped)?;
+            state
+                .check_read_mapped(buffer, offset_bytes, size_bytes)
+                .map_err(|why| state.refuse(why))?;
+            let buffer = state.memory.get(buffer);
+            Ok(buffer.map(|buffer| buffer.read(offset_bytes, size_bytes)))
+        })?;
+        look(&bytes.unwrap_or_default());
+        Ok(())
+    }
+
+    fn unmap(&self, buffer: BufferId) {
+        self.device.with(|state| {
+            let _ = state.enter(Site::Unmap);
+            let mapping = match state.memory.get_mut(buffer) {
+                Some(buffer) => std::mem::replace(&mut buffer.mapping, Mapping::None),
+                None => Mapping::None,
+            };
+            if matches!(mapping, Mapping::None) && state.lost.is_none() {
+                state.complain("unmap: the buffer is not mapped".to_string());
+            }
+            state.digest.note((Site::Unmap, buffer));
+            state.cancel(mapping);
+        });
+    }
+
+    fn lost(&self) -> Option<String> {
+        self.device.with(|state| state.lost.clone())
+    }
+
+    fn declare_lost(&self, reason: &str) {
+        self.device.with(|state| state.lose(reason));
+    }
+}

@@ -1,0 +1,369 @@
+//! The virtual queue: what was submitted waits here, and is executed late.
+//!
+//! ```text
+//!   submit ──► [17] [18] [19] ──► executed at the front, in order
+//!                                  when its lag is over      (a poll, a later submission)
+//!                                  when somebody waits for it (or for a later one)
+//!                                  when a test runs it        (SimHandle::run)
+//! ```
+//!
+//! Signals that are due are collected under the lock and set without it: see `Device::with`.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::contents::{Mapping, Memory};
+use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
+use super::handle::{Digest, SimCounters};
+use super::options::{SimMode, SimOptions};
+use crate::driver::table::Table;
+use crate::driver::{
+    Access, Binding, BufferId, DriverError, DriverResult, HostKernel, PipelineId, Signal,
+    Submission,
+};
+
+/// A compiled kernel.
+#[derive(Clone)]
+pub(super) struct Pipeline {
+    pub(super) label: String,
+    pub(super) bindings: Vec<Access>,
+    pub(super) params_bytes: u32,
+    pub(super) host: Option<HostKernel>,
+}
+
+/// Ranges bound to a kernel.
+pub(super) struct Group {
+    pub(super) pipeline: PipelineId,
+    pub(super) bindings: Arc<[Binding]>,
+}
+
+/// An op with everything that it needs held, so that it can run after its kernel and bind group
+/// were forgotten.
+pub(super) enum Step {
+    Copy {
+        src: (BufferId, u64),
+        dst: (BufferId, u64),
+        size_bytes: u64,
+    },
+    Clear {
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+    },
+    Dispatch {
+        kernel: Arc<Pipeline>,
+        bindings: Arc<[Binding]>,
+        params: Range<usize>,
+    },
+}
+
+/// A submission that was not executed yet.
+struct Pending {
+    serial: u64,
+    /// The tick at which it is due.
+    due: u64,
+    steps: Vec<Step>,
+    params: Vec<u8>,
+    done: Signal,
+}
+
+/// All that the device's lock guards.
+pub(super) struct State {
+    pub(super) options: SimOptions,
+    pub(super) memory: Memory,
+    pub(super) pipelines: Table<Arc<Pipeline>>,
+    pub(super) groups: Table<Group>,
+    pub(super) faults: FaultPlan,
+    pub(super) counters: SimCounters,
+    pub(super) digest: Digest,
+    /// What was refused or misused, the first so many.
+    pub(super) complaints: Vec<String>,
+    pub(super) lost: Option<String>,
+    /// Signals to set once the lock is released.
+    pub(super) settled: Vec<(Signal, bool)>,
+    chance: Chance,
+    pending: VecDeque<Pending>,
+    /// Buffers with a mapping that is wanted, in the order of asking.
+    pub(super) wanted: Vec<BufferId>,
+    /// Counts polls and submissions.
+    ticks: u64,
+    submitted: u64,
+    completed: u64,
+}
+
+const COMPLAINTS_KEPT: usize = 100;
+
+impl State {
+    pub(super) fn new(options: SimOptions) -> Self {
+        State {
+            memory: Memory::default(),
+            pipelines: Table::default(),
+            groups: Table::default(),
+            faults: FaultPlan::new(&options.faults, options.seed),
+            counters: SimCounters::new([0; SITES]),
+            digest: Digest::default(),
+            complaints: Vec::new(),
+            lost: None,
+            settled: Vec::new(),
+            // Another stream than that of the faults: arming one must not change the lateness.
+            chance: Chance(options.seed ^ 0x6c61_7465),
+            pending: VecDeque::new(),
+            wanted: Vec::new(),
+            ticks: 0,
+            submitted: 0,
+            completed: 0,
+            options,
+        }
+    }
+
+    pub(super) fn has_contents(&self) -> bool {
+        self.options.mode == SimMode::Contents
+    }
+
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Every call of the driver begins here: it is counted, and may be struck by a fault.
+    pub(super) fn enter(&mut self, site: Site) -> DriverResult<()> {
+        self.counters.count(site);
+        self.still_here()?;
+        let strike = self.faults.strike(site);
+        self.counters.faults += u64::from(strike.is_some());
+        match strike {
+            None => Ok(()),
+            Some(FaultKind::OutOfMemory) => Err(DriverError::OutOfMemory),
+            Some(FaultKind::Invalid) => Err(DriverError::Invalid(format!("a fault at {site:?}"))),
+            Some(FaultKind::Lost) => Err(self.lose(&format!("a fault at {site:?}"))),
+        }
+    }
+
+    /// The device goes away: what was not executed never will be.
+    pub(super) fn lose(&mut self, reason: &str) -> DriverError {
+        let reason = self.lost.get_or_insert_with(|| reason.to_string()).clone();
+        let given_up = self.pending.drain(..).map(|pending| (pending.done, false));
+        self.settled.extend(given_up);
+        for id in std::mem::take(&mut self.wanted) {
+            if let Some(buffer) = self.memory.get_mut(id) {
+                let mapping = std::mem::replace(&mut buffer.mapping, Mapping::None);
+                self.cancel(mapping);
+            }
+        }
+        self.memory.retire(u64::MAX);
+        DriverError::Lost(reason)
+    }
+
+    /// Somebody did what is not allowed.
+    pub(super) fn complain(&mut self, what: String) {
+        self.counters.complaints += 1;
+        if self.complaints.len() < COMPLAINTS_KEPT {
+            self.complaints.push(what);
+        }
+    }
+
+    /// Complains, and makes the error of it.
+    pub(super) fn refuse(&mut self, what: String) -> DriverError {
+        self.complain(what.clone());
+        DriverError::Invalid(what)
+    }
+
+    /// Queues steps that were found valid. What is due by now is executed.
+    pub(super) fn push(&mut self, steps: Vec<Step>, params: Vec<u8>) -> Submission {
+        self.submitted += 1;
+        let serial = self.submitted;
+        for step in &steps {
+            self.mark_used(step, serial);
+        }
+        let done = Signal::after(serial);
+        let most = self.options.lag_submissions;
+        let lag = match self.options.jitter {
+            true => self.chance.below(u64::from(most) + 1),
+            false => u64::from(most),
+        };
+        self.ticks += 1;
+        self.pending.push_back(Pending {
+            serial,
+            due: self.ticks + lag,
+            // Without contents there is nothing to execute, only time to pass.
+            steps: if self.has_contents() {
+                steps
+            } else {
+                Vec::new()
+            },
+            params,
+            done: done.clone(),
+        });
+        self.run_due();
+        Submission { serial, done }
+    }
+
+    /// One poll's worth of time passes.
+    pub(super) fn tick(&mut self) {
+        self.ticks += 1;
+        self.run_due();
+    }
+
+    fn run_due(&mut self) {
+        while self.front().is_some_and(|front| front.due <= self.ticks) {
+            self.run_front();
+        }
+        self.settle_mappings();
+    }
+
+    /// Executes so many submissions, due or not; how many there were.
+    pub(super) fn run(&mut self, count: usize) -> usize {
+        let count = count.min(self.pending.len());
+        (0..count).for_each(|_| self.run_front());
+        self.settle_mappings();
+        count
+    }
+
+    /// Executes what a signal waits for.
+    pub(super) fn run_until(&mut self, signal: &Signal) -> DriverResult<()> {
+        if signal.serial() > self.submitted {
+            let serial = signal.serial();
+            return Err(self.refuse(format!(
+                "wait for submission {serial}, which was never made"
+            )));
+        }
+        while self
+            .front()
+            .is_some_and(|front| front.serial <= signal.serial())
+        {
+            self.run_front();
+        }
+        self.settle_mappings();
+        Ok(())
+    }
+
+    fn front(&self) -> Option<&Pending> {
+        self.pending.front()
+    }
+
+    fn run_front(&mut self) {
+        let Some(Pending {
+            serial,
+            steps,
+            params,
+            done,
+            ..
+        }) = self.pending.pop_front()
+        else {
+            return;
+        };
+        for step in steps {
+            if let Err(reason) = self.execute(step, &params) {
+                self.settled.push((done, false));
+                self.lose(&reason);
+                return;
+            }
+        }
+        self.completed = serial;
+        self.settled.push((done, true));
+        self.memory.retire(serial);
+    }
+
+    fn execute(&mut self, step: Step, params: &[u8]) -> Result<(), String> {
+        match step {
+            Step::Copy {
+                src,
+                dst,
+                size_bytes,
+            } => self.memory.copy(src, dst, size_bytes),
+            Step::Clear {
+                buffer,
+                offset_bytes,
+                size_bytes,
+            } => self.memory.clear(buffer, offset_bytes, size_bytes),
+            Step::Dispatch {
+                kernel,
+                bindings,
+                params: range,
+            } => return self.dispatch(&kernel, &bindings, &params[range]),
+        }
+        Ok(())
+    }
+
+    /// Runs a twin on copies of what it sees. A twin that panics takes the device with it, as a
+    /// kernel that crashes does.
+    fn dispatch(
+        &mut self,
+        kernel: &Pipeline,
+        bindings: &[Binding],
+        params: &[u8],
+    ) -> Result<(), String> {
+        let Some(host) = &kernel.host else {
+            return Ok(());
+        };
+        let mut seen: Vec<Vec<u8>> = bindings.iter().map(|b| self.memory.load(b)).collect();
+        catch_unwind(AssertUnwindSafe(|| host(&mut seen, params))).map_err(|panic| {
+            format!(
+                "the twin of `{}` panicked: {}",
+                kernel.label,
+                words(&*panic)
+            )
+        })?;
+        for ((binding, access), bytes) in bindings.iter().zip(&kernel.bindings).zip(&seen) {
+            if bytes.len() as u64 != binding.size_bytes {
+                let label = &kernel.label;
+                return Err(format!("the twin of `{label}` changed a binding's length"));
+            }
+            if *access == Access::ReadWrite {
+                self.memory.store(binding, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_used(&mut self, step: &Step, serial: u64) {
+        let mut mark = |id: BufferId| {
+            if let Some(buffer) = self.memory.get_mut(id) {
+                buffer.last_use = serial;
+            }
+        };
+        let counters = &mut self.counters;
+        match step {
+            Step::Copy {
+                src,
+                dst,
+                size_bytes,
+            } => {
+                counters.copies += 1;
+                counters.copied_bytes += size_bytes;
+                mark(src.0);
+                mark(dst.0);
+            }
+            Step::Clear { buffer, .. } => {
+                counters.clears += 1;
+                mark(*buffer);
+            }
+            Step::Dispatch { bindings, .. } => {
+                counters.dispatches += 1;
+                bindings.iter().for_each(|binding| mark(binding.buffer));
+            }
+        }
+    }
+
+    /// The answer of calls during which the device may have gone away.
+    pub(super) fn still_here(&self) -> DriverResult<()> {
+        match &self.lost {
+            Some(reason) => Err(DriverError::Lost(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(words), _) => words,
+        (_, Some(words)) => words,
+        _ => "no message",
+    }
+}

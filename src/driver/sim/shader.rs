@@ -1,0 +1,72 @@
+//! Reads a kernel's WGSL and compares it with what the kernel is said to be, as wgpu would.
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::{AddressSpace, StorageAccess};
+
+use crate::driver::{Access, PipelineDesc};
+
+/// Whether the shader is valid and its bindings are those of the description, or why not.
+pub(super) fn check(desc: &PipelineDesc, immediates: bool) -> Result<(), String> {
+    let label = &desc.label;
+    let refuse = |why: &str| Err(format!("kernel `{label}`: {why}"));
+    let module = match naga::front::wgsl::parse_str(&desc.wgsl) {
+        Ok(module) => module,
+        Err(error) => return refuse(&error.emit_to_string(&desc.wgsl)),
+    };
+    // What every device can do; more would hide that a kernel does not run everywhere.
+    let capabilities =
+        Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    let info = match validator.validate(&module) {
+        Ok(info) => info,
+        Err(error) => return refuse(&error.emit_to_string(&desc.wgsl)),
+    };
+    let entry = module
+        .entry_points
+        .iter()
+        .position(|point| point.name == desc.entry && point.stage == naga::ShaderStage::Compute);
+    let Some(entry) = entry else {
+        return refuse(&format!("there is no compute entry point `{}`", desc.entry));
+    };
+    let uses = info.get_entry_point(entry);
+    for (handle, variable) in module.global_variables.iter() {
+        if uses[handle].is_empty() {
+            continue;
+        }
+        let name = variable.name.as_deref().unwrap_or("_");
+        let place = variable.binding.as_ref().map(|at| (at.group, at.binding));
+        let expected = match (variable.space, place) {
+            (AddressSpace::Storage { access }, Some((0, index))) => {
+                let access = match access.contains(StorageAccess::STORE) {
+                    true => Access::ReadWrite,
+                    false => Access::Read,
+                };
+                desc.bindings.get(index as usize) == Some(&access)
+            }
+            (AddressSpace::Uniform, Some((0, index))) => {
+                !immediates
+                    && index as usize == desc.bindings.len()
+                    && fits(&module, variable, desc)
+            }
+            (AddressSpace::Immediate, None) => immediates && fits(&module, variable, desc),
+            (_, None) => true,
+            _ => false,
+        };
+        if !expected {
+            let (space, bindings) = (variable.space, &desc.bindings);
+            let bytes = desc.params_bytes;
+            return refuse(&format!(
+                "`{name}` ({space:?}, group and binding {place:?}) is not among the bindings \
+                 {bindings:?} with {bytes} B of parameters"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The parameters that the shader reads are among those that it is given. WGSL pads a struct to
+/// its alignment, which is that of a `vec4` at most.
+fn fits(module: &naga::Module, variable: &naga::GlobalVariable, desc: &PipelineDesc) -> bool {
+    let size = module.types[variable.ty].inner.size(module.to_ctx());
+    size <= desc.params_bytes.next_multiple_of(16)
+}

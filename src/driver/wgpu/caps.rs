@@ -1,0 +1,112 @@
+//! What a device can do, reduced to what lapidary asks.
+
+use wgpu::Features;
+
+use super::super::{AdapterKind, Caps};
+
+/// Elements are counted in `u32`, so no buffer holds more bytes than that.
+const MOST_BUFFER_BYTES: u64 = (1 << 32) - 256;
+
+/// Sizes are multiples of the largest offset alignment that there is, so that a range which
+/// starts at a multiple of the limit is aligned.
+const GRANULE_BYTES: u64 = 256;
+
+/// Kernels may have this many bytes of parameters; a device with fewer bytes of immediates is
+/// treated as one without.
+const IMMEDIATE_BYTES: u32 = 128;
+
+pub(super) fn kind_of(device_type: wgpu::DeviceType) -> AdapterKind {
+    match device_type {
+        wgpu::DeviceType::DiscreteGpu => AdapterKind::Discrete,
+        wgpu::DeviceType::IntegratedGpu => AdapterKind::Integrated,
+        wgpu::DeviceType::VirtualGpu => AdapterKind::Virtual,
+        wgpu::DeviceType::Cpu => AdapterKind::Cpu,
+        wgpu::DeviceType::Other => AdapterKind::Other,
+    }
+}
+
+/// The driver's name and version, where it tells them.
+pub(super) fn driver_of(info: &wgpu::AdapterInfo) -> String {
+    format!("{} {}", info.driver, info.driver_info)
+        .trim()
+        .to_owned()
+}
+
+/// Does host memory serve as device memory, so that mapping a slab costs nothing?
+pub(super) fn shares_memory(kind: AdapterKind) -> bool {
+    matches!(kind, AdapterKind::Cpu | AdapterKind::Integrated)
+}
+
+/// The features worth having, of those that the adapter offers.
+pub(super) fn wanted(offered: Features, kind: AdapterKind) -> Features {
+    let mut wanted = Features::IMMEDIATES | Features::SUBGROUP;
+    if shares_memory(kind) {
+        wanted |= Features::MAPPABLE_PRIMARY_BUFFERS;
+    }
+    wanted & offered
+}
+
+/// The limits to ask for: all that the adapter has.
+pub(super) fn limits(adapter: wgpu::Limits, features: Features) -> wgpu::Limits {
+    let immediates = features.contains(Features::IMMEDIATES);
+    wgpu::Limits {
+        max_immediate_size: match immediates {
+            true => adapter.max_immediate_size.min(IMMEDIATE_BYTES),
+            false => 0,
+        },
+        ..adapter
+    }
+}
+
+/// What a device with these features and limits can do.
+pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::Limits) -> Caps {
+    let kind = kind_of(info.device_type);
+    let max_buffer_bytes = round_down(limits.max_buffer_size.min(MOST_BUFFER_BYTES));
+    let max_binding_bytes = round_down(limits.max_storage_buffer_binding_size);
+    let immediates =
+        features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= IMMEDIATE_BYTES;
+    let lanes = (info.subgroup_min_size, info.subgroup_max_size);
+    Caps {
+        name: info.name.clone(),
+        backend: info.backend.to_str().to_owned(),
+        driver: driver_of(info),
+        kind,
+        max_buffer_bytes,
+        max_binding_bytes: max_binding_bytes.min(max_buffer_bytes),
+        max_storage_bindings: limits.max_storage_buffers_per_shader_stage,
+        offset_alignment_bytes: limits.min_storage_buffer_offset_alignment.into(),
+        uniform_alignment_bytes: limits.min_uniform_buffer_offset_alignment.into(),
+        max_immediate_bytes: if immediates { IMMEDIATE_BYTES } else { 0 },
+        max_groups: limits.max_compute_workgroups_per_dimension,
+        max_invocations: limits.max_compute_invocations_per_workgroup,
+        max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        subgroup_lanes: (features.contains(Features::SUBGROUP) && lanes.0 > 0).then_some(lanes),
+        maps_slabs: features.contains(Features::MAPPABLE_PRIMARY_BUFFERS) && shares_memory(kind),
+        host_kernels: false,
+    }
+}
+
+fn round_down(bytes: u64) -> u64 {
+    bytes / GRANULE_BYTES * GRANULE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_become_sizes_that_windows_and_indices_can_use() {
+        let info = wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, wgpu::Backend::Vulkan);
+        let limits = wgpu::Limits {
+            max_buffer_size: u64::MAX,
+            max_storage_buffer_binding_size: (1 << 31) - 4,
+            max_immediate_size: 64,
+            ..wgpu::Limits::default()
+        };
+        let caps = caps(&info, Features::IMMEDIATES, &limits);
+        assert_eq!(caps.max_buffer_bytes, (1 << 32) - 256);
+        assert_eq!(caps.max_binding_bytes, (1 << 31) - 256);
+        assert_eq!(caps.max_immediate_bytes, 0);
+        assert_eq!((caps.subgroup_lanes, caps.maps_slabs), (None, false));
+    }
+}

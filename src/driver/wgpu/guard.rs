@@ -1,0 +1,163 @@
+//! The only way into wgpu: error scopes around the call, panics caught, and at the end the
+//! question whether the device is still there.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::task::{Context, Poll, Waker};
+
+use super::super::{BoxFuture, DriverError, DriverResult};
+use super::WgpuDriver;
+
+/// What a scope caught, once it is known: at once natively, some time later in a browser.
+pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
+
+/// What became of a guarded call.
+pub(super) struct Guarded<T> {
+    value: DriverResult<T>,
+    caught: [Late; 3],
+}
+
+impl WgpuDriver {
+    /// Refuses when the device is known to be gone.
+    pub(super) fn check(&self) -> DriverResult<()> {
+        match self.progress.lost() {
+            Some(reason) => Err(DriverError::Lost(reason.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs calls to wgpu so that their errors reach us and nobody else.
+    ///
+    /// Scopes belong to a thread, natively, so nothing in `call` may be awaited.
+    pub(super) fn guarded<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
+        use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+        let [outer, middle, inner] =
+            [OutOfMemory, Internal, Validation].map(|filter| self.device.push_error_scope(filter));
+        let result = catch_unwind(AssertUnwindSafe(call));
+        let here = self.is_here();
+        // Scopes have to be popped in reverse order.
+        let inner: Late = Box::pin(inner.pop());
+        let middle: Late = Box::pin(middle.pop());
+        let outer: Late = Box::pin(outer.pop());
+        let value = match result {
+            Ok(value) => Ok(value),
+            Err(panic) => Err(DriverError::Invalid(text_of(panic.as_ref()))),
+        };
+        Guarded {
+            value: if here { value } else { Err(self.gone()) },
+            caught: [inner, middle, outer],
+        }
+    }
+
+    /// The verdict on a guarded call, without waiting. What a browser has yet to tell is kept
+    /// and told by the next wait.
+    pub(super) fn now<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
+        let mut first = None;
+        let mut context = Context::from_waker(Waker::noop());
+        for mut scope in guarded.caught {
+            match scope.as_mut().poll(&mut context) {
+                Poll::Ready(error) => first = first.or(error),
+                Poll::Pending => {
+                    let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+                    late.push(scope);
+                }
+            }
+        }
+        verdict(guarded.value, first)
+    }
+
+    /// The verdict on a guarded call, in a browser after a wait.
+    pub(super) async fn settled<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
+        let mut first = None;
+        for scope in guarded.caught {
+            let error = scope.await;
+            first = first.or(error);
+        }
+        let value = verdict(guarded.value, first);
+        self.check()?;
+        value
+    }
+
+    /// Polls the device. wgpu panics here when the device is lost.
+    pub(super) fn poll_device(&self, kind: wgpu::PollType) -> DriverResult<()> {
+        let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
+        self.check()?;
+        let scopes = self.guarded(|| ());
+        match (self.now(scopes), result) {
+            // wgpu asserts something that does not hold when two threads poll and one's time is
+            // up in that moment. The device is fine.
+            (Ok(()), Err(_) | Ok(_)) => Ok(()),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Does the device still take calls? After a loss or a `destroy`, wgpu makes objects that do
+    /// not work and reports nothing. What does tell is a request for a mapping: it is turned down
+    /// before it returns. Must be called inside error scopes.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn is_here(&self) -> bool {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        if self.progress.lost().is_some() {
+            return false;
+        }
+        // Its callback locks nothing, so the lock may be held meanwhile.
+        let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&refused);
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            probe.map_async(wgpu::MapMode::Read, .., move |result| {
+                seen.store(result.is_err(), Ordering::Relaxed);
+            });
+            let refused = refused.load(Ordering::Relaxed);
+            if !refused {
+                probe.unmap();
+            }
+            !refused
+        }));
+        asked.unwrap_or(false)
+    }
+
+    /// A browser tells by its promise that the device is lost, and by nothing else.
+    #[cfg(target_arch = "wasm32")]
+    fn is_here(&self) -> bool {
+        self.progress.lost().is_none()
+    }
+
+    /// The device turned out to be gone: says so to all who wait, and lets wgpu run the app's
+    /// callback and free what it holds.
+    fn gone(&self) -> DriverError {
+        self.progress
+            .lose("it takes no more calls: it was destroyed, or its driver failed");
+        let _ = catch_unwind(AssertUnwindSafe(|| self.device.poll(wgpu::PollType::Poll)));
+        let reason = self.progress.lost().unwrap_or_default();
+        DriverError::Lost(reason.to_owned())
+    }
+}
+
+fn verdict<T>(value: DriverResult<T>, error: Option<wgpu::Error>) -> DriverResult<T> {
+    match (value, error) {
+        (Err(DriverError::Lost(reason)), _) => Err(DriverError::Lost(reason)),
+        (_, Some(error)) => Err(driver_error(&error)),
+        (value, None) => value,
+    }
+}
+
+/// wgpu's error in our words.
+pub(super) fn driver_error(error: &wgpu::Error) -> DriverError {
+    match error {
+        wgpu::Error::OutOfMemory { .. } => DriverError::OutOfMemory,
+        wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
+            DriverError::Invalid(description.clone())
+        }
+    }
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("wgpu panicked: {}", text.unwrap_or("with no message"))
+}

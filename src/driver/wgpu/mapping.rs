@@ -1,0 +1,153 @@
+//! What the CPU reads and writes: a buffer's range between a request for its mapping and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::super::{BufferId, DriverError, DriverResult, MapMode, Signal};
+use super::{WgpuDriver, invalid};
+
+/// wgpu shows ranges that start at a multiple of this.
+const VIEW_ALIGNMENT_BYTES: u64 = wgpu::MAP_ALIGNMENT;
+
+impl WgpuDriver {
+    pub(super) fn map_range(
+        &self,
+        buffer: BufferId,
+        mode: MapMode,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> DriverResult<Signal> {
+        self.check()?;
+        let (signal, notice) = self.progress.mapping();
+        let raw = self.claim(buffer, offset_bytes, size_bytes, &signal)?;
+        let mode = match mode {
+            MapMode::Read => wgpu::MapMode::Read,
+            MapMode::Write => wgpu::MapMode::Write,
+        };
+        let refused = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&refused);
+        let guarded = self.guarded(|| {
+            let range = offset_bytes..offset_bytes + size_bytes;
+            raw.map_async(mode, range, move |result| {
+                seen.store(result.is_err(), Ordering::Release);
+                notice.tell(result.is_ok());
+            });
+        });
+        let asked = self.now(guarded).and_then(|()| {
+            // Natively a request that is wrong is refused before it returns.
+            match refused.load(Ordering::Acquire) {
+                true => invalid("the buffer cannot be mapped so"),
+                false => Ok(signal),
+            }
+        });
+        if asked.is_err() {
+            self.end_mapping(buffer);
+        }
+        asked
+    }
+
+    /// Notes that a buffer is being mapped, if it may be.
+    fn claim(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        signal: &Signal,
+    ) -> DriverResult<wgpu::Buffer> {
+        let mut tables = self.tables_mut();
+        let Some(entry) = tables.buffers.get_mut(buffer.0) else {
+            return invalid("a mapping of an unknown buffer");
+        };
+        let end = offset_bytes.checked_add(size_bytes);
+        if end.is_none_or(|end| end > entry.raw.size()) {
+            return invalid(format!(
+                "a mapping of {size_bytes} bytes at {offset_bytes} of a buffer of {} bytes",
+                entry.raw.size()
+            ));
+        }
+        if entry.mapping.is_some() {
+            return invalid("a mapping of a buffer that is mapped already");
+        }
+        entry.mapping = Some(signal.clone());
+        Ok(entry.raw.clone())
+    }
+
+    pub(super) fn write_range(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> DriverResult<()> {
+        let raw = self.mapped(buffer)?;
+        let first = offset_bytes / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
+        let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
+            return invalid("a write past the end of a mapped buffer");
+        };
+        let guarded = self.guarded(|| {
+            let mut view = raw.get_mapped_range_mut(first..end).map_err(refusal)?;
+            let start = (offset_bytes - first) as usize;
+            let range = start..start + bytes.len();
+            view.slice(range).copy_from_slice(bytes);
+            Ok(())
+        });
+        self.now(guarded)?
+    }
+
+    pub(super) fn read_range(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> DriverResult<()> {
+        let raw = self.mapped(buffer)?;
+        let Some(end) = end_of(offset_bytes, size_bytes, &raw) else {
+            return invalid("a read past the end of a mapped buffer");
+        };
+        let guarded = self.guarded(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal));
+        let view = self.now(guarded)??;
+        // Not guarded: a panic in here is the caller's.
+        look(&view[..size_bytes as usize]);
+        Ok(())
+    }
+
+    fn mapped(&self, buffer: BufferId) -> DriverResult<wgpu::Buffer> {
+        self.check()?;
+        let tables = self.tables();
+        match tables.buffers.get(buffer.0) {
+            Some(entry) if entry.mapping.is_some() => Ok(entry.raw.clone()),
+            _ => invalid("a look into a buffer that is not mapped"),
+        }
+    }
+
+    pub(super) fn end_mapping(&self, buffer: BufferId) {
+        let mut tables = self.tables_mut();
+        let Some(entry) = tables.buffers.get_mut(buffer.0) else {
+            return;
+        };
+        if entry.mapping.take().is_none() {
+            return;
+        }
+        let raw = entry.raw.clone();
+        drop(tables);
+        self.unmap_raw(&raw);
+    }
+
+    /// Unmaps, or takes a request back. What wgpu says to that changes nothing.
+    pub(super) fn unmap_raw(&self, raw: &wgpu::Buffer) {
+        let guarded = self.guarded(|| raw.unmap());
+        let _ = self.now(guarded);
+    }
+}
+
+/// Where a view of the range ends: wgpu shows multiples of 4 bytes.
+fn end_of(offset_bytes: u64, size_bytes: u64, raw: &wgpu::Buffer) -> Option<u64> {
+    let end = offset_bytes.checked_add(size_bytes)?;
+    let end = end.checked_next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)?;
+    (end <= raw.size()).then_some(end)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn refusal(error: wgpu::MapRangeError) -> DriverError {
+    DriverError::Invalid(error.to_string())
+}

@@ -1,0 +1,298 @@
+//! Buffers, pipelines and bind groups: created inside error scopes, held in tables by id.
+
+use std::num::NonZeroU64;
+use std::sync::Mutex;
+
+use wgpu::BufferUsages as Usages;
+
+use super::super::{
+    Access, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, DriverResult, PipelineDesc,
+    PipelineId, Signal,
+};
+use super::params::{Page, uniform_bytes};
+use super::{Tables, WgpuDriver, invalid};
+
+pub(super) struct BufferEntry {
+    pub(super) raw: wgpu::Buffer,
+    /// Set from the request for a mapping until its end.
+    pub(super) mapping: Option<Signal>,
+    /// The app's own: never destroyed by us.
+    imported: bool,
+}
+
+pub(super) struct PipelineEntry {
+    pub(super) raw: wgpu::ComputePipeline,
+    pub(super) params_bytes: u32,
+    layout: wgpu::BindGroupLayout,
+    bindings: usize,
+}
+
+pub(super) struct BindGroupEntry {
+    pipeline: PipelineId,
+    bindings: Vec<Binding>,
+    /// With immediates exactly one; else one for each page of parameters that was needed.
+    by_page: Mutex<Vec<(usize, wgpu::BindGroup)>>,
+}
+
+impl WgpuDriver {
+    pub(super) fn start_buffer(
+        &self,
+        kind: BufferKind,
+        size_bytes: u64,
+        label: &str,
+    ) -> BoxFuture<'_, DriverResult<BufferId>> {
+        let started = self.check().and_then(|()| self.check_size(size_bytes));
+        let started = started.map(|()| {
+            self.guarded(|| {
+                self.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some(label),
+                    size: size_bytes,
+                    usage: self.usages(kind),
+                    mapped_at_creation: false,
+                })
+            })
+        });
+        Box::pin(async move {
+            let raw = self.settled(started?).await?;
+            Ok(self.add_buffer(raw, false))
+        })
+    }
+
+    fn check_size(&self, size_bytes: u64) -> DriverResult<()> {
+        let limit = self.caps.max_buffer_bytes;
+        if size_bytes == 0 || !size_bytes.is_multiple_of(4) {
+            return invalid(format!(
+                "a buffer of {size_bytes} bytes: not a multiple of 4, or 0"
+            ));
+        }
+        if size_bytes > limit {
+            return invalid(format!(
+                "a buffer of {size_bytes} bytes passes the limit of {limit}"
+            ));
+        }
+        Ok(())
+    }
+
+    fn usages(&self, kind: BufferKind) -> Usages {
+        let slab = Usages::STORAGE | Usages::COPY_SRC | Usages::COPY_DST;
+        match kind {
+            BufferKind::Slab if self.caps.maps_slabs => slab | Usages::MAP_READ | Usages::MAP_WRITE,
+            BufferKind::Slab => slab,
+            BufferKind::Upload => Usages::MAP_WRITE | Usages::COPY_SRC,
+            BufferKind::Readback => Usages::MAP_READ | Usages::COPY_DST,
+            BufferKind::Params => Usages::UNIFORM | Usages::COPY_DST,
+        }
+    }
+
+    fn add_buffer(&self, raw: wgpu::Buffer, imported: bool) -> BufferId {
+        let entry = BufferEntry {
+            raw,
+            mapping: None,
+            imported,
+        };
+        BufferId(self.tables_mut().buffers.insert(entry))
+    }
+
+    /// Gives a buffer of the app an id. Destroying the id only forgets it.
+    pub(crate) fn import_buffer(&self, buffer: wgpu::Buffer) -> BufferId {
+        self.add_buffer(buffer, true)
+    }
+
+    /// The buffer behind an id.
+    pub(crate) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
+        let tables = self.tables();
+        tables.buffers.get(buffer.0).map(|entry| entry.raw.clone())
+    }
+
+    /// Drops a buffer and the bind groups that would keep its memory. Submissions on their way
+    /// keep it until they are done.
+    pub(super) fn drop_buffer(&self, buffer: BufferId) {
+        let mut tables = self.tables_mut();
+        let Some(entry) = tables.buffers.remove(buffer.0) else {
+            return;
+        };
+        let naming = tables
+            .groups
+            .iter()
+            .filter(|(_, group)| group.names(buffer));
+        let naming = naming.map(|(key, _)| key).collect::<Vec<_>>();
+        let groups = naming
+            .into_iter()
+            .filter_map(|key| tables.groups.remove(key))
+            .collect::<Vec<_>>();
+        drop(tables);
+        drop(groups);
+        if entry.mapping.is_some() && !entry.imported {
+            self.unmap_raw(&entry.raw);
+        }
+        // In a browser a dropped buffer waits for the garbage collector.
+        if cfg!(target_arch = "wasm32") && !entry.imported {
+            entry.raw.destroy();
+        }
+    }
+
+    pub(super) fn start_pipeline(
+        &self,
+        desc: &PipelineDesc,
+    ) -> BoxFuture<'_, DriverResult<PipelineId>> {
+        let started = self.check().map(|()| self.guarded(|| self.compile(desc)));
+        Box::pin(async move {
+            let entry = self.settled(started?).await?;
+            Ok(PipelineId(self.tables_mut().pipelines.insert(entry)))
+        })
+    }
+
+    fn compile(&self, desc: &PipelineDesc) -> PipelineEntry {
+        let label = Some(desc.label.as_str());
+        let module = self
+            .device
+            .create_shader_module(wgpu::ShaderModuleDescriptor {
+                label,
+                source: wgpu::ShaderSource::Wgsl(desc.wgsl.as_str().into()),
+            });
+        let storage = desc.bindings.iter().map(|access| {
+            let read_only = *access == Access::Read;
+            (wgpu::BufferBindingType::Storage { read_only }, None)
+        });
+        let uniform = uniform_bytes(&self.caps, desc.params_bytes)
+            .map(|size| (wgpu::BufferBindingType::Uniform, Some(size)));
+        let entries = (0..)
+            .zip(storage.chain(uniform))
+            .map(|(binding, (ty, size))| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty,
+                    has_dynamic_offset: ty == wgpu::BufferBindingType::Uniform,
+                    min_binding_size: size,
+                },
+                count: None,
+            });
+        let layout = self
+            .device
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label,
+                entries: &entries.collect::<Vec<_>>(),
+            });
+        let pipeline_layout = self
+            .device
+            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label,
+                bind_group_layouts: &[Some(&layout)],
+                immediate_size: match self.caps.max_immediate_bytes {
+                    0 => 0,
+                    _ => desc.params_bytes,
+                },
+            });
+        let raw = self
+            .device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label,
+                layout: Some(&pipeline_layout),
+                module: &module,
+                entry_point: Some(&desc.entry),
+                compilation_options: Default::default(),
+                cache: None,
+            });
+        PipelineEntry {
+            raw,
+            params_bytes: desc.params_bytes,
+            layout,
+            bindings: desc.bindings.len(),
+        }
+    }
+
+    pub(super) fn bind(
+        &self,
+        pipeline: PipelineId,
+        bindings: &[Binding],
+    ) -> DriverResult<BindGroupId> {
+        self.check()?;
+        let params_bytes = match self.tables().pipelines.get(pipeline.0) {
+            Some(entry) => entry.params_bytes,
+            None => return invalid("a bind group for an unknown pipeline"),
+        };
+        // Any page will do here: the first group shows whether the bindings are right.
+        let page = match uniform_bytes(&self.caps, params_bytes) {
+            Some(_) => Some(self.pages.take(self)?),
+            None => None,
+        };
+        let entry = BindGroupEntry {
+            pipeline,
+            bindings: bindings.to_vec(),
+            by_page: Mutex::default(),
+        };
+        let guarded = self.guarded(|| self.group_for(&self.tables(), &entry, page.as_ref()));
+        if let Some(page) = page {
+            self.pages.put_back(page);
+        }
+        self.now(guarded)??;
+        Ok(BindGroupId(self.tables_mut().groups.insert(entry)))
+    }
+
+    /// The wgpu bind group for a page of parameters, made when it is first asked for. Must be
+    /// called guarded.
+    pub(super) fn group_for(
+        &self,
+        tables: &Tables,
+        group: &BindGroupEntry,
+        page: Option<&Page>,
+    ) -> DriverResult<wgpu::BindGroup> {
+        let number = page.map_or(0, Page::number);
+        let mut by_page = group.by_page.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, raw)) = by_page.iter().find(|(other, _)| *other == number) {
+            return Ok(raw.clone());
+        }
+        let Some(pipeline) = tables.pipelines.get(group.pipeline.0) else {
+            return invalid("a bind group of a pipeline that was destroyed");
+        };
+        if group.bindings.len() != pipeline.bindings {
+            let (got, expected) = (group.bindings.len(), pipeline.bindings);
+            return invalid(format!("{got} bindings for a kernel with {expected}"));
+        }
+        let mut entries = Vec::with_capacity(group.bindings.len() + 1);
+        for (index, binding) in (0..).zip(&group.bindings) {
+            let Some(buffer) = tables.buffers.get(binding.buffer.0) else {
+                return invalid(format!("binding {index} names an unknown buffer"));
+            };
+            let size = NonZeroU64::new(binding.size_bytes);
+            let Some(size) = size else {
+                return invalid(format!("binding {index} is empty"));
+            };
+            entries.push(entry_for(index, &buffer.raw, binding.offset_bytes, size));
+        }
+        let uniform = uniform_bytes(&self.caps, pipeline.params_bytes);
+        if let (Some(page), Some(size)) = (page, uniform) {
+            entries.push(entry_for(entries.len() as u32, page.buffer(), 0, size));
+        }
+        let raw = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.layout,
+            entries: &entries,
+        });
+        by_page.push((number, raw.clone()));
+        Ok(raw)
+    }
+}
+
+impl BindGroupEntry {
+    fn names(&self, buffer: BufferId) -> bool {
+        self.bindings.iter().any(|binding| binding.buffer == buffer)
+    }
+}
+
+fn entry_for(
+    binding: u32,
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    size: NonZeroU64,
+) -> wgpu::BindGroupEntry<'_> {
+    wgpu::BindGroupEntry {
+        binding,
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer,
+            offset,
+            size: Some(size),
+        }),
+    }
+}

@@ -1,0 +1,373 @@
+//! Finding an adapter, opening a device of our own, and adopting the app's.
+
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use super::super::{AdapterKind, Caps};
+use super::params::ParamPages;
+use super::progress::Progress;
+use super::{Tables, WgpuDriver, caps};
+use crate::error::{Error, Result};
+use crate::units::MIB;
+
+/// Names the adapter, where the program does not.
+const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
+
+/// wgpu sub-allocates buffers smaller than this and gives larger ones memory of their own, which
+/// returns when they are dropped. Its default of 128 MiB and more keeps nearly all for ever.
+const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
+
+/// The longest wait inside wgpu on a device of our own, and on one that the app presents with:
+/// `Surface::present` cannot start while a wait is on.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_SHARED_WAIT: Duration = Duration::from_millis(2);
+
+/// Which adapter to open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenRequest {
+    /// By its index (`"0"`), its backend (`"vulkan"`), its kind (`"cpu"`, `"discrete"`,
+    /// `"integrated"`, `"virtual"`), or a part of its name (`"llvmpipe"`), in any case. `None`
+    /// is what the environment variable `LAPIDARY_ADAPTER` says, else the best.
+    pub(crate) adapter: Option<String>,
+    /// What the best adapter is: by default the fastest one.
+    pub(crate) power: wgpu::PowerPreference,
+    /// Which graphics APIs to look at: by default all, or what `WGPU_BACKEND` says.
+    pub(crate) backends: Option<wgpu::Backends>,
+}
+
+/// An adapter that computes, as [`adapters`](crate::adapters) lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdapterSummary {
+    /// The adapter's name, as its driver gives it.
+    pub name: String,
+    /// The graphics API: `vulkan`, `metal`, `dx12`, `webgpu`.
+    pub backend: String,
+    /// The driver's name and version, where it tells them.
+    pub driver: String,
+    /// What sort of device it is.
+    pub kind: AdapterKind,
+}
+
+impl AdapterSummary {
+    fn of(adapter: &wgpu::Adapter) -> Self {
+        let info = adapter.get_info();
+        AdapterSummary {
+            backend: info.backend.to_str().to_owned(),
+            driver: caps::driver_of(&info),
+            kind: caps::kind_of(info.device_type),
+            name: info.name,
+        }
+    }
+
+    fn answers_to(&self, wanted: &str) -> bool {
+        let wanted = wanted.to_lowercase();
+        let kind = match self.kind {
+            AdapterKind::Discrete => "discrete",
+            AdapterKind::Integrated => "integrated",
+            AdapterKind::Virtual => "virtual",
+            AdapterKind::Cpu => "cpu",
+            AdapterKind::Other => "other",
+        };
+        wanted == self.backend
+            || wanted == kind
+            || self.name.to_lowercase().contains(&wanted)
+            || self.driver.to_lowercase().contains(&wanted)
+    }
+
+    /// Lower is better.
+    fn rank(&self, power: wgpu::PowerPreference) -> u32 {
+        let (discrete, integrated) = match power {
+            wgpu::PowerPreference::LowPower => (1, 0),
+            _ => (0, 1),
+        };
+        match self.kind {
+            AdapterKind::Discrete => discrete,
+            AdapterKind::Integrated => integrated,
+            AdapterKind::Virtual => 2,
+            AdapterKind::Other => 3,
+            AdapterKind::Cpu => 4,
+        }
+    }
+}
+
+/// The adapters that compute, in the order in which an index names them.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn list() -> Vec<AdapterSummary> {
+    let adapters = pollster::block_on(usable(None));
+    adapters.iter().map(AdapterSummary::of).collect()
+}
+
+async fn usable(backends: Option<wgpu::Backends>) -> Vec<wgpu::Adapter> {
+    let mut desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+    if let Some(backends) = backends {
+        desc.backends = backends;
+    }
+    let backends = desc.backends;
+    let instance = wgpu::Instance::new(desc);
+    let mut adapters = instance.enumerate_adapters(backends).await;
+    adapters.retain(computes);
+    adapters
+}
+
+fn computes(adapter: &wgpu::Adapter) -> bool {
+    let flags = adapter.get_downlevel_capabilities().flags;
+    flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+        && adapter.limits().max_storage_buffers_per_shader_stage >= 4
+}
+
+/// The place of the adapter that is meant.
+fn choose(
+    found: &[AdapterSummary],
+    wanted: Option<&str>,
+    power: wgpu::PowerPreference,
+) -> Result<usize> {
+    let fits = |(index, adapter): &(usize, &AdapterSummary)| match wanted {
+        None => true,
+        Some(wanted) => match wanted.parse::<usize>() {
+            Ok(number) => number == *index,
+            Err(_) => adapter.answers_to(wanted),
+        },
+    };
+    let fitting = found.iter().enumerate().filter(fits);
+    let best = fitting.min_by_key(|(_, adapter)| adapter.rank(power));
+    best.map(|(index, _)| index)
+        .ok_or_else(|| no_adapter(found, wanted))
+}
+
+fn no_adapter(found: &[AdapterSummary], wanted: Option<&str>) -> Error {
+    let lines = found.iter().enumerate().map(|(index, adapter)| {
+        let AdapterSummary { name, backend, .. } = adapter;
+        format!("{index}: {name} ({backend})")
+    });
+    let there = lines.collect::<Vec<_>>().join(", ");
+    match (wanted, found) {
+        (Some(wanted), [_, ..]) => Error::NoAdapter {
+            reason: format!("none is called `{wanted}`; there are {there}"),
+            hint: "Name one of these by its index or a part of its name, or none at all".to_owned(),
+        },
+        _ => Error::NoAdapter {
+            reason: "none was found that computes".to_owned(),
+            hint: install_hint(),
+        },
+    }
+}
+
+/// What to install so that there is an adapter, on this system.
+fn install_hint() -> String {
+    let hint = if cfg!(target_arch = "wasm32") {
+        "This browser has no WebGPU, or has it turned off"
+    } else if cfg!(target_os = "windows") {
+        "Update the graphics driver; DX12 or Vulkan is needed"
+    } else if cfg!(target_vendor = "apple") {
+        "Update the system; Metal is needed"
+    } else {
+        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+        linux_hint(&release)
+    };
+    hint.to_owned()
+}
+
+fn linux_hint(os_release: &str) -> &'static str {
+    let ids = os_release
+        .lines()
+        .filter_map(|line| line.strip_prefix("ID=").or(line.strip_prefix("ID_LIKE=")))
+        .flat_map(|ids| ids.trim_matches(['"', '\'']).split_whitespace())
+        .collect::<Vec<_>>();
+    let is = |family: &[&str]| ids.iter().any(|id| family.contains(id));
+    if is(&["debian", "ubuntu"]) {
+        "Install a Vulkan driver: `apt install mesa-vulkan-drivers libvulkan1` (it brings a \
+         software one for machines without a GPU)"
+    } else if is(&["fedora", "rhel", "centos"]) {
+        "Install a Vulkan driver: `dnf install mesa-vulkan-drivers vulkan-loader` (it brings a \
+         software one for machines without a GPU)"
+    } else if is(&["arch"]) {
+        "Install a Vulkan driver: `pacman -S vulkan-swrast vulkan-icd-loader` for software, or \
+         your GPU's"
+    } else {
+        "Install a Vulkan loader and Mesa's Vulkan drivers (they bring a software one for \
+         machines without a GPU)"
+    }
+}
+
+/// Opens a device of our own.
+pub(crate) async fn open(request: &OpenRequest) -> Result<WgpuDriver> {
+    let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
+    let wanted = request.adapter.clone().or_else(from_environment);
+    let wanted = wanted.as_deref().filter(|name| !name.is_empty());
+    let adapters = usable(request.backends).await;
+    let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
+    let adapter = &adapters[choose(&found, wanted, request.power)?];
+    let info = adapter.get_info();
+    let features = caps::wanted(adapter.features(), caps::kind_of(info.device_type));
+    let desc = wgpu::DeviceDescriptor {
+        label: Some("lapidary"),
+        required_features: features,
+        required_limits: caps::limits(adapter.limits(), features),
+        memory_hints: wgpu::MemoryHints::Manual {
+            suballocated_device_memory_block_size: DRIVER_BLOCK_BYTES..DRIVER_BLOCK_BYTES,
+        },
+        ..Default::default()
+    };
+    let opened = adapter.request_device(&desc).await;
+    let (device, queue) = opened.map_err(|error| Error::NoAdapter {
+        reason: format!("{} does not open: {error}", info.name),
+        hint: "Close programs that hold its memory, update its driver, or name another adapter"
+            .to_owned(),
+    })?;
+    let caps = caps::caps(&info, features, &device.limits());
+    let driver = WgpuDriver::new(device, queue, caps, LONGEST_WAIT)?;
+    driver.watch_lost();
+    Ok(driver)
+}
+
+impl WgpuDriver {
+    /// Opens the best adapter, or the one that is asked for.
+    ///
+    /// # Errors
+    /// [`Error::NoAdapter`].
+    pub(crate) async fn open(request: &OpenRequest) -> Result<Self> {
+        open(request).await
+    }
+
+    /// Computes on the app's device. It sets no callback: those slots are the app's.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] when the device takes no calls.
+    pub(crate) fn adopt(
+        adapter: Option<&wgpu::Adapter>,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+    ) -> Result<Self> {
+        let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
+        let caps = caps::caps(&info, device.features(), &device.limits());
+        WgpuDriver::new(device.clone(), queue.clone(), caps, LONGEST_SHARED_WAIT)
+    }
+
+    pub(super) fn new(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        caps: Caps,
+        longest_wait: Duration,
+    ) -> Result<Self> {
+        let scopes = [
+            wgpu::ErrorFilter::OutOfMemory,
+            wgpu::ErrorFilter::Validation,
+        ]
+        .map(|filter| device.push_error_scope(filter));
+        let probe = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("lapidary probe"),
+            size: 8,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        for scope in scopes.into_iter().rev() {
+            drop(scope.pop());
+        }
+        let driver = WgpuDriver {
+            pages: ParamPages::new(&caps),
+            device,
+            queue,
+            caps,
+            tables: RwLock::new(Tables::default()),
+            progress: Arc::new(Progress::default()),
+            probe: Mutex::new(probe),
+            late: Mutex::new(Vec::new()),
+            longest_wait,
+        };
+        let alive = driver.guarded(|| ());
+        driver.now(alive).map_err(|_| Error::DeviceLost {
+            reason: driver.progress.lost().unwrap_or_default().to_owned(),
+        })?;
+        Ok(driver)
+    }
+
+    /// Takes the device's callback for its loss. An adopted device's belongs to the app, which
+    /// may leave it to us.
+    pub(crate) fn watch_lost(&self) {
+        let progress = Arc::clone(&self.progress);
+        self.device
+            .set_device_lost_callback(move |reason, message| {
+                let reason = match (reason, message.trim()) {
+                    (wgpu::DeviceLostReason::Destroyed, "") => "it was destroyed".to_owned(),
+                    (_, "") => "its driver does not say why".to_owned(),
+                    (_, message) => message.to_owned(),
+                };
+                progress.lose(&reason);
+            });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adapter(name: &str, backend: &str, kind: AdapterKind) -> AdapterSummary {
+        AdapterSummary {
+            name: name.to_owned(),
+            backend: backend.to_owned(),
+            driver: String::new(),
+            kind,
+        }
+    }
+
+    #[test]
+    fn an_adapter_is_found_by_index_backend_kind_and_name() {
+        let found = [
+            adapter(
+                "llvmpipe (LLVM 15.0.6, 256 bits)",
+                "vulkan",
+                AdapterKind::Cpu,
+            ),
+            adapter("Iris Xe", "vulkan", AdapterKind::Integrated),
+            adapter("GeForce RTX 4050", "dx12", AdapterKind::Discrete),
+        ];
+        let high = wgpu::PowerPreference::HighPerformance;
+        for (wanted, power, index) in [
+            (None, high, 2),
+            (None, wgpu::PowerPreference::None, 2),
+            (None, wgpu::PowerPreference::LowPower, 1),
+            (Some("0"), high, 0),
+            (Some("vulkan"), high, 1),
+            (Some("CPU"), high, 0),
+            (Some("LLVMpipe"), high, 0),
+            (Some("integrated"), high, 1),
+            (Some("geforce"), high, 2),
+        ] {
+            assert_eq!(
+                choose(&found, wanted, power).ok(),
+                Some(index),
+                "{wanted:?}"
+            );
+        }
+        let error = choose(&found, Some("radeon"), high)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("`radeon`") && error.contains("1: Iris Xe (vulkan)"),
+            "{error}"
+        );
+        assert!(choose(&found, Some("3"), high).is_err());
+    }
+
+    #[test]
+    fn the_hint_names_this_systems_packages() {
+        for (release, package) in [
+            (
+                "NAME=\"Debian\"\nID=debian\n",
+                "mesa-vulkan-drivers libvulkan1",
+            ),
+            ("ID=pop\nID_LIKE=\"ubuntu debian\"\n", "libvulkan1"),
+            ("ID=fedora\n", "vulkan-loader"),
+            ("ID=manjaro\nID_LIKE=arch\n", "vulkan-swrast"),
+            ("", "Vulkan loader"),
+        ] {
+            assert!(linux_hint(release).contains(package), "{release}");
+        }
+        assert!(
+            no_adapter(&[], Some("0"))
+                .to_string()
+                .starts_with("no GPU adapter: none was")
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! What is on its way, what is done, and whether the device is gone. It calls nothing of wgpu, so
+//! a callback of wgpu may call it whatever wgpu has locked.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::super::{Signal, Submission};
+
+/// Shared with the callbacks, which outlive the driver.
+#[derive(Default)]
+pub(super) struct Progress {
+    lost: OnceLock<String>,
+    completed: AtomicU64,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    submitted: u64,
+    in_flight: BTreeMap<u64, Flight>,
+    mappings: Vec<Signal>,
+}
+
+struct Flight {
+    index: wgpu::SubmissionIndex,
+    done: Signal,
+}
+
+/// Says that a submission is done when it is dropped: wgpu calls back or, at worst, drops the
+/// callback; it does neither before the device has finished.
+pub(super) struct DoneNotice {
+    progress: Arc<Progress>,
+    serial: u64,
+}
+
+impl Drop for DoneNotice {
+    fn drop(&mut self) {
+        self.progress.finish(self.serial);
+    }
+}
+
+/// Sets the signal of a mapping; a callback that is dropped uncalled says that it failed.
+pub(super) struct MapNotice(Signal);
+
+impl MapNotice {
+    pub(super) fn tell(&self, happened: bool) {
+        self.0.set(happened);
+    }
+}
+
+impl Drop for MapNotice {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Progress {
+    /// Why the device is gone, once it is.
+    pub(super) fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// Records that the device is gone, and ends everything that waits. The first reason stays.
+    pub(super) fn lose(&self, reason: &str) {
+        let _ = self.lost.set(reason.to_owned());
+        self.end_all();
+    }
+
+    /// The highest serial that is done, and so all before it.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Acquire)
+    }
+
+    /// Gives the next serial to a submission that the queue has taken.
+    pub(super) fn record(
+        self: &Arc<Self>,
+        index: wgpu::SubmissionIndex,
+    ) -> (Submission, DoneNotice) {
+        let mut pending = self.pending();
+        pending.submitted += 1;
+        let serial = pending.submitted;
+        let done = Signal::after(serial);
+        let flight = Flight {
+            index,
+            done: done.clone(),
+        };
+        pending.in_flight.insert(serial, flight);
+        drop(pending);
+        self.end_all_if_lost();
+        let progress = Arc::clone(self);
+        (Submission { serial, done }, DoneNotice { progress, serial })
+    }
+
+    /// A signal for a mapping that comes after all that was submitted.
+    pub(super) fn mapping(&self) -> (Signal, MapNotice) {
+        let mut pending = self.pending();
+        let signal = Signal::after(pending.submitted);
+        pending.mappings.retain(|other| other.outcome().is_none());
+        pending.mappings.push(signal.clone());
+        drop(pending);
+        self.end_all_if_lost();
+        let notice = MapNotice(signal.clone());
+        (signal, notice)
+    }
+
+    /// wgpu's index of a submission that is still on its way.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn index_of(&self, serial: u64) -> Option<wgpu::SubmissionIndex> {
+        let pending = self.pending();
+        pending
+            .in_flight
+            .get(&serial)
+            .map(|flight| flight.index.clone())
+    }
+
+    fn finish(&self, serial: u64) {
+        let mut pending = self.pending();
+        let flight = pending.in_flight.remove(&serial);
+        let completed = match pending.in_flight.first_key_value() {
+            Some((oldest, _)) => oldest - 1,
+            None => pending.submitted,
+        };
+        // Inside the lock, so that it never goes back.
+        if self.lost.get().is_none() {
+            self.completed.store(completed, Ordering::Release);
+        }
+        drop(pending);
+        if let Some(flight) = flight {
+            flight.done.set(true);
+        }
+    }
+
+    fn end_all_if_lost(&self) {
+        if self.lost.get().is_some() {
+            self.end_all();
+        }
+    }
+
+    fn end_all(&self) {
+        let mut pending = self.pending();
+        let flights = std::mem::take(&mut pending.in_flight);
+        let mappings = std::mem::take(&mut pending.mappings);
+        drop(pending);
+        flights.values().for_each(|flight| flight.done.set(false));
+        mappings.iter().for_each(|signal| signal.set(false));
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

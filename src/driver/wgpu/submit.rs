@@ -1,0 +1,302 @@
+//! Ops become commands, commands a submission; waiting for it.
+
+use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId, Signal};
+use super::params::{Page, uniform_bytes};
+use super::{Submission, Tables, WgpuDriver, invalid};
+
+/// The commands of one submission while they are encoded.
+struct Encoding<'a> {
+    driver: &'a WgpuDriver,
+    tables: &'a Tables,
+    params: &'a [u8],
+    encoder: wgpu::CommandEncoder,
+    pass: Option<Pass>,
+    pages: Vec<Page>,
+}
+
+/// A compute pass and what is set in it.
+struct Pass {
+    raw: wgpu::ComputePass<'static>,
+    pipeline: Option<PipelineId>,
+    group: Option<BindGroupId>,
+}
+
+impl WgpuDriver {
+    pub(super) fn submit_ops(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
+        self.check()?;
+        let mut pages = Vec::new();
+        let guarded = self.guarded(|| self.encode(ops, params, &mut pages));
+        let encoded = self.now(guarded).and_then(|inner| inner);
+        let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
+        pages.into_iter().for_each(|page| self.pages.put_back(page));
+        submission
+    }
+
+    /// Submits the app's own commands after ours, with a serial of their own.
+    pub(crate) fn submit_app(
+        &self,
+        commands: Vec<wgpu::CommandBuffer>,
+    ) -> DriverResult<Submission> {
+        self.check()?;
+        self.enqueue(commands, &[])
+    }
+
+    fn enqueue(
+        &self,
+        commands: impl IntoIterator<Item = wgpu::CommandBuffer>,
+        pages: &[Page],
+    ) -> DriverResult<Submission> {
+        let guarded = self.guarded(|| {
+            for page in pages {
+                self.queue.write_buffer(page.buffer(), 0, page.bytes());
+            }
+            self.queue.submit(commands)
+        });
+        let index = self.now(guarded)?;
+        let (submission, notice) = self.progress.record(index);
+        self.queue.on_submitted_work_done(move || drop(notice));
+        Ok(submission)
+    }
+
+    fn encode(
+        &self,
+        ops: &[Op],
+        params: &[u8],
+        pages: &mut Vec<Page>,
+    ) -> DriverResult<wgpu::CommandBuffer> {
+        let tables = self.tables();
+        let mut encoding = Encoding {
+            driver: self,
+            tables: &tables,
+            params,
+            encoder: self.device.create_command_encoder(&Default::default()),
+            pass: None,
+            pages: Vec::new(),
+        };
+        let done = ops.iter().try_for_each(|op| encoding.op(op));
+        encoding.pass = None;
+        pages.append(&mut encoding.pages);
+        done.map(|()| encoding.encoder.finish())
+    }
+}
+
+impl<'a> Encoding<'a> {
+    fn op(&mut self, op: &Op) -> DriverResult<()> {
+        match *op {
+            Op::Copy {
+                src,
+                src_offset_bytes,
+                dst,
+                dst_offset_bytes,
+                size_bytes,
+            } => {
+                self.pass = None;
+                let (src, dst) = (self.buffer(src)?, self.buffer(dst)?);
+                self.encoder.copy_buffer_to_buffer(
+                    src,
+                    src_offset_bytes,
+                    dst,
+                    dst_offset_bytes,
+                    size_bytes,
+                );
+            }
+            Op::Clear {
+                buffer,
+                offset_bytes,
+                size_bytes,
+            } => {
+                self.pass = None;
+                let buffer = self.buffer(buffer)?;
+                self.encoder
+                    .clear_buffer(buffer, offset_bytes, Some(size_bytes));
+            }
+            Op::Dispatch {
+                pipeline,
+                bind_group,
+                params,
+                groups,
+            } => self.dispatch(pipeline, bind_group, params, groups)?,
+        }
+        Ok(())
+    }
+
+    fn dispatch(
+        &mut self,
+        pipeline: PipelineId,
+        group: BindGroupId,
+        params: (u32, u32),
+        groups: [u32; 3],
+    ) -> DriverResult<()> {
+        let tables = self.tables;
+        let Some(pipeline_entry) = tables.pipelines.get(pipeline.0) else {
+            return invalid("a dispatch of an unknown pipeline");
+        };
+        let Some(group_entry) = tables.groups.get(group.0) else {
+            return invalid("a dispatch with an unknown bind group");
+        };
+        let bytes = self.params_of(params, pipeline_entry.params_bytes)?;
+        let caps = &self.driver.caps;
+        let uniform = uniform_bytes(caps, pipeline_entry.params_bytes).is_some();
+        let offset = if uniform {
+            Some(self.slot(bytes)?)
+        } else {
+            None
+        };
+        let encoder = &mut self.encoder;
+        let pass = self.pass.get_or_insert_with(|| Pass {
+            raw: encoder
+                .begin_compute_pass(&Default::default())
+                .forget_lifetime(),
+            pipeline: None,
+            group: None,
+        });
+        if pass.pipeline != Some(pipeline) {
+            pass.raw.set_pipeline(&pipeline_entry.raw);
+            pass.pipeline = Some(pipeline);
+        }
+        // With a uniform slot the offset changes with every dispatch.
+        if pass.group != Some(group) || uniform {
+            let page = self.pages.last().filter(|_| uniform);
+            let raw = self.driver.group_for(tables, group_entry, page)?;
+            pass.raw.set_bind_group(0, &raw, offset.as_slice());
+            pass.group = Some(group);
+        }
+        if !uniform && !bytes.is_empty() {
+            pass.raw.set_immediates(0, bytes);
+        }
+        let [x, y, z] = groups;
+        pass.raw.dispatch_workgroups(x, y, z);
+        Ok(())
+    }
+
+    fn params_of(&self, (start, len): (u32, u32), expected: u32) -> DriverResult<&'a [u8]> {
+        let range = start as usize..(start as usize).saturating_add(len as usize);
+        match self.params.get(range) {
+            Some(bytes) if len == expected => Ok(bytes),
+            _ => invalid(format!(
+                "{len} bytes of parameters at {start} of {}, for a kernel that takes {expected}",
+                self.params.len()
+            )),
+        }
+    }
+
+    /// Puts parameters into a slot of the last page, or of a new one.
+    fn slot(&mut self, bytes: &[u8]) -> DriverResult<u32> {
+        let pages = &self.driver.pages;
+        let page = self.pages.last_mut();
+        if let Some(offset) = page.and_then(|page| pages.write(page, bytes)) {
+            return Ok(offset);
+        }
+        let mut page = pages.take(self.driver)?;
+        let offset = pages.write(&mut page, bytes);
+        self.pages.push(page);
+        offset.ok_or_else(|| DriverError::Invalid("parameters larger than a page".to_owned()))
+    }
+
+    fn buffer(&self, buffer: BufferId) -> DriverResult<&'a wgpu::Buffer> {
+        match self.tables.buffers.get(buffer.0) {
+            Some(entry) => Ok(&entry.raw),
+            None => invalid("a copy or clear of an unknown buffer"),
+        }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod waiting {
+    use std::sync::Arc;
+    use std::task::{Wake, Waker};
+    use std::thread::{self, Thread};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Wakes the thread that waits.
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    impl WgpuDriver {
+        /// Blocks until the signal is set or the device is gone.
+        #[allow(clippy::unused_async, reason = "in a browser the same function awaits")]
+        pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
+            // First inside wgpu, which wakes at once, for the submission that must be done; then,
+            // since a buffer of the app's may wait for the app's work, for all work. A wait
+            // inside wgpu keeps others out of it, so what takes longer is looked at now and then.
+            if let Some(index) = self.progress.index_of(signal.serial()) {
+                self.wait_inside(signal, Some(index))?;
+            }
+            if signal.outcome().is_none() {
+                self.check()?;
+                self.poll_device(wgpu::PollType::Poll)?;
+            }
+            if signal.outcome().is_none() {
+                self.wait_inside(signal, None)?;
+            }
+            let started = Instant::now();
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            while signal.outcome().is_none() {
+                self.check()?;
+                self.poll_device(wgpu::PollType::Poll)?;
+                signal.wake_on_set(&waker);
+                let pause = started.elapsed() / 16;
+                thread::park_timeout(
+                    pause.clamp(Duration::from_micros(50), Duration::from_millis(1)),
+                );
+            }
+            self.outcome(signal)
+        }
+
+        fn wait_inside(
+            &self,
+            signal: &Signal,
+            submission_index: Option<wgpu::SubmissionIndex>,
+        ) -> DriverResult<()> {
+            if signal.outcome().is_some() {
+                return Ok(());
+            }
+            self.check()?;
+            self.poll_device(wgpu::PollType::Wait {
+                submission_index,
+                timeout: Some(self.longest_wait),
+            })
+        }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+impl WgpuDriver {
+    /// Waits until the browser calls back, and tells of errors that came late.
+    pub(super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
+        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(|e| e.into_inner()));
+        for scope in late {
+            if let Some(error) = scope.await {
+                return Err(super::guard::driver_error(&error));
+            }
+        }
+        std::future::poll_fn(|context| {
+            signal.wake_on_set(context.waker());
+            match signal.outcome() {
+                Some(_) => std::task::Poll::Ready(()),
+                None => std::task::Poll::Pending,
+            }
+        })
+        .await;
+        self.outcome(signal)
+    }
+}
+
+impl WgpuDriver {
+    fn outcome(&self, signal: &Signal) -> DriverResult<()> {
+        match signal.outcome() {
+            Some(true) => Ok(()),
+            _ => {
+                self.check()?;
+                invalid("the mapping was refused or ended before it began")
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Pipelines and bind groups that were made once and are wanted again.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::kernel::{Program, Variant};
+use super::wgsl::Layout;
+use crate::driver::{BindGroupId, Binding, BufferId, Driver, DriverResult, PipelineId};
+use crate::error::Error;
+
+/// A kernel's identity: the address of a constant, or the id of a custom kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ProgramId {
+    Builtin(usize),
+    Custom(u64),
+}
+
+/// Everything that a compiled kernel depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PipelineKey {
+    program: ProgramId,
+    pub(super) variant: Variant,
+    pub(super) layout: Layout,
+}
+
+impl PipelineKey {
+    pub(super) fn new(program: &Program, variant: Variant, layout: Layout) -> Self {
+        let program = match program {
+            Program::Builtin(kernel) => ProgramId::Builtin(std::ptr::from_ref(*kernel) as usize),
+            Program::Custom(custom) => ProgramId::Custom(custom.id),
+        };
+        PipelineKey {
+            program,
+            variant,
+            layout,
+        }
+    }
+}
+
+/// Compiled kernels, and those that would not compile: they are not tried again.
+#[derive(Debug, Default)]
+pub(super) struct Pipelines {
+    made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
+}
+
+impl Pipelines {
+    pub(super) fn get(&self, key: &PipelineKey) -> Option<&Result<PipelineId, Arc<Error>>> {
+        self.made.get(key)
+    }
+
+    pub(super) fn insert(&mut self, key: PipelineKey, made: Result<PipelineId, Arc<Error>>) {
+        self.made.insert(key, made);
+    }
+
+    /// Takes out the pipelines of a custom kernel that is gone.
+    pub(super) fn remove_custom(&mut self, id: u64) -> Vec<PipelineId> {
+        let mut removed = Vec::new();
+        self.made.retain(|key, made| {
+            let gone = key.program == ProgramId::Custom(id);
+            if let (true, Ok(pipeline)) = (gone, made) {
+                removed.push(*pipeline);
+            }
+            !gone
+        });
+        removed
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.made.len()
+    }
+}
+
+type Bindings = SmallVec<[Binding; 4]>;
+
+/// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked
+/// for since the last time goes. That is within a factor of two of keeping the most recently used, for
+/// none of the bookkeeping.
+const GENERATION: usize = 2048;
+
+/// Bind groups by pipeline and ranges; bounded.
+#[derive(Debug)]
+pub(super) struct BindGroups {
+    driver: Arc<dyn Driver>,
+    young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
+    old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
+    /// Out of the cache, but the batch may name them.
+    discarded: Vec<BindGroupId>,
+}
+
+impl BindGroups {
+    pub(super) fn new(driver: Arc<dyn Driver>) -> Self {
+        BindGroups {
+            driver,
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
+            discarded: Vec::new(),
+        }
+    }
+
+    pub(super) fn get(
+        &mut self,
+        pipeline: PipelineId,
+        bindings: Bindings,
+    ) -> DriverResult<BindGroupId> {
+        let key = (pipeline, bindings);
+        if let Some(group) = self.young.get(&key) {
+            return Ok(*group);
+        }
+        let group = match self.old.remove(&key) {
+            Some(group) => group,
+            None => self.driver.create_bind_group(pipeline, &key.1)?,
+        };
+        if self.young.len() >= GENERATION {
+            let full = std::mem::take(&mut self.young);
+            let gone = std::mem::replace(&mut self.old, full);
+            self.discarded.extend(gone.into_values());
+        }
+        self.young.insert(key, group);
+        Ok(group)
+    }
+
+    /// Forgets the groups that name a buffer which is about to be destroyed. The batch must not
+    /// name it any more.
+    pub(super) fn forget_buffer(&mut self, buffer: BufferId) {
+        self.forget(|(_, bindings)| bindings.iter().any(|binding| binding.buffer == buffer));
+    }
+
+    /// Forgets the groups of a pipeline that is about to be destroyed.
+    pub(super) fn forget_pipeline(&mut self, pipeline: PipelineId) {
+        self.forget(|(other, _)| *other == pipeline);
+    }
+
+    fn forget(&mut self, gone: impl Fn(&(PipelineId, Bindings)) -> bool) {
+        for generation in [&mut self.young, &mut self.old] {
+            generation.retain(|key, group| {
+                let gone = gone(key);
+                if gone {
+                    self.discarded.push(*group);
+                }
+                !gone
+            });
+        }
+    }
+
+    /// Destroys what is no longer in the cache. Call when no batch is being encoded.
+    pub(super) fn sweep(&mut self) {
+        for group in self.discarded.drain(..) {
+            self.driver.destroy_bind_group(group);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}

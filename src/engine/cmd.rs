@@ -1,0 +1,51 @@
+//! What waits in the queue: commands, as values.
+
+use std::sync::Arc;
+
+use super::kernel::{Launch, Role};
+use crate::memory::Storage;
+use crate::transfer::{Piece, Reading, Region};
+
+/// A command. It holds its operands' storages, not their places: those are looked up when the
+/// walk comes to it. Dropping it is all that freeing an operand takes.
+#[derive(Debug)]
+pub(super) enum Cmd {
+    /// Runs a kernel.
+    Launch(Launch),
+    /// Sets a whole storage to zero.
+    Clear(Arc<Storage>),
+    /// Copies staged bytes into a storage, at a multiple of 4.
+    Upload {
+        dst: Arc<Storage>,
+        offset_bytes: u64,
+        region: Region,
+    },
+    /// Copies a piece of a storage to the host.
+    Read {
+        src: Arc<Storage>,
+        reading: Arc<Reading>,
+        piece: Piece,
+    },
+}
+
+impl Cmd {
+    /// Calls `visit` for each operand, with what is done to it.
+    pub(super) fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
+        match self {
+            Cmd::Launch(launch) => {
+                for (index, arg) in launch.args.iter().enumerate() {
+                    visit(&arg.storage, launch.program.role(index));
+                }
+            }
+            Cmd::Clear(storage) => visit(storage, Role::Write),
+            Cmd::Upload { dst, .. } => visit(dst, Role::Update),
+            Cmd::Read { src, .. } => visit(src, Role::Read),
+        }
+    }
+
+    /// Is it of a kind that wants a submission of its own?
+    pub(super) fn stands_alone(&self) -> bool {
+        use super::kernel::Program;
+        matches!(self, Cmd::Launch(launch) if matches!(launch.program, Program::Custom(_)))
+    }
+}

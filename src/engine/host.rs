@@ -1,0 +1,58 @@
+//! A kernel's twin, called with a dispatch's bindings: for a device that computes on the host.
+
+use super::kernel::{Kernel, Variant};
+use super::wgsl::Layout;
+use crate::driver::{Caps, HostKernel};
+
+/// The twin of a kernel for a layout; none on a device that runs the WGSL.
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn twin(
+    kernel: &'static Kernel,
+    variant: Variant,
+    layout: Layout,
+    caps: &Caps,
+) -> Option<HostKernel> {
+    use super::kernel::{Role, TwinCall};
+
+    if !caps.host_kernels {
+        return None;
+    }
+    let count = kernel.operands.len();
+    // The windows of part `k` are the bindings `starts[k]..starts[k + 1]`.
+    let mut starts = vec![0];
+    for part in 0..layout.part_count(count) {
+        starts.push(starts[part] + usize::from(layout.windows[part]));
+    }
+    Some(std::sync::Arc::new(
+        move |bindings: &mut [Vec<u8>], params: &[u8]| {
+            let windows = |operand: usize| {
+                let part = usize::from(layout.parts[operand]);
+                starts[part]..starts[part + 1]
+            };
+            let operands = (0..count).map(|operand| bindings[windows(operand)].concat());
+            let mut call = TwinCall {
+                operands: operands.collect(),
+                variant,
+                params: params.to_vec(),
+            };
+            (kernel.twin)(&mut call);
+            for (operand, bytes) in call.operands.iter().enumerate() {
+                if kernel.operands[operand].role == Role::Read {
+                    continue;
+                }
+                let mut rest = &bytes[..];
+                for window in &mut bindings[windows(operand)] {
+                    let (here, after) = rest.split_at(window.len());
+                    window.copy_from_slice(here);
+                    rest = after;
+                }
+            }
+        },
+    ))
+}
+
+/// The twins are not compiled in: no device here computes on the host.
+#[cfg(not(any(test, feature = "sim")))]
+pub(super) fn twin(_: &'static Kernel, _: Variant, _: Layout, _: &Caps) -> Option<HostKernel> {
+    None
+}

@@ -1,0 +1,376 @@
+//! What the walk needs and cannot do under its lock: slabs, pipelines, submissions, mappings.
+//!
+//! Everything here is called by whoever has the turn, with the engine's lock released. A command
+//! whose need cannot be met is at the head of the queue: it is left behind (no room now), or what
+//! it writes is poisoned (never).
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::caches::PipelineKey;
+use super::kernel::Program;
+use super::state::{Batch, State};
+use super::walk::Need;
+use super::wgsl::{self, Target};
+use crate::alloc::{AllocError, Growth, SlabId};
+use crate::driver::{BufferKind, Caps, DriverError, MapMode, PipelineDesc};
+use crate::error::{Error, OutOfMemory, Result};
+use crate::memory::{Memory, Place, Storage};
+use crate::transfer::{Piece, Reading};
+
+/// How many holders an out-of-memory error names.
+const HOLDERS_NAMED: usize = 5;
+
+impl Engine {
+    /// Walks the queue to its end and submits what came of it. The caller has the turn.
+    pub(super) async fn walk(&self) -> Result<()> {
+        self.lock().try_again();
+        loop {
+            let need = self.lock().step();
+            self.check_lost()?;
+            let Some(need) = need else { break };
+            match need {
+                Need::Submit => self.submit()?,
+                Need::Slab { storage } => self.provide_slab(&storage).await?,
+                Need::Pipeline {
+                    program,
+                    key,
+                    params_bytes,
+                } => {
+                    self.provide_pipeline(&program, key, params_bytes).await?;
+                }
+                Need::Readback { size_bytes } => {
+                    self.submit()?;
+                    let provided = self.readbacks.provide(size_bytes).await;
+                    self.or_give_up(provided, "a read-back buffer")?;
+                }
+                Need::Direct {
+                    reading,
+                    piece,
+                    place,
+                } => {
+                    self.read_in_place(&reading, piece, place).await?;
+                }
+            }
+        }
+        self.submit()
+    }
+
+    /// Submits the batch. A refusal poisons what the batch should have written.
+    fn submit(&self) -> Result<()> {
+        let mut batch = std::mem::take(&mut self.lock().batch);
+        let result = match batch.is_empty() {
+            true => Ok(()),
+            false => self.submit_batch(&mut batch),
+        };
+        batch.clear();
+        self.lock().batch = batch;
+        result
+    }
+
+    fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
+        self.uploads.seal(&batch.regions);
+        let submitted = self.driver.submit(&batch.ops, &batch.params);
+        batch.regions.clear();
+        let mut failure = None;
+        match submitted {
+            Ok(submission) => {
+                for (reading, piece, buffer) in batch.reads.drain(..) {
+                    if let Err(error) = self.readbacks.submitted(&reading, piece, buffer) {
+                        reading.fail(refusal("to map a read-back buffer", error));
+                    }
+                }
+                let mut state = self.lock();
+                state.counters.submissions += 1;
+                state.memory.batch_ended(Some(submission.serial));
+                state.memory.completed(self.driver.completed());
+                state.groups.sweep();
+                state.last_submission = Some(submission);
+            }
+            Err(error) => failure = Some(refusal("a submission", error)),
+        }
+        if let Some(error) = failure {
+            let cause = Arc::new(error);
+            for (reading, _, buffer) in batch.reads.drain(..) {
+                reading.fail((*cause).clone());
+                self.readbacks.give_back(buffer);
+            }
+            let mut state = self.lock();
+            state.memory.batch_ended(None);
+            state.groups.sweep();
+            for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
+                state.memory.poison(&storage, &cause);
+            }
+        }
+        {
+            let mut state = self.lock();
+            for buffer in state.memory.take_forgotten_imports() {
+                state.groups.forget_buffer(buffer);
+                state.groups.sweep();
+                self.driver.destroy_buffer(buffer);
+            }
+        }
+        // A chunk that cannot be mapped again is found broken at its next use.
+        let _ = self.uploads.sweep();
+        self.check_lost()
+    }
+
+    /// Waits until everything submitted so far is done.
+    pub(super) async fn wait_idle(&self) -> Result<()> {
+        let last = self.lock().last_submission.clone();
+        if let Some(submission) = last {
+            let waited = self.driver.wait(&submission.done).await;
+            self.check_lost()?;
+            waited.map_err(|error| refusal("to wait for a submission", error))?;
+        }
+        let completed = self.driver.completed();
+        self.lock().memory.completed(completed);
+        Ok(())
+    }
+
+    /// Creates the slab that a storage found no room without, after the high-water rule has
+    /// released what is empty; leaves the command behind if the device has no memory for it.
+    async fn provide_slab(&self, storage: &Arc<Storage>) -> Result<()> {
+        let growth = match self.lock().memory.growth(storage.size_bytes()) {
+            Ok(growth) => growth,
+            Err(error) => {
+                self.lock()
+                    .poison_head(&Arc::new(never_fits(storage, &error)));
+                return Ok(());
+            }
+        };
+        self.release(|memory| memory.next_release(&growth))?;
+        let mut created = self.create_slab(&growth).await;
+        if matches!(created, Err(DriverError::OutOfMemory)) {
+            // Everything that is empty, and what is still on its way back to the driver.
+            self.submit()?;
+            self.release(Memory::next_empty)?;
+            self.wait_idle().await?;
+            created = self.create_slab(&growth).await;
+        }
+        if matches!(created, Err(DriverError::OutOfMemory)) {
+            let least = Growth {
+                slab_bytes: growth.least_bytes,
+                ..growth
+            };
+            created = self.create_slab(&least).await;
+        }
+        match created {
+            Ok(()) => Ok(()),
+            Err(DriverError::OutOfMemory) => {
+                let mut state = self.lock();
+                state.counters.refusals += 1;
+                let error = state.out_of_memory(storage);
+                state.leave_head(error);
+                Ok(())
+            }
+            other => self.or_give_up(other, "a slab"),
+        }
+    }
+
+    async fn create_slab(&self, growth: &Growth) -> Result<(), DriverError> {
+        let label = "lapidary slab";
+        let buffer = self
+            .driver
+            .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
+        let buffer = buffer.await?;
+        let mut state = self.lock();
+        state.counters.slabs_created += 1;
+        if let Err(error) = state.memory.add_slab(growth, buffer) {
+            self.driver.destroy_buffer(buffer);
+            return Err(DriverError::Invalid(error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Releases the empty slabs that `next` names, one after the other.
+    pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
+        let mut released = 0;
+        loop {
+            let named_by_batch = {
+                let mut state = self.lock();
+                let Some((slab, in_batch)) = next(&state.memory) else {
+                    return Ok(released);
+                };
+                if !in_batch {
+                    let completed = self.driver.completed();
+                    if let Some(buffer) = state.memory.release(slab, completed) {
+                        state.groups.forget_buffer(buffer);
+                        self.driver.destroy_buffer(buffer);
+                        released += 1;
+                    }
+                }
+                in_batch
+            };
+            if named_by_batch {
+                self.submit()?;
+            }
+        }
+    }
+
+    async fn provide_pipeline(
+        &self,
+        program: &Program,
+        key: PipelineKey,
+        params_bytes: u32,
+    ) -> Result<()> {
+        let desc = describe(program, &key, params_bytes, self.driver.caps());
+        let made = self.driver.create_pipeline(desc).await;
+        self.check_lost()?;
+        let made = made.map_err(|error| {
+            Arc::new(match error {
+                DriverError::Invalid(message) => Error::Driver {
+                    what: "a kernel",
+                    message: format!("{}: {message}", program.name()),
+                },
+                other => refusal("a kernel", other),
+            })
+        });
+        self.lock().pipelines.insert(key, made);
+        Ok(())
+    }
+
+    /// Maps a range of an idle slab and hands it to the reading at the head of the queue.
+    async fn read_in_place(
+        &self,
+        reading: &Arc<Reading>,
+        piece: Piece,
+        place: Place,
+    ) -> Result<()> {
+        self.submit()?;
+        if self.lock().memory.idle(place, self.driver.completed()) == Some(false) {
+            self.wait_idle().await?;
+        }
+        let (start, size_bytes) = piece.words();
+        let from = place.offset_bytes + start;
+        // A mapping starts at a multiple of 8.
+        let (map_at, map_bytes) = (from & !7, size_bytes + (from & 7));
+        let mapped = self
+            .driver
+            .map(place.buffer, MapMode::Read, map_at, map_bytes);
+        let read = match mapped {
+            Ok(signal) => {
+                let mut read = self.driver.wait(&signal).await;
+                if read.is_ok() {
+                    let skip = (from - map_at + (piece.offset_bytes & 3)) as usize;
+                    let end = skip + piece.size_bytes as usize;
+                    let mut deliver = |bytes: &[u8]| reading.deliver(&bytes[skip..end]);
+                    read = self
+                        .driver
+                        .read_mapped(place.buffer, map_at, map_bytes, &mut deliver);
+                }
+                self.driver.unmap(place.buffer);
+                read
+            }
+            Err(error) => Err(error),
+        };
+        self.check_lost()?;
+        if let Err(error) = read {
+            reading.fail(refusal("to map a slab", error));
+        }
+        // The command has been carried out here.
+        self.lock().queue.pop_front();
+        Ok(())
+    }
+
+    /// Poisons the command at the head of the queue if what it needs was refused.
+    fn or_give_up(&self, result: Result<(), DriverError>, what: &'static str) -> Result<()> {
+        self.check_lost()?;
+        if let Err(error) = result {
+            self.lock().poison_head(&Arc::new(refusal(what, error)));
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Puts what was left behind by the last walk back in front of the queue.
+    fn try_again(&mut self) {
+        for (cmd, _) in self.left.take().into_iter().rev() {
+            self.queue.push_front(cmd);
+        }
+    }
+
+    fn poison_head(&mut self, cause: &Arc<Error>) {
+        if let Some(cmd) = self.queue.pop_front() {
+            self.poison(&cmd, cause);
+        }
+    }
+
+    fn leave_head(&mut self, error: Error) {
+        if let Some(cmd) = self.queue.pop_front() {
+            self.left.push(cmd, error);
+        }
+    }
+
+    fn out_of_memory(&self, storage: &Storage) -> Error {
+        let report = self.memory.report(HOLDERS_NAMED);
+        let holders = report.holders.into_iter();
+        Error::OutOfMemory(Arc::new(OutOfMemory {
+            requested_bytes: storage.size_bytes(),
+            live_bytes: report.alloc.requested_bytes,
+            reserved_bytes: report.alloc.reserved_bytes,
+            retiring_bytes: report.retiring_bytes,
+            largest_hole_bytes: report.alloc.largest_hole_bytes,
+            made_at: storage.tag().to_string(),
+            holders: holders.map(|holder| (holder.tag, holder.bytes)).collect(),
+        }))
+    }
+}
+
+fn never_fits(storage: &Storage, error: &AllocError) -> Error {
+    match *error {
+        AllocError::NeverFits { limit_bytes, .. } => Error::NeverFits {
+            what: "a tensor",
+            requested_bytes: storage.size_bytes(),
+            limit_bytes,
+            hint: "Split it",
+        },
+        ref other => Error::Driver {
+            what: "a block",
+            message: other.to_string(),
+        },
+    }
+}
+
+/// A driver's refusal as the crate's error.
+pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
+    match error {
+        DriverError::Lost(reason) => Error::DeviceLost { reason },
+        DriverError::OutOfMemory => Error::Driver {
+            what,
+            message: "out of memory".into(),
+        },
+        DriverError::Invalid(message) => Error::Driver { what, message },
+    }
+}
+
+fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps) -> PipelineDesc {
+    let target = Target {
+        window_bytes: caps.max_binding_bytes,
+        immediates: params_bytes <= caps.max_immediate_bytes,
+        enables: caps.backend == "webgpu",
+    };
+    let bindings = key.layout.bindings(program.operands());
+    match program {
+        Program::Builtin(kernel) => {
+            let text = (kernel.text)(&key.variant);
+            PipelineDesc {
+                label: kernel.name.to_string(),
+                wgsl: wgsl::shader(&text, kernel.operands, &key.variant, &key.layout, &target),
+                entry: "main".to_string(),
+                bindings,
+                params_bytes,
+                host: super::host::twin(kernel, key.variant, key.layout, caps),
+            }
+        }
+        Program::Custom(custom) => PipelineDesc {
+            label: custom.name.clone(),
+            wgsl: (custom.shader)(&key.layout, &target),
+            entry: custom.entry.clone(),
+            bindings,
+            params_bytes,
+            host: None,
+        },
+    }
+}

@@ -1,0 +1,54 @@
+//! The engine's numbers, for reports.
+
+use super::Engine;
+use crate::memory::MemoryReport;
+
+/// What the engine counts.
+#[derive(Clone, Debug)]
+pub(crate) struct EngineReport {
+    pub(crate) memory: MemoryReport,
+    pub(crate) upload_bytes: u64,
+    pub(crate) readback_bytes: u64,
+    /// Commands that wait in the queue.
+    pub(crate) queued: u64,
+    pub(crate) commands: u64,
+    pub(crate) submissions: u64,
+    pub(crate) completed: u64,
+    pub(crate) slabs_created: u64,
+    pub(crate) handed_on: u64,
+    pub(crate) refusals: u64,
+    pub(crate) pipelines: u64,
+    pub(crate) bind_groups: u64,
+}
+
+impl Engine {
+    /// All numbers at once, with the `holders` greatest holders of memory.
+    pub(crate) fn report(&self, holders: usize) -> EngineReport {
+        let completed = self.driver.completed();
+        let (upload_bytes, readback_bytes) = (
+            self.uploads.reserved_bytes(),
+            self.readbacks.reserved_bytes(),
+        );
+        let mut state = self.lock();
+        state.memory.completed(completed);
+        EngineReport {
+            memory: state.memory.report(holders),
+            upload_bytes,
+            readback_bytes,
+            queued: (state.queue.len() + state.left.cmds.len()) as u64,
+            commands: state.counters.commands,
+            submissions: state.counters.submissions,
+            completed,
+            slabs_created: state.counters.slabs_created,
+            handed_on: state.counters.handed_on,
+            refusals: state.counters.refusals,
+            pipelines: state.pipelines.len() as u64,
+            bind_groups: state.groups.len() as u64,
+        }
+    }
+
+    /// Starts the peaks anew from the present.
+    pub(crate) fn reset_peaks(&self) {
+        self.lock().memory.reset_peaks();
+    }
+}

@@ -1,0 +1,91 @@
+//! Memory that the app has a part in: its buffers as storages, our places in its commands.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::driver::{BufferId, Submission};
+use crate::error::{Error, Result};
+use crate::memory::{Place, Storage, TenantId};
+
+/// Storages that stay where they are for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    storages: Vec<Arc<Storage>>,
+    /// Where they are, in the order in which they were named.
+    pub(crate) places: Vec<Place>,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.storages.iter().for_each(|storage| storage.unpin());
+    }
+}
+
+impl Engine {
+    /// Runs what is queued and pins the storages at their places.
+    pub(crate) async fn pin(&self, storages: &[&Arc<Storage>]) -> Result<Pinned> {
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.walk().await?;
+        for storage in storages {
+            self.error_of(storage)?;
+        }
+        let state = self.lock();
+        let mut pinned = Pinned {
+            storages: Vec::new(),
+            places: Vec::new(),
+        };
+        for &storage in storages {
+            let place = state.memory.find(storage).ok_or_else(|| Error::Driver {
+                what: "to bind a tensor",
+                message: "it has no place".into(),
+            })?;
+            storage.pin();
+            pinned.storages.push(storage.clone());
+            pinned.places.push(place);
+        }
+        Ok(pinned)
+    }
+
+    /// Lets the app submit commands of its own that use pinned places, after everything of ours
+    /// that is queued; `submit` gives them to the device.
+    pub(crate) async fn submit_foreign(
+        &self,
+        pinned: &Pinned,
+        submit: impl FnOnce() -> Result<Submission>,
+    ) -> Result<()> {
+        let _turn = self.turn.take().await;
+        let submission = submit()?;
+        let mut state = self.lock();
+        for place in &pinned.places {
+            state.memory.touch(*place);
+        }
+        state.memory.batch_ended(Some(submission.serial));
+        state.counters.submissions += 1;
+        state.last_submission = Some(submission);
+        Ok(())
+    }
+
+    /// Makes a storage of a range of the app's buffer.
+    pub(crate) fn import(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        site: &'static std::panic::Location<'static>,
+    ) -> Result<Arc<Storage>> {
+        let mut state = self.lock();
+        if let Some(tag) = state
+            .memory
+            .overlapping_import(buffer, offset_bytes, size_bytes)
+        {
+            return Err(Error::Buffer {
+                operation: "import",
+                reason: format!("the range overlaps the one imported at {tag}"),
+            });
+        }
+        let storage = Storage::new(size_bytes, TenantId::MAIN, site, self.dead.clone());
+        state.memory.import(&storage, buffer, offset_bytes);
+        Ok(storage)
+    }
+}

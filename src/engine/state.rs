@@ -1,0 +1,140 @@
+//! What the engine's lock guards: the queue, the memory, the caches, and the batch being encoded.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use rustc_hash::FxHashMap;
+
+use super::caches::{BindGroups, Pipelines};
+use super::cmd::Cmd;
+use super::kernel::Role;
+use crate::driver::{BufferId, Driver, Op, Submission};
+use crate::error::Error;
+use crate::memory::{Memory, Storage};
+use crate::transfer::{Piece, Readbacks, Reading, Region};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) readbacks: Arc<Readbacks>,
+    /// Commands in program order.
+    pub(super) queue: VecDeque<Cmd>,
+    /// Commands that could not run in the walk under way, in program order.
+    pub(super) left: LeftBehind,
+    pub(super) memory: Memory,
+    pub(super) pipelines: Pipelines,
+    pub(super) groups: BindGroups,
+    pub(super) batch: Batch,
+    pub(super) counters: Counters,
+    pub(super) last_submission: Option<Submission>,
+}
+
+/// How often things happened since the engine was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) commands: u64,
+    pub(super) submissions: u64,
+    pub(super) slabs_created: u64,
+    pub(super) handed_on: u64,
+    pub(super) refusals: u64,
+}
+
+/// Encoded commands on their way to one submission.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) ops: Vec<Op>,
+    pub(super) params: Vec<u8>,
+    /// Staged bytes that the ops copy from.
+    pub(super) regions: Vec<Region>,
+    /// Reads whose copies are among the ops, with their buffers.
+    pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
+    /// What the ops write: without a value, should the submission be refused.
+    pub(super) written: Vec<Weak<Storage>>,
+    /// A custom kernel is in it: nothing else may join.
+    pub(super) closed: bool,
+}
+
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Empties it, keeping its allocations.
+    pub(super) fn clear(&mut self) {
+        self.ops.clear();
+        self.params.clear();
+        self.regions.clear();
+        self.reads.clear();
+        self.written.clear();
+        self.closed = false;
+    }
+}
+
+/// Commands that wait for room, and those that must not overtake them.
+///
+/// A command that finds no room stays behind, and with it every later one that reads what it
+/// writes, or writes what it reads or writes; all others go on. So one thread's shortage is not
+/// another's error, and order holds wherever it can be observed.
+#[derive(Debug, Default)]
+pub(super) struct LeftBehind {
+    pub(super) cmds: Vec<(Cmd, Error)>,
+    /// By address of the storage; the commands above keep the storages alive.
+    touched: FxHashMap<usize, Touched>,
+}
+
+#[derive(Debug)]
+struct Touched {
+    written: bool,
+    error: Error,
+}
+
+impl LeftBehind {
+    /// Leaves a command behind.
+    pub(super) fn push(&mut self, cmd: Cmd, error: Error) {
+        cmd.each_operand(|storage, role| {
+            let touched = self.touched.entry(address(storage)).or_insert(Touched {
+                written: false,
+                error: error.clone(),
+            });
+            touched.written |= role != Role::Read;
+        });
+        self.cmds.push((cmd, error));
+    }
+
+    /// Why this command must wait behind one that was left, if it must.
+    pub(super) fn holds_up(&self, cmd: &Cmd) -> Option<Error> {
+        if self.cmds.is_empty() {
+            return None;
+        }
+        let mut reason = None;
+        cmd.each_operand(|storage, role| {
+            if let Some(touched) = self.touched.get(&address(storage))
+                && (touched.written || role != Role::Read)
+            {
+                reason = Some(touched.error.clone());
+            }
+        });
+        reason
+    }
+
+    /// Why a storage does not have its value yet.
+    pub(super) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
+        let touched = self.touched.get(&address(storage))?;
+        touched.written.then(|| touched.error.clone())
+    }
+
+    /// The error of the first command that was left.
+    pub(super) fn first_error(&self) -> Option<Error> {
+        self.cmds.first().map(|(_, error)| error.clone())
+    }
+
+    /// Takes all commands, to try them again.
+    pub(super) fn take(&mut self) -> Vec<(Cmd, Error)> {
+        self.touched.clear();
+        std::mem::take(&mut self.cmds)
+    }
+}
+
+fn address(storage: &Arc<Storage>) -> usize {
+    Arc::as_ptr(storage) as usize
+}

@@ -1,0 +1,382 @@
+//! The walk: takes the queue in order and turns commands into ops with places.
+//!
+//! A step runs under the engine's lock and never waits. When it needs something that takes time
+//! (a slab, a pipeline, a submission) it leaves the command at the head of the queue and says so;
+//! [`needs`](super::needs) provides it with the lock released, and the walk goes on.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::caches::PipelineKey;
+use super::cmd::Cmd;
+use super::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
+use super::state::State;
+use super::wgsl::Layout;
+use crate::alloc::AllocError;
+use crate::driver::{Binding, BufferId, DriverError, Op};
+use crate::error::Error;
+use crate::memory::{Place, Storage};
+use crate::transfer::{Piece, Reading};
+
+/// Ops of one submission, at most: the device has work early, and stays clear of watchdogs.
+const MAX_BATCH_OPS: usize = 256;
+
+/// What the walk cannot go on without.
+#[derive(Debug)]
+pub(super) enum Need {
+    /// The batch is to be submitted first.
+    Submit,
+    /// A slab with room for so many bytes, on behalf of a storage.
+    Slab { storage: Arc<Storage> },
+    /// A compiled kernel.
+    Pipeline {
+        program: Program,
+        key: PipelineKey,
+        params_bytes: u32,
+    },
+    /// A read-back buffer of so many bytes.
+    Readback { size_bytes: u64 },
+    /// The slab of this place idle, to be mapped and read where it lies.
+    Direct {
+        reading: Arc<Reading>,
+        piece: Piece,
+        place: Place,
+    },
+}
+
+/// Why a command did not become ops.
+enum Stop {
+    Need(Need),
+    /// What it writes has no value, for this reason.
+    Poison(Arc<Error>),
+    Lost,
+}
+
+impl From<DriverError> for Stop {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Lost(_) => Stop::Lost,
+            DriverError::OutOfMemory => Stop::Poison(Arc::new(Error::Driver {
+                what: "a bind group",
+                message: "out of memory".into(),
+            })),
+            DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
+                what: "a command",
+                message,
+            })),
+        }
+    }
+}
+
+impl From<AllocError> for Stop {
+    fn from(error: AllocError) -> Self {
+        Stop::Poison(Arc::new(Error::Driver {
+            what: "a block",
+            message: error.to_string(),
+        }))
+    }
+}
+
+/// The places of a launch's operands, and how they are bound.
+struct Bound {
+    layout: Layout,
+    bindings: SmallVec<[Binding; 4]>,
+    places: SmallVec<[Place; 4]>,
+}
+
+impl State {
+    /// Encodes commands until the queue is empty (`None`) or something is needed.
+    pub(super) fn step(&mut self) -> Option<Need> {
+        loop {
+            self.bury();
+            if self.batch.ops.len() >= MAX_BATCH_OPS || self.batch.closed {
+                return Some(Need::Submit);
+            }
+            let cmd = self.queue.pop_front()?;
+            if let Some(error) = self.left.holds_up(&cmd) {
+                self.left.push(cmd, error);
+                continue;
+            }
+            if cmd.stands_alone() && !self.batch.is_empty() {
+                self.queue.push_front(cmd);
+                return Some(Need::Submit);
+            }
+            match self.encode(&cmd) {
+                Ok(()) => self.keep(cmd),
+                Err(Stop::Need(need)) => {
+                    self.queue.push_front(cmd);
+                    return Some(need);
+                }
+                Err(Stop::Poison(cause)) => self.poison(&cmd, &cause),
+                // The caller finds the device lost as soon as it asks the driver.
+                Err(Stop::Lost) => self.queue.clear(),
+            }
+        }
+    }
+
+    /// Frees what nobody holds any more.
+    pub(super) fn bury(&mut self) {
+        let mut kernels = SmallVec::<[u64; 2]>::new();
+        self.memory.bury(|id| kernels.push(id));
+        for id in kernels {
+            for pipeline in self.pipelines.remove_custom(id) {
+                self.groups.forget_pipeline(pipeline);
+                self.driver.destroy_pipeline(pipeline);
+            }
+        }
+    }
+
+    /// A command has been encoded: keeps what the submission still needs of it, drops the rest,
+    /// and with it whatever it was the last to hold.
+    fn keep(&mut self, cmd: Cmd) {
+        self.counters.commands += 1;
+        self.batch.closed |= cmd.stands_alone();
+        if let Cmd::Upload { region, .. } = cmd {
+            self.batch.regions.push(region);
+        }
+    }
+
+    /// What a command writes has no value: the reason goes to whoever asks for it.
+    pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
+        cmd.each_operand(|storage, role| {
+            if role != Role::Read {
+                self.memory.poison(storage, cause);
+            }
+        });
+        if let Cmd::Read { reading, .. } = cmd {
+            reading.fail((**cause).clone());
+        }
+    }
+
+    fn encode(&mut self, cmd: &Cmd) -> Result<(), Stop> {
+        match cmd {
+            Cmd::Launch(launch) => self.encode_launch(launch),
+            Cmd::Clear(storage) => {
+                let place = self.place(storage)?;
+                self.write(
+                    storage,
+                    place,
+                    Op::Clear {
+                        buffer: place.buffer,
+                        offset_bytes: place.offset_bytes,
+                        size_bytes: storage.size_bytes(),
+                    },
+                );
+                Ok(())
+            }
+            Cmd::Upload {
+                dst,
+                offset_bytes,
+                region,
+            } => {
+                let place = self.place(dst)?;
+                self.write(
+                    dst,
+                    place,
+                    Op::Copy {
+                        src: region.buffer,
+                        src_offset_bytes: region.offset_bytes,
+                        dst: place.buffer,
+                        dst_offset_bytes: place.offset_bytes + offset_bytes,
+                        size_bytes: region.size_bytes,
+                    },
+                );
+                Ok(())
+            }
+            Cmd::Read {
+                src,
+                reading,
+                piece,
+            } => self.encode_read(src, reading, *piece),
+        }
+    }
+
+    fn encode_read(
+        &mut self,
+        src: &Arc<Storage>,
+        reading: &Arc<Reading>,
+        piece: Piece,
+    ) -> Result<(), Stop> {
+        if reading.is_cancelled() {
+            return Ok(());
+        }
+        if let Some(cause) = self.memory.poison_of(src) {
+            return Err(Stop::Poison(cause));
+        }
+        let place = self.place(src)?;
+        let (start, size_bytes) = piece.words();
+        if self.driver.caps().maps_slabs && self.memory.idle(place, 0).is_some() {
+            return Err(Stop::Need(Need::Direct {
+                reading: reading.clone(),
+                piece,
+                place,
+            }));
+        }
+        let Some(buffer) = self.readbacks.take(size_bytes) else {
+            return Err(Stop::Need(Need::Readback { size_bytes }));
+        };
+        self.memory.touch(place);
+        self.batch.reads.push((reading.clone(), piece, buffer));
+        self.batch.ops.push(Op::Copy {
+            src: place.buffer,
+            src_offset_bytes: place.offset_bytes + start,
+            dst: buffer.0,
+            dst_offset_bytes: 0,
+            size_bytes,
+        });
+        Ok(())
+    }
+
+    fn encode_launch(&mut self, launch: &Launch) -> Result<(), Stop> {
+        for (index, arg) in launch.args.iter().enumerate() {
+            let reads = launch.program.role(index) != Role::Write;
+            if reads && let Some(cause) = self.memory.poison_of(&arg.storage) {
+                return Err(Stop::Poison(cause));
+            }
+        }
+        self.acquire(launch)?;
+        let bound = self.bind(launch)?;
+        let key = PipelineKey::new(&launch.program, launch.variant(), bound.layout);
+        let pipeline = match self.pipelines.get(&key) {
+            Some(Ok(pipeline)) => *pipeline,
+            Some(Err(cause)) => return Err(Stop::Poison(cause.clone())),
+            None => {
+                return Err(Stop::Need(Need::Pipeline {
+                    program: launch.program.clone(),
+                    key,
+                    params_bytes: launch.params.len() as u32,
+                }));
+            }
+        };
+        let bind_group = self.groups.get(pipeline, bound.bindings)?;
+        for place in bound.places {
+            self.memory.touch(place);
+        }
+        for (index, arg) in launch.args.iter().enumerate() {
+            if launch.program.role(index) != Role::Read {
+                self.batch.written.push(Arc::downgrade(&arg.storage));
+            }
+        }
+        let start = self.batch.params.len() as u32;
+        self.batch.params.extend_from_slice(&launch.params);
+        self.batch.ops.push(Op::Dispatch {
+            pipeline,
+            bind_group,
+            params: (start, launch.params.len() as u32),
+            groups: launch.groups,
+        });
+        Ok(())
+    }
+
+    /// Gives every operand that has none a place, or, if one finds no room, none of them.
+    fn acquire(&mut self, launch: &Launch) -> Result<(), Stop> {
+        let mut placed = SmallVec::<[&Arg; 4]>::new();
+        for (index, arg) in launch.args.iter().enumerate() {
+            if self.memory.find(&arg.storage).is_some() {
+                continue;
+            }
+            if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
+                continue;
+            }
+            match self.memory.place(&arg.storage) {
+                Ok(true) => placed.push(arg),
+                other => {
+                    for arg in placed {
+                        self.memory.unplace(&arg.storage);
+                    }
+                    other?;
+                    let storage = arg.storage.clone();
+                    return Err(Stop::Need(Need::Slab { storage }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets an output become what an operand was that this command is the last to hold.
+    fn take_over(&mut self, launch: &Launch, output: &Arg) -> bool {
+        for (index, arg) in launch.args.iter().enumerate() {
+            if launch.may_reuse >> index & 1 == 0 {
+                continue;
+            }
+            let dying = &arg.storage;
+            let same = |other: &&Arg| Arc::ptr_eq(&other.storage, dying);
+            let here = launch.args.iter().filter(same).count();
+            let last = Arc::strong_count(dying) == here && dying.pins() == 0;
+            let ours = self.memory.in_slab(dying) && dying.tenant() == output.storage.tenant();
+            if last && ours && dying.size_bytes() == output.storage.size_bytes() {
+                self.memory.hand_on(dying, &output.storage);
+                self.counters.handed_on += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Decides how the operands are bound: one part for each storage, in as many windows as it
+    /// needs; read-write where it, or another part of the same slab, is written.
+    fn bind(&self, launch: &Launch) -> Result<Bound, Stop> {
+        let window_bytes = self.driver.caps().max_binding_bytes;
+        let mut layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [0; MAX_OPERANDS],
+            written: 0,
+        };
+        let mut slots = SmallVec::<[Option<u32>; 4]>::new();
+        let mut places = SmallVec::<[Place; 4]>::new();
+        let mut bindings = SmallVec::<[Binding; 4]>::new();
+        for (index, arg) in launch.args.iter().enumerate() {
+            let slot = arg.storage.slot();
+            let known = slots.iter().position(|&other| other == slot);
+            let part = known.unwrap_or(slots.len());
+            if known.is_none() {
+                let place = self.memory.find(&arg.storage).ok_or(Stop::Lost)?;
+                let size_bytes = arg.storage.size_bytes();
+                let windows = size_bytes.div_ceil(window_bytes);
+                slots.push(slot);
+                places.push(place);
+                layout.windows[part] = windows as u8;
+                bindings.extend((0..windows).map(|window| Binding {
+                    buffer: place.buffer,
+                    offset_bytes: place.offset_bytes + window * window_bytes,
+                    size_bytes: window_bytes.min(size_bytes - window * window_bytes),
+                }));
+            }
+            layout.parts[index] = part as u8;
+            if launch.program.role(index) != Role::Read {
+                layout.written |= 1 << part;
+            }
+        }
+        let written: SmallVec<[BufferId; 4]> = (0..places.len())
+            .filter(|part| layout.written >> part & 1 == 1)
+            .map(|part| places[part].buffer)
+            .collect();
+        for (part, place) in places.iter().enumerate() {
+            layout.written |= u8::from(written.contains(&place.buffer)) << part;
+        }
+        Ok(Bound {
+            layout,
+            bindings,
+            places,
+        })
+    }
+
+    /// The place of a storage, which gets one if it has none.
+    fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+        if let Some(place) = self.memory.find(storage) {
+            return Ok(place);
+        }
+        if !self.memory.place(storage)? {
+            let storage = storage.clone();
+            return Err(Stop::Need(Need::Slab { storage }));
+        }
+        self.memory.find(storage).ok_or(Stop::Lost)
+    }
+
+    fn write(&mut self, storage: &Arc<Storage>, place: Place, op: Op) {
+        self.memory.touch(place);
+        self.batch.written.push(Arc::downgrade(storage));
+        self.batch.ops.push(op);
+    }
+}

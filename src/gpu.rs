@@ -1,0 +1,205 @@
+//! The front desk: opens or adopts a device, and connects the rooms.
+//!
+//! A [`Gpu`] is a cheap handle. Tensors made by it keep what they need of it alive, so it may be
+//! dropped before them.
+
+mod create;
+mod share;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::driver::wgpu::{OpenRequest, WgpuDriver};
+use crate::driver::{AdapterSummary, Caps, Driver};
+use crate::engine::{Engine, block_on};
+use crate::error::{Error, Result};
+use crate::observe::MemoryStats;
+
+pub use share::{Access, Bound, BoundRange};
+
+/// How to open a device. `Options::default()` is the best adapter there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Which adapter: an index of [`adapters`], a part of a name (`"nvidia"`), a backend
+    /// (`"vulkan"`, `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"integrated"`, `"discrete"`). `None`: what
+    /// the environment variable `LAPIDARY_ADAPTER` says, else the fastest.
+    pub adapter: Option<String>,
+    /// Rather the GPU that saves power than the fastest one.
+    pub low_power: bool,
+}
+
+/// A device, its memory, and the queue of work for it.
+///
+/// ```no_run
+/// use lapidary::{Gpu, Options};
+///
+/// let gpu = Gpu::open(Options::default())?;
+/// let a = gpu.tensor(&[1.0_f32, 2.0, 3.0], &[3])?;
+/// let b = (&a + &a)?;
+/// assert_eq!(b.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+/// println!("{}", gpu.memory());
+/// # Ok::<(), lapidary::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Gpu {
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`Error::NoAdapter`] when there is none, or none like the one asked for; it says what to
+    /// install.
+    pub fn open(options: Options) -> Result<Gpu> {
+        block_on("Gpu::open", Self::open_async(options))
+    }
+
+    /// As [`open`](Gpu::open), without blocking: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`open`](Gpu::open).
+    pub async fn open_async(options: Options) -> Result<Gpu> {
+        let request = OpenRequest {
+            adapter: options.adapter,
+            power: match options.low_power {
+                true => wgpu::PowerPreference::LowPower,
+                false => wgpu::PowerPreference::HighPerformance,
+            },
+            backends: None,
+        };
+        Self::over(Arc::new(WgpuDriver::open(&request).await?))
+    }
+
+    /// Computes on a device that the app has opened, beside the app's own work.
+    ///
+    /// The app's callbacks stay the app's: an error of ours never reaches its handler for uncaptured
+    /// errors, and the callback for a lost device is not taken. Call
+    /// [`notify_lost`](Gpu::notify_lost) from there; without it the loss is noticed at the next
+    /// call that touches the device.
+    ///
+    /// Ask for `adapter.limits()` when the device is opened, and for
+    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them: what
+    /// the device was not opened with cannot be used.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
+    pub fn adopt(adapter: &wgpu::Adapter, device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Gpu> {
+        Self::over(Arc::new(WgpuDriver::adopt(Some(adapter), device, queue)?))
+    }
+
+    /// A device that is not there, for tests: see [`sim`](crate::sim).
+    ///
+    /// # Errors
+    /// [`Error::Option`] when the options contradict each other.
+    #[cfg(feature = "sim")]
+    pub fn simulated(options: crate::sim::SimOptions) -> Result<(Gpu, crate::sim::SimHandle)> {
+        let (driver, handle) = crate::driver::sim::SimDriver::new(options)?;
+        Ok((Self::over(Arc::new(driver))?, handle))
+    }
+
+    fn over(driver: Arc<dyn Driver>) -> Result<Gpu> {
+        Ok(Gpu {
+            engine: Engine::new(driver)?,
+        })
+    }
+
+    /// What the device can do.
+    pub fn caps(&self) -> &Caps {
+        self.engine.caps()
+    }
+
+    /// Runs all that was asked for so far: returns once it is submitted, not once it is done.
+    /// There is no need to call it before a read.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`]. Work that finds no room stays queued; its error is for whoever
+    /// forces or reads its results.
+    pub fn flush(&self) -> Result<()> {
+        block_on("Gpu::flush", self.engine.flush())
+    }
+
+    /// As [`flush`](Gpu::flush), without blocking.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub async fn flush_async(&self) -> Result<()> {
+        self.engine.flush().await
+    }
+
+    /// Runs all that was asked for so far and waits until the device has done it.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub fn finish(&self) -> Result<()> {
+        block_on("Gpu::finish", self.engine.finish())
+    }
+
+    /// As [`finish`](Gpu::finish), without blocking.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub async fn finish_async(&self) -> Result<()> {
+        self.engine.finish().await
+    }
+
+    /// Lets finished work be noticed; never waits. For apps with a frame loop.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub fn poll(&self) -> Result<()> {
+        // Losing the device is the only failure that concerns the caller here.
+        let _ = self.engine.driver().poll();
+        self.engine.check_lost()
+    }
+
+    /// Gives the driver back every slab that holds nothing; returns how many there were.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub fn trim(&self) -> Result<u64> {
+        block_on("Gpu::trim", self.engine.trim())
+    }
+
+    /// Where the memory is, in numbers; prints as a report.
+    pub fn memory(&self) -> MemoryStats {
+        MemoryStats::of(&self.engine)
+    }
+
+    /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.
+    pub fn reset_peaks(&self) {
+        self.engine.reset_peaks();
+    }
+
+    /// The device is gone, says the app, whose callback it was that heard of it. From now on
+    /// every call is [`Error::DeviceLost`].
+    pub fn notify_lost(&self, reason: &str) {
+        self.engine.driver().declare_lost(reason);
+    }
+
+    /// Takes the device's one callback for its loss. Not needed for a device that we opened; for
+    /// an adopted one, only if the app has no use for the callback.
+    pub fn watch_lost(&self) {
+        if let Some(driver) = self.engine.driver().as_wgpu() {
+            driver.watch_lost();
+        }
+    }
+
+    fn wgpu(&self, operation: &'static str) -> Result<&WgpuDriver> {
+        self.engine.driver().as_wgpu().ok_or_else(|| Error::Buffer {
+            operation,
+            reason: "the device is simulated and has no wgpu buffers".into(),
+        })
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gpu").field(&self.caps().name).finish()
+    }
+}
+
+/// The adapters of this machine that compute, in the order of their index.
+pub fn adapters() -> Vec<AdapterSummary> {
+    crate::driver::wgpu::list()
+}

@@ -1,0 +1,96 @@
+//! What is in memory, counted: for reports and for the error of a request that found no room.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Memory, Storage};
+use crate::alloc::AllocStats;
+
+/// Who holds memory: a place in the source, with its name if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Where the tensors were made: `name (file:line)` or `file:line`.
+    pub tag: String,
+    /// Their bytes on the device.
+    pub bytes: u64,
+    /// How many storages that is.
+    pub storages: u64,
+}
+
+/// One slab and what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlabUse {
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// Bytes of its live blocks.
+    pub live_bytes: u64,
+    /// How many blocks that is.
+    pub blocks: u32,
+    /// Its largest free range, in bytes.
+    pub largest_hole_bytes: u64,
+}
+
+/// The numbers of this room.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryReport {
+    pub(crate) alloc: AllocStats,
+    pub(crate) retiring_bytes: u64,
+    pub(crate) imported_bytes: u64,
+    /// Slabs and retiring slabs together, at their highest.
+    pub(crate) peak_reserved_bytes: u64,
+    pub(crate) slabs: Vec<SlabUse>,
+    pub(crate) holders: Vec<Holder>,
+}
+
+impl Memory {
+    /// All numbers at once, with the `holders` greatest holders. O(slabs + storages).
+    pub(crate) fn report(&self, holders: usize) -> MemoryReport {
+        let slabs = self.slabs.iter().flatten();
+        let slabs = slabs.filter_map(|slab| {
+            let info = self.pools.slab(slab.id).ok()?;
+            Some(SlabUse {
+                size_bytes: slab.size_bytes,
+                live_bytes: info.live_bytes,
+                blocks: info.blocks,
+                largest_hole_bytes: info.largest_hole_bytes,
+            })
+        });
+        MemoryReport {
+            alloc: self.pools.stats(),
+            retiring_bytes: self.retiring_bytes(),
+            imported_bytes: self.imported_bytes,
+            peak_reserved_bytes: self.peak_reserved_bytes,
+            slabs: slabs.collect(),
+            holders: self.holders(holders),
+        }
+    }
+
+    /// Starts the peaks anew from the present.
+    pub(crate) fn reset_peaks(&mut self) {
+        self.pools.reset_peaks();
+        self.peak_reserved_bytes = self.pools.reserved_bytes() + self.retiring_bytes();
+    }
+
+    fn holders(&self, most: usize) -> Vec<Holder> {
+        let mut by_tag: BTreeMap<String, Holder> = BTreeMap::new();
+        let live = self.slots.iter().filter(|slot| slot.block.is_some());
+        for storage in live.filter_map(|slot| slot.storage.upgrade()) {
+            add_holder(&mut by_tag, &storage);
+        }
+        let mut holders: Vec<Holder> = by_tag.into_values().collect();
+        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
+        holders.truncate(most);
+        holders
+    }
+}
+
+fn add_holder(by_tag: &mut BTreeMap<String, Holder>, storage: &Arc<Storage>) {
+    let tag = storage.tag().to_string();
+    let holder = by_tag.entry(tag.clone()).or_insert(Holder {
+        tag,
+        bytes: 0,
+        storages: 0,
+    });
+    holder.bytes += storage.size_bytes();
+    holder.storages += 1;
+}

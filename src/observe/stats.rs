@@ -1,0 +1,238 @@
+//! The memory report: one plain value, and the page that it prints as.
+
+use std::fmt;
+
+use crate::engine::Engine;
+use crate::memory::{Holder, SlabUse};
+use crate::units::Bytes;
+
+/// How many holders the value has; the page prints fewer.
+const HOLDERS: usize = 32;
+
+/// Lines of the page for slabs and for holders.
+const SLAB_LINES: usize = 10;
+const HOLDER_LINES: usize = 10;
+
+/// Cells of a slab's bar.
+const BAR_CELLS: u64 = 24;
+
+/// Where the memory is. All sizes are in bytes.
+///
+/// `Display` prints a page of at most 40 lines of 100 columns.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// The adapter's name.
+    pub adapter: String,
+    /// Its graphics API.
+    pub backend: String,
+    /// What live tensors asked for (padded to 16 bytes each).
+    pub requested_bytes: u64,
+    /// What live tensors take in slabs: as much, rounded up to granules.
+    pub live_bytes: u64,
+    /// Storages that have a block: views share one.
+    pub live_storages: u64,
+    /// Free inside slabs.
+    pub cached_bytes: u64,
+    /// All slabs.
+    pub reserved_bytes: u64,
+    /// Slabs given back that submissions still use.
+    pub retiring_bytes: u64,
+    /// Tensors in buffers of the app; in none of the sums above.
+    pub imported_bytes: u64,
+    /// Staging for uploads.
+    pub upload_bytes: u64,
+    /// Buffers for reading back.
+    pub readback_bytes: u64,
+    /// What the driver holds for the whole device, where it tells.
+    pub driver_bytes: Option<u64>,
+    /// `requested_bytes` at its highest.
+    pub peak_requested_bytes: u64,
+    /// `live_bytes` at its highest.
+    pub peak_live_bytes: u64,
+    /// Slabs and retiring slabs together, at their highest.
+    pub peak_reserved_bytes: u64,
+    /// The largest free range in a slab.
+    pub largest_hole_bytes: u64,
+    /// 1 − largest hole ÷ all holes: 0 when what is free lies together.
+    pub fragmentation: f64,
+    /// Blocks allotted since the device was opened.
+    pub allocations: u64,
+    /// Slabs created.
+    pub slabs_created: u64,
+    /// Slabs released.
+    pub slabs_released: u64,
+    /// Outputs that took over the storage of a dying operand.
+    pub handed_on: u64,
+    /// Commands run.
+    pub commands: u64,
+    /// Commands that wait.
+    pub queued: u64,
+    /// Submissions.
+    pub submissions: u64,
+    /// Requests that found no room.
+    pub refusals: u64,
+    /// Compiled kernels.
+    pub pipelines: u64,
+    /// Bind groups in the cache.
+    pub bind_groups: u64,
+    /// Every slab.
+    pub slabs: Vec<SlabUse>,
+    /// Who holds most, at most 32 of them, greatest first.
+    pub holders: Vec<Holder>,
+}
+
+impl MemoryStats {
+    pub(crate) fn of(engine: &Engine) -> Self {
+        let report = engine.report(HOLDERS);
+        let alloc = report.memory.alloc;
+        let caps = engine.caps();
+        MemoryStats {
+            adapter: caps.name.clone(),
+            backend: caps.backend.clone(),
+            requested_bytes: alloc.requested_bytes,
+            live_bytes: alloc.granted_bytes,
+            live_storages: alloc.live_blocks,
+            cached_bytes: alloc.cached_bytes,
+            reserved_bytes: alloc.reserved_bytes,
+            retiring_bytes: report.memory.retiring_bytes,
+            imported_bytes: report.memory.imported_bytes,
+            upload_bytes: report.upload_bytes,
+            readback_bytes: report.readback_bytes,
+            driver_bytes: engine.driver().as_wgpu().and_then(|driver| driver.reserved_bytes()),
+            peak_requested_bytes: alloc.peak_requested_bytes,
+            peak_live_bytes: alloc.peak_granted_bytes,
+            peak_reserved_bytes: report.memory.peak_reserved_bytes,
+            largest_hole_bytes: alloc.largest_hole_bytes,
+            fragmentation: alloc.fragmentation,
+            allocations: alloc.allocations,
+            slabs_created: report.slabs_created,
+            slabs_released: alloc.slabs_released,
+            handed_on: report.handed_on,
+            commands: report.commands,
+            queued: report.queued,
+            submissions: report.submissions,
+            refusals: report.refusals,
+            pipelines: report.pipelines,
+            bind_groups: report.bind_groups,
+            slabs: report.memory.slabs,
+            holders: report.memory.holders,
+        }
+    }
+}
+
+impl fmt::Display for MemoryStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "memory on {} ({})", cut(&self.adapter, 70), self.backend)?;
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, bytes: u64, rest: String| {
+            writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())
+        };
+        let peak = |bytes: u64| format!("peak {}", Bytes(bytes));
+        row(f, "live", self.live_bytes, format!(
+            "{}, {} storages, {} of it rounding",
+            peak(self.peak_live_bytes),
+            self.live_storages,
+            Bytes(self.live_bytes - self.requested_bytes.min(self.live_bytes)),
+        ))?;
+        row(f, "cached", self.cached_bytes, format!(
+            "free in slabs, largest hole {}, fragmentation {:.0} %",
+            Bytes(self.largest_hole_bytes),
+            100.0 * self.fragmentation,
+        ))?;
+        row(f, "reserved", self.reserved_bytes, format!(
+            "{}, {} slabs ({} created, {} released)",
+            peak(self.peak_reserved_bytes),
+            self.slabs.len(),
+            self.slabs_created,
+            self.slabs_released,
+        ))?;
+        row(f, "retiring", self.retiring_bytes, "given back, still in use by the device".into())?;
+        row(f, "staging", self.upload_bytes + self.readback_bytes, format!(
+            "{} up, {} down",
+            Bytes(self.upload_bytes),
+            Bytes(self.readback_bytes),
+        ))?;
+        if self.imported_bytes > 0 {
+            row(f, "imported", self.imported_bytes, "in buffers of the app".into())?;
+        }
+        if let Some(bytes) = self.driver_bytes {
+            row(f, "driver", bytes, "what the driver holds for this device".into())?;
+        }
+        writeln!(
+            f,
+            "  {} commands in {} submissions, {} queued, {} storages handed on, {} refusals",
+            self.commands, self.submissions, self.queued, self.handed_on, self.refusals,
+        )?;
+        self.print_slabs(f)?;
+        self.print_holders(f)
+    }
+}
+
+impl MemoryStats {
+    fn print_slabs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.slabs.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "slabs")?;
+        let mut slabs: Vec<&SlabUse> = self.slabs.iter().collect();
+        slabs.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then(b.live_bytes.cmp(&a.live_bytes)));
+        for slab in slabs.iter().take(SLAB_LINES) {
+            let filled = (slab.live_bytes * BAR_CELLS).div_ceil(slab.size_bytes.max(1)) as usize;
+            let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR_CELLS as usize - filled));
+            writeln!(
+                f,
+                "  {:>10} [{bar}] {:>3} %  {} blocks, largest hole {}",
+                Bytes(slab.size_bytes).to_string(),
+                slab.live_bytes * 100 / slab.size_bytes.max(1),
+                slab.blocks,
+                Bytes(slab.largest_hole_bytes),
+            )?;
+        }
+        let rest = &slabs[slabs.len().min(SLAB_LINES)..];
+        if !rest.is_empty() {
+            let (size, live) = rest.iter().fold((0, 0), |(size, live), slab| {
+                (size + slab.size_bytes, live + slab.live_bytes)
+            });
+            let (size, live) = (Bytes(size), Bytes(live));
+            writeln!(f, "  and {} more: {live} live of {size}", rest.len())?;
+        }
+        Ok(())
+    }
+
+    fn print_holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.holders.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "greatest holders")?;
+        for holder in self.holders.iter().take(HOLDER_LINES) {
+            let count = match holder.storages {
+                1 => String::new(),
+                count => format!("  x{count}"),
+            };
+            let bytes = Bytes(holder.bytes).to_string();
+            writeln!(f, "  {bytes:>10}  {}{count}", cut_left(&holder.tag, 72))?;
+        }
+        if self.holders.len() > HOLDER_LINES {
+            writeln!(f, "  and {} more", self.holders.len() - HOLDER_LINES)?;
+        }
+        Ok(())
+    }
+}
+
+/// The first `columns` characters, control characters made visible.
+fn cut(text: &str, columns: usize) -> String {
+    let visible = text.chars().map(|c| if c.is_control() { '?' } else { c });
+    visible.take(columns).collect()
+}
+
+/// The last `columns` characters: of a tag, the end tells more.
+fn cut_left(text: &str, columns: usize) -> String {
+    let count = text.chars().count();
+    match count > columns {
+        false => cut(text, columns),
+        true => {
+            let tail: String = text.chars().skip(count - columns + 1).collect();
+            format!("…{}", cut(&tail, columns))
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What goes to the device and comes back: reads, writes in place, and waiting for a value.
+//!
+//! A read asks the engine for the bytes between the lowest and the highest element of the view,
+//! and picks the elements on the host; so a view can be read without an operation.
+
+use super::Tensor;
+use super::layout::Layout;
+use crate::driver::BoxFuture;
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+
+impl Tensor {
+    /// The elements in row-major order, once all work before this call is done.
+    ///
+    /// The read takes its place in the queue at the call, not at the first poll: what is
+    /// written after the call is not seen. Several reads may be under way. A view is read from its
+    /// lowest to its highest element and sorted out on the host; where those lie far apart (a
+    /// column of a large matrix), `contiguous` first copies fewer bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DType`](Error::DType) if `T` is not the type of the elements; else what became of the
+    /// work that the value needs.
+    ///
+    /// ```ignore
+    /// # async fn show() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
+    /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// assert_eq!(t.read::<f32>().await?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
+        let read = self.start_read::<T>("read");
+        async move { Ok(read?.arrive().await?.into_vec()) }
+    }
+
+    /// The elements in row-major order: [`read`](Self::read), and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    ///
+    /// ```ignore
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[1, 2, 3, 4], &[2, 2])?;
+    /// assert_eq!(t.t()?.to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let read = self.start_read::<T>("to_vec")?;
+        Ok(pollster::block_on(read.arrive())?.into_vec())
+    }
+
+    /// Waits for the elements and hands them to a function, which spares the copy into a vector
+    /// if the tensor is contiguous.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    ///
+    /// ```ignore
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// let total: f32 = t.read_with(|elements: &[f32]| elements.iter().sum())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
+        let read = self.start_read::<T>("read_with")?;
+        Ok(pollster::block_on(read.arrive())?.look(look))
+    }
+
+    /// The one element of a tensor that has one, whatever its rank. Waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Shape`](Error::Shape) for more elements or none, and those of [`read`](Self::read).
+    ///
+    /// ```ignore
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// assert_eq!(t.select(0, -1)?.item::<f32>()?, 2.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        const OPERATION: &str = "item";
+        let refuse = || Error::Shape {
+            operation: OPERATION,
+            reason: format!("{:?} holds {} elements, not one", self.shape(), self.len()),
+        };
+        if self.len() != 1 {
+            return Err(refuse());
+        }
+        let read = self.start_read::<T>(OPERATION)?;
+        let elements = pollster::block_on(read.arrive())?.into_vec();
+        elements.first().copied().ok_or_else(refuse)
+    }
+
+    /// Writes all elements in place, in row-major order. The bytes are taken over before this
+    /// returns, and reach the device after the work before this call and before that after it;
+    /// every view of the same memory sees them.
+    ///
+    /// # Errors
+    ///
+    /// [`DType`](Error::DType) if `T` is not the type of the elements, [`Length`](Error::Length)
+    /// for too few or too many, [`Shape`](Error::Shape) for a view whose elements do not lie one
+    /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a
+    /// word that belongs to its neighbours too.
+    ///
+    /// ```ignore
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[1, 2, 3, 4], &[2, 2])?;
+    /// t.select(0, 1)?.write(&[7, 8])?;
+    /// assert_eq!(t.to_vec::<i32>()?, [1, 2, 7, 8]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write<T: Element>(&self, elements: &[T]) -> Result<()> {
+        const OPERATION: &str = "write";
+        self.check_element::<T>(OPERATION)?;
+        if elements.len() != self.len() {
+            return Err(Error::Length {
+                expected: self.len(),
+                got: elements.len(),
+                shape: self.shape().to_vec(),
+            });
+        }
+        let refuse = |reason: String| {
+            Err(Error::Shape {
+                operation: OPERATION,
+                reason,
+            })
+        };
+        if !self.is_contiguous() {
+            return refuse(format!(
+                "the elements of {:?} with strides {:?} do not lie one after the other; write to \
+                 a contiguous tensor and copy from that",
+                self.shape(),
+                self.strides()
+            ));
+        }
+        if elements.is_empty() {
+            return Ok(());
+        }
+        let bytes = T::bytes_of(elements);
+        let start = self.layout.offset as u64 * self.dtype.size_bytes();
+        let end = start + bytes.len() as u64;
+        let is_whole_words =
+            start.is_multiple_of(4) && (end.is_multiple_of(4) || end == self.storage.len_bytes());
+        if !is_whole_words {
+            return refuse(format!(
+                "bytes {start} to {end} of the memory start or end inside a word of 4 bytes \
+                 which holds other elements too; write to more of the tensor"
+            ));
+        }
+        self.engine.upload(&self.storage, start, bytes)?;
+        self.storage.bump_version();
+        Ok(())
+    }
+
+    /// Sees to it that the tensor has a value: runs the work that it waits for, and returns when
+    /// that is submitted.
+    ///
+    /// # Errors
+    ///
+    /// What became of that work. After [`OutOfMemory`](Error::OutOfMemory) it is still queued:
+    /// drop some tensors and call again.
+    ///
+    /// ```ignore
+    /// # async fn show() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
+    /// let t = gpu.zeros(&[1024, 1024], lapidary::DType::F32)?;
+    /// t.force_async().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn force_async(&self) -> Result<()> {
+        self.engine.force(&self.storage).await
+    }
+
+    /// [`force_async`](Self::force_async), and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`force_async`](Self::force_async).
+    ///
+    /// ```ignore
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// gpu.zeros(&[1024, 1024], lapidary::DType::F32)?.force()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn force(&self) -> Result<()> {
+        pollster::block_on(self.force_async())
+    }
+
+    fn check_element<T: Element>(&self, operation: &'static str) -> Result<()> {
+        if T::DTYPE == self.dtype {
+            return Ok(());
+        }
+        Err(Error::DType {
+            operation,
+            expected: self.dtype.name().to_owned(),
+            got: T::DTYPE,
+            hint: "Name the tensor's own element type, or convert the tensor first",
+        })
+    }
+
+    fn start_read<T: Element>(&self, operation: &'static str) -> Result<Reading> {
+        self.check_element::<T>(operation)?;
+        let mut layout = self.layout.clone();
+        let bytes = match layout.span() {
+            None => None,
+            Some((lowest, highest)) => {
+                layout.offset -= lowest;
+                let width = self.dtype.size_bytes();
+                let len_bytes = (highest - lowest + 1) as u64 * width;
+                let at_bytes = lowest as u64 * width;
+                Some(self.engine.read(&self.storage, at_bytes, len_bytes)?)
+            }
+        };
+        Ok(Reading { bytes, layout })
+    }
+}
+
+/// A read under way.
+struct Reading {
+    /// The bytes between the lowest and the highest element; `None` if there are no elements.
+    bytes: Option<BoxFuture<'static, Result<Vec<u8>>>>,
+    /// Where in these bytes the elements are.
+    layout: Layout,
+}
+
+impl Reading {
+    async fn arrive(self) -> Result<Arrived> {
+        let bytes = match self.bytes {
+            Some(bytes) => bytes.await?,
+            None => vec![],
+        };
+        Ok(Arrived {
+            bytes,
+            layout: self.layout,
+        })
+    }
+}
+
+/// What a read brought.
+struct Arrived {
+    bytes: Vec<u8>,
+    layout: Layout,
+}
+
+impl Arrived {
+    fn into_vec<T: Element>(self) -> Vec<T> {
+        if self.layout.is_contiguous() {
+            T::vec_from(&self.bytes)
+        } else {
+            gather(&T::slice_from(&self.bytes), &self.layout)
+        }
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn look<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> R {
+        let elements = T::slice_from(&self.bytes);
+        if self.layout.is_contiguous() {
+            look(&elements)
+        } else {
+            look(&gather(&elements, &self.layout))
+        }
+    }
+}
+
+/// The elements that a layout names, in row-major order of its indices.
+fn gather<T: Copy>(elements: &[T], layout: &Layout) -> Vec<T> {
+    let mut picked = Vec::with_capacity(layout.len());
+    let rows = layout.rows();
+    let (len, stride) = (rows.len, rows.stride);
+    for start in rows {
+        if stride == 1 {
+            picked.extend_from_slice(&elements[start..start + len]);
+        } else {
+            let step = |at: usize| (start as u32).wrapping_add((at as u32).wrapping_mul(stride));
+            picked.extend((0..len).map(|at| elements[step(at) as usize]));
+        }
+    }
+    picked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What users rely on when they write such calls; it only has to compile.
+    #[allow(dead_code, reason = "checked by the compiler, not run")]
+    fn reads_travel_between_threads_and_bounds_are_written_plainly(t: &Tensor) -> Result<()> {
+        fn travels<F: Send + 'static>(_: F) {}
+        travels(t.read::<f32>());
+        t.slice(0, 1, -1, 1)?.slice(0, None, None, -2)?;
+        t.slice(-1, None, 3, 1)?;
+        Ok(())
+    }
+
+    #[test]
+    fn views_are_picked_from_the_bytes_between_their_lowest_and_highest_element() {
+        let base = Layout::contiguous(&[3, 4, 5]);
+        for view in [
+            base.clone(),
+            base.permute(&[2, 0, 1]).unwrap(),
+            base.flip(&[0, 2]).unwrap(),
+            base.slice(2, Some(1), Some(4), 2).unwrap(),
+            base.narrow(1, 1, 2).unwrap(),
+            base.select(0, -1)
+                .unwrap()
+                .broadcast_to(&[2, 4, 5])
+                .unwrap(),
+            base.narrow(0, 1, 0).unwrap(),
+        ] {
+            let mut layout = view.clone();
+            let held: Vec<u32> = match layout.span() {
+                Some((lowest, highest)) => {
+                    layout.offset -= lowest;
+                    (lowest as u32..=highest as u32).collect()
+                }
+                None => vec![],
+            };
+            let expected: Vec<u32> = view.elements().map(|element| element as u32).collect();
+            assert_eq!(gather(&held, &layout), expected, "{view:?}");
+            let arrived = Arrived {
+                bytes: u32::bytes_of(&held).to_vec(),
+                layout,
+            };
+            arrived.look(|elements: &[u32]| assert_eq!(elements, expected));
+            assert_eq!(arrived.into_vec::<u32>(), expected, "{view:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Views: tensors that look at the memory of another with other indices. They copy nothing, run
+//! nothing on the device, and what is written through one is read through all.
+
+use super::Tensor;
+use crate::error::{Error, Result};
+
+impl Tensor {
+    /// The same elements, in row-major order, under another shape with as many of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Shape`](Error::Shape) where the counts differ, or where the elements would have to be
+    /// copied because no strides say that: `contiguous` does so first, `reshape` where it must.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let t = gpu.zeros(&[4, 6], DType::F32)?;
+    /// assert_eq!(t.view_as(&[2, 2, 6])?.shape(), [2, 2, 6]);
+    /// assert!(t.t()?.view_as(&[24]).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn view_as(&self, shape: &[usize]) -> Result<Tensor> {
+        match self.layout.reshape(shape)? {
+            Some(layout) => Ok(self.view(layout)),
+            None => Err(Error::Shape {
+                operation: "view_as",
+                reason: format!(
+                    "{:?} with strides {:?} is no {shape:?} without a copy: use reshape, or \
+                     contiguous first",
+                    self.shape(),
+                    self.strides()
+                ),
+            }),
+        }
+    }
+
+    /// The axes in another order: axis `d` of the result is axis `axes[d]`. Negative axes count
+    /// from the last.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if they are
+    /// not each named once.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let image = gpu.zeros(&[480, 640, 3], DType::U8)?;
+    /// assert_eq!(image.permute(&[2, 0, 1])?.shape(), [3, 480, 640]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permute(&self, axes: &[isize]) -> Result<Tensor> {
+        Ok(self.view(self.layout.permute(axes)?))
+    }
+
+    /// Two axes change places. Negative axes count from the last.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let heads = gpu.zeros(&[2, 8, 12, 64], DType::F16)?;
+    /// assert_eq!(heads.transpose(1, 2)?.shape(), [2, 12, 8, 64]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transpose(&self, a: isize, b: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.transpose(a, b)?))
+    }
+
+    /// A matrix with rows and columns exchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`Shape`](Error::Shape) for anything but two dimensions; see
+    /// [`transpose`](Self::transpose) for more.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// assert_eq!(gpu.zeros(&[2, 3], DType::F32)?.t()?.shape(), [3, 2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn t(&self) -> Result<Tensor> {
+        if self.rank() != 2 {
+            return Err(Error::Shape {
+                operation: "t",
+                reason: format!("{:?} is no matrix; transpose takes two axes", self.shape()),
+            });
+        }
+        self.transpose(0, 1)
+    }
+
+    /// The elements `start`, `start + step`, … before `end` along an axis, as Python's
+    /// `start:end:step`: negative bounds count from the end, bounds out of range are clamped, and
+    /// `None` is all there is. A negative step goes backwards, from `start` down.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for a step
+    /// of 0.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[0, 1, 2, 3, 4, 5], &[6])?;
+    /// assert_eq!(t.slice(0, 1, -1, 1)?.to_vec::<i32>()?, [1, 2, 3, 4]);
+    /// assert_eq!(t.slice(0, None, None, -2)?.to_vec::<i32>()?, [5, 3, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn slice(
+        &self,
+        axis: isize,
+        start: impl Into<Option<isize>>,
+        end: impl Into<Option<isize>>,
+        step: isize,
+    ) -> Result<Tensor> {
+        let layout = self.layout.slice(axis, start.into(), end.into(), step)?;
+        Ok(self.view(layout))
+    }
+
+    /// `len` elements along an axis, from `start` on. Unlike [`slice`](Self::slice) it clamps
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if it has
+    /// fewer elements.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let batch = gpu.zeros(&[100, 28], DType::F32)?.narrow(0, 32, 16)?;
+    /// assert_eq!(batch.shape(), [16, 28]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Result<Tensor> {
+        Ok(self.view(self.layout.narrow(axis, start, len)?))
+    }
+
+    /// One index along an axis, which goes away. Negative indices count from the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for an index
+    /// that it does not have.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let last_row = gpu.zeros(&[4, 6], DType::F32)?.select(0, -1)?;
+    /// assert_eq!(last_row.shape(), [6]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn select(&self, axis: isize, index: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.select(axis, index)?))
+    }
+
+    /// Without its dimensions of size 1.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// assert_eq!(gpu.zeros(&[1, 3, 1], DType::F32)?.squeeze().shape(), [3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn squeeze(&self) -> Tensor {
+        self.view(self.layout.squeeze())
+    }
+
+    /// Without one dimension of size 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if its size
+    /// is not 1 (as NumPy does it; PyTorch lets that pass).
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// assert_eq!(gpu.zeros(&[1, 3, 1], DType::F32)?.squeeze_axis(-1)?.shape(), [1, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn squeeze_axis(&self, axis: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.squeeze_axis(axis)?))
+    }
+
+    /// With one dimension of size 1 more, which becomes axis `axis` of the result; −1 puts it
+    /// last.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that the result does not have, [`Shape`](Error::Shape)
+    /// beyond 8 dimensions.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// assert_eq!(gpu.zeros(&[3], DType::F32)?.unsqueeze(-1)?.shape(), [3, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unsqueeze(&self, axis: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.unsqueeze(axis)?))
+    }
+
+    /// Backwards along each of the axes.
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for one that
+    /// is named twice.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[1.0_f32, 2.0, 3.0], &[3])?;
+    /// assert_eq!(t.flip(&[0])?.to_vec::<f32>()?, [3.0, 2.0, 1.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn flip(&self, axes: &[isize]) -> Result<Tensor> {
+        Ok(self.view(self.layout.flip(axes)?))
+    }
+
+    /// Repeats dimensions of size 1, and adds dimensions in front, until it has this shape. The
+    /// elements are there once: a result can be read, but not be written to.
+    ///
+    /// # Errors
+    ///
+    /// [`Shape`](Error::Shape) where a dimension is neither 1 nor what is asked for.
+    ///
+    /// ```ignore
+    /// # use lapidary::{DType, Gpu};
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = Gpu::open(Default::default())?;
+    /// let bias = gpu.zeros(&[3], DType::F32)?.broadcast_to(&[2, 3])?;
+    /// assert_eq!(bias.strides(), [0, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Tensor> {
+        Ok(self.view(self.layout.broadcast_to(shape)?))
+    }
+}

@@ -1,0 +1,323 @@
+//! Reading back: the device copies into a buffer that the CPU maps once the copy is done.
+//!
+//! A read is a [`Reading`], cut into [`Piece`]s of at most 16 MiB. Each piece is a command; when
+//! the walk encodes it, it takes a buffer from the pool, and when its submission is done the
+//! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when
+//! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
+//! waiting for at the moment. So any number of reads may be in flight.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::driver::{BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode, Signal};
+use crate::error::Error;
+use crate::units::MIB;
+
+/// Buffers of the pool together, beyond which oldest pieces are taken in first.
+const LIMIT_BYTES: u64 = 64 * MIB;
+
+/// The largest piece.
+const PIECE_BYTES: u64 = 16 * MIB;
+
+/// The smallest buffer; others are powers of two times this.
+const LEAST_BUFFER_BYTES: u64 = 4 << 10;
+
+/// Where the bytes of a reading go, in order.
+pub(crate) type Sink = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A part of a reading: `size_bytes` bytes from `offset_bytes` of the storage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) offset_bytes: u64,
+    pub(crate) size_bytes: u64,
+}
+
+impl Piece {
+    /// The words around the piece: (offset, size), both multiples of 4.
+    pub(crate) fn words(&self) -> (u64, u64) {
+        let start = self.offset_bytes & !3;
+        let end = (self.offset_bytes + self.size_bytes).next_multiple_of(4);
+        (start, end - start)
+    }
+}
+
+struct InFlight {
+    piece: Piece,
+    buffer: BufferId,
+    buffer_bytes: u64,
+    signal: Signal,
+}
+
+/// A read under way.
+pub(crate) struct Reading {
+    state: Mutex<ReadingState>,
+    cancelled: AtomicBool,
+    failure: OnceLock<Error>,
+}
+
+struct ReadingState {
+    sink: Sink,
+    in_flight: VecDeque<InFlight>,
+    pieces_left: usize,
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reading")
+    }
+}
+
+impl Reading {
+    /// A reading of `size_bytes` from `offset_bytes`, and its pieces.
+    pub(crate) fn new(offset_bytes: u64, size_bytes: u64, sink: Sink) -> (Arc<Self>, Vec<Piece>) {
+        let mut pieces = Vec::new();
+        let (mut at, end) = (offset_bytes, offset_bytes + size_bytes);
+        while at < end {
+            // Every piece but the first starts at a word.
+            let stop = end.min((at & !3) + PIECE_BYTES);
+            pieces.push(Piece {
+                offset_bytes: at,
+                size_bytes: stop - at,
+            });
+            at = stop;
+        }
+        let reading = Reading {
+            state: Mutex::new(ReadingState {
+                sink,
+                in_flight: VecDeque::new(),
+                pieces_left: pieces.len(),
+            }),
+            cancelled: AtomicBool::new(false),
+            failure: OnceLock::new(),
+        };
+        (Arc::new(reading), pieces)
+    }
+
+    /// Nobody wants the bytes any more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Does nobody want the bytes any more?
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// The bytes will not come, for this reason. Only the first reason counts.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.failure.set(error);
+        self.cancel();
+    }
+
+    /// Why the bytes will not come, if they will not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
+    }
+
+    /// Have all pieces arrived?
+    pub(crate) fn is_done(&self) -> bool {
+        self.lock().pieces_left == 0
+    }
+
+    /// A piece that needed no buffer of the pool: its bytes were mapped where they lie.
+    pub(crate) fn deliver(&self, bytes: &[u8]) {
+        let mut state = self.lock();
+        (state.sink)(bytes);
+        state.pieces_left -= 1;
+    }
+
+    /// What the next piece to arrive waits for; `None` if none is on its way.
+    pub(crate) fn next_signal(&self) -> Option<Signal> {
+        let state = self.lock();
+        state.in_flight.front().map(|next| next.signal.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReadingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    free: Vec<(BufferId, u64)>,
+    total_bytes: u64,
+    /// Readings with pieces in flight, oldest first.
+    readings: VecDeque<Arc<Reading>>,
+}
+
+/// The read-back buffers.
+#[derive(Debug)]
+pub(crate) struct Readbacks {
+    driver: Arc<dyn Driver>,
+    pool: Mutex<Pool>,
+}
+
+impl Readbacks {
+    pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
+        Readbacks {
+            driver,
+            pool: Mutex::new(Pool::default()),
+        }
+    }
+
+    /// A buffer of at least `size_bytes` and its size, if the pool has one free.
+    pub(crate) fn take(&self, size_bytes: u64) -> Option<(BufferId, u64)> {
+        let mut pool = self.lock();
+        let fits = pool.free.iter().enumerate();
+        let fits = fits.filter(|(_, (_, bytes))| *bytes >= size_bytes);
+        let (index, _) = fits.min_by_key(|(_, (_, bytes))| *bytes)?;
+        Some(pool.free.swap_remove(index))
+    }
+
+    /// Makes room for a piece in the pool: a new buffer, or one that an older piece gives back
+    /// (whose submission must be under way).
+    pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
+        let buffer_bytes = size_bytes.next_power_of_two().max(LEAST_BUFFER_BYTES);
+        loop {
+            let (oldest, too_small) = {
+                let mut pool = self.lock();
+                if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
+                    return Ok(());
+                }
+                if pool.total_bytes + buffer_bytes <= LIMIT_BYTES {
+                    break;
+                }
+                (pool.readings.front().cloned(), pool.free.pop())
+            };
+            if let Some((buffer, bytes)) = too_small {
+                self.driver.destroy_buffer(buffer);
+                self.lock().total_bytes -= bytes;
+            } else if let Some(oldest) = oldest {
+                self.take_in(&oldest).await?;
+            } else {
+                break;
+            }
+        }
+        let kind = BufferKind::Readback;
+        let buffer = self
+            .driver
+            .create_buffer(kind, buffer_bytes, "lapidary read-back");
+        let buffer = buffer.await?;
+        let mut pool = self.lock();
+        pool.total_bytes += buffer_bytes;
+        pool.free.push((buffer, buffer_bytes));
+        Ok(())
+    }
+
+    /// The copy of a piece into `buffer` has been submitted: map the buffer when it is done.
+    pub(crate) fn submitted(
+        &self,
+        reading: &Arc<Reading>,
+        piece: Piece,
+        (buffer, buffer_bytes): (BufferId, u64),
+    ) -> DriverResult<()> {
+        let (_, size_bytes) = piece.words();
+        let signal = match self.driver.map(buffer, MapMode::Read, 0, size_bytes) {
+            Ok(signal) => signal,
+            Err(error) => {
+                self.give_up(buffer, buffer_bytes);
+                return Err(error);
+            }
+        };
+        reading.lock().in_flight.push_back(InFlight {
+            piece,
+            buffer,
+            buffer_bytes,
+            signal,
+        });
+        let mut pool = self.lock();
+        if !pool
+            .readings
+            .iter()
+            .any(|other| Arc::ptr_eq(other, reading))
+        {
+            pool.readings.push_back(reading.clone());
+        }
+        Ok(())
+    }
+
+    /// A buffer that was taken, and whose copy was never submitted.
+    pub(crate) fn give_back(&self, buffer: (BufferId, u64)) {
+        self.lock().free.push(buffer);
+    }
+
+    /// Waits for the next piece of a reading and hands its bytes to the sink.
+    pub(crate) async fn take_in(&self, reading: &Arc<Reading>) -> DriverResult<()> {
+        if let Some(signal) = reading.next_signal() {
+            self.driver.wait(&signal).await?;
+        }
+        let mut back = Vec::new();
+        let result = self.take_in_ready(reading, &mut back);
+        let mut pool = self.lock();
+        for (buffer, buffer_bytes, usable) in back {
+            if usable {
+                pool.free.push((buffer, buffer_bytes));
+            } else {
+                pool.total_bytes -= buffer_bytes;
+            }
+        }
+        // The pool's lock is taken before a reading's, never the other way round.
+        pool.readings.retain(|other| other.next_signal().is_some());
+        result
+    }
+
+    /// Hands over the pieces that have arrived, in order. The buffers that this frees, and
+    /// whether they are still there, go to `back`.
+    fn take_in_ready(
+        &self,
+        reading: &Reading,
+        back: &mut Vec<(BufferId, u64, bool)>,
+    ) -> DriverResult<()> {
+        let mut state = reading.lock();
+        while let Some(mapped) = state
+            .in_flight
+            .front()
+            .and_then(|next| next.signal.outcome())
+        {
+            let Some(arrived) = state.in_flight.pop_front() else {
+                break;
+            };
+            let buffer = arrived.buffer;
+            let read = match mapped {
+                true if reading.is_cancelled() => Ok(()),
+                true => self.pass_on(&arrived, &mut state.sink),
+                false => Err(DriverError::Invalid(
+                    "a read-back buffer was not mapped".into(),
+                )),
+            };
+            match read.is_ok() {
+                true => self.driver.unmap(buffer),
+                false => self.driver.destroy_buffer(buffer),
+            }
+            back.push((buffer, arrived.buffer_bytes, read.is_ok()));
+            read?;
+            state.pieces_left -= 1;
+        }
+        Ok(())
+    }
+
+    fn pass_on(&self, arrived: &InFlight, sink: &mut Sink) -> DriverResult<()> {
+        let skip = (arrived.piece.offset_bytes & 3) as usize;
+        let end = skip + arrived.piece.size_bytes as usize;
+        let (_, size_bytes) = arrived.piece.words();
+        let mut look = |bytes: &[u8]| sink(&bytes[skip..end]);
+        self.driver
+            .read_mapped(arrived.buffer, 0, size_bytes, &mut look)
+    }
+
+    fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
+        self.driver.destroy_buffer(buffer);
+        self.lock().total_bytes -= buffer_bytes;
+    }
+
+    /// Bytes of all buffers of the pool.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.lock().total_bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,232 @@
+//! Staging for uploads: a few mapped chunks, filled at the call, copied from by a command.
+//!
+//! ```text
+//!   chunk  │ region │ region │ region │        room        │
+//!          └ copied from by queued commands ┘  ▲ used_bytes
+//!
+//!   Mapped ──seal, before a submission──► Sealed ──no region left──► Returning ──signal──► Mapped
+//! ```
+//!
+//! A region's bytes are copied in under the lock of this room, so a chunk is never sealed in the
+//! middle of one. `Queue::write_buffer` is not used: it runs ahead of everything that was recorded
+//! before it, and makes a buffer for each call.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::driver::{BufferId, BufferKind, Driver, DriverResult, MapMode, Signal};
+use crate::units::MIB;
+
+/// Chunks together are at most this large: an upload that finds no room waits for the device.
+const LIMIT_BYTES: u64 = 64 * MIB;
+
+/// One chunk is at least and at most this large.
+const CHUNK_BYTES: std::ops::RangeInclusive<u64> = MIB..=16 * MIB;
+
+/// Room that is not worth splitting a larger upload for.
+const LEAST_PIECE_BYTES: u64 = 64 << 10;
+
+/// Bytes that wait in a chunk for the submission that copies them.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) buffer: BufferId,
+    pub(crate) offset_bytes: u64,
+    /// A multiple of 4.
+    pub(crate) size_bytes: u64,
+    pending: Arc<AtomicU32>,
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The CPU may write into its room.
+    Mapped,
+    /// Unmapped; regions are still to be submitted.
+    Sealed,
+    /// Asked to be mapped again, as soon as the device has read it.
+    Returning(Signal),
+}
+
+#[derive(Debug)]
+struct Chunk {
+    buffer: BufferId,
+    size_bytes: u64,
+    used_bytes: u64,
+    phase: Phase,
+    pending: Arc<AtomicU32>,
+}
+
+/// The staging chunks.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    driver: Arc<dyn Driver>,
+    chunks: Mutex<Vec<Chunk>>,
+}
+
+impl Uploads {
+    pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
+        Uploads {
+            driver,
+            chunks: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Copies the first of `bytes` into a chunk: as many as one chunk has room for, padded with
+    /// zeros to a multiple of 4. `None` when no chunk has room; then [`grow`](Self::grow), or
+    /// submit and [`wait`](Self::wait).
+    pub(crate) fn stage(&self, bytes: &[u8]) -> DriverResult<Option<(Region, usize)>> {
+        let mut chunks = self.lock();
+        self.sweep_locked(&mut chunks)?;
+        let wanted_bytes = bytes.len() as u64;
+        let room = |chunk: &Chunk| match chunk.phase {
+            Phase::Mapped => chunk.size_bytes - chunk.used_bytes,
+            _ => 0,
+        };
+        let Some(chunk) = chunks.iter_mut().max_by_key(|chunk| room(chunk)) else {
+            return Ok(None);
+        };
+        let room_bytes = room(chunk);
+        if room_bytes < wanted_bytes.min(LEAST_PIECE_BYTES).max(4) {
+            return Ok(None);
+        }
+        // The room is a multiple of 4, so only the last piece of an upload is padded.
+        let taken = wanted_bytes.min(room_bytes) as usize;
+        let (whole, tail) = bytes[..taken].split_at(taken & !3);
+        let offset_bytes = chunk.used_bytes;
+        self.driver
+            .write_mapped(chunk.buffer, offset_bytes, whole)?;
+        if !tail.is_empty() {
+            let mut word = [0; 4];
+            word[..tail.len()].copy_from_slice(tail);
+            let at = offset_bytes + whole.len() as u64;
+            self.driver.write_mapped(chunk.buffer, at, &word)?;
+        }
+        let size_bytes = (taken as u64).next_multiple_of(4);
+        chunk.used_bytes += size_bytes;
+        chunk.pending.fetch_add(1, Ordering::AcqRel);
+        let region = Region {
+            buffer: chunk.buffer,
+            offset_bytes,
+            size_bytes,
+            pending: chunk.pending.clone(),
+        };
+        Ok(Some((region, taken)))
+    }
+
+    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit.
+    pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
+        let (least, most) = (*CHUNK_BYTES.start(), *CHUNK_BYTES.end());
+        let most = most.min(self.driver.caps().max_buffer_bytes) & !7;
+        let size_bytes = wanted_bytes.clamp(least.min(most), most);
+        let size_bytes = size_bytes.next_power_of_two().min(most);
+        let total_bytes: u64 = self.lock().iter().map(|chunk| chunk.size_bytes).sum();
+        if total_bytes + size_bytes > LIMIT_BYTES {
+            return Ok(false);
+        }
+        let buffer = self
+            .driver
+            .create_buffer(BufferKind::Upload, size_bytes, "lapidary upload")
+            .await?;
+        let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
+        let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer))?;
+        // Into the table before the wait, so that a dropped future loses nothing.
+        self.lock().push(Chunk {
+            buffer,
+            size_bytes,
+            used_bytes: 0,
+            phase: Phase::Returning(mapped.clone()),
+            pending: Arc::new(AtomicU32::new(0)),
+        });
+        self.driver.wait(&mapped).await?;
+        Ok(true)
+    }
+
+    /// Unmaps the chunks that a submission is about to name.
+    pub(crate) fn seal(&self, regions: &[Region]) {
+        if regions.is_empty() {
+            return;
+        }
+        for chunk in self.lock().iter_mut() {
+            let named = regions.iter().any(|region| region.buffer == chunk.buffer);
+            if named && matches!(chunk.phase, Phase::Mapped) {
+                self.driver.unmap(chunk.buffer);
+                chunk.phase = Phase::Sealed;
+            }
+        }
+    }
+
+    /// Asks for the chunks back whose regions have all been submitted.
+    pub(crate) fn sweep(&self) -> DriverResult<()> {
+        self.sweep_locked(&mut self.lock())
+    }
+
+    fn sweep_locked(&self, chunks: &mut Vec<Chunk>) -> DriverResult<()> {
+        let mut broken = Vec::new();
+        for (index, chunk) in chunks.iter_mut().enumerate() {
+            let idle = chunk.pending.load(Ordering::Acquire) == 0;
+            match &chunk.phase {
+                Phase::Mapped if idle => chunk.used_bytes = 0,
+                Phase::Mapped => {}
+                Phase::Sealed if idle => {
+                    let (buffer, size_bytes) = (chunk.buffer, chunk.size_bytes);
+                    let back = self.driver.map(buffer, MapMode::Write, 0, size_bytes)?;
+                    chunk.phase = Phase::Returning(back);
+                }
+                Phase::Sealed => {}
+                Phase::Returning(signal) => match signal.outcome() {
+                    Some(true) => {
+                        chunk.phase = Phase::Mapped;
+                        chunk.used_bytes = 0;
+                    }
+                    Some(false) => broken.push(index),
+                    None => {}
+                },
+            }
+        }
+        for index in broken.into_iter().rev() {
+            let chunk = chunks.swap_remove(index);
+            self.driver.destroy_buffer(chunk.buffer);
+        }
+        Ok(())
+    }
+
+    /// Waits until a chunk that is on its way back is mapped; `false` if none is on its way.
+    pub(crate) async fn wait(&self) -> DriverResult<bool> {
+        let next = {
+            let chunks = self.lock();
+            let signals = chunks.iter().filter_map(|chunk| match &chunk.phase {
+                Phase::Returning(signal) => Some(signal.clone()),
+                _ => None,
+            });
+            signals.min_by_key(Signal::serial)
+        };
+        let Some(signal) = next else {
+            return Ok(false);
+        };
+        self.driver.wait(&signal).await?;
+        Ok(true)
+    }
+
+    /// Is there a chunk that may be written to?
+    pub(crate) fn has_room(&self) -> bool {
+        let chunks = self.lock();
+        let mapped = chunks
+            .iter()
+            .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
+        mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
+    }
+
+    /// Bytes of all chunks.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.lock().iter().map(|chunk| chunk.size_bytes).sum()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Chunk>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

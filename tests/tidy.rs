@@ -1,0 +1,117 @@
+//! The architecture and the house style, as tests: plain reading of the files, no compiler.
+//!
+//! [`source`] reads a file and knows which of its bytes are code; [`rooms`] says who may know whom,
+//! [`size`] how long things may be, [`panics`] how code may give up, [`prose`] what text must and must
+//! not say, [`kernels`] that a shader has its layout and its twin, [`manifest`] that dependencies are
+//! explained. Each check returns the offences it finds as `file:line: what`, so that each can be
+//! shown a bad sample: a check that cannot fail checks nothing. The exceptions that are granted
+//! stand, with their reasons, at the top of those files.
+
+#[path = "tidy/kernels.rs"]
+mod kernels;
+#[path = "tidy/manifest.rs"]
+mod manifest;
+#[path = "tidy/panics.rs"]
+mod panics;
+#[path = "tidy/prose.rs"]
+mod prose;
+#[path = "tidy/rooms.rs"]
+mod rooms;
+#[path = "tidy/size.rs"]
+mod size;
+#[path = "tidy/source.rs"]
+mod source;
+
+use source::{Source, root};
+
+/// Fails with all offences at once, one a line.
+#[track_caller]
+fn assert_tidy(offences: Vec<String>) {
+    assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
+}
+
+/// The files under `src/`.
+fn crate_files() -> Vec<Source> {
+    let files = source::read_folders(&["src"], &["rs"]);
+    assert!(
+        files.iter().any(|file| file.path == "src/lib.rs"),
+        "src/ was not found"
+    );
+    files
+}
+
+/// All Rust files of the repository.
+fn rust_files() -> Vec<Source> {
+    source::read_folders(&["src", "tests", "examples", "benches", "xtask"], &["rs"])
+}
+
+#[test]
+fn data_flows_down_the_list_of_rooms() {
+    assert_tidy(rooms::check_order(&crate_files()));
+}
+
+#[test]
+fn only_the_driver_calls_wgpu_and_only_custom_kernels_reflect() {
+    assert_tidy(rooms::check_foreign(&crate_files()));
+}
+
+#[test]
+fn unsafe_is_where_it_is_allowed_and_nowhere_else() {
+    assert_tidy(rooms::check_unsafe(&crate_files()));
+}
+
+#[test]
+fn files_and_functions_fit_into_a_head() {
+    assert_tidy(size::check_files(&crate_files()));
+    assert_tidy(size::check_functions(&crate_files()));
+}
+
+#[test]
+fn every_file_opens_by_saying_what_it_is() {
+    assert_tidy(prose::check_openings(&rust_files()));
+}
+
+#[test]
+fn nothing_gives_up_without_saying_why() {
+    assert_tidy(panics::check(&crate_files()));
+}
+
+#[test]
+fn every_kernel_has_its_shader_its_layout_and_its_twin() {
+    assert_tidy(kernels::check(&source::list(&["shaders", "src/ops"])));
+}
+
+#[test]
+fn every_silenced_lint_has_a_reason() {
+    assert_tidy(prose::check_silenced_lints(&rust_files()));
+}
+
+#[test]
+fn no_text_names_a_folder_of_somebodys_machine() {
+    let text = [
+        "rs", "wgsl", "md", "toml", "txt", "yml", "html", "js", "run",
+    ];
+    let folders = [
+        "src", "shaders", "tests", "examples", "benches", "xtask", "docs", ".ci",
+    ];
+    let hidden = [".cargo", ".config", ".github"];
+    let mut files = source::read_folders(&[&folders[..], &hidden].concat(), &text);
+    files.extend(source::read_top(&["md", "toml"]));
+    assert_tidy(prose::check_machine_paths(&files));
+}
+
+#[test]
+fn every_dependency_is_explained() {
+    // A published package has its manifest rewritten, without comments; the original lies beside it.
+    let original = root().join("Cargo.toml.orig");
+    let manifest = if original.exists() {
+        original
+    } else {
+        root().join("Cargo.toml")
+    };
+    let manifest = std::fs::read_to_string(manifest).expect("the manifest is there");
+    assert_tidy(manifest::check_comments(&manifest));
+    if let Ok(readme) = std::fs::read_to_string(root().join("README.md")) {
+        assert_tidy(manifest::check_readme(&manifest, &readme));
+    }
+}

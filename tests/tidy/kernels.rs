@@ -1,0 +1,87 @@
+//! A kernel is three things of one name: the shader, its layout and dispatch, and its naive twin.
+
+/// Shaders that are no family of kernels (shared text, say), with the reason.
+const NOT_A_FAMILY: &[(&str, &str)] = &[];
+
+/// Twins of what no shader in the folder computes, with the reason.
+const TWIN_WITHOUT_SHADER: &[(&str, &str)] = &[("mod", "the folder's front, no twin")];
+
+/// Every shader has its layout and its twin, and every twin has its shader. Variants of one kernel
+/// may share a folder, `shaders/x/*.wgsl`, whose name counts then.
+pub(crate) fn check(paths: &[String]) -> Vec<String> {
+    let mut shaders: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| name_under(path, "shaders/", ".wgsl"))
+        .collect();
+    shaders.dedup();
+    let is_excepted =
+        |list: &[(&str, &str)], name: &str| list.iter().any(|(excepted, _)| *excepted == name);
+    let mut offences = Vec::new();
+    for shader in shaders
+        .iter()
+        .filter(|shader| !is_excepted(NOT_A_FAMILY, shader))
+    {
+        for folder in ["src/ops/", "src/ops/twin/"] {
+            if !paths
+                .iter()
+                .any(|path| name_under(path, folder, ".rs") == Some(shader))
+            {
+                offences.push(format!("shaders/{shader}.wgsl has no {folder}{shader}.rs"));
+            }
+        }
+    }
+    if shaders.is_empty() {
+        return offences;
+    }
+    for twin in paths
+        .iter()
+        .filter_map(|path| name_under(path, "src/ops/twin/", ".rs"))
+    {
+        if !shaders.contains(&twin) && !is_excepted(TWIN_WITHOUT_SHADER, twin) {
+            offences.push(format!("src/ops/twin/{twin}.rs is the twin of no shader"));
+        }
+    }
+    offences
+}
+
+/// The name of a file in `folder`, or of the subfolder that it lies in.
+fn name_under<'a>(path: &'a str, folder: &str, extension: &str) -> Option<&'a str> {
+    path.strip_prefix(folder)?
+        .strip_suffix(extension)?
+        .split('/')
+        .next()
+}
+
+#[test]
+fn a_kernel_that_misses_a_part_is_found() {
+    let found = |paths: &[&str]| {
+        check(
+            &paths
+                .iter()
+                .map(|path| (*path).to_owned())
+                .collect::<Vec<_>>(),
+        )
+        .len()
+    };
+    let whole = [
+        "shaders/matmul.wgsl",
+        "src/ops/matmul.rs",
+        "src/ops/twin/matmul.rs",
+        "src/ops/twin/mod.rs",
+    ];
+    assert_eq!(found(&[]), 0);
+    assert_eq!(found(&whole), 0);
+    assert_eq!(found(&whole[..2]), 1);
+    assert_eq!(found(&whole[..1]), 2);
+    assert_eq!(found(&[&whole[..], &["src/ops/twin/sum.rs"]].concat()), 1);
+    assert_eq!(
+        found(&[
+            "shaders/a/x.wgsl",
+            "shaders/a/y.wgsl",
+            "src/ops/a/mod.rs",
+            "src/ops/twin/a.rs"
+        ]),
+        0
+    );
+    assert_eq!(found(&["src/ops/custom.rs", "src/ops/twin/mod.rs"]), 0);
+}

@@ -1,0 +1,92 @@
+//! What text must say, and what it must not.
+
+use crate::source::{Source, past_closing, words};
+
+/// Every file begins by saying what it is.
+pub(crate) fn check_openings(files: &[Source]) -> Vec<String> {
+    let silent = files.iter().filter(|file| !file.text.starts_with("//!"));
+    silent
+        .map(|file| file.offence(0, "the file does not open with `//!`"))
+        .collect()
+}
+
+/// Whoever silences a lint says why.
+pub(crate) fn check_silenced_lints(files: &[Source]) -> Vec<String> {
+    let mut offences = Vec::new();
+    for file in files {
+        for (offset, start) in file
+            .code
+            .match_indices("#[")
+            .chain(file.code.match_indices("#!["))
+        {
+            let end = past_closing(&file.code, offset + start.len() - 1);
+            let attribute = &file.code[offset..end];
+            let silences = ["allow", "expect"].iter().any(|word| {
+                let mut found = words(attribute, word);
+                found.any(|at| attribute[at + word.len()..].trim_start().starts_with('('))
+            });
+            let has_reason = words(attribute, "reason").next().is_some();
+            if silences && !has_reason {
+                offences.push(file.offence(offset, "a lint is silenced without `reason = \"…\"`"));
+            }
+        }
+    }
+    offences
+}
+
+/// No path leads into a folder that only exists on the machine where it was written.
+pub(crate) fn check_machine_paths(files: &[Source]) -> Vec<String> {
+    // Put together here, so that this file is not its own offender.
+    let folders = ["work", "home", "root"].map(|name| format!("/{name}/"));
+    let mut offences = Vec::new();
+    for file in files {
+        for folder in &folders {
+            for (offset, _) in file.text.match_indices(folder.as_str()) {
+                // What follows a name is the middle of a longer path or of an address.
+                let is_absolute = !file.text[..offset]
+                    .ends_with(|c: char| c.is_alphanumeric() || "_-.~/}*".contains(c));
+                if is_absolute {
+                    offences.push(
+                        file.offence(offset, &format!("`{folder}` is a folder of one machine")),
+                    );
+                }
+            }
+        }
+    }
+    offences
+}
+
+#[test]
+fn a_file_without_an_opening_is_found() {
+    let found = |text: &str| check_openings(&[Source::new("src/a.rs", text)]).len();
+    assert_eq!(found("//! What this is.\n"), 0);
+    assert_eq!(found("// What this is.\n"), 1);
+    assert_eq!(found("use std::fmt;\n//! Late."), 1);
+    assert_eq!(found(""), 1);
+}
+
+#[test]
+fn a_lint_silenced_without_a_reason_is_found() {
+    let found = |text: &str| check_silenced_lints(&[Source::new("src/a.rs", text)]).len();
+    assert_eq!(found("#[allow(dead_code)]\nfn f() {}"), 1);
+    assert_eq!(found("#![expect(dead_code)]"), 1);
+    assert_eq!(found("#[cfg_attr(test, allow(dead_code))]"), 1);
+    assert_eq!(
+        found("#[allow(\n    dead_code,\n    reason = \"read by [tests]\"\n)]"),
+        0
+    );
+    assert_eq!(found("#[derive(Debug)] // #[allow(dead_code)]"), 0);
+}
+
+#[test]
+fn a_path_of_one_machine_is_found() {
+    let found = |text: &str| check_machine_paths(&[Source::new("README.md", text)]).len();
+    for name in ["work", "home", "root"] {
+        assert_eq!(found(&format!("see /{name}/x")), 1);
+        assert_eq!(found(&format!("`/{name}/x`, (/{name}/y)")), 2);
+        assert_eq!(
+            found(&format!("example.org/{name}/x or ./{name}/x or a/{name}/b")),
+            0
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! The core tests again, elsewhere: on a second software adapter, whose limits are other ones, and
+//! under Vulkan's validation layer, which sees misuse that a forgiving driver lets pass.
+
+use std::fs;
+use std::path::Path;
+
+use super::messages::{AllowList, is_message};
+use crate::apt;
+use crate::driver;
+use crate::process::{Result, root, run, target_dir, watch};
+use crate::suite::{has_nextest, selected};
+
+/// The test files that hold the core tests, in cargo's words.
+const CORE_FILES: &[&str] = &["--test", "device"];
+
+/// Parts of the names of the core tests in those files; none means all of them.
+const CORE_NAMES: &[&str] = &[];
+
+const LAYER: &str = "VK_LAYER_KHRONOS_validation";
+
+/// The core tests on SwiftShader alone.
+pub(crate) fn swiftshader() -> Result<String> {
+    let description = driver::swiftshader()?;
+    let mut tests = selected(CORE_FILES, CORE_NAMES)?;
+    tests
+        .env("VK_DRIVER_FILES", &description)
+        .env("VK_ICD_FILENAMES", &description);
+    run(tests.env("LAPIDARY_ADAPTER", "swiftshader"))?;
+    Ok(String::new())
+}
+
+/// The core tests under the validation layer. Fails on each message that is not on the checked-in
+/// list, and also if the layer was never loaded.
+pub(crate) fn validation() -> Result<String> {
+    if apt::is_here() {
+        apt::install(&["vulkan-validationlayers"])?;
+    }
+    let allowed = AllowList::read(&root().join("xtask/validation-allow.txt"))?;
+    let settings = target_dir().join("vk_layer_settings.txt");
+    write_settings(&settings)?;
+
+    let mut tests = selected(CORE_FILES, CORE_NAMES)?;
+    if has_nextest() {
+        // Nextest keeps the output of tests that pass to itself, and the messages are in there.
+        tests.env("NEXTEST_SUCCESS_OUTPUT", "immediate");
+    }
+    tests
+        .env("VK_INSTANCE_LAYERS", LAYER)
+        .env("VK_LAYER_SETTINGS_PATH", &settings)
+        .env("VK_LOADER_DEBUG", "layer")
+        .env("LAPIDARY_VALIDATION", "1");
+    let output = watch(&mut tests, |line| !is_loader_chatter(line))?;
+
+    let messages: Vec<&String> = output
+        .lines
+        .iter()
+        .filter(|line| is_message(line))
+        .collect();
+    let unknown: Vec<_> = messages
+        .iter()
+        .filter(|message| !allowed.covers(message))
+        .collect();
+    let instances = output
+        .lines
+        .iter()
+        .filter(|line| is_layer_loaded(line))
+        .count();
+    if !output.succeeded {
+        return Err("the core tests failed under the validation layer.".into());
+    }
+    if instances == 0 {
+        return Err(format!("no test loaded {LAYER}: is it installed?"));
+    }
+    if let Some(first) = unknown.first() {
+        return Err(format!(
+            "{} messages of the validation layer, first: {first}",
+            unknown.len()
+        ));
+    }
+    Ok(format!(
+        "{} allowed messages, layer loaded {instances} times",
+        messages.len()
+    ))
+}
+
+/// Has the layer print its messages even where the program under test collects them as well.
+fn write_settings(file: &Path) -> Result {
+    const SETTINGS: &str = "\
+        khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n\
+        khronos_validation.report_flags = error,warn\n\
+        khronos_validation.log_filename = stdout\n";
+    let explain = |error: std::io::Error| format!("{}: {error}.", file.display());
+    fs::create_dir_all(file.parent().expect("it lies in the target folder")).map_err(explain)?;
+    fs::write(file, SETTINGS).map_err(explain)
+}
+
+/// The loader's own log, which is long; loaders differ in what they put before the word.
+fn is_loader_chatter(line: &str) -> bool {
+    line.contains("LAYER:") || line.trim_start().starts_with("DEBUG:")
+}
+
+fn is_layer_loaded(line: &str) -> bool {
+    line.contains("Insert instance layer") && line.contains(LAYER)
+}

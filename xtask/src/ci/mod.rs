@@ -1,0 +1,218 @@
+//! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
+
+mod adapters;
+mod examples;
+mod messages;
+mod shaders;
+mod source;
+mod targets;
+
+use std::time::Instant;
+
+use crate::process::Result;
+
+/// One check. It returns what it found, in a few words for the table.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn() -> Result<String>,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        about: "the source is formatted",
+        run: source::fmt,
+    },
+    Step {
+        name: "clippy",
+        about: "no warnings, with all features",
+        run: source::clippy,
+    },
+    Step {
+        name: "clippy-bare",
+        about: "no warnings, the allocator alone",
+        run: source::clippy_bare,
+    },
+    Step {
+        name: "doc",
+        about: "the documentation builds without warnings",
+        run: source::doc,
+    },
+    Step {
+        name: "random",
+        about: "long random runs against models",
+        run: source::random,
+    },
+    Step {
+        name: "swiftshader",
+        about: "the core tests on SwiftShader",
+        run: adapters::swiftshader,
+    },
+    Step {
+        name: "validation",
+        about: "the core tests under Vulkan's validation layer",
+        run: adapters::validation,
+    },
+    Step {
+        name: "spirv",
+        about: "the translated shaders are valid SPIR-V",
+        run: shaders::spirv,
+    },
+    Step {
+        name: "targets",
+        about: "it compiles for Windows, macOS and the web",
+        run: targets::check,
+    },
+    Step {
+        name: "examples",
+        about: "the example programs run, and the demo learns",
+        run: examples::run_all,
+    },
+];
+
+/// How a step ended and how long it took.
+struct Outcome {
+    name: &'static str,
+    seconds: f64,
+    found: Result<String>,
+}
+
+/// Runs the steps that the arguments leave, and fails at the end if any of them did.
+pub(crate) fn ci(args: &[String]) -> Result {
+    if args.iter().any(|arg| arg == "--list") {
+        for step in STEPS {
+            println!("{:<12} {}", step.name, step.about);
+        }
+        return Ok(());
+    }
+    let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+    let chosen = choose(&names, args)?;
+    let mut outcomes = Vec::new();
+    for step in STEPS.iter().filter(|step| chosen.contains(&step.name)) {
+        println!("\n=== {}: {}", step.name, step.about);
+        let start = Instant::now();
+        let found = (step.run)();
+        if let Err(sentence) = &found {
+            eprintln!("{}: {sentence}", step.name);
+        }
+        outcomes.push(Outcome {
+            name: step.name,
+            seconds: start.elapsed().as_secs_f64(),
+            found,
+        });
+    }
+    print!("\n{}", table(&outcomes));
+    let failed: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| outcome.found.is_err())
+        .map(|outcome| outcome.name)
+        .collect();
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("failed: {}.", failed.join(", ")))
+    }
+}
+
+/// The steps that `--only` and `--skip` leave of `names`.
+fn choose<'a>(names: &[&'a str], args: &[String]) -> Result<Vec<&'a str>> {
+    let (mut only, mut skip) = (Vec::new(), Vec::new());
+    let mut args = args.iter();
+    while let Some(option) = args.next() {
+        let list = match option.as_str() {
+            "--only" => &mut only,
+            "--skip" => &mut skip,
+            _ => {
+                return Err(format!(
+                    "`ci` has no option `{option}`; see `cargo xtask ci --help`."
+                ));
+            }
+        };
+        let name = args
+            .next()
+            .ok_or(format!("`{option}` wants the name of a step."))?;
+        if !names.contains(&name.as_str()) {
+            return Err(format!(
+                "there is no step `{name}`; there are: {}.",
+                names.join(", ")
+            ));
+        }
+        list.push(name.as_str());
+    }
+    let is_chosen = |name: &&str| (only.is_empty() || only.contains(name)) && !skip.contains(name);
+    Ok(names
+        .iter()
+        .copied()
+        .filter(|name| is_chosen(name))
+        .collect())
+}
+
+fn table(outcomes: &[Outcome]) -> String {
+    let mut text = format!("{:<12} {:>8}  result\n", "step", "seconds");
+    for Outcome {
+        name,
+        seconds,
+        found,
+    } in outcomes
+    {
+        let found = match found {
+            Ok(found) if found.is_empty() => "ok".to_owned(),
+            Ok(found) => format!("ok, {found}"),
+            Err(sentence) => format!("FAILED: {}", shortened(sentence)),
+        };
+        text += &format!("{name:<12} {seconds:>8.1}  {found}\n");
+    }
+    let total: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
+    text + &format!("{:<12} {total:>8.1}\n", "total")
+}
+
+/// As much of a sentence as a line of the table holds; all of it was shown when the step ended.
+fn shortened(sentence: &str) -> String {
+    const MOST: usize = 100;
+    let line = sentence.lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(MOST).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(args: &str) -> Result<Vec<&'static str>> {
+        let args: Vec<_> = args.split_whitespace().map(str::to_owned).collect();
+        choose(&["a", "b", "c"], &args)
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name_and_keep_their_order() {
+        assert_eq!(chosen(""), Ok(vec!["a", "b", "c"]));
+        assert_eq!(chosen("--only c --only a"), Ok(vec!["a", "c"]));
+        assert_eq!(chosen("--skip b"), Ok(vec!["a", "c"]));
+        assert!(chosen("--only d").is_err());
+        assert!(chosen("--only").is_err());
+        assert!(chosen("--fast").is_err());
+    }
+
+    #[test]
+    fn the_table_tells_steps_that_failed_from_those_that_did_not() {
+        let outcome = |name, found| Outcome {
+            name,
+            seconds: 1.5,
+            found,
+        };
+        let text = table(&[
+            outcome("a", Ok(String::new())),
+            outcome("b", Err("no.\nmore".into())),
+        ]);
+        assert!(text.contains("a                 1.5  ok\n"), "{text}");
+        assert!(
+            text.contains("b                 1.5  FAILED: no.\n"),
+            "{text}"
+        );
+        assert!(text.contains("total             3.0\n"), "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The shaders as the driver gets them: the suite writes its translations to a folder, and the
+//! reference validator reads every one of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::apt;
+use crate::process::{Result, capture, command, run, target_dir};
+use crate::suite::selected;
+
+/// The tests that between them translate every shader: their names hold this word.
+const TRANSLATING_NAMES: &[&str] = &["shader"];
+
+/// Validates every translated shader; none at all is a failure too.
+pub(crate) fn spirv() -> Result<String> {
+    if apt::is_here() {
+        apt::install(&["spirv-tools"])?;
+    }
+    let folder = target_dir().join("shaders");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
+    let mut tests = selected(&["--workspace"], TRANSLATING_NAMES)?;
+    run(tests.env("LAPIDARY_SHADER_DUMP", &folder))?;
+
+    let modules = modules(&folder)?;
+    let faults: Vec<_> = modules
+        .iter()
+        .filter_map(|module| validate(module).err())
+        .collect();
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    match (modules.len(), faults.len()) {
+        (0, _) => Err(format!("no test wrote a shader to {}.", folder.display())),
+        (count, 0) => Ok(format!("{count} shaders")),
+        (count, faults) => Err(format!("{faults} of {count} shaders are not valid.")),
+    }
+}
+
+fn modules(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
+    let is_module = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "spv");
+    let mut modules: Vec<_> = files
+        .flatten()
+        .map(|file| file.path())
+        .filter(is_module)
+        .collect();
+    modules.sort();
+    Ok(modules)
+}
+
+fn validate(module: &Path) -> Result {
+    let bytes = fs::read(module).map_err(|error| format!("{}: {error}.", module.display()))?;
+    let environment = environment(&bytes).ok_or(format!("{} is no SPIR-V.", module.display()))?;
+    capture(
+        command("spirv-val")
+            .args(["--target-env", environment])
+            .arg(module),
+    )
+    .map(drop)
+}
+
+/// The oldest Vulkan whose drivers accept a module of this version: an older one is the stricter.
+fn environment(module: &[u8]) -> Option<&'static str> {
+    const MAGIC: [u8; 4] = [0x03, 0x02, 0x23, 0x07];
+    match module {
+        [a, b, c, d, 0, minor, 1, 0, ..] if [*a, *b, *c, *d] == MAGIC => Some(match minor {
+            0..=3 => "vulkan1.1",
+            4 => "vulkan1.1spv1.4",
+            5 => "vulkan1.2",
+            _ => "vulkan1.3",
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::environment;
+
+    #[test]
+    fn the_environment_follows_the_version_in_the_header() {
+        let header = |minor| [0x03, 0x02, 0x23, 0x07, 0, minor, 1, 0, 0, 0, 0, 0];
+        assert_eq!(environment(&header(0)), Some("vulkan1.1"));
+        assert_eq!(environment(&header(3)), Some("vulkan1.1"));
+        assert_eq!(environment(&header(6)), Some("vulkan1.3"));
+        assert_eq!(environment(b"not a module"), None);
+        assert_eq!(environment(&[]), None);
+    }
+}

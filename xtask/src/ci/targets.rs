@@ -1,0 +1,76 @@
+//! The other systems: the library is checked for each, with a toolchain that rustup has or, where it
+//! has none, with the one that Debian packages together with the standard library's source.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::apt;
+use crate::process::{Result, capture, cargo, command, run, target_dir};
+use crate::suite::FEATURES;
+
+const TARGETS: &[&str] = &[
+    "x86_64-pc-windows-msvc",
+    "aarch64-apple-darwin",
+    "wasm32-unknown-unknown",
+];
+
+/// Debian's own compiler, cargo and the source of std, which is then built on the spot.
+const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
+
+/// Checks the library for every target, and goes on after one that fails.
+pub(crate) fn check() -> Result<String> {
+    let mut failed = Vec::new();
+    for target in TARGETS {
+        if let Err(sentence) = check_one(target) {
+            eprintln!("{sentence}");
+            failed.push(*target);
+        }
+    }
+    if failed.is_empty() {
+        Ok(TARGETS.join(", "))
+    } else {
+        Err(format!("it does not compile for {}.", failed.join(", ")))
+    }
+}
+
+fn check_one(target: &str) -> Result {
+    let mut check = if rustup_has(target) {
+        let mut cargo = cargo();
+        cargo.arg("check");
+        cargo
+    } else if apt::is_here() {
+        apt::install(DEBIAN_TOOLCHAIN)?;
+        debian_cargo_check()
+    } else {
+        return Err(format!(
+            "{target} is not installed: `rustup target add {target}` does that."
+        ));
+    };
+    check
+        .args(["--package", "lapidary", "--lib", "--target", target])
+        .args(FEATURES);
+    run(check.env("CARGO_TARGET_DIR", target_dir().join("targets")))
+}
+
+fn rustup_has(target: &str) -> bool {
+    capture(command("rustup").args(["target", "list", "--installed"]))
+        .is_ok_and(|list| list.lines().any(|installed| installed == target))
+}
+
+/// Debian's cargo, free of what rustup's has put into the environment.
+fn debian_cargo_check() -> Command {
+    let mut path = OsString::from("/usr/bin:");
+    path.push(env::var_os("PATH").unwrap_or_default());
+    let mut cargo = command("/usr/bin/cargo");
+    for name in ["CARGO", "RUSTUP_TOOLCHAIN", "LD_LIBRARY_PATH"] {
+        cargo.env_remove(name);
+    }
+    cargo.env("PATH", path).env("RUSTC", "/usr/bin/rustc");
+    // Debian ships a stable compiler; building std is a nightly feature that this lets it use.
+    cargo.env("RUSTC_BOOTSTRAP", "1");
+    // std is compiled in full, once for each target, and nothing of it ever runs.
+    cargo.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
+    cargo.args(["-Z", "build-std=std,panic_abort"]);
+    cargo
+}

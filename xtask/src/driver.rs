@@ -1,0 +1,149 @@
+//! Seeing to it that there is a Vulkan driver, a software one if need be, before a program wants one.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::apt;
+use crate::process::{Result, capture, cargo, command, target_dir};
+
+/// The package names that bring the loader and the software driver, on systems that we cannot
+/// install them on by ourselves.
+const BY_HAND: &str = "\
+    Fedora:    sudo dnf install mesa-vulkan-drivers vulkan-loader\n\
+    Arch:      sudo pacman -S vulkan-swrast vulkan-icd-loader\n\
+    openSUSE:  sudo zypper install libvulkan_lvp libvulkan1\n\
+    Alpine:    sudo apk add mesa-vulkan-swrast vulkan-loader\n\
+    elsewhere: the packages with Mesa's lavapipe and with libvulkan.so.1\n";
+
+/// Cargo, on a machine that has a Vulkan driver (or whose own API needs none).
+pub(crate) fn cargo_with_gpu() -> Result<Command> {
+    static READY: OnceLock<Result> = OnceLock::new();
+    READY.get_or_init(ensure_vulkan).clone()?;
+    let mut cargo = cargo();
+    if cfg!(target_os = "linux") && env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // The software driver warns about its absence, which worries newcomers.
+        cargo.env("XDG_RUNTIME_DIR", private_folder("runtime")?);
+    }
+    Ok(cargo)
+}
+
+/// The description file of SwiftShader's driver, unpacked from Chromium's package if need be.
+pub(crate) fn swiftshader() -> Result<PathBuf> {
+    let folder = target_dir().join("swiftshader");
+    let library = folder.join("usr/lib/chromium/libvk_swiftshader.so");
+    if !library.exists() {
+        apt::unpack("chromium-common", &folder)?;
+    }
+    if !library.exists() {
+        return Err(format!("chromium-common has no {}.", library.display()));
+    }
+    // The packaged description names its library relative to where it would have been installed.
+    let description = folder.join("swiftshader_icd.json");
+    let text = format!(
+        r#"{{"file_format_version": "1.0.0", "ICD": {{"library_path": "{}", "api_version": "1.1.0"}}}}"#,
+        library.display()
+    );
+    fs::write(&description, text)
+        .map_err(|error| format!("{}: {error}.", description.display()))?;
+    Ok(description)
+}
+
+fn ensure_vulkan() -> Result {
+    if !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+        if let Some(list) = env::var_os(name) {
+            if !env::split_paths(&list).any(|path| path.exists()) {
+                return Err(format!(
+                    "{name} is set, but none of the files it names exists."
+                ));
+            }
+            return if has_loader() { Ok(()) } else { provide() };
+        }
+    }
+    if has_driver() && has_loader() {
+        Ok(())
+    } else {
+        provide()
+    }
+}
+
+fn provide() -> Result {
+    if !apt::is_here() {
+        return Err(format!(
+            "there is no Vulkan driver. A software one comes with\n{BY_HAND}"
+        ));
+    }
+    println!("There is no Vulkan driver here: installing Mesa's software one.");
+    apt::install(&["mesa-vulkan-drivers", "libvulkan1"])?;
+    if has_driver() && has_loader() {
+        Ok(())
+    } else {
+        Err(
+            "mesa-vulkan-drivers and libvulkan1 are installed, but their files are not found."
+                .into(),
+        )
+    }
+}
+
+fn has_driver() -> bool {
+    let is_description = |path: &Path| path.extension().is_some_and(|ext| ext == "json");
+    driver_folders()
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .any(|mut files| files.any(|file| file.is_ok_and(|file| is_description(&file.path()))))
+}
+
+/// Where the Vulkan loader looks for descriptions of drivers.
+fn driver_folders() -> Vec<PathBuf> {
+    let listed = |name: &str, standard: &str| {
+        let list = env::var_os(name).filter(|list| !list.is_empty());
+        env::split_paths(&list.unwrap_or_else(|| standard.into())).collect::<Vec<_>>()
+    };
+    let mut bases = listed("XDG_CONFIG_DIRS", "/etc/xdg");
+    bases.extend(listed("XDG_DATA_DIRS", "/usr/local/share:/usr/share"));
+    bases.extend(["/etc", "/usr/local/etc", "/run/opengl-driver/share"].map(PathBuf::from));
+    if let Some(home) = env::var_os("HOME").map(PathBuf::from) {
+        bases.extend([home.join(".local/share"), home.join(".config")]);
+    }
+    bases
+        .into_iter()
+        .map(|base| base.join("vulkan/icd.d"))
+        .collect()
+}
+
+fn has_loader() -> bool {
+    const LOADER: &str = "libvulkan.so.1";
+    let is_cached = ["ldconfig", "/sbin/ldconfig"].iter().any(|program| {
+        capture(command(program).arg("-p")).is_ok_and(|listing| listing.contains(LOADER))
+    });
+    let mut folders: Vec<_> = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64"].into();
+    let by_architecture = [
+        format!("/usr/lib/{}-linux-gnu", env::consts::ARCH),
+        format!("/lib/{}-linux-gnu", env::consts::ARCH),
+    ];
+    folders.extend(by_architecture.iter().map(String::as_str));
+    let searched = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    is_cached
+        || folders
+            .iter()
+            .any(|folder| Path::new(folder).join(LOADER).exists())
+        || env::split_paths(&searched).any(|folder| folder.join(LOADER).exists())
+}
+
+/// A folder that only we can read, under the build outputs.
+fn private_folder(name: &str) -> Result<PathBuf> {
+    let folder = target_dir().join(name);
+    let explain = |error: std::io::Error| format!("{}: {error}.", folder.display());
+    fs::create_dir_all(&folder).map_err(explain)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(explain)?;
+    }
+    Ok(folder)
+}

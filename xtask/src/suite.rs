@@ -1,0 +1,68 @@
+//! `test`: the whole suite. Also the one place that knows how to start a part of it, with
+//! cargo-nextest where it is installed (a process for each test) and with cargo's own runner where not.
+
+use std::process::Command;
+
+use crate::driver::cargo_with_gpu;
+use crate::process::{Result, has_cargo_command, run};
+
+/// The suite needs the simulated driver, and one set of features for all builds means that nothing
+/// is compiled twice.
+pub(crate) const FEATURES: &[&str] = &["--features", "lapidary/sim"];
+
+/// Runs every test of the workspace, then the documentation's examples.
+pub(crate) fn test(args: &[String]) -> Result {
+    let (long, filters): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--long");
+    let filters: Vec<&str> = filters.into_iter().map(String::as_str).collect();
+    if let Some(option) = filters
+        .iter()
+        .find(|filter| filter.starts_with('-') && **filter != "--")
+    {
+        return Err(format!(
+            "`test` has no option `{option}`; see `cargo xtask test --help`."
+        ));
+    }
+    let filters: Vec<&str> = filters
+        .into_iter()
+        .filter(|filter| *filter != "--")
+        .collect();
+    let mut tests = selected(&["--workspace"], &filters)?;
+    let mut examples = cargo_with_gpu()?;
+    examples
+        .args(["test", "--doc", "--package", "lapidary"])
+        .args(FEATURES);
+    if !long.is_empty() {
+        tests.env("LAPIDARY_LONG", "1");
+        examples.env("LAPIDARY_LONG", "1");
+    }
+    run(&mut tests)?;
+    if filters.is_empty() {
+        run(&mut examples)
+    } else {
+        Ok(())
+    }
+}
+
+/// A run of the tests that `target` selects (as cargo's options do) and whose names hold one of
+/// `names`, or of all of them if there are no names.
+pub(crate) fn selected(target: &[&str], names: &[&str]) -> Result<Command> {
+    let mut cargo = cargo_with_gpu()?;
+    if has_nextest() {
+        cargo.args(["nextest", "run"]).args(FEATURES).args(target);
+    } else {
+        cargo.arg("test").args(FEATURES).args(target);
+        if target == ["--workspace"] {
+            // Documentation has a run of its own, and benches are no tests.
+            cargo.args(["--lib", "--bins", "--tests", "--examples"]);
+        }
+    }
+    if !names.is_empty() {
+        cargo.arg("--").args(names);
+    }
+    Ok(cargo)
+}
+
+/// Whether cargo-nextest runs the tests, which gives each a process of its own.
+pub(crate) fn has_nextest() -> bool {
+    has_cargo_command("nextest")
+}
