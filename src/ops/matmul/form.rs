@@ -15,14 +15,33 @@ pub(crate) enum Tile {
     Skinny { rows: u8 },
 }
 
+/// How an operand lies. Naive does not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Contiguous along k: A by rows, B by columns.
+    AlongK,
+    /// Contiguous along its edge of C: A by columns, B by rows.
+    AlongEdge,
+    /// Contiguous along neither.
+    Stepped,
+}
+
+impl Order {
+    fn from_bits(bits: u8) -> Self {
+        match bits {
+            0 => Order::AlongK,
+            1 => Order::AlongEdge,
+            _ => Order::Stepped,
+        }
+    }
+}
+
 /// A variant of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) tile: Tile,
-    /// A is contiguous along k (row-major); else along its rows. Naive does not ask.
-    pub(crate) a_along_k: bool,
-    /// B is contiguous along k (column-major); else along its columns.
-    pub(crate) b_along_k: bool,
+    pub(crate) a: Order,
+    pub(crate) b: Order,
 }
 
 impl Form {
@@ -33,7 +52,7 @@ impl Form {
             Tile::Workgroup { rows } => [2, rows, 0, 0],
             Tile::Skinny { rows } => [3, rows, 0, 0],
         };
-        let sides = u8::from(self.a_along_k) | u8::from(self.b_along_k) << 1;
+        let sides = self.a as u8 | (self.b as u8) << 2;
         u64::from_le_bytes([kind, rows, quads, lanes, sides, 0, 0, 0])
     }
 
@@ -47,8 +66,8 @@ impl Form {
         };
         Form {
             tile,
-            a_along_k: sides & 1 == 1,
-            b_along_k: sides >> 1 & 1 == 1,
+            a: Order::from_bits(sides & 3),
+            b: Order::from_bits(sides >> 2 & 3),
         }
     }
 
@@ -62,7 +81,10 @@ impl Form {
                 (u32::from(rows) * down, across * 4 * u32::from(quads))
             }
             Tile::Workgroup { rows } => (u32::from(rows) * 16, u32::from(rows) * 16),
-            Tile::Skinny { rows } => (u32::from(rows), if self.b_along_k { 16 } else { 64 }),
+            Tile::Skinny { rows } => match self.b {
+                Order::AlongEdge => (u32::from(rows), 64),
+                _ => (u32::from(rows), 16),
+            },
         }
     }
 }

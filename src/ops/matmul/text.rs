@@ -1,4 +1,4 @@
-//! The text of each variant of matmul, from the skeletons in `shaders/matmul*.wgsl`.
+//! The text of each variant of matmul, from the skeletons in `shaders/matmul/`.
 //!
 //! The skeletons hold what a reader wants to see: tiles, loops, barriers. What is written here is
 //! what differs by the operands' orientation and what must be unrolled, since an accumulator that
@@ -11,14 +11,14 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::form::{Form, Tile};
+use super::form::{Form, Order, Tile};
 use crate::engine::Variant;
 
-const SHARED: &str = include_str!("../../../shaders/matmul.wgsl");
-const NAIVE: &str = include_str!("../../../shaders/matmul_naive.wgsl");
-const REGISTER: &str = include_str!("../../../shaders/matmul_register.wgsl");
-const TILE: &str = include_str!("../../../shaders/matmul_tile.wgsl");
-const SKINNY: &str = include_str!("../../../shaders/matmul_skinny.wgsl");
+const SHARED: &str = include_str!("../../../shaders/matmul/shared.wgsl");
+const NAIVE: &str = include_str!("../../../shaders/matmul/naive.wgsl");
+const REGISTER: &str = include_str!("../../../shaders/matmul/register.wgsl");
+const TILE: &str = include_str!("../../../shaders/matmul/tile.wgsl");
+const SKINNY: &str = include_str!("../../../shaders/matmul/skinny.wgsl");
 
 /// One of the two operands, as the text sees it.
 #[derive(Clone, Copy)]
@@ -29,18 +29,36 @@ struct Side {
     along_k: bool,
     /// Its quads are aligned.
     quads: bool,
+    /// Contiguous along nothing: it is walked along k all the same, in steps.
+    stepped: bool,
 }
 
 impl Side {
-    /// The four elements from `at` on.
+    /// The four elements from `at` on, along the dimension that is contiguous (or stepped).
     fn quad(self, at: &str) -> String {
-        let name = self.name;
-        match self.quads {
-            true => format!("{name}_get4({at})"),
-            false => format!(
-                "vec4({name}_get({at}), {name}_get({at} + 1u), {name}_get({at} + 2u), \
-                 {name}_get({at} + 3u))"
-            ),
+        if self.quads {
+            return format!("{}_get4({at})", self.name);
+        }
+        let get = |i| format!("{}_get({at} + {})", self.name, self.along(&format!("{i}u")));
+        format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
+    }
+
+    /// How far `steps` lie along that dimension.
+    fn along(self, steps: &str) -> String {
+        match (self.stepped, self.name) {
+            (false, _) => steps.to_string(),
+            (true, 'a') => format!("{steps} * p.strides.y"),
+            (true, _) => format!("{steps} * p.strides.z"),
+        }
+    }
+
+    /// The stride between the lines.
+    fn line(self) -> &'static str {
+        match (self.name, self.along_k) {
+            ('a', true) => "p.strides.x",
+            ('a', false) => "p.strides.y",
+            (_, true) => "p.strides.w",
+            (_, false) => "p.strides.z",
         }
     }
 }
@@ -50,13 +68,15 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
     let form = Form::unpack(variant.code);
     let a = Side {
         name: 'a',
-        along_k: form.a_along_k,
+        along_k: form.a != Order::AlongEdge,
         quads: variant.quads & 1 == 1,
+        stepped: form.a == Order::Stepped,
     };
     let b = Side {
         name: 'b',
-        along_k: form.b_along_k,
+        along_k: form.b != Order::AlongEdge,
         quads: variant.quads >> 1 & 1 == 1,
+        stepped: form.b == Order::Stepped,
     };
     let store = store(variant.quads >> 2 & 1 == 1);
     let text = match form.tile {
@@ -109,7 +129,7 @@ fn store(quads: bool) -> &'static str {
     }
 }
 
-/// `acc += x[0] * y_0 + … + x[3] * y_3`, in four steps.
+/// The components of a quad.
 const LANES: [char; 4] = ['x', 'y', 'z', 'w'];
 
 /// The variant whose tile lies in registers; `lanes` is 0 where nothing is broadcast.
@@ -137,7 +157,7 @@ impl Unrolled {
         }
         self.tail(&mut tail);
         for r in 0..self.rows {
-            push!(finish, "  let c_{r} = c_start + (row + {r}u) * p.batch.z;");
+            push!(finish, "  let c_{r} = c_start + (row + {r}u) * p.rest.y;");
             for q in 0..self.quads {
                 push!(
                     finish,
@@ -169,8 +189,8 @@ impl Unrolled {
                         false => "if (row >= p.size.x || column >= p.size.y) { return; }",
                     },
                 ),
-                ("a_line", edge_line(self.a)),
-                ("b_line", edge_line(self.b)),
+                ("a_line", self.a.line()),
+                ("b_line", self.b.line()),
                 ("prepare", &prepare),
                 ("step", &step),
                 ("tail", &tail),
@@ -265,7 +285,7 @@ impl Unrolled {
         for q in 0..self.quads {
             if self.b.along_k {
                 for j in 0..4 {
-                    let quad = self.b.quad(&format!("b_{q}_{j} + k"));
+                    let quad = self.b.quad(&format!("b_{q}_{j} + {}", self.b.along("k")));
                     push!(*out, "    let w_{q}_{j} = {quad};");
                 }
                 for (kk, lane) in LANES.iter().enumerate() {
@@ -288,13 +308,13 @@ impl Unrolled {
     fn step_by_rows(&self, out: &mut String) {
         if self.lanes > 0 {
             for t in 0..self.shares().0 {
-                let quad = self.a.quad(&format!("s_{t} + k"));
+                let quad = self.a.quad(&format!("s_{t} + {}", self.a.along("k")));
                 push!(*out, "    let g_{t} = {quad};");
             }
         }
         for r in 0..self.rows {
             let value = match self.lanes {
-                0 => self.a.quad(&format!("s_{r} + k")),
+                0 => self.a.quad(&format!("s_{r} + {}", self.a.along("k"))),
                 lanes => format!("subgroupBroadcast(g_{}, {}u)", r / lanes, r % lanes),
             };
             push!(*out, "    let x_{r} = {value};");
@@ -346,15 +366,19 @@ impl Unrolled {
     fn tail(&self, out: &mut String) {
         for q in 0..self.quads {
             let value = match self.b.along_k {
-                true => format!(
-                    "vec4(b_get(b_{q}_0 + k), b_get(b_{q}_1 + k), b_get(b_{q}_2 + k), \
-                     b_get(b_{q}_3 + k))"
-                ),
+                true => {
+                    let k = self.b.along("k");
+                    let get = |j| format!("b_get(b_{q}_{j} + {k})");
+                    format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
+                }
                 false => self.b.quad(&format!("b_{q} + k * b_line")),
             };
             push!(*out, "    let y_{q} = {value};");
         }
-        let k = if self.a.along_k { "k" } else { "k * a_line" };
+        let k = match self.a.along_k {
+            true => self.a.along("k"),
+            false => "k * a_line".to_string(),
+        };
         if self.lanes > 0 {
             for t in 0..self.shares().1 {
                 push!(*out, "    let g_{t} = a_get(s_{t} + {k});");
@@ -373,20 +397,11 @@ impl Unrolled {
     }
 }
 
-/// The stride between the lines of an operand.
-fn edge_line(side: Side) -> &'static str {
-    match (side.name, side.along_k) {
-        ('a', true) => "p.strides.x",
-        ('a', false) => "p.strides.y",
-        (_, true) => "p.strides.w",
-        (_, false) => "p.strides.z",
-    }
-}
-
 /// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the end.
 fn block(side: Side) -> String {
-    let (name, line) = (side.name, edge_line(side));
+    let (name, line) = (side.name, side.line());
     let last = if name == 'a' { "p.size.x" } else { "p.size.y" };
+    let (k, i) = (side.along("k"), side.along("i"));
     let mut out = format!(
         "\nfn {name}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {{\n  let line = {line};\n"
     );
@@ -396,13 +411,13 @@ fn block(side: Side) -> String {
         lines[0], lines[1], lines[2], lines[3]
     );
     let (body, rest) = if side.along_k {
-        for i in 0..4 {
+        for j in 0..4 {
             push!(
                 out,
-                "  let at_{i} = base + min(edge + {i}u, {last} - 1u) * line + k;"
+                "  let at_{j} = base + min(edge + {j}u, {last} - 1u) * line + {k};"
             );
         }
-        let get: Vec<String> = (0..4).map(|i| format!("{name}_get(at_{i} + i)")).collect();
+        let get: Vec<String> = (0..4).map(|j| format!("{name}_get(at_{j} + {i})")).collect();
         (
             format!("transpose({whole})"),
             format!("vec4({})", get.join(", ")),
@@ -450,7 +465,7 @@ fn workgroup(a: Side, b: Side, rows: u32, store: &str) -> String {
             "  let row_{r} = tile_row + x_quad * 4u + {}u;",
             h * 64 + r % 4
         );
-        push!(finish, "  let c_{r} = c_start + row_{r} * p.batch.z;");
+        push!(finish, "  let c_{r} = c_start + row_{r} * p.rest.y;");
         for q in 0..halves {
             push!(prepare, "  var acc_{r}_{q} = vec4<f32>();");
             push!(
@@ -510,11 +525,11 @@ fn skinny(a: Side, b: Side, rows: u32, store: &str) -> String {
         push!(finish, "  let sum_{r} = total(acc_{r}, local, part);");
         push!(
             finish,
-            "  if (part == 0u) {{ store(c_start + (row + {r}u) * p.batch.z, row + {r}u, column, \
+            "  if (part == 0u) {{ store(c_start + (row + {r}u) * p.rest.y, row + {r}u, column, \
              sum_{r}); }}"
         );
     }
-    let run = match a.along_k {
+    let run = match a.along_k && !a.stepped {
         true => a.quad("at"),
         false => "vec4(a_get(at), a_get(at + p.strides.y), a_get(at + 2u * p.strides.y), \
                   a_get(at + 3u * p.strides.y))"

@@ -25,8 +25,8 @@ fn main(
   let last_column = p.size.y - 1u;
   let a_line = ${a_line};
   let b_line = ${b_line};
-  let a_start = start(p.a, matrix);
-  let b_start = start(p.b, matrix);
+  let a_start = start_a(matrix);
+  let b_start = start_b(matrix);
   let whole = p.size.z & ~3u;
 ${prepare}
   for (var k = 0u; k < whole; k += 4u) {
@@ -35,7 +35,7 @@ ${step}
   for (var k = whole; k < p.size.z; k++) {
 ${tail}
   }
-  let c_start = matrix * p.batch.w;
+  let c_start = start_c(matrix);
 ${finish}
 }
 

@@ -18,14 +18,14 @@ fn main(
   let row = (tile / tiles_n % tiles_m) * ${rows}u;
   let part = ${part};
   let column = ((tile % tiles_n) * ${across}u + ${place}) * 4u;
-  let a_start = start(p.a, matrix);
-  let b_start = start(p.b, matrix);
+  let a_start = start_a(matrix);
+  let b_start = start_b(matrix);
 ${prepare}
   for (var k = part * 4u; k < p.size.z; k += ${parts}u * 4u) {
     let y = b_block(b_start, column, k);
 ${step}
   }
-  let c_start = matrix * p.batch.w;
+  let c_start = start_c(matrix);
 ${finish}
 }
 

@@ -23,8 +23,8 @@ fn main(
   let block = local % 128u;
   let edge = select(${b_edge}, ${a_edge}, loads_a);
   let deep = select(${b_deep}, ${a_deep}, loads_a);
-  let a_start = start(p.a, matrix);
-  let b_start = start(p.b, matrix);
+  let a_start = start_a(matrix);
+  let b_start = start_b(matrix);
   let x_quad = local / 16u;
   let y_quad = local % 16u;
 ${prepare}
@@ -51,7 +51,7 @@ ${step}
     }
     workgroupBarrier();
   }
-  let c_start = matrix * p.batch.w;
+  let c_start = start_c(matrix);
 ${finish}
 }
 

@@ -6,8 +6,8 @@ fn element(index: u32) -> ${kind} {
   let row = i / p.size.y % p.size.x;
   let column = i % p.size.y;
   let matrix = i / (p.size.x * p.size.y);
-  var at_a = start(p.a, matrix) + row * p.strides.x;
-  var at_b = start(p.b, matrix) + column * p.strides.w;
+  var at_a = start_a(matrix) + row * p.strides.x;
+  var at_b = start_b(matrix) + column * p.strides.w;
   var sum = ${kind}();
   for (var k = 0u; k < p.size.z; k++) {
     sum += a_get(at_a) * b_get(at_b);
