@@ -84,7 +84,11 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
-    pub fn adopt(adapter: &wgpu::Adapter, device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Gpu> {
+    pub fn adopt(
+        adapter: &wgpu::Adapter,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+    ) -> Result<Gpu> {
         Self::over(Arc::new(WgpuDriver::adopt(Some(adapter), device, queue)?))
     }
 

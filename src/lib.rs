@@ -12,7 +12,11 @@ mod engine;
 #[cfg(feature = "gpu")]
 mod error;
 #[cfg(feature = "gpu")]
+mod gpu;
+#[cfg(feature = "gpu")]
 mod memory;
+#[cfg(feature = "gpu")]
+mod observe;
 #[cfg(feature = "gpu")]
 mod ops;
 #[cfg(feature = "gpu")]
@@ -22,12 +26,17 @@ mod transfer;
 
 #[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, Caps},
+    driver::{AdapterKind, AdapterSummary, Caps},
     dtype::{DType, Element},
     error::{Error, KernelError, OutOfMemory, Result},
-    memory::{Residency, Tag, TenantId},
+    gpu::{Access, Bound, BoundRange, Gpu, Options, adapters},
+    memory::{Holder, Residency, SlabUse, Tag, TenantId},
+    observe::MemoryStats,
     tensor::Tensor,
 };
+/// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
+#[cfg(feature = "gpu")]
+pub use wgpu;
 
 /// A simulated device: strict about every rule, late on purpose, and failing on command. For
 /// tests of programs that must survive a device that refuses, fails or goes away.

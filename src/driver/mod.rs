@@ -29,6 +29,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+pub use self::wgpu::AdapterSummary;
 pub(crate) use signal::Signal;
 
 /// A future that travels between threads natively, and stays on its own in a browser.

@@ -12,6 +12,7 @@
 mod block;
 mod caches;
 mod cmd;
+mod direct;
 mod host;
 pub(crate) mod kernel;
 mod needs;
@@ -153,6 +154,9 @@ impl Engine {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
+        if offset_bytes == 0 && self.upload_in_place(dst, bytes)? {
+            return Ok(());
+        }
         let (mut rest, mut at) = (bytes, offset_bytes);
         while !rest.is_empty() {
             match self.stage(rest)? {
@@ -173,13 +177,13 @@ impl Engine {
 
     fn stage(&self, bytes: &[u8]) -> Result<Option<(crate::transfer::Region, usize)>> {
         let staged = self.uploads.stage(bytes);
-        staged.map_err(|error| needs::refusal("to write to staging memory", error))
+        staged.map_err(|error| refusal("to write to staging memory", error))
     }
 
     /// Makes room for staging: a new chunk, or one that comes back when its submission is done.
     async fn more_staging(&self, wanted_bytes: u64) -> Result<()> {
         let what = "staging memory";
-        let refused = |error| needs::refusal(what, error);
+        let refused = |error| refusal(what, error);
         match self.uploads.grow(wanted_bytes).await {
             Ok(true) => return Ok(()),
             Ok(false) | Err(crate::driver::DriverError::OutOfMemory) => {}

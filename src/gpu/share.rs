@@ -7,8 +7,8 @@ use super::Gpu;
 use crate::dtype::DType;
 use crate::engine::{Pinned, block_on};
 use crate::error::{Error, Result};
-use crate::tensor::layout::Layout;
 use crate::tensor::Tensor;
+use crate::tensor::layout::{Layout, checked};
 
 /// What the app's commands do with a tensor that was bound for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,7 +186,7 @@ impl Gpu {
         let site = Location::caller();
         let driver = self.wgpu("import")?;
         self.engine.check_lost()?;
-        let (len, needed_bytes) = Layout::checked(shape, dtype)?;
+        let (len, needed_bytes) = checked(shape, dtype)?;
         let size_bytes = bytes.end.saturating_sub(bytes.start);
         if needed_bytes.max(1).checked_next_multiple_of(16) != Some(size_bytes) {
             return Err(Error::Length {
@@ -213,14 +213,20 @@ impl Gpu {
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST;
         if !buffer.usage().contains(usages) {
-            return refuse(format!("its usages are {:?}, without {usages:?}", buffer.usage()));
+            return refuse(format!(
+                "its usages are {:?}, without {usages:?}",
+                buffer.usage()
+            ));
         }
         if bytes.end > buffer.size() {
             return refuse(format!("{bytes:?} passes its end at {}", buffer.size()));
         }
         let alignment = self.caps().offset_alignment_bytes;
         if !bytes.start.is_multiple_of(alignment) {
-            return refuse(format!("it starts at {}, not a multiple of {alignment}", bytes.start));
+            return refuse(format!(
+                "it starts at {}, not a multiple of {alignment}",
+                bytes.start
+            ));
         }
         Ok(())
     }

@@ -99,7 +99,10 @@ impl MemoryStats {
             imported_bytes: report.memory.imported_bytes,
             upload_bytes: report.upload_bytes,
             readback_bytes: report.readback_bytes,
-            driver_bytes: engine.driver().as_wgpu().and_then(|driver| driver.reserved_bytes()),
+            driver_bytes: engine
+                .driver()
+                .as_wgpu()
+                .and_then(|driver| driver.reserved_bytes()),
             peak_requested_bytes: alloc.peak_requested_bytes,
             peak_live_bytes: alloc.peak_granted_bytes,
             peak_reserved_bytes: report.memory.peak_reserved_bytes,
@@ -128,35 +131,70 @@ impl fmt::Display for MemoryStats {
             writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())
         };
         let peak = |bytes: u64| format!("peak {}", Bytes(bytes));
-        row(f, "live", self.live_bytes, format!(
-            "{}, {} storages, {} of it rounding",
-            peak(self.peak_live_bytes),
-            self.live_storages,
-            Bytes(self.live_bytes - self.requested_bytes.min(self.live_bytes)),
-        ))?;
-        row(f, "cached", self.cached_bytes, format!(
-            "free in slabs, largest hole {}, fragmentation {:.0} %",
-            Bytes(self.largest_hole_bytes),
-            100.0 * self.fragmentation,
-        ))?;
-        row(f, "reserved", self.reserved_bytes, format!(
-            "{}, {} slabs ({} created, {} released)",
-            peak(self.peak_reserved_bytes),
-            self.slabs.len(),
-            self.slabs_created,
-            self.slabs_released,
-        ))?;
-        row(f, "retiring", self.retiring_bytes, "given back, still in use by the device".into())?;
-        row(f, "staging", self.upload_bytes + self.readback_bytes, format!(
-            "{} up, {} down",
-            Bytes(self.upload_bytes),
-            Bytes(self.readback_bytes),
-        ))?;
+        row(
+            f,
+            "live",
+            self.live_bytes,
+            format!(
+                "{}, {} storages, {} of it rounding",
+                peak(self.peak_live_bytes),
+                self.live_storages,
+                Bytes(self.live_bytes - self.requested_bytes.min(self.live_bytes)),
+            ),
+        )?;
+        row(
+            f,
+            "cached",
+            self.cached_bytes,
+            format!(
+                "free in slabs, largest hole {}, fragmentation {:.0} %",
+                Bytes(self.largest_hole_bytes),
+                100.0 * self.fragmentation,
+            ),
+        )?;
+        row(
+            f,
+            "reserved",
+            self.reserved_bytes,
+            format!(
+                "{}, {} slabs ({} created, {} released)",
+                peak(self.peak_reserved_bytes),
+                self.slabs.len(),
+                self.slabs_created,
+                self.slabs_released,
+            ),
+        )?;
+        row(
+            f,
+            "retiring",
+            self.retiring_bytes,
+            "given back, still in use by the device".into(),
+        )?;
+        row(
+            f,
+            "staging",
+            self.upload_bytes + self.readback_bytes,
+            format!(
+                "{} up, {} down",
+                Bytes(self.upload_bytes),
+                Bytes(self.readback_bytes),
+            ),
+        )?;
         if self.imported_bytes > 0 {
-            row(f, "imported", self.imported_bytes, "in buffers of the app".into())?;
+            row(
+                f,
+                "imported",
+                self.imported_bytes,
+                "in buffers of the app".into(),
+            )?;
         }
         if let Some(bytes) = self.driver_bytes {
-            row(f, "driver", bytes, "what the driver holds for this device".into())?;
+            row(
+                f,
+                "driver",
+                bytes,
+                "what the driver holds for this device".into(),
+            )?;
         }
         writeln!(
             f,
@@ -175,10 +213,18 @@ impl MemoryStats {
         }
         writeln!(f, "slabs")?;
         let mut slabs: Vec<&SlabUse> = self.slabs.iter().collect();
-        slabs.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then(b.live_bytes.cmp(&a.live_bytes)));
+        slabs.sort_by(|a, b| {
+            b.size_bytes
+                .cmp(&a.size_bytes)
+                .then(b.live_bytes.cmp(&a.live_bytes))
+        });
         for slab in slabs.iter().take(SLAB_LINES) {
             let filled = (slab.live_bytes * BAR_CELLS).div_ceil(slab.size_bytes.max(1)) as usize;
-            let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR_CELLS as usize - filled));
+            let bar = format!(
+                "{}{}",
+                "#".repeat(filled),
+                ".".repeat(BAR_CELLS as usize - filled)
+            );
             writeln!(
                 f,
                 "  {:>10} [{bar}] {:>3} %  {} blocks, largest hole {}",

@@ -131,6 +131,21 @@ impl Tensor {
         })
     }
 
+    /// A tensor of a storage that is there already.
+    pub(crate) fn from_parts(
+        engine: &Arc<Engine>,
+        storage: Arc<Storage>,
+        layout: Layout,
+        dtype: DType,
+    ) -> Tensor {
+        Tensor {
+            engine: Arc::clone(engine),
+            storage,
+            layout,
+            dtype,
+        }
+    }
+
     /// Other indices for the same elements.
     pub(crate) fn view(&self, layout: Layout) -> Tensor {
         debug_assert!(
