@@ -16,11 +16,7 @@ mod views;
 
 use smallvec::SmallVec;
 
-<<<<<<< HEAD
-pub(crate) use collapse::{Collapsed, Walk, collapse};
-=======
 pub(crate) use collapse::{Collapsed, collapse};
->>>>>>> main
 pub(crate) use shapes::{axis, broadcast_shapes, checked};
 
 /// Dimensions, outermost first. A tensor has at most [`MAX_RANK`] of them.

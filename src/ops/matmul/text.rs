@@ -81,16 +81,14 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
     let store = store(variant.quads >> 2 & 1 == 1);
     let text = match form.tile {
         Tile::Naive => fill(NAIVE, &[("kind", variant.dtypes[0].wgsl())]),
-        Tile::Register { rows, quads, lanes } => {
-            Unrolled {
-                a,
-                b,
-                rows: u32::from(rows),
-                quads: u32::from(quads),
-                lanes: u32::from(lanes),
-            }
-            .text(store)
+        Tile::Register { rows, quads, lanes } => Unrolled {
+            a,
+            b,
+            rows: u32::from(rows),
+            quads: u32::from(quads),
+            lanes: u32::from(lanes),
         }
+        .text(store),
         Tile::Workgroup { rows } => workgroup(a, b, u32::from(rows), store),
         Tile::Skinny { rows } => skinny(a, b, u32::from(rows), store),
     };
@@ -417,7 +415,9 @@ fn block(side: Side) -> String {
                 "  let at_{j} = base + min(edge + {j}u, {last} - 1u) * line + {k};"
             );
         }
-        let get: Vec<String> = (0..4).map(|j| format!("{name}_get(at_{j} + {i})")).collect();
+        let get: Vec<String> = (0..4)
+            .map(|j| format!("{name}_get(at_{j} + {i})"))
+            .collect();
         (
             format!("transpose({whole})"),
             format!("vec4({})", get.join(", ")),
@@ -432,7 +432,10 @@ fn block(side: Side) -> String {
         }
         (whole, side.quad("(at_0 + i * line)"))
     };
-    push!(out, "  if (k + 4u <= p.size.z) {{\n    return {body};\n  }}");
+    push!(
+        out,
+        "  if (k + 4u <= p.size.z) {{\n    return {body};\n  }}"
+    );
     push!(out, "  var v = mat4x4<f32>();");
     push!(
         out,

@@ -60,15 +60,6 @@ pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     }
 }
 
-<<<<<<< HEAD
-/// The elements that a layout names, in row-major order of its indices.
-#[derive(Debug)]
-pub(crate) struct Walk {
-    dims: SmallVec<[u32; MAX_RANK]>,
-    strides: [u32; MAX_RANK],
-    index: [u32; MAX_RANK],
-    element: u32,
-=======
 /// The elements that a layout names, row by row: a row is the innermost of its collapsed
 /// dimensions. Iterates over the element at which each row starts, in row-major order.
 #[derive(Debug)]
@@ -80,27 +71,10 @@ pub(crate) struct Rows {
     outer: Collapsed,
     index: [u32; MAX_RANK],
     start: u32,
->>>>>>> main
     left: usize,
 }
 
 impl Layout {
-<<<<<<< HEAD
-    /// The elements that the indices name, in row-major order of the indices.
-    pub(crate) fn elements(&self) -> Walk {
-        let collapsed = collapse(&self.shape, &[self]);
-        Walk {
-            strides: collapsed.strides[0],
-            dims: collapsed.dims,
-            index: [0; MAX_RANK],
-            element: collapsed.offsets[0],
-            left: self.len(),
-        }
-    }
-}
-
-impl Iterator for Walk {
-=======
     /// The elements that the indices name, row by row.
     pub(crate) fn rows(&self) -> Rows {
         let mut outer = collapse(&self.shape, &[self]);
@@ -127,34 +101,10 @@ impl Iterator for Walk {
 }
 
 impl Iterator for Rows {
->>>>>>> main
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
-<<<<<<< HEAD
-        let element = self.element;
-        for axis in (0..self.dims.len()).rev() {
-            let stride = self.strides[axis];
-            self.index[axis] += 1;
-            self.element = self.element.wrapping_add(stride);
-            if self.index[axis] < self.dims[axis] {
-                break;
-            }
-            let back = stride.wrapping_mul(self.dims[axis]);
-            self.element = self.element.wrapping_sub(back);
-            self.index[axis] = 0;
-        }
-        Some(element as usize)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl ExactSizeIterator for Walk {}
-=======
         let start = self.start;
         for (axis, &dim) in self.outer.dims.iter().enumerate().rev() {
             let stride = self.outer.strides[0][axis];
@@ -169,4 +119,3 @@ impl ExactSizeIterator for Walk {}
         Some(start as usize)
     }
 }
->>>>>>> main
