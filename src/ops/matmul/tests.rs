@@ -254,44 +254,58 @@ fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     gpu.tensor(&values, shape).unwrap()
 }
 
+/// An operand of two matrices, as a view that lies in the given order.
+fn operand(gpu: &Gpu, rows: usize, columns: usize, order: Order, slack: usize) -> Tensor {
+    let part = |rows: usize, columns: usize| {
+        let whole = exact(gpu, &[2, rows, columns + slack], rows);
+        whole.narrow(2, slack.min(1), columns).unwrap()
+    };
+    match order {
+        Order::AlongK => part(rows, columns),
+        Order::AlongEdge => part(columns, rows).transpose(1, 2).unwrap(),
+        Order::Stepped => part(rows, 2 * columns).slice(2, None, None, 2).unwrap(),
+    }
+}
+
+/// Compares a tile with the reference, for B in the order that is `turn` away from that of A.
+fn check_tile(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], slack: usize, turn: usize) {
+    let of_a = ORDERS[turn % 3];
+    let is_single = matches!(tile, Tile::Register { rows: 1, .. });
+    let m = if is_single { 1 } else { m };
+    let a = operand(gpu, m, k, of_a, slack);
+    let b = match ORDERS[turn / 3 % 3] {
+        Order::AlongK => operand(gpu, k, n, Order::AlongEdge, slack),
+        Order::AlongEdge => operand(gpu, k, n, Order::AlongK, slack),
+        Order::Stepped => operand(gpu, k, n, Order::Stepped, slack),
+    };
+    let product = |tile| {
+        let c = a.matmul_by(&b, Some(tile)).unwrap();
+        c.to_vec::<f32>().unwrap()
+    };
+    let (got, expected) = (product(tile), product(Tile::Naive));
+    assert_eq!(
+        got, expected,
+        "{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}"
+    );
+}
+
 #[test]
 fn every_variant_computes_the_same_as_the_reference() {
     let gpu = Gpu::open(Options::default()).unwrap();
-    let lanes = match gpu.caps().subgroup_lanes {
-        Some((least, most)) if least == most && (4..=32).contains(&least) => least as u8,
-        _ => 0,
-    };
-    // A whole tile; a ragged edge that is aligned; and one that is not, with a tail of k.
-    for (m, n, k, slack) in [(64, 64, 32, 0), (36, 132, 20, 4), (33, 65, 31, 1)] {
-        for case in 0..4 {
-            let operand = |rows: usize, columns: usize, is_flat: bool| {
-                let (rows, columns) = if is_flat {
-                    (columns, rows)
-                } else {
-                    (rows, columns)
-                };
-                let whole = exact(&gpu, &[2, rows, columns + slack], rows + case);
-                let part = whole.narrow(2, (slack > 0).into(), columns).unwrap();
-                match is_flat {
-                    true => part.transpose(1, 2).unwrap(),
-                    false => part,
-                }
-            };
-            let (a, b) = (operand(m, k, case & 1 == 1), operand(k, n, case & 2 == 2));
-            let reference = a.matmul_by(&b, Some(Tile::Naive)).unwrap();
-            let expected: Vec<f32> = reference.to_vec().unwrap();
-            for tile in tiles(lanes) {
-                // Fewer rows than a quad are for products of as few.
-                if matches!(tile, Tile::Register { rows: 1, .. }) && m > 1 && case & 1 == 1 {
-                    continue;
-                }
-                let c = a.matmul_by(&b, Some(tile)).unwrap();
-                assert_eq!(
-                    c.to_vec::<f32>().unwrap(),
-                    expected,
-                    "{tile:?} {m} {n} {k} {case}"
-                );
-            }
-        }
+    let mut tiles = vec![register(1, 2, 0), register(8, 1, 0), register(16, 2, 0)];
+    tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
+    tiles.extend([1, 8].map(|rows| Tile::Skinny { rows }));
+    if let Some((lanes @ 4..=32, most)) = gpu.caps().subgroup_lanes
+        && lanes == most
+    {
+        let shapes = [(1, 2), (4, 2), (8, 2), (16, 1), (32, 1), (32, 2)];
+        tiles.extend(shapes.map(|(rows, quads)| register(rows, quads, lanes as u8)));
+    }
+    for (index, tile) in tiles.into_iter().enumerate() {
+        // A whole tile; a ragged edge that is aligned; and one that is not, with a tail of k. Each
+        // pair of orders meets several tiles.
+        check_tile(&gpu, tile, [64, 64, 32], 0, 2 * index);
+        check_tile(&gpu, tile, [36, 132, 20], 4, 2 * index + 3);
+        check_tile(&gpu, tile, [33, 65, 31], 1, 2 * index + 7);
     }
 }
