@@ -8,6 +8,7 @@ mod elementwise;
 pub(crate) mod fill;
 mod index_select;
 mod layer_norm;
+mod matmul;
 mod normalize;
 mod operation;
 mod operators;

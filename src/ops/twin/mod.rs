@@ -8,6 +8,7 @@ pub(crate) mod elementwise;
 pub(crate) mod fill;
 pub(crate) mod index_select;
 pub(crate) mod layer_norm;
+pub(crate) mod matmul;
 mod normalize;
 pub(crate) mod random;
 pub(crate) mod reduce;
