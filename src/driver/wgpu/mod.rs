@@ -63,6 +63,10 @@ pub(crate) struct WgpuDriver {
     pages: ParamPages,
     progress: Arc<Progress>,
     /// A destroyed buffer, to ask the device whether it still takes calls.
+    #[cfg_attr(
+        target_arch = "wasm32",
+        allow(dead_code, reason = "a browser tells by itself")
+    )]
     probe: Mutex<wgpu::Buffer>,
     /// Errors that a browser has yet to tell.
     late: Mutex<Vec<Late>>,

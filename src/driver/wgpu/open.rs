@@ -33,7 +33,7 @@ pub(crate) struct OpenRequest {
     pub(crate) backends: Option<wgpu::Backends>,
 }
 
-/// An adapter that computes, as [`adapters`](crate::adapters) lists it.
+/// An adapter that computes, as `adapters` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdapterSummary {
