@@ -32,6 +32,7 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Gpu, Options, adapters},
     memory::{Holder, Residency, SlabUse, Tag, TenantId},
     observe::MemoryStats,
+    ops::Scalar,
     tensor::Tensor,
 };
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
