@@ -329,3 +329,26 @@ fn what_does_not_go_together_is_refused_at_the_call() {
     let elsewhere = self::gpu().zeros(&[3, 2], DType::F32).unwrap();
     assert!(matches!(a.matmul(&elsewhere), Err(Error::Foreign { .. })));
 }
+
+#[cfg(feature = "sim")]
+#[test]
+fn the_simulated_device_computes_the_same() {
+    let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default()).unwrap();
+    check(&whole(&gpu, &[33, 65]), &whole(&gpu, &[65, 7]));
+    check(
+        &whole(&gpu, &[20, 12]).t().unwrap(),
+        &whole(&gpu, &[9, 20]).t().unwrap(),
+    );
+    check(&whole(&gpu, &[2, 1, 9, 8]), &whole(&gpu, &[1, 3, 8, 12]));
+    check(
+        &whole(&gpu, &[2, 1, 2, 1, 2, 1, 9, 8]),
+        &whole(&gpu, &[1, 2, 1, 2, 1, 2, 8, 5]),
+    );
+    let halves = gpu.tensor(&[f16::ONE; 21 * 10], &[21, 10]).unwrap();
+    let product = halves
+        .matmul(&halves.t().unwrap())
+        .unwrap()
+        .to_vec::<f16>()
+        .unwrap();
+    assert_eq!(product, [f16::from_f32(10.0); 21 * 21]);
+}

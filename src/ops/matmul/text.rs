@@ -126,4 +126,3 @@ fn store(quads: bool) -> &'static str {
 
 /// The components of a quad.
 const LANES: [char; 4] = ['x', 'y', 'z', 'w'];
-
