@@ -276,6 +276,15 @@ fn declare_operand(
             format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
         );
     }
+    if operand.role != Role::Read && text.contains(&format!("{name}_put(")) {
+        debug_assert!(dtype.size_bytes() == 4 && unit == Unit::Word, "{name}_put");
+        line(
+            out,
+            format_args!(
+                "fn {name}_put(i: u32, v: {kind}) {{ b{part}_store(i, bitcast<u32>(v)); }}"
+            ),
+        );
+    }
 }
 
 fn get(part: usize, dtype: DType, unit: Unit) -> String {

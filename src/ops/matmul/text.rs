@@ -1,0 +1,128 @@
+//! The text of each variant of matmul, from the skeletons in `shaders/matmul/`.
+//!
+//! The skeletons hold what a reader wants to see: tiles, loops, barriers. What is written here is
+//! what differs by the operands' orientation and what must be unrolled, since an accumulator that
+//! is an indexed array would live in memory.
+//!
+//! An operand's *edge* is its dimension along C (rows of A, columns of B), its *line* the stride of
+//! whichever dimension is not contiguous. Names in the text: `x` values of A, `y` values of B,
+//! `acc` the accumulators.
+
+/// Adds a line to a text; writing to a `String` cannot fail.
+macro_rules! push {
+    ($out:expr, $($text:tt)*) => { let _ = writeln!($out, $($text)*); };
+}
+
+mod grouped;
+mod unrolled;
+
+use std::borrow::Cow;
+
+use super::form::{Form, Order, Tile};
+use crate::engine::Variant;
+use grouped::{skinny, workgroup};
+use unrolled::Unrolled;
+
+const SHARED: &str = include_str!("../../../shaders/matmul/shared.wgsl");
+const NAIVE: &str = include_str!("../../../shaders/matmul/naive.wgsl");
+
+/// One of the two operands, as the text sees it.
+#[derive(Clone, Copy)]
+struct Side {
+    /// `a` or `b`.
+    name: char,
+    /// Contiguous along k; else along its edge.
+    along_k: bool,
+    /// Its quads are aligned.
+    quads: bool,
+    /// Contiguous along nothing: it is walked along k all the same, in steps.
+    stepped: bool,
+}
+
+impl Side {
+    /// The four elements from `at` on, along the dimension that is contiguous (or stepped).
+    fn quad(self, at: &str) -> String {
+        if self.quads {
+            return format!("{}_get4({at})", self.name);
+        }
+        let get = |i| format!("{}_get({at} + {})", self.name, self.along(&format!("{i}u")));
+        format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
+    }
+
+    /// How far `steps` lie along that dimension.
+    fn along(self, steps: &str) -> String {
+        match (self.stepped, self.name) {
+            (false, _) => steps.to_string(),
+            (true, 'a') => format!("{steps} * p.strides.y"),
+            (true, _) => format!("{steps} * p.strides.z"),
+        }
+    }
+
+    /// The stride between the lines.
+    fn line(self) -> &'static str {
+        match (self.name, self.along_k) {
+            ('a', true) => "p.strides.x",
+            ('a', false) => "p.strides.y",
+            (_, true) => "p.strides.w",
+            (_, false) => "p.strides.z",
+        }
+    }
+}
+
+/// The text of a variant.
+pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
+    let form = Form::unpack(variant.code);
+    let a = Side {
+        name: 'a',
+        along_k: form.a != Order::AlongEdge,
+        quads: variant.quads & 1 == 1,
+        stepped: form.a == Order::Stepped,
+    };
+    let b = Side {
+        name: 'b',
+        along_k: form.b != Order::AlongEdge,
+        quads: variant.quads >> 1 & 1 == 1,
+        stepped: form.b == Order::Stepped,
+    };
+    let store = store(variant.quads >> 2 & 1 == 1);
+    let text = match form.tile {
+        Tile::Naive => fill(NAIVE, &[("kind", variant.dtypes[0].wgsl())]),
+        Tile::Register { rows, quads, lanes } => Unrolled {
+            a,
+            b,
+            rows: u32::from(rows),
+            quads: u32::from(quads),
+            lanes: u32::from(lanes),
+        }
+        .text(store),
+        Tile::Workgroup { rows } => workgroup(a, b, u32::from(rows), store),
+        Tile::Skinny { rows } => skinny(a, b, u32::from(rows), store),
+    };
+    Cow::Owned(format!("{SHARED}\n{text}"))
+}
+
+/// Puts values in the place of `${name}`.
+fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
+    let mut text = skeleton.to_string();
+    for (name, value) in values {
+        text = text.replace(&format!("${{{name}}}"), value.trim_end());
+    }
+    debug_assert!(!text.contains("${"), "a placeholder is left:\n{text}");
+    text
+}
+
+/// Stores a quad of C, whole if rows of C are made of quads.
+fn store(quads: bool) -> &'static str {
+    match quads {
+        true => "c_put4(at + column, v);",
+        false => {
+            "let i = at + column; c_put(i, v.x); \
+             if (column + 1u < p.size.y) { c_put(i + 1u, v.y); } \
+             if (column + 2u < p.size.y) { c_put(i + 2u, v.z); } \
+             if (column + 3u < p.size.y) { c_put(i + 3u, v.w); }"
+        }
+    }
+}
+
+/// The components of a quad.
+const LANES: [char; 4] = ['x', 'y', 'z', 'w'];
