@@ -333,7 +333,7 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     fn declare_lost(&self, reason: &str);
 
     /// The wgpu objects behind it, if it is wgpu.
-    fn as_wgpu(&self) -> Option<&wgpu::WgpuDriver> {
+    fn as_wgpu(&self) -> Option<&self::wgpu::WgpuDriver> {
         None
     }
 }
