@@ -8,7 +8,7 @@ const SMALL_BINDING_BYTES: u64 = 16 << 10;
 /// Every device that there is here, with a name for messages: the default adapter; the same with
 /// bindings so small that ordinary operands take several; and the simulation, likewise.
 #[allow(dead_code, reason = "not every test program opens devices")]
-pub fn gpus() -> Vec<(&'static str, Gpu)> {
+pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = Vec::new();
     let open = Gpu::open(Options::default());
     gpus.push(("adapter", open.expect("the tests need an adapter")));

@@ -50,7 +50,10 @@ fn smaller(a: f64, b: f64) -> f64 {
     }
 }
 
-const FLOATS: [(&str, Method, fn(f64, f64) -> f64, f32); 7] = [
+/// An operation: its name, itself, what it does in f64, and what it may be off by.
+type FloatCase = (&'static str, Method, fn(f64, f64) -> f64, f32);
+
+const FLOATS: [FloatCase; 7] = [
     ("add", Tensor::add, |a, b| a + b, 1e-7),
     ("sub", Tensor::sub, |a, b| a - b, 1e-7),
     ("mul", Tensor::mul, |a, b| a * b, 1e-7),
@@ -198,8 +201,11 @@ fn integers_wrap_and_division_by_zero_is_defined() -> Result<()> {
     Ok(())
 }
 
+/// A comparison: its name, itself, and what it does.
+type OrderCase<T> = (&'static str, Method, fn(&T, &T) -> bool);
+
 fn check_order<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
-    let cases: [(&str, Method, fn(&T, &T) -> bool); 6] = [
+    let cases: [OrderCase<T>; 6] = [
         ("eq", Tensor::eq, |a, b| a == b),
         ("ne", Tensor::ne, |a, b| a != b),
         ("lt", Tensor::lt, |a, b| a < b),

@@ -4,7 +4,7 @@ use half::f16;
 use lapidary::{DType, Element, Error, Gpu, Result};
 
 use crate::common::gpus;
-use crate::model::{ODD_FLOATS, Sample, tensor, views};
+use crate::model::{ODD_FLOATS, Sample, alike, tensor, views};
 
 /// Bytes, so that NaN is equal to itself.
 fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {
@@ -17,15 +17,7 @@ fn check_contiguous<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::R
         for y in [x.contiguous()?, x.copy()?] {
             assert!(y.is_contiguous());
             let got = y.to_vec::<T>()?;
-            // The adapter may make another NaN of a NaN.
-            let same = got
-                .iter()
-                .zip(&wanted)
-                .all(|(a, b)| a == b || a != a && b != b);
-            assert!(
-                same && got.len() == wanted.len(),
-                "{x} on {device}: {got:?} {wanted:?}"
-            );
+            assert!(alike(&got, &wanted), "{x} on {device}: {got:?} {wanted:?}");
         }
         assert!(!x.copy()?.shares_storage_with(&x));
         assert_eq!(x.contiguous()?.shares_storage_with(&x), x.is_contiguous());
@@ -114,9 +106,8 @@ fn check_cast<A: Element, B: Element>(
     assert_eq!(y.dtype(), B::DTYPE);
     for (k, got) in y.to_vec::<B>()?.into_iter().enumerate() {
         let wanted = convert(from[k]);
-        let same = got == wanted || got != got && wanted != wanted;
         assert!(
-            same,
+            alike(&[got], &[wanted]),
             "{:?} as {} is {got:?}, not {wanted:?}, on {device}",
             from[k],
             B::DTYPE

@@ -4,7 +4,7 @@ use half::f16;
 use lapidary::{Error, Gpu, Result, Tensor};
 
 use crate::common::gpus;
-use crate::model::{Sample, tensor};
+use crate::model::{Sample, alike, tensor};
 
 /// Makes a view of a tensor of shape `[6, 10, 8]`.
 type View = fn(&Tensor) -> Result<Tensor>;
@@ -58,12 +58,8 @@ fn check<T: Sample>(
         write(&target, &other)?;
         assert!(x.version() > before || target.is_empty(), "view {which}");
         let got = x.to_vec::<T>()?;
-        let same = got
-            .iter()
-            .zip(&wanted)
-            .all(|(a, b)| a == b || a != a && b != b);
         assert!(
-            same,
+            alike(&got, &wanted),
             "view {which} of {} on {device}: {got:?}, not {wanted:?}",
             T::DTYPE
         );

@@ -4,7 +4,7 @@ use half::f16;
 use lapidary::{DType, Element, Gpu, Result, Tensor};
 
 /// Numbers of every kind of trouble.
-pub const ODD_FLOATS: [f32; 26] = [
+pub(crate) const ODD_FLOATS: [f32; 26] = [
     0.0,
     -0.0,
     1.0,
@@ -34,7 +34,7 @@ pub const ODD_FLOATS: [f32; 26] = [
 ];
 
 /// An element made of a random word: small numbers mostly, so that products stay apart.
-pub trait Sample: Element + PartialOrd {
+pub(crate) trait Sample: Element + PartialOrd {
     fn sample(random: &mut fastrand::Rng) -> Self;
 }
 
@@ -84,18 +84,18 @@ impl Sample for bool {
 }
 
 /// So many elements.
-pub fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
+pub(crate) fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
     (0..len).map(|_| T::sample(random)).collect()
 }
 
 /// A row-major tensor of random elements.
-pub fn tensor<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[usize]) -> Tensor {
+pub(crate) fn tensor<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[usize]) -> Tensor {
     let data = samples::<T>(random, shape.iter().product());
     gpu.tensor(&data, shape).expect("the data fills the shape")
 }
 
 /// Views of every kind, of random elements.
-pub fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<Vec<Tensor>> {
+pub(crate) fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<Vec<Tensor>> {
     let mut views = Vec::new();
     for shape in [
         &[0][..],
@@ -140,7 +140,7 @@ pub fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<Vec<Ten
 }
 
 /// The elements of an operand, repeated to a larger shape.
-pub fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> Vec<T> {
+pub(crate) fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> Vec<T> {
     let count = to.iter().product();
     let skipped = to.len() - shape.len();
     let pick = |mut k: usize| {
@@ -160,7 +160,7 @@ pub fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> Vec<T> {
 }
 
 /// Floats of either width, as f32.
-pub fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
+pub(crate) fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
     match tensor.dtype() {
         DType::F16 => Ok(tensor.to_vec::<f16>()?.iter().map(|x| x.to_f32()).collect()),
         _ => tensor.to_vec::<f32>(),
@@ -169,7 +169,7 @@ pub fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
 
 /// Are they the same number, within a part of it or `absolute`? NaN is the same as NaN. Numbers
 /// too small for an adapter that flushes them may be 0.
-pub fn close(got: f32, wanted: f32, relative: f32, absolute: f32) -> bool {
+pub(crate) fn close(got: f32, wanted: f32, relative: f32, absolute: f32) -> bool {
     got == wanted
         || got.is_nan() && wanted.is_nan()
         || (got - wanted).abs() <= absolute + relative * wanted.abs()
@@ -178,7 +178,7 @@ pub fn close(got: f32, wanted: f32, relative: f32, absolute: f32) -> bool {
 
 /// Fails with the first element that is not as wanted.
 #[track_caller]
-pub fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f32, absolute: f32) {
+pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f32, absolute: f32) {
     assert_eq!(got.len(), wanted.len(), "{what}");
     for (index, (&g, &w)) in got.iter().zip(wanted).enumerate() {
         assert!(
@@ -186,4 +186,14 @@ pub fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f32, abso
             "{what}: element {index} is {g:?}, not {w:?}"
         );
     }
+}
+
+/// Are they the same elements, in order? NaN is the same as NaN: an adapter may make another.
+pub(crate) fn alike<T: PartialEq>(got: &[T], wanted: &[T]) -> bool {
+    let is_nan = |x: &T| x.ne(x);
+    got.len() == wanted.len()
+        && got
+            .iter()
+            .zip(wanted)
+            .all(|(a, b)| a == b || is_nan(a) && is_nan(b))
 }

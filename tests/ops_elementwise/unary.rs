@@ -13,7 +13,7 @@ struct Case(&'static str, Method, fn(f64) -> f64);
 
 fn erf(x: f64) -> f64 {
     if x.abs() > 6.0 || x.is_nan() {
-        return x.signum() + 0.0 * x.min(6.0).max(-6.0);
+        return if x.is_nan() { x } else { x.signum() };
     }
     let (mut term, mut sum) = (x, x);
     for n in 1..200 {
