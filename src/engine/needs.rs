@@ -13,10 +13,9 @@ use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
 use crate::alloc::{AllocError, Growth, SlabId};
-use crate::driver::{BufferKind, Caps, DriverError, MapMode, PipelineDesc};
+use crate::driver::{BufferKind, Caps, DriverError, PipelineDesc};
 use crate::error::{Error, OutOfMemory, Result};
-use crate::memory::{Memory, Place, Storage};
-use crate::transfer::{Piece, Reading};
+use crate::memory::{Memory, Storage};
 
 /// How many holders an out-of-memory error names.
 const HOLDERS_NAMED: usize = 5;
@@ -31,7 +30,11 @@ impl Engine {
             let Some(need) = need else { break };
             match need {
                 Need::Submit => self.submit()?,
-                Need::Slab { storage } => self.provide_slab(&storage).await?,
+                Need::Slab { storage } => {
+                    if let Err(error) = self.make_room(&storage).await? {
+                        self.lock().head_failed(error);
+                    }
+                }
                 Need::Pipeline {
                     program,
                     key,
@@ -57,7 +60,7 @@ impl Engine {
     }
 
     /// Submits the batch. A refusal poisons what the batch should have written.
-    fn submit(&self) -> Result<()> {
+    pub(super) fn submit(&self) -> Result<()> {
         let mut batch = std::mem::take(&mut self.lock().batch);
         let result = match batch.is_empty() {
             true => Ok(()),
@@ -129,15 +132,11 @@ impl Engine {
     }
 
     /// Creates the slab that a storage found no room without, after the high-water rule has
-    /// released what is empty; leaves the command behind if the device has no memory for it.
-    async fn provide_slab(&self, storage: &Arc<Storage>) -> Result<()> {
+    /// released what is empty. The inner error is the storage's, the outer one everybody's.
+    pub(super) async fn make_room(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
         let growth = match self.lock().memory.growth(storage.size_bytes()) {
             Ok(growth) => growth,
-            Err(error) => {
-                self.lock()
-                    .poison_head(&Arc::new(never_fits(storage, &error)));
-                return Ok(());
-            }
+            Err(error) => return Ok(Err(never_fits(storage, &error))),
         };
         self.release(|memory| memory.next_release(&growth))?;
         let mut created = self.create_slab(&growth).await;
@@ -155,17 +154,11 @@ impl Engine {
             };
             created = self.create_slab(&least).await;
         }
-        match created {
-            Ok(()) => Ok(()),
-            Err(DriverError::OutOfMemory) => {
-                let mut state = self.lock();
-                state.counters.refusals += 1;
-                let error = state.out_of_memory(storage);
-                state.leave_head(error);
-                Ok(())
-            }
-            other => self.or_give_up(other, "a slab"),
-        }
+        self.check_lost()?;
+        Ok(created.map_err(|error| match error {
+            DriverError::OutOfMemory => self.lock().out_of_memory(storage),
+            error => refusal("a slab", error),
+        }))
     }
 
     async fn create_slab(&self, growth: &Growth) -> Result<(), DriverError> {
@@ -215,61 +208,16 @@ impl Engine {
         params_bytes: u32,
     ) -> Result<()> {
         let desc = describe(program, &key, params_bytes, self.driver.caps());
-        let made = self.driver.create_pipeline(desc).await;
-        self.check_lost()?;
-        let made = made.map_err(|error| {
-            Arc::new(match error {
-                DriverError::Invalid(message) => Error::Driver {
-                    what: "a kernel",
-                    message: format!("{}: {message}", program.name()),
-                },
-                other => refusal("a kernel", other),
-            })
-        });
-        self.lock().pipelines.insert(key, made);
-        Ok(())
-    }
-
-    /// Maps a range of an idle slab and hands it to the reading at the head of the queue.
-    async fn read_in_place(
-        &self,
-        reading: &Arc<Reading>,
-        piece: Piece,
-        place: Place,
-    ) -> Result<()> {
-        self.submit()?;
-        if self.lock().memory.idle(place, self.driver.completed()) == Some(false) {
-            self.wait_idle().await?;
-        }
-        let (start, size_bytes) = piece.words();
-        let from = place.offset_bytes + start;
-        // A mapping starts at a multiple of 8.
-        let (map_at, map_bytes) = (from & !7, size_bytes + (from & 7));
-        let mapped = self
-            .driver
-            .map(place.buffer, MapMode::Read, map_at, map_bytes);
-        let read = match mapped {
-            Ok(signal) => {
-                let mut read = self.driver.wait(&signal).await;
-                if read.is_ok() {
-                    let skip = (from - map_at + (piece.offset_bytes & 3)) as usize;
-                    let end = skip + piece.size_bytes as usize;
-                    let mut deliver = |bytes: &[u8]| reading.deliver(&bytes[skip..end]);
-                    read = self
-                        .driver
-                        .read_mapped(place.buffer, map_at, map_bytes, &mut deliver);
-                }
-                self.driver.unmap(place.buffer);
-                read
-            }
-            Err(error) => Err(error),
+        let made = match self.driver.create_pipeline(desc).await {
+            Ok(pipeline) => Ok(pipeline),
+            // Only the kernel's own fault is remembered: it will be the same next time.
+            Err(DriverError::Invalid(message)) => Err(Arc::new(Error::Driver {
+                what: "a kernel",
+                message: format!("{}: {message}", program.name()),
+            })),
+            Err(error) => return self.or_give_up(Err(error), "a kernel"),
         };
-        self.check_lost()?;
-        if let Err(error) = read {
-            reading.fail(refusal("to map a slab", error));
-        }
-        // The command has been carried out here.
-        self.lock().queue.pop_front();
+        self.lock().pipelines.insert(key, made);
         Ok(())
     }
 
@@ -277,7 +225,7 @@ impl Engine {
     fn or_give_up(&self, result: Result<(), DriverError>, what: &'static str) -> Result<()> {
         self.check_lost()?;
         if let Err(error) = result {
-            self.lock().poison_head(&Arc::new(refusal(what, error)));
+            self.lock().head_failed(refusal(what, error));
         }
         Ok(())
     }
@@ -291,19 +239,17 @@ impl State {
         }
     }
 
-    fn poison_head(&mut self, cause: &Arc<Error>) {
-        if let Some(cmd) = self.queue.pop_front() {
-            self.poison(&cmd, cause);
+    /// The command at the head of the queue cannot run: not now, or not at all.
+    fn head_failed(&mut self, error: Error) {
+        match self.queue.pop_front() {
+            Some(cmd) if error.is_final() => self.poison(&cmd, &Arc::new(error)),
+            Some(cmd) => self.left.push(cmd, error),
+            None => {}
         }
     }
 
-    fn leave_head(&mut self, error: Error) {
-        if let Some(cmd) = self.queue.pop_front() {
-            self.left.push(cmd, error);
-        }
-    }
-
-    fn out_of_memory(&self, storage: &Storage) -> Error {
+    fn out_of_memory(&mut self, storage: &Storage) -> Error {
+        self.counters.refusals += 1;
         let report = self.memory.report(HOLDERS_NAMED);
         let holders = report.holders.into_iter();
         Error::OutOfMemory(Arc::new(OutOfMemory {

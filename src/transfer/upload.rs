@@ -91,10 +91,10 @@ impl Uploads {
             return Ok(None);
         };
         let room_bytes = room(chunk);
-        if room_bytes < wanted_bytes.min(LEAST_PIECE_BYTES).max(4) {
+        if room_bytes < wanted_bytes.min(LEAST_PIECE_BYTES).max(8) {
             return Ok(None);
         }
-        // The room is a multiple of 4, so only the last piece of an upload is padded.
+        // The room is a multiple of 8, so only the last piece of an upload is padded.
         let taken = wanted_bytes.min(room_bytes) as usize;
         let (whole, tail) = bytes[..taken].split_at(taken & !3);
         let offset_bytes = chunk.used_bytes;
@@ -107,7 +107,8 @@ impl Uploads {
             self.driver.write_mapped(chunk.buffer, at, &word)?;
         }
         let size_bytes = (taken as u64).next_multiple_of(4);
-        chunk.used_bytes += size_bytes;
+        // A view of mapped memory starts at a multiple of 8.
+        chunk.used_bytes += size_bytes.next_multiple_of(8);
         chunk.pending.fetch_add(1, Ordering::AcqRel);
         let region = Region {
             buffer: chunk.buffer,
