@@ -122,8 +122,8 @@ impl WgpuDriver {
             .collect::<Vec<_>>();
         drop(tables);
         drop(groups);
-        if entry.mapping.is_some() && !entry.imported {
-            self.unmap_raw(&entry.raw);
+        if let Some(signal) = &entry.mapping {
+            self.unmap_raw(&entry.raw, signal);
         }
         // In a browser a dropped buffer waits for the garbage collector.
         if cfg!(target_arch = "wasm32") && !entry.imported {
