@@ -5,10 +5,16 @@
 
 #![cfg(feature = "sim")]
 
+#[path = "random/calls.rs"]
+mod calls;
+#[path = "random/mistakes.rs"]
+mod mistakes;
 #[path = "random/model.rs"]
 mod model;
 #[path = "random/ops.rs"]
 mod ops;
+#[path = "random/whole.rs"]
+mod whole;
 #[path = "random/world.rs"]
 mod world;
 

@@ -8,7 +8,7 @@ use half::f16;
 use lapidary::{DType, Gpu, Result, Tensor};
 
 /// What a number becomes when a type holds it; integers wrap as they do on the device.
-pub fn rounded(dtype: DType, value: f64) -> f64 {
+pub(crate) fn rounded(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
         DType::F16 => f16::from_f64(value).to_f64(),
@@ -20,7 +20,7 @@ pub fn rounded(dtype: DType, value: f64) -> f64 {
 }
 
 /// `as`, from one type to another.
-pub fn cast(from: DType, to: DType, value: f64) -> f64 {
+pub(crate) fn cast(from: DType, to: DType, value: f64) -> f64 {
     match to {
         DType::I32 if from.is_float() => f64::from(value as i32),
         DType::U32 if from.is_float() => f64::from(value as u32),
@@ -30,16 +30,16 @@ pub fn cast(from: DType, to: DType, value: f64) -> f64 {
 }
 
 #[derive(Clone)]
-pub struct Model {
-    pub dtype: DType,
-    pub shape: Vec<usize>,
+pub(crate) struct Model {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
     /// Where each element is, in row-major order.
-    pub at: Vec<usize>,
-    pub data: Rc<RefCell<Vec<f64>>>,
+    pub(crate) at: Vec<usize>,
+    pub(crate) data: Rc<RefCell<Vec<f64>>>,
 }
 
 impl Model {
-    pub fn new(dtype: DType, shape: &[usize], values: Vec<f64>) -> Self {
+    pub(crate) fn new(dtype: DType, shape: &[usize], values: Vec<f64>) -> Self {
         assert_eq!(values.len(), shape.iter().product::<usize>());
         Model {
             dtype,
@@ -49,12 +49,12 @@ impl Model {
         }
     }
 
-    pub fn values(&self) -> Vec<f64> {
+    pub(crate) fn values(&self) -> Vec<f64> {
         let data = self.data.borrow();
         self.at.iter().map(|&at| data[at]).collect()
     }
 
-    pub fn set(&self, values: &[f64]) {
+    pub(crate) fn set(&self, values: &[f64]) {
         let mut data = self.data.borrow_mut();
         for (&at, &value) in self.at.iter().zip(values) {
             data[at] = value;
@@ -62,7 +62,7 @@ impl Model {
     }
 
     /// Does it show an element twice?
-    pub fn repeats(&self) -> bool {
+    pub(crate) fn repeats(&self) -> bool {
         let mut at = self.at.clone();
         at.sort_unstable();
         at.windows(2).any(|pair| pair[0] == pair[1])
@@ -70,7 +70,7 @@ impl Model {
 
     /// Another view of the same numbers: `from` tells for each index of the new shape which index
     /// of the old one it is.
-    pub fn view(&self, shape: &[usize], from: impl Fn(&[usize]) -> Vec<usize>) -> Model {
+    pub(crate) fn view(&self, shape: &[usize], from: impl Fn(&[usize]) -> Vec<usize>) -> Model {
         let at = indices(shape).map(|index| self.at[flat(&self.shape, &from(&index))]);
         Model {
             dtype: self.dtype,
@@ -81,7 +81,7 @@ impl Model {
     }
 
     /// The elements, repeated to a larger shape.
-    pub fn broadcast(&self, shape: &[usize]) -> Model {
+    pub(crate) fn broadcast(&self, shape: &[usize]) -> Model {
         let lead = shape.len() - self.shape.len();
         let old = self.shape.clone();
         self.view(shape, |index| {
@@ -93,7 +93,7 @@ impl Model {
 }
 
 /// All indices of a shape, in row-major order.
-pub fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
+pub(crate) fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
     let shape = shape.to_vec();
     let len = shape.iter().product::<usize>();
     (0..len).map(move |mut flat| {
@@ -106,12 +106,12 @@ pub fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
     })
 }
 
-pub fn flat(shape: &[usize], index: &[usize]) -> usize {
+pub(crate) fn flat(shape: &[usize], index: &[usize]) -> usize {
     (shape.iter().zip(index)).fold(0, |flat, (&dim, &i)| flat * dim + i)
 }
 
 /// The shape that two broadcast to.
-pub fn common(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+pub(crate) fn common(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let dim = |shape: &[usize], axis: usize| {
         let lead = rank - shape.len();
@@ -164,7 +164,7 @@ macro_rules! typed {
 }
 pub(crate) use typed;
 
-pub trait Number: lapidary::Element {
+pub(crate) trait Number: lapidary::Element {
     fn to_f64(self) -> f64;
 }
 
@@ -185,23 +185,23 @@ numbers! {
     bool: x => f64::from(u8::from(x));
 }
 
-pub fn upload(gpu: &Gpu, dtype: DType, shape: &[usize], values: &[f64]) -> Result<Tensor> {
+pub(crate) fn upload(gpu: &Gpu, dtype: DType, shape: &[usize], values: &[f64]) -> Result<Tensor> {
     typed!(dtype, T, to => {
         let elements: Vec<T> = values.iter().map(|&v| to(v)).collect();
         gpu.tensor(&elements, shape)
     })
 }
 
-pub fn write(tensor: &Tensor, values: &[f64]) -> Result<()> {
+pub(crate) fn write(tensor: &Tensor, values: &[f64]) -> Result<()> {
     typed!(tensor.dtype(), T, to => {
         let elements: Vec<T> = values.iter().map(|&v| to(v)).collect();
         tensor.write(&elements)
     })
 }
 
-pub type Read = std::pin::Pin<Box<dyn Future<Output = Result<Vec<f64>>> + Send>>;
+pub(crate) type Read = std::pin::Pin<Box<dyn Future<Output = Result<Vec<f64>>> + Send>>;
 
-pub fn read(tensor: &Tensor) -> Read {
+pub(crate) fn read(tensor: &Tensor) -> Read {
     fn as_numbers<T: Number>(tensor: &Tensor) -> Read {
         let read = tensor.read::<T>();
         Box::pin(async move { Ok(read.await?.into_iter().map(T::to_f64).collect()) })

@@ -16,21 +16,23 @@ const HELD: usize = 24;
 /// Elements of a tensor, at most: with elements of 4 bytes that is three windows.
 const ELEMENTS: usize = 40_000;
 
-pub enum Outcome {
+pub(crate) enum Outcome {
     Done,
     /// The program holds nothing that the call could be made with.
     Skipped,
     Refused(Error),
 }
 
-pub struct World {
-    pub rng: Rng,
-    pub gpu: Gpu,
-    pub sim: SimHandle,
-    pub other: Gpu,
-    pub held: Vec<(Tensor, Model)>,
+pub(crate) struct World {
+    pub(crate) rng: Rng,
+    pub(crate) gpu: Gpu,
+    pub(crate) sim: SimHandle,
+    pub(crate) other: Gpu,
+    pub(crate) held: Vec<(Tensor, Model)>,
     /// Reads under way, and what they will give.
-    pub reads: Vec<(Read, Model, Vec<f64>)>,
+    pub(crate) reads: Vec<(Read, Model, Vec<f64>)>,
+    /// Reads that were right, and reads that found no room.
+    pub(crate) checked: (u32, u32),
 }
 
 thread_local! {
@@ -38,7 +40,7 @@ thread_local! {
 }
 
 /// Makes a call of which no panic may come.
-pub fn calm<R>(name: &str, call: impl FnOnce() -> R) -> R {
+pub(crate) fn calm<R>(name: &str, call: impl FnOnce() -> R) -> R {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let loud = std::panic::take_hook();
@@ -63,7 +65,7 @@ pub fn calm<R>(name: &str, call: impl FnOnce() -> R) -> R {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let options = SimOptions {
             memory_bytes: rng.u64(8..40) << 20,
@@ -88,15 +90,16 @@ impl World {
             other,
             held: Vec::new(),
             reads: Vec::new(),
+            checked: (0, 0),
         }
     }
 
-    pub fn dtype(&mut self) -> DType {
+    pub(crate) fn dtype(&mut self) -> DType {
         DType::ALL[self.rng.usize(..DType::ALL.len())]
     }
 
     /// Mostly small, sometimes empty or of several windows.
-    pub fn shape(&mut self) -> Vec<usize> {
+    pub(crate) fn shape(&mut self) -> Vec<usize> {
         let rank = self.rng.usize(0..5);
         let most = *self.rng.choice(&[2, 5, 9, 33, 300]).expect("some");
         let mut shape: Vec<usize> = (0..rank).map(|_| self.rng.usize(1..=most)).collect();
@@ -111,7 +114,7 @@ impl World {
         shape
     }
 
-    pub fn values(&mut self, dtype: DType, len: usize) -> Vec<f64> {
+    pub(crate) fn values(&mut self, dtype: DType, len: usize) -> Vec<f64> {
         let lowest = match dtype {
             DType::F32 | DType::F16 | DType::I32 => -8,
             _ => 0,
@@ -121,18 +124,18 @@ impl World {
     }
 
     /// A tensor that the program holds.
-    pub fn pick(&mut self) -> Option<(Tensor, Model)> {
+    pub(crate) fn pick(&mut self) -> Option<(Tensor, Model)> {
         self.pick_where(|_| true)
     }
 
-    pub fn pick_where(&mut self, fits: impl Fn(&Model) -> bool) -> Option<(Tensor, Model)> {
+    pub(crate) fn pick_where(&mut self, fits: impl Fn(&Model) -> bool) -> Option<(Tensor, Model)> {
         let fitting: Vec<_> = self.held.iter().filter(|(_, m)| fits(m)).collect();
         let (tensor, model) = self.rng.choice(fitting)?;
         Some((tensor.clone(), model.clone()))
     }
 
     /// A new tensor of a shape, which the program holds from now on.
-    pub fn fresh(&mut self, dtype: DType, shape: &[usize]) -> Result<(Tensor, Model)> {
+    pub(crate) fn fresh(&mut self, dtype: DType, shape: &[usize]) -> Result<(Tensor, Model)> {
         let values = self.values(dtype, shape.iter().product());
         let tensor = model::upload(&self.gpu, dtype, shape, &values)?;
         let model = Model::new(dtype, shape, values);
@@ -141,7 +144,7 @@ impl World {
     }
 
     /// Keeps a tensor; in exchange for another one if there are many.
-    pub fn hold(&mut self, tensor: Tensor, model: Model) {
+    pub(crate) fn hold(&mut self, tensor: Tensor, model: Model) {
         assert_eq!(tensor.shape(), model.shape, "{tensor}");
         assert_eq!(tensor.dtype(), model.dtype, "{tensor}");
         if self.held.len() == HELD {
@@ -152,7 +155,7 @@ impl World {
     }
 
     /// What came of a call that makes a tensor.
-    pub fn made(&mut self, made: Result<Tensor>, model: Model) -> Outcome {
+    pub(crate) fn made(&mut self, made: Result<Tensor>, model: Model) -> Outcome {
         match made {
             Ok(tensor) => {
                 self.hold(tensor, model);
@@ -163,11 +166,17 @@ impl World {
     }
 
     /// Compares what was read; where there was no room, drops something and tries again.
-    pub fn check(&mut self, read: Result<Vec<f64>>, model: &Model, expected: &[f64]) -> bool {
+    pub(crate) fn check(
+        &mut self,
+        read: Result<Vec<f64>>,
+        model: &Model,
+        expected: &[f64],
+    ) -> bool {
         let got = match read {
             Ok(got) => got,
             Err(error) => {
                 assert!(is_shortage(&error), "{error}");
+                self.checked.1 += 1;
                 return false;
             }
         };
@@ -180,11 +189,12 @@ impl World {
                 "{dtype}{shape:?}: element {index} is {got}, not {expected}"
             );
         }
+        self.checked.0 += 1;
         true
     }
 
     /// Awaits one of the reads under way.
-    pub fn await_one(&mut self) -> bool {
+    pub(crate) fn await_one(&mut self) -> bool {
         if self.reads.is_empty() {
             return false;
         }
@@ -196,7 +206,7 @@ impl World {
     }
 
     /// Everything is right, and nothing stays behind.
-    pub fn end(mut self) {
+    pub(crate) fn end(mut self) {
         while self.await_one() {}
         while let Some((tensor, model)) = self.held.pop() {
             let read = calm("the last read", || pollster::block_on(model::read(&tensor)));
@@ -207,6 +217,8 @@ impl World {
                 self.held.insert(0, (tensor, model));
             }
         }
+        let (right, short) = self.checked;
+        eprintln!("{right} reads right, {short} without room");
         assert_eq!(self.sim.complaints(), [""; 0]);
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
         let memory = self.gpu.memory();
@@ -225,7 +237,7 @@ impl World {
 }
 
 /// There was no room: the program goes on.
-pub fn is_shortage(error: &Error) -> bool {
+pub(crate) fn is_shortage(error: &Error) -> bool {
     match error {
         Error::OutOfMemory(_) => true,
         Error::Driver { message, .. } => message == "out of memory",
