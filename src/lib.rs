@@ -11,7 +11,7 @@
 //! use lapidary::{DType, Gpu, Options};
 //!
 //! let gpu = Gpu::open(Options::default())?;
-//! let weights = gpu.rand_normal(&[784, 10], 0.0, 0.05, 7)?;
+//! let weights = gpu.rand_normal(&[784, 10], 0.0, 0.05, 7, DType::F32)?;
 //! let images = gpu.full(&[32, 784], 0.5, DType::F32)?;
 //! let probabilities = images.matmul(&weights)?.softmax(1)?;
 //! let best = probabilities.argmax(1)?.to_vec::<u32>()?;
