@@ -202,7 +202,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "elements",
         _ => "quads",
     };
-    let mut out = String::new();
+    let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
     push_sections(&mut out, WGSL, &["main", write]);
     Cow::Owned(out)
 }
