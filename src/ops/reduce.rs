@@ -9,8 +9,6 @@
 //! Few long rows are cut into parts, and a second launch folds the parts. The methods of
 //! [`Tensor`](crate::Tensor) are in `reduce/methods.rs`.
 
-#[cfg(test)]
-mod forced;
 mod methods;
 #[cfg(test)]
 mod tests;
