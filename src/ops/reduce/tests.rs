@@ -1,8 +1,10 @@
 //! The kernel's texts, and the arithmetic of rows and plans, without a device.
 
+mod forced;
+
 use super::*;
-use crate::ops::check::valid;
 use crate::ops::rows::RowParams;
+use crate::ops::check::valid;
 use crate::tensor::layout::Layout;
 
 #[test]
