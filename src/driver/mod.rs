@@ -78,8 +78,6 @@ pub(crate) enum BufferKind {
     Upload,
     /// Host memory copied into and read by the CPU.
     Readback,
-    /// Kernel parameters, where there are no immediates: uniform, copied to.
-    Params,
 }
 
 /// How a mapped buffer is used.

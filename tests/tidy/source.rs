@@ -5,9 +5,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules that `mod.rs` declares under `#[cfg(test)]`, under names that say what they help with.
-const TEST_HELPERS: &[&str] = &["src/ops/check.rs", "src/ops/reduce/forced.rs"];
-
 /// One file of the repository.
 pub(crate) struct Source {
     /// Its path from the root, with forward slashes.

@@ -80,7 +80,6 @@ impl WgpuDriver {
             BufferKind::Slab => slab,
             BufferKind::Upload => Usages::MAP_WRITE | Usages::COPY_SRC,
             BufferKind::Readback => Usages::MAP_READ | Usages::COPY_DST,
-            BufferKind::Params => Usages::UNIFORM | Usages::COPY_DST,
         }
     }
 
