@@ -3,8 +3,8 @@
 mod forced;
 
 use super::*;
-use crate::ops::rows::RowParams;
 use crate::ops::check::valid;
+use crate::ops::rows::RowParams;
 use crate::tensor::layout::Layout;
 
 #[test]
