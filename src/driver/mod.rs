@@ -294,6 +294,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// The highest serial whose submission is done, and so all before it.
     fn completed(&self) -> u64;
 
+    /// Buffers created so far, of every kind.
+    fn buffers_created(&self) -> u64;
+
     /// Lets finished work be noticed; never waits.
     fn poll(&self) -> DriverResult<()>;
 

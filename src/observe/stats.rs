@@ -58,6 +58,9 @@ pub struct MemoryStats {
     pub fragmentation: f64,
     /// Blocks allotted since the device was opened.
     pub allocations: u64,
+    /// Buffers created for whatever purpose: slabs, staging, reading back, parameters. A steady
+    /// loop creates none.
+    pub buffers_created: u64,
     /// Slabs created.
     pub slabs_created: u64,
     /// Slabs released.
@@ -109,6 +112,7 @@ impl MemoryStats {
             largest_hole_bytes: alloc.largest_hole_bytes,
             fragmentation: alloc.fragmentation,
             allocations: alloc.allocations,
+            buffers_created: report.buffers_created,
             slabs_created: report.slabs_created,
             slabs_released: alloc.slabs_released,
             handed_on: report.handed_on,
