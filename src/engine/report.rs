@@ -30,6 +30,8 @@ impl Engine {
             self.readbacks.reserved_bytes(),
         );
         let mut state = self.lock();
+        // What is gone is not to be reported as held.
+        state.bury();
         state.memory.completed(completed);
         EngineReport {
             memory: state.memory.report(holders),

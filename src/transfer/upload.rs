@@ -222,6 +222,19 @@ impl Uploads {
         mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
     }
 
+    /// Gives the chunks that hold nothing back to the driver.
+    pub(crate) fn trim(&self) {
+        self.lock().retain(|chunk| {
+            let idle = chunk.pending.load(Ordering::Acquire) == 0;
+            let kept = !(idle && matches!(chunk.phase, Phase::Mapped));
+            if !kept {
+                self.driver.unmap(chunk.buffer);
+                self.driver.destroy_buffer(chunk.buffer);
+            }
+            kept
+        });
+    }
+
     /// Bytes of all chunks.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.lock().iter().map(|chunk| chunk.size_bytes).sum()
