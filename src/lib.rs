@@ -24,12 +24,14 @@ mod tensor;
 #[cfg(feature = "gpu")]
 mod transfer;
 
+#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
+pub use self::gpu::adapters;
 #[cfg(feature = "gpu")]
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps},
     dtype::{DType, Element},
     error::{Error, KernelError, OutOfMemory, Result},
-    gpu::{Access, Bound, BoundRange, Gpu, Options, adapters},
+    gpu::{Access, Bound, BoundRange, Gpu, Options},
     memory::{Holder, Residency, SlabUse, Tag, TenantId},
     observe::MemoryStats,
     ops::Scalar,

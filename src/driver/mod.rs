@@ -30,6 +30,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use self::wgpu::AdapterSummary;
+use self::wgpu::WgpuDriver;
 pub(crate) use signal::Signal;
 
 /// A future that travels between threads natively, and stays on its own in a browser.
@@ -333,7 +334,7 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     fn declare_lost(&self, reason: &str);
 
     /// The wgpu objects behind it, if it is wgpu.
-    fn as_wgpu(&self) -> Option<&wgpu::WgpuDriver> {
+    fn as_wgpu(&self) -> Option<&WgpuDriver> {
         None
     }
 }

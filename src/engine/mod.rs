@@ -42,7 +42,6 @@ use turn::Turn;
 pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub(crate) use needs::refusal;
-pub(crate) use report::EngineReport;
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.

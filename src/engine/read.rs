@@ -1,6 +1,6 @@
 //! Reads: appended at the call, finished when somebody awaits them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::Engine;
 use super::cmd::Cmd;
@@ -20,30 +20,9 @@ impl Drop for Wanted {
 }
 
 impl Engine {
-    /// Reads bytes (any offset and length), once everything appended before has run. The read is
-    /// appended at the call, not at the first poll.
-    pub(crate) fn read(
-        self: &Arc<Self>,
-        src: &Arc<Storage>,
-        offset_bytes: u64,
-        len_bytes: u64,
-    ) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let sink = bytes.clone();
-        let append = move |piece: &[u8]| {
-            let mut bytes = sink.lock().unwrap_or_else(PoisonError::into_inner);
-            bytes.extend_from_slice(piece);
-        };
-        let reading = self.read_to(src, offset_bytes, len_bytes, Box::new(append))?;
-        Ok(Box::pin(async move {
-            reading.await?;
-            let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(std::mem::take(&mut *bytes))
-        }))
-    }
-
-    /// As [`read`](Self::read), handing the bytes to `sink` piece by piece, in order. The sink is
-    /// called from whichever thread walks, and must not call the engine.
+    /// Reads bytes (any offset and length), once everything appended before has run, and hands
+    /// them to `sink` piece by piece, in order. The read is appended at the call, not at the first
+    /// poll. The sink is called from whichever thread walks, and must not call the engine.
     pub(crate) fn read_to(
         self: &Arc<Self>,
         src: &Arc<Storage>,

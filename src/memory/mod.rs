@@ -350,9 +350,4 @@ impl Memory {
             .map(|retiring| retiring.size_bytes)
             .sum()
     }
-
-    /// The last submission that a retiring slab waits for.
-    pub(crate) fn last_retiring(&self) -> Option<u64> {
-        self.retiring.iter().map(|retiring| retiring.serial).max()
-    }
 }

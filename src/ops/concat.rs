@@ -8,7 +8,9 @@ use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::rows::{self, section};
+use super::elementwise::arg;
+use super::rows;
+use super::text::push_sections;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -185,9 +187,9 @@ fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> 
     params.quads = (end.div_ceil(4) - begin / 4) as u32;
     let input = |index: usize| {
         let tensor = &inputs[index.min(inputs.len() - 1)].tensor;
-        rows::arg(tensor, quads)
+        arg(tensor, quads)
     };
-    let args = [input(0), input(1), input(2), input(3), rows::arg(y, true)];
+    let args = [input(0), input(1), input(2), input(3), arg(y, true)];
     let engine = &y.engine;
     let invocations = lines as u64 * u64::from(params.quads);
     let groups = rows::groups(engine.caps(), invocations, 64);
@@ -200,7 +202,9 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "elements",
         _ => "quads",
     };
-    Cow::Owned([section(WGSL, "main"), section(WGSL, write)].concat())
+    let mut out = String::new();
+    push_sections(&mut out, WGSL, &["main", write]);
+    Cow::Owned(out)
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ mod unary;
 
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod tests;
+
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 

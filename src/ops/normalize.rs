@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 use super::reduce::{Op, fold};
-use super::rows::{self, Axes, RowParams, Rows, section};
+use super::rows::{self, Axes, RowParams, Rows};
+use super::text::push_sections;
 
 /// How the elements are normalized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +139,10 @@ pub(super) fn text(variant: &Variant) -> String {
         Form::Apply => &["load_apart", "normalize_apply"],
         Form::ApplyQuads => &["load_aligned", "normalize_apply"],
     };
-    for name in [&["params", "normalize_sum"], names].concat() {
-        out.push_str(section(rows::WGSL, name));
-    }
+    push_sections(
+        &mut out,
+        rows::WGSL,
+        &[&["params", "normalize_sum"], names].concat(),
+    );
     out
 }

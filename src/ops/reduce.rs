@@ -9,6 +9,8 @@
 //! Few long rows are cut into parts, and a second launch folds the parts. The methods of
 //! [`Tensor`](crate::Tensor) are in `reduce/methods.rs`.
 
+#[cfg(test)]
+mod forced;
 mod methods;
 #[cfg(test)]
 mod tests;
@@ -16,7 +18,9 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::rows::{self, Axes, Rows, Side, section};
+use super::elementwise::arg;
+use super::rows::{self, Axes, Rows, Side};
+use super::text::push_sections;
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
@@ -311,12 +315,9 @@ fn launch(
         divisor as f32
     };
     let code = rows::rank_bits(rows) | (op as u64) << 8 | (plan.form as u64) << 12;
-    let (x, y) = (
-        rows::arg(x, plan.form != Form::Across),
-        rows::arg(&result, true),
-    );
+    let (x, y) = (arg(x, plan.form != Form::Across), arg(&result, true));
     let (kernel, args): (_, Vec<Arg>) = match middle {
-        Some(middle) => (&REDUCE_AROUND, vec![x, rows::arg(middle, false), y]),
+        Some(middle) => (&REDUCE_AROUND, vec![x, arg(middle, false), y]),
         None => (&REDUCE, vec![x, y]),
     };
     let groups = plan.form.groups(engine.caps(), rows.rows, plan.parts);
@@ -354,9 +355,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
             if compares_keys { nan_key } else { "0" }
         );
     }
-    for name in ["params", "runs"] {
-        out.push_str(section(rows::WGSL, name));
-    }
+    push_sections(&mut out, rows::WGSL, &["params", "runs"]);
     let fold = match op {
         Op::Max => "max",
         Op::Min => "min",
@@ -375,18 +374,16 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         "no_middle"
     };
     match form {
-        Form::Across => out.push_str(section(rows::WGSL, "load_apart")),
-        Form::AcrossQuads => out.push_str(section(rows::WGSL, "load_aligned")),
-        Form::Along | Form::Tree => out.push_str(section(WGSL, "lanes")),
+        Form::Across => push_sections(&mut out, rows::WGSL, &["load_apart"]),
+        Form::AcrossQuads => push_sections(&mut out, rows::WGSL, &["load_aligned"]),
+        Form::Along | Form::Tree => push_sections(&mut out, WGSL, &["lanes"]),
     }
     let form = match form {
         Form::Along => "along",
         Form::Tree => "tree",
         Form::Across | Form::AcrossQuads => "across",
     };
-    for name in [&[fold, middle], ends].concat() {
-        out.push_str(section(WGSL, name));
-    }
-    out.push_str(section(WGSL, form));
+    push_sections(&mut out, WGSL, &[&[fold, middle], ends].concat());
+    push_sections(&mut out, WGSL, &[form]);
     Cow::Owned(out)
 }

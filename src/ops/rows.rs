@@ -5,15 +5,12 @@
 //! on a side is copied first.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
 use crate::driver::{AdapterKind, Caps};
-use crate::engine::Arg;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis, collapse};
 
 /// The WGSL that goes with this file.
@@ -236,13 +233,6 @@ pub(super) fn rank_constants(out: &mut String, bits: u64) {
     );
 }
 
-/// The part of a WGSL file under the line `//# name`, up to the next line of that kind.
-pub(super) fn section(file: &'static str, name: &str) -> &'static str {
-    file.split("//# ")
-        .find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'))
-        .expect("a kernel's file has the section that its own Rust side names")
-}
-
 /// Is it a GPU, on which neighbouring invocations should read neighbouring words, and workgroup
 /// memory is fast? On a software rasterizer neither is so.
 pub(super) fn is_gpu(caps: &Caps) -> bool {
@@ -255,13 +245,4 @@ pub(super) fn groups(caps: &Caps, invocations: u64, per_group: u64) -> [u32; 3] 
     let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
     let x = groups.div_ceil(y);
     [x as u32, y as u32, 1]
-}
-
-/// An operand of a launch.
-pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
-    Arg {
-        storage: Arc::clone(&tensor.storage),
-        dtype: tensor.dtype,
-        quads,
-    }
 }

@@ -8,7 +8,8 @@
 //! | `caps` | what a device can do, from its limits and features |
 //! | `guard` | every call to wgpu runs in here: error scopes, panics, a device that is gone |
 //! | `objects` | buffers, pipelines, bind groups |
-//! | `submit` | ops become commands, commands a submission; waiting for it |
+//! | `submit` | ops become commands, commands a submission |
+//! | `wait` | waiting for it, and polling |
 //! | `params` | kernel parameters where there are no immediates |
 //! | `mapping` | what the CPU reads and writes |
 //! | `progress` | what is on its way, what is done, whether the device is gone |
@@ -19,7 +20,7 @@
 //! * An error because the device is gone goes nowhere at all: a call seems to succeed. So each
 //!   call ends with a question to the device whether it still takes calls (`guard`).
 //! * `Buffer::destroy` and `Surface::present` take a lock that a blocking `poll` holds. So
-//!   buffers are dropped and not destroyed, and waits are short where the app owns the device.
+//!   buffers are dropped and not destroyed, and an app's device is not blocked on (`wait`).
 
 mod caps;
 mod guard;
@@ -29,6 +30,7 @@ mod open;
 mod params;
 mod progress;
 mod submit;
+mod wait;
 
 #[cfg(test)]
 mod tests;
@@ -60,16 +62,20 @@ pub(crate) struct WgpuDriver {
     tables: RwLock<Tables>,
     pages: ParamPages,
     progress: Arc<Progress>,
-    /// Is asked to be mapped when it matters whether the device still takes calls.
+    /// A destroyed buffer, to ask the device whether it still takes calls.
+    #[cfg_attr(
+        target_arch = "wasm32",
+        allow(dead_code, reason = "a browser tells by itself")
+    )]
     probe: Mutex<wgpu::Buffer>,
     /// Errors that a browser has yet to tell.
     late: Mutex<Vec<Late>>,
-    /// The longest single wait inside wgpu.
+    /// The longest single wait inside wgpu; none where there must be no such wait.
     #[cfg_attr(
         target_arch = "wasm32",
         allow(dead_code, reason = "a browser cannot block")
     )]
-    longest_wait: Duration,
+    longest_wait: Option<Duration>,
 }
 
 /// The objects behind the ids. The lock is held while commands are encoded, and never while

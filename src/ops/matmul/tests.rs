@@ -108,6 +108,25 @@ fn every_text_is_a_valid_shader() {
     assert!(size_of::<super::Params>() <= MAX_PARAMS_BYTES);
 }
 
+#[test]
+fn only_texts_that_broadcast_name_subgroups() {
+    // A browser is asked to enable what the text names, and may not have it.
+    for tile in tiles(8) {
+        let [a, b] = [Order::AlongK; 2];
+        let variant = Variant {
+            code: Form { tile, a, b }.pack(),
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 7,
+        };
+        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. });
+        assert_eq!(
+            super::text(&variant).contains("subgroup"),
+            broadcasts,
+            "{tile:?}"
+        );
+    }
+}
+
 fn problem(a: &Layout, b: &Layout) -> Problem {
     let shapes = Shapes::new(a, b).unwrap();
     Problem::new(&shapes.batch, &shapes.a, &shapes.b)
