@@ -20,6 +20,8 @@ mod read;
 mod report;
 mod share;
 mod state;
+#[cfg(test)]
+pub(crate) mod translate;
 mod turn;
 mod upload;
 mod walk;
