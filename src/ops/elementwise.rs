@@ -68,8 +68,10 @@ impl Code {
     const INTO: u64 = 1 << 13;
     /// Four quads an invocation.
     const UNROLL: u64 = 1 << 14;
-    /// A quad lies within one row, so the index is taken apart once for all four.
+    /// A quad lies within one row, so its number is taken apart once for all four elements.
     const WHOLE: u64 = 1 << 12;
+    /// All quads of an invocation lie within one row.
+    const TOGETHER: u64 = 1 << 15;
 
     pub(crate) fn op(self) -> u8 {
         self.0 as u8
@@ -315,6 +317,11 @@ impl Plan {
         let each = match caps.kind {
             AdapterKind::Cpu if quads >= GROUP * QUADS_ON_CPU => {
                 self.code.0 |= Code::UNROLL;
+                let (rank, inputs) = (self.code.rank(), self.code.bound());
+                let row = self.words[MAP + inputs + rank - 1];
+                if rank == 1 || u64::from(row) % (4 * QUADS_ON_CPU) == 0 {
+                    self.code.0 |= Code::TOGETHER;
+                }
                 QUADS_ON_CPU
             }
             _ => 1,
@@ -421,45 +428,88 @@ pub(super) fn text(
     } else {
         "store_all"
     };
-    let quads = match code.has(Code::UNROLL) {
-        true => {
-            "quad(thread * 4u);\n  quad(thread * 4u + 1u);\n  \
-                 quad(thread * 4u + 2u);\n  quad(thread * 4u + 3u);"
-        }
-        false => "quad(thread);",
-    };
     let frame = section_for(WGSL, "frame", "")
         .replace("$LOADS", &loads(variant, names))
         .replace("$STORE", section_for(WGSL, store, "").trim_end())
-        .replace("$QUADS", quads);
+        .replace("$QUADS", &quads(code));
     out.push_str(&frame);
     Cow::Owned(out)
 }
 
-/// `index(k)`: the element of each operand, in x, y and z.
+/// Functions of coordinates in the output: those of element `k`, those of the element after it,
+/// and which element of each operand they name, in x, y and z. Division is what takes longest
+/// here, so there is one a dimension.
 fn index(out: &mut String, bound: usize, rank: usize) {
     let dim = |d: usize| word(MAP + bound + d);
-    out.push_str("fn index(k: u32) -> vec4<u32> {\n");
-    let _ = match rank {
-        1 => writeln!(out, "  let c0 = k;"),
-        _ => writeln!(out, "  var r = k;"),
-    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "alias C = array<u32, {rank}>;\nfn coordinates(k: u32) -> C {{\n  var c: C;\n  var r = k;"
+    );
     for d in (1..rank).rev() {
-        let _ = writeln!(out, "  let c{d} = r % {0}; r = r / {0};", dim(d));
+        let dim = dim(d);
+        let _ = writeln!(
+            out,
+            "  let q{d} = r / {dim}; c[{d}] = r - q{d} * {dim}; r = q{d};"
+        );
     }
-    if rank > 1 {
-        out.push_str("  let c0 = r;\n");
+    out.push_str("  c[0] = r;\n  return c;\n}\n");
+    out.push_str("fn next(from_c: C) -> C {\n  var c = from_c;\n");
+    for d in (1..rank).rev() {
+        let _ = writeln!(
+            out,
+            "  c[{d}] += 1u; if (c[{d}] < {}) {{ return c; }} c[{d}] = 0u;",
+            dim(d)
+        );
     }
-    out.push_str("  return vec4<u32>(");
+    out.push_str("  c[0] += 1u;\n  return c;\n}\nfn at(c: C) -> vec4<u32> {\n  return vec4<u32>(");
     for operand in 0..bound {
         out.push_str(&word(MAP + operand));
         for d in 0..rank {
             let stride = word(MAP + bound + rank * (1 + operand) + d);
-            let _ = write!(out, " + c{d} * {stride}");
+            let _ = write!(out, " + c[{d}] * {stride}");
         }
         out.push_str(", ");
     }
-    let _ = writeln!(out, "{});\n}}", vec!["0u"; 4 - bound].join(", "));
+    let _ = writeln!(out, "{});\n}}", ["0u"; 4][..4 - bound].join(", "));
+    // From a quad to the next one in the same row.
+    let step = |operand: usize| match operand < bound {
+        true => format!("4u * {}", word(MAP + bound + rank * (2 + operand) - 1)),
+        false => "0u".to_string(),
+    };
+    let steps = [0, 1, 2, 3].map(step).join(", ");
+    let _ = writeln!(
+        out,
+        "fn step() -> vec4<u32> {{ return vec4<u32>({steps}); }}"
+    );
+}
+
+/// Calls `quad` for every quad of an invocation.
+fn quads(code: Code) -> String {
+    let each = if code.has(Code::UNROLL) {
+        QUADS_ON_CPU
+    } else {
+        1
+    };
+    if code.bound() == 0 || !code.has(Code::WHOLE) {
+        return per_quad(each, |_, k| format!("quad({k}, vec4<u32>());"));
+    }
+    if !code.has(Code::TOGETHER) {
+        return per_quad(each, |_, k| format!("quad({k}, at(coordinates({k})));"));
+    }
+    let start = format!("let i = at(coordinates(thread * {}u));\n  ", 4 * each);
+    start + &per_quad(each, |quad, k| format!("quad({k}, i + {quad}u * step());"))
+}
+
+fn per_quad(each: u64, call: impl Fn(u64, &str) -> String) -> String {
+    let of = |quad| {
+        let q = format!("(thread * {each}u + {quad}u)");
+        format!(
+            "if ({q} < quads) {{ {} }}",
+            call(quad, &format!("({q} << 2u)"))
+        )
+    };
+    (0..each).map(of).collect::<Vec<_>>().join("\n  ")
 }
 
 /// Fetches every input and calls `op`.
@@ -471,8 +521,15 @@ fn loads(variant: &Variant, names: &[&str]) -> String {
     }
     let mut out = String::new();
     let apart = !code.has(Code::WHOLE);
-    for lane in 0..if apart { 4 } else { 1 } {
-        let _ = writeln!(out, "let i{lane} = index(k + {lane}u);");
+    if apart {
+        out.push_str("let c0 = coordinates(k);\n  let i0 = at(c0);\n");
+        for lane in 1..4 {
+            let _ = writeln!(
+                out,
+                "  let c{lane} = next(c{});\n  let i{lane} = at(c{lane});",
+                lane - 1
+            );
+        }
     }
     let mut operand = 0;
     for (input, name) in names.iter().enumerate() {
@@ -485,12 +542,12 @@ fn loads(variant: &Variant, names: &[&str]) -> String {
         let stride = word(MAP + bound + rank * (1 + operand) + rank - 1);
         let lane = |lane: u32| match (apart, lane) {
             (true, _) => format!("{name}_get(i{lane}.{at})"),
-            (false, 0) => format!("{name}_get(i0.{at})"),
-            (false, _) => format!("{name}_get(i0.{at} + {lane}u * {stride})"),
+            (false, 0) => format!("{name}_get(i.{at})"),
+            (false, _) => format!("{name}_get(i.{at} + {lane}u * {stride})"),
         };
         let quad = match code.fetch(input) {
-            Fetch::Quad => format!("{name}_get4(i0.{at})"),
-            Fetch::Splat => format!("vec4<{kind}>({name}_get(i0.{at}))"),
+            Fetch::Quad => format!("{name}_get4(i.{at})"),
+            Fetch::Splat => format!("vec4<{kind}>({name}_get(i.{at}))"),
             _ => format!(
                 "vec4<{kind}>({}, {}, {}, {})",
                 lane(0),
