@@ -7,7 +7,6 @@
 //! neighbouring elements, which are a whole number of words whatever the type. One invocation
 //! writes a whole quad, so no two invocations ever write the same word.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use half::f16;
@@ -99,12 +98,16 @@ pub trait Element:
     /// The bytes of a slice, as they lie in device memory.
     fn bytes_of(slice: &[Self]) -> &[u8];
 
-    /// Decodes device memory. `bytes` holds a whole number of elements; a bool is any byte but 0.
-    fn vec_from(bytes: &[u8]) -> Vec<Self>;
+    /// Decodes device memory into a slice, from its byte `offset_bytes` on; the bytes may start
+    /// and end inside an element. A bool is any byte but 0.
+    fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]);
 
-    /// Device memory as a slice, in place where the bytes happen to be aligned for that.
-    fn slice_from(bytes: &[u8]) -> Cow<'_, [Self]> {
-        Cow::Owned(Self::vec_from(bytes))
+    /// Decodes device memory, which holds a whole number of elements.
+    fn vec_from(bytes: &[u8]) -> Vec<Self> {
+        let mut slice = vec![Self::default(); bytes.len() / size_of::<Self>()];
+        let whole_bytes = slice.len() * size_of::<Self>();
+        Self::decode(&mut slice, 0, &bytes[..whole_bytes]);
+        slice
     }
 }
 
@@ -116,17 +119,9 @@ macro_rules! pod_element {
             fn bytes_of(slice: &[Self]) -> &[u8] {
                 bytemuck::cast_slice(slice)
             }
-            fn vec_from(bytes: &[u8]) -> Vec<Self> {
-                let mut out = vec![Self::default(); bytes.len() / size_of::<Self>()];
-                let whole = out.len() * size_of::<Self>();
-                bytemuck::cast_slice_mut::<Self, u8>(&mut out).copy_from_slice(&bytes[..whole]);
-                out
-            }
-            fn slice_from(bytes: &[u8]) -> Cow<'_, [Self]> {
-                match bytemuck::try_cast_slice(bytes) {
-                    Ok(slice) => Cow::Borrowed(slice),
-                    Err(_) => Cow::Owned(Self::vec_from(bytes)),
-                }
+            fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]) {
+                let slice = bytemuck::cast_slice_mut::<Self, u8>(slice);
+                slice[offset_bytes..offset_bytes + bytes.len()].copy_from_slice(bytes);
             }
         }
     )*};
@@ -140,8 +135,10 @@ impl Element for bool {
     fn bytes_of(slice: &[Self]) -> &[u8] {
         bytemuck::cast_slice(slice)
     }
-    fn vec_from(bytes: &[u8]) -> Vec<Self> {
-        bytes.iter().map(|&byte| byte != 0).collect()
+    fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]) {
+        for (element, &byte) in slice[offset_bytes..].iter_mut().zip(bytes) {
+            *element = byte != 0;
+        }
     }
 }
 
@@ -155,9 +152,12 @@ mod tests {
         let mut shifted = vec![0_u8];
         shifted.extend_from_slice(f32::bytes_of(&values));
         assert_eq!(f32::vec_from(&shifted[1..]), values);
-        for start in 0..4 {
-            let moved = [&vec![0; start][..], &shifted[1..]].concat();
-            assert_eq!(f32::slice_from(&moved[start..])[..], values);
+        for cut in 0..12 {
+            let mut pieces = [0.0_f32; 3];
+            let (front, back) = shifted[1..].split_at(cut);
+            f32::decode(&mut pieces, 0, front);
+            f32::decode(&mut pieces, cut, back);
+            assert_eq!(pieces, values);
         }
         assert_eq!(bool::vec_from(&[0, 1, 7]), [false, true, true]);
         assert_eq!(f16::vec_from(f16::bytes_of(&[f16::ONE])), [f16::ONE]);

@@ -32,6 +32,7 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Gpu, Options, adapters},
     memory::{Holder, Residency, SlabUse, Tag, TenantId},
     observe::MemoryStats,
+    ops::Scalar,
     tensor::Tensor,
 };
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
@@ -41,13 +42,15 @@ pub use wgpu;
 /// A simulated device: strict about every rule, late on purpose, and failing on command. For
 /// tests of programs that must survive a device that refuses, fails or goes away.
 ///
-/// ```ignore
+/// ```
+/// use lapidary::Gpu;
 /// use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 ///
-/// let (gpu, sim) = lapidary::Gpu::simulated(SimOptions::default())?;
-/// sim.arm(Fault::once(Site::CreateBuffer, 1, FaultKind::OutOfMemory));
-/// assert!(gpu.zeros([1024], lapidary::DType::F32)?.force().is_err());
-/// assert!(gpu.zeros([1024], lapidary::DType::F32)?.force().is_ok());
+/// let (gpu, sim) = Gpu::simulated(SimOptions::default())?;
+/// sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
+/// let x = gpu.tensor(&[1.0f32, 2.0], &[2])?;
+/// assert!(x.to_vec::<f32>().is_err());
+/// assert_eq!(sim.counters().faults, 1);
 /// assert_eq!(sim.complaints(), [""; 0]);
 /// # Ok::<(), lapidary::Error>(())
 /// ```

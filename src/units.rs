@@ -120,6 +120,13 @@ impl Unit {
             granules.0 << self.shift
         }
     }
+
+    /// As [`Unit::bytes`], of a size that fits a slab: without the question whether it overflows.
+    #[inline]
+    pub(crate) const fn block_bytes(self, granules: Granules) -> u64 {
+        debug_assert!(granules.0 <= u64::MAX >> self.shift);
+        granules.0 << self.shift
+    }
 }
 
 #[cfg(test)]

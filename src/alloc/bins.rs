@@ -89,15 +89,10 @@ pub const fn bin_of(size: Granules) -> usize {
     } else {
         size.0
     };
-    // The doubling is counted from the first size whose mantissa drops no bit; below it the
-    // "float" is denormal and the size is its own bin.
-    let doubling = (size | 8).ilog2() - MANTISSA_BITS + 1;
-    if size < 8 {
-        size as usize
-    } else {
-        let mantissa = (size >> (doubling - 1)) & 7;
-        ((doubling as usize) << MANTISSA_BITS) | mantissa as usize
-    }
+    // The shift that leaves four bits, of which the highest carries into the doubling. Sizes below
+    // 8 have no such bit and need no shift: no branch, where random sizes would mispredict one.
+    let shift = (size | 8).ilog2() - MANTISSA_BITS;
+    ((shift as usize) << MANTISSA_BITS) + (size >> shift) as usize
 }
 
 /// The least size in a bin; that of the last bin for any number past it. O(1).

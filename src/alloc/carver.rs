@@ -12,10 +12,10 @@
 //! bin, one index covers all slabs, and handles are checked.
 
 use super::bins::MAX_GRANULES;
-use super::holes::HoleIndex;
+use super::holes::Zone;
 use super::nodes::{NONE, Node, NodeTable};
 use super::slabs::SlabTable;
-use super::stats::{AllocStats, Counters, SlabInfo};
+use super::stats::Counters;
 use super::{AllocError, Block, BlockId, SlabId};
 use crate::units::{Granules, Unit};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,10 +44,11 @@ pub(super) const MAX_SLAB_BYTES: u64 = 1 << 48;
 #[derive(Clone, Debug)]
 pub struct Carver {
     pub(super) unit: Unit,
+    max_slab_bytes: u64,
     pub(super) nodes: NodeTable,
     pub(super) slabs: SlabTable,
-    /// A zone is a set of slabs with an index of its own; a request sees the holes of one zone.
-    pub(super) zones: Vec<HoleIndex>,
+    /// A zone is a set of slabs; a request sees the holes of one zone.
+    pub(super) zones: Vec<Zone>,
     pub(super) counters: Counters,
     generation: u32,
 }
@@ -75,9 +76,10 @@ impl Carver {
             .wrapping_mul(ORIGIN_STEP);
         Ok(Carver {
             unit,
+            max_slab_bytes: unit.bytes(MAX_GRANULES).min(MAX_SLAB_BYTES),
             nodes: NodeTable::with_capacity(0),
             slabs: SlabTable::new(),
-            zones: (0..zones).map(|_| HoleIndex::new()).collect(),
+            zones: (0..zones).map(|_| Zone::new()).collect(),
             counters: Counters::default(),
             generation: origin,
         })
@@ -110,7 +112,9 @@ impl Carver {
         let index = self.slabs.next_index().ok_or(AllocError::TableFull)?;
         let hole = Node::hole(index, Granules(0), size, NONE, NONE);
         let first = self.nodes.insert(hole).ok_or(AllocError::TableFull)?;
-        self.zones[zone as usize].insert(&mut self.nodes, first);
+        self.zones[zone as usize]
+            .empty
+            .insert(&mut self.nodes, first);
         self.counters.reserved.raise(bytes);
         self.counters.slabs_created += 1;
         let generation = self.next_generation();
@@ -136,7 +140,9 @@ impl Carver {
             size,
             "the holes of an empty slab are one"
         );
-        self.zones[entry.zone as usize].remove(&mut self.nodes, first);
+        self.zones[entry.zone as usize]
+            .empty
+            .remove(&mut self.nodes, first);
         self.nodes.remove(first);
         self.slabs.remove(index);
         self.counters.reserved.lower(self.unit.bytes(size));
@@ -152,11 +158,18 @@ impl Carver {
     /// above [`Carver::max_slab_bytes`], [`AllocError::TableFull`].
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
-        self.allocate_in(0, size_bytes)
+        self.allocate_in(0, size_bytes, u64::MAX)
     }
 
+    /// As [`Carver::allocate`], in one zone; an empty slab of more than `empty_limit_bytes` is
+    /// left whole unless the request takes most of it.
     #[inline]
-    pub(super) fn allocate_in(&mut self, zone: u8, size_bytes: u64) -> Result<BlockId, AllocError> {
+    pub(super) fn allocate_in(
+        &mut self,
+        zone: u8,
+        size_bytes: u64,
+        empty_limit_bytes: u64,
+    ) -> Result<BlockId, AllocError> {
         let limit_bytes = self.max_slab_bytes();
         if size_bytes > limit_bytes {
             return Err(AllocError::NeverFits {
@@ -165,17 +178,19 @@ impl Carver {
             });
         }
         let size = Granules(self.unit.granules_ceil(size_bytes).0.max(1));
-        let Some(hole) = self.zones[zone as usize].find(&self.nodes, size) else {
+        let empty_limit = self.unit.granules_floor(empty_limit_bytes);
+        let hole = self.zones[zone as usize].find(&self.nodes, size, empty_limit);
+        let Some(hole) = hole else {
             return Err(AllocError::NeedsSlab {
                 requested_bytes: size_bytes,
             });
         };
         let index = self.split(zone, hole, size)?;
-        let granted_bytes = self.unit.bytes(size);
+        let granted_bytes = self.unit.block_bytes(size);
         let generation = self.next_generation();
         let node = &mut self.nodes[index];
         node.set_live(size, granted_bytes - size_bytes, generation);
-        self.slabs.add_block(node.slab(), size);
+        self.slabs.add_block(node.slab());
         self.counters.requested.raise(size_bytes);
         self.counters.granted.raise(granted_bytes);
         self.counters.live_blocks.raise(1);
@@ -195,14 +210,14 @@ impl Carver {
             .live(index, generation)
             .ok_or(AllocError::StaleBlock(block))?;
         let size = node.size();
-        let granted_bytes = self.unit.bytes(size);
+        let granted_bytes = self.unit.block_bytes(size);
         self.counters
             .requested
             .lower(granted_bytes - node.slack_bytes());
         self.counters.granted.lower(granted_bytes);
         self.counters.live_blocks.lower(1);
-        let zone = self.slabs.remove_block(node.slab(), size);
-        self.merge(zone, index);
+        let (zone, slab_is_empty) = self.slabs.remove_block(node.slab());
+        self.merge(zone, index, slab_is_empty);
         Ok(())
     }
 
@@ -216,10 +231,10 @@ impl Carver {
             .nodes
             .live(block.index, block.generation)
             .ok_or(AllocError::StaleBlock(block))?;
-        let size_bytes = self.unit.bytes(node.size());
+        let size_bytes = self.unit.block_bytes(node.size());
         Ok(Block {
             slab: self.slabs.id(node.slab()),
-            offset_bytes: self.unit.bytes(node.offset()),
+            offset_bytes: self.unit.block_bytes(node.offset()),
             size_bytes,
             requested_bytes: size_bytes - node.slack_bytes(),
         })
@@ -233,78 +248,12 @@ impl Carver {
     /// The largest slab and the largest request: 2^48 bytes or 2^43 granules, whichever is less.
     #[inline]
     pub fn max_slab_bytes(&self) -> u64 {
-        self.unit.bytes(MAX_GRANULES).min(MAX_SLAB_BYTES)
+        self.max_slab_bytes
     }
 
     /// The slabs without live blocks, longest unused first. O(1) a step.
     pub fn empty_slabs(&self) -> impl Iterator<Item = SlabId> {
         self.slabs.empty()
-    }
-
-    /// What a slab holds. O(blocks and holes in it).
-    ///
-    /// # Errors
-    /// [`AllocError::StaleSlab`] when it was removed or is another allocator's.
-    pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
-        let entry = &self.slabs[self.slabs.resolve(slab)?];
-        let holes = self.nodes_of(entry.first).filter(|node| !node.is_live());
-        let largest_hole = holes.map(Node::size).max().unwrap_or_default();
-        Ok(SlabInfo {
-            slab,
-            size_bytes: self.unit.bytes(entry.size),
-            live_bytes: self.unit.bytes(entry.live),
-            blocks: entry.blocks,
-            largest_hole_bytes: self.unit.bytes(largest_hole),
-        })
-    }
-
-    /// All slabs, by index. Each step walks one slab.
-    pub fn slabs(&self) -> impl Iterator<Item = SlabInfo> {
-        self.slabs.iter().filter_map(|(id, _)| self.slab(id).ok())
-    }
-
-    /// All numbers at once. O(slabs + holes in the highest bin in use).
-    pub fn stats(&self) -> AllocStats {
-        let Counters {
-            requested,
-            granted,
-            reserved,
-            live_blocks,
-            ..
-        } = self.counters;
-        let largest_hole = self
-            .zones
-            .iter()
-            .map(|zone| zone.largest(&self.nodes))
-            .max()
-            .unwrap_or_default();
-        let largest_hole_bytes = self.unit.bytes(largest_hole);
-        let cached_bytes = reserved.now - granted.now;
-        let whole = largest_hole_bytes as f64 / cached_bytes.max(1) as f64;
-        AllocStats {
-            requested_bytes: requested.now,
-            granted_bytes: granted.now,
-            reserved_bytes: reserved.now,
-            cached_bytes,
-            live_blocks: live_blocks.now,
-            peak_requested_bytes: requested.peak,
-            peak_granted_bytes: granted.peak,
-            peak_reserved_bytes: reserved.peak,
-            peak_live_blocks: live_blocks.peak,
-            largest_hole_bytes,
-            fragmentation: if cached_bytes == 0 { 0.0 } else { 1.0 - whole },
-            slabs: self.counters.slabs_created - self.counters.slabs_released,
-            empty_slabs: self.empty_slabs().count() as u64,
-            allocations: self.counters.allocations,
-            frees: self.counters.allocations - live_blocks.now,
-            slabs_created: self.counters.slabs_created,
-            slabs_released: self.counters.slabs_released,
-        }
-    }
-
-    /// Sets every peak of the statistics to the present level. O(1).
-    pub fn reset_peaks(&mut self) {
-        self.counters.reset_peaks();
     }
 
     /// The nodes of one slab by address, given the one at its start.
@@ -326,11 +275,12 @@ impl Carver {
     /// The rest stays in the hole's node: where it stays in its bin too, the lists are not touched.
     #[inline]
     fn split(&mut self, zone: u8, hole: u32, size: Granules) -> Result<u32, AllocError> {
-        let holes = &mut self.zones[zone as usize];
+        let zone = &mut self.zones[zone as usize];
         let whole = self.nodes[hole];
         debug_assert!(!whole.is_live() && whole.size() >= size);
+        let slab_is_empty = whole.prev == NONE && whole.next == NONE;
         if whole.size() == size {
-            holes.remove(&mut self.nodes, hole);
+            zone.index_mut(slab_is_empty).remove(&mut self.nodes, hole);
             return Ok(hole);
         }
         let front = Node::hole(whole.slab(), whole.offset(), size, whole.prev, hole);
@@ -339,43 +289,53 @@ impl Carver {
             NONE => self.slabs[whole.slab()].first = front,
             prev => self.nodes[prev].next = front,
         }
-        holes.resize(&mut self.nodes, hole, |node| {
+        let shrink = |node: &mut Node| {
             node.prev = front;
             node.shrink_front(size);
-        });
+        };
+        if slab_is_empty {
+            zone.empty.remove(&mut self.nodes, hole);
+            shrink(&mut self.nodes[hole]);
+            zone.used.insert(&mut self.nodes, hole);
+        } else {
+            zone.used.resize(&mut self.nodes, hole, shrink);
+        }
         Ok(front)
     }
 
     /// Makes a hole of a block that was live, one with the holes on either side.
     #[inline]
-    fn merge(&mut self, zone: u8, index: u32) {
-        let holes = &mut self.zones[zone as usize];
-        let block = self.nodes[index];
-        let mut size = block.size();
-        let mut next = block.next;
+    fn merge(&mut self, zone: u8, index: u32, slab_is_empty: bool) {
+        let zone = &mut self.zones[zone as usize];
+        let Node { prev, mut next, .. } = self.nodes[index];
+        let mut size = self.nodes[index].size();
         if next != NONE && !self.nodes[next].is_live() {
-            holes.remove(&mut self.nodes, next);
+            zone.used.remove(&mut self.nodes, next);
             size.0 += self.nodes[next].size().0;
             let after = self.nodes[next].next;
             self.nodes.remove(next);
             next = after;
         }
-        let prev = block.prev;
-        let merged = if prev != NONE && !self.nodes[prev].is_live() {
+        let mut merged = index;
+        if prev != NONE && !self.nodes[prev].is_live() {
+            size.0 += self.nodes[prev].size().0;
             self.nodes.remove(index);
-            let size = Granules(self.nodes[prev].size().0 + size.0);
-            holes.resize(&mut self.nodes, prev, |node| {
-                node.next = next;
-                node.set_hole(size);
-            });
-            prev
-        } else {
-            let node = &mut self.nodes[index];
+            merged = prev;
+        }
+        let grow = |node: &mut Node| {
             node.next = next;
             node.set_hole(size);
-            holes.insert(&mut self.nodes, index);
-            index
         };
+        if merged == prev && !slab_is_empty {
+            zone.used.resize(&mut self.nodes, merged, grow);
+        } else {
+            if merged == prev {
+                zone.used.remove(&mut self.nodes, merged);
+            }
+            grow(&mut self.nodes[merged]);
+            zone.index_mut(slab_is_empty)
+                .insert(&mut self.nodes, merged);
+        }
         if next != NONE {
             self.nodes[next].prev = merged;
         }

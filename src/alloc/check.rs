@@ -24,7 +24,10 @@ impl Carver {
         self.check_counters(&seen)?;
         let mut in_bins = 0;
         for zone in &self.zones {
-            in_bins += zone.check(&self.nodes)?;
+            in_bins += zone.used.check(&self.nodes)?;
+            let whole = zone.empty.check(&self.nodes)?;
+            in_bins += whole;
+            seen.empty_indexed += whole;
         }
         equal("holes in bins and in slabs", in_bins, seen.holes)?;
         let unused = self
@@ -41,6 +44,11 @@ impl Carver {
             .iter()
             .filter(|(_, slab)| slab.blocks == 0)
             .count();
+        equal(
+            "slabs indexed as empty, and empty ones",
+            seen.empty_indexed,
+            empty,
+        )?;
         let listed = self
             .slabs
             .empty()
@@ -80,7 +88,6 @@ impl Carver {
             (prev, prev_is_hole, index) = (index, !node.is_live(), node.next);
         }
         equal("end of the last node, and slab size", offset, slab.size)?;
-        equal("live granules", live, slab.live)?;
         equal("live blocks", blocks, slab.blocks)?;
         seen.blocks += blocks as usize;
         seen.granted_bytes += self.unit.bytes(live);
@@ -112,6 +119,7 @@ impl Carver {
 struct Seen {
     blocks: usize,
     holes: usize,
+    empty_indexed: usize,
     slabs: u64,
     requested_bytes: u64,
     granted_bytes: u64,

@@ -8,7 +8,61 @@ use crate::units::Granules;
 /// what keeps the search O(1); the block that was just freed is at its head.
 const LOOKS: u32 = 8;
 
-/// The holes of some slabs, each in the list of its bin.
+/// The holes that a request of one kind may take: those of slabs in use, and whole empty slabs.
+#[derive(Clone, Debug)]
+pub(super) struct Zone {
+    /// Holes in slabs with live blocks.
+    pub(super) used: HoleIndex,
+    /// Holes that are a whole slab.
+    pub(super) empty: HoleIndex,
+}
+
+impl Zone {
+    pub(super) fn new() -> Zone {
+        Zone {
+            used: HoleIndex::new(),
+            empty: HoleIndex::new(),
+        }
+    }
+
+    /// The index that a hole belongs to.
+    #[inline]
+    pub(super) fn index_mut(&mut self, slab_is_empty: bool) -> &mut HoleIndex {
+        if slab_is_empty {
+            &mut self.empty
+        } else {
+            &mut self.used
+        }
+    }
+
+    /// A hole of at least `size`; an empty slab of more than `empty_limit` only where it is of the
+    /// size's own bin. O(1).
+    ///
+    /// First among the holes of the size's own bin: rounding the search up to the next bin, as
+    /// TLSF's good fit and OffsetAllocator do, misses the very block that was just freed and
+    /// splits a larger one instead. Then the lowest bin above, and slabs in use before empty ones.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        nodes: &NodeTable,
+        size: Granules,
+        empty_limit: Granules,
+    ) -> Option<u32> {
+        let own = self.used.find_in_own_bin(nodes, size);
+        if let Some(hole) = own.or_else(|| self.empty.find_in_own_bin(nodes, size)) {
+            return Some(hole);
+        }
+        let used = self.used.find_above(size);
+        let empty = self.empty.find_above(size);
+        let empty = empty.filter(|&(_, slab)| nodes[slab].size() <= empty_limit);
+        match (used, empty) {
+            (Some((bin, hole)), Some((empty_bin, _))) if bin <= empty_bin => Some(hole),
+            (used, empty) => empty.or(used).map(|(_, hole)| hole),
+        }
+    }
+}
+
+/// Holes, each in the list of its bin.
 #[derive(Clone, Debug)]
 pub(super) struct HoleIndex {
     map: BinMap,
@@ -82,15 +136,10 @@ impl HoleIndex {
         self.insert(nodes, index);
     }
 
-    /// A hole of at least `size`. O(1).
-    ///
-    /// First among the holes of the size's own bin: rounding the search up to the next bin, as
-    /// TLSF's good fit and OffsetAllocator do, misses the very block that was just freed and
-    /// splits a larger one instead. Every hole of a higher bin fits.
+    /// A hole of at least `size` in the size's own bin, among the first few.
     #[inline]
-    pub(super) fn find(&self, nodes: &NodeTable, size: Granules) -> Option<u32> {
-        let bin = bin_of(size);
-        let mut index = self.heads[bin];
+    fn find_in_own_bin(&self, nodes: &NodeTable, size: Granules) -> Option<u32> {
+        let mut index = self.heads[bin_of(size)];
         let mut looks = LOOKS;
         while index != NONE && looks > 0 {
             let node = &nodes[index];
@@ -100,7 +149,14 @@ impl HoleIndex {
             index = node.down;
             looks -= 1;
         }
-        self.map.first_from(bin + 1).map(|bin| self.heads[bin])
+        None
+    }
+
+    /// The first hole of the lowest bin above the size's own: all of those fit.
+    #[inline]
+    fn find_above(&self, size: Granules) -> Option<(usize, u32)> {
+        let bin = self.map.first_from(bin_of(size) + 1)?;
+        Some((bin, self.heads[bin]))
     }
 
     /// The size of the largest hole. O(holes in the highest bin in use).

@@ -7,6 +7,7 @@
 //! - [`Carver`] carves blocks out of slabs that the caller adds: an offset allocator on its own.
 //! - [`Pools`] is the policy on top: which slab sizes serve which requests, and when an empty slab
 //!   is given back before another is made.
+//! - [`PoolConfig`] has its constants, [`AllocStats`] what it counts.
 //! - [`bins`] has the size classes and the table of all of them.
 //!
 //! Below those, `nodes` is the table of blocks and holes, `holes` the search, `slabs` the table of
@@ -16,6 +17,7 @@
 pub mod bins;
 mod carver;
 mod check;
+mod config;
 mod error;
 mod holes;
 mod nodes;
@@ -24,8 +26,9 @@ mod slabs;
 mod stats;
 
 pub use carver::Carver;
+pub use config::{Growth, PoolConfig, SlabClass};
 pub use error::AllocError;
-pub use pools::{Growth, PoolConfig, Pools, SlabClass};
+pub use pools::Pools;
 pub use stats::{AllocStats, SlabInfo};
 
 /// Names a live block. Checked on every use: a handle that was freed, or that another allocator

@@ -7,85 +7,25 @@
 //! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
 //!
 //! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
-//! the highest reserved so far and 1.03 times the highest live so far, is made only after empty
-//! slabs were released, longest unused first, until it does not. On recorded training and inference
-//! runs that is worth more than every other choice together; releasing earlier would create the same slabs
-//! again and again, and never releasing keeps what only the first phase of a program needed. The
-//! constants are the ones at which a family of such policies, simulated on those runs, wastes least; PyTorch's caching
-//! allocator is where the small and the middle pool come from.
+//! the highest reserved so far and 1.05 times the highest live so far, is made only after empty
+//! slabs were released, longest unused first, until it does not. On recorded training and
+//! inference runs that is worth more than every other choice together. Releasing earlier would
+//! create the same slabs again and again; never releasing keeps what only the first phase of a
+//! program needed.
+//!
+//! **Empty slabs stay whole.** A slab that a small survivor pins cannot be released, so a request
+//! does not split an empty slab of more than 8 times its size (or 16 MiB, if that is more) while
+//! another slab can be had. The price is slabs released and made again where a program alternates
+//! between sizes. So the rule holds while the mark still rises, which is when a lower peak can be
+//! won; once 8 slabs were released and the mark has not moved, every empty slab may be split, and
+//! a program that repeats itself settles to no driver calls.
+//!
+//! The small and the middle pool come from PyTorch's caching allocator.
 
 use super::carver::Carver;
+use super::config::{Growth, PoolConfig, SlabClass, ZONES};
 use super::stats::{AllocStats, SlabInfo};
 use super::{AllocError, Block, BlockId, SlabId};
-
-/// The sizes that the policy goes by. [`PoolConfig::new`] has the defaults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolConfig {
-    /// The granule: the device's storage offset alignment.
-    pub unit_bytes: u64,
-    /// The largest buffer that the device creates, and so the largest request.
-    pub max_slab_bytes: u64,
-    /// Requests up to this share the small slabs.
-    pub small_request_bytes: u64,
-    /// The size of a slab for small requests.
-    pub small_slab_bytes: u64,
-    /// The size of a slab for the requests between small and own.
-    pub middle_slab_bytes: u64,
-    /// Requests from this on get a slab of their own size.
-    pub own_request_bytes: u64,
-    /// A slab of a request's own size is a multiple of this.
-    pub own_step_bytes: u64,
-    /// How far reserved may rise above the highest live bytes before empty slabs are released.
-    pub slack_percent: u64,
-}
-
-impl PoolConfig {
-    /// The defaults for a device with this storage offset alignment and largest buffer.
-    pub const fn new(unit_bytes: u64, max_slab_bytes: u64) -> PoolConfig {
-        PoolConfig {
-            unit_bytes,
-            max_slab_bytes,
-            small_request_bytes: 256 << 10,
-            small_slab_bytes: 2 << 20,
-            middle_slab_bytes: 16 << 20,
-            own_request_bytes: 4 << 20,
-            own_step_bytes: 64 << 10,
-            slack_percent: 3,
-        }
-    }
-}
-
-/// What a slab is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SlabClass {
-    /// Shared by small requests.
-    Small,
-    /// Shared by all larger requests.
-    Middle,
-    /// Made for one large request, then shared as a middle one.
-    Own,
-}
-
-impl SlabClass {
-    /// Small requests keep to their slabs; all others share one set of holes.
-    fn zone(self) -> u8 {
-        match self {
-            SlabClass::Small => 0,
-            SlabClass::Middle | SlabClass::Own => 1,
-        }
-    }
-}
-
-/// The slab to create for a request that no hole serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// What the slab is for.
-    pub class: SlabClass,
-    /// How large it should be. A caller that is short of memory may lower it to `least_bytes`.
-    pub slab_bytes: u64,
-    /// The smallest slab that serves the request.
-    pub least_bytes: u64,
-}
 
 /// Blocks of all sizes in slabs of a few kinds. It decides and counts; the caller has the buffers.
 ///
@@ -121,9 +61,14 @@ pub struct Growth {
 pub struct Pools {
     carver: Carver,
     config: PoolConfig,
+    /// Empty slabs up to this size may always be split.
+    splittable_bytes: u64,
     /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
     highest_reserved_bytes: u64,
     highest_requested_bytes: u64,
+    /// The mark when a slab was last added, and the slabs released since it was lower.
+    last_mark_bytes: u64,
+    releases_at_mark: u64,
 }
 
 impl Pools {
@@ -133,7 +78,7 @@ impl Pools {
     /// [`AllocError::UnitSize`] unless the granule is a power of two of at most 64 KiB,
     /// [`AllocError::SlabSize`] if the largest slab is below one granule.
     pub fn new(mut config: PoolConfig) -> Result<Pools, AllocError> {
-        let carver = Carver::with_zones(config.unit_bytes, 2)?;
+        let carver = Carver::with_zones(config.unit_bytes, ZONES)?;
         let limit_bytes = carver.max_slab_bytes();
         if config.max_slab_bytes < config.unit_bytes {
             return Err(AllocError::SlabSize {
@@ -142,11 +87,19 @@ impl Pools {
             });
         }
         config.max_slab_bytes = config.max_slab_bytes.min(limit_bytes) & !(config.unit_bytes - 1);
+        // A slab that was just made for a request must serve it, whatever the configuration.
+        config.split_ratio = config.split_ratio.max(2);
+        let splittable_bytes = (config.middle_slab_bytes)
+            .max(config.small_slab_bytes)
+            .max(config.own_step_bytes.saturating_mul(2));
         Ok(Pools {
             carver,
             config,
+            splittable_bytes,
             highest_reserved_bytes: 0,
             highest_requested_bytes: 0,
+            last_mark_bytes: 0,
+            releases_at_mark: 0,
         })
     }
 
@@ -163,12 +116,30 @@ impl Pools {
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
-        let block = self
-            .carver
-            .allocate_in(self.class(size_bytes).zone(), size_bytes)?;
-        self.highest_requested_bytes = self
-            .highest_requested_bytes
-            .max(self.carver.counters.requested.now);
+        let zone = self.class(size_bytes).zone();
+        let block =
+            self.carver
+                .allocate_in(zone, size_bytes, self.empty_limit_bytes(size_bytes))?;
+        self.note_requested();
+        Ok(block)
+    }
+
+    /// As [`Pools::allocate`], from any slab whatever the policy says: for when no other slab can
+    /// be had. O(1).
+    ///
+    /// # Errors
+    /// As [`Pools::allocate`].
+    pub fn allocate_anywhere(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
+        self.check_fits(size_bytes)?;
+        let own = self.class(size_bytes).zone();
+        let block = match self.carver.allocate_in(own, size_bytes, u64::MAX) {
+            Err(AllocError::NeedsSlab { .. }) => {
+                self.carver
+                    .allocate_in(ZONES - 1 - own, size_bytes, u64::MAX)?
+            }
+            done => done?,
+        };
+        self.note_requested();
         Ok(block)
     }
 
@@ -242,6 +213,8 @@ impl Pools {
     pub fn reset_mark(&mut self) {
         self.highest_reserved_bytes = self.carver.counters.reserved.now;
         self.highest_requested_bytes = self.carver.counters.requested.now;
+        self.last_mark_bytes = 0;
+        self.releases_at_mark = 0;
     }
 
     /// Adds the slab that the caller made for `growth`. O(1).
@@ -249,12 +222,17 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabSize`] if its size is no slab's, [`AllocError::TableFull`].
     pub fn add_slab(&mut self, growth: &Growth) -> Result<SlabId, AllocError> {
+        let mark_bytes = self.mark_bytes();
         let slab = self
             .carver
             .add_slab_in(growth.class.zone(), growth.slab_bytes)?;
         self.highest_reserved_bytes = self
             .highest_reserved_bytes
             .max(self.carver.counters.reserved.now);
+        if mark_bytes > self.last_mark_bytes {
+            self.last_mark_bytes = mark_bytes;
+            self.releases_at_mark = 0;
+        }
         Ok(slab)
     }
 
@@ -263,7 +241,9 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
     pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
-        self.carver.remove_slab(slab)
+        self.carver.remove_slab(slab)?;
+        self.releases_at_mark += 1;
+        Ok(())
     }
 
     /// The slabs without live blocks, longest unused first. O(1) a step.
@@ -308,6 +288,12 @@ impl Pools {
     }
 
     #[inline]
+    fn note_requested(&mut self) {
+        let now = self.carver.counters.requested.now;
+        self.highest_requested_bytes = self.highest_requested_bytes.max(now);
+    }
+
+    #[inline]
     fn check_fits(&self, size_bytes: u64) -> Result<(), AllocError> {
         let limit_bytes = self.config.max_slab_bytes;
         if size_bytes > limit_bytes {
@@ -317,6 +303,17 @@ impl Pools {
             });
         }
         Ok(())
+    }
+
+    /// The largest empty slab that a request may split; see the module's documentation.
+    #[inline]
+    fn empty_limit_bytes(&self, size_bytes: u64) -> u64 {
+        if self.releases_at_mark >= self.config.release_allowance {
+            return u64::MAX;
+        }
+        size_bytes
+            .saturating_mul(self.config.split_ratio)
+            .max(self.splittable_bytes)
     }
 
     #[inline]

@@ -9,7 +9,6 @@ use crate::units::Granules;
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
     pub(super) size: Granules,
-    pub(super) live: Granules,
     pub(super) blocks: u32,
     /// The node at offset 0, or `NONE` in an unused entry.
     pub(super) first: u32,
@@ -59,7 +58,6 @@ impl SlabTable {
     ) -> SlabId {
         let slab = Slab {
             size,
-            live: Granules(0),
             blocks: 0,
             first,
             zone,
@@ -92,9 +90,8 @@ impl SlabTable {
 
     /// Counts a new block; the slab is not empty any more.
     #[inline]
-    pub(super) fn add_block(&mut self, index: u32, size: Granules) {
+    pub(super) fn add_block(&mut self, index: u32) {
         let slab = &mut self[index];
-        slab.live.0 += size.0;
         slab.blocks += 1;
         if slab.blocks == 1 {
             self.unlink_empty(index);
@@ -102,17 +99,16 @@ impl SlabTable {
     }
 
     /// Counts a freed block; a slab that becomes empty is the newest of the empty ones. Returns its
-    /// zone, which the caller needs next.
+    /// zone, and whether it is empty now.
     #[inline]
-    pub(super) fn remove_block(&mut self, index: u32, size: Granules) -> u8 {
+    pub(super) fn remove_block(&mut self, index: u32) -> (u8, bool) {
         let slab = &mut self[index];
-        slab.live.0 -= size.0;
         slab.blocks -= 1;
-        let zone = slab.zone;
-        if slab.blocks == 0 {
+        let (zone, is_empty) = (slab.zone, slab.blocks == 0);
+        if is_empty {
             self.push_empty(index);
         }
-        zone
+        (zone, is_empty)
     }
 
     /// The slab's index, if the id is current.

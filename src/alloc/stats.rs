@@ -1,6 +1,7 @@
 //! Statistics as plain values. Counting them costs a few additions a call and nothing else.
 
-use super::SlabId;
+use super::{AllocError, Carver, SlabId};
+use crate::units::Granules;
 
 /// What an allocator holds, has held, and has done.
 ///
@@ -67,6 +68,79 @@ pub struct SlabInfo {
     pub blocks: u32,
     /// Bytes of the largest hole in it.
     pub largest_hole_bytes: u64,
+}
+
+impl Carver {
+    /// What a slab holds. O(blocks and holes in it).
+    ///
+    /// # Errors
+    /// [`AllocError::StaleSlab`] when it was removed or is another allocator's.
+    pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
+        let entry = &self.slabs[self.slabs.resolve(slab)?];
+        let (mut live, mut largest_hole) = (Granules(0), Granules(0));
+        for node in self.nodes_of(entry.first) {
+            if node.is_live() {
+                live.0 += node.size().0;
+            } else {
+                largest_hole = largest_hole.max(node.size());
+            }
+        }
+        Ok(SlabInfo {
+            slab,
+            size_bytes: self.unit.bytes(entry.size),
+            live_bytes: self.unit.bytes(live),
+            blocks: entry.blocks,
+            largest_hole_bytes: self.unit.bytes(largest_hole),
+        })
+    }
+
+    /// All slabs, by index. Each step walks one slab.
+    pub fn slabs(&self) -> impl Iterator<Item = SlabInfo> {
+        self.slabs.iter().filter_map(|(id, _)| self.slab(id).ok())
+    }
+
+    /// All numbers at once. O(slabs + holes in the highest bin in use).
+    pub fn stats(&self) -> AllocStats {
+        let Counters {
+            requested,
+            granted,
+            reserved,
+            live_blocks,
+            ..
+        } = self.counters;
+        let indices = self.zones.iter().flat_map(|zone| [&zone.used, &zone.empty]);
+        let largest_hole = indices
+            .map(|index| index.largest(&self.nodes))
+            .max()
+            .unwrap_or_default();
+        let largest_hole_bytes = self.unit.bytes(largest_hole);
+        let cached_bytes = reserved.now - granted.now;
+        let whole = largest_hole_bytes as f64 / cached_bytes.max(1) as f64;
+        AllocStats {
+            requested_bytes: requested.now,
+            granted_bytes: granted.now,
+            reserved_bytes: reserved.now,
+            cached_bytes,
+            live_blocks: live_blocks.now,
+            peak_requested_bytes: requested.peak,
+            peak_granted_bytes: granted.peak,
+            peak_reserved_bytes: reserved.peak,
+            peak_live_blocks: live_blocks.peak,
+            largest_hole_bytes,
+            fragmentation: if cached_bytes == 0 { 0.0 } else { 1.0 - whole },
+            slabs: self.counters.slabs_created - self.counters.slabs_released,
+            empty_slabs: self.empty_slabs().count() as u64,
+            allocations: self.counters.allocations,
+            frees: self.counters.allocations - live_blocks.now,
+            slabs_created: self.counters.slabs_created,
+            slabs_released: self.counters.slabs_released,
+        }
+    }
+
+    /// Sets every peak of the statistics to the present level. O(1).
+    pub fn reset_peaks(&mut self) {
+        self.counters.reset_peaks();
+    }
 }
 
 /// The counters behind [`AllocStats`], in bytes except where the name says otherwise.

@@ -10,6 +10,7 @@
 //! | `x_get(i) -> T` | element `i`, counted from the start of the storage |
 //! | `x_get4(i) -> vec4<T>` | elements `i..i+4`, `i` a multiple of 4 |
 //! | `x_put4(i, v)` | writes elements `i..i+4`, `i` a multiple of 4 (written operands only) |
+//! | `x_put(i, v)` | writes element `i`: types of 4 bytes only, and never where bound as quads |
 //! | `p` | the parameters: a `struct Params` that the text declares |
 //!
 //! `T` is [`DType::wgsl`]: f16 is widened to f32, u8 and bool to u32. Whole quads are written, so

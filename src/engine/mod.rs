@@ -32,7 +32,6 @@ use crate::driver::{Caps, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, Uploads};
-use crate::units::round_up;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
 use state::{Batch, Counters, LeftBehind, State};
@@ -102,20 +101,17 @@ impl Engine {
     #[track_caller]
     pub(crate) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
         let limit_bytes = self.caps().max_buffer_bytes & !15;
-        let size_bytes = match round_up(bytes.max(1), 16) {
-            Some(size_bytes) if size_bytes <= limit_bytes => size_bytes,
-            _ => {
-                return Err(Error::NeverFits {
-                    what: "a tensor",
-                    requested_bytes: bytes,
-                    limit_bytes,
-                    hint: "Split it into several tensors",
-                });
-            }
-        };
+        if bytes > limit_bytes {
+            return Err(Error::NeverFits {
+                what: "a tensor",
+                requested_bytes: bytes,
+                limit_bytes,
+                hint: "Split it into several tensors",
+            });
+        }
         let site = Location::caller();
         let dead = self.dead.clone();
-        Ok(Storage::new(size_bytes, TenantId::MAIN, site, dead))
+        Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
     }
 
     /// Is a storage one of this engine's?

@@ -208,17 +208,15 @@ impl Engine {
         params_bytes: u32,
     ) -> Result<()> {
         let desc = describe(program, &key, params_bytes, self.driver.caps());
-        let made = self.driver.create_pipeline(desc).await;
-        self.check_lost()?;
-        let made = made.map_err(|error| {
-            Arc::new(match error {
-                DriverError::Invalid(message) => Error::Driver {
-                    what: "a kernel",
-                    message: format!("{}: {message}", program.name()),
-                },
-                other => refusal("a kernel", other),
-            })
-        });
+        let made = match self.driver.create_pipeline(desc).await {
+            Ok(pipeline) => Ok(pipeline),
+            // Only the kernel's own fault is remembered: it will be the same next time.
+            Err(DriverError::Invalid(message)) => Err(Arc::new(Error::Driver {
+                what: "a kernel",
+                message: format!("{}: {message}", program.name()),
+            })),
+            Err(error) => return self.or_give_up(Err(error), "a kernel"),
+        };
         self.lock().pipelines.insert(key, made);
         Ok(())
     }

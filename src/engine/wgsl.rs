@@ -81,6 +81,17 @@ pub(crate) fn shader(
             &mut binding,
         );
     }
+    let writes_halves = operands
+        .iter()
+        .zip(&variant.dtypes)
+        .any(|(operand, &dtype)| {
+            dtype == DType::F16
+                && operand.role != Role::Read
+                && text.contains(&format!("{}_put4(", operand.name))
+        });
+    if writes_halves {
+        out.push_str(PACK_HALVES);
+    }
     for (index, operand) in operands.iter().enumerate() {
         let part = usize::from(layout.parts[index]);
         let unit = unit_of_part(operands.len(), variant, layout, part);
@@ -96,6 +107,24 @@ pub(crate) fn shader(
     out.push_str(text);
     out
 }
+
+/// Two f32 to two f16, rounded to the nearest, ties to the even one, as every host does it.
+/// WGSL's `pack2x16float` may round either way, and gives anything for what passes the largest
+/// f16. A number below the least normal f16 takes its place in the last bits of 0.5 + x; others
+/// move the exponent and round up half of what is cut off, where a carry makes infinity.
+const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
+  let bits = bitcast<vec2<u32>>(v);
+  let size = bits & vec2<u32>(0x7fffffffu);
+  let odd = (size >> vec2<u32>(13u)) & vec2<u32>(1u);
+  let normal = (size - vec2<u32>(0x38000000u) + vec2<u32>(0xfffu) + odd) >> vec2<u32>(13u);
+  let tiny = bitcast<vec2<u32>>(abs(v) + vec2<f32>(0.5)) - vec2<u32>(0x3f000000u);
+  var h = select(normal, tiny, size < vec2<u32>(0x38800000u));
+  h = select(h, vec2<u32>(0x7c00u), size >= vec2<u32>(0x47800000u));
+  h = select(h, vec2<u32>(0x7e00u), size > vec2<u32>(0x7f800000u));
+  h |= (bits >> vec2<u32>(16u)) & vec2<u32>(0x8000u);
+  return h.x | (h.y << 16u);
+}
+";
 
 /// The element of a binding's array.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -247,6 +276,15 @@ fn declare_operand(
             format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
         );
     }
+    if operand.role != Role::Read && text.contains(&format!("{name}_put(")) {
+        debug_assert!(dtype.size_bytes() == 4 && unit == Unit::Word, "{name}_put");
+        line(
+            out,
+            format_args!(
+                "fn {name}_put(i: u32, v: {kind}) {{ b{part}_store(i, bitcast<u32>(v)); }}"
+            ),
+        );
+    }
 }
 
 fn get(part: usize, dtype: DType, unit: Unit) -> String {
@@ -289,7 +327,7 @@ fn get4(part: usize, dtype: DType, unit: Unit) -> String {
 }
 
 fn put4(part: usize, dtype: DType, unit: Unit) -> String {
-    let halves = "let q = vec2<u32>(pack2x16float(v.xy), pack2x16float(v.zw));";
+    let halves = "let q = vec2<u32>(pack_halves(v.xy), pack_halves(v.zw));";
     match (dtype.size_bytes(), unit) {
         (4, Unit::Quad4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
         (4, _) => format!(

@@ -3,6 +3,7 @@
 use super::Gpu;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::ops::{Scalar, fill, random};
 use crate::tensor::Tensor;
 
 impl Gpu {
@@ -35,5 +36,85 @@ impl Gpu {
         let tensor = Tensor::output(&self.engine, shape, dtype)?;
         self.engine.clear(&tensor.storage)?;
         Ok(tensor)
+    }
+
+    /// One value with shape `[]`.
+    ///
+    /// # Errors
+    /// As [`tensor`](Gpu::tensor).
+    #[track_caller]
+    pub fn scalar<T: Element>(&self, value: T) -> Result<Tensor> {
+        self.tensor(&[value], &[])
+    }
+
+    /// A tensor of `shape` full of one value.
+    ///
+    /// # Errors
+    /// [`Error::DType`] when the type does not hold the value; else as [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn full(&self, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
+        fill::full(&self.engine, shape, value.into(), dtype)
+    }
+
+    /// The numbers `start`, `start + step`, … before `end`, along one dimension; a step may be
+    /// negative.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a step of 0 or bounds that are not finite, [`Error::DType`] when the
+    /// type does not hold `start` or `step`; else as [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn arange(
+        &self,
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        fill::arange(&self.engine, start.into(), end.into(), step.into(), dtype)
+    }
+
+    /// The identity matrix: `n` rows and columns, ones on the diagonal.
+    ///
+    /// # Errors
+    /// As [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn eye(&self, n: usize, dtype: DType) -> Result<Tensor> {
+        fill::eye(&self.engine, n, dtype)
+    }
+
+    /// Floats drawn evenly from `low` up to, but without, `high` (to which an f16 may be
+    /// rounded). The same seed draws the same numbers on every device, but for the last bits.
+    ///
+    /// # Errors
+    /// [`Error::Option`] unless `low` is below `high`, [`Error::DType`] for a type that is no
+    /// float; else as [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn rand_uniform(
+        &self,
+        shape: &[usize],
+        low: f32,
+        high: f32,
+        seed: u64,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        random::rand_uniform(&self.engine, shape, low, high, seed, dtype)
+    }
+
+    /// Floats drawn from the normal distribution. The same seed draws the same numbers on every
+    /// device, but for the last bits.
+    ///
+    /// # Errors
+    /// [`Error::Option`] unless the mean is finite and the standard deviation at least 0,
+    /// [`Error::DType`] for a type that is no float; else as [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn rand_normal(
+        &self,
+        shape: &[usize],
+        mean: f32,
+        std: f32,
+        seed: u64,
+        dtype: DType,
+    ) -> Result<Tensor> {
+        random::rand_normal(&self.engine, shape, mean, std, seed, dtype)
     }
 }

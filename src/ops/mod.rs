@@ -1,1 +1,29 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
+
+mod argreduce;
+mod binary;
+mod concat;
+mod copy;
+mod elementwise;
+pub(crate) mod fill;
+mod index_select;
+mod layer_norm;
+mod matmul;
+mod normalize;
+mod operation;
+mod operators;
+pub(crate) mod random;
+mod reduce;
+mod rows;
+mod scalar;
+mod select;
+mod softmax;
+mod text;
+mod unary;
+
+#[cfg(test)]
+mod check;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod twin;
+
+pub use scalar::Scalar;

@@ -3,10 +3,15 @@
 //! A read asks the engine for the bytes between the lowest and the highest element of the view,
 //! and picks the elements on the host; so a view can be read without an operation.
 
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use super::Tensor;
 use super::layout::Layout;
 use crate::driver::BoxFuture;
 use crate::dtype::Element;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::engine::block_on;
 use crate::error::{Error, Result};
 
 impl Tensor {
@@ -22,7 +27,7 @@ impl Tensor {
     /// [`DType`](Error::DType) if `T` is not the type of the elements; else what became of the
     /// work that the value needs.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # async fn show() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
@@ -32,7 +37,7 @@ impl Tensor {
     /// ```
     pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
         let read = self.start_read::<T>("read");
-        async move { Ok(read?.arrive().await?.into_vec()) }
+        async move { read?.elements().await }
     }
 
     /// The elements in row-major order: [`read`](Self::read), and waits for it.
@@ -41,7 +46,7 @@ impl Tensor {
     ///
     /// Those of [`read`](Self::read).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1, 2, 3, 4], &[2, 2])?;
@@ -51,18 +56,17 @@ impl Tensor {
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let read = self.start_read::<T>("to_vec")?;
-        Ok(pollster::block_on(read.arrive())?.into_vec())
+        const OPERATION: &str = "to_vec";
+        block_on(OPERATION, self.start_read(OPERATION)?.elements())
     }
 
-    /// Waits for the elements and hands them to a function, which spares the copy into a vector
-    /// if the tensor is contiguous.
+    /// Waits for the elements, in row-major order, and hands them to a function.
     ///
     /// # Errors
     ///
     /// Those of [`read`](Self::read).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
@@ -72,8 +76,9 @@ impl Tensor {
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
-        let read = self.start_read::<T>("read_with")?;
-        Ok(pollster::block_on(read.arrive())?.look(look))
+        const OPERATION: &str = "read_with";
+        let elements = block_on(OPERATION, self.start_read(OPERATION)?.elements())?;
+        Ok(look(&elements))
     }
 
     /// The one element of a tensor that has one, whatever its rank. Waits for it.
@@ -82,7 +87,7 @@ impl Tensor {
     ///
     /// [`Shape`](Error::Shape) for more elements or none, and those of [`read`](Self::read).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
@@ -100,8 +105,7 @@ impl Tensor {
         if self.len() != 1 {
             return Err(refuse());
         }
-        let read = self.start_read::<T>(OPERATION)?;
-        let elements = pollster::block_on(read.arrive())?.into_vec();
+        let elements = block_on(OPERATION, self.start_read(OPERATION)?.elements())?;
         elements.first().copied().ok_or_else(refuse)
     }
 
@@ -116,7 +120,7 @@ impl Tensor {
     /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a
     /// word that belongs to its neighbours too.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1, 2, 3, 4], &[2, 2])?;
@@ -176,7 +180,7 @@ impl Tensor {
     /// What became of that work. After [`OutOfMemory`](Error::OutOfMemory) it is still queued:
     /// drop some tensors and call again.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # async fn show() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
     /// let t = gpu.zeros(&[1024, 1024], lapidary::DType::F32)?;
@@ -194,7 +198,7 @@ impl Tensor {
     ///
     /// Those of [`force_async`](Self::force_async).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// gpu.zeros(&[1024, 1024], lapidary::DType::F32)?.force()?;
@@ -203,7 +207,7 @@ impl Tensor {
     /// ```
     #[cfg(not(target_arch = "wasm32"))]
     pub fn force(&self) -> Result<()> {
-        pollster::block_on(self.force_async())
+        block_on("force", self.force_async())
     }
 
     fn check_element<T: Element>(&self, operation: &'static str) -> Result<()> {
@@ -218,68 +222,77 @@ impl Tensor {
         })
     }
 
-    fn start_read<T: Element>(&self, operation: &'static str) -> Result<Reading> {
+    fn start_read<T: Element>(&self, operation: &'static str) -> Result<Arrival<T>> {
         self.check_element::<T>(operation)?;
         let mut layout = self.layout.clone();
-        let bytes = match layout.span() {
+        let landing = Arc::new(Mutex::new(Landing::default()));
+        let landed = match layout.span() {
             None => None,
             Some((lowest, highest)) => {
                 layout.offset -= lowest;
+                let (len, into) = (highest - lowest + 1, landing.clone());
                 let width = self.dtype.size_bytes();
-                let len_bytes = (highest - lowest + 1) as u64 * width;
-                let at_bytes = lowest as u64 * width;
-                Some(self.engine.read(&self.storage, at_bytes, len_bytes)?)
+                Some(self.engine.read_to(
+                    &self.storage,
+                    lowest as u64 * width,
+                    len as u64 * width,
+                    Box::new(move |piece| lock(&into).take_in(piece, len)),
+                )?)
             }
         };
-        Ok(Reading { bytes, layout })
-    }
-}
-
-/// A read under way.
-struct Reading {
-    /// The bytes between the lowest and the highest element; `None` if there are no elements.
-    bytes: Option<BoxFuture<'static, Result<Vec<u8>>>>,
-    /// Where in these bytes the elements are.
-    layout: Layout,
-}
-
-impl Reading {
-    async fn arrive(self) -> Result<Arrived> {
-        let bytes = match self.bytes {
-            Some(bytes) => bytes.await?,
-            None => vec![],
-        };
-        Ok(Arrived {
-            bytes,
-            layout: self.layout,
+        Ok(Arrival {
+            landed,
+            landing,
+            layout,
         })
     }
 }
 
-/// What a read brought.
-struct Arrived {
-    bytes: Vec<u8>,
+/// A read under way.
+struct Arrival<T> {
+    /// Done when all bytes have landed; `None` if there are none.
+    landed: Option<BoxFuture<'static, Result<()>>>,
+    /// Where they land.
+    landing: Arc<Mutex<Landing<T>>>,
+    /// Which of what lands is wanted, in which order.
     layout: Layout,
 }
 
-impl Arrived {
-    fn into_vec<T: Element>(self) -> Vec<T> {
+impl<T: Element> Arrival<T> {
+    async fn elements(self) -> Result<Vec<T>> {
+        if let Some(landed) = self.landed {
+            landed.await?;
+        }
+        let elements = mem::take(&mut lock(&self.landing).elements);
         if self.layout.is_contiguous() {
-            T::vec_from(&self.bytes)
+            Ok(elements)
         } else {
-            gather(&T::slice_from(&self.bytes), &self.layout)
+            Ok(gather(&elements, &self.layout))
         }
     }
+}
 
-    #[cfg(not(target_arch = "wasm32"))]
-    fn look<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> R {
-        let elements = T::slice_from(&self.bytes);
-        if self.layout.is_contiguous() {
-            look(&elements)
-        } else {
-            look(&gather(&elements, &self.layout))
+/// All elements from a view's lowest to its highest, as far as they have arrived.
+#[derive(Default)]
+struct Landing<T> {
+    elements: Vec<T>,
+    arrived_bytes: usize,
+}
+
+impl<T: Element> Landing<T> {
+    /// The next bytes, of a read of `len` elements. They may end inside an element.
+    fn take_in(&mut self, piece: &[u8], len: usize) {
+        // Only here, so that a read which waits in the queue holds no memory.
+        if self.elements.is_empty() {
+            self.elements = vec![T::default(); len];
         }
+        T::decode(&mut self.elements, self.arrived_bytes, piece);
+        self.arrived_bytes += piece.len();
     }
+}
+
+fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>> {
+    landing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The elements that a layout names, in row-major order of its indices.
@@ -337,12 +350,6 @@ mod tests {
             };
             let expected: Vec<u32> = view.elements().map(|element| element as u32).collect();
             assert_eq!(gather(&held, &layout), expected, "{view:?}");
-            let arrived = Arrived {
-                bytes: u32::bytes_of(&held).to_vec(),
-                layout,
-            };
-            arrived.look(|elements: &[u32]| assert_eq!(elements, expected));
-            assert_eq!(arrived.into_vec::<u32>(), expected, "{view:?}");
         }
     }
 }

@@ -6,6 +6,8 @@
 
 mod io;
 pub(crate) mod layout;
+#[cfg(test)]
+mod tests;
 mod views;
 
 use std::fmt;
@@ -27,7 +29,7 @@ use layout::{Layout, checked};
 /// latest when somebody asks for a value. The methods of this page that return no `Result` answer
 /// at once and never touch the device.
 ///
-/// ```ignore
+/// ```no_run
 /// use lapidary::{DType, Gpu};
 /// # fn main() -> lapidary::Result<()> {
 /// let gpu = Gpu::open(Default::default())?;
@@ -123,12 +125,8 @@ impl Tensor {
     pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let (_, bytes) = checked(shape, dtype)?;
         let storage = engine.storage(bytes)?;
-        Ok(Tensor {
-            engine: Arc::clone(engine),
-            storage,
-            layout: Layout::contiguous(shape),
-            dtype,
-        })
+        let layout = Layout::contiguous(shape);
+        Ok(Tensor::from_parts(engine, storage, layout, dtype))
     }
 
     /// A tensor of a storage that is there already.

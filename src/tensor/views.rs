@@ -12,7 +12,7 @@ impl Tensor {
     /// [`Shape`](Error::Shape) where the counts differ, or where the elements would have to be
     /// copied because no strides say that: `contiguous` does so first, `reshape` where it must.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -45,7 +45,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if they are
     /// not each named once.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -64,7 +64,7 @@ impl Tensor {
     ///
     /// [`Axis`](Error::Axis) for an axis that is not there.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -84,7 +84,7 @@ impl Tensor {
     /// [`Shape`](Error::Shape) for anything but two dimensions; see
     /// [`transpose`](Self::transpose) for more.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -111,7 +111,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for a step
     /// of 0.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -140,7 +140,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if it has
     /// fewer elements.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -160,7 +160,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for an index
     /// that it does not have.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -175,7 +175,7 @@ impl Tensor {
 
     /// Without its dimensions of size 1.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -194,7 +194,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) if its size
     /// is not 1 (as NumPy does it; PyTorch lets that pass).
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -214,7 +214,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that the result does not have, [`Shape`](Error::Shape)
     /// beyond 8 dimensions.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -233,7 +233,7 @@ impl Tensor {
     /// [`Axis`](Error::Axis) for an axis that is not there, [`Shape`](Error::Shape) for one that
     /// is named twice.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;
@@ -253,7 +253,7 @@ impl Tensor {
     ///
     /// [`Shape`](Error::Shape) where a dimension is neither 1 nor what is asked for.
     ///
-    /// ```ignore
+    /// ```no_run
     /// # use lapidary::{DType, Gpu};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = Gpu::open(Default::default())?;

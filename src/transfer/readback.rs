@@ -287,9 +287,9 @@ impl Readbacks {
                     "a read-back buffer was not mapped".into(),
                 )),
             };
-            match read.is_ok() {
-                true => self.driver.unmap(buffer),
-                false => self.driver.destroy_buffer(buffer),
+            self.driver.unmap(buffer);
+            if read.is_err() {
+                self.driver.destroy_buffer(buffer);
             }
             back.push((buffer, arrived.buffer_bytes, read.is_ok()));
             read?;

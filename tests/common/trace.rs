@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// One line that concerns memory. Reads, writes and marks of a trace are checked and left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// A storage of so many bytes is created.
     Alloc {
         /// The storage: 0, 1, 2, …, each only once.
@@ -24,24 +24,24 @@ pub enum Event {
 
 /// A trace whose every event is valid.
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// The file's name without its folder.
-    pub name: String,
+    pub(crate) name: String,
     /// The events in order.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// How many storages there are; ids are below it.
-    pub storages: usize,
+    pub(crate) storages: usize,
     /// The highest sum of live bytes.
-    pub peak_live_bytes: u64,
+    pub(crate) peak_live_bytes: u64,
 }
 
 /// What is wrong with a trace, and in which line.
 #[derive(Debug)]
-pub struct TraceError {
+pub(crate) struct TraceError {
     /// The line, counted from 1; 0 where the file itself could not be opened.
-    pub line: usize,
+    pub(crate) line: usize,
     /// What is wrong with it.
-    pub what: String,
+    pub(crate) what: String,
 }
 
 impl fmt::Display for TraceError {
@@ -53,7 +53,7 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 /// Reads a trace file; a name that ends in `.gz` is decompressed.
-pub fn read(path: &Path) -> Result<Trace, TraceError> {
+pub(crate) fn read(path: &Path) -> Result<Trace, TraceError> {
     let open = |error: io::Error| TraceError {
         line: 0,
         what: error.to_string(),
@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 }
 
 /// Reads a trace from text.
-pub fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceError> {
+pub(crate) fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceError> {
     let mut parser = Parser::default();
     for (number, line) in text.lines().enumerate() {
         let line = line.map_err(|error| error.to_string());

@@ -30,8 +30,12 @@ const WGPU_FILES: &[&str] = &[
     "src/gpu/",
 ];
 
-/// Where users' kernels are reflected.
-const NAGA_FILES: &[&str] = &["src/ops/custom.rs", "src/ops/custom/"];
+/// Where users' kernels are reflected, and where the simulated device reads shaders as wgpu would.
+const NAGA_FILES: &[&str] = &[
+    "src/ops/custom.rs",
+    "src/ops/custom/",
+    "src/driver/sim/shader.rs",
+];
 
 /// Reading a driver's budget goes through its raw handles.
 const UNSAFE_FILES: &[&str] = &["src/driver/os_budget.rs"];

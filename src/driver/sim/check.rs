@@ -281,7 +281,10 @@ impl State {
     fn usable(&self, id: BufferId) -> Check<&Buffer> {
         let buffer = self.buffer(id)?;
         match buffer.is_mapped() {
-            true => Err(format!("{} is mapped, or about to be", name(buffer))),
+            true => Err(format!(
+                "{} is mapped, about to be, or failed to be: unmap it first",
+                name(buffer)
+            )),
             false => Ok(buffer),
         }
     }

@@ -26,6 +26,15 @@ pub(super) enum Mapping {
     },
     /// The host has it.
     Mapped { mode: MapMode, range: Range<u64> },
+    /// The host will not get it, and has not given it up yet.
+    Failed,
+}
+
+impl Mapping {
+    /// Does the host have it, or wait for it?
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self, Mapping::Wanted { .. } | Mapping::Mapped { .. })
+    }
 }
 
 /// One buffer.
@@ -93,6 +102,14 @@ impl Memory {
 
     pub(super) fn get_mut(&mut self, id: BufferId) -> Option<&mut Buffer> {
         self.live.get_mut(id.0)
+    }
+
+    /// All buffers at once, whatever uses them.
+    pub(super) fn clear_all(&mut self) {
+        *self = Memory {
+            peak_bytes: self.peak_bytes,
+            ..Memory::default()
+        };
     }
 
     /// Nothing submitted later finds it; its memory is back once `completed` reaches its last
@@ -177,7 +194,7 @@ impl Buffer {
         }
     }
 
-    /// Submissions must not name it.
+    /// Submissions must not name it: a mapping was asked for, and not ended.
     pub(super) fn is_mapped(&self) -> bool {
         !matches!(self.mapping, Mapping::None)
     }

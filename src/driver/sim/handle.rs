@@ -8,7 +8,9 @@ use super::Device;
 use super::faults::{Fault, SITES, Site};
 
 /// A hand on a simulated device, to arm faults, to look at counters and to let time pass. Cheap
-/// to clone; it works from any thread, and after the device is gone.
+/// to clone; it works from any thread, and after the device is gone. When the driver is dropped,
+/// everything that it held is given back: what is live after that is somebody else's reference to
+/// the driver.
 #[derive(Clone, Debug)]
 pub struct SimHandle {
     pub(super) device: Arc<Device>,

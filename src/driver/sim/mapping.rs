@@ -52,7 +52,7 @@ impl State {
             self.counters.faults += u64::from(strike.is_some());
             buffer.mapping = match strike {
                 None => Mapping::Mapped { mode, range },
-                Some(_) => Mapping::None,
+                Some(_) => Mapping::Failed,
             };
             self.settled.push((ready, strike.is_none()));
             if strike == Some(FaultKind::Lost) {

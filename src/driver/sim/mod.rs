@@ -132,6 +132,12 @@ impl SimDriver {
     }
 }
 
+impl Drop for SimDriver {
+    fn drop(&mut self) {
+        self.device.with(State::close);
+    }
+}
+
 impl Driver for SimDriver {
     fn caps(&self) -> &Caps {
         &self.device.caps
@@ -165,7 +171,7 @@ impl Driver for SimDriver {
             };
             state.counters.buffers_destroyed += 1;
             state.digest.note((Site::DestroyBuffer, buffer));
-            if !matches!(mapping, Mapping::None) && state.lost.is_none() {
+            if mapping.is_held() && state.lost.is_none() {
                 state.complain("destroy: the buffer is mapped, or about to be".to_string());
             }
             state.cancel(mapping);

@@ -63,7 +63,7 @@ pub struct SimOptions {
     /// Fills new slabs with 0xA5 instead of zeros, to find what relies on fresh memory.
     pub dirty: bool,
     /// Parses and validates each kernel's WGSL, and compares its bindings with what they are
-    /// said to be. Costs about a millisecond a kernel.
+    /// said to be. Costs well under a millisecond a kernel.
     pub checks_shaders: bool,
     /// Where all chance comes from: same seed and same calls, same behaviour.
     pub seed: u64,

@@ -159,6 +159,14 @@ impl State {
         DriverError::Lost(reason)
     }
 
+    /// Nobody can call the driver any more: what it held goes with it.
+    pub(super) fn close(&mut self) {
+        self.lose("its driver was dropped");
+        self.memory.clear_all();
+        self.groups = Table::default();
+        self.pipelines = Table::default();
+    }
+
     /// Somebody did what is not allowed.
     pub(super) fn complain(&mut self, what: String) {
         self.counters.complaints += 1;

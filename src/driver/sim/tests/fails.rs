@@ -98,6 +98,36 @@ fn a_mapping_can_fail_when_it_is_due() {
             recovers(&bench, &fault);
         }
     }
+    // Until it is unmapped the buffer cannot be used, and cannot be mapped again.
+    let bench = bench(0);
+    let upload = bench.buffer(BufferKind::Upload, 8);
+    bench
+        .sim
+        .arm(Fault::once(Site::MapDone, 1, FaultKind::Invalid));
+    let failed = bench.map(upload, MapMode::Write, 8);
+    assert!(matches!(failed, Err(DriverError::Invalid(_))), "{failed:?}");
+    let again = bench.map(upload, MapMode::Write, 8);
+    assert!(matches!(again, Err(DriverError::Invalid(_))), "{again:?}");
+    bench.driver.unmap(upload);
+    assert_eq!(bench.map(upload, MapMode::Write, 8), Ok(()));
+    assert_eq!(bench.sim.counters().complaints, 1);
+}
+
+#[test]
+fn a_driver_that_is_dropped_leaves_nothing() {
+    let bench = bench(u32::MAX);
+    let sim = bench.sim.clone();
+    let slab = bench.slab(8);
+    bench.pipeline(add()).unwrap();
+    let done = bench.driver.submit(&[clear(slab, 0, 8)], &[]).unwrap().done;
+    bench.driver.destroy_buffer(slab);
+    bench.slab(16);
+    drop(bench);
+    let counters = sim.counters();
+    let held = (counters.reserved_bytes, counters.retiring_bytes);
+    assert_eq!((held, counters.peak_bytes), ((0, 0), 24));
+    assert_eq!((counters.buffers_live, counters.pipelines_live), (0, 0));
+    assert_eq!((done.outcome(), sim.run(1)), (Some(false), 0));
 }
 
 /// Every method says that the device is lost, and nothing waits.

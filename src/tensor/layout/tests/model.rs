@@ -89,121 +89,102 @@ fn check(layout: &Layout, model: &Model) {
     );
 }
 
-/// A random view of both, and what was done.
+/// A random view of both, if the first thing that comes to mind is possible.
 fn random_view(rng: &mut fastrand::Rng, layout: &Layout, model: &Model) -> Option<(Layout, Model)> {
+    match (rng.u8(..9), layout.rank()) {
+        (choice @ 0..4, 1..) => random_view_along(rng, choice, layout, model),
+        (4, _) => Some(random_permutation(rng, layout, model)),
+        (5, 0..5) => {
+            let axis = rng.usize(..=layout.rank());
+            let mut target = model.clone();
+            target.shape.insert(axis, 1);
+            Some((layout.unsqueeze(axis as isize).unwrap(), target))
+        }
+        (6, _) => {
+            let mut target = model.clone();
+            target.shape.retain(|&dim| dim != 1);
+            Some((layout.squeeze(), target))
+        }
+        (7, 0..5) if model.elements.len() < 200 => Some(random_broadcast(rng, layout, model)),
+        (8, _) => random_reshape(rng, layout, model),
+        _ => None,
+    }
+}
+
+/// A random view that picks some positions along one axis.
+fn random_view_along(
+    rng: &mut fastrand::Rng,
+    choice: u8,
+    layout: &Layout,
+    model: &Model,
+) -> Option<(Layout, Model)> {
     let rank = layout.rank();
-    let axis = if rank == 0 { 0 } else { rng.usize(..rank) };
-    let given = if rng.bool() {
-        axis as isize
-    } else {
-        axis as isize - rank as isize
-    };
-    let shape = model.shape.clone();
-    let from_axis = |shape: &[usize], at: usize, edit: fn(&mut Vec<usize>, usize)| {
-        let mut shape = shape.to_vec();
-        edit(&mut shape, at);
-        shape
-    };
-    let drop_axis = |shape: &mut Vec<usize>, at: usize| drop(shape.remove(at));
-    match rng.u8(..9) {
-        0 if rank > 0 => {
+    let axis = rng.usize(..rank);
+    let along = axis as isize - if rng.bool() { rank as isize } else { 0 };
+    let dim = model.shape[axis];
+    let (view, picked) = match choice {
+        0 => {
             let bound = |rng: &mut fastrand::Rng| rng.bool().then(|| rng.isize(-7..=7));
             let (start, end) = (bound(rng), bound(rng));
             let step = [-3, -2, -1, 1, 2, 3][rng.usize(..6)];
-            let picked = python_slice(shape[axis], start, end, step);
-            let mut target = shape;
-            target[axis] = picked.len();
-            let model = model.remap(target, |i| {
-                let mut i = i.to_vec();
-                i[axis] = picked[i[axis]];
-                i
-            });
-            Some((layout.slice(given, start, end, step).unwrap(), model))
+            let picked = python_slice(dim, start, end, step);
+            (layout.slice(along, start, end, step), picked)
         }
-        1 => {
-            let mut order: Vec<usize> = (0..rank).collect();
-            rng.shuffle(&mut order);
-            let axes: Vec<isize> = order
-                .iter()
-                .map(|&axis| axis as isize - if rng.bool() { rank as isize } else { 0 })
-                .collect();
-            let target = order.iter().map(|&axis| shape[axis]).collect();
-            let model = model.remap(target, |i| {
-                let mut source = vec![0; rank];
-                order
-                    .iter()
-                    .zip(i)
-                    .for_each(|(&axis, &at)| source[axis] = at);
-                source
-            });
-            Some((layout.permute(&axes).unwrap(), model))
+        1 => (layout.flip(&[along]), (0..dim).rev().collect()),
+        2 => {
+            let start = rng.usize(..=dim);
+            let len = rng.usize(..=dim - start);
+            let picked = (start..start + len).collect();
+            (layout.narrow(along, start, len), picked)
         }
-        2 if rank > 0 => {
-            let dim = shape[axis];
-            let model = model.remap(shape, |i| {
-                let mut i = i.to_vec();
-                i[axis] = dim - 1 - i[axis];
-                i
-            });
-            Some((layout.flip(&[given]).unwrap(), model))
+        _ if dim == 0 => return None,
+        _ => {
+            let at = rng.usize(..dim);
+            (layout.select(along, at as isize), vec![at])
         }
-        3 if rank > 0 && shape[axis] > 0 => {
-            let at = rng.usize(..shape[axis]);
-            let model = model.remap(from_axis(&shape, axis, drop_axis), |i| {
-                [&i[..axis], &[at], &i[axis..]].concat()
-            });
-            Some((layout.select(given, at as isize).unwrap(), model))
-        }
-        4 if rank < 5 => {
-            let target = from_axis(&shape, axis, |shape, at| shape.insert(at, 1));
-            let model = Model {
-                shape: target,
-                elements: model.elements.clone(),
-            };
-            Some((layout.unsqueeze(axis as isize).unwrap(), model))
-        }
-        5 => {
-            let ones = shape.iter().filter(|&&dim| dim == 1).count();
-            let target = shape.into_iter().filter(|&dim| dim != 1).collect();
-            let model = Model {
-                shape: target,
-                elements: model.elements.clone(),
-            };
-            assert_eq!(layout.rank() - ones, layout.squeeze().rank());
-            Some((layout.squeeze(), model))
-        }
-        6 if model.elements.len() < 200 && rank < 5 => {
-            let mut target: Vec<usize> = shape
-                .iter()
-                .map(|&dim| if dim == 1 { rng.usize(..4) } else { dim })
-                .collect();
-            let added = usize::from(rng.bool());
-            if added == 1 {
-                target.insert(0, rng.usize(1..3));
-            }
-            let view = layout.broadcast_to(&target).unwrap();
-            let model = model.remap(target, |i| {
-                (i[added..].iter().zip(&shape))
-                    .map(|(&at, &dim)| at.min(dim - 1))
-                    .collect()
-            });
-            Some((view, model))
-        }
-        7 if rank > 0 => {
-            let start = rng.usize(..=shape[axis]);
-            let len = rng.usize(..=shape[axis] - start);
-            let mut target = shape;
-            target[axis] = len;
-            let model = model.remap(target, |i| {
-                let mut i = i.to_vec();
-                i[axis] += start;
-                i
-            });
-            Some((layout.narrow(given, start, len).unwrap(), model))
-        }
-        8 => random_reshape(rng, layout, model),
-        _ => None,
+    };
+    let mut target = model.shape.clone();
+    target[axis] = picked.len();
+    let mut model = model.remap(target, |index| {
+        let mut index = index.to_vec();
+        index[axis] = picked[index[axis]];
+        index
+    });
+    if choice == 3 {
+        model.shape.remove(axis);
     }
+    Some((view.unwrap(), model))
+}
+
+fn random_permutation(rng: &mut fastrand::Rng, layout: &Layout, model: &Model) -> (Layout, Model) {
+    let rank = layout.rank();
+    let mut order: Vec<usize> = (0..rank).collect();
+    rng.shuffle(&mut order);
+    let axes: Vec<isize> = (order.iter())
+        .map(|&axis| axis as isize - if rng.bool() { rank as isize } else { 0 })
+        .collect();
+    let target = order.iter().map(|&axis| model.shape[axis]).collect();
+    let model = model.remap(target, |index| {
+        let mut source = vec![0; rank];
+        for (&axis, &at) in order.iter().zip(index) {
+            source[axis] = at;
+        }
+        source
+    });
+    (layout.permute(&axes).unwrap(), model)
+}
+
+fn random_broadcast(rng: &mut fastrand::Rng, layout: &Layout, model: &Model) -> (Layout, Model) {
+    let added = rng.usize(..2);
+    let mut target = vec![2; added];
+    target.extend((model.shape.iter()).map(|&dim| if dim == 1 { rng.usize(..4) } else { dim }));
+    let view = layout.broadcast_to(&target).unwrap();
+    let model = model.remap(target, |index| {
+        (index[added..].iter().zip(&model.shape))
+            .map(|(&at, &dim)| at.min(dim - 1))
+            .collect()
+    });
+    (view, model)
 }
 
 /// A random shape of the same length. If no view is made, then none exists.

@@ -1,0 +1,135 @@
+// Operations on two elements of one type. `name.kind` stands before `name` for inputs that are
+// computed in that kind.
+
+//# add
+fn op(a: A, b: A) -> Y { return a + b; }
+
+//# sub
+fn op(a: A, b: A) -> Y { return a - b; }
+
+//# mul
+fn op(a: A, b: A) -> Y { return a * b; }
+
+//# div
+// WGSL defines what integers give: a / 0 is a, and the least number divided by −1 is itself.
+fn op(a: A, b: A) -> Y { return a / b; }
+
+//# rem
+// And a % 0 is 0.
+fn op(a: A, b: A) -> Y { return a % b; }
+
+//# rem.f32
+// The sign of the dividend, as C's fmod; WGSL's own is off by a divisor where the quotient is
+// rounded up.
+fn op(a: A, b: A) -> Y {
+  let x = abs(a);
+  let y = abs(b);
+  var r = fma(-trunc(x / y), y, x);
+  r = select(r, r + y, r < A(0.0));
+  r = select(r, r - y, r >= y);
+  r = select(r, x, x < y);
+  return bitcast<A>(bitcast<vec4<u32>>(r) | (bitcast<vec4<u32>>(a) & vec4<u32>(0x80000000u)));
+}
+
+//# pow.f32
+// WGSL's own takes no negative base.
+fn op(a: A, b: A) -> Y {
+  let m = exp2(b * log2(abs(a)));
+  let whole = trunc(b) == b;
+  let odd = whole & (abs(b) < A(16777216.0)) & (trunc(b * 0.5) * 2.0 != b);
+  // Infinity and zero take any exponent; other negative numbers only a whole one.
+  let far = (a == A(0.0)) | (abs(a) > A(3.4028235e38));
+  var v = select(m, select(m, -m, odd), bitcast<vec4<i32>>(a) < vec4<i32>(0));
+  v = select(v, bitcast<A>(bitcast<vec4<u32>>(a) | vec4<u32>(0x7fc00000u)), (a < A(0.0)) & !whole & !far);
+  v = select(v, a + b, is_nan(a) | is_nan(b));
+  let one = (b == A(0.0)) | (a == A(1.0)) | ((a == A(-1.0)) & (abs(b) > A(3.4028235e38)));
+  return select(v, A(1.0), one);
+}
+
+//# pow.i32
+fn op(a: A, b: A) -> Y {
+  var base = a;
+  var e = vec4<u32>(max(b, A(0)));
+  var v = A(1);
+  for (var bit = 0u; bit < 31u; bit++) {
+    v = select(v, v * base, (e & vec4<u32>(1u)) != vec4<u32>(0u));
+    base = base * base;
+    e = e >> vec4<u32>(1u);
+  }
+  let parity = select(A(1), a, (b & A(1)) != A(0));
+  return select(v, select(A(0), parity, abs(a) == A(1)), b < A(0));
+}
+
+//# pow.u32
+fn op(a: A, b: A) -> Y {
+  var base = a;
+  var e = b;
+  var v = A(1u);
+  for (var bit = 0u; bit < 32u; bit++) {
+    v = select(v, v * base, (e & A(1u)) != A(0u));
+    base = base * base;
+    e = e >> A(1u);
+  }
+  return v;
+}
+
+//# maximum
+fn op(a: A, b: A) -> Y { return max(a, b); }
+
+//# maximum.f32
+fn op(a: A, b: A) -> Y {
+  return select(select(select(b, a, a > b), b, is_nan(b)), a, is_nan(a));
+}
+
+//# minimum
+fn op(a: A, b: A) -> Y { return min(a, b); }
+
+//# minimum.f32
+fn op(a: A, b: A) -> Y {
+  return select(select(select(b, a, a < b), b, is_nan(b)), a, is_nan(a));
+}
+
+//# eq
+fn op(a: A, b: A) -> Y { return truth(a == b); }
+
+//# eq.f32
+fn op(a: A, b: A) -> Y { return truth((a == b) & !(is_nan(a) | is_nan(b))); }
+
+//# ne
+fn op(a: A, b: A) -> Y { return truth(a != b); }
+
+//# ne.f32
+fn op(a: A, b: A) -> Y { return truth((a != b) | is_nan(a) | is_nan(b)); }
+
+//# lt
+fn op(a: A, b: A) -> Y { return truth(a < b); }
+
+//# lt.f32
+fn op(a: A, b: A) -> Y { return truth((a < b) & !(is_nan(a) | is_nan(b))); }
+
+//# le
+fn op(a: A, b: A) -> Y { return truth(a <= b); }
+
+//# le.f32
+fn op(a: A, b: A) -> Y { return truth((a <= b) & !(is_nan(a) | is_nan(b))); }
+
+//# gt
+fn op(a: A, b: A) -> Y { return truth(a > b); }
+
+//# gt.f32
+fn op(a: A, b: A) -> Y { return truth((a > b) & !(is_nan(a) | is_nan(b))); }
+
+//# ge
+fn op(a: A, b: A) -> Y { return truth(a >= b); }
+
+//# ge.f32
+fn op(a: A, b: A) -> Y { return truth((a >= b) & !(is_nan(a) | is_nan(b))); }
+
+//# logical_and
+fn op(a: A, b: A) -> Y { return truth((a != A(0u)) & (b != A(0u))); }
+
+//# logical_or
+fn op(a: A, b: A) -> Y { return truth((a | b) != A(0u)); }
+
+//# logical_xor
+fn op(a: A, b: A) -> Y { return truth((a != A(0u)) != (b != A(0u))); }

@@ -1,0 +1,65 @@
+// Puts up to four contiguous tensors side by side. y is seen as lines: an index before the axis
+// each, `line` elements long, of which tensor `i` fills `ends[i] − begins[i]` from `begins[i]` on.
+// One invocation writes one quad of y, whatever tensors its elements come from; what none of them
+// fills stays as it is.
+
+//# main
+struct Params {
+  begins: vec4<u32>,
+  ends: vec4<u32>,
+  offsets: vec4<u32>,
+  line: u32,
+  lines: u32,
+  // The quads of a line that are written.
+  first_quad: u32,
+  quads: u32,
+  // The elements of y.
+  elements: u32,
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let index = id.x + id.y * groups.x * 64u;
+  let line = index / p.quads;
+  if (line >= p.lines) {
+    return;
+  }
+  let start = line * p.line + 4u * (p.first_quad + index - line * p.quads);
+  write(start);
+}
+
+//# quads
+// Every boundary is at a quad.
+fn write(start: u32) {
+  let line = start / p.line;
+  let at = start - line * p.line;
+  if (at >= p.begins.x && at < p.ends.x) {
+    y_put4(start, a_get4(p.offsets.x + line * (p.ends.x - p.begins.x) + at - p.begins.x));
+  } else if (at >= p.begins.y && at < p.ends.y) {
+    y_put4(start, b_get4(p.offsets.y + line * (p.ends.y - p.begins.y) + at - p.begins.y));
+  } else if (at >= p.begins.z && at < p.ends.z) {
+    y_put4(start, c_get4(p.offsets.z + line * (p.ends.z - p.begins.z) + at - p.begins.z));
+  } else if (at >= p.begins.w && at < p.ends.w) {
+    y_put4(start, d_get4(p.offsets.w + line * (p.ends.w - p.begins.w) + at - p.begins.w));
+  }
+}
+
+//# elements
+fn write(start: u32) {
+  var v = y_get4(start);
+  for (var lane = 0u; lane < min(4u, p.elements - start); lane += 1u) {
+    let e = start + lane;
+    let line = e / p.line;
+    let at = e - line * p.line;
+    if (at >= p.begins.x && at < p.ends.x) {
+      v[lane] = a_get(p.offsets.x + line * (p.ends.x - p.begins.x) + at - p.begins.x);
+    } else if (at >= p.begins.y && at < p.ends.y) {
+      v[lane] = b_get(p.offsets.y + line * (p.ends.y - p.begins.y) + at - p.begins.y);
+    } else if (at >= p.begins.z && at < p.ends.z) {
+      v[lane] = c_get(p.offsets.z + line * (p.ends.z - p.begins.z) + at - p.begins.z);
+    } else if (at >= p.begins.w && at < p.ends.w) {
+      v[lane] = d_get(p.offsets.w + line * (p.ends.w - p.begins.w) + at - p.begins.w);
+    }
+  }
+  y_put4(start, v);
+}

@@ -1,0 +1,101 @@
+// Elements on their way from one view to another, as they are or as another type: Rust's `as`.
+
+//# same
+fn op(x: A) -> Y { return x; }
+
+//# convert
+fn op(x: A) -> Y { return Y(x); }
+
+//# reinterpret
+fn op(x: A) -> Y { return bitcast<Y>(x); }
+
+//# to_bool
+fn op(x: A) -> Y { return truth(x != A(T(0))); }
+
+//# to_bool.f32
+fn op(x: A) -> Y { return truth((x != A(0.0)) | is_nan(x)); }
+
+//# to_i32.f32
+fn op(x: A) -> Y {
+  let inside = vec4<i32>(clamp(x, A(-2147483648.0), A(2147483520.0)));
+  return select(select(inside, Y(2147483647), x >= A(2147483648.0)), Y(0), is_nan(x));
+}
+
+//# to_u32.f32
+fn op(x: A) -> Y {
+  let inside = vec4<u32>(clamp(x, A(0.0), A(4294967040.0)));
+  return select(select(inside, Y(4294967295u), x >= A(4294967296.0)), Y(0u), is_nan(x));
+}
+
+//# to_u8.f32
+fn op(x: A) -> Y {
+  return select(vec4<u32>(clamp(x, A(0.0), A(255.0))), Y(0u), is_nan(x));
+}
+
+//# transpose
+// A block of 4 × 4: columns of the source come in whole, rows of the output leave whole. p.w0
+// holds the blocks, the blocks beside each other, the blocks below each other, and the output's
+// rows; then come the source's first element and the distance of its columns.
+fn block(b: u32) {
+  if (b >= p.w0.x) { return; }
+  let column = (b % p.w0.y) << 2u;
+  let above = b / p.w0.y;
+  let row = (above % p.w0.z) << 2u;
+  let batch = above / p.w0.z;
+  let step = p.w1.y;
+  let from = p.w1.x + batch_at(batch) + row + column * step;
+  let c0 = op(x_get4(from));
+  let c1 = op(x_get4(from + step));
+  let c2 = op(x_get4(from + 2u * step));
+  let c3 = op(x_get4(from + 3u * step));
+  let width = p.w0.y << 2u;
+  let to = (batch * p.w0.w + row) * width + column;
+  y_put4(to, Y(c0.x, c1.x, c2.x, c3.x));
+  if (row + 1u >= p.w0.w) { return; }
+  y_put4(to + width, Y(c0.y, c1.y, c2.y, c3.y));
+  if (row + 2u >= p.w0.w) { return; }
+  y_put4(to + 2u * width, Y(c0.z, c1.z, c2.z, c3.z));
+  if (row + 3u >= p.w0.w) { return; }
+  y_put4(to + 3u * width, Y(c0.w, c1.w, c2.w, c3.w));
+}
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  block((group.y * groups.x + group.x) * 64u + lane);
+}
+
+//# scatter
+// Into a view with gaps. An invocation looks after one quad of the destination's storage and asks
+// of its elements which are the view's: what lies in the gaps stays as it is, whatever the width
+// of an element. No quad has two invocations, since rows are cut so that they never share one.
+// p.w0 holds the invocations, the view's lowest element, the quads of a row and a row's extent.
+fn main_of(thread: u32) {
+  if (thread >= p.w0.x) { return; }
+  let row = row_at(thread / p.w0.z);
+  let first = (row.x & 0xfffffffcu) + ((thread % p.w0.z) << 2u);
+  let e0 = element(first - row.x, row.y);
+  let e1 = element(first + 1u - row.x, row.y);
+  let e2 = element(first + 2u - row.x, row.y);
+  let e3 = element(first + 3u - row.x, row.y);
+  let mine = vec4<bool>(e0.x != 0u, e1.x != 0u, e2.x != 0u, e3.x != 0u);
+  if (!any(mine)) { return; }
+  let v = op(A(x_get(e0.y), x_get(e1.y), x_get(e2.y), x_get(e3.y)));
+  if (all(mine)) {
+    y_put4(first, v);
+  } else {
+    y_put4(first, select(y_get4(first), v, mine));
+  }
+}
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  main_of((group.y * groups.x + group.x) * 64u + lane);
+}

@@ -1,0 +1,24 @@
+// Elements that are made of nothing but their number `k`, which is that of a quad's first.
+
+//# full
+fn op(k: u32) -> Y { return Y(bitcast<E>(p.w0.z)); }
+
+//# arange
+// From p.w0.z on, in steps of p.w0.w; integers wrap.
+fn op(k: u32) -> Y {
+  let i = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+  return bitcast<Y>(vec4<u32>(p.w0.z) + i * p.w0.w);
+}
+
+//# arange.f32
+fn op(k: u32) -> Y {
+  let i = vec4<f32>(vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u));
+  return fma(i, Y(bitcast<f32>(p.w0.w)), Y(bitcast<f32>(p.w0.z)));
+}
+
+//# eye
+// Ones where row and column, of p.w0.z columns, are the same.
+fn op(k: u32) -> Y {
+  let i = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+  return select(Y(E(0)), Y(E(1)), i / p.w0.z == i % p.w0.z);
+}

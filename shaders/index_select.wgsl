@@ -1,0 +1,104 @@
+// Picks slices of a view along an axis. y is contiguous, [before, indices, after]; x is walked by
+// up to four dimensions on either side of the axis, innermost first. An index that the axis does
+// not have gives zeros, and nothing is read for it; a negative one is far beyond the axis once it
+// is unsigned. One invocation writes one quad.
+
+//# params
+struct Params {
+  before_dims: vec4<u32>,
+  before_strides: vec4<u32>,
+  after_dims: vec4<u32>,
+  after_strides: vec4<u32>,
+  offset: u32,
+  // The axis of x: its size and its stride.
+  size: u32,
+  stride: u32,
+  // How many indices, and where they are.
+  indices: u32,
+  index_offset: u32,
+  index_stride: u32,
+  // Elements after the axis, and of y.
+  after: u32,
+  elements: u32,
+}
+
+fn walk_before(index: u32) -> u32 {
+  var i = index;
+  var at = 0u;
+  if (BEFORE > 1u) {
+    at += (i % p.before_dims.x) * p.before_strides.x;
+    i /= p.before_dims.x;
+  }
+  if (BEFORE > 2u) {
+    at += (i % p.before_dims.y) * p.before_strides.y;
+    i /= p.before_dims.y;
+  }
+  if (BEFORE > 3u) {
+    at += (i % p.before_dims.z) * p.before_strides.z;
+    i /= p.before_dims.z;
+  }
+  return at + i * p.before_strides[BEFORE - 1u];
+}
+
+fn walk_after(index: u32) -> u32 {
+  var i = index;
+  var at = 0u;
+  if (AFTER > 1u) {
+    at += (i % p.after_dims.x) * p.after_strides.x;
+    i /= p.after_dims.x;
+  }
+  if (AFTER > 2u) {
+    at += (i % p.after_dims.y) * p.after_strides.y;
+    i /= p.after_dims.y;
+  }
+  if (AFTER > 3u) {
+    at += (i % p.after_dims.z) * p.after_strides.z;
+    i /= p.after_dims.z;
+  }
+  return at + i * p.after_strides[AFTER - 1u];
+}
+
+// The element of x that element `e` of y comes from, and whether there is one.
+struct Source {
+  at: u32,
+  exists: bool,
+}
+
+fn source(e: u32) -> Source {
+  let slice = e / p.after;
+  let before = slice / p.indices;
+  let index = u32(i_get(p.index_offset + (slice - before * p.indices) * p.index_stride));
+  let at = p.offset + walk_before(before) + index * p.stride + walk_after(e - slice * p.after);
+  return Source(at, index < p.size);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  if (first >= p.elements) {
+    return;
+  }
+  y_put4(first, fetch(first));
+}
+
+//# quads
+// The four elements follow each other in x, from a quad on.
+fn fetch(first: u32) -> vec4<T> {
+  let from_x = source(first);
+  if (!from_x.exists) {
+    return vec4<T>();
+  }
+  return x_get4(from_x.at);
+}
+
+//# elements
+fn fetch(first: u32) -> vec4<T> {
+  var v = vec4<T>();
+  for (var lane = 0u; lane < min(4u, p.elements - first); lane += 1u) {
+    let from_x = source(first + lane);
+    if (from_x.exists) {
+      v[lane] = x_get(from_x.at);
+    }
+  }
+  return v;
+}

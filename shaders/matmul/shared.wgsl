@@ -1,0 +1,32 @@
+// What every variant of matmul begins with: C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j].
+// All numbers are elements. Batch dimensions are counted from the innermost; there are six.
+
+struct Params {
+  size: vec4<u32>,     // rows m, columns n, inner k, matrices
+  dims: vec4<u32>,     // batch dimensions 0 to 3
+  a: vec4<u32>,        // strides of A over them
+  b: vec4<u32>,        // strides of B over them
+  outer: vec4<u32>,    // strides of A over batch dimensions 4 and 5, and of B
+  strides: vec4<u32>,  // A by row, A by column, B by row, B by column
+  rest: vec4<u32>,     // batch dimension 4, C's row stride, where A starts, where B starts
+}
+
+// Workgroups are spread over three dimensions, because one holds too few.
+fn linear(group: vec3<u32>, groups: vec3<u32>) -> u32 {
+  return (group.z * groups.y + group.y) * groups.x + group.x;
+}
+
+// How far a matrix of the batch lies from the first.
+fn step_over(inner: vec4<u32>, outer: vec2<u32>, matrix: u32) -> u32 {
+  if (p.size.w == 1u) { return 0u; }
+  let one = matrix / p.dims.x;
+  let two = one / p.dims.y;
+  let three = two / p.dims.z;
+  let four = three / p.dims.w;
+  return matrix % p.dims.x * inner.x + one % p.dims.y * inner.y + two % p.dims.z * inner.z
+    + three % p.dims.w * inner.w + four % p.rest.x * outer.x + four / p.rest.x * outer.y;
+}
+
+fn start_a(matrix: u32) -> u32 { return p.rest.z + step_over(p.a, p.outer.xy, matrix); }
+fn start_b(matrix: u32) -> u32 { return p.rest.w + step_over(p.b, p.outer.zw, matrix); }
+fn start_c(matrix: u32) -> u32 { return matrix * p.size.x * p.rest.y; }

@@ -1,0 +1,56 @@
+// Few rows of C (${rows}) on a GPU, where only the columns and k are left to share out. Of 256
+// threads, ${across} lie side by side along the columns, a quad each; the others split k, and their sums
+// meet in workgroup memory. Neighbouring threads read neighbouring quads of B.
+
+var<workgroup> sums: array<vec4<f32>, 256>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let tiles_n = (p.size.y + ${across}u * 4u - 1u) / (${across}u * 4u);
+  let tiles_m = (p.size.x + ${rows}u - 1u) / ${rows}u;
+  let tile = linear(group, groups);
+  let matrix = tile / (tiles_m * tiles_n);
+  if (matrix >= p.size.w) { return; }
+  let row = (tile / tiles_n % tiles_m) * ${rows}u;
+  let part = ${part};
+  let column = ((tile % tiles_n) * ${across}u + ${place}) * 4u;
+  let a_start = start_a(matrix);
+  let b_start = start_b(matrix);
+${prepare}
+  for (var k = part * 4u; k < p.size.z; k += ${parts}u * 4u) {
+    let y = b_block(b_start, column, k);
+${step}
+  }
+  let c_start = start_c(matrix);
+${finish}
+}
+
+// The sum over the parts of k, in the thread of part 0.
+fn total(v: vec4<f32>, local: u32, part: u32) -> vec4<f32> {
+  sums[local] = v;
+  workgroupBarrier();
+  for (var reach = ${parts}u / 2u; reach > 0u; reach /= 2u) {
+    if (part < reach) { sums[local] += sums[local + reach * ${part_step}u]; }
+    workgroupBarrier();
+  }
+  let sum = sums[local];
+  workgroupBarrier();
+  return sum;
+}
+
+// Four steps of k of one row of A; zeros past the end.
+fn a_run(base: u32, row: u32, k: u32) -> vec4<f32> {
+  let at = base + min(row, p.size.x - 1u) * p.strides.x + k * p.strides.y;
+  if (k + 4u <= p.size.z) { return ${a_run}; }
+  var v = vec4<f32>();
+  for (var i = 0u; k + i < p.size.z; i++) { v[i] = a_get(at + i * p.strides.y); }
+  return v;
+}
+
+fn store(at: u32, row: u32, column: u32, v: vec4<f32>) {
+  if (row < p.size.x && column < p.size.y) { ${store} }
+}

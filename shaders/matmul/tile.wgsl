@@ -1,0 +1,60 @@
+// A tile of C in workgroup memory: ${tile} rows by ${tile} columns, ${depth} steps of k at a time. 256 threads
+// load one block of 4 by 4 each, half of them from A, half from B, and compute ${rows} rows by ${rows} columns
+// each. Both tiles lie as quads along the tile's edge, one line for each k, and the quads of a
+// line are swapped by the block's k, so that neither the writes nor the reads meet in a bank.
+
+var<workgroup> a_tile: array<vec4<f32>, ${tile_quads}>;
+var<workgroup> b_tile: array<vec4<f32>, ${tile_quads}>;
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let tiles_n = (p.size.y + ${tile}u - 1u) / ${tile}u;
+  let tiles_m = (p.size.x + ${tile}u - 1u) / ${tile}u;
+  let index = linear(group, groups);
+  let matrix = index / (tiles_m * tiles_n);
+  if (matrix >= p.size.w) { return; }
+  let tile_row = (index / tiles_n % tiles_m) * ${tile}u;
+  let tile_column = (index % tiles_n) * ${tile}u;
+  let loads_a = local < 128u;
+  let block = local % 128u;
+  let edge = select(${b_edge}, ${a_edge}, loads_a);
+  let deep = select(${b_deep}, ${a_deep}, loads_a);
+  let a_start = start_a(matrix);
+  let b_start = start_b(matrix);
+  let x_quad = local / 16u;
+  let y_quad = local % 16u;
+${prepare}
+  for (var k = 0u; k < p.size.z; k += ${depth}u) {
+    let at = deep * 4u * ${edge_quads}u + (edge ^ deep);
+    if (loads_a) {
+      let v = a_block(a_start, tile_row + edge * 4u, k + deep * 4u);
+      a_tile[at] = v[0];
+      a_tile[at + ${edge_quads}u] = v[1];
+      a_tile[at + ${edge_quads}u * 2u] = v[2];
+      a_tile[at + ${edge_quads}u * 3u] = v[3];
+    } else {
+      let v = b_block(b_start, tile_column + edge * 4u, k + deep * 4u);
+      b_tile[at] = v[0];
+      b_tile[at + ${edge_quads}u] = v[1];
+      b_tile[at + ${edge_quads}u * 2u] = v[2];
+      b_tile[at + ${edge_quads}u * 3u] = v[3];
+    }
+    workgroupBarrier();
+    for (var kk = 0u; kk < ${depth}u; kk++) {
+      let line = kk * ${edge_quads}u;
+      let swap = kk >> 2u;
+${step}
+    }
+    workgroupBarrier();
+  }
+  let c_start = start_c(matrix);
+${finish}
+}
+
+fn store(at: u32, row: u32, column: u32, v: vec4<f32>) {
+  if (row < p.size.x && column < p.size.y) { ${store} }
+}

@@ -1,0 +1,255 @@
+// Folds every row of a view to one element. `T` is what x holds, `A` what is accumulated in, `R`
+// what y holds. One invocation (in `tree`: one workgroup) makes one quad of y, so four rows, or
+// four parts of rows that a second pass folds.
+//
+// `lift` takes elements into the accumulator, `fold` joins two accumulators, `lower` gives the
+// result. Sums are blocked: no accumulator takes more than a block of terms before it is added
+// to the next level, so the rounding error does not grow with the length of a row.
+
+//# sum
+const EMPTY: A = A(0);
+fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
+  return a + b;
+}
+
+//# max
+const EMPTY: A = LOWEST;
+fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
+  return max(a, b);
+}
+
+//# min
+const EMPTY: A = HIGHEST;
+fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
+  return min(a, b);
+}
+
+//# lift
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return v;
+}
+
+//# lift_exp
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return exp(v - m);
+}
+
+//# lift_square
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  let d = v - m;
+  return d * d;
+}
+
+//# lower
+fn lower(a: vec4<A>) -> vec4<R> {
+  return a;
+}
+
+//# lower_mean
+fn lower(a: vec4<A>) -> vec4<R> {
+  return a / p.scalar;
+}
+
+//# keys
+// Floats are compared as integers of the same order, because WGSL lets a compiler assume that
+// there is no NaN. Every NaN gets the key that wins, so that it propagates.
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  let bits = bitcast<vec4<i32>>(v);
+  let magnitude = bits & vec4<i32>(0x7fffffff);
+  let key = bits ^ ((bits >> vec4<u32>(31u)) & vec4<i32>(0x7fffffff));
+  return select(key, vec4<i32>(NAN_KEY), magnitude > vec4<i32>(0x7f800000));
+}
+
+fn lower(a: vec4<A>) -> vec4<R> {
+  return bitcast<vec4<f32>>(a ^ ((a >> vec4<u32>(31u)) & vec4<i32>(0x7fffffff)));
+}
+
+//# middle
+fn middle(row: u32) -> f32 {
+  return m_get(row);
+}
+
+//# no_middle
+fn middle(row: u32) -> f32 {
+  return 0.0;
+}
+
+//# lanes
+fn one_lane(v: T, m: vec4<f32>) -> vec4<A> {
+  return vec4<A>(lift(vec4<T>(v), m).x, EMPTY, EMPTY, EMPTY);
+}
+
+fn join_lanes(a: vec4<A>) -> A {
+  let pairs = fold(a, a.zwxy);
+  return fold(pairs, pairs.yxwz).x;
+}
+
+//# along
+// Rows whose elements lie next to each other: one invocation folds four of them, one by one.
+const BLOCK: u32 = 4096u;
+
+fn fold_span(first: u32, end: u32, m: vec4<f32>) -> vec4<A> {
+  var total = vec4<A>(EMPTY);
+  var i = first;
+  for (; i < end && (i & 3u) != 0u; i += 1u) {
+    total = fold(total, one_lane(x_get(i), m));
+  }
+  while (end - i >= 16u) {
+    let stop = i + min((end - i) & ~15u, BLOCK);
+    var a = vec4<A>(EMPTY);
+    var b = a;
+    var c = a;
+    var d = a;
+    for (; i < stop; i += 16u) {
+      a = fold(a, lift(x_get4(i), m));
+      b = fold(b, lift(x_get4(i + 4u), m));
+      c = fold(c, lift(x_get4(i + 8u), m));
+      d = fold(d, lift(x_get4(i + 12u), m));
+    }
+    total = fold(total, fold(fold(a, b), fold(c, d)));
+  }
+  for (; end - i >= 4u; i += 4u) {
+    total = fold(total, lift(x_get4(i), m));
+  }
+  for (; i < end; i += 1u) {
+    total = fold(total, one_lane(x_get(i), m));
+  }
+  return total;
+}
+
+fn fold_row(row: u32, from_k: u32, to_k: u32) -> A {
+  let start = row_start(row);
+  let m = vec4<f32>(middle(row));
+  var total = vec4<A>(EMPTY);
+  for (var k = from_k; k < to_k;) {
+    let run = run_at(k);
+    let count = min(to_k - k, run.y);
+    total = fold(total, fold_span(start + run.x, start + run.x + count, m));
+    k += count;
+  }
+  return join_lanes(total);
+}
+
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let item = 4u * (id.x + id.y * groups.x * 32u);
+  let items = p.rows * p.parts;
+  if (item >= items) {
+    return;
+  }
+  var result = vec4<A>(EMPTY);
+  for (var lane = 0u; lane < min(4u, items - item); lane += 1u) {
+    let row = (item + lane) / p.parts;
+    let range = part_range(item + lane - row * p.parts);
+    result[lane] = fold_row(row, range.x, range.y);
+  }
+  y_put4(item, lower(result));
+}
+
+//# across
+// Rows whose elements lie apart: one invocation folds four of them side by side. Parts come first
+// in y, and each holds all rows, rounded up to a quad.
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let quad = id.x + id.y * groups.x * 32u;
+  let quads = (p.rows + 3u) / 4u;
+  if (quad >= quads * p.parts) {
+    return;
+  }
+  let part = quad / quads;
+  let rows = min(vec4<u32>(4u * (quad - part * quads)) + vec4<u32>(0u, 1u, 2u, 3u),
+                 vec4<u32>(p.rows - 1u));
+  var starts = vec4<u32>(row_start(rows.x));
+  if (!ALIGNED) {
+    starts = vec4<u32>(starts.x, row_start(rows.y), row_start(rows.z), row_start(rows.w));
+  }
+  let m = vec4<f32>(middle(rows.x), middle(rows.y), middle(rows.z), middle(rows.w));
+  let range = part_range(part);
+  let stride = vec4<u32>(p.inner_strides.x);
+  var total = vec4<A>(EMPTY);
+  for (var k = range.x; k < range.y;) {
+    let run = run_at(k);
+    let count = min(range.y - k, run.y);
+    var at = starts + vec4<u32>(run.x);
+    var left = count;
+    while (left >= 4u) {
+      let steps = min(left / 4u, 256u);
+      var a = vec4<A>(EMPTY);
+      var b = a;
+      var c = a;
+      var d = a;
+      for (var step = 0u; step < steps; step += 1u) {
+        a = fold(a, lift(load(at), m));
+        b = fold(b, lift(load(at + stride), m));
+        c = fold(c, lift(load(at + 2u * stride), m));
+        d = fold(d, lift(load(at + 3u * stride), m));
+        at += 4u * stride;
+      }
+      total = fold(total, fold(fold(a, b), fold(c, d)));
+      left -= 4u * steps;
+    }
+    for (; left > 0u; left -= 1u) {
+      total = fold(total, lift(load(at), m));
+      at += stride;
+    }
+    k += count;
+  }
+  y_put4(4u * quad, lower(total));
+}
+
+//# tree
+// Long rows on a GPU: 64 invocations fold a row together, neighbours reading neighbouring quads,
+// and a workgroup folds four rows.
+var<workgroup> tree: array<A, 256>;
+
+fn fold_span(first: u32, end: u32, m: vec4<f32>, lane: u32) -> vec4<A> {
+  var total = vec4<A>(EMPTY);
+  let head = min(end, (first + 3u) & ~3u);
+  let tail = head + ((end - head) & ~3u);
+  if (first + lane < head) {
+    total = fold(total, one_lane(x_get(first + lane), m));
+  }
+  for (var quad = lane; quad < (tail - head) / 4u; quad += 64u) {
+    total = fold(total, lift(x_get4(head + 4u * quad), m));
+  }
+  if (tail + lane < end) {
+    total = fold(total, one_lane(x_get(tail + lane), m));
+  }
+  return total;
+}
+
+@compute @workgroup_size(256)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let lane = local & 63u;
+  let first_item = 4u * (group.x + group.y * groups.x);
+  let item = first_item + local / 64u;
+  let items = p.rows * p.parts;
+  var total = vec4<A>(EMPTY);
+  if (item < items) {
+    let row = item / p.parts;
+    let start = row_start(row);
+    let m = vec4<f32>(middle(row));
+    let range = part_range(item - row * p.parts);
+    for (var k = range.x; k < range.y;) {
+      let run = run_at(k);
+      let count = min(range.y - k, run.y);
+      total = fold(total, fold_span(start + run.x, start + run.x + count, m, lane));
+      k += count;
+    }
+  }
+  tree[local] = join_lanes(total);
+  workgroupBarrier();
+  for (var half = 32u; half > 0u; half /= 2u) {
+    if (lane < half) {
+      tree[local] = fold(vec4<A>(tree[local]), vec4<A>(tree[local + half])).x;
+    }
+    workgroupBarrier();
+  }
+  if (local == 0u && first_item < items) {
+    y_put4(first_item, lower(vec4<A>(tree[0], tree[64], tree[128], tree[192])));
+  }
+}

@@ -1,0 +1,201 @@
+// What the kernels that work row by row share. A view is seen as rows: the kept axes name a row,
+// the folded axes a position in it. `OUTER` and `INNER` say how many dimensions each side has,
+// and the vectors hold them innermost first.
+
+//# params
+struct Params {
+  outer_dims: vec4<u32>,
+  outer_strides: vec4<u32>,
+  inner_dims: vec4<u32>,
+  inner_strides: vec4<u32>,
+  offset: u32,
+  rows: u32,
+  length: u32,
+  // A row is folded in `parts` pieces of `chunk` elements each, the last one shorter.
+  parts: u32,
+  chunk: u32,
+  // What the operation needs of numbers: a divisor, an epsilon.
+  scalar: f32,
+  // Where a second and a third operand start.
+  second: u32,
+  third: u32,
+}
+
+// The element at which a row starts.
+fn row_start(row: u32) -> u32 {
+  var i = row;
+  var at = p.offset;
+  if (OUTER > 1u) {
+    at += (i % p.outer_dims.x) * p.outer_strides.x;
+    i /= p.outer_dims.x;
+  }
+  if (OUTER > 2u) {
+    at += (i % p.outer_dims.y) * p.outer_strides.y;
+    i /= p.outer_dims.y;
+  }
+  if (OUTER > 3u) {
+    at += (i % p.outer_dims.z) * p.outer_strides.z;
+    i /= p.outer_dims.z;
+  }
+  return at + i * p.outer_strides[OUTER - 1u];
+}
+
+//# runs
+// Position `k` of a row: its element relative to the row's start, and how many positions from it
+// on are `inner_strides.x` apart.
+fn run_at(k: u32) -> vec2<u32> {
+  if (INNER == 1u) {
+    return vec2<u32>(k * p.inner_strides.x, p.length - k);
+  }
+  var i = k / p.inner_dims.x;
+  let within = k - i * p.inner_dims.x;
+  var at = within * p.inner_strides.x;
+  if (INNER > 2u) {
+    at += (i % p.inner_dims.y) * p.inner_strides.y;
+    i /= p.inner_dims.y;
+  }
+  if (INNER > 3u) {
+    at += (i % p.inner_dims.z) * p.inner_strides.z;
+    i /= p.inner_dims.z;
+  }
+  return vec2<u32>(at + i * p.inner_strides[INNER - 1u], p.inner_dims.x - within);
+}
+
+// Where a part of a row begins and ends.
+fn part_range(part: u32) -> vec2<u32> {
+  let from_k = part * p.chunk;
+  return vec2<u32>(from_k, from_k + min(p.chunk, p.length - from_k));
+}
+
+//# load_aligned
+// Four neighbouring rows start at a quad: one load fetches an element of each.
+const ALIGNED: bool = true;
+fn load(at: vec4<u32>) -> vec4<T> {
+  return x_get4(at.x);
+}
+
+//# load_apart
+const ALIGNED: bool = false;
+fn load(at: vec4<u32>) -> vec4<T> {
+  return vec4<T>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
+}
+
+//# normalize_thread
+// Softmax and layer normalization: two numbers a row, `s` and `t`, then every element by `finish`.
+// One invocation a row. Rows start at quads and are whole quads long.
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let row = id.x + id.y * groups.x * 32u;
+  if (row >= p.rows) {
+    return;
+  }
+  let start = row_start(row);
+  let unrolled = p.length & ~15u;
+  var a = vec4<f32>(EMPTY_S);
+  var b = a;
+  var c = a;
+  var d = a;
+  for (var k = 0u; k < unrolled; k += 16u) {
+    a = fold_s(a, x_get4(start + k));
+    b = fold_s(b, x_get4(start + k + 4u));
+    c = fold_s(c, x_get4(start + k + 8u));
+    d = fold_s(d, x_get4(start + k + 12u));
+  }
+  for (var k = unrolled; k < p.length; k += 4u) {
+    a = fold_s(a, x_get4(start + k));
+  }
+  let s = vec4<f32>(settle_s(fold_s(fold_s(a, b), fold_s(c, d))));
+  a = vec4<f32>(0.0);
+  b = a;
+  c = a;
+  d = a;
+  for (var k = 0u; k < unrolled; k += 16u) {
+    a += lift_t(x_get4(start + k), s);
+    b += lift_t(x_get4(start + k + 4u), s);
+    c += lift_t(x_get4(start + k + 8u), s);
+    d += lift_t(x_get4(start + k + 12u), s);
+  }
+  for (var k = unrolled; k < p.length; k += 4u) {
+    a += lift_t(x_get4(start + k), s);
+  }
+  let t = settle_t(sum4((a + b) + (c + d)));
+  let out = row * p.length;
+  for (var k = 0u; k < p.length; k += 4u) {
+    let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+    y_put4(out + k, finish(x_get4(start + k), s, t, at));
+  }
+}
+
+//# normalize_group
+// The same with one workgroup a row: each invocation takes every `LANES`th quad.
+var<workgroup> tree: array<vec4<f32>, LANES>;
+
+@compute @workgroup_size(LANES)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  // Workgroups beyond the last row take part in the barriers, and do nothing else.
+  let row = group.x + group.y * groups.x;
+  let start = row_start(min(row, p.rows - 1u));
+  let length = select(0u, p.length, row < p.rows);
+  var a = vec4<f32>(EMPTY_S);
+  for (var k = 4u * lane; k < length; k += 4u * LANES) {
+    a = fold_s(a, x_get4(start + k));
+  }
+  tree[lane] = a;
+  workgroupBarrier();
+  for (var half = LANES / 2u; half > 0u; half /= 2u) {
+    if (lane < half) {
+      tree[lane] = fold_s(tree[lane], tree[lane + half]);
+    }
+    workgroupBarrier();
+  }
+  let s = vec4<f32>(settle_s(tree[0]));
+  workgroupBarrier();
+  a = vec4<f32>(0.0);
+  for (var k = 4u * lane; k < length; k += 4u * LANES) {
+    a += lift_t(x_get4(start + k), s);
+  }
+  tree[lane] = a;
+  workgroupBarrier();
+  for (var half = LANES / 2u; half > 0u; half /= 2u) {
+    if (lane < half) {
+      tree[lane] += tree[lane + half];
+    }
+    workgroupBarrier();
+  }
+  let t = settle_t(sum4(tree[0]));
+  let out = row * p.length;
+  for (var k = 4u * lane; k < length; k += 4u * LANES) {
+    let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+    y_put4(out + k, finish(x_get4(start + k), s, t, at));
+  }
+}
+
+//# normalize_apply
+// The last step alone, for rows of any length along any axis of a contiguous x: reductions have
+// left `s` and, before `settle_t`, `t` of every row. `chunk` is the step along the axis.
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  let elements = p.rows * p.length;
+  if (first >= elements) {
+    return;
+  }
+  let e = min(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(elements - 1u));
+  let step = vec4<u32>(p.chunk);
+  let above = e / step;
+  let outer = above / vec4<u32>(p.length);
+  let at = above - outer * p.length;
+  let row = outer * step + (e - above * step);
+  let s = vec4<f32>(s_get(row.x), s_get(row.y), s_get(row.z), s_get(row.w));
+  let t = vec4<f32>(t_get(row.x), t_get(row.y), t_get(row.z), t_get(row.w));
+  y_put4(first, finish(load(vec4<u32>(p.offset) + e), s, settle_t(t), at));
+}
+
+//# normalize_sum
+fn sum4(v: vec4<f32>) -> vec4<f32> {
+  return vec4<f32>((v.x + v.y) + (v.z + v.w));
+}

@@ -1,0 +1,79 @@
+//! The values that the policy of [`Pools`](super::Pools) is told and answers with.
+
+/// The sizes that the policy goes by. [`PoolConfig::new`] has the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// The granule: the device's storage offset alignment.
+    pub unit_bytes: u64,
+    /// The largest buffer that the device creates, and so the largest request.
+    pub max_slab_bytes: u64,
+    /// Requests up to this share the small slabs.
+    pub small_request_bytes: u64,
+    /// The size of a slab for small requests.
+    pub small_slab_bytes: u64,
+    /// The size of a slab for the requests between small and own.
+    pub middle_slab_bytes: u64,
+    /// Requests from this on get a slab of their own size.
+    pub own_request_bytes: u64,
+    /// A slab of a request's own size is a multiple of this.
+    pub own_step_bytes: u64,
+    /// How far reserved may rise above the highest live bytes before empty slabs are released.
+    pub slack_percent: u64,
+    /// An empty slab of more than this many times a request is kept whole, ...
+    pub split_ratio: u64,
+    /// ... until so many slabs were released without the mark having risen.
+    pub release_allowance: u64,
+}
+
+impl PoolConfig {
+    /// The defaults for a device with this storage offset alignment and largest buffer.
+    pub const fn new(unit_bytes: u64, max_slab_bytes: u64) -> PoolConfig {
+        PoolConfig {
+            unit_bytes,
+            max_slab_bytes,
+            small_request_bytes: 256 << 10,
+            small_slab_bytes: 2 << 20,
+            middle_slab_bytes: 16 << 20,
+            own_request_bytes: 4 << 20,
+            own_step_bytes: 64 << 10,
+            slack_percent: 5,
+            split_ratio: 8,
+            release_allowance: 8,
+        }
+    }
+}
+
+/// Small requests, and all others.
+pub(super) const ZONES: u8 = 2;
+
+/// What a slab is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SlabClass {
+    /// Shared by small requests.
+    Small,
+    /// Shared by all larger requests.
+    Middle,
+    /// Made for one large request, then shared as a middle one.
+    Own,
+}
+
+impl SlabClass {
+    /// Small requests keep to their slabs; all others share one set of holes.
+    pub(super) fn zone(self) -> u8 {
+        match self {
+            SlabClass::Small => 0,
+            SlabClass::Middle | SlabClass::Own => 1,
+        }
+    }
+}
+
+/// The slab to create for a request that no hole serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// What the slab is for.
+    pub class: SlabClass,
+    /// How large it should be. A caller that is short of memory may lower it to `least_bytes`.
+    pub slab_bytes: u64,
+    /// The smallest slab that serves the request.
+    pub least_bytes: u64,
+}

@@ -1,0 +1,193 @@
+//! Where the largest or smallest element is. The forms are those of [`reduce`](super::reduce);
+//! where rows are searched in parts, a second launch picks among the parts' winners by looking at
+//! their elements again.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::reduce::{Form, Plan, refuse_empty};
+use super::rows::{self, Axes, Rows, section};
+use crate::dtype::DType;
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::Result;
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Layout, axis};
+
+const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
+
+/// `y[r]` = where in row `r` of `x` the extreme is.
+static ARGREDUCE: Kernel = Kernel {
+    name: "argreduce",
+    operands: &[Operand::read("x"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::argreduce::run,
+};
+
+/// `y[r]` = the best of the positions that `c` holds of row `r` of `x`.
+static ARGREDUCE_PICK: Kernel = Kernel {
+    name: "argreduce_pick",
+    operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
+    text: pick_text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::argreduce::pick,
+};
+
+/// Bit of a variant's code: the smallest element is looked for.
+const LEAST: u64 = 1 << 8;
+
+impl Tensor {
+    /// The index of the largest element along `axis`, which goes away. The result is `u32`.
+    ///
+    /// Of equal elements the first one counts, and −0 equals 0. NaN counts as the largest, as in
+    /// PyTorch.
+    ///
+    /// ```
+    /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let classes = scores.argmax(-1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`](crate::Error::Axis) if there is no such axis,
+    /// [`Error::Shape`](crate::Error::Shape) if it has size 0.
+    #[track_caller]
+    pub fn argmax(&self, axis: isize) -> Result<Tensor> {
+        arg_extreme(self, "argmax", axis, false)
+    }
+
+    /// The index of the smallest element along `axis`, which goes away. The result is `u32`.
+    ///
+    /// Of equal elements the first one counts, and −0 equals 0. NaN counts as the smallest, as in
+    /// PyTorch.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax`](Tensor::argmax).
+    #[track_caller]
+    pub fn argmin(&self, axis: isize) -> Result<Tensor> {
+        arg_extreme(self, "argmin", axis, true)
+    }
+}
+
+#[track_caller]
+fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -> Result<Tensor> {
+    let rank = x.layout.rank();
+    let at = axis(operation, along, rank)?;
+    let folded = Axes::from(at, at + 1);
+    let shape = folded.fold_shape(&x.layout.shape, false);
+    refuse_empty(operation, &x.layout.shape, folded)?;
+    let copy;
+    let (x, rows) = match Rows::of(&x.layout, folded, false) {
+        Some(rows) => (x, rows),
+        None => {
+            copy = x.contiguous()?;
+            let rows = Rows::of(&copy.layout, folded, false)
+                .expect("the axes of a contiguous tensor around one collapse to two");
+            (&copy, rows)
+        }
+    };
+    let plan = Plan::choose(x.engine.caps(), &rows);
+    // One invocation picks among all parts of a row.
+    let plan = Plan::cut(plan.form, &rows, u64::from(plan.parts.min(128)));
+    let mut result = search_as(x, &rows, plan, least)?;
+    result.layout = Layout::contiguous(&shape);
+    Ok(result)
+}
+
+/// Searches as planned.
+#[track_caller]
+pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Result<Tensor> {
+    let engine = &x.engine;
+    let outputs = plan.form.outputs(rows.rows, plan.parts);
+    let found = Tensor::output(engine, &[outputs as usize], DType::U32)?;
+    if rows.rows == 0 {
+        return Ok(found);
+    }
+    let mut params = rows.params();
+    params.parts = plan.parts;
+    params.chunk = plan.chunk;
+    let least = if least { LEAST } else { 0 };
+    let code = rows::rank_bits(rows) | least;
+    let args = [
+        rows::arg(x, plan.form != Form::Across),
+        rows::arg(&found, true),
+    ];
+    let groups = plan.form.groups(engine.caps(), rows.rows, plan.parts);
+    let form_code = code | (plan.form as u64) << 12;
+    engine.launch(Launch::new(&ARGREDUCE, form_code, args, &params, groups))?;
+    if plan.parts == 1 {
+        return Ok(found);
+    }
+    (params.second, params.third) = match plan.form.is_across() {
+        true => (1, rows.rows.next_multiple_of(4)),
+        false => (plan.parts, 1),
+    };
+    let picked = Tensor::output(engine, &[rows.rows as usize], DType::U32)?;
+    let groups = rows::groups(engine.caps(), u64::from(rows.rows).div_ceil(4), 32);
+    let args = [
+        rows::arg(x, false),
+        rows::arg(&found, false),
+        rows::arg(&picked, true),
+    ];
+    engine.launch(Launch::new(&ARGREDUCE_PICK, code, args, &params, groups))?;
+    Ok(picked)
+}
+
+/// The WGSL of a search.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let mut out = common(variant);
+    out.push_str(section(rows::WGSL, "runs"));
+    let (load, form) = match Form::from_code(variant.code) {
+        Form::Along => (None, "along"),
+        Form::Tree => (None, "tree"),
+        Form::Across => (Some("load_apart"), "across"),
+        Form::AcrossQuads => (Some("load_aligned"), "across"),
+    };
+    if let Some(load) = load {
+        out.push_str(section(rows::WGSL, load));
+    }
+    out.push_str(section(WGSL, form));
+    Cow::Owned(out)
+}
+
+/// The WGSL of a choice.
+fn pick_text(variant: &Variant) -> Cow<'static, str> {
+    let mut out = common(variant);
+    out.push_str(section(WGSL, "pick"));
+    Cow::Owned(out)
+}
+
+fn common(variant: &Variant) -> String {
+    let dtype = variant.dtypes[0];
+    let mut out = String::with_capacity(8 << 10);
+    rows::rank_constants(&mut out, variant.code);
+    let least = variant.code & LEAST != 0;
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "alias T = {};\nconst LEAST: bool = {least};",
+        dtype.wgsl()
+    );
+    out.push_str(section(rows::WGSL, "params"));
+    out.push_str(section(
+        WGSL,
+        match dtype.wgsl() {
+            "f32" => "key_float",
+            "i32" => "key_signed",
+            _ => "key_unsigned",
+        },
+    ));
+    out.push_str(section(WGSL, "best"));
+    out
+}
+
+/// Does the variant look for the smallest element?
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn is_least(code: u64) -> bool {
+    code & LEAST != 0
+}

@@ -1,0 +1,335 @@
+//! Operations on two elements at a time, of two tensors or of a tensor and a scalar.
+
+use std::borrow::Cow;
+
+use super::elementwise::{self, Call, Code, Family, Fetch, Input};
+use super::operation::{operations, same_dtype};
+use super::scalar::Scalar;
+use crate::engine::{Kernel, Operand, Variant};
+use crate::error::Result;
+use crate::ops::unary::UnaryOp;
+use crate::tensor::Tensor;
+use crate::tensor::layout::broadcast_shapes;
+
+const WGSL: &str = include_str!("../../shaders/binary.wgsl");
+
+operations! {
+    /// What is done with two elements.
+    BinaryOp {
+        Add "add" Numbers Same,
+        Sub "sub" Numbers Same,
+        Mul "mul" Numbers Same,
+        Div "div" Numbers Same,
+        Rem "rem" Numbers Same,
+        Pow "pow" Numbers Same,
+        Maximum "maximum" Numbers Same,
+        Minimum "minimum" Numbers Same,
+        Eq "eq" All Bool,
+        Ne "ne" All Bool,
+        Lt "lt" All Bool,
+        Le "le" All Bool,
+        Gt "gt" All Bool,
+        Ge "ge" All Bool,
+        And "logical_and" Bools Bool,
+        Or "logical_or" Bools Bool,
+        Xor "logical_xor" Bools Bool,
+    }
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
+        $(#[$doc])*
+        pub(super) static $kernel: Kernel = Kernel {
+            name: $name,
+            operands: &[$($operand),*],
+            text,
+            #[cfg(any(test, feature = "sim"))]
+            twin: super::twin::binary::run,
+        };
+    )*};
+}
+
+kernels! {
+    /// `y = op(a, b)`.
+    BINARY "binary" [Operand::read("a"), Operand::read("b"), Operand::write("y")];
+    /// The same, where `y` is a part of its storage.
+    BINARY_INTO "binary_into" [Operand::read("a"), Operand::read("b"), Operand::update("y")];
+    /// `y = op(a, scalar)`.
+    SCALAR "scalar" [Operand::read("a"), Operand::write("y")];
+    /// The same, where `y` is a part of its storage.
+    SCALAR_INTO "scalar_into" [Operand::read("a"), Operand::update("y")];
+    /// `y = op(scalar, b)`.
+    SCALAR_FIRST "scalar_first" [Operand::read("b"), Operand::write("y")];
+}
+
+const TENSORS: Family = Family {
+    fresh: &BINARY,
+    into: &BINARY_INTO,
+};
+
+const WITH_SCALAR: Family = Family {
+    fresh: &SCALAR,
+    into: &SCALAR_INTO,
+};
+
+/// A scalar in front has no form in place: `x = 1 - x` is not an assignment that anyone writes.
+const SCALAR_BEFORE: Family = Family {
+    fresh: &SCALAR_FIRST,
+    into: &SCALAR_FIRST,
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let code = Code(variant.code);
+    debug_assert!(code.fetch(0) != Fetch::Param || code.fetch(1) != Fetch::Param);
+    elementwise::text(variant, &["a", "b"], 0, WGSL, BinaryOp::of(code).name())
+}
+
+impl Tensor {
+    #[track_caller]
+    pub(super) fn binary(&self, op: BinaryOp, other: &Tensor) -> Result<Tensor> {
+        self.check_pair(op, other)?;
+        let shape = broadcast_shapes(op.name(), &self.layout.shape, &other.layout.shape)?;
+        let call = Call {
+            family: TENSORS,
+            op: op as u8,
+            inputs: &[Input::Tensor(self), Input::Tensor(other)],
+            scalars: &[],
+        };
+        call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
+    }
+
+    #[track_caller]
+    fn binary_in_place(&self, op: BinaryOp, other: &Tensor) -> Result<()> {
+        self.check_pair(op, other)?;
+        self.write_through(
+            op.name(),
+            &Call {
+                family: TENSORS,
+                op: op as u8,
+                inputs: &[Input::Tensor(self), Input::Tensor(other)],
+                scalars: &[],
+            },
+        )
+    }
+
+    fn check_pair(&self, op: BinaryOp, other: &Tensor) -> Result<()> {
+        self.same_engine(op.name(), other)?;
+        op.takes().check(op.name(), self.dtype)?;
+        same_dtype(op.name(), self.dtype, other.dtype)
+    }
+
+    #[track_caller]
+    pub(super) fn with_scalar(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
+        op.takes().check(op.name(), self.dtype)?;
+        let call = Call {
+            family: WITH_SCALAR,
+            op: op as u8,
+            inputs: &[Input::Tensor(self), Input::Scalar],
+            scalars: &[value.bits(op.name(), self.dtype)?],
+        };
+        let dtype = op.gives().dtype(self.dtype);
+        call.output(&self.engine, &self.layout.shape, dtype)
+    }
+
+    /// `value op self`.
+    #[track_caller]
+    pub(super) fn scalar_first(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
+        op.takes().check(op.name(), self.dtype)?;
+        let call = Call {
+            family: SCALAR_BEFORE,
+            op: op as u8,
+            inputs: &[Input::Scalar, Input::Tensor(self)],
+            scalars: &[value.bits(op.name(), self.dtype)?],
+        };
+        let dtype = op.gives().dtype(self.dtype);
+        call.output(&self.engine, &self.layout.shape, dtype)
+    }
+
+    #[track_caller]
+    fn scalar_in_place(&self, op: BinaryOp, value: Scalar) -> Result<()> {
+        op.takes().check(op.name(), self.dtype)?;
+        self.write_through(
+            op.name(),
+            &Call {
+                family: WITH_SCALAR,
+                op: op as u8,
+                inputs: &[Input::Tensor(self), Input::Scalar],
+                scalars: &[value.bits(op.name(), self.dtype)?],
+            },
+        )
+    }
+
+    /// Every element to the power of one number, for all numbers; as [`pow`](Tensor::pow), but
+    /// the powers 2, 1/2, -1/2 and -1 of floats are as exact as [`square`](Tensor::square),
+    /// [`sqrt`](Tensor::sqrt), [`rsqrt`](Tensor::rsqrt) and [`recip`](Tensor::recip).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or an exponent that is no number
+    /// of its type.
+    #[track_caller]
+    pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
+        let exponent = exponent.into();
+        let op = match exponent.as_f64() {
+            _ if !self.dtype.is_float() || matches!(exponent, Scalar::Bool(_)) => None,
+            2.0 => Some(UnaryOp::Square),
+            0.5 => Some(UnaryOp::Sqrt),
+            -0.5 => Some(UnaryOp::Rsqrt),
+            -1.0 => Some(UnaryOp::Recip),
+            _ => None,
+        };
+        match op {
+            Some(op) => self.unary(op),
+            None => self.with_scalar(BinaryOp::Pow, exponent),
+        }
+    }
+}
+
+macro_rules! methods {
+    ($($(#[$doc:meta])+ $name:ident $scalar:ident $op:ident;)+) => {
+        /// Operations on the elements of two tensors, whose shapes broadcast as in NumPy, or of a
+        /// tensor and a number.
+        ///
+        /// Both operands have one type: nothing is promoted, [`cast`](Tensor::cast) says what is
+        /// meant. `u8` wraps at 256 and the other integers at 2³². Comparisons give bools, and
+        /// those with NaN are false, but for `ne`.
+        ///
+        /// ```
+        /// # fn demo(x: &lapidary::Tensor, bias: &lapidary::Tensor) -> lapidary::Result<()> {
+        /// let y = (x * 2.0)?.add(bias)?.maximum_scalar(0.0)?;
+        /// let positive = y.gt_scalar(0)?;
+        /// # Ok(()) }
+        /// ```
+        impl Tensor {$(
+            $(#[$doc])+
+            ///
+            /// # Errors
+            ///
+            /// [`Error::DType`](crate::Error::DType) for other types, or two different ones;
+            /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
+            /// [`Error::Foreign`](crate::Error::Foreign).
+            #[track_caller]
+            pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                self.binary(BinaryOp::$op, other)
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with one number on the right.")]
+            ///
+            /// # Errors
+            ///
+            /// [`Error::DType`](crate::Error::DType) for other types, or if the number is none of
+            /// the tensor's type.
+            #[track_caller]
+            pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+                self.with_scalar(BinaryOp::$op, value.into())
+            }
+        )+}
+    };
+}
+
+methods! {
+    /// `a + b`, for all numbers.
+    add add_scalar Add;
+    /// `a - b`, for all numbers.
+    sub sub_scalar Sub;
+    /// `a * b`, for all numbers.
+    mul mul_scalar Mul;
+    /// `a / b`, for all numbers. Integers are rounded towards 0; `a / 0` is `a` for them, and the
+    /// least `i32` by -1 is itself.
+    div div_scalar Div;
+    /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%`, for
+    /// all numbers. `a % 0` is 0 for integers. For floats it is exact while the quotient is below
+    /// 2²³.
+    rem rem_scalar Rem;
+    /// The larger of the two, for all numbers; NaN if either is.
+    maximum maximum_scalar Maximum;
+    /// The smaller of the two, for all numbers; NaN if either is.
+    minimum minimum_scalar Minimum;
+    /// `a == b`, as bools, for every type.
+    eq eq_scalar Eq;
+    /// `a != b`, as bools, for every type.
+    ne ne_scalar Ne;
+    /// `a < b`, as bools, for every type.
+    lt lt_scalar Lt;
+    /// `a <= b`, as bools, for every type.
+    le le_scalar Le;
+    /// `a > b`, as bools, for every type.
+    gt gt_scalar Gt;
+    /// `a >= b`, as bools, for every type.
+    ge ge_scalar Ge;
+}
+
+macro_rules! without_scalar {
+    ($($(#[$doc:meta])+ $name:ident $op:ident;)+) => {
+        impl Tensor {$(
+            $(#[$doc])+
+            ///
+            /// # Errors
+            ///
+            /// Those of [`add`](Tensor::add).
+            #[track_caller]
+            pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                self.binary(BinaryOp::$op, other)
+            }
+        )+}
+    };
+}
+
+without_scalar! {
+    /// `a` to the power of `b`, for all numbers. Floats as in C: a negative base takes whole
+    /// exponents, anything to the power of 0 is 1. Integers wrap; to a negative power they are 0,
+    /// but for 1 and -1. Floats are right to about 1e-6 of the result times its logarithm.
+    pow Pow;
+    /// Are both true? For bools.
+    logical_and And;
+    /// Is either true? For bools.
+    logical_or Or;
+    /// Is just one true? For bools.
+    logical_xor Xor;
+}
+
+macro_rules! in_place {
+    ($($name:ident $scalar:ident $of:literal $op:ident;)+) => {
+        /// Operations that write through `self`: every tensor that shares its storage sees it.
+        /// `self` may be any view in which no two indices name one element; what lies beside the
+        /// view stays as it is. An operand that shares the storage is read before it is written.
+        ///
+        /// ```
+        /// # fn demo(x: &lapidary::Tensor, gradient: &lapidary::Tensor) -> lapidary::Result<()> {
+        /// x.sub_(&(gradient * 0.01)?)?;
+        /// # Ok(()) }
+        /// ```
+        impl Tensor {$(
+            #[doc = concat!("[`", $of, "`](Tensor::", $of, ") in place: `other` broadcasts to the shape of `self`.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, "), and")]
+            /// [`Error::Shape`](crate::Error::Shape) if `self` is a broadcast view, in which
+            /// several indices name one element.
+            #[track_caller]
+            pub fn $name(&self, other: &Tensor) -> Result<()> {
+                self.binary_in_place(BinaryOp::$op, other)
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with one number.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", stringify!($name), "`](Tensor::", stringify!($name), ").")]
+            #[track_caller]
+            pub fn $scalar(&self, value: impl Into<Scalar>) -> Result<()> {
+                self.scalar_in_place(BinaryOp::$op, value.into())
+            }
+        )+}
+    };
+}
+
+in_place! {
+    add_ add_scalar_ "add" Add;
+    sub_ sub_scalar_ "sub" Sub;
+    mul_ mul_scalar_ "mul" Mul;
+    div_ div_scalar_ "div" Div;
+    maximum_ maximum_scalar_ "maximum" Maximum;
+    minimum_ minimum_scalar_ "minimum" Minimum;
+}

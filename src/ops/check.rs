@@ -1,0 +1,63 @@
+//! For tests without a device: does a kernel's text make a valid shader?
+
+use crate::dtype::DType;
+use crate::engine::kernel::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
+use crate::engine::wgsl::{Layout, Target, shader};
+
+/// Parses and validates the shader of a variant with operands apart, and with all of them in one
+/// part, in one window and in three.
+pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
+    let mut variant = Variant {
+        code,
+        dtypes: [DType::F32; MAX_OPERANDS],
+        quads,
+    };
+    variant.dtypes[..dtypes.len()].copy_from_slice(dtypes);
+    assert_eq!(kernel.operands.len(), dtypes.len());
+    let text = (kernel.text)(&variant);
+    for (apart, windows, immediates) in [(true, 1, true), (true, 3, false), (false, 1, false)] {
+        let mut layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [windows; MAX_OPERANDS],
+            written: u8::from(!apart),
+        };
+        if apart {
+            for (index, operand) in kernel.operands.iter().enumerate() {
+                layout.parts[index] = index as u8;
+                layout.written |= u8::from(operand.role != Role::Read) << index;
+            }
+        }
+        let target = Target {
+            window_bytes: 64 << 10,
+            immediates,
+            enables: false,
+        };
+        let whole = shader(&text, kernel.operands, &variant, &layout, &target);
+        let module = match naga::front::wgsl::parse_str(&whole) {
+            Ok(module) => module,
+            Err(error) => panic!("{kernel:?} {variant:?}\n{}", error.emit_to_string(&whole)),
+        };
+        let capabilities = naga::valid::Capabilities::IMMEDIATES
+            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let checked =
+            naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
+                .validate(&module);
+        if let Err(error) = checked {
+            panic!("{kernel:?} {variant:?}\n{}", error.emit_to_string(&whole));
+        }
+        let params = module
+            .types
+            .iter()
+            .find(|(_, ty)| ty.name.as_deref() == Some("Params"));
+        if let Some((
+            _,
+            naga::Type {
+                inner: naga::TypeInner::Struct { span, .. },
+                ..
+            },
+        )) = params
+        {
+            assert!(*span as usize <= MAX_PARAMS_BYTES);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Tensors side by side along an axis.
+//!
+//! Up to four inputs a launch. Neighbours may share a quad, even a word, of the result: therefore
+//! one invocation owns a quad and looks up which input each element comes from. Launches after
+//! the first leave what is not theirs as it is; they run in order.
+
+use std::borrow::Cow;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::rows::{self, section};
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, axis};
+
+const OPERATION: &str = "concat";
+const WGSL: &str = include_str!("../../shaders/concat.wgsl");
+
+/// Inputs of one launch.
+const INPUTS: usize = 4;
+
+/// The first inputs. Where they are not all, the rest of `y` holds anything for now.
+static CONCAT: Kernel = Kernel {
+    name: "concat",
+    operands: &[
+        Operand::read("a"),
+        Operand::read("b"),
+        Operand::read("c"),
+        Operand::read("d"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::concat::run,
+};
+
+/// Further inputs, between what is there.
+static CONCAT_MORE: Kernel = Kernel {
+    name: "concat_more",
+    operands: &[
+        Operand::read("a"),
+        Operand::read("b"),
+        Operand::read("c"),
+        Operand::read("d"),
+        Operand::update("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::concat::run,
+};
+
+/// `struct Params` of `shaders/concat.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(super) struct Params {
+    pub(super) begins: [u32; 4],
+    pub(super) ends: [u32; 4],
+    pub(super) offsets: [u32; 4],
+    pub(super) line: u32,
+    pub(super) lines: u32,
+    pub(super) first_quad: u32,
+    pub(super) quads: u32,
+    pub(super) elements: u32,
+}
+
+/// Bit of a variant's code: every boundary is at a quad.
+const QUADS: u64 = 1;
+
+impl Tensor {
+    /// The tensors one after the other along `axis`, which exists in all of them; the other
+    /// dimensions are equal. Any number of tensors, any views.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(past: &Tensor, new: &Tensor) -> lapidary::Result<()> {
+    /// let keys = Tensor::concat(&[past, new], 1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for no tensors or shapes that differ elsewhere, [`Error::Axis`] for an
+    /// axis that is not there, [`Error::DType`] for types that differ, [`Error::Foreign`] for
+    /// tensors of several `Gpu`s.
+    #[track_caller]
+    pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        let (at, shape) = result_shape(tensors, axis)?;
+        let (engine, dtype) = (&tensors[0].engine, tensors[0].dtype);
+        let result = Tensor::output(engine, &shape, dtype)?;
+        let step: usize = shape[at + 1..].iter().product();
+        let mut inputs = Vec::with_capacity(tensors.len());
+        let mut begin = 0;
+        for &tensor in tensors.iter().filter(|tensor| tensor.layout.len() > 0) {
+            let end = begin + tensor.layout.shape[at] * step;
+            let tensor = match tensor.layout.is_contiguous() {
+                true => tensor.clone(),
+                false => tensor.contiguous()?,
+            };
+            inputs.push(Input { tensor, begin, end });
+            begin = end;
+        }
+        let line = shape[at] * step;
+        for (index, inputs) in inputs.chunks(INPUTS).enumerate() {
+            let kernel = if index == 0 { &CONCAT } else { &CONCAT_MORE };
+            place(inputs, line, kernel, &result)?;
+        }
+        Ok(result)
+    }
+}
+
+/// The axis and the result's shape.
+fn result_shape(tensors: &[&Tensor], along: isize) -> Result<(usize, Dims)> {
+    let refuse = |reason| Error::Shape {
+        operation: OPERATION,
+        reason,
+    };
+    let Some((first, others)) = tensors.split_first() else {
+        return Err(refuse("there are no tensors".into()));
+    };
+    let mut shape = first.layout.shape.clone();
+    let at = axis(OPERATION, along, shape.len())?;
+    for other in others {
+        first.same_engine(OPERATION, other)?;
+        if first.dtype != other.dtype {
+            return Err(Error::DType {
+                operation: OPERATION,
+                expected: first.dtype.to_string(),
+                got: other.dtype,
+                hint: "Cast them to one type first",
+            });
+        }
+        let dims = &other.layout.shape;
+        let fits = dims.len() == shape.len()
+            && (0..dims.len()).all(|axis| axis == at || dims[axis] == shape[axis]);
+        if !fits {
+            return Err(refuse(format!(
+                "shapes {:?} and {dims:?} differ beside axis {at}",
+                first.layout.shape
+            )));
+        }
+        shape[at] = shape[at].saturating_add(dims[at]);
+    }
+    Ok((at, shape))
+}
+
+/// A contiguous tensor, and the elements of every line that it fills.
+struct Input {
+    tensor: Tensor,
+    begin: usize,
+    end: usize,
+}
+
+/// Appends the launch that writes these inputs, which follow each other.
+fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> Result<()> {
+    let elements = y.layout.len();
+    let mut params = Params {
+        line: line as u32,
+        elements: elements as u32,
+        ..Params::default()
+    };
+    for (index, input) in inputs.iter().enumerate() {
+        params.begins[index] = input.begin as u32;
+        params.ends[index] = input.end as u32;
+        params.offsets[index] = input.tensor.layout.offset as u32;
+    }
+    let lines_are_quads = line.is_multiple_of(4);
+    let numbers = params
+        .begins
+        .iter()
+        .chain(&params.ends)
+        .chain(&params.offsets);
+    let quads = lines_are_quads && numbers.into_iter().all(|number| number % 4 == 0);
+    // Where lines share quads, one line's threads may not stop at its end: all are one line.
+    let (lines, begin, end) = match lines_are_quads || elements == line {
+        true => (
+            elements / line,
+            inputs[0].begin,
+            inputs[inputs.len() - 1].end,
+        ),
+        false => (1, 0, elements),
+    };
+    params.lines = lines as u32;
+    params.first_quad = (begin / 4) as u32;
+    params.quads = (end.div_ceil(4) - begin / 4) as u32;
+    let input = |index: usize| {
+        let tensor = &inputs[index.min(inputs.len() - 1)].tensor;
+        rows::arg(tensor, quads)
+    };
+    let args = [input(0), input(1), input(2), input(3), rows::arg(y, true)];
+    let engine = &y.engine;
+    let invocations = lines as u64 * u64::from(params.quads);
+    let groups = rows::groups(engine.caps(), invocations, 64);
+    engine.launch(Launch::new(kernel, u64::from(quads), args, &params, groups))
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let write = match variant.code & QUADS {
+        0 => "elements",
+        _ => "quads",
+    };
+    Cow::Owned([section(WGSL, "main"), section(WGSL, write)].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_type_gives_a_valid_shader() {
+        for dtype in DType::ALL {
+            for kernel in [&CONCAT, &CONCAT_MORE] {
+                valid(kernel, 0, &[dtype; 5], 0b10000);
+                valid(kernel, QUADS, &[dtype; 5], 0b11111);
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Elements on their way from one view to another: `contiguous`, `cast`, `reshape`, `copy_`.
+//!
+//! | kernel | from | to |
+//! | --- | --- | --- |
+//! | `COPY` | any view | a new tensor, or a part of an old one that is row-major from a quad on |
+//! | `TRANSPOSE` | a view whose columns lie in one piece | a new tensor |
+//! | `SCATTER` | any view | a view with gaps, flips, any order of axes |
+//!
+//! Every kernel writes through the quads of one storage, each by one invocation: so in-place
+//! operations on views that are not row-major make a new tensor first and scatter it.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+pub(crate) use plan::{Scatter, Transpose};
+
+use super::elementwise::{self, Call, Family, Input, arg, groups, head, with_helpers, word};
+use super::operation::same_dtype;
+use super::text::section_for;
+use crate::dtype::DType;
+use crate::engine::kernel::Program;
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const WGSL: &str = include_str!("../../shaders/copy.wgsl");
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $kernel:ident $name:literal $y:ident $text:ident $twin:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) static $kernel: Kernel = Kernel {
+            name: $name,
+            operands: &[Operand::read("x"), Operand::$y("y")],
+            text: $text,
+            #[cfg(any(test, feature = "sim"))]
+            twin: super::twin::copy::$twin,
+        };
+    )*};
+}
+
+kernels! {
+    /// `y = x`, as another type if theirs differ.
+    COPY "copy" write copy_text copy;
+    /// The same, where `y` is a part of its storage.
+    COPY_INTO "copy_into" update copy_text copy;
+    /// `y = x`, whose last two axes lie in memory the other way round.
+    TRANSPOSE "transpose" write transpose_text transpose;
+    /// `y = x` through a view with gaps.
+    SCATTER "scatter" update scatter_text scatter;
+}
+
+const FAMILY: Family = Family {
+    fresh: &COPY,
+    into: &COPY_INTO,
+};
+
+/// The section that converts.
+fn conversion(variant: &Variant) -> &'static str {
+    let (from, to) = (variant.dtypes[0], variant.dtypes[1]);
+    match (from, to) {
+        _ if from == to => "same",
+        (_, DType::Bool) => "to_bool",
+        (DType::F32 | DType::F16, DType::I32) => "to_i32",
+        (DType::F32 | DType::F16, DType::U32) => "to_u32",
+        (DType::F32 | DType::F16, DType::U8) => "to_u8",
+        // What is stored as f16 or u8 is narrowed by the store.
+        _ if from.wgsl() == to.wgsl() => "same",
+        _ => "convert",
+    }
+}
+
+fn copy_text(variant: &Variant) -> Cow<'static, str> {
+    elementwise::text(variant, &["x"], 0, WGSL, conversion(variant))
+}
+
+/// Parameters, aliases and `op`.
+fn prelude(variant: &Variant, words: usize) -> String {
+    let mut out = String::with_capacity(4 << 10);
+    head(&mut out, words, variant.dtypes[0], variant.dtypes[1]);
+    let kind = variant.dtypes[0].wgsl();
+    with_helpers(&mut out, section_for(WGSL, conversion(variant), kind));
+    out
+}
+
+fn transpose_text(variant: &Variant) -> Cow<'static, str> {
+    let rank = variant.code as usize;
+    let mut out = prelude(variant, Transpose::words_of(rank));
+    let (dims, strides) = (Transpose::MAP, Transpose::MAP + rank);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "fn batch_at(b: u32) -> u32 {{\n  var r = b;\n  var at = 0u;"
+    );
+    for d in (0..rank).rev() {
+        let (dim, stride) = (word(dims + d), word(strides + d));
+        let _ = writeln!(out, "  at += (r % {dim}) * {stride}; r = r / {dim};");
+    }
+    out.push_str("  return at;\n}\n");
+    out.push_str(section_for(WGSL, "transpose", ""));
+    Cow::Owned(out)
+}
+
+fn scatter_text(variant: &Variant) -> Cow<'static, str> {
+    let (rank, outer) = Scatter::ranks_of(variant.code);
+    let mut out = prelude(variant, Scatter::words_of(rank));
+    let dim = |d: usize| word(Scatter::MAP + d);
+    let to = |d: usize| word(Scatter::MAP + rank + d);
+    let from = |d: usize| word(Scatter::MAP + 2 * rank + d);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "// Of a row: its first element in the destination, and in the source.\n\
+         fn row_at(row: u32) -> vec2<u32> {{\n  var r = row;\n  \
+         var at = vec2<u32>(p.w0.y, {});",
+        word(Scatter::MAP - 1)
+    );
+    for d in (0..outer).rev() {
+        let step = format!("vec2<u32>({}, {})", to(d), from(d));
+        let _ = writeln!(out, "  at += (r % {0}) * {step}; r = r / {0};", dim(d));
+    }
+    let _ = writeln!(
+        out,
+        "  return at;\n}}\n\
+         // Whether the element that lies `r` after a row's first is the view's, and its source.\n\
+         fn element(r: u32, start: u32) -> vec2<u32> {{\n  var rest = r;\n  var at = start;\n  \
+         var mine = r < p.w0.w;\n  var c = 0u;"
+    );
+    for d in outer..rank {
+        let (dim, to, from) = (dim(d), to(d), from(d));
+        let _ = writeln!(
+            out,
+            "  c = rest / {to}; rest -= c * {to}; mine = mine && c < {dim}; at += c * {from};"
+        );
+    }
+    let _ = writeln!(
+        out,
+        "  return select(vec2<u32>(0u, start), vec2<u32>(1u, at), mine && rest == 0u);\n}}"
+    );
+    out.push_str(section_for(WGSL, "scatter", ""));
+    Cow::Owned(out)
+}
+
+impl Tensor {
+    /// The same elements, row-major without gaps: `self` if it is that already, else a copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of making a tensor.
+    #[track_caller]
+    pub fn contiguous(&self) -> Result<Tensor> {
+        match self.layout.is_contiguous() {
+            true => Ok(self.clone()),
+            false => self.copied(self.dtype),
+        }
+    }
+
+    /// A copy of its own, row-major.
+    ///
+    /// # Errors
+    ///
+    /// Those of making a tensor.
+    #[track_caller]
+    pub fn copy(&self) -> Result<Tensor> {
+        self.copied(self.dtype)
+    }
+
+    /// The elements as another type, by the rules of Rust's `as`: floats are cut off towards 0
+    /// and held within the integer's range, NaN becomes 0, integers wrap, f16 is rounded to the
+    /// nearest, and true is what is not 0. `self` if it has that type already.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let half = x.cast(lapidary::DType::F16)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of making a tensor.
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> Result<Tensor> {
+        match self.dtype == dtype {
+            true => Ok(self.clone()),
+            false => self.copied(dtype),
+        }
+    }
+
+    /// The elements, in row-major order, under another shape: a view if strides can say it, else
+    /// a copy.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let rows = x.reshape(&[4, 6])?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if the shape holds another number of elements.
+    #[track_caller]
+    pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
+        if let Some(layout) = self.layout.reshape(shape)? {
+            return Ok(self.view(layout));
+        }
+        let copy = self.copied(self.dtype)?;
+        let layout = copy.layout.reshape(shape)?;
+        let layout = layout.expect("a row-major tensor takes any shape of its length");
+        Ok(copy.view(layout))
+    }
+
+    /// Writes the elements of `src`, which broadcasts to the shape of `self`, through `self`.
+    ///
+    /// ```
+    /// # fn demo(cache: &lapidary::Tensor, keys: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// cache.narrow(0, 7, 1)?.copy_(keys)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] if the types differ; [`Error::Shape`] if `src` does not broadcast, or
+    /// `self` is a broadcast view, in which several indices name one element;
+    /// [`Error::Foreign`].
+    #[track_caller]
+    pub fn copy_(&self, src: &Tensor) -> Result<()> {
+        const OPERATION: &str = "copy_";
+        self.same_engine(OPERATION, src)?;
+        same_dtype(OPERATION, self.dtype, src.dtype)?;
+        self.check_writable(OPERATION)?;
+        let view = src.layout.broadcast_to(&self.layout.shape)?;
+        if self.layout.len() == 0 {
+            return Ok(());
+        }
+        let copy;
+        let src = match Arc::ptr_eq(&self.storage, &src.storage) {
+            true if view.same_map(&self.layout) => return Ok(()),
+            true => {
+                copy = src.copied(src.dtype)?;
+                &copy
+            }
+            false => src,
+        };
+        if !self.layout.is_quads() {
+            return self.scatter(src);
+        }
+        Call {
+            family: FAMILY,
+            op: 0,
+            inputs: &[Input::Tensor(src)],
+            scalars: &[],
+        }
+        .write_to(self)
+    }
+
+    /// Refuses a view through which one element would be written twice.
+    pub(super) fn check_writable(&self, operation: &'static str) -> Result<()> {
+        match self.layout.has_overlap() {
+            false => Ok(()),
+            true => Err(Error::Shape {
+                operation,
+                reason: format!(
+                    "a broadcast view (shape {:?}, strides {:?}) cannot be written through: \
+                     several indices name one element. Use `copy` first",
+                    self.layout.shape, self.layout.strides
+                ),
+            }),
+        }
+    }
+
+    /// A new row-major tensor with these elements.
+    #[track_caller]
+    fn copied(&self, dtype: DType) -> Result<Tensor> {
+        let shape = &self.layout.shape;
+        let Some(plan) = Transpose::new(&self.layout) else {
+            let call = Call {
+                family: FAMILY,
+                op: 0,
+                inputs: &[Input::Tensor(self)],
+                scalars: &[],
+            };
+            return call.output(&self.engine, shape, dtype);
+        };
+        let out = Tensor::output(&self.engine, shape, dtype)?;
+        self.engine.launch(Launch {
+            program: Program::Builtin(&TRANSPOSE),
+            code: plan.code,
+            args: [arg(self, true), arg(&out, true)].into_iter().collect(),
+            params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
+            groups: groups(self.engine.caps(), u64::from(plan.words[0])),
+            may_reuse: 0,
+        })?;
+        Ok(out)
+    }
+
+    /// Writes through any view. `src` has a storage of its own.
+    #[track_caller]
+    fn scatter(&self, src: &Tensor) -> Result<()> {
+        let from = src.layout.broadcast_to(&self.layout.shape)?;
+        let plan = Scatter::new(&self.layout, &from).ok_or_else(|| Error::Shape {
+            operation: "copy_",
+            reason: format!(
+                "a view of shape {:?} and strides {:?} may name one element twice",
+                self.layout.shape, self.layout.strides
+            ),
+        })?;
+        self.engine.launch(Launch {
+            program: Program::Builtin(&SCATTER),
+            code: plan.code,
+            args: [arg(src, false), arg(self, true)].into_iter().collect(),
+            params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
+            groups: groups(self.engine.caps(), u64::from(plan.words[0])),
+            may_reuse: 0,
+        })
+    }
+
+    /// Runs a call whose first input is `self` and whose result replaces what `self` shows.
+    #[track_caller]
+    pub(super) fn write_through(&self, operation: &'static str, call: &Call<'_>) -> Result<()> {
+        self.check_writable(operation)?;
+        // An input that shows the same storage otherwise would be read while it is written.
+        let is_apart = |input: &Input<'_>| match input {
+            Input::Scalar => true,
+            Input::Tensor(tensor) => {
+                !Arc::ptr_eq(&tensor.storage, &self.storage) || tensor.layout.same_map(&self.layout)
+            }
+        };
+        if self.layout.is_quads() && call.inputs.iter().all(is_apart) {
+            return call.write_to(self);
+        }
+        let made = call.output(&self.engine, &self.layout.shape, self.dtype)?;
+        self.copy_(&made)
+    }
+}

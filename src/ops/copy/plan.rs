@@ -1,0 +1,185 @@
+//! How a transposing copy is cut into blocks, and a scattering one into rows.
+
+use smallvec::SmallVec;
+
+use crate::engine::kernel::MAX_PARAMS_BYTES;
+use crate::tensor::layout::{Dims, Layout, Strides, collapse};
+
+type Words = SmallVec<[u32; MAX_PARAMS_BYTES / 4]>;
+
+fn padded(mut words: Words) -> Words {
+    words.resize(words.len().next_multiple_of(4), 0);
+    words
+}
+
+/// A copy in blocks of 4 × 4.
+///
+/// ```text
+///  words   0       1       2      3     4             5               6 …         then
+///          blocks  beside  below  rows  first of x    column to next  batch dims  batch strides
+/// ```
+#[derive(Clone, Debug)]
+pub(crate) struct Transpose {
+    /// How many batch dimensions.
+    pub(super) code: u64,
+    pub(super) words: Words,
+}
+
+impl Transpose {
+    /// Where the batch dimensions start among the words.
+    pub(crate) const MAP: usize = 6;
+
+    pub(super) fn words_of(rank: usize) -> usize {
+        Transpose::MAP + 2 * rank
+    }
+
+    /// `None` unless the last axis but one has stride 1, and quads along it start at quads.
+    pub(super) fn new(from: &Layout) -> Option<Transpose> {
+        let to = Layout::contiguous(&from.shape);
+        let map = collapse(&from.shape, &[&to, from]);
+        let batch = map.dims.len().checked_sub(2)?;
+        let (rows, columns) = (map.dims[batch], map.dims[batch + 1]);
+        let strides = &map.strides[1][..batch + 2];
+        let step = strides[batch + 1];
+        let are_quads = columns.is_multiple_of(4)
+            && map.offsets[1].is_multiple_of(4)
+            && step.is_multiple_of(4)
+            && strides[..batch]
+                .iter()
+                .all(|stride| stride.is_multiple_of(4));
+        if strides[batch] != 1 || step == 0 || !are_quads {
+            return None;
+        }
+        let (beside, below) = (columns / 4, rows.div_ceil(4));
+        let batches: u32 = map.dims[..batch].iter().product();
+        let blocks = u64::from(batches) * u64::from(beside) * u64::from(below);
+        let mut words = Words::new();
+        words.extend([u32::try_from(blocks).ok()?, beside, below, rows]);
+        words.extend([map.offsets[1], step]);
+        words.extend_from_slice(&map.dims[..batch]);
+        words.extend_from_slice(&strides[..batch]);
+        Some(Transpose {
+            code: batch as u64,
+            words: padded(words),
+        })
+    }
+}
+
+/// A copy through a view with gaps, row by row.
+///
+/// The axes are sorted by their strides in the destination, and flipped ones are walked forwards.
+/// The outer ones number the rows; the inner ones, whose elements lie close together, are searched
+/// for quad by quad.
+///
+/// ```text
+///  words   0            1          2              3             4           5 …
+///          invocations  lowest y   quads a row    extent a row  first of x  dims, y, x strides
+/// ```
+#[derive(Clone, Debug)]
+pub(crate) struct Scatter {
+    /// The rank, and how many of the axes number the rows.
+    pub(super) code: u64,
+    pub(super) words: Words,
+}
+
+impl Scatter {
+    /// Where the dimensions start among the words.
+    pub(crate) const MAP: usize = 5;
+
+    pub(super) fn words_of(rank: usize) -> usize {
+        Scatter::MAP + 3 * rank
+    }
+
+    /// The rank and the number of outer axes, from the code.
+    pub(crate) fn ranks_of(code: u64) -> (usize, usize) {
+        ((code & 15) as usize, (code >> 4 & 15) as usize)
+    }
+
+    /// `None` if two indices may name one element of the destination. Both layouts have one
+    /// shape, which is not empty.
+    pub(super) fn new(to: &Layout, from: &Layout) -> Option<Scatter> {
+        let (to, from) = sorted(to, from);
+        let map = collapse(&to.shape, &[&to, &from]);
+        let (dims, strides) = (&map.dims[..], &map.strides[0]);
+        let rank = dims.len();
+        let mut best: Option<(u64, usize, [u32; 2])> = None;
+        // From a row that is all of the view to rows of one element.
+        let extents = extents(dims, &strides[..rank])?;
+        for outer in 0..=rank {
+            let extent = extents[outer];
+            let starts_are_quads = map.offsets[0].is_multiple_of(4)
+                && strides[..outer]
+                    .iter()
+                    .all(|stride| stride.is_multiple_of(4));
+            // Two rows that are four elements apart have no quad in common.
+            let are_apart =
+                (0..outer).all(|d| u64::from(strides[d]) > extents[d + 1] + 2 || dims[d] == 1);
+            if !starts_are_quads && !are_apart {
+                continue;
+            }
+            let quads = match starts_are_quads {
+                true => extent.div_ceil(4),
+                false => (extent + 2) / 4 + 1,
+            };
+            let rows: u64 = dims[..outer].iter().map(|&dim| u64::from(dim)).product();
+            let cost = rows * quads;
+            if best.is_none_or(|(least, ..)| cost < least) {
+                best = Some((cost, outer, [quads as u32, extent as u32]));
+            }
+        }
+        let (cost, outer, row) = best?;
+        let mut words = Words::new();
+        words.extend([u32::try_from(cost).ok()?, map.offsets[0]]);
+        words.extend(row);
+        words.push(map.offsets[1]);
+        words.extend_from_slice(dims);
+        words.extend_from_slice(&strides[..rank]);
+        words.extend_from_slice(&map.strides[1][..rank]);
+        Some(Scatter {
+            code: rank as u64 | (outer as u64) << 4,
+            words: padded(words),
+        })
+    }
+}
+
+/// Both layouts with the axes in the order of the destination's strides, longest first, and with
+/// those turned round that run backwards there.
+fn sorted(to: &Layout, from: &Layout) -> (Layout, Layout) {
+    let mut axes: Dims = (0..to.rank()).filter(|&axis| to.shape[axis] != 1).collect();
+    axes.sort_by_key(|&axis| std::cmp::Reverse(to.strides[axis].unsigned_abs()));
+    let pick = |layout: &Layout| {
+        let mut offset = layout.offset as isize;
+        let mut strides = Strides::new();
+        for &axis in &axes {
+            let stride = layout.strides[axis];
+            let is_turned = to.strides[axis] < 0;
+            let last = stride.wrapping_mul(to.shape[axis] as isize - 1);
+            offset = offset.wrapping_add(if is_turned { last } else { 0 });
+            strides.push(if is_turned {
+                stride.wrapping_neg()
+            } else {
+                stride
+            });
+        }
+        Layout {
+            shape: axes.iter().map(|&axis| to.shape[axis]).collect(),
+            strides,
+            offset: offset as usize,
+        }
+    };
+    (pick(to), pick(from))
+}
+
+/// At `d`, how many elements the axes from `d` on reach over; at the end 1. `None` if an axis
+/// steps within the reach of those inside it.
+fn extents(dims: &[u32], strides: &[u32]) -> Option<SmallVec<[u64; 9]>> {
+    let mut extents: SmallVec<[u64; 9]> = SmallVec::from_elem(1, dims.len() + 1);
+    for d in (0..dims.len()).rev() {
+        let inner = extents[d + 1];
+        if dims[d] > 1 && u64::from(strides[d]) < inner {
+            return None;
+        }
+        extents[d] = inner + u64::from(dims[d] - 1) * u64::from(strides[d]);
+    }
+    Some(extents)
+}

@@ -1,0 +1,508 @@
+//! What unary, binary, select, copy, fill and random have in common: each quad of the output is
+//! made of a quad of every input.
+//!
+//! The output is row-major; the inputs are views of any kind, broadcast to its shape and
+//! collapsed to as few dimensions as say the same. How four neighbours of an input are fetched is
+//! a matter of its strides ([`Fetch`]), and with the rank makes the variant: operands without
+//! gaps are loads and stores of whole quads and nothing else.
+//!
+//! ```text
+//!  words of p   0        1         2, 3      4 …       then          then
+//!               elements out start scalars   offsets   dimensions    strides
+//!                                            an input  outermost 1st of input 0, of input 1, …
+//! ```
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::text::{section, section_for};
+use crate::driver::{AdapterKind, Caps};
+use crate::dtype::DType;
+use crate::engine::kernel::{MAX_PARAMS_BYTES, Program};
+use crate::engine::{Arg, Engine, Kernel, Launch, Variant};
+use crate::error::Result;
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Collapsed, Layout, collapse};
+
+const WGSL: &str = include_str!("../../shaders/elementwise.wgsl");
+
+/// Invocations of a workgroup.
+const GROUP: u64 = 64;
+
+/// Quads of one invocation on a software rasterizer, which likes long straight code. On a GPU it
+/// is one, so that neighbours read neighbouring quads.
+const QUADS_ON_CPU: u64 = 4;
+
+/// Where the offsets, dimensions and strides start among the words.
+pub(crate) const MAP: usize = 4;
+
+/// How four neighbouring elements of an input are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// One by one.
+    Strided = 0,
+    /// As a quad.
+    Quad = 1,
+    /// One, which stands for all four.
+    Splat = 2,
+    /// It is no operand but a scalar among the parameters.
+    Param = 3,
+}
+
+impl Fetch {
+    const ALL: [Fetch; 4] = [Fetch::Strided, Fetch::Quad, Fetch::Splat, Fetch::Param];
+}
+
+/// [`Variant::code`], packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Code(pub(crate) u64);
+
+impl Code {
+    /// Writes through a part of the output's storage.
+    const INTO: u64 = 1 << 13;
+    /// Four quads an invocation.
+    const UNROLL: u64 = 1 << 14;
+    /// A quad lies within one row, so the index is taken apart once for all four.
+    const WHOLE: u64 = 1 << 12;
+
+    pub(crate) fn op(self) -> u8 {
+        self.0 as u8
+    }
+
+    pub(crate) fn rank(self) -> usize {
+        (self.0 >> 8 & 15) as usize
+    }
+
+    pub(crate) fn is_into(self) -> bool {
+        self.0 & Code::INTO != 0
+    }
+
+    /// How many inputs there are, scalars among them.
+    pub(crate) fn inputs(self) -> usize {
+        (self.0 >> 24 & 3) as usize
+    }
+
+    pub(crate) fn fetch(self, input: usize) -> Fetch {
+        Fetch::ALL[(self.0 >> (16 + 2 * input) & 3) as usize]
+    }
+
+    fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Inputs that are operands.
+    fn bound(self) -> usize {
+        (0..self.inputs())
+            .filter(|&input| self.fetch(input) != Fetch::Param)
+            .count()
+    }
+}
+
+/// Two kernels of one text: one makes a new storage, one writes through a part of an old one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Family {
+    pub(super) fresh: &'static Kernel,
+    pub(super) into: &'static Kernel,
+}
+
+/// An input of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input<'a> {
+    /// A tensor that broadcasts to the output's shape.
+    Tensor(&'a Tensor),
+    /// The scalar in word 2 of the parameters.
+    Scalar,
+}
+
+/// An operation with its inputs, which wants only to know where the output goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    pub(super) family: Family,
+    /// Which operation of the family.
+    pub(super) op: u8,
+    pub(super) inputs: &'a [Input<'a>],
+    /// Words 2 and 3, or as many as there are for kernels without inputs.
+    pub(super) scalars: &'a [u32],
+}
+
+impl Call<'_> {
+    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.inputs.iter().filter_map(|input| match input {
+            Input::Tensor(tensor) => Some(*tensor),
+            Input::Scalar => None,
+        })
+    }
+
+    /// Into a new tensor.
+    #[track_caller]
+    pub(super) fn output(
+        &self,
+        engine: &Arc<Engine>,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        if let Some(plan) = self.plan(engine.caps(), shape, 0)? {
+            let out = Tensor::output(engine, shape, dtype)?;
+            self.launch(plan, &out, false)?;
+            return Ok(out);
+        }
+        let rows = self.materialized(shape)?;
+        let inputs: SmallVec<[Input<'_>; 3]> = rows.iter().map(Input::Tensor).collect();
+        let call = Call {
+            inputs: &inputs,
+            ..*self
+        };
+        call.output(engine, shape, dtype)
+    }
+
+    /// Through a view of an existing tensor, which [`is_quads`](Layout::is_quads), and whose
+    /// storage no input reads under another map.
+    #[track_caller]
+    pub(super) fn write_to(&self, out: &Tensor) -> Result<()> {
+        debug_assert!(out.layout.is_quads());
+        let (caps, shape) = (out.engine.caps(), &out.layout.shape[..]);
+        match self.plan(caps, shape, out.layout.offset as u32)? {
+            Some(plan) => self.launch(plan, out, true),
+            None => {
+                let made = self.output(&out.engine, shape, out.dtype)?;
+                out.copy_(&made)
+            }
+        }
+    }
+
+    /// The inputs as row-major tensors: three views with seven dimensions left are more than
+    /// the parameters hold.
+    #[track_caller]
+    fn materialized(&self, shape: &[usize]) -> Result<SmallVec<[Tensor; 3]>> {
+        self.tensors()
+            .map(|tensor| {
+                let view = tensor.view(tensor.layout.broadcast_to(shape)?);
+                view.contiguous()
+            })
+            .collect()
+    }
+
+    fn plan(&self, caps: &Caps, shape: &[usize], out_start: u32) -> Result<Option<Plan>> {
+        let layouts: SmallVec<[Layout; 3]> = self
+            .tensors()
+            .map(|tensor| tensor.layout.broadcast_to(shape))
+            .collect::<Result<_>>()?;
+        let refs: SmallVec<[&Layout; 3]> = layouts.iter().collect();
+        let scalar_inputs = self.inputs.iter().map(|i| matches!(i, Input::Scalar));
+        let mut plan = match Plan::new(shape, &refs, &scalar_inputs.collect::<SmallVec<[_; 3]>>()) {
+            Some(plan) => plan,
+            None => return Ok(None),
+        };
+        plan.code.0 |= u64::from(self.op);
+        plan.words[1] = out_start;
+        plan.set_scalars(self.scalars);
+        plan.spread(caps);
+        Ok(Some(plan))
+    }
+
+    #[track_caller]
+    fn launch(&self, mut plan: Plan, out: &Tensor, into: bool) -> Result<()> {
+        if plan.words[0] == 0 {
+            return Ok(());
+        }
+        if into {
+            plan.code.0 |= Code::INTO;
+        }
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        let mut may_reuse = 0;
+        let fetches = (0..plan.code.inputs()).map(|input| plan.code.fetch(input));
+        let bound = fetches.filter(|&fetch| fetch != Fetch::Param);
+        for (index, (tensor, fetch)) in self.tensors().zip(bound).enumerate() {
+            let same_place = plan.code.rank() == 1
+                && fetch == Fetch::Quad
+                && plan.words[MAP + index] == 0
+                && tensor.dtype.size_bytes() == out.dtype.size_bytes()
+                && tensor.storage.size_bytes() == out.storage.size_bytes();
+            if same_place && !into {
+                may_reuse |= 1 << index;
+            }
+            args.push(arg(tensor, fetch == Fetch::Quad));
+        }
+        args.push(arg(out, true));
+        let kernel = if into {
+            self.family.into
+        } else {
+            self.family.fresh
+        };
+        out.engine.launch(Launch {
+            program: Program::Builtin(kernel),
+            code: plan.code.0,
+            args,
+            params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
+            groups: plan.groups,
+            may_reuse,
+        })
+    }
+}
+
+/// What a launch is made of, apart from its storages.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) code: Code,
+    /// The parameters: whole vectors of four.
+    pub(super) words: SmallVec<[u32; MAX_PARAMS_BYTES / 4]>,
+    pub(super) groups: [u32; 3],
+}
+
+impl Plan {
+    /// `None` if the maps take more words than there are. The layouts have been broadcast to
+    /// `shape`; `is_scalar` says of each input whether it is one of them or a parameter.
+    pub(super) fn new(shape: &[usize], layouts: &[&Layout], is_scalar: &[bool]) -> Option<Plan> {
+        let map = collapse(shape, layouts);
+        let elements = shape.iter().product::<usize>() as u32;
+        let count = MAP + layouts.len() * (1 + map.dims.len()) + map.dims.len();
+        let mut words: SmallVec<[u32; MAX_PARAMS_BYTES / 4]> = SmallVec::new();
+        if count.next_multiple_of(4) > words.inline_size() {
+            return None;
+        }
+        words.extend([elements, 0, 0, 0]);
+        let rank = if layouts.is_empty() {
+            1
+        } else {
+            map.dims.len()
+        };
+        if !layouts.is_empty() {
+            words.extend_from_slice(&map.offsets);
+            words.extend_from_slice(&map.dims);
+            for strides in &map.strides {
+                words.extend_from_slice(&strides[..rank]);
+            }
+        }
+        words.resize(words.len().next_multiple_of(4), 0);
+        let whole = rank == 1 || map.dims[rank - 1].is_multiple_of(4);
+        let mut code = (rank as u64) << 8 | (is_scalar.len() as u64) << 24;
+        code |= if whole { Code::WHOLE } else { 0 };
+        let mut operand = 0;
+        for (input, &is_scalar) in is_scalar.iter().enumerate() {
+            let fetch = match is_scalar {
+                true => Fetch::Param,
+                false => {
+                    operand += 1;
+                    fetch_of(&map, operand - 1, whole)
+                }
+            };
+            code |= (fetch as u64) << (16 + 2 * input);
+        }
+        Some(Plan {
+            code: Code(code),
+            words,
+            groups: [1; 3],
+        })
+    }
+
+    fn set_scalars(&mut self, scalars: &[u32]) {
+        let end = 2 + scalars.len();
+        debug_assert!(end <= MAP || self.code.inputs() == 0);
+        if self.words.len() < end {
+            self.words.resize(end.next_multiple_of(4), 0);
+        }
+        self.words[2..end].copy_from_slice(scalars);
+    }
+
+    /// Spreads the quads over invocations as the adapter likes it.
+    fn spread(&mut self, caps: &Caps) {
+        let quads = u64::from(self.words[0]).div_ceil(4);
+        let each = match caps.kind {
+            AdapterKind::Cpu if quads >= GROUP * QUADS_ON_CPU => {
+                self.code.0 |= Code::UNROLL;
+                QUADS_ON_CPU
+            }
+            _ => 1,
+        };
+        self.groups = groups(caps, quads.div_ceil(each));
+    }
+}
+
+/// Workgroups of 64 for so many invocations, over x and y.
+pub(super) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
+    let groups = invocations.div_ceil(GROUP).max(1);
+    let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
+    [groups.div_ceil(y) as u32, y as u32, 1]
+}
+
+fn fetch_of(map: &Collapsed, operand: usize, whole: bool) -> Fetch {
+    let rank = map.dims.len();
+    let strides = &map.strides[operand][..rank];
+    let (&inner, outer) = strides.split_last().expect("collapsing leaves a dimension");
+    let starts_are_quads = map.offsets[operand].is_multiple_of(4)
+        && outer.iter().all(|stride| stride.is_multiple_of(4));
+    match inner {
+        _ if strides.iter().all(|&stride| stride == 0) => Fetch::Splat,
+        0 if whole => Fetch::Splat,
+        1 if whole && starts_are_quads => Fetch::Quad,
+        _ => Fetch::Strided,
+    }
+}
+
+pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
+    Arg {
+        storage: Arc::clone(&tensor.storage),
+        dtype: tensor.dtype,
+        quads,
+    }
+}
+
+/// How a word of the parameters is spelled.
+pub(super) fn word(index: usize) -> String {
+    format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
+}
+
+/// The parameters and the aliases of a shader: `A` and `T` of the input, `Y` and `E` of the output.
+pub(super) fn head(out: &mut String, words: usize, input: DType, output: DType) {
+    let vectors: String = (0..words.div_ceil(4))
+        .map(|index| format!(" w{index}: vec4<u32>,"))
+        .collect();
+    let (t, e) = (input.wgsl(), output.wgsl());
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "struct Params {{{vectors} }}");
+    let _ = writeln!(out, "alias T = {t};\nalias A = vec4<{t}>;");
+    let _ = writeln!(out, "alias E = {e};\nalias Y = vec4<{e}>;");
+}
+
+/// An operation's own text, and before it the helpers that it calls.
+pub(super) fn with_helpers(out: &mut String, op: &str) {
+    const HELPERS: [&str; 7] = [
+        "is_nan",
+        "truth",
+        "sine_of",
+        "sine",
+        "tanh_of",
+        "erf_of",
+        "sigmoid_of",
+    ];
+    let calls = |text: &str, name: &str| text.contains(&format!("{name}("));
+    let texts = HELPERS.map(|name| section(WGSL, name).unwrap_or_default());
+    for (index, name) in HELPERS.iter().enumerate() {
+        let by_helper = (0..HELPERS.len())
+            .any(|other| other != index && calls(op, HELPERS[other]) && calls(texts[other], name));
+        if calls(op, name) || by_helper {
+            out.push_str(texts[index]);
+        }
+    }
+    out.push_str(op);
+}
+
+/// The whole text of a variant: `names` are the inputs' in order, of which those that are
+/// operands come first among the variant's types; `main_input` is the one whose type is `A`.
+pub(super) fn text(
+    variant: &Variant,
+    names: &[&str],
+    main_input: usize,
+    file: &'static str,
+    op: &str,
+) -> Cow<'static, str> {
+    let code = Code(variant.code);
+    let (bound, rank) = (code.bound(), code.rank());
+    let output = variant.dtypes[bound];
+    let input = if bound == 0 {
+        output
+    } else {
+        variant.dtypes[main_input]
+    };
+    let words = match bound {
+        0 => 8,
+        _ => MAP + bound * (1 + rank) + rank,
+    };
+    let mut out = String::with_capacity(4 << 10);
+    head(&mut out, words, input, output);
+    with_helpers(&mut out, section_for(file, op, input.wgsl()));
+    if bound > 0 {
+        index(&mut out, bound, rank);
+    }
+    let store = if code.is_into() {
+        "store_part"
+    } else {
+        "store_all"
+    };
+    let quads = match code.has(Code::UNROLL) {
+        true => {
+            "quad(thread * 4u);\n  quad(thread * 4u + 1u);\n  \
+                 quad(thread * 4u + 2u);\n  quad(thread * 4u + 3u);"
+        }
+        false => "quad(thread);",
+    };
+    let frame = section_for(WGSL, "frame", "")
+        .replace("$LOADS", &loads(variant, names))
+        .replace("$STORE", section_for(WGSL, store, "").trim_end())
+        .replace("$QUADS", quads);
+    out.push_str(&frame);
+    Cow::Owned(out)
+}
+
+/// `index(k)`: the element of each operand, in x, y and z.
+fn index(out: &mut String, bound: usize, rank: usize) {
+    let dim = |d: usize| word(MAP + bound + d);
+    out.push_str("fn index(k: u32) -> vec4<u32> {\n");
+    let _ = match rank {
+        1 => writeln!(out, "  let c0 = k;"),
+        _ => writeln!(out, "  var r = k;"),
+    };
+    for d in (1..rank).rev() {
+        let _ = writeln!(out, "  let c{d} = r % {0}; r = r / {0};", dim(d));
+    }
+    if rank > 1 {
+        out.push_str("  let c0 = r;\n");
+    }
+    out.push_str("  return vec4<u32>(");
+    for operand in 0..bound {
+        out.push_str(&word(MAP + operand));
+        for d in 0..rank {
+            let stride = word(MAP + bound + rank * (1 + operand) + d);
+            let _ = write!(out, " + c{d} * {stride}");
+        }
+        out.push_str(", ");
+    }
+    let _ = writeln!(out, "{});\n}}", vec!["0u"; 4 - bound].join(", "));
+}
+
+/// Fetches every input and calls `op`.
+fn loads(variant: &Variant, names: &[&str]) -> String {
+    let code = Code(variant.code);
+    let (bound, rank) = (code.bound(), code.rank());
+    if bound == 0 {
+        return "let v = op(k);".to_string();
+    }
+    let mut out = String::new();
+    let apart = !code.has(Code::WHOLE);
+    for lane in 0..if apart { 4 } else { 1 } {
+        let _ = writeln!(out, "let i{lane} = index(k + {lane}u);");
+    }
+    let mut operand = 0;
+    for (input, name) in names.iter().enumerate() {
+        if code.fetch(input) == Fetch::Param {
+            let _ = writeln!(out, "  let {name} = A(bitcast<T>({}));", word(2));
+            continue;
+        }
+        let at = ["x", "y", "z"][operand];
+        let kind = variant.dtypes[operand].wgsl();
+        let stride = word(MAP + bound + rank * (1 + operand) + rank - 1);
+        let lane = |lane: u32| match (apart, lane) {
+            (true, _) => format!("{name}_get(i{lane}.{at})"),
+            (false, 0) => format!("{name}_get(i0.{at})"),
+            (false, _) => format!("{name}_get(i0.{at} + {lane}u * {stride})"),
+        };
+        let quad = match code.fetch(input) {
+            Fetch::Quad => format!("{name}_get4(i0.{at})"),
+            Fetch::Splat => format!("vec4<{kind}>({name}_get(i0.{at}))"),
+            _ => format!(
+                "vec4<{kind}>({}, {}, {}, {})",
+                lane(0),
+                lane(1),
+                lane(2),
+                lane(3)
+            ),
+        };
+        let _ = writeln!(out, "  let {name} = {quad};");
+        operand += 1;
+    }
+    let _ = write!(out, "  let v = op({});", names.join(", "));
+    out
+}

@@ -1,0 +1,163 @@
+//! Tensors that are made of nothing: one value, a range, an identity.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::elementwise::{self, Call, Code, Family};
+use super::operation::{Takes, operations};
+use super::scalar::Scalar;
+use crate::dtype::DType;
+use crate::engine::{Engine, Kernel, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Layout, checked};
+
+const WGSL: &str = include_str!("../../shaders/fill.wgsl");
+
+operations! {
+    /// What an element is.
+    FillOp {
+        Full "full" All Same,
+        Arange "arange" Numbers Same,
+        Eye "eye" All Same,
+    }
+}
+
+/// `y = op(number of the element)`.
+pub(super) static FILL: Kernel = Kernel {
+    name: "fill",
+    operands: &[Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::fill::run,
+};
+
+/// The same, where `y` is a part of its storage.
+pub(super) static FILL_INTO: Kernel = Kernel {
+    name: "fill_into",
+    operands: &[Operand::update("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::fill::run,
+};
+
+const FAMILY: Family = Family {
+    fresh: &FILL,
+    into: &FILL_INTO,
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let op = FillOp::of(Code(variant.code));
+    elementwise::text(variant, &[], 0, WGSL, op.name())
+}
+
+#[track_caller]
+fn make(
+    engine: &Arc<Engine>,
+    op: FillOp,
+    shape: &[usize],
+    dtype: DType,
+    scalars: [u32; 2],
+) -> Result<Tensor> {
+    op.takes().check(op.name(), dtype)?;
+    let call = Call {
+        family: FAMILY,
+        op: op as u8,
+        inputs: &[],
+        scalars: &scalars,
+    };
+    call.output(engine, shape, dtype)
+}
+
+/// One value everywhere.
+#[track_caller]
+pub(crate) fn full(
+    engine: &Arc<Engine>,
+    shape: &[usize],
+    value: Scalar,
+    dtype: DType,
+) -> Result<Tensor> {
+    let word = value.word("full", dtype)?;
+    if word == 0 {
+        let zeros = Tensor::output(engine, shape, dtype)?;
+        engine.clear(&zeros.storage)?;
+        return Ok(zeros);
+    }
+    // Whatever the type, the storage is words that are all the same.
+    let (_, size_bytes) = checked(shape, dtype)?;
+    let words = size_bytes.div_ceil(4) as usize;
+    let made = make(engine, FillOp::Full, &[words], DType::U32, [word, 0])?;
+    Ok(Tensor {
+        layout: Layout::contiguous(shape),
+        dtype,
+        ..made
+    })
+}
+
+/// `start`, `start + step`, … before `end`: one dimension. Integer types take integers; floats
+/// are rounded once an element.
+#[track_caller]
+pub(crate) fn arange(
+    engine: &Arc<Engine>,
+    start: Scalar,
+    end: Scalar,
+    step: Scalar,
+    dtype: DType,
+) -> Result<Tensor> {
+    const OPERATION: &str = "arange";
+    let steps = (end.as_f64() - start.as_f64()) / step.as_f64();
+    if !steps.is_finite() {
+        return Err(Error::Shape {
+            operation: OPERATION,
+            reason: format!("from {start:?} to {end:?} in steps of {step:?} has no length"),
+        });
+    }
+    // A step may be negative whatever the type: unsigned ones count downwards by wrapping.
+    let step = match (step, dtype) {
+        (Scalar::Int(step), DType::U32 | DType::U8) if i32::try_from(step).is_ok() => step as u32,
+        _ => step.bits(OPERATION, dtype)?,
+    };
+    // A float beyond usize is cut off there, and refused as a shape.
+    let len = steps.max(0.0).ceil() as usize;
+    let start = start.bits(OPERATION, dtype)?;
+    make(engine, FillOp::Arange, &[len], dtype, [start, step])
+}
+
+/// The identity: `n` rows and columns, ones on the diagonal.
+#[track_caller]
+pub(crate) fn eye(engine: &Arc<Engine>, n: usize, dtype: DType) -> Result<Tensor> {
+    make(engine, FillOp::Eye, &[n, n], dtype, [n as u32, 0])
+}
+
+impl Tensor {
+    /// Writes one value through `self`.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// x.narrow(0, 0, 1)?.fill_(1.0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] if the value is none of the tensor's type, [`Error::Shape`] if `self` is
+    /// a broadcast view, in which several indices name one element.
+    #[track_caller]
+    pub fn fill_(&self, value: impl Into<Scalar>) -> Result<()> {
+        const OPERATION: &str = "fill_";
+        let value = value.into();
+        let bits = value.bits(OPERATION, self.dtype)?;
+        Takes::All.check(OPERATION, self.dtype)?;
+        self.check_writable(OPERATION)?;
+        if !self.layout.is_quads() {
+            return self.copy_(&full(&self.engine, &[], value, self.dtype)?);
+        }
+        Call {
+            family: FAMILY,
+            op: FillOp::Full as u8,
+            inputs: &[],
+            scalars: &[bits],
+        }
+        .write_to(self)
+    }
+}

@@ -1,0 +1,193 @@
+//! Slices picked by index along an axis: the lookup of an embedding, a gather of rows.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::rows::{self, Side, section};
+use crate::dtype::DType;
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Layout, axis};
+
+const OPERATION: &str = "index_select";
+const WGSL: &str = include_str!("../../shaders/index_select.wgsl");
+
+/// `y[.., j, ..]` = `x[.., i[j], ..]`.
+static INDEX_SELECT: Kernel = Kernel {
+    name: "index_select",
+    operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::index_select::run,
+};
+
+/// `struct Params` of `shaders/index_select.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Params {
+    pub(super) before_dims: [u32; 4],
+    pub(super) before_strides: [u32; 4],
+    pub(super) after_dims: [u32; 4],
+    pub(super) after_strides: [u32; 4],
+    pub(super) offset: u32,
+    pub(super) size: u32,
+    pub(super) stride: u32,
+    pub(super) indices: u32,
+    pub(super) index_offset: u32,
+    pub(super) index_stride: u32,
+    pub(super) after: u32,
+    pub(super) elements: u32,
+}
+
+/// Bit of a variant's code, after the two ranks: y's quads are x's quads.
+const QUADS: u64 = 1 << 8;
+
+impl Tensor {
+    /// The slices along `axis` that `indices` names, in that order, repeated if it repeats them:
+    /// the axis takes the size of `indices`, a tensor of one dimension of `u32` or `i32`.
+    ///
+    /// The device cannot report an index that the axis does not have. It never reads outside the
+    /// tensor: the slice of such an index is zeros, and that of every negative index, which does
+    /// not count from the end.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(embedding: &Tensor, tokens: &Tensor) -> lapidary::Result<()> {
+    /// let vectors = embedding.index_select(0, tokens)?; // shape [tokens, width]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless `indices` has one
+    /// dimension, [`Error::DType`] unless it holds `u32` or `i32`, [`Error::Foreign`] if it
+    /// belongs to another `Gpu`, and [`Error::NeverFits`] or [`Error::Overflow`] if the result is
+    /// too large.
+    #[track_caller]
+    pub fn index_select(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
+        let at = self.check_indices(axis, indices)?;
+        let mut shape = self.layout.shape.clone();
+        shape[at] = indices.layout.shape[0];
+        let engine = &self.engine;
+        let result = Tensor::output(engine, &shape, self.dtype)?;
+        let elements = result.layout.len();
+        if elements == 0 {
+            return Ok(result);
+        }
+        let copy;
+        let (x, sides) = match sides(&self.layout, at) {
+            Some(found) => (self, found),
+            None => {
+                copy = self.contiguous()?;
+                let found = sides(&copy.layout, at)
+                    .expect("either side of an axis of a contiguous tensor is one dimension");
+                (&copy, found)
+            }
+        };
+        let [before, after] = sides;
+        let step = x.layout.strides[at] as u32;
+        let quads = after.strides[0] == 1
+            && after.dims[0] % 4 == 0
+            && (before.strides.iter().chain(&after.strides[1..]))
+                .chain([&step, &(x.layout.offset as u32)])
+                .all(|number| number % 4 == 0);
+        let params = Params {
+            before_dims: before.dims,
+            before_strides: before.strides,
+            after_dims: after.dims,
+            after_strides: after.strides,
+            offset: x.layout.offset as u32,
+            size: x.layout.shape[at] as u32,
+            stride: step,
+            indices: indices.layout.shape[0] as u32,
+            index_offset: indices.layout.offset as u32,
+            index_stride: indices.layout.strides[0] as u32,
+            after: shape[at + 1..].iter().product::<usize>() as u32,
+            elements: elements as u32,
+        };
+        let code = (before.rank | after.rank << 4) as u64 | if quads { QUADS } else { 0 };
+        let args = [
+            rows::arg(x, quads),
+            rows::arg(indices, false),
+            rows::arg(&result, true),
+        ];
+        let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
+        engine.launch(Launch::new(&INDEX_SELECT, code, args, &params, groups))?;
+        Ok(result)
+    }
+
+    fn check_indices(&self, along: isize, indices: &Tensor) -> Result<usize> {
+        let at = axis(OPERATION, along, self.layout.rank())?;
+        self.same_engine(OPERATION, indices)?;
+        if !matches!(indices.dtype, DType::U32 | DType::I32) {
+            return Err(Error::DType {
+                operation: OPERATION,
+                expected: "u32 or i32".into(),
+                got: indices.dtype,
+                hint: "Cast the indices first",
+            });
+        }
+        if indices.layout.rank() != 1 {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "the indices have shape {:?}, not one dimension",
+                    indices.layout.shape
+                ),
+            });
+        }
+        Ok(at)
+    }
+}
+
+/// The dimensions before and after an axis. An axis without elements has neighbours all the same.
+fn sides(layout: &Layout, at: usize) -> Option<[Side; 2]> {
+    let side = |axes: std::ops::Range<usize>| {
+        Side::new(
+            layout.shape[axes.clone()].into(),
+            layout.strides[axes].into(),
+        )
+    };
+    Some([side(0..at)?, side(at + 1..layout.rank())?])
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let mut out = String::with_capacity(4 << 10);
+    let (before, after) = (variant.code & 15, variant.code >> 4 & 15);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "const BEFORE: u32 = {before}u;\nconst AFTER: u32 = {after}u;\nalias T = {};",
+        variant.dtypes[0].wgsl()
+    );
+    let fetch = match variant.code & QUADS {
+        0 => "elements",
+        _ => "quads",
+    };
+    for name in ["params", fetch] {
+        out.push_str(section(WGSL, name));
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_type_and_rank_gives_a_valid_shader() {
+        for dtype in DType::ALL {
+            for index in [DType::U32, DType::I32] {
+                for ranks in [0x11, 0x22, 0x44] {
+                    valid(&INDEX_SELECT, ranks, &[dtype, index, dtype], 0b100);
+                    valid(&INDEX_SELECT, ranks | QUADS, &[dtype, index, dtype], 0b101);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Layer normalization over the last dimensions.
+
+use std::borrow::Cow;
+
+use super::normalize::{self, Form};
+use super::reduce::Op;
+use super::rows::{self, Axes, RowParams, Rows, section};
+use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const OPERATION: &str = "layer_norm";
+const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
+
+/// Whole rows in one launch. Where there is no weight or bias, `x` stands in for it, unread.
+static LAYER_NORM: Kernel = Kernel {
+    name: "layer_norm",
+    operands: &[
+        Operand::read("x"),
+        Operand::read("w"),
+        Operand::read("b"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::layer_norm::run,
+};
+
+/// With the mean `s` of every row, and the sum `t` of the squared distances from it.
+static LAYER_NORM_APPLY: Kernel = Kernel {
+    name: "layer_norm_apply",
+    operands: &[
+        Operand::read("x"),
+        Operand::read("w"),
+        Operand::read("b"),
+        Operand::read("s"),
+        Operand::read("t"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::layer_norm::apply,
+};
+
+/// Bits of a variant's code.
+pub(super) const HAS_WEIGHT: u64 = 1 << 8;
+pub(super) const HAS_BIAS: u64 = 1 << 9;
+/// Weight and bias start at quads, and are read by quads.
+const QUADS: u64 = 1 << 10;
+
+impl Tensor {
+    /// `(x − mean) / √(variance + eps) · weight + bias` over the last dimensions, which
+    /// `normalized_shape` repeats, as in PyTorch. The variance is that of the population.
+    ///
+    /// Weight and bias have the shape `normalized_shape` and any float type; the statistics are
+    /// computed in f32, in two passes, so that a mean far from 0 does no harm.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor) -> lapidary::Result<()> {
+    /// let y = x.layer_norm(&[768], Some(weight), Some(bias), 1e-5)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] if `normalized_shape` is empty or not how the shape ends, or a weight or
+    /// bias has another; [`Error::DType`] for integers and bools; [`Error::Foreign`] for tensors
+    /// of another `Gpu`.
+    #[track_caller]
+    pub fn layer_norm(
+        &self,
+        normalized_shape: &[usize],
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<Tensor> {
+        normalize::check_float(OPERATION, self)?;
+        let shape = &self.layout.shape;
+        if normalized_shape.is_empty() || !shape.ends_with(normalized_shape) {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("shape {shape:?} does not end in {normalized_shape:?}"),
+            });
+        }
+        let weight = self.affine("weight", weight, normalized_shape)?;
+        let bias = self.affine("bias", bias, normalized_shape)?;
+        let rank = shape.len();
+        let folded = Axes::from(rank - normalized_shape.len(), rank);
+        let rows = Rows::of(&self.layout, folded, false);
+        let form = Form::choose(self, rows.as_ref());
+        let affine = Affine { weight, bias, eps };
+        normalize_as(self, folded, rows.as_ref(), form, &affine)
+    }
+
+    /// A weight or bias, checked and contiguous.
+    #[track_caller]
+    fn affine(
+        &self,
+        name: &str,
+        given: Option<&Tensor>,
+        normalized_shape: &[usize],
+    ) -> Result<Option<Tensor>> {
+        let Some(given) = given else { return Ok(None) };
+        self.same_engine(OPERATION, given)?;
+        normalize::check_float(OPERATION, given)?;
+        if given.layout.shape[..] != *normalized_shape {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "the {name} has shape {:?}, not {normalized_shape:?}",
+                    given.layout.shape
+                ),
+            });
+        }
+        match given.layout.is_contiguous() {
+            true => Ok(Some(given.clone())),
+            false => given.contiguous().map(Some),
+        }
+    }
+}
+
+/// What follows the normalization.
+#[derive(Debug)]
+pub(super) struct Affine {
+    pub(super) weight: Option<Tensor>,
+    pub(super) bias: Option<Tensor>,
+    pub(super) eps: f32,
+}
+
+impl Affine {
+    /// Completes the parameters and the code, and gives the operands.
+    fn bind(&self, x: &Arg, fused: bool, params: &mut RowParams, code: &mut u64) -> [Arg; 2] {
+        let given = [&self.weight, &self.bias];
+        let offset =
+            |tensor: &Option<Tensor>| tensor.as_ref().map_or(0, |t| t.layout.offset as u32);
+        let quads = fused && given.iter().all(|tensor| offset(tensor) % 4 == 0);
+        *code |= if quads { QUADS } else { 0 };
+        *code |= if self.weight.is_some() { HAS_WEIGHT } else { 0 };
+        *code |= if self.bias.is_some() { HAS_BIAS } else { 0 };
+        params.scalar = self.eps;
+        params.second = offset(&self.weight);
+        params.third = offset(&self.bias);
+        given.map(|tensor| match tensor {
+            Some(tensor) => rows::arg(tensor, quads),
+            None => x.clone(),
+        })
+    }
+}
+
+/// By a form that fits.
+#[track_caller]
+pub(super) fn normalize_as(
+    x: &Tensor,
+    folded: Axes,
+    rows: Option<&Rows>,
+    form: Form,
+    affine: &Affine,
+) -> Result<Tensor> {
+    let engine = &x.engine;
+    let elements = x.layout.len();
+    let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
+    let y = rows::arg(&result, true);
+    if elements == 0 {
+        return Ok(result);
+    }
+    if let (Some(rows), false) = (rows, form.applies()) {
+        let mut params = rows.params();
+        let mut code = rows::rank_bits(rows) | (form as u64) << 12;
+        let read = rows::arg(x, true);
+        let [w, b] = affine.bind(&read, true, &mut params, &mut code);
+        let groups = form.groups(x, &params);
+        engine.launch(Launch::new(
+            &LAYER_NORM,
+            code,
+            [read, w, b, y],
+            &params,
+            groups,
+        ))?;
+        return Ok(result);
+    }
+    let copy;
+    let x = match x.layout.is_contiguous() {
+        true => x,
+        false => {
+            copy = x.contiguous()?;
+            &copy
+        }
+    };
+    let form = Form::applied_to(x);
+    let [s, t] = normalize::stats(x, folded, Op::Mean, Op::SumSquares)?;
+    let length = folded.length(&x.layout.shape);
+    let mut params = normalize::apply_params(x, length, 1);
+    let mut code = 0x11 | (form as u64) << 12;
+    let read = rows::arg(x, form == Form::ApplyQuads);
+    let [w, b] = affine.bind(&read, false, &mut params, &mut code);
+    let args = [read, w, b, rows::arg(&s, false), rows::arg(&t, false), y];
+    let groups = form.groups(x, &params);
+    engine.launch(Launch::new(&LAYER_NORM_APPLY, code, args, &params, groups))?;
+    Ok(result)
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let has = |bit| variant.code & bit != 0;
+    let mut out = normalize::text(variant);
+    let weight = match (has(HAS_WEIGHT), has(QUADS)) {
+        (false, _) => "weight_none",
+        (true, true) => "weight_quads",
+        (true, false) => "weight_apart",
+    };
+    let bias = match (has(HAS_BIAS), has(QUADS)) {
+        (false, _) => "bias_none",
+        (true, true) => "bias_quads",
+        (true, false) => "bias_apart",
+    };
+    for name in ["stats", "finish", weight, bias] {
+        out.push_str(section(WGSL, name));
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_form_gives_a_valid_shader() {
+        let affine = [0, HAS_WEIGHT, HAS_BIAS, HAS_WEIGHT | HAS_BIAS];
+        for x in [DType::F32, DType::F16] {
+            for form in Form::ALL {
+                for bits in affine.iter().flat_map(|bits| [*bits, bits | QUADS]) {
+                    let code = 0x12 | bits | (form as u64) << 12;
+                    for w in [DType::F32, DType::F16] {
+                        match form.applies() {
+                            true => {
+                                let dtypes = [x, w, w, DType::F32, DType::F32, x];
+                                valid(&LAYER_NORM_APPLY, code, &dtypes, 0b100001);
+                            }
+                            false => valid(&LAYER_NORM, code, &[x, w, w, x], 0b1111),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Which tile for which product on which device, and how many workgroups.
+
+use super::form::{Form, Tile};
+use super::problem::Problem;
+use crate::driver::{AdapterKind, Caps};
+use crate::dtype::DType;
+
+/// Multiplications up to which no other variant is worth its compilation.
+const NAIVE_WORK: u64 = 16 * 16 * 16;
+
+/// Multiplications from which a tile that takes twice as long to compile pays.
+const LARGE_WORK: u64 = 512 * 512 * 512;
+
+/// Rows up to which a GPU shares out k rather than rows.
+const SKINNY_ROWS: u32 = 8;
+
+/// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
+const MANY_TILES: u64 = 64;
+
+/// Workgroup memory of every tile, and of the sums of the skinny variant.
+const TILE_BYTES: u32 = 16 << 10;
+
+/// The tile for a product.
+pub(super) fn choose(caps: &Caps, dtype: DType, problem: &Problem) -> Tile {
+    if !dtype.is_float() || problem.work() <= NAIVE_WORK {
+        return Tile::Naive;
+    }
+    if caps.kind == AdapterKind::Cpu {
+        return on_cpu(caps, problem);
+    }
+    if caps.max_invocations < 256 || caps.max_workgroup_bytes < TILE_BYTES {
+        return in_registers_of_a_gpu(problem);
+    }
+    if problem.m <= SKINNY_ROWS {
+        return Tile::Skinny {
+            rows: problem.m.next_power_of_two() as u8,
+        };
+    }
+    // Apple's GPUs do best straight from registers.
+    if caps.kind == AdapterKind::Integrated && caps.backend == "metal" {
+        return in_registers_of_a_gpu(problem);
+    }
+    let tiles = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(128));
+    let is_large = tiles * u64::from(problem.matrices) >= MANY_TILES;
+    Tile::Workgroup {
+        rows: if is_large { 8 } else { 4 },
+    }
+}
+
+/// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
+fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
+    // A single lane would do all of it, and carry the others along.
+    if problem.m == 1 && problem.n <= 4 {
+        return Tile::Naive;
+    }
+    let Some(lanes) = lanes(caps) else {
+        let (rows, quads) = match problem.m {
+            1 => (1, 2),
+            2..=32 => (4, 2),
+            33..=64 => (8, 2),
+            _ => (16, 2),
+        };
+        return Tile::Register {
+            rows,
+            quads,
+            lanes: 0,
+        };
+    };
+    // Rows of a tile, and its speed if all of them are used.
+    let speeds = [(4, 12), (8, 21), (16, 36), (32, 46)];
+    let cost = |&(rows, speed): &(u32, u32)| {
+        u64::from(problem.m.div_ceil(rows)) * u64::from(rows) * 1000 / u64::from(speed)
+    };
+    let rows = match problem.m {
+        1 => 1,
+        _ => speeds
+            .iter()
+            .min_by_key(|tile| cost(tile))
+            .map_or(32, |tile| tile.0),
+    };
+    let is_wide = problem.n > u32::from(lanes) * 4;
+    let is_worth_it = rows < 32 || problem.work() >= LARGE_WORK;
+    Tile::Register {
+        rows: rows as u8,
+        quads: if is_wide && is_worth_it { 2 } else { 1 },
+        lanes,
+    }
+}
+
+fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
+    Tile::Register {
+        rows: match problem.m {
+            1 => 1,
+            2..=32 => 4,
+            _ => 8,
+        },
+        quads: 1,
+        lanes: 0,
+    }
+}
+
+/// The lanes of a subgroup, if they are always as many, and few enough that a tile four columns
+/// a lane wide is not mostly waste.
+fn lanes(caps: &Caps) -> Option<u8> {
+    let (least, most) = caps.subgroup_lanes?;
+    let fits = least == most && least.is_power_of_two() && (4..=32).contains(&least);
+    fits.then_some(least as u8)
+}
+
+/// The workgroups of a launch, spread over as many dimensions as they need.
+pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
+    let count = match form.tile {
+        Tile::Naive => (u64::from(problem.rows()) * u64::from(problem.n)).div_ceil(256),
+        _ => {
+            let (rows, columns) = form.tile_size();
+            let tiles =
+                u64::from(problem.m.div_ceil(rows)) * u64::from(problem.n.div_ceil(columns));
+            tiles * u64::from(problem.matrices)
+        }
+    };
+    spread(count, u64::from(caps.max_groups.max(1)))
+}
+
+/// At least `count` groups, hardly more, at most `limit` in a dimension.
+fn spread(count: u64, limit: u64) -> [u32; 3] {
+    let z = count.div_ceil(limit * limit).max(1);
+    let y = count.div_ceil(z).div_ceil(limit).max(1);
+    let x = count.div_ceil(z * y).max(1);
+    [x as u32, y as u32, z as u32]
+}

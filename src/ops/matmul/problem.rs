@@ -1,0 +1,211 @@
+//! A product in the kernel's terms: sizes, strides, and as few batch dimensions as say the same.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::form::Order;
+use crate::tensor::layout::{Layout, Strides, collapse};
+
+/// Batch dimensions that the kernel walks: as many as a tensor of the highest rank has.
+const MOST_BATCH_DIMS: usize = 6;
+
+/// What the kernel's text calls `Params`. All in elements; batch dimensions from the innermost.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub(crate) struct Params {
+    /// m, n, k, matrices.
+    pub(crate) size: [u32; 4],
+    /// Batch dimensions 0 to 3.
+    pub(crate) dims: [u32; 4],
+    /// Strides of A over them.
+    pub(crate) a: [u32; 4],
+    /// Strides of B over them.
+    pub(crate) b: [u32; 4],
+    /// Strides of A over batch dimensions 4 and 5, and of B.
+    pub(crate) outer: [u32; 4],
+    /// A by row, A by column, B by row, B by column.
+    pub(crate) strides: [u32; 4],
+    /// Batch dimension 4, C's row stride, where A starts, where B starts.
+    pub(crate) rest: [u32; 4],
+}
+
+/// One operand. Strides wrap: a negative one is its two's complement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    start: u32,
+    /// Stride along the operand's edge of C; 0 if that edge is 1 long.
+    edge: u32,
+    /// Stride along k; 0 if k is 1.
+    along_k: u32,
+    batch: [u32; MOST_BATCH_DIMS],
+}
+
+impl Side {
+    pub(super) fn order(&self) -> Order {
+        match (self.along_k, self.edge) {
+            (1, _) => Order::AlongK,
+            (_, 1) => Order::AlongEdge,
+            _ => Order::Stepped,
+        }
+    }
+
+    /// Does every line start at a quad?
+    pub(super) fn is_quads(&self) -> bool {
+        let line = match self.order() {
+            Order::AlongK => self.edge,
+            Order::AlongEdge => self.along_k,
+            Order::Stepped => return false,
+        };
+        let mut all = self.batch.iter().chain([&self.start, &line]);
+        all.all(|stride| stride.is_multiple_of(4))
+    }
+}
+
+/// A product of at least one element, with k at least 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) m: u32,
+    pub(super) n: u32,
+    pub(super) k: u32,
+    /// How many matrices the batch has.
+    pub(super) matrices: u32,
+    dims: [u32; MOST_BATCH_DIMS],
+    pub(super) a: Side,
+    pub(super) b: Side,
+    /// A is the second tensor and B the first: C is one column, which is computed as one row.
+    pub(super) swapped: bool,
+}
+
+impl Problem {
+    /// The operands have their matrices in the last two dimensions, and `batch` is what the
+    /// dimensions before them broadcast to. The result is row-major.
+    pub(super) fn new(batch: &[usize], a: &Layout, b: &Layout) -> Self {
+        let [m, k] = last_two(&a.shape).map(|dim| dim as u32);
+        let n = last_two(&b.shape)[1] as u32;
+        let [a_row, a_column] = last_two(&a.strides).map(|stride| stride as u32);
+        let [b_row, b_column] = last_two(&b.strides).map(|stride| stride as u32);
+        let (of_a, of_b) = (over_batch(batch, a), over_batch(batch, b));
+        let collapsed = collapse(batch, &[&of_a, &of_b]);
+        let mut problem = Problem {
+            m,
+            n,
+            k,
+            matrices: collapsed.dims.iter().product(),
+            dims: from_innermost(&collapsed.dims, collapsed.dims.len(), 1),
+            a: Side {
+                start: collapsed.offsets[0],
+                edge: a_row,
+                along_k: a_column,
+                batch: from_innermost(&collapsed.strides[0], collapsed.dims.len(), 0),
+            },
+            b: Side {
+                start: collapsed.offsets[1],
+                edge: b_column,
+                along_k: b_row,
+                batch: from_innermost(&collapsed.strides[1], collapsed.dims.len(), 0),
+            },
+            swapped: false,
+        };
+        problem.fold_batch();
+        if problem.n == 1 && problem.m > 1 {
+            std::mem::swap(&mut problem.a, &mut problem.b);
+            std::mem::swap(&mut problem.m, &mut problem.n);
+            problem.swapped = true;
+        }
+        problem.forget_idle_strides();
+        problem
+    }
+
+    /// One matrix B for a whole batch, the usual linear layer: the batch is more rows of A, if
+    /// they follow one another.
+    fn fold_batch(&mut self) {
+        while self.matrices > 1 && self.b.batch[0] == 0 {
+            let stride = self.a.batch[0];
+            if self.m == 1 {
+                self.a.edge = stride;
+            } else if stride != self.a.edge.wrapping_mul(self.m) {
+                return;
+            }
+            self.m *= self.dims[0];
+            self.matrices /= self.dims[0];
+            let shift = |list: &mut [u32; MOST_BATCH_DIMS], last| {
+                list.rotate_left(1);
+                list[MOST_BATCH_DIMS - 1] = last;
+            };
+            shift(&mut self.dims, 1);
+            shift(&mut self.a.batch, 0);
+            shift(&mut self.b.batch, 0);
+        }
+    }
+
+    /// The stride of a dimension of 1 says nothing, and must not look like a misalignment.
+    fn forget_idle_strides(&mut self) {
+        if self.m == 1 {
+            self.a.edge = 0;
+        }
+        if self.n == 1 {
+            self.b.edge = 0;
+        }
+        if self.k == 1 {
+            self.a.along_k = 0;
+            self.b.along_k = 0;
+        }
+    }
+
+    /// Rows of C, of all matrices.
+    pub(super) fn rows(&self) -> u32 {
+        self.m * self.matrices
+    }
+
+    /// Multiplications.
+    pub(super) fn work(&self) -> u64 {
+        u64::from(self.m) * u64::from(self.matrices) * u64::from(self.n) * u64::from(self.k)
+    }
+
+    pub(super) fn params(&self, c_row: u32) -> Params {
+        let low = |list: &[u32; MOST_BATCH_DIMS]| [list[0], list[1], list[2], list[3]];
+        Params {
+            size: [self.m, self.n, self.k, self.matrices],
+            dims: low(&self.dims),
+            a: low(&self.a.batch),
+            b: low(&self.b.batch),
+            outer: [
+                self.a.batch[4],
+                self.a.batch[5],
+                self.b.batch[4],
+                self.b.batch[5],
+            ],
+            strides: [self.a.edge, self.a.along_k, self.b.along_k, self.b.edge],
+            rest: [self.dims[4], c_row, self.a.start, self.b.start],
+        }
+    }
+}
+
+fn last_two<T: Copy>(list: &[T]) -> [T; 2] {
+    [list[list.len() - 2], list[list.len() - 1]]
+}
+
+/// The layout of an operand's first elements over the batch that it is broadcast to. Its size may
+/// pass what a view may have: nobody walks it.
+fn over_batch(batch: &[usize], operand: &Layout) -> Layout {
+    let own = operand.rank() - 2;
+    let missing = batch.len() - own;
+    let mut strides = Strides::from_elem(0, missing);
+    strides.extend((0..own).map(|axis| match operand.shape[axis] {
+        1 => 0,
+        _ => operand.strides[axis],
+    }));
+    Layout {
+        shape: batch.into(),
+        strides,
+        offset: operand.offset,
+    }
+}
+
+/// The first `count` of a list in reverse; `filler` follows.
+fn from_innermost(list: &[u32], count: usize, filler: u32) -> [u32; MOST_BATCH_DIMS] {
+    let mut reversed = [filler; MOST_BATCH_DIMS];
+    for (to, from) in reversed.iter_mut().zip(list[..count].iter().rev()) {
+        *to = *from;
+    }
+    reversed
+}

@@ -1,0 +1,311 @@
+//! Every text is a valid shader, every variant computes the same, and the choice is as documented.
+
+use super::choice::{choose, groups};
+use super::form::{Form, Order, Tile};
+use super::problem::Problem;
+use super::{MATMUL, Shapes};
+use crate::driver::{AdapterKind, Caps};
+use crate::dtype::DType;
+use crate::engine::Variant;
+use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
+use crate::engine::wgsl::{self, Target, shader};
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+use crate::{Gpu, Options};
+
+const ORDERS: [Order; 3] = [Order::AlongK, Order::AlongEdge, Order::Stepped];
+
+const fn register(rows: u8, quads: u8, lanes: u8) -> Tile {
+    Tile::Register { rows, quads, lanes }
+}
+
+/// Every tile that [`choose`] may come to, for subgroups of `lanes`.
+fn tiles(lanes: u8) -> Vec<Tile> {
+    let mut tiles = vec![Tile::Naive];
+    tiles.extend(
+        [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
+    );
+    if lanes > 0 {
+        tiles.extend(
+            [
+                (1, 1),
+                (1, 2),
+                (4, 2),
+                (8, 1),
+                (8, 2),
+                (16, 1),
+                (16, 2),
+                (32, 1),
+                (32, 2),
+            ]
+            .map(|(r, q)| register(r, q, lanes)),
+        );
+    }
+    tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
+    tiles.extend([1, 2, 4, 8].map(|rows| Tile::Skinny { rows }));
+    tiles
+}
+
+/// Panics unless the form's shader is valid, in one window and in three.
+fn validate(form: Form, dtype: DType, quads: u8) {
+    let variant = Variant {
+        code: form.pack(),
+        dtypes: [dtype; MAX_OPERANDS],
+        quads,
+    };
+    for windows in [1, 3] {
+        let mut layout = wgsl::Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [windows; MAX_OPERANDS],
+            written: 0b100,
+        };
+        layout.parts[..3].copy_from_slice(&[0, 1, 2]);
+        let target = Target {
+            window_bytes: 64 << 10,
+            immediates: windows == 1,
+            enables: false,
+        };
+        let text = super::text(&variant);
+        let whole = shader(&text, MATMUL.operands, &variant, &layout, &target);
+        let module = match naga::front::wgsl::parse_str(&whole) {
+            Ok(module) => module,
+            Err(error) => panic!("{form:?}: {}", error.emit_to_string(&whole)),
+        };
+        let flags = naga::valid::ValidationFlags::all();
+        let capabilities = naga::valid::Capabilities::IMMEDIATES
+            | naga::valid::Capabilities::SUBGROUP
+            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let checked = naga::valid::Validator::new(flags, capabilities).validate(&module);
+        if let Err(error) = checked {
+            panic!("{form:?}: {}", error.emit_to_string(&whole));
+        }
+    }
+}
+
+#[test]
+fn every_text_is_a_valid_shader() {
+    for lanes in [4, 8, 32] {
+        for tile in tiles(lanes) {
+            for (a, b) in ORDERS.iter().flat_map(|&a| ORDERS.map(|b| (a, b))) {
+                if tile == Tile::Naive && (a, b) != (Order::AlongK, Order::AlongK) {
+                    continue;
+                }
+                let form = Form { tile, a, b };
+                assert_eq!(Form::unpack(form.pack()), form);
+                let aligned = u8::from(a != Order::Stepped) | u8::from(b != Order::Stepped) << 1;
+                validate(form, DType::F32, aligned | 4);
+                validate(form, DType::F16, 4);
+                if tile != Tile::Naive {
+                    validate(form, DType::F32, 0);
+                }
+            }
+        }
+    }
+    for dtype in [DType::I32, DType::U32, DType::F16] {
+        let [a, b] = [Order::AlongK; 2];
+        let tile = Tile::Naive;
+        validate(Form { tile, a, b }, dtype, 4);
+    }
+    assert!(size_of::<super::Params>() <= MAX_PARAMS_BYTES);
+}
+
+fn problem(a: &Layout, b: &Layout) -> Problem {
+    let shapes = Shapes::new(a, b).unwrap();
+    Problem::new(&shapes.batch, &shapes.a, &shapes.b)
+}
+
+#[test]
+fn a_batch_over_one_matrix_is_more_rows() {
+    let x = Layout::contiguous(&[5, 7, 8]);
+    let weight = Layout::contiguous(&[12, 8]).transpose(0, 1).unwrap();
+    let folded = problem(&x, &weight);
+    assert_eq!(
+        (folded.m, folded.n, folded.k, folded.matrices),
+        (35, 12, 8, 1)
+    );
+    assert_eq!(
+        (folded.a.order(), folded.b.order()),
+        (Order::AlongK, Order::AlongK)
+    );
+    assert!(folded.a.is_quads() && folded.b.is_quads());
+    let apart = problem(&x.narrow(1, 0, 6).unwrap(), &weight);
+    assert_eq!((apart.m, apart.matrices), (6, 5));
+    let rows = problem(&x.narrow(1, 0, 1).unwrap(), &weight);
+    assert_eq!((rows.m, rows.matrices), (5, 1));
+}
+
+#[test]
+fn one_column_is_computed_as_one_row() {
+    let product = problem(&Layout::contiguous(&[40, 16]), &Layout::contiguous(&[16]));
+    assert_eq!((product.m, product.n, product.k), (1, 40, 16));
+    assert!(product.swapped && product.a.is_quads() && product.b.is_quads());
+    assert_eq!(product.b.order(), Order::AlongK);
+}
+
+#[test]
+fn lines_that_start_anywhere_are_no_quads() {
+    let b = Layout::contiguous(&[8, 8]);
+    let is_quads = |a: &Layout| problem(a, &b).a.is_quads();
+    assert!(is_quads(
+        &Layout::contiguous(&[12, 8]).narrow(0, 1, 9).unwrap()
+    ));
+    assert!(!is_quads(
+        &Layout::contiguous(&[12, 9]).narrow(1, 0, 8).unwrap()
+    ));
+    assert!(!is_quads(
+        &Layout::contiguous(&[12, 16]).narrow(1, 2, 8).unwrap()
+    ));
+    assert!(is_quads(
+        &Layout::contiguous(&[12, 16]).narrow(1, 4, 8).unwrap()
+    ));
+}
+
+fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
+    Caps {
+        name: String::new(),
+        backend: "vulkan".into(),
+        driver: String::new(),
+        kind,
+        max_buffer_bytes: 1 << 30,
+        max_binding_bytes: 1 << 27,
+        max_storage_bindings: 8,
+        offset_alignment_bytes: 256,
+        uniform_alignment_bytes: 256,
+        max_immediate_bytes: 128,
+        max_groups: 65535,
+        max_invocations: 256,
+        max_workgroup_bytes: 16384,
+        subgroup_lanes: lanes,
+        maps_slabs: false,
+        host_kernels: false,
+    }
+}
+
+#[test]
+fn the_choice_follows_the_adapter_and_the_shape() {
+    let check = |caps: &Caps, [m, n, k]: [usize; 3], expected: Tile| {
+        let product = problem(&Layout::contiguous(&[m, k]), &Layout::contiguous(&[k, n]));
+        assert_eq!(
+            choose(caps, DType::F32, &product),
+            expected,
+            "{m} x {n} x {k}"
+        );
+    };
+    let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
+    check(&lavapipe, [4, 4, 4], Tile::Naive);
+    check(&lavapipe, [1, 1, 100_000], Tile::Naive);
+    check(&lavapipe, [512, 512, 512], register(32, 2, 8));
+    check(&lavapipe, [128, 128, 128], register(32, 1, 8));
+    check(&lavapipe, [1, 2048, 2048], register(1, 2, 8));
+    check(&lavapipe, [2048, 1, 2048], register(1, 2, 8));
+    check(&lavapipe, [8, 2048, 2048], register(8, 2, 8));
+    check(
+        &caps(AdapterKind::Cpu, None),
+        [512, 512, 512],
+        register(16, 2, 0),
+    );
+    check(
+        &caps(AdapterKind::Cpu, Some((8, 16))),
+        [512, 512, 512],
+        register(16, 2, 0),
+    );
+    let discrete = caps(AdapterKind::Discrete, Some((32, 32)));
+    check(&discrete, [4096, 4096, 4096], Tile::Workgroup { rows: 8 });
+    check(&discrete, [256, 256, 256], Tile::Workgroup { rows: 4 });
+    check(&discrete, [3, 4096, 4096], Tile::Skinny { rows: 4 });
+    let product = problem(
+        &Layout::contiguous(&[64, 64]),
+        &Layout::contiguous(&[64, 64]),
+    );
+    assert_eq!(choose(&discrete, DType::I32, &product), Tile::Naive);
+}
+
+#[test]
+fn groups_stay_within_the_limit_of_a_dimension() {
+    let mut caps = caps(AdapterKind::Cpu, None);
+    caps.max_groups = 3;
+    let product = problem(
+        &Layout::contiguous(&[100, 8]),
+        &Layout::contiguous(&[8, 100]),
+    );
+    for tile in tiles(8) {
+        let [a, b] = [product.a.order(), product.b.order()];
+        let form = Form { tile, a, b };
+        let (rows, columns) = form.tile_size();
+        let needed = match tile {
+            Tile::Naive => 40,
+            _ => 100_u32.div_ceil(rows) * 100_u32.div_ceil(columns),
+        };
+        let spread = groups(&caps, form, &product);
+        assert!(
+            spread.iter().product::<u32>() >= needed,
+            "{form:?} {spread:?}"
+        );
+        assert!(spread[0] <= 3 && spread[1] <= 3, "{form:?} {spread:?}");
+    }
+}
+
+/// Values that make every sum exact in f32 and in f16.
+fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
+    let len = shape.iter().product();
+    let values: Vec<f32> = (0..len)
+        .map(|i| ((i * 7 + seed * 3) % 5) as f32 - 2.0)
+        .collect();
+    gpu.tensor(&values, shape).unwrap()
+}
+
+/// An operand of two matrices, as a view that lies in the given order.
+fn operand(gpu: &Gpu, rows: usize, columns: usize, order: Order, slack: usize) -> Tensor {
+    let part = |rows: usize, columns: usize| {
+        let whole = exact(gpu, &[2, rows, columns + slack], rows);
+        whole.narrow(2, slack.min(1), columns).unwrap()
+    };
+    match order {
+        Order::AlongK => part(rows, columns),
+        Order::AlongEdge => part(columns, rows).transpose(1, 2).unwrap(),
+        Order::Stepped => part(rows, 2 * columns).slice(2, None, None, 2).unwrap(),
+    }
+}
+
+/// Compares a tile with the reference, for B in the order that is `turn` away from that of A.
+fn check_tile(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], slack: usize, turn: usize) {
+    let of_a = ORDERS[turn % 3];
+    let is_single = matches!(tile, Tile::Register { rows: 1, .. });
+    let m = if is_single { 1 } else { m };
+    let a = operand(gpu, m, k, of_a, slack);
+    let b = match ORDERS[turn / 3 % 3] {
+        Order::AlongK => operand(gpu, k, n, Order::AlongEdge, slack),
+        Order::AlongEdge => operand(gpu, k, n, Order::AlongK, slack),
+        Order::Stepped => operand(gpu, k, n, Order::Stepped, slack),
+    };
+    let product = |tile| {
+        let c = a.matmul_by(&b, Some(tile)).unwrap();
+        c.to_vec::<f32>().unwrap()
+    };
+    let (got, expected) = (product(tile), product(Tile::Naive));
+    assert_eq!(
+        got, expected,
+        "{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}"
+    );
+}
+
+#[test]
+fn every_variant_computes_the_same_as_the_reference() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let mut tiles = vec![register(1, 2, 0), register(8, 1, 0), register(16, 2, 0)];
+    tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
+    tiles.extend([1, 8].map(|rows| Tile::Skinny { rows }));
+    if let Some((lanes @ 4..=32, most)) = gpu.caps().subgroup_lanes
+        && lanes == most
+    {
+        let shapes = [(1, 2), (4, 2), (8, 2), (16, 1), (32, 1), (32, 2)];
+        tiles.extend(shapes.map(|(rows, quads)| register(rows, quads, lanes as u8)));
+    }
+    for (index, tile) in tiles.into_iter().enumerate() {
+        // A whole tile; a ragged edge that is aligned; and one that is not, with a tail of k. Each
+        // pair of orders meets several tiles.
+        check_tile(&gpu, tile, [64, 64, 32], 0, 2 * index);
+        check_tile(&gpu, tile, [36, 132, 20], 4, 2 * index + 3);
+        check_tile(&gpu, tile, [33, 65, 31], 1, 2 * index + 7);
+    }
+}

@@ -1,0 +1,111 @@
+//! What an operation takes and gives: the rules of types.
+//!
+//! Nothing is promoted: two operands have one type, and what they give has that type or is a
+//! bool. `cast` is how a type changes.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
+/// Which types an operation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// f32 and f16.
+    Floats,
+    /// All but bool.
+    Numbers,
+    /// Bool alone.
+    Bools,
+    /// Everything.
+    All,
+}
+
+impl Takes {
+    pub(crate) fn accepts(self, dtype: DType) -> bool {
+        match self {
+            Takes::Floats => dtype.is_float(),
+            Takes::Numbers => dtype != DType::Bool,
+            Takes::Bools => dtype == DType::Bool,
+            Takes::All => true,
+        }
+    }
+
+    /// Refuses what is not taken.
+    pub(super) fn check(self, operation: &'static str, got: DType) -> Result<()> {
+        let expected = match self {
+            _ if self.accepts(got) => return Ok(()),
+            Takes::Floats => "f32 or f16",
+            Takes::Numbers => "a type of numbers",
+            Takes::Bools => "bool",
+            Takes::All => "any type",
+        };
+        Err(Error::DType {
+            operation,
+            expected: expected.to_string(),
+            got,
+            hint: "Use `cast`",
+        })
+    }
+}
+
+/// Which type comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gives {
+    /// That of the operands.
+    Same,
+    /// A bool.
+    Bool,
+}
+
+impl Gives {
+    pub(crate) fn dtype(self, operand: DType) -> DType {
+        match self {
+            Gives::Same => operand,
+            Gives::Bool => DType::Bool,
+        }
+    }
+}
+
+/// Refuses operands of two types.
+pub(super) fn same_dtype(operation: &'static str, a: DType, b: DType) -> Result<()> {
+    match a == b {
+        true => Ok(()),
+        false => Err(Error::DType {
+            operation,
+            expected: a.to_string(),
+            got: b,
+            hint: "Nothing is promoted: use `cast`",
+        }),
+    }
+}
+
+/// The operations of a family, from a table of name, what it takes and what it gives.
+macro_rules! operations {
+    ($(#[$doc:meta])* $name:ident { $($op:ident $text:literal $takes:ident $gives:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($op,)* }
+
+        impl $name {
+            pub(crate) const ALL: &[$name] = &[$($name::$op,)*];
+
+            /// The operation's name, which is that of its section in the WGSL.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $($name::$op => $text,)* }
+            }
+
+            pub(crate) fn takes(self) -> crate::ops::operation::Takes {
+                match self { $($name::$op => crate::ops::operation::Takes::$takes,)* }
+            }
+
+            pub(crate) fn gives(self) -> crate::ops::operation::Gives {
+                match self { $($name::$op => crate::ops::operation::Gives::$gives,)* }
+            }
+
+            /// From a variant's code.
+            pub(crate) fn of(code: crate::ops::elementwise::Code) -> $name {
+                $name::ALL[usize::from(code.op())]
+            }
+        }
+    };
+}
+pub(super) use operations;

@@ -1,0 +1,91 @@
+//! `+`, `-`, `*`, `/`, `%`, `-x` and `!x` on tensors and numbers.
+//!
+//! They can fail, so each gives a [`Result`]: `(a.matmul(&b)? + &bias)?.relu()?`.
+
+use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
+
+use super::binary::BinaryOp;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+macro_rules! with_tensor {
+    ($($trait:ident $method:ident $op:ident: $left:ty, $right:ty;)*) => {$(
+        impl $trait<$right> for $left {
+            type Output = Result<Tensor>;
+
+            #[track_caller]
+            fn $method(self, other: $right) -> Result<Tensor> {
+                Tensor::binary(&self, BinaryOp::$op, &other)
+            }
+        }
+    )*};
+}
+
+macro_rules! with_number {
+    ($($trait:ident $method:ident $op:ident: $tensor:ty, $number:ty;)*) => {$(
+        impl $trait<$number> for $tensor {
+            type Output = Result<Tensor>;
+
+            #[track_caller]
+            fn $method(self, number: $number) -> Result<Tensor> {
+                self.with_scalar(BinaryOp::$op, number.into())
+            }
+        }
+
+        impl $trait<$tensor> for $number {
+            type Output = Result<Tensor>;
+
+            #[track_caller]
+            fn $method(self, tensor: $tensor) -> Result<Tensor> {
+                tensor.scalar_first(BinaryOp::$op, self.into())
+            }
+        }
+    )*};
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:ident;)*) => {$(
+        with_tensor! {
+            $trait $method $op: Tensor, Tensor;
+            $trait $method $op: Tensor, &Tensor;
+            $trait $method $op: &Tensor, Tensor;
+            $trait $method $op: &Tensor, &Tensor;
+        }
+        with_number! {
+            $trait $method $op: Tensor, f32;
+            $trait $method $op: Tensor, f64;
+            $trait $method $op: Tensor, i32;
+            $trait $method $op: &Tensor, f32;
+            $trait $method $op: &Tensor, f64;
+            $trait $method $op: &Tensor, i32;
+        }
+    )*};
+}
+
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+    Rem rem Rem;
+}
+
+macro_rules! prefixes {
+    ($($trait:ident $method:ident $by:ident: $tensor:ty;)*) => {$(
+        impl $trait for $tensor {
+            type Output = Result<Tensor>;
+
+            #[track_caller]
+            fn $method(self) -> Result<Tensor> {
+                Tensor::$by(&self)
+            }
+        }
+    )*};
+}
+
+prefixes! {
+    Neg neg neg: Tensor;
+    Neg neg neg: &Tensor;
+    Not not logical_not: Tensor;
+    Not not logical_not: &Tensor;
+}

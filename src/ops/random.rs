@@ -1,0 +1,118 @@
+//! Random tensors. The same seed gives the same numbers on every adapter, but for the last bits
+//! of what is made of them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::elementwise::{self, Call, Code, Family};
+use super::operation::operations;
+use crate::dtype::DType;
+use crate::engine::{Engine, Kernel, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const WGSL: &str = include_str!("../../shaders/random.wgsl");
+
+operations! {
+    /// How the numbers are spread.
+    RandomOp {
+        Uniform "uniform" Floats Same,
+        Normal "normal" Floats Same,
+    }
+}
+
+/// `y = op(what is drawn for the quad)`.
+pub(super) static RANDOM: Kernel = Kernel {
+    name: "random",
+    operands: &[Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::random::run,
+};
+
+/// There is no form in place.
+const FAMILY: Family = Family {
+    fresh: &RANDOM,
+    into: &RANDOM,
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let op = RandomOp::of(Code(variant.code));
+    let text = elementwise::text(variant, &[], 0, WGSL, op.name());
+    // The generator comes after the parameters that it reads, which the text begins with.
+    let philox = super::text::section_for(WGSL, "philox", "");
+    Cow::Owned(format!("{text}{philox}"))
+}
+
+#[track_caller]
+fn draw(
+    engine: &Arc<Engine>,
+    op: RandomOp,
+    shape: &[usize],
+    dtype: DType,
+    seed: u64,
+    numbers: [f32; 3],
+) -> Result<Tensor> {
+    op.takes().check(op.name(), dtype)?;
+    let [a, b, c] = numbers.map(f32::to_bits);
+    let call = Call {
+        family: FAMILY,
+        op: op as u8,
+        inputs: &[],
+        scalars: &[seed as u32, (seed >> 32) as u32, a, b, c],
+    };
+    call.output(engine, shape, dtype)
+}
+
+/// Evenly between `low` and `high`, which is not drawn itself (an f16 may be rounded up to it).
+#[track_caller]
+pub(crate) fn rand_uniform(
+    engine: &Arc<Engine>,
+    shape: &[usize],
+    low: f32,
+    high: f32,
+    seed: u64,
+    dtype: DType,
+) -> Result<Tensor> {
+    let width = high - low;
+    if !(width.is_finite() && width > 0.0) {
+        return Err(Error::Option {
+            option: "high",
+            reason: format!("no numbers can be drawn between {low:?} and {high:?}"),
+        });
+    }
+    draw(
+        engine,
+        RandomOp::Uniform,
+        shape,
+        dtype,
+        seed,
+        [low, width, high],
+    )
+}
+
+/// From the normal distribution with this mean and standard deviation.
+#[track_caller]
+pub(crate) fn rand_normal(
+    engine: &Arc<Engine>,
+    shape: &[usize],
+    mean: f32,
+    std: f32,
+    seed: u64,
+    dtype: DType,
+) -> Result<Tensor> {
+    if !(mean.is_finite() && std.is_finite() && std >= 0.0) {
+        return Err(Error::Option {
+            option: "std",
+            reason: format!("no numbers can be drawn around {mean:?}, {std:?} wide"),
+        });
+    }
+    draw(
+        engine,
+        RandomOp::Normal,
+        shape,
+        dtype,
+        seed,
+        [mean, std, 0.0],
+    )
+}

@@ -1,0 +1,122 @@
+//! The kernel's texts, and the arithmetic of rows and plans, without a device.
+
+use super::*;
+use crate::ops::check::valid;
+use crate::ops::rows::RowParams;
+use crate::tensor::layout::Layout;
+
+#[test]
+fn every_operation_form_type_and_rank_gives_a_valid_shader() {
+    for op in Op::ALL {
+        for form in Form::ALL {
+            for from in DType::ALL {
+                let to = match (op, from) {
+                    (Op::Sum, DType::U8 | DType::Bool) => vec![DType::U32],
+                    (_, DType::F16) => vec![DType::F16, DType::F32],
+                    (Op::Sum | Op::Max | Op::Min, _) | (_, DType::F32) => vec![from],
+                    _ => continue,
+                };
+                for to in to {
+                    for ranks in [0x11, 0x22, 0x44, 0x13, 0x31] {
+                        let code = ranks | (op as u64) << 8 | (form as u64) << 12;
+                        match op.needs_middle() {
+                            true => valid(&REDUCE_AROUND, code, &[from, DType::F32, to], 0b101),
+                            false => valid(&REDUCE, code, &[from, to], 0b11),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_name_the_elements_of_the_view() {
+    let base = Layout::contiguous(&[3, 4, 5, 2]);
+    let views = [
+        base.clone(),
+        base.transpose(1, 2).unwrap(),
+        base.flip(&[0, 3]).unwrap(),
+        base.slice(1, Some(3), None, -2).unwrap(),
+        base.unsqueeze(0)
+            .unwrap()
+            .broadcast_to(&[2, 3, 4, 5, 2])
+            .unwrap(),
+    ];
+    for view in &views {
+        let rank = view.rank();
+        for set in 0..1 << rank {
+            let axes: Vec<isize> = (0..rank as isize)
+                .filter(|axis| set >> axis & 1 == 1)
+                .collect();
+            let folded = Axes::named("test", &axes, rank).unwrap();
+            let rows = Rows::of(view, folded, true).expect("at most four dimensions on a side");
+            let mut expected = vec![vec![]; rows.rows as usize];
+            for (flat, element) in view.elements().enumerate() {
+                let (mut left, mut row, mut step) = (flat, 0, 1);
+                for axis in (0..rank).rev() {
+                    let index = left % view.shape[axis];
+                    left /= view.shape[axis];
+                    if !folded.contains(axis) {
+                        row += index * step;
+                        step *= view.shape[axis];
+                    }
+                }
+                expected[row].push(element);
+            }
+            let params: RowParams = rows.params();
+            let bits = rows::rank_bits(&rows);
+            for (row, expected) in expected.iter_mut().enumerate() {
+                let mut named: Vec<usize> = (0..rows.length)
+                    .map(|k| crate::ops::twin::rows::element(&params, bits, row as u32, k))
+                    .collect();
+                named.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(named, *expected, "{view:?} folding {axes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_cover_a_row_and_none_is_empty() {
+    let layout = |length| Layout::contiguous(&[3, length]);
+    for length in [1, 15, 16, 17, 1000, 4096, 5_000_011] {
+        let rows = Rows::of(&layout(length), Axes::from(1, 2), true).unwrap();
+        for parts in [0, 1, 2, 7, 512, 1 << 40] {
+            let plan = Plan::cut(Form::Along, &rows, parts);
+            let (parts, chunk) = (u64::from(plan.parts), u64::from(plan.chunk));
+            assert!(parts * chunk >= length as u64 && (parts - 1) * chunk < length as u64);
+        }
+    }
+}
+
+#[test]
+fn axes_are_counted_checked_and_folded() {
+    let named = |axes: &[isize]| Axes::named("sum", axes, 3);
+    assert_eq!(
+        named(&[0, -1]).unwrap().fold_shape(&[2, 3, 4], false)[..],
+        [3]
+    );
+    assert_eq!(
+        named(&[0, -1]).unwrap().fold_shape(&[2, 3, 4], true)[..],
+        [1, 3, 1]
+    );
+    assert_eq!(
+        named(&[]).unwrap().fold_shape(&[2, 3, 4], false)[..],
+        [2, 3, 4]
+    );
+    assert!(matches!(named(&[1, -2]), Err(Error::Shape { .. })));
+    assert!(matches!(
+        named(&[3]),
+        Err(Error::Axis {
+            axis: 3,
+            rank: 3,
+            ..
+        })
+    ));
+    assert!(matches!(named(&[isize::MIN]), Err(Error::Axis { .. })));
+    assert_eq!(Axes::all(8).fold_shape(&[1; 8], false).len(), 0);
+    assert!(refuse_empty("max", &[2, 0], Axes::from(1, 2)).is_err());
+    assert!(refuse_empty("max", &[2, 0], Axes::all(1)).is_ok());
+}

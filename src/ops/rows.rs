@@ -1,0 +1,267 @@
+//! A view seen as rows: what reductions, softmax and layer normalization have in common.
+//!
+//! The kept axes name a row, the folded axes a position in it. Both sides are collapsed to as few
+//! dimensions as say the same; `shaders/rows.wgsl` walks them. A view that needs more than four
+//! on a side is copied first.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use smallvec::SmallVec;
+
+use crate::driver::{AdapterKind, Caps};
+use crate::engine::Arg;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis, collapse};
+
+/// The WGSL that goes with this file.
+pub(super) const WGSL: &str = include_str!("../../shaders/rows.wgsl");
+
+/// Dimensions of one side that the kernels can walk.
+const SIDE_RANK: usize = 4;
+
+/// Axes as a set of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Axes(u8);
+
+impl Axes {
+    /// Every axis of a tensor.
+    pub(super) fn all(rank: usize) -> Self {
+        debug_assert!(rank <= MAX_RANK);
+        Axes(((1_u16 << rank) - 1) as u8)
+    }
+
+    /// The axes from `first` on.
+    pub(super) fn from(first: usize, rank: usize) -> Self {
+        Axes(Axes::all(rank).0 & !Axes::all(first).0)
+    }
+
+    /// Counts axes from the front, and refuses one that is not there or comes twice.
+    pub(super) fn named(operation: &'static str, axes: &[isize], rank: usize) -> Result<Self> {
+        let mut set = 0;
+        for &given in axes {
+            let bit = 1 << axis(operation, given, rank)?;
+            if set & bit != 0 {
+                return Err(Error::Shape {
+                    operation,
+                    reason: format!("{axes:?} names axis {given} twice"),
+                });
+            }
+            set |= bit;
+        }
+        Ok(Axes(set))
+    }
+
+    /// Is `axis` one of them?
+    pub(super) fn contains(self, axis: usize) -> bool {
+        self.0 >> axis & 1 == 1
+    }
+
+    /// How many elements are folded into one.
+    pub(super) fn length(self, shape: &[usize]) -> usize {
+        let folded = (0..shape.len()).filter(|&axis| self.contains(axis));
+        folded.map(|axis| shape[axis]).product()
+    }
+
+    /// The shape that is left when these axes are folded; they stay as dimensions of 1 if `keep`.
+    pub(super) fn fold_shape(self, shape: &[usize], keep: bool) -> Dims {
+        (0..shape.len())
+            .filter_map(|axis| match (self.contains(axis), keep) {
+                (false, _) => Some(shape[axis]),
+                (true, true) => Some(1),
+                (true, false) => None,
+            })
+            .collect()
+    }
+}
+
+/// The dimensions of one side, innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) rank: usize,
+    pub(super) dims: [u32; SIDE_RANK],
+    pub(super) strides: [u32; SIDE_RANK],
+}
+
+impl Side {
+    /// `None` if more than four dimensions are left.
+    pub(super) fn new(dims: Dims, strides: Strides) -> Option<Self> {
+        let layout = Layout {
+            shape: dims,
+            strides,
+            offset: 0,
+        };
+        let collapsed = collapse(&layout.shape, &[&layout]);
+        let rank = collapsed.dims.len();
+        let mut side = Side {
+            rank,
+            dims: [1; SIDE_RANK],
+            strides: [0; SIDE_RANK],
+        };
+        for (at, from) in (0..rank).rev().enumerate() {
+            *side.dims.get_mut(at)? = collapsed.dims[from];
+            side.strides[at] = collapsed.strides[0][from];
+        }
+        Some(side)
+    }
+
+    fn len(&self) -> u32 {
+        self.dims.iter().product()
+    }
+
+    /// Every step but the innermost `skip` is a whole number of quads.
+    fn steps_are_quads(&self, skip: usize) -> bool {
+        self.strides[skip..].iter().all(|stride| stride % 4 == 0)
+    }
+}
+
+/// A view as rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rows {
+    /// Which element starts a row.
+    pub(super) outer: Side,
+    /// Which element of a row is where.
+    pub(super) inner: Side,
+    pub(super) offset: u32,
+    /// How many rows.
+    pub(super) rows: u32,
+    /// Elements of a row.
+    pub(super) length: u32,
+}
+
+impl Rows {
+    /// `None` if the view is too irregular for the kernels: copy it first. With `any_order`, the
+    /// elements of a row may come in whatever order is best.
+    pub(super) fn of(layout: &Layout, folded: Axes, any_order: bool) -> Option<Self> {
+        let mut outer = (Dims::new(), Strides::new());
+        let mut inner: SmallVec<[(usize, isize); MAX_RANK]> = SmallVec::new();
+        let mut offset = layout.offset;
+        for (axis, (&dim, &stride)) in layout.shape.iter().zip(&layout.strides).enumerate() {
+            if !folded.contains(axis) {
+                outer.0.push(dim);
+                outer.1.push(stride);
+            } else if any_order && stride < 0 && dim > 0 {
+                let last = stride.wrapping_mul(dim as isize - 1);
+                offset = offset.wrapping_add_signed(last);
+                inner.push((dim, stride.wrapping_neg()));
+            } else {
+                inner.push((dim, stride));
+            }
+        }
+        if any_order {
+            // The longest step outermost; a repetition (stride 0) is the outermost of all.
+            inner.sort_by_key(|&(_, stride)| stride.unsigned_abs().wrapping_sub(1));
+            inner.reverse();
+        }
+        let (dims, strides) = inner.into_iter().unzip::<_, _, Dims, Strides>();
+        let (outer, inner) = (Side::new(outer.0, outer.1)?, Side::new(dims, strides)?);
+        Some(Rows {
+            outer,
+            inner,
+            offset: offset as u32,
+            rows: outer.len(),
+            length: inner.len(),
+        })
+    }
+
+    /// Do all rows start at quads, without holes and whole quads long?
+    pub(super) fn are_quads(&self) -> bool {
+        self.inner.rank == 1
+            && self.inner.strides[0] == 1
+            && self.offset % 4 == 0
+            && self.length % 4 == 0
+            && self.outer.steps_are_quads(0)
+    }
+
+    /// Do rows `4n..4n + 4` lie side by side, starting at a quad, at every position?
+    pub(super) fn neighbours_are_quads(&self) -> bool {
+        self.outer.strides[0] == 1
+            && self.outer.dims[0] % 4 == 0
+            && self.offset % 4 == 0
+            && self.outer.steps_are_quads(1)
+            && self.inner.steps_are_quads(0)
+    }
+
+    /// The parameters for rows that are folded in one piece.
+    pub(super) fn params(&self) -> RowParams {
+        RowParams {
+            outer_dims: self.outer.dims,
+            outer_strides: self.outer.strides,
+            inner_dims: self.inner.dims,
+            inner_strides: self.inner.strides,
+            offset: self.offset,
+            rows: self.rows,
+            length: self.length,
+            parts: 1,
+            chunk: self.length,
+            scalar: 0.0,
+            second: 0,
+            third: 0,
+        }
+    }
+}
+
+/// `struct Params` of `shaders/rows.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct RowParams {
+    pub(super) outer_dims: [u32; 4],
+    pub(super) outer_strides: [u32; 4],
+    pub(super) inner_dims: [u32; 4],
+    pub(super) inner_strides: [u32; 4],
+    pub(super) offset: u32,
+    pub(super) rows: u32,
+    pub(super) length: u32,
+    pub(super) parts: u32,
+    pub(super) chunk: u32,
+    pub(super) scalar: f32,
+    pub(super) second: u32,
+    pub(super) third: u32,
+}
+
+/// What of a variant's code the addressing depends on: two ranks.
+pub(super) fn rank_bits(rows: &Rows) -> u64 {
+    (rows.outer.rank | rows.inner.rank << 4) as u64
+}
+
+/// The constants that `shaders/rows.wgsl` wants, from [`rank_bits`].
+pub(super) fn rank_constants(out: &mut String, bits: u64) {
+    let (outer, inner) = (bits & 15, bits >> 4 & 15);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "const OUTER: u32 = {outer}u;\nconst INNER: u32 = {inner}u;"
+    );
+}
+
+/// The part of a WGSL file under the line `//# name`, up to the next line of that kind.
+pub(super) fn section(file: &'static str, name: &str) -> &'static str {
+    file.split("//# ")
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'))
+        .expect("a kernel's file has the section that its own Rust side names")
+}
+
+/// Is it a GPU, on which neighbouring invocations should read neighbouring words, and workgroup
+/// memory is fast? On a software rasterizer neither is so.
+pub(super) fn is_gpu(caps: &Caps) -> bool {
+    !matches!(caps.kind, AdapterKind::Cpu)
+}
+
+/// Workgroups for `invocations` of `per_group` each, over x and y.
+pub(super) fn groups(caps: &Caps, invocations: u64, per_group: u64) -> [u32; 3] {
+    let groups = invocations.div_ceil(per_group).max(1);
+    let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
+    let x = groups.div_ceil(y);
+    [x as u32, y as u32, 1]
+}
+
+/// An operand of a launch.
+pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
+    Arg {
+        storage: Arc::clone(&tensor.storage),
+        dtype: tensor.dtype,
+        quads,
+    }
+}

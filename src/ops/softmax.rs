@@ -1,0 +1,177 @@
+//! Softmax and its logarithm along any axis.
+
+use std::borrow::Cow;
+
+use super::normalize::{self, Form};
+use super::reduce::Op;
+use super::rows::{self, Axes, Rows, section};
+use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
+use crate::error::Result;
+use crate::tensor::Tensor;
+use crate::tensor::layout::axis;
+
+const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
+
+/// Whole rows in one launch.
+static SOFTMAX: Kernel = Kernel {
+    name: "softmax",
+    operands: &[Operand::read("x"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::softmax::run,
+};
+
+/// With the maximum `s` and the sum `t` of every row.
+static SOFTMAX_APPLY: Kernel = Kernel {
+    name: "softmax_apply",
+    operands: &[
+        Operand::read("x"),
+        Operand::read("s"),
+        Operand::read("t"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::softmax::apply,
+};
+
+/// Bit of a variant's code: the logarithm.
+const LOG: u64 = 1 << 8;
+
+impl Tensor {
+    /// `exp(x) / Σ exp(x)` along `axis`, whatever the size of the numbers. A row that holds NaN or
+    /// +∞, or nothing but −∞, becomes NaN.
+    ///
+    /// ```
+    /// # fn demo(logits: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let probabilities = logits.softmax(-1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) unless it is `f32` or `f16`,
+    /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
+    #[track_caller]
+    pub fn softmax(&self, axis: isize) -> Result<Tensor> {
+        along(self, "softmax", axis, 0)
+    }
+
+    /// `x − log Σ exp(x)` along `axis`: the logarithm of [`softmax`](Tensor::softmax), accurate
+    /// where that is too small to be told from 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`softmax`](Tensor::softmax).
+    #[track_caller]
+    pub fn log_softmax(&self, axis: isize) -> Result<Tensor> {
+        along(self, "log_softmax", axis, LOG)
+    }
+}
+
+#[track_caller]
+fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<Tensor> {
+    normalize::check_float(operation, x)?;
+    let at = axis(operation, along, x.layout.rank())?;
+    let rows = Rows::of(&x.layout, Axes::from(at, at + 1), false);
+    // The results are contiguous, so that their rows are only where the axis is the last.
+    let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
+    let rows = rows.filter(|_| is_last);
+    along_as(x, at, rows.as_ref(), Form::choose(x, rows.as_ref()), log)
+}
+
+/// By a form that fits.
+#[track_caller]
+pub(super) fn along_as(
+    x: &Tensor,
+    axis: usize,
+    rows: Option<&Rows>,
+    form: Form,
+    log: u64,
+) -> Result<Tensor> {
+    let engine = &x.engine;
+    let shape = &x.layout.shape;
+    let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
+    let y = rows::arg(&result, true);
+    if x.layout.len() == 0 {
+        return Ok(result);
+    }
+    if let (Some(rows), false) = (rows, form.applies()) {
+        let params = rows.params();
+        let code = rows::rank_bits(rows) | log | (form as u64) << 12;
+        let groups = form.groups(x, &params);
+        engine.launch(Launch::new(
+            &SOFTMAX,
+            code,
+            [rows::arg(x, true), y],
+            &params,
+            groups,
+        ))?;
+        return Ok(result);
+    }
+    let copy;
+    let (x, form) = match x.layout.is_contiguous() {
+        true => (x, Form::applied_to(x)),
+        false => {
+            copy = x.contiguous()?;
+            (&copy, Form::applied_to(&copy))
+        }
+    };
+    let [s, t] = normalize::stats(x, Axes::from(axis, axis + 1), Op::Max, Op::SumExp)?;
+    let step = shape[axis + 1..].iter().product();
+    let params = normalize::apply_params(x, shape[axis], step);
+    let args: [Arg; 4] = [
+        rows::arg(x, form == Form::ApplyQuads),
+        rows::arg(&s, false),
+        rows::arg(&t, false),
+        y,
+    ];
+    let code = 0x11 | log | (form as u64) << 12;
+    let groups = form.groups(x, &params);
+    engine.launch(Launch::new(&SOFTMAX_APPLY, code, args, &params, groups))?;
+    Ok(result)
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let mut out = normalize::text(variant);
+    let finish = match variant.code & LOG {
+        0 => "softmax",
+        _ => "log_softmax",
+    };
+    for name in ["stats", finish] {
+        out.push_str(section(WGSL, name));
+    }
+    Cow::Owned(out)
+}
+
+/// Is the variant the logarithm?
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn is_log(code: u64) -> bool {
+    code & LOG != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_form_gives_a_valid_shader() {
+        for dtype in [DType::F32, DType::F16] {
+            for form in Form::ALL {
+                for log in [0, LOG] {
+                    let code = 0x12 | log | (form as u64) << 12;
+                    match form.applies() {
+                        true => {
+                            let dtypes = [dtype, DType::F32, DType::F32, dtype];
+                            valid(&SOFTMAX_APPLY, code, &dtypes, 0b1001);
+                        }
+                        false => valid(&SOFTMAX, code, &[dtype, dtype], 0b11),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! WGSL files are cut into sections by lines of the form `//# name`.
+
+/// The section `name`, without its first line.
+pub(super) fn section(file: &'static str, name: &str) -> Option<&'static str> {
+    file.split("//# ")
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'))
+}
+
+/// The section `name.kind` if there is one, else `name`.
+pub(super) fn section_for(file: &'static str, name: &str, kind: &str) -> &'static str {
+    section(file, &format!("{name}.{kind}"))
+        .or_else(|| section(file, name))
+        .expect("the tests look at every operation's section")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_ends_where_the_next_begins() {
+        const FILE: &str = "head\n//# a\none\n//# a.f32\ntwo\n";
+        assert_eq!(section(FILE, "a"), Some("one\n"));
+        assert_eq!(section_for(FILE, "a", "f32"), "two\n");
+        assert_eq!(section_for(FILE, "a", "u32"), "one\n");
+        assert_eq!(section(FILE, "b"), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Twin of `shaders/binary.wgsl`.
+
+use super::elementwise::{Lane, each};
+use crate::engine::kernel::TwinCall;
+use crate::ops::binary::BinaryOp;
+use crate::ops::elementwise::Code;
+
+pub(crate) fn run(call: &mut TwinCall) {
+    let op = BinaryOp::of(Code(call.variant.code));
+    each(call, |_, lanes| match (lanes[0], lanes[1]) {
+        (Lane::F32(a), Lane::F32(b)) => match compare(op, a, b) {
+            Some(truth) => Lane::truth(truth),
+            None => Lane::F32(float(op, a, b)),
+        },
+        (Lane::I32(a), Lane::I32(b)) => match compare(op, a, b) {
+            Some(truth) => Lane::truth(truth),
+            None => Lane::I32(signed(op, a, b)),
+        },
+        (Lane::U32(a), Lane::U32(b)) => match compare(op, a, b) {
+            Some(truth) => Lane::truth(truth),
+            None => Lane::U32(unsigned(op, a, b)),
+        },
+        lanes => unreachable!("operands of two types: {lanes:?}"),
+    });
+}
+
+fn compare<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> Option<bool> {
+    Some(match op {
+        BinaryOp::Eq => a == b,
+        BinaryOp::Ne => a != b,
+        BinaryOp::Lt => a < b,
+        BinaryOp::Le => a <= b,
+        BinaryOp::Gt => a > b,
+        BinaryOp::Ge => a >= b,
+        _ => return None,
+    })
+}
+
+fn float(op: BinaryOp, a: f32, b: f32) -> f32 {
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div => a / b,
+        BinaryOp::Rem => a % b,
+        BinaryOp::Pow => a.powf(b),
+        BinaryOp::Maximum | BinaryOp::Minimum if a.is_nan() || b.is_nan() => f32::NAN,
+        BinaryOp::Maximum => a.max(b),
+        BinaryOp::Minimum => a.min(b),
+        op => unreachable!("{op:?} takes no floats"),
+    }
+}
+
+fn signed(op: BinaryOp, a: i32, b: i32) -> i32 {
+    match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::Div if b == 0 => a,
+        BinaryOp::Div => a.wrapping_div(b),
+        BinaryOp::Rem if b == 0 => 0,
+        BinaryOp::Rem => a.wrapping_rem(b),
+        BinaryOp::Pow => match (u32::try_from(b), a) {
+            (Ok(b), _) => a.wrapping_pow(b),
+            (Err(_), 1) => 1,
+            (Err(_), -1) if b % 2 == 0 => 1,
+            (Err(_), -1) => -1,
+            (Err(_), _) => 0,
+        },
+        BinaryOp::Maximum => a.max(b),
+        BinaryOp::Minimum => a.min(b),
+        op => unreachable!("{op:?} takes no i32"),
+    }
+}
+
+fn unsigned(op: BinaryOp, a: u32, b: u32) -> u32 {
+    match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::Div => a.checked_div(b).unwrap_or(a),
+        BinaryOp::Rem => a.checked_rem(b).unwrap_or(0),
+        BinaryOp::Pow => a.wrapping_pow(b),
+        BinaryOp::Maximum => a.max(b),
+        BinaryOp::Minimum => a.min(b),
+        BinaryOp::And => u32::from(a != 0 && b != 0),
+        BinaryOp::Or => u32::from(a != 0 || b != 0),
+        BinaryOp::Xor => u32::from((a != 0) != (b != 0)),
+        op => unreachable!("{op:?} is a comparison"),
+    }
+}

@@ -1,0 +1,61 @@
+//! The twin of matmul: three loops, whatever the variant. Floats are added up in f32, in order.
+
+use crate::engine::kernel::TwinCall;
+use crate::ops::matmul::Params;
+
+pub(crate) fn run(call: &mut TwinCall) {
+    let p: Params = call.params();
+    let [m, n, k, matrices] = p.size;
+    let [c_row, a_start, b_start] = [p.rest[1], p.rest[2], p.rest[3]];
+    for matrix in 0..matrices {
+        let (a_step, b_step) = steps(&p, matrix);
+        for row in 0..m {
+            for column in 0..n {
+                let a = |i: u32| {
+                    let at = row
+                        .wrapping_mul(p.strides[0])
+                        .wrapping_add(i.wrapping_mul(p.strides[1]));
+                    a_start.wrapping_add(a_step).wrapping_add(at) as usize
+                };
+                let b = |i: u32| {
+                    let at = i
+                        .wrapping_mul(p.strides[2])
+                        .wrapping_add(column.wrapping_mul(p.strides[3]));
+                    b_start.wrapping_add(b_step).wrapping_add(at) as usize
+                };
+                let at = ((matrix * m + row) * c_row + column) as usize;
+                if call.variant.dtypes[2].is_float() {
+                    let products = (0..k).map(|i| call.f32(0, a(i)) * call.f32(1, b(i)));
+                    let sum = products.sum();
+                    call.put_f32(2, at, sum);
+                } else {
+                    let products =
+                        (0..k).map(|i| call.int(0, a(i)).wrapping_mul(call.int(1, b(i))));
+                    let sum = products.fold(0, u32::wrapping_add);
+                    call.put_int(2, at, sum);
+                }
+            }
+        }
+    }
+}
+
+/// How far A and B of a matrix of the batch lie from those of the first.
+fn steps(p: &Params, matrix: u32) -> (u32, u32) {
+    let dims = [
+        p.dims[0],
+        p.dims[1],
+        p.dims[2],
+        p.dims[3],
+        p.rest[0],
+        u32::MAX,
+    ];
+    let of_a = [p.a[0], p.a[1], p.a[2], p.a[3], p.outer[0], p.outer[1]];
+    let of_b = [p.b[0], p.b[1], p.b[2], p.b[3], p.outer[2], p.outer[3]];
+    let (mut rest, mut a, mut b) = (matrix, 0_u32, 0_u32);
+    for (dim, (of_a, of_b)) in dims.into_iter().zip(of_a.into_iter().zip(of_b)) {
+        a = a.wrapping_add((rest % dim).wrapping_mul(of_a));
+        b = b.wrapping_add((rest % dim).wrapping_mul(of_b));
+        rest /= dim;
+    }
+    (a, b)
+}

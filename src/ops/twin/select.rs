@@ -1,0 +1,11 @@
+//! Twin of `shaders/select.wgsl`.
+
+use super::elementwise::each;
+use crate::engine::kernel::TwinCall;
+
+pub(crate) fn run(call: &mut TwinCall) {
+    each(call, |_, lanes| match lanes[0].is_true() {
+        true => lanes[1],
+        false => lanes[2],
+    });
+}

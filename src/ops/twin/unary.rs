@@ -1,0 +1,119 @@
+//! Twin of `shaders/unary.wgsl`.
+
+use super::elementwise::{Lane, each, words};
+use crate::engine::kernel::TwinCall;
+use crate::ops::elementwise::Code;
+use crate::ops::unary::UnaryOp;
+
+pub(crate) fn run(call: &mut TwinCall) {
+    let op = UnaryOp::of(Code(call.variant.code));
+    let (dtype, words) = (call.variant.dtypes[0], words(call));
+    let bounds = [words[2], words[3]].map(|bits| Lane::from_bits(dtype, bits));
+    each(call, |_, x| match (op, x[0], bounds) {
+        (UnaryOp::LogicalNot, x, _) => Lane::truth(!x.is_true()),
+        (UnaryOp::IsNan, Lane::F32(x), _) => Lane::truth(x.is_nan()),
+        (UnaryOp::IsFinite, Lane::F32(x), _) => Lane::truth(x.is_finite()),
+        (UnaryOp::Clamp, Lane::F32(x), [Lane::F32(low), Lane::F32(high)]) => {
+            Lane::F32(match x.is_nan() || low.is_nan() || high.is_nan() {
+                true => f32::NAN,
+                false => x.max(low).min(high),
+            })
+        }
+        (UnaryOp::Clamp, Lane::I32(x), [Lane::I32(low), Lane::I32(high)]) => {
+            Lane::I32(x.max(low).min(high))
+        }
+        (UnaryOp::Clamp, Lane::U32(x), [Lane::U32(low), Lane::U32(high)]) => {
+            Lane::U32(x.max(low).min(high))
+        }
+        (op, Lane::F32(x), _) => Lane::F32(float(op, x)),
+        (op, Lane::I32(x), _) => Lane::I32(match op {
+            UnaryOp::Neg => x.wrapping_neg(),
+            UnaryOp::Abs => x.wrapping_abs(),
+            UnaryOp::Sign => x.signum(),
+            UnaryOp::Square => x.wrapping_mul(x),
+            UnaryOp::Relu => x.max(0),
+            op => unreachable!("{op:?} takes no integers"),
+        }),
+        (op, Lane::U32(x), _) => Lane::U32(match op {
+            UnaryOp::Neg => x.wrapping_neg(),
+            UnaryOp::Abs | UnaryOp::Relu => x,
+            UnaryOp::Sign => x.min(1),
+            UnaryOp::Square => x.wrapping_mul(x),
+            op => unreachable!("{op:?} takes no integers"),
+        }),
+    });
+}
+
+fn float(op: UnaryOp, x: f32) -> f32 {
+    match op {
+        UnaryOp::Neg => -x,
+        UnaryOp::Abs => x.abs(),
+        UnaryOp::Sign if x == 0.0 => x,
+        UnaryOp::Sign => x.signum(),
+        UnaryOp::Square => x * x,
+        UnaryOp::Relu if x < 0.0 => 0.0,
+        UnaryOp::Relu => x,
+        UnaryOp::Exp => x.exp(),
+        UnaryOp::Log => x.ln(),
+        UnaryOp::Sqrt => x.sqrt(),
+        UnaryOp::Rsqrt => 1.0 / x.sqrt(),
+        UnaryOp::Recip => 1.0 / x,
+        UnaryOp::Sin => x.sin(),
+        UnaryOp::Cos => x.cos(),
+        UnaryOp::Tanh => x.tanh(),
+        UnaryOp::Erf => erf(f64::from(x)) as f32,
+        UnaryOp::Sigmoid => sigmoid(x),
+        UnaryOp::Silu => x * sigmoid(x),
+        UnaryOp::Gelu => {
+            let x = f64::from(x);
+            (0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2))) as f32
+        }
+        UnaryOp::GeluTanh => {
+            let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        UnaryOp::Floor => x.floor(),
+        UnaryOp::Ceil => x.ceil(),
+        UnaryOp::Round => x.round_ties_even(),
+        UnaryOp::Trunc => x.trunc(),
+        op => unreachable!("{op:?} is handled by its caller"),
+    }
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// By the series of positive terms, which loses no digits.
+fn erf(x: f64) -> f64 {
+    if x.is_nan() || x.abs() > 6.0 {
+        return if x.is_nan() { x } else { x.signum() };
+    }
+    let mut term = x;
+    let mut sum = x;
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::erf;
+
+    #[test]
+    fn the_error_function_is_that_of_the_tables() {
+        for (x, y) in [
+            (0.0, 0.0),
+            (0.1, 0.1124629160182849),
+            (0.5, 0.5204998778130465),
+            (1.0, 0.8427007929497149),
+            (2.0, 0.9953222650189527),
+            (-3.5, -0.9999992569016276),
+            (7.0, 1.0),
+        ] {
+            assert!((erf(x) - y).abs() < 1e-14, "erf({x}) = {}", erf(x));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Operations on one element at a time.
+
+use std::borrow::Cow;
+
+use super::elementwise::{self, Call, Code, Family, Input};
+use super::operation::operations;
+use super::scalar::Scalar;
+use crate::engine::{Kernel, Operand, Variant};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+const WGSL: &str = include_str!("../../shaders/unary.wgsl");
+
+operations! {
+    /// What is done with an element.
+    UnaryOp {
+        Neg "neg" Numbers Same,
+        Abs "abs" Numbers Same,
+        Sign "sign" Numbers Same,
+        Square "square" Numbers Same,
+        Relu "relu" Numbers Same,
+        Exp "exp" Floats Same,
+        Log "log" Floats Same,
+        Sqrt "sqrt" Floats Same,
+        Rsqrt "rsqrt" Floats Same,
+        Recip "recip" Floats Same,
+        Sin "sin" Floats Same,
+        Cos "cos" Floats Same,
+        Tanh "tanh" Floats Same,
+        Erf "erf" Floats Same,
+        Sigmoid "sigmoid" Floats Same,
+        Silu "silu" Floats Same,
+        Gelu "gelu" Floats Same,
+        GeluTanh "gelu_tanh" Floats Same,
+        Floor "floor" Floats Same,
+        Ceil "ceil" Floats Same,
+        Round "round" Floats Same,
+        Trunc "trunc" Floats Same,
+        LogicalNot "logical_not" All Bool,
+        IsNan "is_nan" Floats Bool,
+        IsFinite "is_finite" Floats Bool,
+        Clamp "clamp" Numbers Same,
+    }
+}
+
+/// `y = op(x)`.
+pub(super) static UNARY: Kernel = Kernel {
+    name: "unary",
+    operands: &[Operand::read("x"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::unary::run,
+};
+
+/// The same, where `y` is a part of its storage.
+pub(super) static UNARY_INTO: Kernel = Kernel {
+    name: "unary_into",
+    operands: &[Operand::read("x"), Operand::update("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::unary::run,
+};
+
+const FAMILY: Family = Family {
+    fresh: &UNARY,
+    into: &UNARY_INTO,
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let op = UnaryOp::of(Code(variant.code));
+    elementwise::text(variant, &["x"], 0, WGSL, op.name())
+}
+
+/// Operations on each element. They take any view and make a new, row-major tensor.
+///
+/// f16 is computed in f32 and rounded once. The exponential, the logarithm and the roots are the
+/// adapter's own, which WGSL asks to be right to a few units in the last place; everything else
+/// is written out, so that adapters agree. NaN comes out where NaN goes in. Integers wrap.
+///
+/// ```
+/// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+/// let y = x.clamp(-1.0, 1.0)?.tanh()?;
+/// let norm = x.square()?.sum_all()?.sqrt()?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// All of them: [`Error::DType`](crate::Error::DType) for a type that the operation does not
+/// take, and the errors of making a tensor.
+impl Tensor {
+    #[track_caller]
+    pub(super) fn unary(&self, op: UnaryOp) -> Result<Tensor> {
+        self.unary_with(op, [0, 0])
+    }
+
+    #[track_caller]
+    fn unary_with(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<Tensor> {
+        op.takes().check(op.name(), self.dtype)?;
+        let call = Call {
+            family: FAMILY,
+            op: op as u8,
+            inputs: &[Input::Tensor(self)],
+            scalars: &scalars,
+        };
+        let dtype = op.gives().dtype(self.dtype);
+        call.output(&self.engine, &self.layout.shape, dtype)
+    }
+
+    #[track_caller]
+    fn unary_in_place(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<()> {
+        op.takes().check(op.name(), self.dtype)?;
+        self.write_through(
+            op.name(),
+            &Call {
+                family: FAMILY,
+                op: op as u8,
+                inputs: &[Input::Tensor(self)],
+                scalars: &scalars,
+            },
+        )
+    }
+
+    /// Every element raised to at least `min`, then lowered to at most `max`. Takes all numbers.
+    /// A bound that is NaN makes everything NaN.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or if a bound is no number of the
+    /// tensor's type.
+    #[track_caller]
+    pub fn clamp(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
+        let bounds = self.bounds(min.into(), max.into())?;
+        self.unary_with(UnaryOp::Clamp, bounds)
+    }
+
+    /// [`clamp`](Tensor::clamp) in place.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`clamp`](Tensor::clamp) and of [`add_`](Tensor::add_).
+    #[track_caller]
+    pub fn clamp_(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<()> {
+        let bounds = self.bounds(min.into(), max.into())?;
+        self.unary_in_place(UnaryOp::Clamp, bounds)
+    }
+
+    fn bounds(&self, min: Scalar, max: Scalar) -> Result<[u32; 2]> {
+        UnaryOp::Clamp.takes().check("clamp", self.dtype)?;
+        Ok([
+            min.bits("clamp", self.dtype)?,
+            max.bits("clamp", self.dtype)?,
+        ])
+    }
+}
+
+macro_rules! methods {
+    ($($(#[$doc:meta])+ $name:ident $op:ident;)+) => {
+        impl Tensor {$(
+            $(#[$doc])+
+            ///
+            /// # Errors
+            ///
+            /// [`Error::DType`](crate::Error::DType) for other types.
+            #[track_caller]
+            pub fn $name(&self) -> Result<Tensor> {
+                self.unary(UnaryOp::$op)
+            }
+        )+}
+    };
+}
+
+methods! {
+    /// `-x`, for all numbers; unsigned ones wrap.
+    neg Neg;
+    /// The absolute value, for all numbers; the least `i32` stays what it is.
+    abs Abs;
+    /// -1, 0 or 1, for all numbers; NaN for NaN.
+    sign Sign;
+    /// `x * x`, for all numbers.
+    square Square;
+    /// `x` where it is above 0, else 0, for all numbers; NaN for NaN.
+    relu Relu;
+    /// eˣ, for floats.
+    exp Exp;
+    /// The natural logarithm, for floats: -∞ at 0, NaN below.
+    log Log;
+    /// The square root, for floats; NaN below 0.
+    sqrt Sqrt;
+    /// `1 / sqrt(x)`, for floats.
+    rsqrt Rsqrt;
+    /// `1 / x`, for floats.
+    recip Recip;
+    /// The sine of radians, for floats; to 1e-6 up to 30,000, and as good as the adapter's own
+    /// further out.
+    sin Sin;
+    /// The cosine of radians, for floats; as exact as [`sin`](Tensor::sin).
+    cos Cos;
+    /// The hyperbolic tangent, for floats.
+    tanh Tanh;
+    /// The error function, for floats, to 2e-7.
+    erf Erf;
+    /// `1 / (1 + exp(-x))`, for floats; nothing overflows on the way.
+    sigmoid Sigmoid;
+    /// `x * sigmoid(x)`, also called swish, for floats.
+    silu Silu;
+    /// `x · Φ(x)` with the normal distribution's Φ by [`erf`](Tensor::erf), for floats: PyTorch's
+    /// default.
+    gelu Gelu;
+    /// The approximation of [`gelu`](Tensor::gelu) by the hyperbolic tangent, for floats: PyTorch's
+    /// `approximate="tanh"`.
+    gelu_tanh GeluTanh;
+    /// The next whole number below, for floats.
+    floor Floor;
+    /// The next whole number above, for floats.
+    ceil Ceil;
+    /// The nearest whole number, the even one of two, for floats.
+    round Round;
+    /// The next whole number towards 0, for floats.
+    trunc Trunc;
+    /// Is it 0, or false? A bool tensor, for every type.
+    logical_not LogicalNot;
+    /// Is it NaN? A bool tensor, for floats.
+    is_nan IsNan;
+    /// Is it neither infinite nor NaN? A bool tensor, for floats.
+    is_finite IsFinite;
+}
+
+macro_rules! in_place {
+    ($($name:ident $op:ident $of:literal;)+) => {
+        impl Tensor {$(
+            #[doc = concat!("[`", $of, "`](Tensor::", $of, ") in place.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ") and of [`add_`](Tensor::add_).")]
+            #[track_caller]
+            pub fn $name(&self) -> Result<()> {
+                self.unary_in_place(UnaryOp::$op, [0, 0])
+            }
+        )+}
+    };
+}
+
+in_place! {
+    neg_ Neg "neg";
+    relu_ Relu "relu";
+    exp_ Exp "exp";
+    sqrt_ Sqrt "sqrt";
+    tanh_ Tanh "tanh";
+    sigmoid_ Sigmoid "sigmoid";
+}

@@ -1,0 +1,317 @@
+//! The allocators against what they promise: a plain model of ranges, every short sequence on a
+//! tiny heap, bad handles, and a heap that is not touched in steady state.
+//!
+//! `LAPIDARY_OPS` sets how many random operations each case runs, `LAPIDARY_SEED` the seed.
+
+mod common {
+    pub(crate) mod heap_counter;
+    pub(crate) mod model;
+    #[allow(dead_code, reason = "shared with the example that reads whole files")]
+    pub(crate) mod trace;
+}
+
+use common::heap_counter::count_heap_calls;
+use common::model::{self, LAWS, Law};
+use lapidary::alloc::{AllocError, BlockId, Carver, PoolConfig, Pools};
+
+/// Runs every sequence of up to `length` calls on a heap of 8 granules, where a call allocates 1, 2, 3 or
+/// 5 granules or frees one of the live blocks. Returns the number of sequences.
+fn every_sequence(carver: &Carver, live: &[(BlockId, u64)], length: u32) -> u64 {
+    carver.check_invariants().unwrap();
+    if length == 0 {
+        return 1;
+    }
+    let mut sequences = 1;
+    for granules in [1, 2, 3, 5] {
+        let mut next = carver.clone();
+        let mut blocks = live.to_vec();
+        let free = 8 - live.iter().map(|(_, size)| size).sum::<u64>();
+        match next.allocate(granules * 256) {
+            Ok(block) => {
+                let range = next.block(block).unwrap();
+                assert!(range.offset_bytes + range.size_bytes <= 8 * 256);
+                blocks.push((block, granules));
+            }
+            // With at most eight blocks no bin holds more holes than are looked at.
+            Err(error) => {
+                assert_eq!(
+                    error,
+                    AllocError::NeedsSlab {
+                        requested_bytes: granules * 256
+                    }
+                );
+                let largest = next.stats().largest_hole_bytes / 256;
+                assert!(
+                    largest < granules,
+                    "{granules} of {free} free, largest hole {largest}"
+                );
+            }
+        }
+        sequences += every_sequence(&next, &blocks, length - 1);
+    }
+    for victim in 0..live.len() {
+        let mut next = carver.clone();
+        let mut blocks = live.to_vec();
+        let (block, _) = blocks.remove(victim);
+        next.free(block).unwrap();
+        assert_eq!(next.free(block), Err(AllocError::StaleBlock(block)));
+        sequences += every_sequence(&next, &blocks, length - 1);
+    }
+    sequences
+}
+
+#[test]
+fn every_short_sequence_on_a_tiny_heap_keeps_the_promises() {
+    let mut carver = Carver::new(256).unwrap();
+    carver.add_slab(8 * 256).unwrap();
+    let sequences = every_sequence(&carver, &[], 8);
+    assert!(sequences > 1_000_000, "{sequences}");
+}
+
+fn check_carver(law: &Law, unit_bytes: u64) {
+    model::run(law, unit_bytes, model::Kind::Carver);
+}
+
+fn check_pools(law: &Law, unit_bytes: u64) {
+    model::run(law, unit_bytes, model::Kind::Pools);
+}
+
+#[test]
+fn a_carver_agrees_with_a_map_of_ranges_whatever_the_sizes() {
+    for law in &LAWS {
+        check_carver(law, 32);
+        check_carver(law, 256);
+    }
+}
+
+#[test]
+fn pools_agree_with_a_map_of_ranges_whatever_the_sizes() {
+    for law in &LAWS {
+        check_pools(law, 32);
+        check_pools(law, 256);
+    }
+}
+
+#[test]
+fn the_same_seed_leads_to_the_same_offsets() {
+    let law = &LAWS[1];
+    assert_eq!(model::places(law, 256, 7), model::places(law, 256, 7));
+    assert_ne!(model::places(law, 256, 7), model::places(law, 256, 8));
+}
+
+#[test]
+fn stale_and_foreign_handles_are_refused() {
+    let mut carver = Carver::new(256).unwrap();
+    let mut other = Carver::new(256).unwrap();
+    let slab = carver.add_slab(1 << 20).unwrap();
+    let foreign_slab = other.add_slab(1 << 20).unwrap();
+    let block = carver.allocate(1000).unwrap();
+    let foreign = other.allocate(1000).unwrap();
+    assert_eq!(carver.free(foreign), Err(AllocError::StaleBlock(foreign)));
+    assert_eq!(carver.block(foreign), Err(AllocError::StaleBlock(foreign)));
+    assert_eq!(
+        carver.remove_slab(foreign_slab),
+        Err(AllocError::StaleSlab(foreign_slab))
+    );
+    assert_eq!(
+        carver.slab(foreign_slab),
+        Err(AllocError::StaleSlab(foreign_slab))
+    );
+    assert_eq!(
+        carver.remove_slab(slab),
+        Err(AllocError::SlabInUse { slab, blocks: 1 })
+    );
+    carver.free(block).unwrap();
+    let reused = carver.allocate(1 << 20).unwrap();
+    assert_eq!(
+        reused.index(),
+        block.index(),
+        "the whole slab is one hole, in that entry"
+    );
+    assert_eq!(carver.free(block), Err(AllocError::StaleBlock(block)));
+    carver.free(reused).unwrap();
+    carver.remove_slab(slab).unwrap();
+    assert_eq!(carver.remove_slab(slab), Err(AllocError::StaleSlab(slab)));
+    let next = carver.add_slab(1 << 20).unwrap();
+    assert_eq!(next.index(), slab.index());
+    assert_eq!(carver.remove_slab(slab), Err(AllocError::StaleSlab(slab)));
+    carver.check_invariants().unwrap();
+}
+
+#[test]
+fn sizes_at_the_limits_are_served_or_refused_with_numbers() {
+    for unit_bytes in [32, 256] {
+        let mut carver = Carver::new(unit_bytes).unwrap();
+        let limit_bytes = carver.max_slab_bytes();
+        assert_eq!(limit_bytes, 1 << 48);
+        for size_bytes in [0, unit_bytes - 1, limit_bytes + 1, u64::MAX] {
+            let expected = AllocError::SlabSize {
+                size_bytes,
+                limit_bytes,
+            };
+            assert_eq!(carver.add_slab(size_bytes), Err(expected));
+        }
+        carver.add_slab(limit_bytes).unwrap();
+        for requested_bytes in [limit_bytes + 1, u64::MAX] {
+            let expected = AllocError::NeverFits {
+                requested_bytes,
+                limit_bytes,
+            };
+            assert_eq!(carver.allocate(requested_bytes), Err(expected));
+        }
+        let all = carver.allocate(limit_bytes).unwrap();
+        carver.free(all).unwrap();
+        let most = carver.allocate(limit_bytes - 1 - unit_bytes).unwrap();
+        let nothing = carver.allocate(0).unwrap();
+        let block = carver.block(nothing).unwrap();
+        assert_eq!(block.offset_bytes, limit_bytes - unit_bytes);
+        assert_eq!((block.size_bytes, block.requested_bytes), (unit_bytes, 0));
+        assert!(matches!(
+            carver.allocate(0),
+            Err(AllocError::NeedsSlab { .. })
+        ));
+        carver.free(most).unwrap();
+        carver.free(nothing).unwrap();
+        carver.check_invariants().unwrap();
+    }
+    for unit_bytes in [0, 3, 48, 1 << 17, u64::MAX] {
+        let error = Carver::new(unit_bytes).map(|_| ());
+        assert_eq!(error, Err(AllocError::UnitSize { unit_bytes }));
+    }
+    let mut coarse = Carver::new(1 << 16).unwrap();
+    coarse.add_slab(1 << 20).unwrap();
+    let nothing = coarse.allocate(0).unwrap();
+    assert_eq!(coarse.block(nothing).unwrap().requested_bytes, 0);
+}
+
+#[test]
+fn reserved_bytes_never_overflow() {
+    let mut carver = Carver::new(256).unwrap();
+    let added = (0..1 << 17)
+        .take_while(|_| carver.add_slab(1 << 48).is_ok())
+        .count();
+    assert_eq!(added, (1 << 16) - 1, "2^64 - 2^48 bytes");
+    assert_eq!(carver.add_slab(1 << 48), Err(AllocError::TableFull));
+    carver.check_invariants().unwrap();
+}
+
+#[test]
+fn odd_configurations_never_panic_and_a_new_slab_always_serves_its_request() {
+    let odd = [0, 1, 255, 300, 4 << 20, 1 << 40, u64::MAX - 5, u64::MAX];
+    for max_slab_bytes in [256, 300, 1 << 20, 1 << 30, u64::MAX] {
+        for field in 0..8 {
+            for value in odd {
+                let mut config = PoolConfig::new(256, max_slab_bytes);
+                *[
+                    &mut config.small_request_bytes,
+                    &mut config.small_slab_bytes,
+                    &mut config.middle_slab_bytes,
+                    &mut config.own_request_bytes,
+                    &mut config.own_step_bytes,
+                    &mut config.slack_percent,
+                    &mut config.split_ratio,
+                    &mut config.release_allowance,
+                ][field] = value;
+                let mut pools = Pools::new(config).unwrap();
+                for size_bytes in [0, 1, 256, 1 << 18, 1 << 20, 5 << 20, 1 << 33, u64::MAX] {
+                    match model::allocate_with_growth(&mut pools, size_bytes) {
+                        Ok(block) => assert!(pools.block(block).unwrap().size_bytes >= size_bytes),
+                        Err(AllocError::NeverFits { .. }) => {
+                            assert!(size_bytes > pools.config().max_slab_bytes);
+                        }
+                        Err(error) => panic!("{error} for {size_bytes} with {config:?}"),
+                    }
+                }
+                pools.check_invariants().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn growth_that_fails_leaves_all_as_it_was() {
+    let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+    let block = model::allocate_with_growth(&mut pools, 3 << 20).unwrap();
+    let before = pools.stats();
+    for size_bytes in [0, 1000, 256 << 10, 14 << 20, 1 << 30] {
+        if pools.allocate(size_bytes).is_ok() {
+            panic!("{size_bytes} bytes need a slab");
+        }
+        let growth = pools.growth(size_bytes).unwrap();
+        assert!(growth.slab_bytes >= growth.least_bytes);
+        assert_eq!(pools.next_release(&growth), None, "the only slab is in use");
+        assert_eq!(pools.stats(), before);
+    }
+    pools.check_invariants().unwrap();
+    pools.free(block).unwrap();
+}
+
+#[test]
+fn empty_slabs_are_released_before_the_mark_rises_longest_unused_first() {
+    let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+    let blocks: Vec<BlockId> = (0..4)
+        .map(|_| model::allocate_with_growth(&mut pools, 32 << 20).unwrap())
+        .collect();
+    let slabs: Vec<_> = blocks
+        .iter()
+        .map(|&block| pools.block(block).unwrap().slab)
+        .collect();
+    for i in [2, 0, 3] {
+        pools.free(blocks[i]).unwrap();
+    }
+    let growth = pools.growth(60 << 20).unwrap();
+    let mut released = Vec::new();
+    while let Some(slab) = pools.next_release(&growth) {
+        pools.remove_slab(slab).unwrap();
+        released.push(slab);
+    }
+    assert_eq!(released, [slabs[2], slabs[0]]);
+    assert_eq!(pools.empty_slabs().collect::<Vec<_>>(), [slabs[3]]);
+    assert_eq!(pools.mark_bytes(), (128 << 20) * 105 / 100);
+    pools.reset_mark();
+    assert_eq!(pools.mark_bytes(), 64 << 20);
+}
+
+#[test]
+fn a_large_empty_slab_is_kept_whole_but_serves_when_nothing_else_can() {
+    let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+    let large = model::allocate_with_growth(&mut pools, 512 << 20).unwrap();
+    pools.free(large).unwrap();
+    assert!(matches!(
+        pools.allocate(5 << 20),
+        Err(AllocError::NeedsSlab { .. })
+    ));
+    let block = pools.allocate_anywhere(5 << 20).unwrap();
+    let small = pools.allocate_anywhere(100).unwrap();
+    assert_eq!(
+        pools.block(small).unwrap().slab,
+        pools.block(block).unwrap().slab
+    );
+    pools.check_invariants().unwrap();
+}
+
+#[test]
+fn a_steady_state_takes_nothing_from_the_heap() {
+    let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut blocks: Vec<BlockId> = (0..2000)
+        .map(|_| model::allocate_with_growth(&mut pools, random.u64(1..=8 << 20)).unwrap())
+        .collect();
+    let mut churn = |pools: &mut Pools, blocks: &mut Vec<BlockId>| {
+        for _ in 0..20_000 {
+            let victim = random.usize(0..blocks.len());
+            pools.free(blocks[victim]).unwrap();
+            blocks[victim] = model::allocate_with_growth(pools, random.u64(1..=8 << 20)).unwrap();
+        }
+    };
+    churn(&mut pools, &mut blocks);
+    // A pass over the tables' own high-water marks, so that only their reuse is left to count.
+    for block in blocks.drain(..) {
+        pools.free(block).unwrap();
+    }
+    for _ in 0..2000 {
+        blocks.push(model::allocate_with_growth(&mut pools, 256).unwrap());
+    }
+    let calls = count_heap_calls(|| churn(&mut pools, &mut blocks));
+    assert_eq!(calls, 0);
+}

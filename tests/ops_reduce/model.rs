@@ -1,0 +1,258 @@
+//! Arrays on the host, their twins on the device, and the views that both are seen through.
+
+use half::f16;
+use lapidary::{DType, Element, Gpu, Options, Tensor};
+
+/// The devices that every check runs on, with their names.
+pub fn gpus() -> Vec<(&'static str, Gpu)> {
+    let mut gpus = vec![(
+        "adapter",
+        Gpu::open(Options::default()).expect("an adapter"),
+    )];
+    #[cfg(feature = "sim")]
+    {
+        let (gpu, _) = Gpu::simulated(lapidary::sim::SimOptions::default()).expect("a simulation");
+        gpus.push(("simulation", gpu));
+    }
+    gpus.truncate(2);
+    gpus
+}
+
+/// An array on the host: every element as f64, which holds all our types.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    pub shape: Vec<usize>,
+    pub values: Vec<f64>,
+}
+
+impl Array {
+    pub fn new(shape: &[usize], value: impl FnMut(usize) -> f64) -> Array {
+        let len = shape.iter().product();
+        Array {
+            shape: shape.to_vec(),
+            values: (0..len).map(value).collect(),
+        }
+    }
+
+    pub fn index(&self, mut flat: usize) -> Vec<usize> {
+        let mut index = vec![0; self.shape.len()];
+        for (at, dim) in index.iter_mut().zip(&self.shape).rev() {
+            *at = flat % dim;
+            flat /= dim;
+        }
+        index
+    }
+
+    pub fn at(&self, index: &[usize]) -> f64 {
+        let flat = index
+            .iter()
+            .zip(&self.shape)
+            .fold(0, |flat, (at, dim)| flat * dim + at);
+        self.values[flat]
+    }
+
+    /// The array of `shape` whose element `index` is this one's `source(index)`.
+    pub fn remap(&self, shape: &[usize], source: impl Fn(&[usize]) -> Vec<usize>) -> Array {
+        let target = Array::new(shape, |_| 0.0);
+        Array::new(shape, |flat| self.at(&source(&target.index(flat))))
+    }
+
+    /// Groups the elements by what is left of their index without `axes`, in order.
+    pub fn rows(&self, axes: &[usize]) -> (Vec<usize>, Vec<Vec<f64>>) {
+        let kept = |axis: &usize| !axes.contains(axis);
+        let shape: Vec<usize> = (0..self.shape.len())
+            .filter(kept)
+            .map(|d| self.shape[d])
+            .collect();
+        let mut rows = vec![vec![]; shape.iter().product()];
+        for (flat, &value) in self.values.iter().enumerate() {
+            let index = self.index(flat);
+            let row = (0..index.len())
+                .filter(kept)
+                .fold(0, |row, axis| row * self.shape[axis] + index[axis]);
+            rows[row].push(value);
+        }
+        (shape, rows)
+    }
+
+    /// The values as the type holds them.
+    pub fn rounded(mut self, dtype: DType) -> Array {
+        for value in &mut self.values {
+            *value = match dtype {
+                DType::F32 => f64::from(*value as f32),
+                DType::F16 => f16::from_f64(*value).to_f64(),
+                DType::I32 => f64::from(*value as i32),
+                DType::U32 => f64::from(*value as u32),
+                DType::U8 => f64::from(*value as u8),
+                _ => f64::from(u8::from(*value != 0.0)),
+            };
+        }
+        self
+    }
+
+    /// Uploads it; the values are already those of the type.
+    pub fn upload(&self, gpu: &Gpu, dtype: DType) -> Tensor {
+        fn send<T: Element>(gpu: &Gpu, array: &Array, cast: impl Fn(f64) -> T) -> Tensor {
+            let data: Vec<T> = array.values.iter().map(|&value| cast(value)).collect();
+            gpu.tensor(&data, &array.shape).expect("an upload")
+        }
+        match dtype {
+            DType::F32 => send(gpu, self, |v| v as f32),
+            DType::F16 => send(gpu, self, f16::from_f64),
+            DType::I32 => send(gpu, self, |v| v as i32),
+            DType::U32 => send(gpu, self, |v| v as u32),
+            DType::U8 => send(gpu, self, |v| v as u8),
+            _ => send(gpu, self, |v| v != 0.0),
+        }
+    }
+}
+
+/// Reads a tensor of any type.
+pub fn download(tensor: &Tensor) -> Array {
+    let values = match tensor.dtype() {
+        DType::F32 => tensor
+            .to_vec::<f32>()
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        DType::F16 => tensor
+            .to_vec::<f16>()
+            .unwrap()
+            .into_iter()
+            .map(f16::to_f64)
+            .collect(),
+        DType::I32 => tensor
+            .to_vec::<i32>()
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        DType::U32 => tensor
+            .to_vec::<u32>()
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        DType::U8 => tensor
+            .to_vec::<u8>()
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect(),
+        _ => tensor
+            .to_vec::<bool>()
+            .unwrap()
+            .into_iter()
+            .map(|v| f64::from(u8::from(v)))
+            .collect(),
+    };
+    Array {
+        shape: tensor.shape().to_vec(),
+        values,
+    }
+}
+
+/// The same views of an array and of its tensor, with names.
+pub fn views(array: &Array, tensor: &Tensor) -> Vec<(&'static str, Array, Tensor)> {
+    let shape = &array.shape;
+    let rank = shape.len();
+    let mut views = vec![("whole", array.clone(), tensor.clone())];
+    if rank == 0 {
+        return views;
+    }
+    if rank > 1 {
+        let mut swapped = shape.clone();
+        swapped.swap(0, rank - 1);
+        let seen = array.remap(&swapped, |index| {
+            let mut index = index.to_vec();
+            index.swap(0, rank - 1);
+            index
+        });
+        views.push(("transposed", seen, tensor.transpose(0, -1).unwrap()));
+    }
+    let flipped = array.remap(shape, |index| {
+        let mut index = index.to_vec();
+        index[rank - 1] = shape[rank - 1] - 1 - index[rank - 1];
+        index[0] = if rank > 1 {
+            shape[0] - 1 - index[0]
+        } else {
+            index[0]
+        };
+        index
+    });
+    let axes: &[isize] = if rank > 1 { &[0, -1] } else { &[0] };
+    views.push(("flipped", flipped, tensor.flip(axes).unwrap()));
+    if shape[rank - 1] > 1 {
+        let mut odd = shape.clone();
+        odd[rank - 1] = shape[rank - 1] / 2;
+        let sliced = array.remap(&odd, |index| {
+            let mut index = index.to_vec();
+            index[rank - 1] = 1 + 2 * index[rank - 1];
+            index
+        });
+        let view = tensor.slice(-1, Some(1), None, 2).unwrap();
+        views.push(("stepped", sliced, view));
+        let mut less = shape.clone();
+        less[rank - 1] -= 1;
+        let shifted = array.remap(&less, |index| {
+            let mut index = index.to_vec();
+            index[rank - 1] += 1;
+            index
+        });
+        let view = tensor.slice(-1, Some(1), None, 1).unwrap();
+        views.push(("shifted", shifted, view));
+    }
+    let mut wider = vec![2];
+    wider.extend(shape);
+    let repeated = array.remap(&wider, |index| index[1..].to_vec());
+    views.push(("broadcast", repeated, tensor.broadcast_to(&wider).unwrap()));
+    views
+}
+
+/// Are the two equal, NaN for NaN, to a relative (and around 0, absolute) error?
+#[track_caller]
+pub fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: &str) {
+    assert_eq!(got.shape, expected.shape, "{what}");
+    for (at, (&got, &expected)) in got.values.iter().zip(&expected.values).enumerate() {
+        let close = got == expected
+            || got.is_nan() && expected.is_nan()
+            || (got - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(close, "{what}: element {at} is {got}, not {expected}");
+    }
+}
+
+/// How far a type's rounding may lead.
+pub fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => 4e-6,
+        DType::F16 => 2e-3,
+        _ => 0.0,
+    }
+}
+
+/// Numbers that are spread, signed where the type is, repeated and reproducible.
+pub fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
+    let mut rng = fastrand::Rng::with_seed(7);
+    move |_| match dtype {
+        DType::F32 | DType::F16 => f64::from(rng.i32(-64..64)) / 32.0,
+        DType::I32 => f64::from(rng.i32(-1000..1000)),
+        DType::U32 => f64::from(rng.u32(0..1000)),
+        DType::U8 => f64::from(rng.u8(..)),
+        _ => f64::from(u8::from(rng.bool())),
+    }
+}
+
+/// Every set of axes of a rank, as the API and as the model name them.
+pub fn axis_sets(rank: usize) -> Vec<(Vec<isize>, Vec<usize>)> {
+    (0..1_usize << rank)
+        .map(|set| {
+            let axes: Vec<usize> = (0..rank).filter(|axis| set >> axis & 1 == 1).collect();
+            let given = axes
+                .iter()
+                .map(|&axis| axis as isize - if axis % 2 == 1 { rank as isize } else { 0 })
+                .collect();
+            (given, axes)
+        })
+        .collect()
+}

@@ -1,0 +1,206 @@
+//! Softmax and layer normalization.
+
+use lapidary::{DType, Error, Tensor};
+
+use super::model::*;
+
+const SHAPES: &[&[usize]] = &[
+    &[0],
+    &[1],
+    &[5],
+    &[3, 0],
+    &[0, 4],
+    &[100, 16],
+    &[70, 64],
+    &[5, 1000],
+    &[9, 37],
+    &[4, 8, 12],
+    &[33, 65, 7],
+    &[2, 5000],
+];
+
+fn check_softmax(what: &str, array: &Array, tensor: &Tensor) {
+    let tolerance = tolerance(tensor.dtype());
+    for axis in 0..array.shape.len() {
+        let (_, rows) = array.rows(&[axis]);
+        let row_of = |index: &[usize]| {
+            let kept = (0..index.len()).filter(|&at| at != axis);
+            kept.fold(0, |row, at| row * array.shape[at] + index[at])
+        };
+        for log in [false, true] {
+            let expected = Array::new(&array.shape, |flat| {
+                let index = array.index(flat);
+                let row = &rows[row_of(&index)];
+                let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+                let value = array.values[flat] - max;
+                if log {
+                    value - sum.ln()
+                } else {
+                    value.exp() / sum
+                }
+            });
+            let along = axis as isize;
+            let got = if log {
+                tensor.log_softmax(along)
+            } else {
+                tensor.softmax(along)
+            };
+            let got = got.unwrap();
+            assert_eq!(got.dtype(), tensor.dtype());
+            assert_close(
+                &download(&got),
+                &expected,
+                tolerance,
+                &format!("{what} axis {axis} log {log}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn softmax_agrees_with_the_model_along_every_axis_of_every_view() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            for shape in SHAPES {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                for (view, array, tensor) in views(&array, &tensor) {
+                    check_softmax(&format!("{name} {dtype} {shape:?} {view}"), &array, &tensor);
+                }
+            }
+        }
+        let ints = gpu.zeros(&[3], DType::I32).unwrap();
+        assert!(matches!(ints.softmax(0), Err(Error::DType { .. })));
+    }
+}
+
+#[test]
+fn softmax_is_stable_and_rows_without_a_finite_number_are_nan() {
+    let inf = f64::INFINITY;
+    let rows = [
+        [1e4, 1e4, -1e4, 0.0],
+        [-3e38, -3e38, -3e38, -3e38],
+        [-inf, -inf, -inf, -inf],
+        [-inf, 0.0, -inf, 0.0],
+        [inf, 0.0, 0.0, 0.0],
+        [f64::NAN, 0.0, 0.0, 0.0],
+        [3e38, -3e38, 0.0, 0.0],
+        [0.0, -0.0, 0.0, 1e-30],
+    ];
+    for (name, gpu) in gpus() {
+        let array = Array::new(&[8, 4], |at| rows[at / 4][at % 4]).rounded(DType::F32);
+        let tensor = array.upload(&gpu, DType::F32);
+        for (view, array, tensor) in views(&array, &tensor) {
+            // Extremes of the type overflow along the other axis: only rows are looked at.
+            if view == "transposed" {
+                continue;
+            }
+            let last = array.shape.len() as isize - 1;
+            let got = download(&tensor.softmax(last).unwrap());
+            for row in 0..array.values.len() / array.shape[last as usize] {
+                let range =
+                    row * array.shape[last as usize]..(row + 1) * array.shape[last as usize];
+                let (input, output) = (&array.values[range.clone()], &got.values[range]);
+                let max = input.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let is_nan = !max.is_finite() || input.iter().any(|v| v.is_nan());
+                let what = format!("{name} {view}: softmax of {input:?} is {output:?}");
+                match is_nan {
+                    true => assert!(output.iter().all(|v| v.is_nan()), "{what}"),
+                    false => {
+                        assert!((output.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{what}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn layer_norm_model(
+    array: &Array,
+    n: usize,
+    weight: Option<&Array>,
+    bias: Option<&Array>,
+) -> Array {
+    let length: usize = array.shape[array.shape.len() - n..].iter().product();
+    Array::new(&array.shape, |flat| {
+        let (row, k) = (flat / length, flat % length);
+        let row = &array.values[row * length..(row + 1) * length];
+        let mean = row.iter().sum::<f64>() / length as f64;
+        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / length as f64;
+        let mut y = (array.values[flat] - mean) / (variance + 1e-5).sqrt();
+        y *= weight.map_or(1.0, |weight| weight.values[k]);
+        y + bias.map_or(0.0, |bias| bias.values[k])
+    })
+}
+
+#[test]
+fn layer_norm_agrees_with_the_model_with_and_without_weight_and_bias() {
+    for (name, gpu) in gpus() {
+        for (dtype, affine) in [
+            (DType::F32, DType::F32),
+            (DType::F16, DType::F16),
+            (DType::F16, DType::F32),
+        ] {
+            for shape in SHAPES {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                for (view, array, tensor) in views(&array, &tensor) {
+                    for n in 1..=array.shape.len().min(2) {
+                        let normalized = &array.shape[array.shape.len() - n..];
+                        let weight = Array::new(normalized, noise(affine)).rounded(affine);
+                        let bias = Array::new(normalized, |k| k as f64 / 8.0).rounded(affine);
+                        let (w, b) = (weight.upload(&gpu, affine), bias.upload(&gpu, affine));
+                        for (weight, w) in [(None, None), (Some(&weight), Some(&w))] {
+                            for (bias, b) in [(None, None), (Some(&bias), Some(&b))] {
+                                let got = tensor.layer_norm(normalized, w, b, 1e-5).unwrap();
+                                let expected = layer_norm_model(&array, n, weight, bias);
+                                let what = format!("{name} {dtype} {affine} {shape:?} {view} {n}");
+                                let tolerance = 4.0 * tolerance(dtype);
+                                assert_close(&download(&got), &expected, tolerance, &what);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn layer_norm_checks_its_operands_and_reads_views_of_weights() {
+    for (_, gpu) in gpus() {
+        let array = Array::new(&[3, 8], noise(DType::F32));
+        let x = array.upload(&gpu, DType::F32);
+        let long = Array::new(&[17], |k| k as f64);
+        let weight = long
+            .upload(&gpu, DType::F32)
+            .slice(0, Some(1), None, 2)
+            .unwrap();
+        let model = Array::new(&[8], |k| (1 + 2 * k) as f64);
+        let shifted = long.upload(&gpu, DType::F32).narrow(0, 3, 8).unwrap();
+        let bias = Array::new(&[8], |k| (3 + k) as f64);
+        let got = x
+            .layer_norm(&[8], Some(&weight), Some(&shifted), 1e-5)
+            .unwrap();
+        let expected = layer_norm_model(&array, 1, Some(&model), Some(&bias));
+        assert_close(&download(&got), &expected, 1e-5, "views");
+        assert!(matches!(
+            x.layer_norm(&[], None, None, 1e-5),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            x.layer_norm(&[3], None, None, 1e-5),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            x.layer_norm(&[8], Some(&x), None, 1e-5),
+            Err(Error::Shape { .. })
+        ));
+        let ints = gpu.zeros(&[8], DType::I32).unwrap();
+        assert!(matches!(
+            x.layer_norm(&[8], Some(&ints), None, 1e-5),
+            Err(Error::DType { .. })
+        ));
+    }
+}
