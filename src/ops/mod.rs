@@ -4,6 +4,7 @@ mod argreduce;
 mod binary;
 mod concat;
 mod copy;
+pub(crate) mod custom;
 mod elementwise;
 pub(crate) mod fill;
 mod index_select;
@@ -26,4 +27,5 @@ mod check;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use custom::{Kernel, KernelCall};
 pub use scalar::Scalar;

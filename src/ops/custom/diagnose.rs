@@ -10,7 +10,7 @@ use crate::error::{Error, KernelError};
 const MOST_COLUMNS: usize = 100;
 
 /// Characters of a message that we did not write, at most.
-const MOST_MESSAGE: usize = 2000;
+const MOST_MESSAGE: usize = 1000;
 
 /// An error about a kernel as a whole.
 pub(super) fn error(kernel: &str, message: impl Into<String>) -> Error {
@@ -57,8 +57,10 @@ pub(super) fn excerpt(text: &str, place: Range<usize>, label: &str) -> String {
         true => column.saturating_sub(MOST_COLUMNS / 2),
         false => 0,
     };
-    let shown = printable(&line.chars().skip(skipped).collect::<String>(), MOST_COLUMNS);
-    let under = column - skipped;
+    let cut = if skipped > 0 { "…" } else { "" };
+    let rest: String = line.chars().skip(skipped).collect();
+    let shown = format!("{cut}{}", printable(&rest, MOST_COLUMNS));
+    let under = column - skipped + cut.chars().count();
     let most_carets = (shown.chars().count()).saturating_sub(under).max(1);
     let carets = text[start..end].chars().count().clamp(1, most_carets);
     let gutter = number.to_string().len();
@@ -86,7 +88,11 @@ fn printable(text: &str, most: usize) -> String {
     let clean = |c: char| match c {
         '\n' => c,
         '\t' => ' ',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        '\u{200e}'
+        | '\u{200f}'
+        | '\u{feff}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         c if c.is_control() => '\u{fffd}',
         c => c,
     };
@@ -118,8 +124,14 @@ mod tests {
             for start in [0, 1, 2, 50_000, usize::MAX] {
                 for end in [0, 1, 3, usize::MAX] {
                     let shown = excerpt(text, start..end, "");
-                    assert!(shown.contains("--> wgsl:") && shown.ends_with('^'), "{shown}");
-                    assert!(shown.lines().all(|line| line.chars().count() < 120), "{shown}");
+                    assert!(
+                        shown.contains("--> wgsl:") && shown.ends_with('^'),
+                        "{shown}"
+                    );
+                    assert!(
+                        shown.lines().all(|line| line.chars().count() < 120),
+                        "{shown}"
+                    );
                 }
             }
         }

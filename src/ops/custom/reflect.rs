@@ -133,8 +133,9 @@ pub(super) fn check(
 }
 
 /// What a kernel may use: what every device is opened with, and subgroups where there are any.
+/// Immediates only as what becomes of a uniform.
 pub(super) fn capabilities(caps: &Caps) -> Capabilities {
-    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::IMMEDIATES;
     if caps.subgroup_lanes.is_some() {
         capabilities |= Capabilities::SUBGROUP;
     }
@@ -144,9 +145,7 @@ pub(super) fn capabilities(caps: &Caps) -> Capabilities {
 /// Where `enable subgroups;` stands: browsers want it, naga refuses it.
 fn enables(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let statements = tokens.windows(3).filter(|three| {
-        three[0].is_word(text, "enable")
-            && three[1].is_word(text, "subgroups")
-            && three[2].is(b';')
+        three[0].is_word(text, "enable") && three[1].is_word(text, "subgroups") && three[2].is(b';')
     });
     statements
         .map(|three| three[0].range().start..three[2].range().end)
@@ -278,9 +277,9 @@ impl<'a> Reader<'a> {
                 ),
             );
         }
-        let shared = self.used().filter(|(_, variable)| {
-            matches!(variable.space, AddressSpace::WorkGroup)
-        });
+        let shared = self
+            .used()
+            .filter(|(_, variable)| matches!(variable.space, AddressSpace::WorkGroup));
         let shared: u64 = shared
             .map(|(_, variable)| self.size_bytes(variable.ty).next_multiple_of(16))
             .sum();
@@ -299,11 +298,11 @@ impl<'a> Reader<'a> {
 
     /// Is this token the last of its spelling before the entry point's name?
     fn belongs_to_entry(&self, token: &Token) -> bool {
-        let after = self.tokens.partition_point(|other| {
-            other.range().start <= token.range().start
-        });
-        let function = (self.tokens[after..].windows(2))
-            .find(|two| two[0].is_word(self.text, "fn"));
+        let after = self
+            .tokens
+            .partition_point(|other| other.range().start <= token.range().start);
+        let function =
+            (self.tokens[after..].windows(2)).find(|two| two[0].is_word(self.text, "fn"));
         function.is_some_and(|two| two[1].is_word(self.text, self.entry))
     }
 
@@ -388,7 +387,7 @@ impl<'a> Reader<'a> {
             name,
             at,
             size_bytes,
-            alignment_bytes: self.layouter[variable.ty].alignment * 1_u32,
+            alignment_bytes: self.layouter[variable.ty].alignment.round_up(1).into(),
         })
     }
 
@@ -421,7 +420,7 @@ fn scalars(module: &Module) -> Vec<u8> {
     let mut found: Vec<u8> = Vec::with_capacity(module.types.len());
     for (_, ty) in module.types.iter() {
         let of = |ty: &Handle<Type>| found.get(ty.index()).copied().unwrap_or(OTHER);
-        found.push(match &ty.inner {
+        let scalars = match &ty.inner {
             TypeInner::Scalar(scalar)
             | TypeInner::Vector { scalar, .. }
             | TypeInner::Matrix { scalar, .. }
@@ -436,7 +435,8 @@ fn scalars(module: &Module) -> Vec<u8> {
                 members.iter().fold(0, |all, member| all | of(&member.ty))
             }
             _ => OTHER,
-        });
+        };
+        found.push(scalars);
     }
     found
 }

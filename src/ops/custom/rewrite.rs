@@ -7,8 +7,6 @@
 
 use std::ops::Range;
 
-use naga::valid::Capabilities;
-
 use super::reflect::{self, Reflection};
 use crate::driver::Caps;
 use crate::error::Result;
@@ -59,9 +57,8 @@ pub(super) fn rewrite(
 /// out to lie in the same buffer as an input.
 pub(super) fn check(kernel: &Reflection, caps: &Caps) -> Result<()> {
     let text = rewrite(kernel, |_| true, caps.max_immediate_bytes > 0, false);
-    let capabilities = reflect::capabilities(caps) | Capabilities::IMMEDIATES;
-    let preface = "inputs may share a buffer with outputs, and are declared `read_write` then; \
-                   so no pointer type may name the access of an input or of the uniform, and no \
-                   barrier may depend on an input's value. As rewritten: ";
+    let capabilities = reflect::capabilities(caps);
+    let preface = "inputs are declared `read_write` where they share a buffer with outputs, and \
+                   the uniform may become immediates, so no pointer type may name their access: ";
     reflect::check(&kernel.entry, &text, capabilities, preface).map(|_| ())
 }

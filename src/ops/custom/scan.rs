@@ -1,8 +1,8 @@
 //! The words and marks of a user's WGSL, and how deeply they nest.
 //!
-//! naga parses and checks by recursion, in frames of some kilobytes, and so does wgpu when it
-//! compiles the text again on whatever thread walks. A text that would make them overflow the
-//! stack is refused here, by a count that takes one pass and no recursion. The tokens also tell
+//! naga parses and checks by recursion, in frames of many kilobytes, and so does wgpu when it
+//! compiles the text again. A text that would make them overflow the stack that they are given is
+//! refused here, by a count that takes one pass and no recursion. The tokens also tell
 //! where a declaration begins and what it names, which naga does not keep.
 
 use std::ops::Range;
@@ -10,8 +10,9 @@ use std::ops::Range;
 /// Bytes of a kernel's text, at most.
 pub(super) const MOST_TEXT_BYTES: usize = 1 << 20;
 
-/// How deep the tree of one statement or declaration may be: operators and brackets on the way
-/// from its root to a leaf.
+/// How deep the tree of one declaration may be: operators and brackets on the way from its root
+/// to a leaf. naga takes up to 60 KiB for one where it is not optimized, so this much fits
+/// [`with_deep_stack`](crate::driver::with_deep_stack).
 const MOST_DEPTH: usize = 160;
 
 /// Declarations of a text, at most: naga puts them in order by recursion along their uses.
@@ -74,7 +75,10 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
                 Kind::Word
             }
             _ if is_word(byte) => {
-                at += bytes[at..].iter().take_while(|&&byte| is_word(byte)).count();
+                at += bytes[at..]
+                    .iter()
+                    .take_while(|&&byte| is_word(byte))
+                    .count();
                 Kind::Word
             }
             _ => {
@@ -138,33 +142,61 @@ fn past_number(bytes: &[u8], start: usize) -> usize {
     at
 }
 
-/// An open bracket: what has been counted since it was opened.
+/// An open bracket: bounds on the trees that have been seen since.
+///
+/// Whatever the precedence, a part with `n` operators between terms has a tree at most `n` deep
+/// above its deepest term; and a term, which is what stands between two such operators, is at
+/// most as deep as it has marks above its deepest bracket.
 #[derive(Clone, Copy, Default)]
 struct Level {
-    /// Marks of the current part: each may be one more step down the tree, to either side.
-    marks: usize,
+    /// Operators between terms of the current part, and `<` that may open templates.
+    operators: usize,
     /// `<` without `>` of the current part: a comma does not end a template.
     angles: usize,
-    /// The deepest bracket of the current part.
-    child: usize,
+    /// Marks of the current term: what binds tighter, and brackets.
+    marks: usize,
+    /// The deepest bracket of the current term.
+    bracket: usize,
+    /// The deepest term of the current part so far.
+    term: usize,
     /// The deepest part so far.
-    deepest: usize,
+    part: usize,
 }
 
 impl Level {
     fn depth(&self) -> usize {
-        self.deepest.max(self.marks + self.child)
+        let term = self.term.max(self.marks + self.bracket);
+        self.part.max(self.operators + term)
     }
 
-    /// A comma, a semicolon or a block has ended a part of it.
+    fn end_term(&mut self) {
+        self.term = self.term.max(self.marks + self.bracket);
+        (self.marks, self.bracket) = (0, 0);
+        self.operators += 1;
+    }
+
+    /// A comma, a semicolon or a block has ended a part.
     fn end_part(&mut self, keeps_angles: bool) {
         let angles = if keeps_angles { self.angles } else { 0 };
         *self = Level {
-            marks: angles,
+            operators: angles,
             angles,
-            child: 0,
-            deepest: self.depth(),
+            part: self.depth(),
+            ..Level::default()
         };
+    }
+
+    /// An operator; the token before it tells whether it has a term to its left.
+    fn operator(&mut self, mark: u8, is_binary: bool) {
+        match mark {
+            b'<' => self.angles += 1,
+            b'>' => self.angles = self.angles.saturating_sub(1),
+            _ => {}
+        }
+        match is_binary && b"+-<>=!&|^".contains(&mark) {
+            true => self.end_term(),
+            false => self.marks += 1,
+        }
     }
 }
 
@@ -172,6 +204,8 @@ impl Level {
 pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usize>, String)> {
     let mut open: Vec<Level> = vec![];
     let mut here = Level::default();
+    // The depth of the brackets that are open, from the outermost to this one.
+    let mut above = 0;
     let mut declarations = 0;
     for (index, token) in tokens.iter().enumerate() {
         let Kind::Mark(mark) = token.kind else {
@@ -180,12 +214,14 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
         match mark {
             b'(' | b'[' | b'{' => {
                 here.marks += 1;
+                above += here.operators + here.marks;
                 open.push(std::mem::take(&mut here));
             }
             b')' | b']' | b'}' => {
                 let depth = here.depth();
                 here = open.pop().unwrap_or_default();
-                here.child = here.child.max(depth);
+                here.bracket = here.bracket.max(depth);
+                above = above.saturating_sub(here.operators + here.marks);
                 // `else if` after `else if` is a tree as deep as it is long.
                 let goes_on = tokens.get(index + 1);
                 let goes_on = goes_on.is_some_and(|next| next.is_word(text, "else"));
@@ -200,15 +236,14 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
                 declarations += usize::from(open.is_empty());
             }
             _ => {
-                here.marks += 1;
-                match mark {
-                    b'<' => here.angles += 1,
-                    b'>' => here.angles = here.angles.saturating_sub(1),
-                    _ => {}
-                }
+                let before = index.checked_sub(1).map(|before| tokens[before]);
+                let is_binary = before.is_some_and(|before| {
+                    before.kind == Kind::Word || before.is(b')') || before.is(b']')
+                });
+                here.operator(mark, is_binary);
             }
         }
-        if here.depth() + open.len() > MOST_DEPTH {
+        if above + here.depth() > MOST_DEPTH {
             let reason = format!(
                 "operators and brackets are more than {MOST_DEPTH} deep here: split the \
                  statement, or use a loop"
@@ -302,20 +337,40 @@ mod tests {
             assert_eq!(found.is_ok(), is_fine, "{:.40}… {found:?}", text);
         }
         let many = |what: &str| what.repeat(20_000);
-        check("fn f() { let a = 1.5e-3 + 0x1p-3 * (b - c[i].x) << 2u; }", true);
-        check(&format!("const a = array<f32, 9>({});", many("-1.5e-3, ")), true);
+        check(
+            "fn f() { let a = 1.5e-3 + 0x1p-3 * (b - c[i].x) << 2u; }",
+            true,
+        );
+        check(
+            &format!("const a = array<f32, 9>({});", many("-1.5e-3, ")),
+            true,
+        );
         check(&format!("fn f() {{ {} }}", many("x += a[i] * 2.0;")), true);
-        check(&format!("fn f() {{ {} }}", many("if a { b(); } else { c(); }")), true);
+        check(
+            &format!("fn f() {{ {} }}", many("if a { b(); } else { c(); }")),
+            true,
+        );
         check(&format!("/*{}*/ fn f() {{}}", many("((((")), true);
+        let dot = "a[i].x * -b[2 * i] + ".repeat(100);
+        check(&format!("const a = {dot} 1;"), true);
         check(&many("("), false);
         check(&many("{"), false);
         check(&many(")"), true);
         check(&format!("const a = {}1;", many("-")), false);
+        check(&format!("const a = 1{};", many("* 2")), false);
+        check(
+            &format!("const a = {}b{};", many("f(1 + "), many(")")),
+            false,
+        );
+        check(&format!("const a = {}", many("f(a * b, -")), false);
         check(&format!("const a = 1{};", many("+1")), false);
         check(&format!("const a = b{};", many(".x")), false);
         check(&format!("const a = b{};", many("[0]")), false);
         check(&format!("const a: {}", many("vec2<1, ")), false);
-        check(&format!("fn f() {{ if a {{}} {} }}", many("else if a {} ")), false);
+        check(
+            &format!("fn f() {{ if a {{}} {} }}", many("else if a {} ")),
+            false,
+        );
         check(&many("const a = 1;"), false);
         check(&many("fn a() {}"), false);
     }
