@@ -1,17 +1,22 @@
 //! Replays recorded allocation traces and says what they would have reserved.
 //!
 //! ```text
-//! cargo run --release --example replay -- [--json] [--limit BYTES] [--policy no-move] FILE...
+//! cargo run --release --features sim --example replay -- [--json] [--limit BYTES] [--policy no-move] FILE...
 //! ```
+//!
+//! Each storage of a trace becomes a tensor on the simulated device (sizes only, so that traces
+//! of many GiB fit), placed at once, by the engine that runs everything else.
 
 #[path = "../tests/common/trace.rs"]
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod trace;
 
-use lapidary::alloc::{AllocError, AllocStats, BlockId, PoolConfig, Pools};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
+
+use lapidary::sim::{SimMode, SimOptions};
+use lapidary::{DType, Error, Gpu, MemoryStats, Tensor};
 use trace::{Event, Trace};
 
 const USAGE: &str = "usage: replay [--json] [--limit BYTES] [--policy no-move] FILE...";
@@ -25,7 +30,7 @@ struct Options {
 
 /// What became of one trace.
 struct Outcome {
-    stats: AllocStats,
+    stats: MemoryStats,
     buffers_created_last_third: u64,
     refused: u64,
     ns_per_event: f64,
@@ -79,7 +84,7 @@ fn main() -> ExitCode {
 fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut options = Options {
         json: false,
-        limit_bytes: u64::MAX,
+        limit_bytes: 4 << 30,
         files: Vec::new(),
     };
     while let Some(arg) = args.next() {
@@ -113,32 +118,35 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
 }
 
 /// Runs all events of a trace. A request that the device can never serve is counted and skipped.
-fn replay(trace: &Trace, limit_bytes: u64) -> Result<Outcome, AllocError> {
-    let mut pools = Pools::new(PoolConfig::new(UNIT_BYTES, limit_bytes))?;
-    let mut blocks: Vec<Option<BlockId>> = vec![None; trace.storages];
+fn replay(trace: &Trace, limit_bytes: u64) -> Result<Outcome, Error> {
+    let (gpu, _sim) = Gpu::simulated(SimOptions {
+        mode: SimMode::SizesOnly,
+        memory_bytes: u64::MAX,
+        max_buffer_bytes: limit_bytes,
+        offset_alignment_bytes: UNIT_BYTES,
+        lag_submissions: 0,
+        ..SimOptions::default()
+    })?;
+    let mut tensors: Vec<Option<Tensor>> = vec![None; trace.storages];
     let mut refused = 0;
     let last_third_from = trace.events.len() * 2 / 3;
     let mut created_before = 0;
     let start = Instant::now();
     for (number, &event) in trace.events.iter().enumerate() {
         if number == last_third_from {
-            created_before = pools.stats().slabs_created;
+            created_before = gpu.memory().slabs_created;
         }
         match event {
-            Event::Alloc { id, bytes } => match allocate(&mut pools, bytes) {
-                Ok(block) => blocks[id] = Some(block),
-                Err(AllocError::NeverFits { .. }) => refused += 1,
+            Event::Alloc { id, bytes } => match place(&gpu, bytes) {
+                Ok(tensor) => tensors[id] = Some(tensor),
+                Err(Error::NeverFits { .. }) => refused += 1,
                 Err(error) => return Err(error),
             },
-            Event::Free { id } => {
-                if let Some(block) = blocks[id].take() {
-                    pools.free(block)?;
-                }
-            }
+            Event::Free { id } => tensors[id] = None,
         }
     }
     let ns_per_event = start.elapsed().as_nanos() as f64 / trace.events.len().max(1) as f64;
-    let stats = pools.stats();
+    let stats = gpu.memory();
     let buffers_created_last_third = stats.slabs_created - created_before;
     Ok(Outcome {
         stats,
@@ -148,18 +156,12 @@ fn replay(trace: &Trace, limit_bytes: u64) -> Result<Outcome, AllocError> {
     })
 }
 
-/// The whole policy of a memory manager that moves nothing.
-fn allocate(pools: &mut Pools, bytes: u64) -> Result<BlockId, AllocError> {
-    match pools.allocate(bytes) {
-        Err(AllocError::NeedsSlab { .. }) => {}
-        done => return done,
-    }
-    let growth = pools.growth(bytes)?;
-    while let Some(slab) = pools.next_release(&growth) {
-        pools.remove_slab(slab)?;
-    }
-    pools.add_slab(&growth)?;
-    pools.allocate(bytes)
+/// A tensor of so many bytes, placed before the next event.
+fn place(gpu: &Gpu, bytes: u64) -> Result<Tensor, Error> {
+    let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let tensor = gpu.zeros(&[len], DType::U8)?;
+    tensor.force()?;
+    Ok(tensor)
 }
 
 /// Peak reserved over peak live; of refused requests only the live part is missing from the peak.

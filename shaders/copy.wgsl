@@ -43,11 +43,11 @@ fn block(b: u32) {
   let row = (above % p.w0.z) << 2u;
   let batch = above / p.w0.z;
   let step = p.w1.y;
-  let from = p.w1.x + batch_at(batch) + row + column * step;
-  let c0 = op(x_get4(from));
-  let c1 = op(x_get4(from + step));
-  let c2 = op(x_get4(from + 2u * step));
-  let c3 = op(x_get4(from + 3u * step));
+  let origin = p.w1.x + batch_at(batch) + row + column * step;
+  let c0 = op(x_get4(origin));
+  let c1 = op(x_get4(origin + step));
+  let c2 = op(x_get4(origin + 2u * step));
+  let c3 = op(x_get4(origin + 3u * step));
   let width = p.w0.y << 2u;
   let to = (batch * p.w0.w + row) * width + column;
   y_put4(to, Y(c0.x, c1.x, c2.x, c3.x));

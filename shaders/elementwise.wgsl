@@ -71,8 +71,10 @@ fn sine(x: vec4<f32>, quarter: i32, own: vec4<f32>) -> vec4<f32> {
   r = fma(turns, vec4<f32>(-7.54978995489188e-8), r);
   let near = abs(x) < vec4<f32>(65536.0);
   let whole = vec4<i32>(select(vec4<f32>(0.0), turns, near));
-  // Infinity has no sine: x − x is NaN there.
-  return select(select(own, x - x, abs(x) > vec4<f32>(3.0e38)), sine_of(r, whole + quarter), near);
+  let v = select(own, sine_of(r, whole + quarter), near);
+  // Infinity has no sine. Its bits with a few more are NaN, which no compiler folds to 0.
+  let nan = bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u));
+  return select(v, nan, abs(x) > vec4<f32>(3.4028235e38));
 }
 
 //# tanh_of

@@ -86,7 +86,7 @@ fn join_lanes(a: vec4<A>) -> A {
 
 //# along
 // Rows whose elements lie next to each other: one invocation folds four of them, one by one.
-const BLOCK: u32 = 4096u;
+const BLOCK: u32 = 1024u;
 
 fn fold_span(first: u32, end: u32, m: vec4<f32>) -> vec4<A> {
   var total = vec4<A>(EMPTY);
@@ -173,7 +173,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     var at = starts + vec4<u32>(run.x);
     var left = count;
     while (left >= 4u) {
-      let steps = min(left / 4u, 256u);
+      let steps = min(left / 4u, 64u);
       var a = vec4<A>(EMPTY);
       var b = a;
       var c = a;

@@ -9,8 +9,10 @@ mod share;
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
-use crate::driver::{AdapterSummary, Caps, Driver};
+use crate::driver::{Caps, Driver};
 use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
 use crate::observe::MemoryStats;
@@ -203,7 +205,9 @@ impl fmt::Debug for Gpu {
     }
 }
 
-/// The adapters of this machine that compute, in the order of their index.
+/// The adapters of this machine that compute, in the order of their index. A browser shows only
+/// the one that it picks, and there is no such function.
+#[cfg(not(target_arch = "wasm32"))]
 pub fn adapters() -> Vec<AdapterSummary> {
     crate::driver::wgpu::list()
 }

@@ -3,8 +3,8 @@
 // accumulator is touched four times in a row. Rows and columns past the edge read what lies at
 // the edge, and are not stored.
 //
-// Where lanes of a subgroup can broadcast, the subgroup is the workgroup, its lanes lie side by
-// side along the columns, and each loads a share of A for all.
+// Where lanes can broadcast to each other, they are the workgroup: they lie side by side along the
+// columns, and each loads a share of A for all.
 
 @compute @workgroup_size(${threads})
 fn main(

@@ -31,6 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub use self::wgpu::AdapterSummary;
+use self::wgpu::WgpuDriver;
 pub(crate) use signal::Signal;
 pub(crate) use stack::with_deep_stack;
 
@@ -79,8 +80,6 @@ pub(crate) enum BufferKind {
     Upload,
     /// Host memory copied into and read by the CPU.
     Readback,
-    /// Kernel parameters, where there are no immediates: uniform, copied to.
-    Params,
 }
 
 /// How a mapped buffer is used.
@@ -297,6 +296,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// The highest serial whose submission is done, and so all before it.
     fn completed(&self) -> u64;
 
+    /// Buffers created so far, of every kind.
+    fn buffers_created(&self) -> u64;
+
     /// Lets finished work be noticed; never waits.
     fn poll(&self) -> DriverResult<()>;
 
@@ -335,7 +337,7 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     fn declare_lost(&self, reason: &str);
 
     /// The wgpu objects behind it, if it is wgpu.
-    fn as_wgpu(&self) -> Option<&wgpu::WgpuDriver> {
+    fn as_wgpu(&self) -> Option<&WgpuDriver> {
         None
     }
 }

@@ -1,6 +1,8 @@
 //! The blocking form of a call: a wrapper around the asynchronous one.
 
-use crate::error::{Error, Result};
+#[cfg(target_arch = "wasm32")]
+use crate::error::Error;
+use crate::error::Result;
 
 /// Runs a future to its end on this thread.
 #[cfg(not(target_arch = "wasm32"))]

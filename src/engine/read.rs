@@ -1,10 +1,9 @@
 //! Reads: appended at the call, finished when somebody awaits them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::Engine;
 use super::cmd::Cmd;
-use super::needs::refusal;
+use super::{Engine, refusal};
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
@@ -20,30 +19,9 @@ impl Drop for Wanted {
 }
 
 impl Engine {
-    /// Reads bytes (any offset and length), once everything appended before has run. The read is
-    /// appended at the call, not at the first poll.
-    pub(crate) fn read(
-        self: &Arc<Self>,
-        src: &Arc<Storage>,
-        offset_bytes: u64,
-        len_bytes: u64,
-    ) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let sink = bytes.clone();
-        let append = move |piece: &[u8]| {
-            let mut bytes = sink.lock().unwrap_or_else(PoisonError::into_inner);
-            bytes.extend_from_slice(piece);
-        };
-        let reading = self.read_to(src, offset_bytes, len_bytes, Box::new(append))?;
-        Ok(Box::pin(async move {
-            reading.await?;
-            let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(std::mem::take(&mut *bytes))
-        }))
-    }
-
-    /// As [`read`](Self::read), handing the bytes to `sink` piece by piece, in order. The sink is
-    /// called from whichever thread walks, and must not call the engine.
+    /// Reads bytes (any offset and length), once everything appended before has run, and hands
+    /// them to `sink` piece by piece, in order. The read is appended at the call, not at the first
+    /// poll. The sink is called from whichever thread walks, and must not call the engine.
     pub(crate) fn read_to(
         self: &Arc<Self>,
         src: &Arc<Storage>,
@@ -54,13 +32,11 @@ impl Engine {
         debug_assert!(offset_bytes + len_bytes <= src.size_bytes());
         self.check_lost()?;
         let (reading, pieces) = Reading::new(offset_bytes, len_bytes, sink);
-        for piece in pieces {
-            self.push(Cmd::Read {
-                src: src.clone(),
-                reading: reading.clone(),
-                piece,
-            })?;
-        }
+        self.push(pieces.into_iter().map(|piece| Cmd::Read {
+            src: src.clone(),
+            reading: reading.clone(),
+            piece,
+        }))?;
         let (engine, src, wanted) = (self.clone(), src.clone(), Wanted(reading));
         Ok(Box::pin(async move {
             engine.finish_read(&src, &wanted.0).await
@@ -68,15 +44,22 @@ impl Engine {
     }
 
     async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
-        self.flush().await?;
-        self.error_of(src)?;
+        self.check_lost()?;
+        {
+            let _turn = self.turn.take().await;
+            self.walk().await?;
+            // What became of the source later is no concern of a read that has been submitted,
+            // and the next walk will forget what this one has left behind.
+            if !reading.is_submitted() {
+                self.error_of(src)?;
+            }
+        }
         while !reading.is_done() {
+            self.check_lost()?;
             if let Some(error) = reading.failure() {
                 return Err(error);
             }
-            if reading.next_signal().is_none() && !reading.is_done() {
-                // Refused between the walk and now, or its submission never happened.
-                self.check_lost()?;
+            if !reading.is_submitted() {
                 let message = "its copy was not submitted".into();
                 return Err(Error::Driver {
                     what: "a read",

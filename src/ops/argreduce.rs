@@ -8,8 +8,10 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::elementwise::arg;
 use super::reduce::{Form, Plan, refuse_empty};
-use super::rows::{self, Axes, Rows, section};
+use super::rows::{self, Axes, Rows};
+use super::text::push_sections;
 use crate::dtype::DType;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::Result;
@@ -113,10 +115,7 @@ pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Res
     params.chunk = plan.chunk;
     let least = if least { LEAST } else { 0 };
     let code = rows::rank_bits(rows) | least;
-    let args = [
-        rows::arg(x, plan.form != Form::Across),
-        rows::arg(&found, true),
-    ];
+    let args = [arg(x, plan.form != Form::Across), arg(&found, true)];
     let groups = plan.form.groups(engine.caps(), rows.rows, plan.parts);
     let form_code = code | (plan.form as u64) << 12;
     engine.launch(Launch::new(&ARGREDUCE, form_code, args, &params, groups))?;
@@ -129,11 +128,7 @@ pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Res
     };
     let picked = Tensor::output(engine, &[rows.rows as usize], DType::U32)?;
     let groups = rows::groups(engine.caps(), u64::from(rows.rows).div_ceil(4), 32);
-    let args = [
-        rows::arg(x, false),
-        rows::arg(&found, false),
-        rows::arg(&picked, true),
-    ];
+    let args = [arg(x, false), arg(&found, false), arg(&picked, true)];
     engine.launch(Launch::new(&ARGREDUCE_PICK, code, args, &params, groups))?;
     Ok(picked)
 }
@@ -141,7 +136,7 @@ pub(super) fn search_as(x: &Tensor, rows: &Rows, plan: Plan, least: bool) -> Res
 /// The WGSL of a search.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let mut out = common(variant);
-    out.push_str(section(rows::WGSL, "runs"));
+    push_sections(&mut out, rows::WGSL, &["runs"]);
     let (load, form) = match Form::from_code(variant.code) {
         Form::Along => (None, "along"),
         Form::Tree => (None, "tree"),
@@ -149,16 +144,16 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         Form::AcrossQuads => (Some("load_aligned"), "across"),
     };
     if let Some(load) = load {
-        out.push_str(section(rows::WGSL, load));
+        push_sections(&mut out, rows::WGSL, &[load]);
     }
-    out.push_str(section(WGSL, form));
+    push_sections(&mut out, WGSL, &[form]);
     Cow::Owned(out)
 }
 
 /// The WGSL of a choice.
 fn pick_text(variant: &Variant) -> Cow<'static, str> {
     let mut out = common(variant);
-    out.push_str(section(WGSL, "pick"));
+    push_sections(&mut out, WGSL, &["pick"]);
     Cow::Owned(out)
 }
 
@@ -173,16 +168,13 @@ fn common(variant: &Variant) -> String {
         "alias T = {};\nconst LEAST: bool = {least};",
         dtype.wgsl()
     );
-    out.push_str(section(rows::WGSL, "params"));
-    out.push_str(section(
-        WGSL,
-        match dtype.wgsl() {
-            "f32" => "key_float",
-            "i32" => "key_signed",
-            _ => "key_unsigned",
-        },
-    ));
-    out.push_str(section(WGSL, "best"));
+    push_sections(&mut out, rows::WGSL, &["params"]);
+    let key = match dtype.wgsl() {
+        "f32" => "key_float",
+        "i32" => "key_signed",
+        _ => "key_unsigned",
+    };
+    push_sections(&mut out, WGSL, &[key, "best"]);
     out
 }
 

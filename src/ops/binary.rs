@@ -238,8 +238,8 @@ methods! {
     /// least `i32` by -1 is itself.
     div div_scalar Div;
     /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%`, for
-    /// all numbers. `a % 0` is 0 for integers. For floats it is exact while the quotient is below
-    /// 2²³.
+    /// all numbers. `a % 0` is 0 for integers. For floats it is right to the last bits of the
+    /// dividend.
     rem rem_scalar Rem;
     /// The larger of the two, for all numbers; NaN if either is.
     maximum maximum_scalar Maximum;

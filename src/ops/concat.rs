@@ -8,7 +8,9 @@ use std::borrow::Cow;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::rows::{self, section};
+use super::elementwise::arg;
+use super::rows;
+use super::text::push_sections;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -101,9 +103,11 @@ impl Tensor {
             begin = end;
         }
         let line = shape[at] * step;
-        for (index, inputs) in inputs.chunks(INPUTS).enumerate() {
-            let kernel = if index == 0 { &CONCAT } else { &CONCAT_MORE };
-            place(inputs, line, kernel, &result)?;
+        let (mut rest, mut kernel) = (&inputs[..], &CONCAT);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(fitting(rest, &result));
+            place(now, line, kernel, &result)?;
+            (rest, kernel) = (later, &CONCAT_MORE);
         }
         Ok(result)
     }
@@ -151,6 +155,24 @@ struct Input {
     end: usize,
 }
 
+/// How many of the inputs one launch takes: large ones take several bindings each.
+fn fitting(inputs: &[Input], y: &Tensor) -> usize {
+    let caps = y.engine.caps();
+    let windows = |t: &Tensor| t.storage.size_bytes().div_ceil(caps.max_binding_bytes);
+    let most = u64::from(caps.max_storage_bindings.saturating_sub(1));
+    let mut left = most.saturating_sub(windows(y));
+    let fits = |input: &&Input| match left.checked_sub(windows(&input.tensor)) {
+        Some(less) => {
+            left = less;
+            true
+        }
+        None => false,
+    };
+    let count = inputs.iter().take(INPUTS).take_while(fits).count();
+    // If not even one fits, the launch says so.
+    count.max(1)
+}
+
 /// Appends the launch that writes these inputs, which follow each other.
 fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> Result<()> {
     let elements = y.layout.len();
@@ -185,9 +207,9 @@ fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> 
     params.quads = (end.div_ceil(4) - begin / 4) as u32;
     let input = |index: usize| {
         let tensor = &inputs[index.min(inputs.len() - 1)].tensor;
-        rows::arg(tensor, quads)
+        arg(tensor, quads)
     };
-    let args = [input(0), input(1), input(2), input(3), rows::arg(y, true)];
+    let args = [input(0), input(1), input(2), input(3), arg(y, true)];
     let engine = &y.engine;
     let invocations = lines as u64 * u64::from(params.quads);
     let groups = rows::groups(engine.caps(), invocations, 64);
@@ -200,7 +222,9 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "elements",
         _ => "quads",
     };
-    Cow::Owned([section(WGSL, "main"), section(WGSL, write)].concat())
+    let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
+    push_sections(&mut out, WGSL, &["main", write]);
+    Cow::Owned(out)
 }
 
 #[cfg(test)]

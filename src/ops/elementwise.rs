@@ -25,7 +25,7 @@ use crate::engine::kernel::{MAX_PARAMS_BYTES, Program};
 use crate::engine::{Arg, Engine, Kernel, Launch, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Collapsed, Layout, collapse};
+use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
 const WGSL: &str = include_str!("../../shaders/elementwise.wgsl");
 
@@ -38,6 +38,9 @@ const QUADS_ON_CPU: u64 = 4;
 
 /// Where the offsets, dimensions and strides start among the words.
 pub(crate) const MAP: usize = 4;
+
+/// Words of parameters, at least: kernels without inputs have more scalars and no map.
+const LEAST_WORDS: usize = 8;
 
 /// How four neighbouring elements of an input are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +147,8 @@ impl Call<'_> {
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {
+        // Before anything multiplies the dimensions.
+        checked(shape, dtype)?;
         if let Some(plan) = self.plan(engine.caps(), shape, 0)? {
             let out = Tensor::output(engine, shape, dtype)?;
             self.launch(plan, &out, false)?;
@@ -277,7 +282,7 @@ impl Plan {
                 words.extend_from_slice(&strides[..rank]);
             }
         }
-        words.resize(words.len().next_multiple_of(4), 0);
+        words.resize(words.len().next_multiple_of(4).max(LEAST_WORDS), 0);
         let whole = rank == 1 || map.dims[rank - 1].is_multiple_of(4);
         let mut code = (rank as u64) << 8 | (is_scalar.len() as u64) << 24;
         code |= if whole { Code::WHOLE } else { 0 };
@@ -302,9 +307,6 @@ impl Plan {
     fn set_scalars(&mut self, scalars: &[u32]) {
         let end = 2 + scalars.len();
         debug_assert!(end <= MAP || self.code.inputs() == 0);
-        if self.words.len() < end {
-            self.words.resize(end.next_multiple_of(4), 0);
-        }
         self.words[2..end].copy_from_slice(scalars);
     }
 
@@ -408,10 +410,7 @@ pub(super) fn text(
     } else {
         variant.dtypes[main_input]
     };
-    let words = match bound {
-        0 => 8,
-        _ => MAP + bound * (1 + rank) + rank,
-    };
+    let words = (MAP + bound * (1 + rank) + rank).max(LEAST_WORDS);
     let mut out = String::with_capacity(4 << 10);
     head(&mut out, words, input, output);
     with_helpers(&mut out, section_for(file, op, input.wgsl()));

@@ -66,7 +66,7 @@ fn make(
         inputs: &[],
         scalars: &scalars,
     };
-    call.output(engine, shape, dtype)
+    call.output(engine, shape, op.gives().dtype(dtype))
 }
 
 /// One value everywhere.

@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::rows::{self, Side, section};
+use super::elementwise::arg;
+use super::rows::{self, Side};
+use super::text::push_sections;
 use crate::dtype::DType;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
@@ -109,11 +111,7 @@ impl Tensor {
             elements: elements as u32,
         };
         let code = (before.rank | after.rank << 4) as u64 | if quads { QUADS } else { 0 };
-        let args = [
-            rows::arg(x, quads),
-            rows::arg(indices, false),
-            rows::arg(&result, true),
-        ];
+        let args = [arg(x, quads), arg(indices, false), arg(&result, true)];
         let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
         engine.launch(Launch::new(&INDEX_SELECT, code, args, &params, groups))?;
         Ok(result)
@@ -168,9 +166,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "elements",
         _ => "quads",
     };
-    for name in ["params", fetch] {
-        out.push_str(section(WGSL, name));
-    }
+    push_sections(&mut out, WGSL, &["params", fetch]);
     Cow::Owned(out)
 }
 

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::arg;
 use super::normalize::{self, Form};
 use super::reduce::Op;
-use super::rows::{self, Axes, RowParams, Rows, section};
+use super::rows::{self, Axes, RowParams, Rows};
+use super::text::push_sections;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -142,7 +144,7 @@ impl Affine {
         params.second = offset(&self.weight);
         params.third = offset(&self.bias);
         given.map(|tensor| match tensor {
-            Some(tensor) => rows::arg(tensor, quads),
+            Some(tensor) => arg(tensor, quads),
             None => x.clone(),
         })
     }
@@ -160,14 +162,14 @@ pub(super) fn normalize_as(
     let engine = &x.engine;
     let elements = x.layout.len();
     let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
-    let y = rows::arg(&result, true);
+    let y = arg(&result, true);
     if elements == 0 {
         return Ok(result);
     }
     if let (Some(rows), false) = (rows, form.applies()) {
         let mut params = rows.params();
         let mut code = rows::rank_bits(rows) | (form as u64) << 12;
-        let read = rows::arg(x, true);
+        let read = arg(x, true);
         let [w, b] = affine.bind(&read, true, &mut params, &mut code);
         let groups = form.groups(x, &params);
         engine.launch(Launch::new(
@@ -191,10 +193,10 @@ pub(super) fn normalize_as(
     let [s, t] = normalize::stats(x, folded, Op::Mean, Op::SumSquares)?;
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);
-    let mut code = 0x11 | (form as u64) << 12;
-    let read = rows::arg(x, form == Form::ApplyQuads);
+    let mut code = normalize::apply_code(form, &params);
+    let read = arg(x, form == Form::ApplyQuads);
     let [w, b] = affine.bind(&read, false, &mut params, &mut code);
-    let args = [read, w, b, rows::arg(&s, false), rows::arg(&t, false), y];
+    let args = [read, w, b, arg(&s, false), arg(&t, false), y];
     let groups = form.groups(x, &params);
     engine.launch(Launch::new(&LAYER_NORM_APPLY, code, args, &params, groups))?;
     Ok(result)
@@ -214,9 +216,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         (true, true) => "bias_quads",
         (true, false) => "bias_apart",
     };
-    for name in ["stats", "finish", weight, bias] {
-        out.push_str(section(WGSL, name));
-    }
+    push_sections(&mut out, WGSL, &["stats", "finish", weight, bias]);
     Cow::Owned(out)
 }
 

@@ -23,7 +23,11 @@ mod text;
 mod unary;
 
 #[cfg(test)]
+#[path = "tests/check.rs"]
 mod check;
+#[cfg(test)]
+mod tests;
+
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 

@@ -1,10 +1,13 @@
 //! `+`, `-`, `*`, `/`, `%`, `-x` and `!x` on tensors and numbers.
 //!
-//! They can fail, so each gives a [`Result`]: `(a.matmul(&b)? + &bias)?.relu()?`.
+//! They can fail, so each gives a [`Result`]: `(a.matmul(&b)? + &bias)?.relu()?`. On the right a
+//! number is whatever becomes a [`Scalar`]; on the left one type of float and one of integers,
+//! so that a literal can only be that.
 
 use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
 
 use super::binary::BinaryOp;
+use super::scalar::Scalar;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -22,17 +25,26 @@ macro_rules! with_tensor {
 }
 
 macro_rules! with_number {
-    ($($trait:ident $method:ident $op:ident: $tensor:ty, $number:ty;)*) => {$(
-        impl $trait<$number> for $tensor {
+    ($($trait:ident $method:ident $op:ident: $tensor:ty;)*) => {$(
+        impl<S: Into<Scalar>> $trait<S> for $tensor {
             type Output = Result<Tensor>;
 
             #[track_caller]
-            fn $method(self, number: $number) -> Result<Tensor> {
+            fn $method(self, number: S) -> Result<Tensor> {
                 self.with_scalar(BinaryOp::$op, number.into())
             }
         }
 
-        impl $trait<$tensor> for $number {
+        impl $trait<$tensor> for f32 {
+            type Output = Result<Tensor>;
+
+            #[track_caller]
+            fn $method(self, tensor: $tensor) -> Result<Tensor> {
+                tensor.scalar_first(BinaryOp::$op, self.into())
+            }
+        }
+
+        impl $trait<$tensor> for i32 {
             type Output = Result<Tensor>;
 
             #[track_caller]
@@ -52,12 +64,8 @@ macro_rules! operators {
             $trait $method $op: &Tensor, &Tensor;
         }
         with_number! {
-            $trait $method $op: Tensor, f32;
-            $trait $method $op: Tensor, f64;
-            $trait $method $op: Tensor, i32;
-            $trait $method $op: &Tensor, f32;
-            $trait $method $op: &Tensor, f64;
-            $trait $method $op: &Tensor, i32;
+            $trait $method $op: Tensor;
+            $trait $method $op: &Tensor;
         }
     )*};
 }

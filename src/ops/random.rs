@@ -61,7 +61,7 @@ fn draw(
         inputs: &[],
         scalars: &[seed as u32, (seed >> 32) as u32, a, b, c],
     };
-    call.output(engine, shape, dtype)
+    call.output(engine, shape, op.gives().dtype(dtype))
 }
 
 /// Evenly between `low` and `high`, which is not drawn itself (an f16 may be rounded up to it).

@@ -16,7 +16,9 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::rows::{self, Axes, Rows, Side, section};
+use super::elementwise::arg;
+use super::rows::{self, Axes, Rows, Side};
+use super::text::push_sections;
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
@@ -153,7 +155,7 @@ impl Plan {
     /// coalescing.
     pub(super) fn choose(caps: &Caps, rows: &Rows) -> Plan {
         let gpu = rows::is_gpu(caps);
-        let contiguous = Form::Along.fits(rows) && rows.inner.dims[0] >= 8;
+        let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_quads());
         let form = match contiguous {
             true if gpu && rows.length >= 256 => Form::Tree,
             true => Form::Along,
@@ -164,7 +166,7 @@ impl Plan {
         let (busy_quads, least_chunk) = match (gpu, form.is_across()) {
             (true, true) => (16 << 10, 128),
             (true, false) => (1 << 10, 4 << 10),
-            (false, true) => (512, 1 << 10),
+            (false, true) => (16 << 10, 128),
             (false, false) => (512, 4 << 10),
         };
         let quads = u64::from(rows.rows).div_ceil(4).max(1);
@@ -311,12 +313,9 @@ fn launch(
         divisor as f32
     };
     let code = rows::rank_bits(rows) | (op as u64) << 8 | (plan.form as u64) << 12;
-    let (x, y) = (
-        rows::arg(x, plan.form != Form::Across),
-        rows::arg(&result, true),
-    );
+    let (x, y) = (arg(x, plan.form != Form::Across), arg(&result, true));
     let (kernel, args): (_, Vec<Arg>) = match middle {
-        Some(middle) => (&REDUCE_AROUND, vec![x, rows::arg(middle, false), y]),
+        Some(middle) => (&REDUCE_AROUND, vec![x, arg(middle, false), y]),
         None => (&REDUCE, vec![x, y]),
     };
     let groups = plan.form.groups(engine.caps(), rows.rows, plan.parts);
@@ -354,9 +353,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
             if compares_keys { nan_key } else { "0" }
         );
     }
-    for name in ["params", "runs"] {
-        out.push_str(section(rows::WGSL, name));
-    }
+    push_sections(&mut out, rows::WGSL, &["params", "runs"]);
     let fold = match op {
         Op::Max => "max",
         Op::Min => "min",
@@ -375,18 +372,16 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         "no_middle"
     };
     match form {
-        Form::Across => out.push_str(section(rows::WGSL, "load_apart")),
-        Form::AcrossQuads => out.push_str(section(rows::WGSL, "load_aligned")),
-        Form::Along | Form::Tree => out.push_str(section(WGSL, "lanes")),
+        Form::Across => push_sections(&mut out, rows::WGSL, &["load_apart"]),
+        Form::AcrossQuads => push_sections(&mut out, rows::WGSL, &["load_aligned"]),
+        Form::Along | Form::Tree => push_sections(&mut out, WGSL, &["lanes"]),
     }
     let form = match form {
         Form::Along => "along",
         Form::Tree => "tree",
         Form::Across | Form::AcrossQuads => "across",
     };
-    for name in [&[fold, middle], ends].concat() {
-        out.push_str(section(WGSL, name));
-    }
-    out.push_str(section(WGSL, form));
+    push_sections(&mut out, WGSL, &[&[fold, middle], ends].concat());
+    push_sections(&mut out, WGSL, &[form]);
     Cow::Owned(out)
 }

@@ -5,15 +5,12 @@
 //! on a side is copied first.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
 use crate::driver::{AdapterKind, Caps};
-use crate::engine::Arg;
 use crate::error::{Error, Result};
-use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis, collapse};
 
 /// The WGSL that goes with this file.
@@ -170,16 +167,16 @@ impl Rows {
     pub(super) fn are_quads(&self) -> bool {
         self.inner.rank == 1
             && self.inner.strides[0] == 1
-            && self.offset % 4 == 0
-            && self.length % 4 == 0
+            && self.offset.is_multiple_of(4)
+            && self.length.is_multiple_of(4)
             && self.outer.steps_are_quads(0)
     }
 
     /// Do rows `4n..4n + 4` lie side by side, starting at a quad, at every position?
     pub(super) fn neighbours_are_quads(&self) -> bool {
         self.outer.strides[0] == 1
-            && self.outer.dims[0] % 4 == 0
-            && self.offset % 4 == 0
+            && self.outer.dims[0].is_multiple_of(4)
+            && self.offset.is_multiple_of(4)
             && self.outer.steps_are_quads(1)
             && self.inner.steps_are_quads(0)
     }
@@ -236,13 +233,6 @@ pub(super) fn rank_constants(out: &mut String, bits: u64) {
     );
 }
 
-/// The part of a WGSL file under the line `//# name`, up to the next line of that kind.
-pub(super) fn section(file: &'static str, name: &str) -> &'static str {
-    file.split("//# ")
-        .find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'))
-        .expect("a kernel's file has the section that its own Rust side names")
-}
-
 /// Is it a GPU, on which neighbouring invocations should read neighbouring words, and workgroup
 /// memory is fast? On a software rasterizer neither is so.
 pub(super) fn is_gpu(caps: &Caps) -> bool {
@@ -255,13 +245,4 @@ pub(super) fn groups(caps: &Caps, invocations: u64, per_group: u64) -> [u32; 3] 
     let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
     let x = groups.div_ceil(y);
     [x as u32, y as u32, 1]
-}
-
-/// An operand of a launch.
-pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
-    Arg {
-        storage: Arc::clone(&tensor.storage),
-        dtype: tensor.dtype,
-        quads,
-    }
 }

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::arg;
 use super::normalize::{self, Form};
 use super::reduce::Op;
-use super::rows::{self, Axes, Rows, section};
+use super::rows::{self, Axes, Rows};
+use super::text::push_sections;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -92,7 +94,7 @@ pub(super) fn along_as(
     let engine = &x.engine;
     let shape = &x.layout.shape;
     let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
-    let y = rows::arg(&result, true);
+    let y = arg(&result, true);
     if x.layout.len() == 0 {
         return Ok(result);
     }
@@ -103,7 +105,7 @@ pub(super) fn along_as(
         engine.launch(Launch::new(
             &SOFTMAX,
             code,
-            [rows::arg(x, true), y],
+            [arg(x, true), y],
             &params,
             groups,
         ))?;
@@ -121,12 +123,12 @@ pub(super) fn along_as(
     let step = shape[axis + 1..].iter().product();
     let params = normalize::apply_params(x, shape[axis], step);
     let args: [Arg; 4] = [
-        rows::arg(x, form == Form::ApplyQuads),
-        rows::arg(&s, false),
-        rows::arg(&t, false),
+        arg(x, form == Form::ApplyQuads),
+        arg(&s, false),
+        arg(&t, false),
         y,
     ];
-    let code = 0x11 | log | (form as u64) << 12;
+    let code = normalize::apply_code(form, &params) | log;
     let groups = form.groups(x, &params);
     engine.launch(Launch::new(&SOFTMAX_APPLY, code, args, &params, groups))?;
     Ok(result)
@@ -139,9 +141,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "softmax",
         _ => "log_softmax",
     };
-    for name in ["stats", finish] {
-        out.push_str(section(WGSL, name));
-    }
+    push_sections(&mut out, WGSL, &["stats", finish]);
     Cow::Owned(out)
 }
 
@@ -160,9 +160,12 @@ mod tests {
     #[test]
     fn every_form_gives_a_valid_shader() {
         for dtype in [DType::F32, DType::F16] {
-            for form in Form::ALL {
+            for (form, row) in Form::ALL
+                .into_iter()
+                .flat_map(|form| [0, 1, 2].map(|r| (form, r)))
+            {
                 for log in [0, LOG] {
-                    let code = 0x12 | log | (form as u64) << 12;
+                    let code = 0x12 | log | (form as u64) << 12 | row << 16;
                     match form.applies() {
                         true => {
                             let dtypes = [dtype, DType::F32, DType::F32, dtype];

@@ -13,6 +13,13 @@ pub(super) fn section_for(file: &'static str, name: &str, kind: &str) -> &'stati
         .expect("the tests look at every operation's section")
 }
 
+/// Appends the sections `names`, all of which are there.
+pub(super) fn push_sections(out: &mut String, file: &'static str, names: &[&str]) {
+    for name in names {
+        out.push_str(section(file, name).expect("the tests look at every variant's sections"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,7 +36,7 @@ impl Tensor {
     /// # }
     /// ```
     pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
-        let read = self.start_read::<T>("read");
+        let read = self.start_read::<T>("read", Vec::new());
         async move { read?.elements().await }
     }
 
@@ -57,7 +57,37 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         const OPERATION: &str = "to_vec";
-        block_on(OPERATION, self.start_read(OPERATION)?.elements())
+        block_on(
+            OPERATION,
+            self.start_read(OPERATION, Vec::new())?.elements(),
+        )
+    }
+
+    /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is
+    /// replaced, its memory is used again. For whoever reads every frame or every step.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read); then the vector is empty.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// let mut seen: Vec<f32> = Vec::new();
+    /// for _ in 0..3 {
+    ///     t.read_into(&mut seen)?;
+    /// }
+    /// assert_eq!(seen, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
+        const OPERATION: &str = "read_into";
+        let arrival = self.start_read(OPERATION, mem::take(elements))?;
+        *elements = block_on(OPERATION, arrival.elements())?;
+        Ok(())
     }
 
     /// Waits for the elements, in row-major order, and hands them to a function.
@@ -77,7 +107,10 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         const OPERATION: &str = "read_with";
-        let elements = block_on(OPERATION, self.start_read(OPERATION)?.elements())?;
+        let elements = block_on(
+            OPERATION,
+            self.start_read(OPERATION, Vec::new())?.elements(),
+        )?;
         Ok(look(&elements))
     }
 
@@ -105,7 +138,10 @@ impl Tensor {
         if self.len() != 1 {
             return Err(refuse());
         }
-        let elements = block_on(OPERATION, self.start_read(OPERATION)?.elements())?;
+        let elements = block_on(
+            OPERATION,
+            self.start_read(OPERATION, Vec::new())?.elements(),
+        )?;
         elements.first().copied().ok_or_else(refuse)
     }
 
@@ -222,10 +258,21 @@ impl Tensor {
         })
     }
 
-    fn start_read<T: Element>(&self, operation: &'static str) -> Result<Arrival<T>> {
+    /// Starts a read into `spare`, whatever it holds.
+    fn start_read<T: Element>(
+        &self,
+        operation: &'static str,
+        mut spare: Vec<T>,
+    ) -> Result<Arrival<T>> {
         self.check_element::<T>(operation)?;
         let mut layout = self.layout.clone();
-        let landing = Arc::new(Mutex::new(Landing::default()));
+        if self.is_empty() {
+            spare.clear();
+        }
+        let landing = Arc::new(Mutex::new(Landing {
+            elements: spare,
+            arrived_bytes: 0,
+        }));
         let landed = match layout.span() {
             None => None,
             Some((lowest, highest)) => {
@@ -273,7 +320,6 @@ impl<T: Element> Arrival<T> {
 }
 
 /// All elements from a view's lowest to its highest, as far as they have arrived.
-#[derive(Default)]
 struct Landing<T> {
     elements: Vec<T>,
     arrived_bytes: usize,
@@ -282,9 +328,12 @@ struct Landing<T> {
 impl<T: Element> Landing<T> {
     /// The next bytes, of a read of `len` elements. They may end inside an element.
     fn take_in(&mut self, piece: &[u8], len: usize) {
-        // Only here, so that a read which waits in the queue holds no memory.
-        if self.elements.is_empty() {
+        // Only here, so that a read which waits in the queue takes no memory. A fresh vector
+        // comes zeroed from the system; one that is there keeps its pages.
+        if self.elements.capacity() == 0 {
             self.elements = vec![T::default(); len];
+        } else if self.arrived_bytes == 0 {
+            self.elements.resize(len, T::default());
         }
         T::decode(&mut self.elements, self.arrived_bytes, piece);
         self.arrived_bytes += piece.len();

@@ -23,16 +23,19 @@ fn check_softmax(what: &str, array: &Array, tensor: &Tensor) {
     let tolerance = tolerance(tensor.dtype());
     for axis in 0..array.shape.len() {
         let (_, rows) = array.rows(&[axis]);
+        let stats: Vec<(f64, f64)> = (rows.iter())
+            .map(|row| {
+                let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                (max, row.iter().map(|v| (v - max).exp()).sum())
+            })
+            .collect();
         let row_of = |index: &[usize]| {
             let kept = (0..index.len()).filter(|&at| at != axis);
             kept.fold(0, |row, at| row * array.shape[at] + index[at])
         };
         for log in [false, true] {
             let expected = Array::new(&array.shape, |flat| {
-                let index = array.index(flat);
-                let row = &rows[row_of(&index)];
-                let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+                let (max, sum) = stats[row_of(&array.index(flat))];
                 let value = array.values[flat] - max;
                 if log {
                     value - sum.ln()
@@ -123,13 +126,17 @@ fn layer_norm_model(
     bias: Option<&Array>,
 ) -> Array {
     let length: usize = array.shape[array.shape.len() - n..].iter().product();
+    let stats: Vec<(f64, f64)> = (array.values.chunks(length.max(1)))
+        .map(|row| {
+            let mean = row.iter().sum::<f64>() / length as f64;
+            let squares = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+            (mean, (squares / length as f64 + 1e-5).sqrt())
+        })
+        .collect();
     Array::new(&array.shape, |flat| {
-        let (row, k) = (flat / length, flat % length);
-        let row = &array.values[row * length..(row + 1) * length];
-        let mean = row.iter().sum::<f64>() / length as f64;
-        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / length as f64;
-        let mut y = (array.values[flat] - mean) / (variance + 1e-5).sqrt();
-        y *= weight.map_or(1.0, |weight| weight.values[k]);
+        let (k, (mean, deviation)) = (flat % length, stats[flat / length]);
+        let y = (array.values[flat] - mean) / deviation;
+        let y = y * weight.map_or(1.0, |weight| weight.values[k]);
         y + bias.map_or(0.0, |bias| bias.values[k])
     })
 }

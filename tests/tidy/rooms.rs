@@ -9,7 +9,11 @@ const ROOMS: [&str; 9] = [
 ];
 
 /// The modules outside the list that every room may know, and what each of them may know in turn.
-const LEAVES: &[(&str, &[&str])] = &[("units", &[]), ("error", &["units"])];
+const LEAVES: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("dtype", &[]),
+    ("error", &["units", "dtype"]),
+];
 
 /// Names that the crate's root re-exports and that are too common to spell out.
 const ROOT_NAMES: &[&str] = &["Error", "Result"];

@@ -79,42 +79,27 @@ impl WgpuDriver {
         value
     }
 
-    /// Polls the device. wgpu panics here when the device is lost.
-    pub(super) fn poll_device(&self, kind: wgpu::PollType) -> DriverResult<()> {
-        let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
-        self.check()?;
-        let scopes = self.guarded(|| ());
-        match (self.now(scopes), result) {
-            // wgpu asserts something that does not hold when two threads poll and one's time is
-            // up in that moment. The device is fine.
-            (Ok(()), Err(_) | Ok(_)) => Ok(()),
-            (Err(error), _) => Err(error),
-        }
-    }
-
     /// Does the device still take calls? After a loss or a `destroy`, wgpu makes objects that do
-    /// not work and reports nothing. What does tell is a request for a mapping: it is turned down
-    /// before it returns. Must be called inside error scopes.
+    /// not work and reports nothing. What does tell is to ask for a mapping of a buffer that was
+    /// destroyed: a device that is there objects, one that is gone is silent. (A buffer that
+    /// could be mapped would be, now and then, by another thread's poll.)
     #[cfg(not(target_arch = "wasm32"))]
     fn is_here(&self) -> bool {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicBool, Ordering};
+        use wgpu::ErrorFilter::Validation;
         if self.progress.lost().is_some() {
             return false;
         }
-        // Its callback locks nothing, so the lock may be held meanwhile.
+        // Nothing here calls back, so the lock may be held meanwhile.
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&refused);
         let asked = catch_unwind(AssertUnwindSafe(|| {
-            probe.map_async(wgpu::MapMode::Read, .., move |result| {
-                seen.store(result.is_err(), Ordering::Relaxed);
-            });
-            let refused = refused.load(Ordering::Relaxed);
-            if !refused {
-                probe.unmap();
-            }
-            !refused
+            let question = self.device.push_error_scope(Validation);
+            probe.map_async(wgpu::MapMode::Read, .., |_| ());
+            let answer = pollster::block_on(question.pop());
+            // Only so that it can be asked again.
+            let scope = self.device.push_error_scope(Validation);
+            probe.unmap();
+            drop(scope.pop());
+            answer.is_some()
         }));
         asked.unwrap_or(false)
     }
@@ -125,15 +110,43 @@ impl WgpuDriver {
         self.progress.lost().is_none()
     }
 
-    /// The device turned out to be gone: says so to all who wait, and lets wgpu run the app's
-    /// callback and free what it holds.
+    /// The device turned out to be gone: says so to all who wait. Before that wgpu has the chance
+    /// to call back with the reason, to us or to the app, and to free what it holds.
     fn gone(&self) -> DriverError {
+        if self.progress.lost().is_none() {
+            let poll = || self.device.poll(wgpu::PollType::Poll);
+            drop(catch_unwind(AssertUnwindSafe(poll)));
+        }
         self.progress
             .lose("it takes no more calls: it was destroyed, or its driver failed");
-        let _ = catch_unwind(AssertUnwindSafe(|| self.device.poll(wgpu::PollType::Poll)));
         let reason = self.progress.lost().unwrap_or_default();
         DriverError::Lost(reason.to_owned())
     }
+}
+
+/// The buffer to ask the device with, destroyed already; none where the device takes no calls.
+pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
+    use wgpu::ErrorFilter::{OutOfMemory, Validation};
+    let [outer, inner] = [OutOfMemory, Validation].map(|filter| device.push_error_scope(filter));
+    let probe = device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some("lapidary probe"),
+        size: 8,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    // A device that is gone made a buffer that cannot even be asked for.
+    probe.map_async(wgpu::MapMode::Read, .., |_| ());
+    let mut context = Context::from_waker(Waker::noop());
+    let refused = matches!(
+        Box::pin(inner.pop()).as_mut().poll(&mut context),
+        Poll::Ready(Some(_))
+    );
+    let last = device.push_error_scope(Validation);
+    probe.unmap();
+    probe.destroy();
+    drop(last.pop());
+    drop(outer.pop());
+    (!refused).then_some(probe)
 }
 
 fn verdict<T>(value: DriverResult<T>, error: Option<wgpu::Error>) -> DriverResult<T> {

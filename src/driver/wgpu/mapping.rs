@@ -125,18 +125,27 @@ impl WgpuDriver {
         let Some(entry) = tables.buffers.get_mut(buffer.0) else {
             return;
         };
-        if entry.mapping.take().is_none() {
+        let Some(signal) = entry.mapping.take() else {
             return;
-        }
+        };
         let raw = entry.raw.clone();
         drop(tables);
-        self.unmap_raw(&raw);
+        self.unmap_raw(&raw, &signal);
     }
 
-    /// Unmaps, or takes a request back. What wgpu says to that changes nothing.
-    pub(super) fn unmap_raw(&self, raw: &wgpu::Buffer) {
-        let guarded = self.guarded(|| raw.unmap());
-        let _ = self.now(guarded);
+    /// Unmaps, or takes a request back.
+    pub(super) fn unmap_raw(&self, raw: &wgpu::Buffer, signal: &Signal) {
+        loop {
+            let pending = signal.outcome().is_none();
+            let guarded = self.guarded(|| raw.unmap());
+            let done = self.now(guarded).is_ok() || signal.outcome() == Some(false);
+            // A buffer that another thread's poll is mapping at this moment is called unmapped,
+            // and is mapped a moment later.
+            if done || !pending {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 

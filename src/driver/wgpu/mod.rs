@@ -8,7 +8,8 @@
 //! | `caps` | what a device can do, from its limits and features |
 //! | `guard` | every call to wgpu runs in here: error scopes, panics, a device that is gone |
 //! | `objects` | buffers, pipelines, bind groups |
-//! | `submit` | ops become commands, commands a submission; waiting for it |
+//! | `submit` | ops become commands, commands a submission |
+//! | `wait` | waiting for it, and polling |
 //! | `params` | kernel parameters where there are no immediates |
 //! | `mapping` | what the CPU reads and writes |
 //! | `progress` | what is on its way, what is done, whether the device is gone |
@@ -19,7 +20,7 @@
 //! * An error because the device is gone goes nowhere at all: a call seems to succeed. So each
 //!   call ends with a question to the device whether it still takes calls (`guard`).
 //! * `Buffer::destroy` and `Surface::present` take a lock that a blocking `poll` holds. So
-//!   buffers are dropped and not destroyed, and waits are short where the app owns the device.
+//!   buffers are dropped and not destroyed, and an app's device is not blocked on (`wait`).
 
 mod caps;
 mod guard;
@@ -29,11 +30,13 @@ mod open;
 mod params;
 mod progress;
 mod submit;
+mod wait;
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -59,17 +62,22 @@ pub(crate) struct WgpuDriver {
     caps: Caps,
     tables: RwLock<Tables>,
     pages: ParamPages,
+    buffers_created: AtomicU64,
     progress: Arc<Progress>,
-    /// Is asked to be mapped when it matters whether the device still takes calls.
+    /// A destroyed buffer, to ask the device whether it still takes calls.
+    #[cfg_attr(
+        target_arch = "wasm32",
+        allow(dead_code, reason = "a browser tells by itself")
+    )]
     probe: Mutex<wgpu::Buffer>,
     /// Errors that a browser has yet to tell.
     late: Mutex<Vec<Late>>,
-    /// The longest single wait inside wgpu.
+    /// The longest single wait inside wgpu; none where there must be no such wait.
     #[cfg_attr(
         target_arch = "wasm32",
         allow(dead_code, reason = "a browser cannot block")
     )]
-    longest_wait: Duration,
+    longest_wait: Option<Duration>,
 }
 
 /// The objects behind the ids. The lock is held while commands are encoded, and never while
@@ -171,6 +179,10 @@ impl Driver for WgpuDriver {
 
     fn completed(&self) -> u64 {
         self.progress.completed()
+    }
+
+    fn buffers_created(&self) -> u64 {
+        self.buffers_created.load(Ordering::Relaxed)
     }
 
     fn poll(&self) -> DriverResult<()> {

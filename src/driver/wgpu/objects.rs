@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use wgpu::BufferUsages as Usages;
 
@@ -54,6 +55,7 @@ impl WgpuDriver {
         });
         Box::pin(async move {
             let raw = self.settled(started?).await?;
+            self.buffers_created.fetch_add(1, Ordering::Relaxed);
             Ok(self.add_buffer(raw, false))
         })
     }
@@ -80,7 +82,6 @@ impl WgpuDriver {
             BufferKind::Slab => slab,
             BufferKind::Upload => Usages::MAP_WRITE | Usages::COPY_SRC,
             BufferKind::Readback => Usages::MAP_READ | Usages::COPY_DST,
-            BufferKind::Params => Usages::UNIFORM | Usages::COPY_DST,
         }
     }
 
@@ -93,9 +94,17 @@ impl WgpuDriver {
         BufferId(self.tables_mut().buffers.insert(entry))
     }
 
-    /// Gives a buffer of the app an id. Destroying the id only forgets it.
+    /// The id of a buffer of the app, the same for the same buffer, since what may be bound
+    /// together is decided by ids. Destroying the id only forgets it.
     pub(crate) fn import_buffer(&self, buffer: wgpu::Buffer) -> BufferId {
-        self.add_buffer(buffer, true)
+        let known = {
+            let tables = self.tables();
+            let mut entries = tables.buffers.iter();
+            entries.find_map(|(key, entry)| {
+                (entry.imported && entry.raw == buffer).then_some(BufferId(key))
+            })
+        };
+        known.unwrap_or_else(|| self.add_buffer(buffer, true))
     }
 
     /// The buffer behind an id.
@@ -122,8 +131,8 @@ impl WgpuDriver {
             .collect::<Vec<_>>();
         drop(tables);
         drop(groups);
-        if entry.mapping.is_some() && !entry.imported {
-            self.unmap_raw(&entry.raw);
+        if let Some(signal) = &entry.mapping {
+            self.unmap_raw(&entry.raw, signal);
         }
         // In a browser a dropped buffer waits for the garbage collector.
         if cfg!(target_arch = "wasm32") && !entry.imported {

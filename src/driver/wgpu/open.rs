@@ -1,12 +1,13 @@
 //! Finding an adapter, opening a device of our own, and adopting the app's.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use super::super::{AdapterKind, Caps};
 use super::params::ParamPages;
 use super::progress::Progress;
-use super::{Tables, WgpuDriver, caps};
+use super::{Tables, WgpuDriver, caps, guard};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
@@ -17,10 +18,8 @@ const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
 /// returns when they are dropped. Its default of 128 MiB and more keeps nearly all for ever.
 const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
 
-/// The longest wait inside wgpu on a device of our own, and on one that the app presents with:
-/// `Surface::present` cannot start while a wait is on.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_SHARED_WAIT: Duration = Duration::from_millis(2);
+/// The longest wait inside wgpu on a device of our own. Drivers give up work that takes longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Which adapter to open.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +34,7 @@ pub(crate) struct OpenRequest {
     pub(crate) backends: Option<wgpu::Backends>,
 }
 
-/// An adapter that computes, as [`adapters`](crate::adapters) lists it.
+/// An adapter that computes, as `adapters` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdapterSummary {
@@ -216,7 +215,7 @@ pub(crate) async fn open(request: &OpenRequest) -> Result<WgpuDriver> {
             .to_owned(),
     })?;
     let caps = caps::caps(&info, features, &device.limits());
-    let driver = WgpuDriver::new(device, queue, caps, LONGEST_WAIT)?;
+    let driver = WgpuDriver::new(device, queue, caps, Some(LONGEST_WAIT))?;
     driver.watch_lost();
     Ok(driver)
 }
@@ -241,45 +240,31 @@ impl WgpuDriver {
     ) -> Result<Self> {
         let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
         let caps = caps::caps(&info, device.features(), &device.limits());
-        WgpuDriver::new(device.clone(), queue.clone(), caps, LONGEST_SHARED_WAIT)
+        WgpuDriver::new(device.clone(), queue.clone(), caps, None)
     }
 
     pub(super) fn new(
         device: wgpu::Device,
         queue: wgpu::Queue,
         caps: Caps,
-        longest_wait: Duration,
+        longest_wait: Option<Duration>,
     ) -> Result<Self> {
-        let scopes = [
-            wgpu::ErrorFilter::OutOfMemory,
-            wgpu::ErrorFilter::Validation,
-        ]
-        .map(|filter| device.push_error_scope(filter));
-        let probe = device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("lapidary probe"),
-            size: 8,
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        for scope in scopes.into_iter().rev() {
-            drop(scope.pop());
-        }
-        let driver = WgpuDriver {
+        let probe = guard::probe(&device).ok_or_else(|| Error::DeviceLost {
+            reason: "it takes no calls: it was destroyed, or its driver failed".to_owned(),
+        })?;
+        Ok(WgpuDriver {
             pages: ParamPages::new(&caps),
             device,
             queue,
             caps,
             tables: RwLock::new(Tables::default()),
+            // The probe.
+            buffers_created: AtomicU64::new(1),
             progress: Arc::new(Progress::default()),
             probe: Mutex::new(probe),
             late: Mutex::new(Vec::new()),
             longest_wait,
-        };
-        let alive = driver.guarded(|| ());
-        driver.now(alive).map_err(|_| Error::DeviceLost {
-            reason: driver.progress.lost().unwrap_or_default().to_owned(),
-        })?;
-        Ok(driver)
+        })
     }
 
     /// Takes the device's callback for its loss. An adopted device's belongs to the app, which

@@ -23,6 +23,10 @@ struct Pending {
 }
 
 struct Flight {
+    #[cfg_attr(
+        target_arch = "wasm32",
+        allow(dead_code, reason = "a browser cannot block")
+    )]
     index: wgpu::SubmissionIndex,
     done: Signal,
 }

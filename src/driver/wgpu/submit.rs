@@ -1,6 +1,6 @@
-//! Ops become commands, commands a submission; waiting for it.
+//! Ops become commands, commands a submission.
 
-use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId, Signal};
+use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId};
 use super::params::{Page, uniform_bytes};
 use super::{Submission, Tables, WgpuDriver, invalid};
 
@@ -197,106 +197,6 @@ impl<'a> Encoding<'a> {
         match self.tables.buffers.get(buffer.0) {
             Some(entry) => Ok(&entry.raw),
             None => invalid("a copy or clear of an unknown buffer"),
-        }
-    }
-}
-
-#[cfg(not(target_arch = "wasm32"))]
-mod waiting {
-    use std::sync::Arc;
-    use std::task::{Wake, Waker};
-    use std::thread::{self, Thread};
-    use std::time::{Duration, Instant};
-
-    use super::*;
-
-    /// Wakes the thread that waits.
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    impl WgpuDriver {
-        /// Blocks until the signal is set or the device is gone.
-        #[allow(clippy::unused_async, reason = "in a browser the same function awaits")]
-        pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
-            // First inside wgpu, which wakes at once, for the submission that must be done; then,
-            // since a buffer of the app's may wait for the app's work, for all work. A wait
-            // inside wgpu keeps others out of it, so what takes longer is looked at now and then.
-            if let Some(index) = self.progress.index_of(signal.serial()) {
-                self.wait_inside(signal, Some(index))?;
-            }
-            if signal.outcome().is_none() {
-                self.check()?;
-                self.poll_device(wgpu::PollType::Poll)?;
-            }
-            if signal.outcome().is_none() {
-                self.wait_inside(signal, None)?;
-            }
-            let started = Instant::now();
-            let waker = Waker::from(Arc::new(Unpark(thread::current())));
-            while signal.outcome().is_none() {
-                self.check()?;
-                self.poll_device(wgpu::PollType::Poll)?;
-                signal.wake_on_set(&waker);
-                let pause = started.elapsed() / 16;
-                thread::park_timeout(
-                    pause.clamp(Duration::from_micros(50), Duration::from_millis(1)),
-                );
-            }
-            self.outcome(signal)
-        }
-
-        fn wait_inside(
-            &self,
-            signal: &Signal,
-            submission_index: Option<wgpu::SubmissionIndex>,
-        ) -> DriverResult<()> {
-            if signal.outcome().is_some() {
-                return Ok(());
-            }
-            self.check()?;
-            self.poll_device(wgpu::PollType::Wait {
-                submission_index,
-                timeout: Some(self.longest_wait),
-            })
-        }
-    }
-}
-
-#[cfg(target_arch = "wasm32")]
-impl WgpuDriver {
-    /// Waits until the browser calls back, and tells of errors that came late.
-    pub(super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
-        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(|e| e.into_inner()));
-        for scope in late {
-            if let Some(error) = scope.await {
-                return Err(super::guard::driver_error(&error));
-            }
-        }
-        std::future::poll_fn(|context| {
-            signal.wake_on_set(context.waker());
-            match signal.outcome() {
-                Some(_) => std::task::Poll::Ready(()),
-                None => std::task::Poll::Pending,
-            }
-        })
-        .await;
-        self.outcome(signal)
-    }
-}
-
-impl WgpuDriver {
-    fn outcome(&self, signal: &Signal) -> DriverResult<()> {
-        match signal.outcome() {
-            Some(true) => Ok(()),
-            _ => {
-                self.check()?;
-                invalid("the mapping was refused or ended before it began")
-            }
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
+use crate::engine::translate::translate;
 use crate::engine::wgsl::{self, Target, shader};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
@@ -67,18 +68,16 @@ fn validate(form: Form, dtype: DType, quads: u8) {
         };
         let text = super::text(&variant);
         let whole = shader(&text, MATMUL.operands, &variant, &layout, &target);
-        let module = match naga::front::wgsl::parse_str(&whole) {
-            Ok(module) => module,
-            Err(error) => panic!("{form:?}: {}", error.emit_to_string(&whole)),
-        };
-        let flags = naga::valid::ValidationFlags::all();
-        let capabilities = naga::valid::Capabilities::IMMEDIATES
-            | naga::valid::Capabilities::SUBGROUP
-            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let checked = naga::valid::Validator::new(flags, capabilities).validate(&module);
-        if let Err(error) = checked {
-            panic!("{form:?}: {}", error.emit_to_string(&whole));
-        }
+        translate(MATMUL.name, &whole);
+        let needs_enabling = text.contains("subgroup");
+        let enables = true;
+        let target = Target { enables, ..target };
+        let for_browsers = shader(&text, MATMUL.operands, &variant, &layout, &target);
+        assert_eq!(
+            for_browsers.strip_prefix("enable subgroups;\n"),
+            needs_enabling.then_some(&whole[..]),
+            "{form:?}"
+        );
     }
 }
 
@@ -107,6 +106,25 @@ fn every_text_is_a_valid_shader() {
         validate(Form { tile, a, b }, dtype, 4);
     }
     assert!(size_of::<super::Params>() <= MAX_PARAMS_BYTES);
+}
+
+#[test]
+fn only_texts_that_broadcast_name_subgroups() {
+    // A browser is asked to enable what the text names, and may not have it.
+    for tile in tiles(8) {
+        let [a, b] = [Order::AlongK; 2];
+        let variant = Variant {
+            code: Form { tile, a, b }.pack(),
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 7,
+        };
+        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. });
+        assert_eq!(
+            super::text(&variant).contains("subgroup"),
+            broadcasts,
+            "{tile:?}"
+        );
+    }
 }
 
 fn problem(a: &Layout, b: &Layout) -> Problem {

@@ -22,7 +22,7 @@ pub(crate) fn run(call: &mut TwinCall) {
                 let pair = lane & !1;
                 let radius = (-2.0 * f64::from(unit(bits[pair] + 1)).ln()).sqrt();
                 let angle = std::f64::consts::TAU * f64::from(unit(bits[pair + 1]));
-                let wave = if lane % 2 == 0 {
+                let wave = if lane.is_multiple_of(2) {
                     angle.cos()
                 } else {
                     angle.sin()

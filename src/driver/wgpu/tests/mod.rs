@@ -33,8 +33,7 @@ fn driver_without_immediates() -> WgpuDriver {
     let (device, queue) = app_device();
     let mut caps = caps::caps(&device.adapter_info(), device.features(), &device.limits());
     caps.max_immediate_bytes = 0;
-    let wait = std::time::Duration::from_millis(100);
-    WgpuDriver::new(device, queue, caps, wait).expect("a device")
+    WgpuDriver::new(device, queue, caps, None).expect("a device")
 }
 
 /// A device as an app opens it.

@@ -1,0 +1,160 @@
+//! Uploads and downloads, beside what one writes by hand and beside memcpy.
+//!
+//! ```text
+//! cargo bench --bench transfers
+//! ```
+//!
+//! By hand: `Queue::write_buffer` into a buffer that is there, and a fresh read-back buffer for
+//! each download. Best of several rounds; the share is of memcpy in the same run.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use lapidary::{Error, Gpu, Options, Result, wgpu};
+
+const SIZES: [usize; 5] = [64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20];
+
+fn best_us(bytes: usize, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    let rounds = ((256 << 20) / bytes).clamp(4, 40);
+    let mut best = f64::INFINITY;
+    for _ in 0..rounds {
+        let start = Instant::now();
+        call()?;
+        best = best.min(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(best)
+}
+
+/// The app's own device, which both sides use.
+async fn device() -> Option<(wgpu::Adapter, wgpu::Device, wgpu::Queue)> {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let adapter = instance
+        .request_adapter(&wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..Default::default()
+        })
+        .await
+        .ok()?;
+    let wanted = wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
+    let descriptor = wgpu::DeviceDescriptor {
+        required_limits: adapter.limits(),
+        required_features: adapter.features() & wanted,
+        ..Default::default()
+    };
+    let (device, queue) = adapter.request_device(&descriptor).await.ok()?;
+    Some((adapter, device, queue))
+}
+
+struct ByHand {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    buffer: wgpu::Buffer,
+}
+
+impl ByHand {
+    fn new(device: &wgpu::Device, queue: &wgpu::Queue, bytes: usize) -> Self {
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: bytes as u64,
+            usage: wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::COPY_SRC
+                | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        ByHand {
+            device: device.clone(),
+            queue: queue.clone(),
+            buffer,
+        }
+    }
+
+    fn wait(&self) -> Result<()> {
+        let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
+        waited.map(|_| ()).map_err(|error| Error::DeviceLost {
+            reason: error.to_string(),
+        })
+    }
+
+    fn upload(&self, data: &[u8]) -> Result<()> {
+        self.queue.write_buffer(&self.buffer, 0, data);
+        self.queue.submit([]);
+        self.wait()
+    }
+
+    fn download(&self, into: &mut Vec<u8>) -> Result<()> {
+        let readback = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: self.buffer.size(),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(&self.buffer, 0, &readback, 0, self.buffer.size());
+        self.queue.submit([encoder.finish()]);
+        readback.map_async(wgpu::MapMode::Read, .., |_| {});
+        self.wait()?;
+        if let Ok(view) = readback.get_mapped_range(..) {
+            into.clear();
+            into.extend_from_slice(&view);
+        }
+        Ok(())
+    }
+}
+
+fn main() -> Result<()> {
+    let Some((adapter, device, queue)) = pollster::block_on(device()) else {
+        return Err(Gpu::open(Options::default())
+            .err()
+            .unwrap_or(Error::DeviceLost {
+                reason: "the adapter gave no device".into(),
+            }));
+    };
+    let opened = Gpu::open(Options::default())?;
+    let adopted = Gpu::adopt(&adapter, &device, &queue)?;
+    println!("{} ({})", opened.caps().name, opened.caps().backend);
+    println!("GB/s, and share of memcpy: by hand | own device | adopted device");
+    for bytes in SIZES {
+        let data: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
+        let mut copy = vec![0_u8; bytes];
+        let memcpy = best_us(bytes, || {
+            black_box(&mut copy).copy_from_slice(black_box(&data));
+            Ok(())
+        })?;
+        let by_hand = ByHand::new(&device, &queue, bytes);
+        let mut downloaded = Vec::with_capacity(bytes);
+        let up = [
+            best_us(bytes, || by_hand.upload(&data))?,
+            best_us(bytes, || upload(&opened, &data))?,
+            best_us(bytes, || upload(&adopted, &data))?,
+        ];
+        let (own, app) = (
+            opened.tensor(&data, &[bytes])?,
+            adopted.tensor(&data, &[bytes])?,
+        );
+        let down = [
+            best_us(bytes, || by_hand.download(&mut downloaded))?,
+            best_us(bytes, || own.read_into(&mut downloaded))?,
+            best_us(bytes, || app.read_into(&mut downloaded))?,
+        ];
+        let rate = |us: f64| bytes as f64 / us / 1e3;
+        for (what, times) in [("up  ", up), ("down", down)] {
+            let cells =
+                times.map(|us| format!("{:>6.2} ({:>3.0} %)", rate(us), 100.0 * memcpy / us));
+            println!(
+                "{what} {:>8} KiB  {}  memcpy {:.1}",
+                bytes >> 10,
+                cells.join(" | "),
+                rate(memcpy)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A new tensor, until the device has its bytes.
+fn upload(gpu: &Gpu, data: &[u8]) -> Result<()> {
+    let tensor = gpu.tensor(data, &[data.len()])?;
+    gpu.finish()?;
+    drop(tensor);
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! The text of the variants for GPUs, whose threads meet in workgroup memory.
+
+use std::fmt::Write;
+
+use super::{LANES, Side, fill};
+
+const TILE: &str = include_str!("../../../../shaders/matmul/tile.wgsl");
+const SKINNY: &str = include_str!("../../../../shaders/matmul/skinny.wgsl");
+
+/// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the end.
+fn block(side: Side) -> String {
+    let (name, line) = (side.name, side.line());
+    let last = if name == 'a' { "p.size.x" } else { "p.size.y" };
+    let (k, i) = (side.along("k"), side.along("i"));
+    let mut out = format!(
+        "\nfn {name}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {{\n  let line = {line};\n"
+    );
+    let lines: Vec<String> = (0..4).map(|i| side.quad(&format!("at_{i}"))).collect();
+    let whole = format!(
+        "mat4x4<f32>(\n      {},\n      {},\n      {},\n      {}\n    )",
+        lines[0], lines[1], lines[2], lines[3]
+    );
+    let (body, rest) = if side.along_k {
+        for j in 0..4 {
+            push!(
+                out,
+                "  let at_{j} = base + min(edge + {j}u, {last} - 1u) * line + {k};"
+            );
+        }
+        let get: Vec<String> = (0..4)
+            .map(|j| format!("{name}_get(at_{j} + {i})"))
+            .collect();
+        (
+            format!("transpose({whole})"),
+            format!("vec4({})", get.join(", ")),
+        )
+    } else {
+        push!(
+            out,
+            "  let at_0 = base + min(edge, ({last} - 1u) & ~3u) + k * line;"
+        );
+        for i in 1..4 {
+            push!(out, "  let at_{i} = at_{} + line;", i - 1);
+        }
+        (whole, side.quad("(at_0 + i * line)"))
+    };
+    push!(
+        out,
+        "  if (k + 4u <= p.size.z) {{\n    return {body};\n  }}"
+    );
+    push!(out, "  var v = mat4x4<f32>();");
+    push!(
+        out,
+        "  for (var i = 0u; k + i < p.size.z; i++) {{ v[i] = {rest}; }}"
+    );
+    out.push_str("  return v;\n}\n");
+    out
+}
+
+/// The variant whose tile lies in workgroup memory, with `rows` by `rows` elements of C a thread.
+pub(super) fn workgroup(a: Side, b: Side, rows: u32, store: &str) -> String {
+    let (tile, depth) = (rows * 16, if rows == 8 { 16 } else { 32 });
+    let (edge_quads, halves) = (tile / 4, rows / 4);
+    let (mut prepare, mut step, mut finish) = (String::new(), String::new(), String::new());
+    for h in 0..halves {
+        let at = h * 16;
+        push!(
+            step,
+            "      let x_{h} = a_tile[line + ((x_quad + {at}u) ^ swap)];"
+        );
+        push!(
+            step,
+            "      let y_{h} = b_tile[line + ((y_quad + {at}u) ^ swap)];"
+        );
+    }
+    for r in 0..rows {
+        let (h, lane) = (r / 4, LANES[r as usize % 4]);
+        push!(
+            finish,
+            "  let row_{r} = tile_row + x_quad * 4u + {}u;",
+            h * 64 + r % 4
+        );
+        push!(finish, "  let c_{r} = c_start + row_{r} * p.rest.y;");
+        for q in 0..halves {
+            push!(prepare, "  var acc_{r}_{q} = vec4<f32>();");
+            push!(
+                step,
+                "      acc_{r}_{q} = fma(vec4(x_{h}.{lane}), y_{q}, acc_{r}_{q});"
+            );
+            push!(
+                finish,
+                "  store(c_{r}, row_{r}, tile_column + y_quad * 4u + {}u, acc_{r}_{q});",
+                q * 64
+            );
+        }
+    }
+    let place = |side: Side| match side.along_k {
+        true => (
+            format!("block / {}u", depth / 4),
+            format!("block % {}u", depth / 4),
+        ),
+        false => (
+            format!("block % {edge_quads}u"),
+            format!("block / {edge_quads}u"),
+        ),
+    };
+    let ((a_edge, a_deep), (b_edge, b_deep)) = (place(a), place(b));
+    let text = fill(
+        TILE,
+        &[
+            ("tile", &tile.to_string()),
+            ("depth", &depth.to_string()),
+            ("rows", &rows.to_string()),
+            ("tile_quads", &(edge_quads * depth).to_string()),
+            ("edge_quads", &edge_quads.to_string()),
+            ("a_edge", &a_edge),
+            ("a_deep", &a_deep),
+            ("b_edge", &b_edge),
+            ("b_deep", &b_deep),
+            ("prepare", &prepare),
+            ("step", &step),
+            ("finish", &finish),
+            ("store", store),
+        ],
+    );
+    text + &block(a) + &block(b)
+}
+
+/// The variant for few rows on a GPU.
+pub(super) fn skinny(a: Side, b: Side, rows: u32, store: &str) -> String {
+    // Neighbours along k where B is contiguous along k, else along the columns.
+    let (across, part, place, part_step) = match b.along_k {
+        true => (4, "local % 64u", "local / 64u", 1),
+        false => (16, "local / 16u", "local % 16u", 16),
+    };
+    let (mut prepare, mut step, mut finish) = (String::new(), String::new(), String::new());
+    for r in 0..rows {
+        push!(prepare, "  var acc_{r} = vec4<f32>();");
+        push!(step, "    acc_{r} += y * a_run(a_start, row + {r}u, k);");
+        push!(finish, "  let sum_{r} = total(acc_{r}, local, part);");
+        push!(
+            finish,
+            "  if (part == 0u) {{ store(c_start + (row + {r}u) * p.rest.y, row + {r}u, column, \
+             sum_{r}); }}"
+        );
+    }
+    let run = match a.along_k && !a.stepped {
+        true => a.quad("at"),
+        false => "vec4(a_get(at), a_get(at + p.strides.y), a_get(at + 2u * p.strides.y), \
+                  a_get(at + 3u * p.strides.y))"
+            .to_string(),
+    };
+    let text = fill(
+        SKINNY,
+        &[
+            ("rows", &rows.to_string()),
+            ("across", &across.to_string()),
+            ("part", part),
+            ("place", place),
+            ("parts", &(256 / across).to_string()),
+            ("part_step", &part_step.to_string()),
+            ("prepare", &prepare),
+            ("step", &step),
+            ("finish", &finish),
+            ("a_run", &run),
+            ("store", store),
+        ],
+    );
+    text + &block(b)
+}

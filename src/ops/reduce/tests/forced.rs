@@ -1,0 +1,186 @@
+//! Every form, forced on every device whether or not it would choose it, against the host.
+
+use super::super::*;
+use crate::Gpu;
+use crate::ops::argreduce::search_as;
+use crate::ops::{layer_norm, normalize, softmax};
+
+/// The devices: an adapter, and simulations that show much and little of an operand at once.
+fn gpus() -> Vec<(&'static str, Gpu)> {
+    let mut gpus = vec![("adapter", Gpu::open(Default::default()).unwrap())];
+    #[cfg(feature = "sim")]
+    for (name, max_binding_bytes) in [("simulation", 1 << 30), ("windows", 4 << 10)] {
+        let options = crate::sim::SimOptions {
+            max_binding_bytes,
+            max_storage_bindings: 32,
+            ..Default::default()
+        };
+        gpus.push((name, Gpu::simulated(options).unwrap().0));
+    }
+    // Without the simulation there is just one.
+    gpus.truncate(3);
+    gpus
+}
+
+/// Small whole numbers, whose sums are exact in any order, each of them several times.
+fn numbers(len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|at| ((at * 7919) % 61) as f32 - 30.0)
+        .collect()
+}
+
+/// Views of a [3, 40, 36] tensor, and axes to fold.
+fn cases(x: &Tensor) -> Vec<(Tensor, Vec<isize>)> {
+    vec![
+        (x.clone(), vec![2]),
+        (x.clone(), vec![0]),
+        (x.clone(), vec![0, 2]),
+        (x.clone(), vec![0, 1, 2]),
+        (x.flip(&[0, 2]).unwrap(), vec![1, 2]),
+        (x.transpose(0, 2).unwrap(), vec![1]),
+        (x.slice(2, Some(1), Some(36), 1).unwrap(), vec![2]),
+        (x.slice(2, Some(1), Some(36), 3).unwrap(), vec![2]),
+        (x.narrow(2, 0, 5).unwrap(), vec![0, 1]),
+    ]
+}
+
+fn rows_of(view: &Tensor, folded: Axes) -> Vec<Vec<f32>> {
+    let values = view.to_vec::<f32>().unwrap();
+    let kept: usize = folded.fold_shape(view.shape(), false).iter().product();
+    let mut rows = vec![vec![]; kept];
+    for (flat, value) in values.into_iter().enumerate() {
+        let (mut left, mut row, mut step) = (flat, 0, 1);
+        for axis in (0..view.rank()).rev() {
+            let dim = view.shape()[axis];
+            if !folded.contains(axis) {
+                row += left % dim * step;
+                step *= dim;
+            }
+            left /= dim;
+        }
+        rows[row].push(value);
+    }
+    rows
+}
+
+/// The results of a tensor with one dimension, without what pads it.
+fn results(tensor: &Tensor, count: usize) -> Vec<f32> {
+    let mut values = tensor.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
+    values.truncate(count);
+    values
+}
+
+#[test]
+fn every_form_that_fits_folds_right_in_one_piece_and_in_parts() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16, DType::I32] {
+            let x = gpu.tensor(&numbers(3 * 40 * 36), &[3, 40, 36]).unwrap();
+            let x = x.cast(dtype).unwrap();
+            for (view, axes) in cases(&x) {
+                let folded = Axes::named("test", &axes, 3).unwrap();
+                let expected = rows_of(&view.cast(DType::F32).unwrap(), folded);
+                let rows = Rows::of(&view.layout, folded, true).unwrap();
+                for form in Form::ALL.into_iter().filter(|form| form.fits(&rows)) {
+                    for parts in [1, 3] {
+                        let plan = Plan::cut(form, &rows, parts);
+                        for op in [Op::Sum, Op::Max, Op::Min] {
+                            let out = if op == Op::Sum && dtype == DType::F16 {
+                                DType::F32
+                            } else {
+                                dtype
+                            };
+                            let got = fold_as(&view, None, op, &rows, plan, out).unwrap();
+                            let expected: Vec<f32> = (expected.iter())
+                                .map(|row| match op {
+                                    Op::Sum => row.iter().sum(),
+                                    Op::Max => row.iter().copied().fold(f32::MIN, f32::max),
+                                    _ => row.iter().copied().fold(f32::MAX, f32::min),
+                                })
+                                .collect();
+                            let got = results(&got, expected.len());
+                            assert_eq!(
+                                got, expected,
+                                "{name} {dtype} {axes:?} {plan:?} {op:?} {view}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_form_that_fits_finds_the_first_extreme() {
+    for (name, gpu) in gpus() {
+        let x = gpu.tensor(&numbers(3 * 40 * 36), &[3, 40, 36]).unwrap();
+        for (view, axes) in cases(&x).into_iter().filter(|(_, axes)| axes.len() == 1) {
+            let folded = Axes::named("test", &axes, 3).unwrap();
+            let rows = Rows::of(&view.layout, folded, false).unwrap();
+            let host = rows_of(&view, folded);
+            for form in Form::ALL.into_iter().filter(|form| form.fits(&rows)) {
+                for parts in [1, 3] {
+                    let plan = Plan::cut(form, &rows, parts);
+                    for least in [false, true] {
+                        let expected: Vec<f32> = (host.iter())
+                            .map(|row| {
+                                let sign = if least { -1.0 } else { 1.0 };
+                                let best = row.iter().map(|v| sign * v).fold(f32::MIN, f32::max);
+                                row.iter().position(|v| sign * v == best).unwrap() as f32
+                            })
+                            .collect();
+                        let got = search_as(&view, &rows, plan, least).unwrap();
+                        let got = results(&got, expected.len());
+                        assert_eq!(got, expected, "{name} {axes:?} {plan:?} {least}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_form_that_fits_normalizes_right() {
+    for (name, gpu) in gpus() {
+        for (lines, length) in [(7, 36), (2, 1040), (70, 4)] {
+            let data: Vec<f32> = numbers(lines * length).iter().map(|v| v / 8.0).collect();
+            let x = gpu.tensor(&data, &[lines, length]).unwrap();
+            let weight = gpu.tensor(&numbers(length), &[length]).unwrap();
+            let folded = Axes::from(1, 2);
+            let rows = Rows::of(&x.layout, folded, false).unwrap();
+            for form in normalize::Form::ALL {
+                let soft = softmax::along_as(&x, 1, Some(&rows), form, 0).unwrap();
+                let affine = layer_norm::Affine {
+                    weight: Some(weight.clone()),
+                    bias: None,
+                    eps: 0.5,
+                };
+                let norm = layer_norm::normalize_as(&x, folded, Some(&rows), form, &affine);
+                let (soft, norm) = (
+                    soft.to_vec::<f32>().unwrap(),
+                    norm.unwrap().to_vec::<f32>().unwrap(),
+                );
+                for (line, row) in data.chunks(length).enumerate() {
+                    let max = row.iter().copied().fold(f32::MIN, f32::max);
+                    let total: f32 = row.iter().map(|v| (v - max).exp()).sum();
+                    let mean = row.iter().sum::<f32>() / length as f32;
+                    let square = row.iter().map(|v| (v - mean).powi(2)).sum::<f32>();
+                    let deviation = (square / length as f32 + 0.5).sqrt();
+                    for (k, v) in row.iter().enumerate() {
+                        let at = line * length + k;
+                        let (a, b) = (
+                            (v - max).exp() / total,
+                            (v - mean) / deviation * numbers(k + 1)[k],
+                        );
+                        assert!((soft[at] - a).abs() < 1e-5, "{name} {form:?} softmax {at}");
+                        assert!(
+                            (norm[at] - b).abs() < 1e-3,
+                            "{name} {form:?} layer_norm {at}: {} {b}",
+                            norm[at]
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Elementwise kernels without a device: every text is a valid shader, every plan is sound.
+
+use smallvec::SmallVec;
+
+use super::elementwise::{Code, Fetch, Plan};
+use super::{binary, check, copy, fill, random, select, unary};
+use crate::dtype::DType;
+use crate::engine::Kernel;
+use crate::tensor::layout::Layout;
+
+const INTO: u64 = 1 << 13;
+const UNROLL: u64 = 1 << 14;
+
+/// Codes of every kind for so many tensors: quads, splats, strides, rows that end within a quad.
+fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {
+    let base = Layout::contiguous(&[3, 4, 5, 8]);
+    let view = |axes: &[isize]| base.permute(axes).expect("four axes");
+    let plane = Layout::contiguous(&[6, 7]);
+    let sets: [(&[usize], Layout, Layout); 5] = [
+        (
+            &[480],
+            Layout::contiguous(&[480]),
+            Layout::contiguous(&[480]),
+        ),
+        (&[3, 4, 5, 8], base.clone(), Layout::contiguous(&[8])),
+        (&[3, 5, 4, 8], view(&[0, 2, 1, 3]), Layout::contiguous(&[])),
+        (
+            &[8, 5, 4, 3],
+            view(&[3, 2, 1, 0]),
+            Layout::contiguous(&[5, 1, 1]),
+        ),
+        (
+            &[7, 6],
+            plane.permute(&[1, 0]).expect("two axes"),
+            Layout::contiguous(&[7, 1]),
+        ),
+    ];
+    let mut codes = Vec::new();
+    for (shape, first, second) in sets {
+        let layouts = [&first, &second, &first].map(|l| l.broadcast_to(shape).expect("it fits"));
+        let layouts: SmallVec<[&Layout; 3]> = layouts.iter().take(tensors).collect();
+        let plan = Plan::new(shape, &layouts, is_scalar).expect("few dimensions");
+        codes.push(plan.code.0);
+    }
+    codes
+}
+
+/// The quads bits that go with a code.
+fn quads(code: u64, is_scalar: &[bool]) -> u8 {
+    let tensors: Vec<usize> = (0..is_scalar.len())
+        .filter(|&input| !is_scalar[input])
+        .collect();
+    let reads = tensors
+        .iter()
+        .enumerate()
+        .map(|(operand, &input)| u8::from(Code(code).fetch(input) == Fetch::Quad) << operand);
+    reads.sum::<u8>() | 1 << tensors.len()
+}
+
+/// Checks one operation in every form, and in every type in the first.
+fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec<DType>]) {
+    let tensors = is_scalar.iter().filter(|scalar| !**scalar).count();
+    let flags = if into { INTO } else { 0 };
+    for (which, code) in codes(tensors, is_scalar).into_iter().enumerate() {
+        let unroll = if which == 0 { UNROLL } else { 0 };
+        for dtypes in dtypes.iter().take(if which == 0 { usize::MAX } else { 1 }) {
+            let code = code | op | flags | unroll;
+            check::valid(kernel, code, dtypes, quads(code, is_scalar));
+        }
+    }
+}
+
+#[test]
+fn every_unary_text_is_a_valid_shader() {
+    for (index, op) in unary::UnaryOp::ALL.iter().enumerate() {
+        let taken = DType::ALL
+            .into_iter()
+            .filter(|&dtype| op.takes().accepts(dtype));
+        let dtypes: Vec<_> = taken
+            .map(|dtype| vec![dtype, op.gives().dtype(dtype)])
+            .collect();
+        check(&unary::UNARY, false, index as u64, &[false], &dtypes);
+        if index == 0 {
+            check(&unary::UNARY_INTO, true, index as u64, &[false], &dtypes);
+        }
+    }
+}
+
+#[test]
+fn every_binary_text_is_a_valid_shader() {
+    for (index, op) in binary::BinaryOp::ALL.iter().enumerate() {
+        let taken: Vec<_> = DType::ALL
+            .into_iter()
+            .filter(|&dtype| op.takes().accepts(dtype))
+            .map(|dtype| (dtype, op.gives().dtype(dtype)))
+            .collect();
+        let of_two: Vec<_> = taken.iter().map(|&(x, y)| vec![x, x, y]).collect();
+        let of_one: Vec<_> = taken.iter().map(|&(x, y)| vec![x, y]).collect();
+        let op = index as u64;
+        check(&binary::BINARY, false, op, &[false, false], &of_two);
+        check(&binary::SCALAR, false, op, &[false, true], &of_one);
+        if index == 0 {
+            check(&binary::BINARY_INTO, true, op, &[false, false], &of_two);
+            check(&binary::SCALAR_INTO, true, op, &[false, true], &of_one);
+            check(&binary::SCALAR_FIRST, false, op, &[true, false], &of_one);
+        }
+    }
+}
+
+#[test]
+fn every_text_of_select_fill_and_random_is_a_valid_shader() {
+    let dtypes = DType::ALL.map(|dtype| vec![DType::Bool, dtype, dtype, dtype]);
+    let codes = codes(3, &[false; 3]);
+    for (which, &code) in codes.iter().enumerate() {
+        for dtypes in dtypes.iter().take(if which == 0 { 6 } else { 1 }) {
+            check::valid(&select::SELECT, code, dtypes, quads(code, &[false; 3]));
+        }
+    }
+    let plain = Plan::new(&[9], &[], &[]).expect("no map").code.0;
+    for (index, op) in fill::FillOp::ALL.iter().enumerate() {
+        for dtype in DType::ALL {
+            if op.takes().accepts(dtype) {
+                check::valid(&fill::FILL, plain | index as u64, &[dtype], 1);
+                check::valid(&fill::FILL_INTO, plain | INTO | index as u64, &[dtype], 1);
+            }
+        }
+    }
+    for op in 0..random::RandomOp::ALL.len() as u64 {
+        for dtype in [DType::F32, DType::F16] {
+            check::valid(&random::RANDOM, plain | op | UNROLL, &[dtype], 1);
+        }
+    }
+}
+
+#[test]
+fn every_text_of_copy_is_a_valid_shader() {
+    for from in DType::ALL {
+        for to in DType::ALL {
+            check(&copy::COPY, false, 0, &[false], &[vec![from, to]]);
+            for batch in [0, 1, 6] {
+                check::valid(&copy::TRANSPOSE, batch, &[from, to], 0b11);
+            }
+        }
+        check(&copy::COPY_INTO, true, 0, &[false], &[vec![from, from]]);
+        for (rank, outer) in [(1, 0), (1, 1), (3, 2), (8, 0), (8, 8)] {
+            check::valid(&copy::SCATTER, rank | outer << 4, &[from, from], 0b10);
+        }
+    }
+}
+
+#[test]
+fn fetches_follow_from_strides() {
+    let check = |shape: &[usize], layout: Layout, rank: usize, fetch: Fetch| {
+        let layout = layout.broadcast_to(shape).expect("it fits");
+        let plan = Plan::new(shape, &[&layout], &[false]).expect("few dimensions");
+        assert_eq!(
+            (plan.code.rank(), plan.code.fetch(0)),
+            (rank, fetch),
+            "{layout:?}"
+        );
+        assert_eq!(plan.words[0] as usize, shape.iter().product::<usize>());
+        assert!(plan.words.len().is_multiple_of(4));
+    };
+    let whole = |shape: &[usize]| Layout::contiguous(shape);
+    check(&[5, 7], whole(&[5, 7]), 1, Fetch::Quad);
+    check(&[5, 7], whole(&[]), 1, Fetch::Splat);
+    check(&[5, 8], whole(&[8]), 2, Fetch::Quad);
+    check(&[5, 7], whole(&[7]), 2, Fetch::Strided);
+    check(&[5, 8], whole(&[5, 1]), 2, Fetch::Splat);
+    check(&[5, 7], whole(&[5, 1]), 2, Fetch::Strided);
+    let slice = |start, len| whole(&[100]).narrow(0, start, len).expect("it fits");
+    check(&[7], slice(4, 7), 1, Fetch::Quad);
+    check(&[7], slice(5, 7), 1, Fetch::Strided);
+    check(
+        &[7],
+        slice(0, 7).flip(&[0]).expect("one axis"),
+        1,
+        Fetch::Strided,
+    );
+}
+
+#[test]
+fn three_views_with_many_dimensions_do_not_fit_the_parameters() {
+    let shape = [2; 8];
+    let axes: Vec<isize> = (0..8).rev().collect();
+    let turned = Layout::contiguous(&shape)
+        .permute(&axes)
+        .expect("eight axes");
+    let whole = Layout::contiguous(&shape);
+    assert!(Plan::new(&shape, &[&turned, &whole, &turned], &[false; 3]).is_none());
+    let two = Plan::new(&shape, &[&turned, &whole], &[false; 2]).expect("two fit");
+    assert_eq!(two.words.len(), 32);
+}

@@ -1,0 +1,374 @@
+//! Operations on two elements, and the choice between two.
+
+use half::f16;
+use lapidary::{DType, Error, Gpu, Result, Tensor};
+
+use crate::common::gpus;
+use crate::model::{Sample, assert_close, broadcast, floats, samples, tensor, views};
+
+type Method = fn(&Tensor, &Tensor) -> Result<Tensor>;
+
+/// Shapes that broadcast, and what to.
+const PAIRS: [(&[usize], &[usize], &[usize]); 14] = [
+    (&[0], &[0], &[0]),
+    (&[0], &[1], &[0]),
+    (&[], &[], &[]),
+    (&[5], &[5], &[5]),
+    (&[1000], &[], &[1000]),
+    (&[1], &[64], &[64]),
+    (&[7, 1500], &[1500], &[7, 1500]),
+    (&[6, 8], &[6, 1], &[6, 8]),
+    (&[6, 7], &[6, 1], &[6, 7]),
+    (&[3, 1], &[1, 5], &[3, 5]),
+    (&[4, 1], &[1, 8], &[4, 8]),
+    (&[2, 1, 4, 1], &[3, 1, 4], &[2, 3, 4, 4]),
+    (
+        &[2, 1, 2, 1, 2, 1, 2, 1],
+        &[1, 3, 1, 2, 1, 3, 1, 4],
+        &[2, 3, 2, 2, 2, 3, 2, 4],
+    ),
+    (&[65, 4], &[65, 4], &[65, 4]),
+];
+
+fn remainder(a: f64, b: f64) -> f64 {
+    a % b
+}
+
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.max(b)
+    }
+}
+
+fn smaller(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.min(b)
+    }
+}
+
+/// An operation: its name, itself, what it does in f64, and what it may be off by.
+type FloatCase = (&'static str, Method, fn(f64, f64) -> f64, f32);
+
+const FLOATS: [FloatCase; 7] = [
+    ("add", Tensor::add, |a, b| a + b, 1e-7),
+    ("sub", Tensor::sub, |a, b| a - b, 1e-7),
+    ("mul", Tensor::mul, |a, b| a * b, 1e-7),
+    ("div", Tensor::div, |a, b| a / b, 4e-7),
+    ("pow", Tensor::pow, f64::powf, 3e-5),
+    ("maximum", Tensor::maximum, larger, 0.0),
+    ("minimum", Tensor::minimum, smaller, 0.0),
+];
+
+fn check_floats<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
+    for (shape_a, shape_b, shape) in PAIRS {
+        let a = tensor::<T>(gpu, random, shape_a);
+        let b = tensor::<T>(gpu, random, shape_b);
+        let (x, y) = (floats(&a)?, floats(&b)?);
+        let (x, y) = (broadcast(&x, shape_a, shape), broadcast(&y, shape_b, shape));
+        for (name, method, model, relative) in FLOATS {
+            let out = method(&a, &b)?;
+            assert_eq!((out.dtype(), out.shape()), (T::DTYPE, shape));
+            for (k, got) in floats(&out)?.into_iter().enumerate() {
+                let exact = model(f64::from(x[k]), f64::from(y[k]));
+                let (wanted, relative) = match T::DTYPE {
+                    DType::F16 => (f16::from_f64(exact).to_f32(), relative + 1e-3),
+                    _ => (exact as f32, relative),
+                };
+                // Where a result is near the largest f32, what is in between may overflow.
+                if name == "pow" && exact.abs() > 1e36 && got.abs() > 1e36 {
+                    continue;
+                }
+                let what = format!("{name}({:?}, {:?}) of {a} and {b} on {device}", x[k], y[k]);
+                assert_close(&what, &[got], &[wanted], relative, 1e-36);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn floats_broadcast_and_follow_ieee() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let mut random = fastrand::Rng::with_seed(3);
+        check_floats::<f32>(device, &gpu, &mut random)?;
+        check_floats::<f16>(device, &gpu, &mut random)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_remainder_has_the_sign_of_the_dividend() -> Result<()> {
+    let values = [
+        5.5,
+        -5.5,
+        6.0,
+        -6.0,
+        0.0,
+        0.3,
+        1e3,
+        1e5,
+        -1e4,
+        f32::INFINITY,
+        f32::NAN,
+        7.0,
+    ];
+    let divisors = [2.0, -2.0, 0.7, 3.0, 0.0, f32::INFINITY, 1e-2, f32::NAN];
+    for (device, gpu) in gpus() {
+        let a = gpu.tensor(&values, &[12, 1])?;
+        let b = gpu.tensor(&divisors, &[8])?;
+        let got = (&a % &b)?.to_vec::<f32>()?;
+        for (k, &got) in got.iter().enumerate() {
+            let (a, b) = (values[k / 8], divisors[k % 8]);
+            let wanted = remainder(f64::from(a), f64::from(b)) as f32;
+            // Right next to a multiple of the divisor the quotient may be rounded past it.
+            let wraps = (got - wanted).abs() - b.abs();
+            assert!(
+                got == wanted
+                    || got.is_nan() && wanted.is_nan()
+                    || (got - wanted).abs() <= 2.4e-7 * a.abs()
+                    || wraps.abs() <= 2.4e-7 * a.abs(),
+                "{a} % {b} is {got}, not {wanted}, on {device}"
+            );
+        }
+    }
+    Ok(())
+}
+
+macro_rules! integers {
+    ($gpu:expr, $random:expr, $type:ty, $pow:expr) => {{
+        for (shape_a, shape_b, shape) in PAIRS {
+            let a = tensor::<$type>($gpu, $random, shape_a);
+            let b = tensor::<$type>($gpu, $random, shape_b);
+            let x = broadcast(&a.to_vec::<$type>()?, shape_a, shape);
+            let y = broadcast(&b.to_vec::<$type>()?, shape_b, shape);
+            let cases: [(&str, Method, fn($type, $type) -> $type); 8] = [
+                ("add", Tensor::add, <$type>::wrapping_add),
+                ("sub", Tensor::sub, <$type>::wrapping_sub),
+                ("mul", Tensor::mul, <$type>::wrapping_mul),
+                ("div", Tensor::div, |a, b| {
+                    if b == 0 { a } else { a.wrapping_div(b) }
+                }),
+                ("rem", Tensor::rem, |a, b| {
+                    if b == 0 { 0 } else { a.wrapping_rem(b) }
+                }),
+                ("maximum", Tensor::maximum, std::cmp::max),
+                ("minimum", Tensor::minimum, std::cmp::min),
+                ("pow", Tensor::pow, $pow),
+            ];
+            for (name, method, model) in cases {
+                let wanted: Vec<$type> = x.iter().zip(&y).map(|(&a, &b)| model(a, b)).collect();
+                assert_eq!(
+                    method(&a, &b)?.to_vec::<$type>()?,
+                    wanted,
+                    "{name} {shape:?}"
+                );
+            }
+        }
+    }};
+}
+
+fn signed_power(a: i32, b: i32) -> i32 {
+    match (u32::try_from(b), a) {
+        (Ok(b), _) => a.wrapping_pow(b),
+        (Err(_), 1) => 1,
+        (Err(_), -1) => {
+            if b % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
+        _ => 0,
+    }
+}
+
+#[test]
+fn integers_wrap_and_division_by_zero_is_defined() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(4);
+        integers!(&gpu, random, i32, signed_power);
+        integers!(&gpu, random, u32, u32::wrapping_pow);
+        integers!(&gpu, random, u8, |a, b| a.wrapping_pow(u32::from(b)));
+        let least = gpu.tensor(&[i32::MIN, i32::MIN], &[2])?;
+        let by = gpu.tensor(&[-1, 0], &[2])?;
+        assert_eq!((&least / &by)?.to_vec::<i32>()?, [i32::MIN; 2]);
+        assert_eq!((&least % &by)?.to_vec::<i32>()?, [0; 2]);
+    }
+    Ok(())
+}
+
+/// A comparison: its name, itself, and what it does.
+type OrderCase<T> = (&'static str, Method, fn(&T, &T) -> bool);
+
+fn check_order<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
+    let cases: [OrderCase<T>; 6] = [
+        ("eq", Tensor::eq, |a, b| a == b),
+        ("ne", Tensor::ne, |a, b| a != b),
+        ("lt", Tensor::lt, |a, b| a < b),
+        ("le", Tensor::le, |a, b| a <= b),
+        ("gt", Tensor::gt, |a, b| a > b),
+        ("ge", Tensor::ge, |a, b| a >= b),
+    ];
+    for (shape_a, shape_b, shape) in PAIRS {
+        let a = tensor::<T>(gpu, random, shape_a);
+        let b = tensor::<T>(gpu, random, shape_b);
+        let x = broadcast(&a.to_vec::<T>()?, shape_a, shape);
+        let y = broadcast(&b.to_vec::<T>()?, shape_b, shape);
+        for (name, method, model) in cases {
+            let wanted: Vec<bool> = x.iter().zip(&y).map(|(a, b)| model(a, b)).collect();
+            let got = method(&a, &b)?;
+            assert_eq!(got.to_vec::<bool>()?, wanted, "{name} of {a} and {b}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn comparisons_give_bools_and_nan_is_unequal_to_all() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(5);
+        check_order::<f32>(&gpu, random)?;
+        check_order::<f16>(&gpu, random)?;
+        check_order::<i32>(&gpu, random)?;
+        check_order::<u32>(&gpu, random)?;
+        check_order::<u8>(&gpu, random)?;
+        check_order::<bool>(&gpu, random)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn bools_combine() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let a = gpu.tensor(&[false, false, true, true], &[4])?;
+        let b = gpu.tensor(&[false, true, false, true], &[4])?;
+        assert_eq!(
+            a.logical_and(&b)?.to_vec::<bool>()?,
+            [false, false, false, true]
+        );
+        assert_eq!(
+            a.logical_or(&b)?.to_vec::<bool>()?,
+            [false, true, true, true]
+        );
+        assert_eq!(
+            a.logical_xor(&b)?.to_vec::<bool>()?,
+            [false, true, true, false]
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn views_of_every_kind_meet() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(6);
+        for (a, b) in views::<u8>(&gpu, random)?
+            .iter()
+            .zip(views::<u8>(&gpu, random)?)
+        {
+            let wanted: Vec<u8> = (a.to_vec::<u8>()?.iter().zip(b.to_vec::<u8>()?))
+                .map(|(a, b)| a.wrapping_sub(b))
+                .collect();
+            assert_eq!((a - &b)?.to_vec::<u8>()?, wanted, "{a} - {b} on {device}");
+        }
+        for (a, b) in views::<i32>(&gpu, random)?
+            .iter()
+            .zip(views::<i32>(&gpu, random)?)
+        {
+            let row = tensor::<i32>(&gpu, random, &a.shape()[a.rank().min(1)..]);
+            let x = a.to_vec::<i32>()?;
+            let y = broadcast(&row.to_vec::<i32>()?, row.shape(), a.shape());
+            let wanted: Vec<i32> = x.iter().zip(y).map(|(x, y)| x.wrapping_add(y)).collect();
+            assert_eq!(
+                (a + &row)?.to_vec::<i32>()?,
+                wanted,
+                "{a} + {row} on {device}"
+            );
+            let lesser = a.lt(&b)?;
+            let c = lesser.to_vec::<bool>()?;
+            let y = b.to_vec::<i32>()?;
+            let wanted: Vec<i32> = (0..c.len())
+                .map(|k| if c[k] { x[k] } else { y[k] })
+                .collect();
+            assert_eq!(
+                lesser.where_(a, &b)?.to_vec::<i32>()?,
+                wanted,
+                "{a} ? {b} on {device}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn where_broadcasts_all_three_and_takes_more_dimensions_than_its_parameters_hold() -> Result<()> {
+    let shape = [2, 3, 2, 2, 2, 3, 2, 2];
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(7);
+        let c = tensor::<bool>(&gpu, random, &[2, 1, 2, 1, 2, 1, 2, 1]);
+        let a = tensor::<f32>(&gpu, random, &shape).permute(&[7, 6, 5, 4, 3, 2, 1, 0])?;
+        let a = a.permute(&[7, 6, 5, 4, 3, 2, 1, 0])?;
+        let b = tensor::<f32>(&gpu, random, &[3, 1, 2, 1, 3, 1, 2]);
+        let (x, y, z) = (c.to_vec::<bool>()?, a.to_vec::<f32>()?, b.to_vec::<f32>()?);
+        let x = broadcast(&x, c.shape(), &shape);
+        let z = broadcast(&z, b.shape(), &shape);
+        let wanted: Vec<u32> = (0..y.len())
+            .map(|k| if x[k] { y[k] } else { z[k] }.to_bits())
+            .collect();
+        let got: Vec<u32> = c
+            .where_(&a, &b)?
+            .to_vec::<f32>()?
+            .iter()
+            .map(|x| x.to_bits())
+            .collect();
+        assert_eq!(got, wanted);
+    }
+    Ok(())
+}
+
+#[test]
+fn numbers_take_the_place_of_tensors_on_either_side() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.tensor(&[1.0_f32, 2.0, 4.0], &[3])?;
+        assert_eq!((&x * 2.0)?.to_vec::<f32>()?, [2.0, 4.0, 8.0]);
+        assert_eq!((8.0 / &x)?.to_vec::<f32>()?, [8.0, 4.0, 2.0]);
+        assert_eq!((1 - &x)?.to_vec::<f32>()?, [0.0, -1.0, -3.0]);
+        assert_eq!((-&x)?.to_vec::<f32>()?, [-1.0, -2.0, -4.0]);
+        assert_eq!(x.pow_scalar(2)?.to_vec::<f32>()?, [1.0, 4.0, 16.0]);
+        assert_eq!(x.pow_scalar(0.5)?.to_vec::<f32>()?[2], 2.0);
+        assert_eq!(x.maximum_scalar(1.5)?.to_vec::<f32>()?, [1.5, 2.0, 4.0]);
+        assert_eq!(x.ge_scalar(2)?.to_vec::<bool>()?, [false, true, true]);
+        let chain = ((&x + &x)? + &x)?.relu()?;
+        assert_eq!(chain.to_vec::<f32>()?, [3.0, 6.0, 12.0]);
+        let n = gpu.tensor(&[7_u8, 255], &[2])?;
+        assert_eq!(n.add_scalar(1)?.to_vec::<u8>()?, [8, 0]);
+        assert!(matches!(n.add_scalar(256), Err(Error::DType { .. })));
+        assert!(matches!(&n * 0.5, Err(Error::DType { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn operands_that_do_not_go_together_are_refused() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(8);
+        let a = tensor::<f32>(&gpu, random, &[4]);
+        let b = tensor::<f16>(&gpu, random, &[4]);
+        let c = tensor::<f32>(&gpu, random, &[3]);
+        let d = tensor::<bool>(&gpu, random, &[4]);
+        let mixed = a.add(&b).expect_err("two types");
+        assert!(mixed.to_string().contains("cast"), "{mixed}");
+        assert!(matches!(a.add(&c), Err(Error::Shape { .. })));
+        assert!(matches!(d.add(&d), Err(Error::DType { .. })));
+        assert!(matches!(a.logical_and(&a), Err(Error::DType { .. })));
+        assert!(matches!(a.where_(&a, &a), Err(Error::DType { .. })));
+        let (_, other) = gpus().swap_remove(0);
+        let far = other.tensor(&samples::<f32>(random, 4), &[4])?;
+        assert!(matches!(a.add(&far), Err(Error::Foreign { .. })));
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Copies, casts, reshapes.
+
+use half::f16;
+use lapidary::{DType, Element, Error, Gpu, Result};
+
+use crate::common::gpus;
+use crate::model::{ODD_FLOATS, Sample, alike, tensor, views};
+
+/// Bytes, so that NaN is equal to itself.
+fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {
+    T::bytes_of(elements).to_vec()
+}
+
+fn check_contiguous<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
+    for x in views::<T>(gpu, random)? {
+        let wanted = x.to_vec::<T>()?;
+        for y in [x.contiguous()?, x.copy()?] {
+            assert!(y.is_contiguous());
+            let got = y.to_vec::<T>()?;
+            assert!(alike(&got, &wanted), "{x} on {device}: {got:?} {wanted:?}");
+        }
+        assert!(!x.copy()?.shares_storage_with(&x));
+        assert_eq!(x.contiguous()?.shares_storage_with(&x), x.is_contiguous());
+        let flat = x.reshape(&[x.len()])?;
+        assert_eq!(flat.shape(), [x.len()]);
+        assert_eq!(
+            bytes(&flat.contiguous()?.to_vec::<T>()?).len(),
+            bytes(&wanted).len()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_copy_is_row_major_and_holds_the_same() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(10);
+        check_contiguous::<f32>(device, &gpu, random)?;
+        check_contiguous::<f16>(device, &gpu, random)?;
+        check_contiguous::<i32>(device, &gpu, random)?;
+        check_contiguous::<u32>(device, &gpu, random)?;
+        check_contiguous::<u8>(device, &gpu, random)?;
+        check_contiguous::<bool>(device, &gpu, random)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn transposes_of_every_shape_are_right_in_and_out_of_blocks() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(11);
+        for (rows, columns) in [
+            (4, 4),
+            (8, 12),
+            (12, 8),
+            (6, 8),
+            (8, 6),
+            (32, 52),
+            (5, 7),
+            (1, 8),
+        ] {
+            let x = tensor::<u32>(&gpu, random, &[rows, columns]);
+            assert_eq!(
+                x.t()?.copy()?.to_vec::<u32>()?,
+                x.t()?.to_vec::<u32>()?,
+                "{device}"
+            );
+            let x = tensor::<u8>(&gpu, random, &[3, rows, 2, columns]);
+            for axes in [
+                [0, 2, 3, 1],
+                [2, 0, 3, 1],
+                [0, 3, 2, 1],
+                [0, 3, 1, 2],
+                [2, 3, 0, 1],
+            ] {
+                let y = x.permute(&axes)?;
+                assert_eq!(
+                    y.copy()?.to_vec::<u8>()?,
+                    y.to_vec::<u8>()?,
+                    "{y} on {device}"
+                );
+            }
+            let y = x.permute(&[0, 2, 3, 1])?.flip(&[2])?;
+            assert_eq!(
+                y.copy()?.to_vec::<u8>()?,
+                y.to_vec::<u8>()?,
+                "{y} on {device}"
+            );
+            let z = y.cast(DType::F32)?.to_vec::<f32>()?;
+            let wanted: Vec<f32> = y.to_vec::<u8>()?.iter().map(|&x| f32::from(x)).collect();
+            assert_eq!(z, wanted);
+        }
+    }
+    Ok(())
+}
+
+/// Casts `from` and compares with `convert` of each element.
+fn check_cast<A: Element, B: Element>(
+    device: &str,
+    gpu: &Gpu,
+    from: &[A],
+    convert: impl Fn(A) -> B,
+) -> Result<()> {
+    let x = gpu.tensor(from, &[from.len()])?;
+    let y = x.cast(B::DTYPE)?;
+    assert_eq!(y.dtype(), B::DTYPE);
+    for (k, got) in y.to_vec::<B>()?.into_iter().enumerate() {
+        let wanted = convert(from[k]);
+        assert!(
+            alike(&[got], &[wanted]),
+            "{:?} as {} is {got:?}, not {wanted:?}, on {device}",
+            from[k],
+            B::DTYPE
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn casts_follow_rusts_as() -> Result<()> {
+    let mut floats = ODD_FLOATS.to_vec();
+    floats.extend([
+        2147483647.0,
+        2147483648.0,
+        -2147483648.0,
+        -2147483904.0,
+        4294967040.0,
+    ]);
+    floats.extend([
+        4294967296.0,
+        255.0,
+        255.5,
+        256.0,
+        0.999,
+        -0.999,
+        2147483520.0,
+        16777217.0,
+    ]);
+    let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
+    let ints = [
+        i32::MIN,
+        -65536,
+        -257,
+        -1,
+        0,
+        1,
+        255,
+        256,
+        65519,
+        65520,
+        1 << 24,
+        i32::MAX,
+    ];
+    let words = [0, 1, 255, 256, 65519, 65520, 1 << 24, 1 << 31, u32::MAX];
+    let octets: Vec<u8> = (0..=255).collect();
+    let truths = [true, false, true];
+    for (device, gpu) in gpus() {
+        let d = device;
+        check_cast(d, &gpu, &floats, |x| x as i32)?;
+        check_cast(d, &gpu, &floats, |x| x as u32)?;
+        check_cast(d, &gpu, &floats, |x| x as u8)?;
+        check_cast(d, &gpu, &floats, |x| {
+            x != 0.0 && x.abs() >= f32::MIN_POSITIVE || x.is_nan()
+        })?;
+        check_cast(d, &gpu, &floats, f16::from_f32)?;
+        check_cast(d, &gpu, &halves, f16::to_f32)?;
+        check_cast(d, &gpu, &halves, |x| x.to_f32() as u8)?;
+        check_cast(d, &gpu, &ints, |x| x as u32)?;
+        check_cast(d, &gpu, &ints, |x| x as u8)?;
+        check_cast(d, &gpu, &ints, |x| x != 0)?;
+        check_cast(d, &gpu, &ints, |x| x as f32)?;
+        check_cast(d, &gpu, &ints, |x| f16::from_f32(x as f32))?;
+        check_cast(d, &gpu, &words, |x| x as i32)?;
+        check_cast(d, &gpu, &words, |x| x as u8)?;
+        check_cast(d, &gpu, &words, |x| x as f32)?;
+        check_cast(d, &gpu, &octets, f32::from)?;
+        check_cast(d, &gpu, &octets, i32::from)?;
+        check_cast(d, &gpu, &octets, |x| f16::from_f32(f32::from(x)))?;
+        check_cast(d, &gpu, &octets, |x| x != 0)?;
+        check_cast(d, &gpu, &truths, u8::from)?;
+        check_cast(d, &gpu, &truths, |x| f32::from(u8::from(x)))?;
+        check_cast(d, &gpu, &truths, i32::from)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn floats_become_halves_as_on_the_host_and_back() -> Result<()> {
+    let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+    let mut floats: Vec<f32> = halves.iter().map(|x| x.to_f32()).collect();
+    // Between two halves, and just beside the middle of them.
+    for k in 0..0x7c00_u16 {
+        let (a, b) = (f16::from_bits(k).to_f32(), f16::from_bits(k + 1).to_f32());
+        let middle = if b.is_finite() {
+            (a + b) / 2.0
+        } else {
+            65520.0
+        };
+        floats.extend([middle, middle.next_up(), middle.next_down(), -middle]);
+    }
+    for (device, gpu) in gpus() {
+        for some in floats.chunks(10_000) {
+            check_cast(device, &gpu, some, f16::from_f32)?;
+        }
+        for some in halves.chunks(10_000) {
+            check_cast(device, &gpu, some, f16::to_f32)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_reshape_is_a_view_where_it_can_be() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(12);
+        let x = tensor::<i32>(&gpu, random, &[4, 6]);
+        assert!(x.reshape(&[2, 12])?.shares_storage_with(&x));
+        let y = x.t()?.reshape(&[24])?;
+        assert!(!y.shares_storage_with(&x));
+        assert_eq!(y.to_vec::<i32>()?, x.t()?.to_vec::<i32>()?);
+        assert!(matches!(x.reshape(&[5]), Err(Error::Shape { .. })));
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Tensors made on the device.
+
+use half::f16;
+use lapidary::{DType, Error, Result};
+
+use crate::common::gpus;
+use crate::model::floats;
+
+#[test]
+fn full_tensors_hold_one_value_of_every_type() -> Result<()> {
+    for (_, gpu) in gpus() {
+        for len in [0, 1, 3, 5, 64, 1000] {
+            assert_eq!(
+                gpu.full(&[len], 2.5, DType::F32)?.to_vec::<f32>()?,
+                vec![2.5; len]
+            );
+            let half = f16::from_f32(-0.1);
+            assert_eq!(
+                gpu.full(&[len], -0.1, DType::F16)?.to_vec::<f16>()?,
+                vec![half; len]
+            );
+            assert_eq!(
+                gpu.full(&[len], -7, DType::I32)?.to_vec::<i32>()?,
+                vec![-7; len]
+            );
+            assert_eq!(
+                gpu.full(&[len], u32::MAX, DType::U32)?.to_vec::<u32>()?,
+                vec![u32::MAX; len]
+            );
+            assert_eq!(
+                gpu.full(&[len], 200, DType::U8)?.to_vec::<u8>()?,
+                vec![200; len]
+            );
+            assert_eq!(
+                gpu.full(&[len], true, DType::Bool)?.to_vec::<bool>()?,
+                vec![true; len]
+            );
+            assert_eq!(
+                gpu.full(&[len], 0, DType::F32)?.to_vec::<f32>()?,
+                vec![0.0; len]
+            );
+            assert!(
+                gpu.full(&[len], -0.0, DType::F32)?
+                    .to_vec::<f32>()?
+                    .iter()
+                    .all(|x| x.is_sign_negative())
+            );
+        }
+        assert_eq!(gpu.scalar(7_i32)?.item::<i32>()?, 7);
+        assert!(matches!(
+            gpu.full(&[2], 300, DType::U8),
+            Err(Error::DType { .. })
+        ));
+    }
+    Ok(())
+}
+
+#[test]
+fn ranges_count_up_and_down() -> Result<()> {
+    for (_, gpu) in gpus() {
+        assert_eq!(
+            gpu.arange(0, 5, 1, DType::I32)?.to_vec::<i32>()?,
+            [0, 1, 2, 3, 4]
+        );
+        assert_eq!(
+            gpu.arange(5, 0, -2, DType::I32)?.to_vec::<i32>()?,
+            [5, 3, 1]
+        );
+        assert_eq!(gpu.arange(5, 0, -2, DType::U8)?.to_vec::<u8>()?, [5, 3, 1]);
+        assert_eq!(
+            gpu.arange(0, 1, 0.25, DType::F32)?.to_vec::<f32>()?,
+            [0.0, 0.25, 0.5, 0.75]
+        );
+        assert_eq!(gpu.arange(3, 3, 1, DType::U32)?.shape(), [0]);
+        assert_eq!(gpu.arange(3, 0, 1, DType::U32)?.shape(), [0]);
+        let long = gpu.arange(0, 20_001, 1, DType::U32)?.to_vec::<u32>()?;
+        assert!(long.iter().enumerate().all(|(k, &x)| k == x as usize));
+        for error in [
+            gpu.arange(0, 5, 0, DType::I32),
+            gpu.arange(0.0, f32::INFINITY, 1.0, DType::F32),
+            gpu.arange(0.0, f64::NAN, 1.0, DType::F32),
+        ] {
+            assert!(matches!(error, Err(Error::Shape { .. })));
+        }
+        assert!(matches!(
+            gpu.arange(0, 5, 1, DType::Bool),
+            Err(Error::DType { .. })
+        ));
+        assert!(gpu.arange(0.0, 1e30, 1.0, DType::F32).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn the_identity_has_ones_on_its_diagonal() -> Result<()> {
+    for (_, gpu) in gpus() {
+        for n in [0, 1, 2, 5, 8] {
+            let wanted: Vec<f32> = (0..n * n)
+                .map(|k| f32::from(u8::from(k / n == k % n)))
+                .collect();
+            for dtype in DType::ALL {
+                let x = gpu.eye(n, dtype)?.cast(DType::F32)?;
+                assert_eq!(x.to_vec::<f32>()?, wanted, "{dtype}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_seed_draws_the_same_everywhere_and_another_seed_something_else() -> Result<()> {
+    let mut drawn: Vec<Vec<f32>> = Vec::new();
+    for (device, gpu) in gpus() {
+        let uniform = gpu.rand_uniform(&[1001], -2.0, 3.0, 42, DType::F32)?;
+        let normal = gpu.rand_normal(&[1001], 1.0, 2.0, 42, DType::F32)?;
+        let both = [uniform.to_vec::<f32>()?, normal.to_vec::<f32>()?].concat();
+        if let Some(first) = drawn.first() {
+            for (k, (a, b)) in both.iter().zip(first).enumerate() {
+                assert!(
+                    (a - b).abs() < 4e-3 * (1.0 + a.abs()) * 1e-2,
+                    "{k}: {a} and {b} on {device}"
+                );
+            }
+        }
+        drawn.push(both);
+        let other = gpu
+            .rand_uniform(&[1001], -2.0, 3.0, 43 << 32, DType::F32)?
+            .to_vec::<f32>()?;
+        let equal = other.iter().zip(&drawn[0]).filter(|(a, b)| a == b).count();
+        assert!(equal < 5, "{equal}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_drawn_is_spread_as_it_should_be() -> Result<()> {
+    for (device, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            let x = floats(&gpu.rand_uniform(&[20_000], 2.0, 4.0, 7, dtype)?)?;
+            assert!(x.iter().all(|&x| (2.0..=4.0).contains(&x)));
+            assert!(dtype == DType::F16 || x.iter().all(|&x| x < 4.0));
+            let mean = x.iter().sum::<f32>() / 20_000.0;
+            assert!((mean - 3.0).abs() < 0.02, "{mean} on {device}");
+            let below = x.iter().filter(|&&x| x < 2.5).count();
+            assert!((4_750..5_250).contains(&below), "{below} on {device}");
+            let x = floats(&gpu.rand_normal(&[20_000], 5.0, 2.0, 7, dtype)?)?;
+            let mean = x.iter().sum::<f32>() / 20_000.0;
+            let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / 20_000.0;
+            assert!((mean - 5.0).abs() < 0.05, "{mean} on {device}");
+            assert!((variance - 4.0).abs() < 0.15, "{variance} on {device}");
+            let within = x.iter().filter(|&&x| (x - 5.0).abs() < 2.0).count();
+            assert!((13_350..13_950).contains(&within), "{within} on {device}");
+        }
+        assert!(matches!(
+            gpu.rand_uniform(&[3], 1.0, 1.0, 0, DType::F32),
+            Err(Error::Option { .. })
+        ));
+        assert!(matches!(
+            gpu.rand_normal(&[3], 0.0, -1.0, 0, DType::F32),
+            Err(Error::Option { .. })
+        ));
+        assert!(matches!(
+            gpu.rand_normal(&[3], 0.0, 1.0, 0, DType::I32),
+            Err(Error::DType { .. })
+        ));
+    }
+    Ok(())
+}

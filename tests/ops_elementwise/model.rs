@@ -1,0 +1,199 @@
+//! What the tests compare with: views to try, broadcasting in plain Rust, closeness.
+
+use half::f16;
+use lapidary::{DType, Element, Gpu, Result, Tensor};
+
+/// Numbers of every kind of trouble.
+pub(crate) const ODD_FLOATS: [f32; 26] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    3.75,
+    -7.25,
+    1e-3,
+    -1e-6,
+    100.0,
+    -100.0,
+    1e4,
+    -1e4,
+    65504.0,
+    1e30,
+    -1e30,
+    f32::MAX,
+    f32::MIN_POSITIVE,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+    0.3333,
+];
+
+/// An element made of a random word: small numbers mostly, so that products stay apart.
+pub(crate) trait Sample: Element + PartialOrd {
+    fn sample(random: &mut fastrand::Rng) -> Self;
+}
+
+impl Sample for f32 {
+    fn sample(random: &mut fastrand::Rng) -> f32 {
+        match random.u32(0..8) {
+            0 => ODD_FLOATS[random.usize(0..ODD_FLOATS.len())],
+            _ => random.f32() * 8.0 - 4.0,
+        }
+    }
+}
+
+impl Sample for f16 {
+    fn sample(random: &mut fastrand::Rng) -> f16 {
+        f16::from_f32(f32::sample(random))
+    }
+}
+
+impl Sample for i32 {
+    fn sample(random: &mut fastrand::Rng) -> i32 {
+        match random.u32(0..8) {
+            0 => [i32::MIN, i32::MAX, -1, 0, 1][random.usize(0..5)],
+            _ => random.i32(-40..40),
+        }
+    }
+}
+
+impl Sample for u32 {
+    fn sample(random: &mut fastrand::Rng) -> u32 {
+        match random.u32(0..8) {
+            0 => [u32::MAX, 0, 1, 1 << 31][random.usize(0..4)],
+            _ => random.u32(0..40),
+        }
+    }
+}
+
+impl Sample for u8 {
+    fn sample(random: &mut fastrand::Rng) -> u8 {
+        random.u8(..)
+    }
+}
+
+impl Sample for bool {
+    fn sample(random: &mut fastrand::Rng) -> bool {
+        random.bool()
+    }
+}
+
+/// So many elements.
+pub(crate) fn samples<T: Sample>(random: &mut fastrand::Rng, len: usize) -> Vec<T> {
+    (0..len).map(|_| T::sample(random)).collect()
+}
+
+/// A row-major tensor of random elements.
+pub(crate) fn tensor<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[usize]) -> Tensor {
+    let data = samples::<T>(random, shape.iter().product());
+    gpu.tensor(&data, shape).expect("the data fills the shape")
+}
+
+/// Views of every kind, of random elements.
+pub(crate) fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<Vec<Tensor>> {
+    let mut views = Vec::new();
+    for shape in [
+        &[0][..],
+        &[],
+        &[1],
+        &[3],
+        &[5],
+        &[64],
+        &[1000],
+        &[2, 0, 3],
+        &[2, 3, 4],
+        &[7, 900],
+    ] {
+        views.push(tensor::<T>(gpu, random, shape));
+    }
+    let flat = tensor::<T>(gpu, random, &[100]);
+    for start in 1..5 {
+        views.push(flat.narrow(0, start, 50 + start)?);
+    }
+    views.push(flat.slice(0, None, None, 3)?);
+    views.push(flat.flip(&[0])?);
+    let plane = tensor::<T>(gpu, random, &[12, 8]);
+    views.push(plane.t()?);
+    views.push(plane.narrow(1, 4, 4)?);
+    views.push(plane.narrow(1, 3, 5)?.t()?);
+    views.push(plane.slice(0, None, None, -2)?);
+    views.push(plane.flip(&[1])?);
+    views.push(plane.select(1, 3)?);
+    views.push(tensor::<T>(gpu, random, &[9, 7]).t()?);
+    views.push(tensor::<T>(gpu, random, &[9, 8]).t()?);
+    let cube = tensor::<T>(gpu, random, &[3, 4, 5]);
+    for axes in [[2, 0, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1]] {
+        views.push(cube.permute(&axes)?);
+    }
+    views.push(tensor::<T>(gpu, random, &[2, 8, 3, 4]).permute(&[0, 2, 3, 1])?);
+    views.push(tensor::<T>(gpu, random, &[3, 1]).broadcast_to(&[2, 3, 4])?);
+    views.push(tensor::<T>(gpu, random, &[4]).broadcast_to(&[6, 4])?);
+    views.push(tensor::<T>(gpu, random, &[]).broadcast_to(&[9])?);
+    let many = tensor::<T>(gpu, random, &[2, 3, 2, 2, 2, 3, 2, 2]);
+    views.push(many.permute(&[7, 6, 5, 4, 3, 2, 1, 0])?);
+    Ok(views)
+}
+
+/// The elements of an operand, repeated to a larger shape.
+pub(crate) fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> Vec<T> {
+    let count = to.iter().product();
+    let skipped = to.len() - shape.len();
+    let pick = |mut k: usize| {
+        let (mut at, mut step) = (0, 1);
+        for axis in (0..to.len()).rev() {
+            let index = k % to[axis];
+            k /= to[axis];
+            if axis >= skipped {
+                let dim = shape[axis - skipped];
+                at += if dim == 1 { 0 } else { index * step };
+                step *= dim;
+            }
+        }
+        data[at]
+    };
+    (0..count).map(pick).collect()
+}
+
+/// Floats of either width, as f32.
+pub(crate) fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
+    match tensor.dtype() {
+        DType::F16 => Ok(tensor.to_vec::<f16>()?.iter().map(|x| x.to_f32()).collect()),
+        _ => tensor.to_vec::<f32>(),
+    }
+}
+
+/// Are they the same number, within a part of it or `absolute`? NaN is the same as NaN. Numbers
+/// too small for an adapter that flushes them may be 0.
+pub(crate) fn close(got: f32, wanted: f32, relative: f32, absolute: f32) -> bool {
+    got == wanted
+        || got.is_nan() && wanted.is_nan()
+        || (got - wanted).abs() <= absolute + relative * wanted.abs()
+        || got == 0.0 && wanted.abs() < 2.0 * f32::MIN_POSITIVE
+}
+
+/// Fails with the first element that is not as wanted.
+#[track_caller]
+pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f32, absolute: f32) {
+    assert_eq!(got.len(), wanted.len(), "{what}");
+    for (index, (&g, &w)) in got.iter().zip(wanted).enumerate() {
+        assert!(
+            close(g, w, relative, absolute),
+            "{what}: element {index} is {g:?}, not {w:?}"
+        );
+    }
+}
+
+/// Are they the same elements, in order? NaN is the same as NaN: an adapter may make another.
+pub(crate) fn alike<T: PartialEq>(got: &[T], wanted: &[T]) -> bool {
+    let is_nan = |x: &T| x.ne(x);
+    got.len() == wanted.len()
+        && got
+            .iter()
+            .zip(wanted)
+            .all(|(a, b)| a == b || is_nan(a) && is_nan(b))
+}

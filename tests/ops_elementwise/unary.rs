@@ -1,0 +1,224 @@
+//! Operations on one element.
+
+use half::f16;
+use lapidary::{DType, Error, Gpu, Result, Tensor};
+
+use crate::common::gpus;
+use crate::model::{ODD_FLOATS, assert_close, floats, tensor, views};
+
+type Method = fn(&Tensor) -> Result<Tensor>;
+
+/// An operation: its name, itself, and what it does in f64.
+struct Case(&'static str, Method, fn(f64) -> f64);
+
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 || x.is_nan() {
+        return if x.is_nan() { x } else { x.signum() };
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..200 {
+        term *= 2.0 * x * x / f64::from(2 * n + 1);
+        sum += term;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn sign(x: f64) -> f64 {
+    if x == 0.0 || x.is_nan() {
+        x
+    } else {
+        x.signum()
+    }
+}
+
+fn gelu_tanh(x: f64) -> f64 {
+    let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+    0.5 * x * (1.0 + inner.tanh())
+}
+
+fn relu(x: f64) -> f64 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
+const CASES: [Case; 22] = [
+    Case("neg", Tensor::neg, |x| -x),
+    Case("abs", Tensor::abs, f64::abs),
+    Case("sign", Tensor::sign, sign),
+    Case("square", Tensor::square, |x| x * x),
+    Case("relu", Tensor::relu, relu),
+    Case("exp", Tensor::exp, f64::exp),
+    Case("log", Tensor::log, f64::ln),
+    Case("sqrt", Tensor::sqrt, f64::sqrt),
+    Case("rsqrt", Tensor::rsqrt, |x| 1.0 / x.sqrt()),
+    Case("recip", Tensor::recip, |x| 1.0 / x),
+    Case("sin", Tensor::sin, f64::sin),
+    Case("cos", Tensor::cos, f64::cos),
+    Case("tanh", Tensor::tanh, f64::tanh),
+    Case("erf", Tensor::erf, erf),
+    Case("sigmoid", Tensor::sigmoid, sigmoid),
+    Case("silu", Tensor::silu, |x| x * sigmoid(x)),
+    Case("gelu", Tensor::gelu, |x| {
+        0.5 * x * (1.0 + erf(x / 2_f64.sqrt()))
+    }),
+    Case("gelu_tanh", Tensor::gelu_tanh, gelu_tanh),
+    Case("floor", Tensor::floor, f64::floor),
+    Case("ceil", Tensor::ceil, f64::ceil),
+    Case("round", Tensor::round, f64::round_ties_even),
+    Case("trunc", Tensor::trunc, f64::trunc),
+];
+
+/// What an operation may be off by: the adapter's own exponential is as exact as its argument.
+fn tolerance(name: &str) -> (f32, f32) {
+    match name {
+        "exp" => (2e-5, 0.0),
+        "log" => (1e-6, 1e-6),
+        "sin" | "cos" => (1e-6, 1e-6),
+        "sigmoid" | "silu" | "gelu" | "gelu_tanh" => (2e-5, 1e-6),
+        "sqrt" | "rsqrt" | "recip" | "tanh" | "erf" => (1e-6, 2e-7),
+        _ => (0.0, 0.0),
+    }
+}
+
+fn check(device: &str, case: &Case, x: &Tensor) -> Result<()> {
+    let Case(name, method, model) = case;
+    let half = x.dtype() == DType::F16;
+    let inputs = floats(x)?;
+    let round = |y: f64| match half {
+        true => f16::from_f64(y).to_f32(),
+        false => y as f32,
+    };
+    let wanted: Vec<f32> = inputs.iter().map(|&x| round(model(f64::from(x)))).collect();
+    let y = method(x)?;
+    assert_eq!((y.dtype(), y.shape()), (x.dtype(), x.shape()));
+    let mut got = floats(&y)?;
+    // Far from 0 the waves are whatever the adapter makes of them.
+    if matches!(*name, "sin" | "cos") {
+        for (x, (got, wanted)) in inputs.iter().zip(got.iter_mut().zip(&wanted)) {
+            if x.is_finite() && x.abs() > 3e4 {
+                *got = *wanted;
+            }
+        }
+    }
+    let (relative, absolute) = tolerance(name);
+    let (relative, absolute) = match half {
+        true => (relative + 1e-3, absolute + 1e-7),
+        false => (relative, absolute),
+    };
+    let what = format!("{name} of {x} on {device}");
+    for (index, (&got, &wanted)) in got.iter().zip(&wanted).enumerate() {
+        let one = format!("{what}, f({:?})", inputs[index]);
+        assert_close(&one, &[got], &[wanted], relative, absolute);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_operation_is_right_about_ordinary_and_odd_numbers() -> Result<()> {
+    let mut numbers = ODD_FLOATS.to_vec();
+    numbers.extend((-400..400).map(|n| n as f32 * 0.0613));
+    numbers.extend((0..50).map(|n| n as f32 * 611.7));
+    let halves: Vec<f16> = numbers.iter().map(|&x| f16::from_f32(x)).collect();
+    for (device, gpu) in gpus() {
+        let x = gpu.tensor(&numbers, &[numbers.len()])?;
+        let h = gpu.tensor(&halves, &[halves.len()])?;
+        for case in &CASES {
+            check(device, case, &x)?;
+            check(device, case, &h)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn views_of_every_kind_are_taken_as_they_are() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for x in views::<f32>(&gpu, &mut random)? {
+            check(device, &CASES[1], &x)?;
+        }
+        for x in views::<f16>(&gpu, &mut random)? {
+            check(device, &CASES[0], &x)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn integers_wrap_and_know_their_sign() -> Result<()> {
+    fn ints(gpu: &Gpu) -> Result<()> {
+        let x = gpu.tensor(&[i32::MIN, -3, 0, 5, i32::MAX], &[5])?;
+        assert_eq!(x.neg()?.to_vec::<i32>()?, [i32::MIN, 3, 0, -5, -i32::MAX]);
+        assert_eq!(x.abs()?.to_vec::<i32>()?, [i32::MIN, 3, 0, 5, i32::MAX]);
+        assert_eq!(x.sign()?.to_vec::<i32>()?, [-1, -1, 0, 1, 1]);
+        assert_eq!(x.square()?.to_vec::<i32>()?, [0, 9, 0, 25, 1]);
+        assert_eq!(x.relu()?.to_vec::<i32>()?, [0, 0, 0, 5, i32::MAX]);
+        assert_eq!(x.clamp(-1, 4)?.to_vec::<i32>()?, [-1, -1, 0, 4, 4]);
+        let x = gpu.tensor(&[0_u8, 1, 200, 255, 16], &[5])?;
+        assert_eq!(x.neg()?.to_vec::<u8>()?, [0, 255, 56, 1, 240]);
+        assert_eq!(x.square()?.to_vec::<u8>()?, [0, 1, 64, 1, 0]);
+        assert_eq!(x.sign()?.to_vec::<u8>()?, [0, 1, 1, 1, 1]);
+        assert_eq!(x.clamp(16, 200)?.to_vec::<u8>()?, [16, 16, 200, 200, 16]);
+        let x = gpu.tensor(&[0_u32, 7, u32::MAX], &[3])?;
+        assert_eq!(x.neg()?.to_vec::<u32>()?, [0, u32::MAX - 6, 1]);
+        assert_eq!(x.abs()?.to_vec::<u32>()?, [0, 7, u32::MAX]);
+        Ok(())
+    }
+    gpus().iter().try_for_each(|(_, gpu)| ints(gpu))
+}
+
+#[test]
+fn questions_are_answered_by_bools() -> Result<()> {
+    for (device, gpu) in gpus() {
+        for values in [ODD_FLOATS.to_vec(), ODD_FLOATS[3..].to_vec()] {
+            let x = gpu.tensor(&values, &[values.len()])?;
+            let answers = |f: fn(f32) -> bool| values.iter().map(|&x| f(x)).collect::<Vec<_>>();
+            let nan = x.is_nan()?;
+            assert_eq!(nan.dtype(), DType::Bool);
+            assert_eq!(nan.to_vec::<bool>()?, answers(f32::is_nan), "{device}");
+            assert_eq!(x.is_finite()?.to_vec::<bool>()?, answers(f32::is_finite));
+            assert_eq!(x.logical_not()?.to_vec::<bool>()?, answers(|x| x == 0.0));
+        }
+        let b = gpu.tensor(&[true, false, true], &[3])?;
+        assert_eq!((!&b)?.to_vec::<bool>()?, [false, true, false]);
+    }
+    Ok(())
+}
+
+#[test]
+fn clamping_keeps_nan_and_obeys_the_upper_bound() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.tensor(&[f32::NAN, -9.0, 0.5, 9.0, f32::INFINITY], &[5])?;
+        let got = x.clamp(-1.0, 1.0)?.to_vec::<f32>()?;
+        assert!(got[0].is_nan());
+        assert_eq!(got[1..], [-1.0, 0.5, 1.0, 1.0]);
+        assert_eq!(x.clamp(5, 2)?.to_vec::<f32>()?[1..], [2.0; 4]);
+        let all = x.clamp(f32::NAN, 1.0)?.to_vec::<f32>()?;
+        assert!(all.iter().all(|x| x.is_nan()));
+    }
+    Ok(())
+}
+
+#[test]
+fn types_that_make_no_sense_are_refused_with_a_hint() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let ints = tensor::<i32>(&gpu, &mut random, &[4]);
+        let bools = tensor::<bool>(&gpu, &mut random, &[4]);
+        for error in [
+            ints.exp(),
+            bools.neg(),
+            bools.relu(),
+            ints.is_nan(),
+            ints.clamp(0.5, 1),
+        ] {
+            let error = error.expect_err("a type that is not taken");
+            assert!(matches!(error, Error::DType { .. }), "{error}");
+            assert!(error.to_string().contains("cast"), "{error}");
+        }
+    }
+    Ok(())
+}

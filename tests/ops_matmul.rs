@@ -1,0 +1,354 @@
+//! Matrix products against three loops in f64: every shape, every view, every type.
+
+#![cfg(feature = "gpu")]
+
+use half::f16;
+use lapidary::{DType, Element, Error, Gpu, Options, Tensor};
+
+fn gpu() -> Gpu {
+    Gpu::open(Options::default()).unwrap()
+}
+
+/// Small whole numbers: their products add up exactly in every type.
+fn whole(gpu: &Gpu, shape: &[usize]) -> Tensor {
+    let len = shape.iter().product::<usize>();
+    let values: Vec<f32> = (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+    gpu.tensor(&values, shape).unwrap()
+}
+
+/// The product of two tensors of the same number of dimensions, at least two, on the host.
+fn on_host(a: &Tensor, b: &Tensor) -> Vec<f64> {
+    let (left, right) = (a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
+    let rank = a.rank();
+    let (m, k, n) = (
+        a.shape()[rank - 2],
+        a.shape()[rank - 1],
+        b.shape()[rank - 1],
+    );
+    let batch: Vec<usize> = (0..rank - 2)
+        .map(|axis| {
+            if a.shape()[axis] == 1 {
+                b.shape()[axis]
+            } else {
+                a.shape()[axis]
+            }
+        })
+        .collect();
+    let mut product = Vec::new();
+    for matrix in 0..batch.iter().product::<usize>() {
+        // Which matrix of an operand that has 1 where the batch has more.
+        let place = |shape: &[usize]| {
+            let (mut rest, mut place, mut stride) = (matrix, 0, 1);
+            for axis in (0..batch.len()).rev() {
+                place += rest % batch[axis] % shape[axis] * stride;
+                stride *= shape[axis];
+                rest /= batch[axis];
+            }
+            place
+        };
+        let (from_a, from_b) = (place(a.shape()) * m * k, place(b.shape()) * k * n);
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let terms = (0..k).map(|i| {
+                f64::from(left[from_a + row * k + i]) * f64::from(right[from_b + i * n + column])
+            });
+            product.push(terms.sum());
+        }
+    }
+    product
+}
+
+#[track_caller]
+fn check(a: &Tensor, b: &Tensor) {
+    let c = a.matmul(b).unwrap();
+    let rank = a.rank();
+    let (m, n) = (a.shape()[rank - 2], b.shape()[rank - 1]);
+    assert_eq!(&c.shape()[rank - 2..], [m, n]);
+    let got: Vec<f64> = c
+        .to_vec::<f32>()
+        .unwrap()
+        .into_iter()
+        .map(f64::from)
+        .collect();
+    assert_eq!(got, on_host(a, b), "{:?} times {:?}", a.shape(), b.shape());
+}
+
+#[test]
+fn every_size_up_to_a_tile_and_just_beyond_is_right() {
+    let gpu = gpu();
+    let sizes = [1, 2, 7, 33, 64, 65, 128];
+    for m in sizes {
+        for n in sizes {
+            for k in [1, 3, 31, 64, 127] {
+                check(&whole(&gpu, &[m, k]), &whole(&gpu, &[k, n]));
+            }
+        }
+    }
+}
+
+#[test]
+fn transposed_operands_are_read_in_place() {
+    let gpu = gpu();
+    for (m, n, k) in [
+        (1, 64, 48),
+        (5, 7, 13),
+        (33, 65, 127),
+        (64, 64, 64),
+        (127, 2, 128),
+    ] {
+        for (flip_a, flip_b) in [(true, false), (false, true), (true, true)] {
+            let a = match flip_a {
+                true => whole(&gpu, &[k, m]).t().unwrap(),
+                false => whole(&gpu, &[m, k]),
+            };
+            let b = match flip_b {
+                true => whole(&gpu, &[n, k]).t().unwrap(),
+                false => whole(&gpu, &[k, n]),
+            };
+            check(&a, &b);
+        }
+    }
+}
+
+#[test]
+fn any_view_is_read_in_place() {
+    let gpu = gpu();
+    let (a, b) = (whole(&gpu, &[40, 50]), whole(&gpu, &[60, 70]));
+    let offset = a.narrow(0, 3, 33).unwrap().narrow(1, 5, 41).unwrap();
+    check(&offset, &b.narrow(0, 2, 41).unwrap());
+    check(
+        &offset,
+        &b.narrow(0, 2, 41).unwrap().narrow(1, 1, 65).unwrap(),
+    );
+    let stepped = a.slice(1, None, None, 2).unwrap();
+    check(&stepped, &b.narrow(0, 0, 25).unwrap());
+    let backwards = a.flip(&[0, 1]).unwrap();
+    check(&backwards, &b.narrow(0, 0, 50).unwrap());
+    check(
+        &backwards,
+        &b.flip(&[1]).unwrap().narrow(0, 10, 50).unwrap(),
+    );
+    let repeated = whole(&gpu, &[1, 50]).broadcast_to(&[40, 50]).unwrap();
+    check(&repeated, &b.narrow(0, 0, 50).unwrap());
+}
+
+#[test]
+fn batches_broadcast_over_any_dimensions() {
+    let gpu = gpu();
+    let cases: [(&[usize], &[usize]); 7] = [
+        (&[3, 17, 20], &[3, 20, 33]),
+        (&[3, 17, 20], &[1, 20, 33]),
+        (&[1, 17, 20], &[3, 20, 33]),
+        (&[5, 1, 20], &[1, 20, 64]),
+        (&[2, 1, 9, 8], &[1, 3, 8, 12]),
+        (&[2, 1, 2, 1, 2, 1, 9, 8], &[1, 2, 1, 2, 1, 2, 8, 5]),
+        (&[2, 3, 0, 8], &[2, 3, 8, 5]),
+    ];
+    for (a, b) in cases {
+        check(&whole(&gpu, a), &whole(&gpu, b));
+    }
+    let heads = whole(&gpu, &[2, 10, 4, 8]).transpose(1, 2).unwrap();
+    check(&heads, &heads.transpose(2, 3).unwrap());
+    let (few, many) = (whole(&gpu, &[6, 5]), whole(&gpu, &[2, 3, 5, 4]));
+    assert_eq!(few.matmul(&many).unwrap().shape(), [2, 3, 6, 4]);
+}
+
+#[test]
+fn one_dimension_is_a_row_on_the_left_and_a_column_on_the_right() {
+    let gpu = gpu();
+    let (x, matrix) = (whole(&gpu, &[100]), whole(&gpu, &[100, 37]));
+    let row = x.view_as(&[1, 100]).unwrap();
+    let right = x.matmul(&matrix).unwrap();
+    assert_eq!(right.shape(), [37]);
+    let expected = on_host(&row, &matrix);
+    assert!(
+        right
+            .to_vec::<f32>()
+            .unwrap()
+            .iter()
+            .zip(&expected)
+            .all(|(&got, &is)| f64::from(got) == is)
+    );
+    let left = matrix.t().unwrap().matmul(&x).unwrap();
+    assert_eq!(
+        left.to_vec::<f32>().unwrap(),
+        right.to_vec::<f32>().unwrap()
+    );
+    let dot = x.matmul(&x).unwrap();
+    assert_eq!(dot.shape(), [0_usize; 0]);
+    assert_eq!(
+        f64::from(dot.item::<f32>().unwrap()),
+        on_host(&row, &row.t().unwrap())[0]
+    );
+    let batch = whole(&gpu, &[4, 9, 100]).matmul(&x).unwrap();
+    assert_eq!(batch.shape(), [4, 9]);
+}
+
+#[test]
+fn an_empty_sum_is_zero_and_an_empty_result_is_empty() {
+    let gpu = gpu();
+    let zeros = whole(&gpu, &[3, 0]).matmul(&whole(&gpu, &[0, 5])).unwrap();
+    assert_eq!(zeros.to_vec::<f32>().unwrap(), [0.0; 15]);
+    for (m, n, k) in [(0, 5, 3), (5, 0, 3), (0, 0, 0)] {
+        let empty = whole(&gpu, &[m, k]).matmul(&whole(&gpu, &[k, n])).unwrap();
+        assert_eq!(
+            (empty.shape(), empty.to_vec::<f32>().unwrap().len()),
+            (&[m, n][..], 0)
+        );
+    }
+}
+
+#[test]
+fn integers_wrap_around() {
+    let gpu = gpu();
+    let values = [i32::MAX, 2, -3, 4];
+    let a = gpu.tensor(&values, &[2, 2]).unwrap();
+    let at = |row: usize, column: usize| {
+        (0..2).fold(0_i32, |sum, i| {
+            sum.wrapping_add(values[row * 2 + i].wrapping_mul(values[i * 2 + column]))
+        })
+    };
+    let product = a.matmul(&a).unwrap().to_vec::<i32>().unwrap();
+    assert_eq!(product, [at(0, 0), at(0, 1), at(1, 0), at(1, 1)]);
+    let large: Vec<u32> = (0..40 * 40).collect();
+    let square = gpu.tensor(&large, &[40, 40]).unwrap();
+    let product = square
+        .matmul(&square.t().unwrap())
+        .unwrap()
+        .to_vec::<u32>()
+        .unwrap();
+    assert_eq!(product[41], (40..80).map(|i: u32| i * i).sum::<u32>());
+}
+
+#[test]
+fn halves_are_added_up_in_single_precision() {
+    let gpu = gpu();
+    for (m, n, k) in [
+        (1, 37, 64),
+        (33, 64, 128),
+        (33, 31, 65),
+        (64, 65, 12),
+        (40, 1, 100),
+    ] {
+        let halves = |shape: &[usize]| {
+            let single = whole(&gpu, shape);
+            let values: Vec<f16> = single
+                .to_vec::<f32>()
+                .unwrap()
+                .into_iter()
+                .map(f16::from_f32)
+                .collect();
+            (gpu.tensor(&values, shape).unwrap(), single)
+        };
+        let ((a, a_single), (b, b_single)) = (halves(&[m, k]), halves(&[k, n]));
+        let c = a.matmul(&b).unwrap();
+        assert_eq!((c.dtype(), c.shape()), (DType::F16, &[m, n][..]));
+        let expected: Vec<f16> = on_host(&a_single, &b_single)
+            .into_iter()
+            .map(f16::from_f64)
+            .collect();
+        assert_eq!(c.to_vec::<f16>().unwrap(), expected, "{m} x {n} x {k}");
+    }
+    // 4096 ones and a 1 that single precision keeps: in f16 the sum would stop at 2048.
+    let ones = gpu.tensor(&[f16::ONE; 4096], &[4096]).unwrap();
+    assert_eq!(
+        ones.matmul(&ones).unwrap().item::<f16>().unwrap(),
+        f16::from_f32(4096.0)
+    );
+}
+
+#[test]
+fn what_is_not_finite_spreads_along_its_row_and_column_only() {
+    let gpu = gpu();
+    for size in [33, 64] {
+        let mut values = vec![1.0_f32; size * size];
+        values[size + 2] = f32::NAN;
+        values[3 * size + 4] = f32::INFINITY;
+        let a = gpu.tensor(&values, &[size, size]).unwrap();
+        let ones = gpu
+            .tensor(&vec![1.0_f32; size * size], &[size, size])
+            .unwrap();
+        let by_rows = a.matmul(&ones).unwrap().to_vec::<f32>().unwrap();
+        let by_columns = ones.matmul(&a).unwrap().to_vec::<f32>().unwrap();
+        for (row, column) in (0..size).flat_map(|row| (0..size).map(move |c| (row, c))) {
+            let at = row * size + column;
+            assert_eq!(by_rows[at].is_nan(), row == 1);
+            assert_eq!(by_rows[at] == f32::INFINITY, row == 3);
+            assert_eq!(by_columns[at].is_nan(), column == 2);
+            assert_eq!(by_columns[at] == f32::INFINITY, column == 4);
+        }
+    }
+}
+
+#[test]
+fn fractions_are_within_rounding_of_the_sum_in_f64() {
+    let gpu = gpu();
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut operand = |shape: [usize; 2]| {
+        let values: Vec<f32> = (0..shape[0] * shape[1])
+            .map(|_| random.f32() - 0.5)
+            .collect();
+        gpu.tensor(&values, &shape).unwrap()
+    };
+    let (a, b) = (operand([130, 517]), operand([517, 258]));
+    let got = a.matmul(&b).unwrap().to_vec::<f32>().unwrap();
+    for (got, expected) in got.into_iter().zip(on_host(&a, &b)) {
+        assert!(
+            (f64::from(got) - expected).abs() < 1e-4,
+            "{got} for {expected}"
+        );
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_at_the_call() {
+    fn zeros<T: Element>(gpu: &Gpu, shape: &[usize]) -> Tensor {
+        gpu.zeros(shape, T::DTYPE).unwrap()
+    }
+    let gpu = gpu();
+    let a = zeros::<f32>(&gpu, &[2, 3]);
+    for shape in [&[2, 3][..], &[4], &[], &[2, 4, 3]] {
+        let refused = a.matmul(&zeros::<f32>(&gpu, shape)).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                Error::Shape {
+                    operation: "matmul",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+    }
+    let batches = zeros::<f32>(&gpu, &[2, 4, 3]).matmul(&zeros::<f32>(&gpu, &[3, 3, 1]));
+    assert!(matches!(batches, Err(Error::Shape { .. })));
+    for other in [zeros::<f16>(&gpu, &[3, 2]), zeros::<i32>(&gpu, &[3, 2])] {
+        assert!(matches!(a.matmul(&other), Err(Error::DType { .. })));
+    }
+    let bytes = zeros::<u8>(&gpu, &[3, 3]);
+    assert!(matches!(bytes.matmul(&bytes), Err(Error::DType { .. })));
+    let elsewhere = self::gpu().zeros(&[3, 2], DType::F32).unwrap();
+    assert!(matches!(a.matmul(&elsewhere), Err(Error::Foreign { .. })));
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn the_simulated_device_computes_the_same() {
+    let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default()).unwrap();
+    check(&whole(&gpu, &[33, 65]), &whole(&gpu, &[65, 7]));
+    check(
+        &whole(&gpu, &[20, 12]).t().unwrap(),
+        &whole(&gpu, &[9, 20]).t().unwrap(),
+    );
+    check(&whole(&gpu, &[2, 1, 9, 8]), &whole(&gpu, &[1, 3, 8, 12]));
+    check(
+        &whole(&gpu, &[2, 1, 2, 1, 2, 1, 9, 8]),
+        &whole(&gpu, &[1, 2, 1, 2, 1, 2, 8, 5]),
+    );
+    let halves = gpu.tensor(&[f16::ONE; 21 * 10], &[21, 10]).unwrap();
+    let product = halves
+        .matmul(&halves.t().unwrap())
+        .unwrap()
+        .to_vec::<f16>()
+        .unwrap();
+    assert_eq!(product, [f16::from_f32(10.0); 21 * 21]);
+}
