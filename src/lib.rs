@@ -79,7 +79,7 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Gpu, Options},
     memory::{Holder, Residency, SlabUse, Tag, TenantId},
     observe::MemoryStats,
-    ops::Scalar,
+    ops::{Kernel, KernelCall, Scalar},
     tensor::Tensor,
 };
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
@@ -106,4 +106,5 @@ pub mod sim {
     pub use crate::driver::sim::{
         Fault, FaultKind, Repeat, SimCounters, SimHandle, SimMode, SimOptions, Site,
     };
+    pub use crate::ops::custom::HostCall;
 }

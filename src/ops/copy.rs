@@ -295,6 +295,7 @@ impl Tensor {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
+            ranges: SmallVec::new(),
         })?;
         Ok(out)
     }
@@ -317,6 +318,7 @@ impl Tensor {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
+            ranges: SmallVec::new(),
         })
     }
 

@@ -245,6 +245,7 @@ impl Call<'_> {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: plan.groups,
             may_reuse,
+            ranges: SmallVec::new(),
         })
     }
 }

@@ -4,6 +4,7 @@ mod argreduce;
 mod binary;
 mod concat;
 mod copy;
+pub(crate) mod custom;
 mod elementwise;
 pub(crate) mod fill;
 mod index_select;
@@ -30,4 +31,5 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use custom::{Kernel, KernelCall};
 pub use scalar::Scalar;

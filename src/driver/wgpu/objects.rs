@@ -8,7 +8,7 @@ use wgpu::BufferUsages as Usages;
 
 use super::super::{
     Access, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, DriverResult, PipelineDesc,
-    PipelineId, Signal,
+    PipelineId, Signal, with_deep_stack,
 };
 use super::params::{Page, uniform_bytes};
 use super::{Tables, WgpuDriver, invalid};
@@ -144,7 +144,8 @@ impl WgpuDriver {
         &self,
         desc: &PipelineDesc,
     ) -> BoxFuture<'_, DriverResult<PipelineId>> {
-        let started = self.check().map(|()| self.guarded(|| self.compile(desc)));
+        let compiled = || self.guarded(|| self.compile(desc));
+        let started = self.check().map(|()| with_deep_stack(compiled));
         Box::pin(async move {
             let entry = self.settled(started?).await?;
             Ok(PipelineId(self.tables_mut().pipelines.insert(entry)))
