@@ -25,7 +25,7 @@ use crate::engine::kernel::{MAX_PARAMS_BYTES, Program};
 use crate::engine::{Arg, Engine, Kernel, Launch, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Collapsed, Layout, collapse};
+use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
 const WGSL: &str = include_str!("../../shaders/elementwise.wgsl");
 
@@ -147,6 +147,8 @@ impl Call<'_> {
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {
+        // The plan counts elements, which a shape beyond all memory cannot.
+        checked(shape, dtype)?;
         if let Some(plan) = self.plan(engine.caps(), shape, 0)? {
             let out = Tensor::output(engine, shape, dtype)?;
             self.launch(plan, &out, false)?;
