@@ -52,7 +52,10 @@ fn measure(gpu: &Gpu) -> Result<()> {
         || gpu.finish(),
     )?;
     report("tensor created, cleared, placed, dropped", BATCH, ns);
-    let (a, b) = (gpu.full(&[64], 1.0, DType::F32)?, gpu.full(&[64], 1.0, DType::F32)?);
+    let (a, b) = (
+        gpu.full(&[64], 1.0, DType::F32)?,
+        gpu.full(&[64], 1.0, DType::F32)?,
+    );
     let ns = best_ns(
         BATCH,
         || {
@@ -86,7 +89,11 @@ fn measure(gpu: &Gpu) -> Result<()> {
         },
         || gpu.finish(),
     )?;
-    report("x = x + 1, a chain in place, encoded and submitted", BATCH, ns);
+    report(
+        "x = x + 1, a chain in place, encoded and submitted",
+        BATCH,
+        ns,
+    );
     Ok(())
 }
 

@@ -103,9 +103,11 @@ impl ByHand {
 
 fn main() -> Result<()> {
     let Some((adapter, device, queue)) = pollster::block_on(device()) else {
-        return Err(Gpu::open(Options::default()).err().unwrap_or(Error::DeviceLost {
-            reason: "the adapter gave no device".into(),
-        }));
+        return Err(Gpu::open(Options::default())
+            .err()
+            .unwrap_or(Error::DeviceLost {
+                reason: "the adapter gave no device".into(),
+            }));
     };
     let opened = Gpu::open(Options::default())?;
     let adopted = Gpu::adopt(&adapter, &device, &queue)?;
@@ -125,7 +127,10 @@ fn main() -> Result<()> {
             best_us(bytes, || upload(&opened, &data))?,
             best_us(bytes, || upload(&adopted, &data))?,
         ];
-        let (own, app) = (opened.tensor(&data, &[bytes])?, adopted.tensor(&data, &[bytes])?);
+        let (own, app) = (
+            opened.tensor(&data, &[bytes])?,
+            adopted.tensor(&data, &[bytes])?,
+        );
         let down = [
             best_us(bytes, || by_hand.download(&mut downloaded))?,
             best_us(bytes, || own.read_into(&mut downloaded))?,
@@ -133,8 +138,14 @@ fn main() -> Result<()> {
         ];
         let rate = |us: f64| bytes as f64 / us / 1e3;
         for (what, times) in [("up  ", up), ("down", down)] {
-            let cells = times.map(|us| format!("{:>6.2} ({:>3.0} %)", rate(us), 100.0 * memcpy / us));
-            println!("{what} {:>8} KiB  {}  memcpy {:.1}", bytes >> 10, cells.join(" | "), rate(memcpy));
+            let cells =
+                times.map(|us| format!("{:>6.2} ({:>3.0} %)", rate(us), 100.0 * memcpy / us));
+            println!(
+                "{what} {:>8} KiB  {}  memcpy {:.1}",
+                bytes >> 10,
+                cells.join(" | "),
+                rate(memcpy)
+            );
         }
     }
     Ok(())

@@ -78,8 +78,6 @@ pub(crate) enum BufferKind {
     Upload,
     /// Host memory copied into and read by the CPU.
     Readback,
-    /// Kernel parameters, where there are no immediates: uniform, copied to.
-    Params,
 }
 
 /// How a mapped buffer is used.
@@ -295,6 +293,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
 
     /// The highest serial whose submission is done, and so all before it.
     fn completed(&self) -> u64;
+
+    /// Buffers created so far, of every kind.
+    fn buffers_created(&self) -> u64;
 
     /// Lets finished work be noticed; never waits.
     fn poll(&self) -> DriverResult<()>;

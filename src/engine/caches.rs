@@ -43,6 +43,8 @@ impl PipelineKey {
 #[derive(Debug, Default)]
 pub(super) struct Pipelines {
     made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
+    /// Of kernels that are gone, but the batch may name them.
+    pub(super) discarded: Vec<PipelineId>,
 }
 
 impl Pipelines {

@@ -19,6 +19,8 @@ pub(super) enum Cmd {
         dst: Arc<Storage>,
         offset_bytes: u64,
         region: Region,
+        /// It is the first piece of an upload that replaces all there is.
+        whole: bool,
     },
     /// Copies a piece of a storage to the host.
     Read {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{Engine, block_on, refusal};
-use crate::driver::{DriverResult, MapMode};
+use crate::driver::{BufferId, DriverResult, MapMode};
 use crate::error::Result;
 use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading};
@@ -15,6 +15,16 @@ use crate::transfer::{Piece, Reading};
 /// Uploads from this on look for an idle slab; below, the copy out of staging costs less than
 /// two calls to the driver.
 const DIRECT_BYTES: usize = 32 << 10;
+
+/// A slab that is mapped, or about to be, until this is dropped: also if the walk is dropped
+/// while it waits.
+struct Mapped<'a>(&'a Engine, BufferId);
+
+impl Drop for Mapped<'_> {
+    fn drop(&mut self) {
+        self.0.driver.unmap(self.1);
+    }
+}
 
 impl Engine {
     /// Uploads into a storage that has no place yet by mapping the one it gets. `false` where
@@ -64,12 +74,9 @@ impl Engine {
         let (buffer, at) = (place.buffer, place.offset_bytes);
         let size_bytes = (bytes.len() as u64).next_multiple_of(4);
         let signal = self.driver.map(buffer, MapMode::Write, at, size_bytes)?;
-        let mut written = self.driver.wait(&signal).await;
-        if written.is_ok() {
-            written = self.driver.write_mapped(buffer, at, bytes);
-        }
-        self.driver.unmap(buffer);
-        written
+        let _mapped = Mapped(self, buffer);
+        self.driver.wait(&signal).await?;
+        self.driver.write_mapped(buffer, at, bytes)
     }
 
     /// Maps a range of an idle slab and hands it to the reading at the head of the queue.
@@ -79,9 +86,18 @@ impl Engine {
         piece: Piece,
         place: Place,
     ) -> Result<()> {
-        self.submit()?;
+        if !self.lock().batch.is_empty() {
+            // A refusal would leave nothing to read: look again.
+            return self.submit();
+        }
         if self.lock().memory.idle(place, self.driver.completed()) == Some(false) {
-            self.wait_idle().await?;
+            let waited = self.wait_idle().await;
+            self.check_lost()?;
+            if let Err(error) = waited {
+                reading.fail(error);
+                self.lock().queue.pop_front();
+                return Ok(());
+            }
         }
         let (start, size_bytes) = piece.words();
         let from = place.offset_bytes + start;
@@ -92,6 +108,7 @@ impl Engine {
             .map(place.buffer, MapMode::Read, map_at, map_bytes);
         let read = match mapped {
             Ok(signal) => {
+                let _mapped = Mapped(self, place.buffer);
                 let mut read = self.driver.wait(&signal).await;
                 if read.is_ok() {
                     let skip = (from - map_at + (piece.offset_bytes & 3)) as usize;
@@ -101,7 +118,6 @@ impl Engine {
                         .driver
                         .read_mapped(place.buffer, map_at, map_bytes, &mut deliver);
                 }
-                self.driver.unmap(place.buffer);
                 read
             }
             Err(error) => Err(error),

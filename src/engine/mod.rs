@@ -23,6 +23,7 @@ mod state;
 #[cfg(test)]
 pub(crate) mod translate;
 mod turn;
+mod upload;
 mod walk;
 pub(crate) mod wgsl;
 
@@ -39,9 +40,9 @@ use cmd::Cmd;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
 
+pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
-pub(crate) use needs::refusal;
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
@@ -137,67 +138,12 @@ impl Engine {
                 arg.storage.bump_version();
             }
         }
-        self.push(Cmd::Launch(launch))
+        self.push([Cmd::Launch(launch)])
     }
 
     /// Appends a clear of the whole storage to zero.
     pub(crate) fn clear(&self, storage: &Arc<Storage>) -> Result<()> {
-        self.push(Cmd::Clear(storage.clone()))
-    }
-
-    /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
-    /// length that is not is padded with zeros to 4.
-    pub(crate) fn upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
-        debug_assert!(offset_bytes.is_multiple_of(4));
-        debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
-        self.check_lost()?;
-        if offset_bytes == 0 && self.upload_in_place(dst, bytes)? {
-            return Ok(());
-        }
-        let (mut rest, mut at) = (bytes, offset_bytes);
-        while !rest.is_empty() {
-            match self.stage(rest)? {
-                Some((region, taken)) => {
-                    let next = at + region.size_bytes;
-                    self.push(Cmd::Upload {
-                        dst: dst.clone(),
-                        offset_bytes: at,
-                        region,
-                    })?;
-                    (rest, at) = (&rest[taken..], next);
-                }
-                None => block_on("an upload", self.more_staging(rest.len() as u64))?,
-            }
-        }
-        Ok(())
-    }
-
-    fn stage(&self, bytes: &[u8]) -> Result<Option<(crate::transfer::Region, usize)>> {
-        let staged = self.uploads.stage(bytes);
-        staged.map_err(|error| refusal("to write to staging memory", error))
-    }
-
-    /// Makes room for staging: a new chunk, or one that comes back when its submission is done.
-    async fn more_staging(&self, wanted_bytes: u64) -> Result<()> {
-        let what = "staging memory";
-        let refused = |error| refusal(what, error);
-        match self.uploads.grow(wanted_bytes).await {
-            Ok(true) => return Ok(()),
-            Ok(false) | Err(crate::driver::DriverError::OutOfMemory) => {}
-            Err(error) => return Err(refused(error)),
-        }
-        self.flush().await?;
-        let sweep = self.uploads.sweep();
-        sweep.map_err(refused)?;
-        if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
-            return Ok(());
-        }
-        // Everything staged waits for commands that found no room.
-        let left = self.lock().left.first_error();
-        Err(left.unwrap_or(Error::Driver {
-            what,
-            message: "out of memory".into(),
-        }))
+        self.push([Cmd::Clear(storage.clone())])
     }
 
     /// Runs all that was appended. Returns once it is submitted, not once it is done. Commands
@@ -210,7 +156,10 @@ impl Engine {
 
     /// Runs what `storage` needs; the error is the storage's own.
     pub(crate) async fn force(&self, storage: &Arc<Storage>) -> Result<()> {
-        self.flush().await?;
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.walk().await?;
+        // The next walk, of whichever thread, will forget what this one has left behind.
         self.error_of(storage)
     }
 
@@ -247,11 +196,12 @@ impl Engine {
         }
     }
 
-    fn push(&self, cmd: Cmd) -> Result<()> {
+    /// Appends commands, with nobody's between them.
+    fn push(&self, cmds: impl IntoIterator<Item = Cmd>) -> Result<()> {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
-            state.queue.push_back(cmd);
+            state.queue.extend(cmds);
             state.queue.len()
         };
         if waiting >= QUEUE_LIMIT {

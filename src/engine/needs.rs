@@ -16,6 +16,7 @@ use crate::alloc::{AllocError, Growth, SlabId};
 use crate::driver::{BufferKind, Caps, DriverError, PipelineDesc};
 use crate::error::{Error, OutOfMemory, Result};
 use crate::memory::{Memory, Storage};
+use crate::transfer::refusal;
 
 /// How many holders an out-of-memory error names.
 const HOLDERS_NAMED: usize = 5;
@@ -44,7 +45,11 @@ impl Engine {
                 }
                 Need::Readback { size_bytes } => {
                     self.submit()?;
-                    let provided = self.readbacks.provide(size_bytes).await;
+                    let mut provided = self.readbacks.provide(size_bytes).await;
+                    if matches!(provided, Err(DriverError::OutOfMemory)) {
+                        self.make_way().await?;
+                        provided = self.readbacks.provide(size_bytes).await;
+                    }
                     self.or_give_up(provided, "a read-back buffer")?;
                 }
                 Need::Direct {
@@ -67,7 +72,9 @@ impl Engine {
             false => self.submit_batch(&mut batch),
         };
         batch.clear();
-        self.lock().batch = batch;
+        let mut state = self.lock();
+        state.batch = batch;
+        state.sweep();
         result
     }
 
@@ -87,7 +94,6 @@ impl Engine {
                 state.counters.submissions += 1;
                 state.memory.batch_ended(Some(submission.serial));
                 state.memory.completed(self.driver.completed());
-                state.groups.sweep();
                 state.last_submission = Some(submission);
             }
             Err(error) => failure = Some(refusal("a submission", error)),
@@ -100,7 +106,6 @@ impl Engine {
             }
             let mut state = self.lock();
             state.memory.batch_ended(None);
-            state.groups.sweep();
             for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
                 state.memory.poison(&storage, &cause);
             }
@@ -109,7 +114,6 @@ impl Engine {
             let mut state = self.lock();
             for buffer in state.memory.take_forgotten_imports() {
                 state.groups.forget_buffer(buffer);
-                state.groups.sweep();
                 self.driver.destroy_buffer(buffer);
             }
         }
@@ -131,6 +135,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Gives the driver back all that is empty, and waits for what is still on its way there: for
+    /// whoever found no memory, to try once more. The caller has the turn.
+    pub(super) async fn make_way(&self) -> Result<()> {
+        self.submit()?;
+        self.release(Memory::next_empty)?;
+        self.readbacks.trim();
+        self.uploads.trim();
+        // Who could not wait finds no memory once more, and says so.
+        let _ = self.wait_idle().await;
+        self.check_lost()
+    }
+
     /// Creates the slab that a storage found no room without, after the high-water rule has
     /// released what is empty. The inner error is the storage's, the outer one everybody's.
     pub(super) async fn make_room(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
@@ -141,10 +157,7 @@ impl Engine {
         self.release(|memory| memory.next_release(&growth))?;
         let mut created = self.create_slab(&growth).await;
         if matches!(created, Err(DriverError::OutOfMemory)) {
-            // Everything that is empty, and what is still on its way back to the driver.
-            self.submit()?;
-            self.release(Memory::next_empty)?;
-            self.wait_idle().await?;
+            self.make_way().await?;
             created = self.create_slab(&growth).await;
         }
         if matches!(created, Err(DriverError::OutOfMemory)) {
@@ -232,6 +245,14 @@ impl Engine {
 }
 
 impl State {
+    /// Destroys what the batch might have named; there must be none.
+    fn sweep(&mut self) {
+        self.groups.sweep();
+        for pipeline in self.pipelines.discarded.drain(..) {
+            self.driver.destroy_pipeline(pipeline);
+        }
+    }
+
     /// Puts what was left behind by the last walk back in front of the queue.
     fn try_again(&mut self) {
         for (cmd, _) in self.left.take().into_iter().rev() {
@@ -276,18 +297,6 @@ fn never_fits(storage: &Storage, error: &AllocError) -> Error {
             what: "a block",
             message: other.to_string(),
         },
-    }
-}
-
-/// A driver's refusal as the crate's error.
-pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
-    match error {
-        DriverError::Lost(reason) => Error::DeviceLost { reason },
-        DriverError::OutOfMemory => Error::Driver {
-            what,
-            message: "out of memory".into(),
-        },
-        DriverError::Invalid(message) => Error::Driver { what, message },
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Engine;
 use super::cmd::Cmd;
-use super::needs::refusal;
+use super::{Engine, refusal};
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
@@ -33,13 +32,11 @@ impl Engine {
         debug_assert!(offset_bytes + len_bytes <= src.size_bytes());
         self.check_lost()?;
         let (reading, pieces) = Reading::new(offset_bytes, len_bytes, sink);
-        for piece in pieces {
-            self.push(Cmd::Read {
-                src: src.clone(),
-                reading: reading.clone(),
-                piece,
-            })?;
-        }
+        self.push(pieces.into_iter().map(|piece| Cmd::Read {
+            src: src.clone(),
+            reading: reading.clone(),
+            piece,
+        }))?;
         let (engine, src, wanted) = (self.clone(), src.clone(), Wanted(reading));
         Ok(Box::pin(async move {
             engine.finish_read(&src, &wanted.0).await
@@ -47,15 +44,22 @@ impl Engine {
     }
 
     async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
-        self.flush().await?;
-        self.error_of(src)?;
+        self.check_lost()?;
+        {
+            let _turn = self.turn.take().await;
+            self.walk().await?;
+            // What became of the source later is no concern of a read that has been submitted,
+            // and the next walk will forget what this one has left behind.
+            if !reading.is_submitted() {
+                self.error_of(src)?;
+            }
+        }
         while !reading.is_done() {
+            self.check_lost()?;
             if let Some(error) = reading.failure() {
                 return Err(error);
             }
-            if reading.next_signal().is_none() && !reading.is_done() {
-                // Refused between the walk and now, or its submission never happened.
-                self.check_lost()?;
+            if !reading.is_submitted() {
                 let message = "its copy was not submitted".into();
                 return Err(Error::Driver {
                     what: "a read",

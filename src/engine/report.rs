@@ -13,6 +13,7 @@ pub(crate) struct EngineReport {
     pub(crate) queued: u64,
     pub(crate) commands: u64,
     pub(crate) submissions: u64,
+    pub(crate) buffers_created: u64,
     pub(crate) slabs_created: u64,
     pub(crate) handed_on: u64,
     pub(crate) refusals: u64,
@@ -29,6 +30,8 @@ impl Engine {
             self.readbacks.reserved_bytes(),
         );
         let mut state = self.lock();
+        // What is gone is not to be reported as held.
+        state.bury();
         state.memory.completed(completed);
         EngineReport {
             memory: state.memory.report(holders),
@@ -37,6 +40,7 @@ impl Engine {
             queued: (state.queue.len() + state.left.cmds.len()) as u64,
             commands: state.counters.commands,
             submissions: state.counters.submissions,
+            buffers_created: self.driver.buffers_created(),
             slabs_created: state.counters.slabs_created,
             handed_on: state.counters.handed_on,
             refusals: state.counters.refusals,

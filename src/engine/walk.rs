@@ -122,7 +122,7 @@ impl State {
         for id in kernels {
             for pipeline in self.pipelines.remove_custom(id) {
                 self.groups.forget_pipeline(pipeline);
-                self.driver.destroy_pipeline(pipeline);
+                self.pipelines.discarded.push(pipeline);
             }
         }
     }
@@ -153,6 +153,7 @@ impl State {
         match cmd {
             Cmd::Launch(launch) => self.encode_launch(launch),
             Cmd::Clear(storage) => {
+                self.memory.cure(storage);
                 let place = self.place(storage)?;
                 self.write(
                     storage,
@@ -169,7 +170,14 @@ impl State {
                 dst,
                 offset_bytes,
                 region,
+                whole,
             } => {
+                if *whole {
+                    self.memory.cure(dst);
+                } else if self.memory.poison_of(dst).is_some() {
+                    // A part of a value is none.
+                    return Ok(());
+                }
                 let place = self.place(dst)?;
                 self.write(
                     dst,
@@ -202,7 +210,9 @@ impl State {
             return Ok(());
         }
         if let Some(cause) = self.memory.poison_of(src) {
-            return Err(Stop::Poison(cause));
+            let made_at = src.tag().to_string();
+            reading.fail(Error::Poisoned { made_at, cause });
+            return Ok(());
         }
         let place = self.place(src)?;
         let (start, size_bytes) = piece.words();
@@ -301,9 +311,15 @@ impl State {
                 continue;
             }
             let dying = &arg.storage;
-            let same = |other: &&Arg| Arc::ptr_eq(&other.storage, dying);
-            let here = launch.args.iter().filter(same).count();
-            let last = Arc::strong_count(dying) == here && dying.pins() == 0;
+            let args = launch.args.iter().enumerate();
+            let same = args.filter(|(_, other)| Arc::ptr_eq(&other.storage, dying));
+            let (mut here, mut reusable) = (0, true);
+            for (index, _) in same {
+                here += 1;
+                // Another operand may show the same bytes under another map.
+                reusable &= launch.may_reuse >> index & 1 == 1;
+            }
+            let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
             let ours = self.memory.in_slab(dying) && dying.tenant() == output.storage.tenant();
             if last && ours && dying.size_bytes() == output.storage.size_bytes() {
                 self.memory.hand_on(dying, &output.storage);

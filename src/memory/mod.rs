@@ -11,6 +11,7 @@
 
 mod report;
 mod storage;
+mod text;
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
@@ -23,6 +24,7 @@ pub(crate) use report::MemoryReport;
 pub use report::{Holder, SlabUse};
 pub(crate) use storage::{Dead, DeadList, Storage};
 pub use storage::{Residency, Tag, TenantId};
+pub(crate) use text::{printable, printable_end};
 
 /// Where a storage's bytes are at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,10 +213,28 @@ impl Memory {
     pub(crate) fn poison(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
         let slot = match storage.slot() {
             Some(slot) => slot,
-            None => self.new_slot(storage, None, None),
+            None => {
+                let slot = self.new_slot(storage, None, None);
+                storage.set_slot(slot, Residency::Poisoned);
+                slot
+            }
         };
         self.slots[slot as usize].poison = Some(cause.clone());
-        storage.set_slot(slot, Residency::Poisoned);
+        storage.set_residency(Residency::Poisoned);
+    }
+
+    /// All of the storage is about to be written: what it held is of no interest.
+    pub(crate) fn cure(&mut self, storage: &Storage) {
+        let Some(index) = storage.slot() else { return };
+        let slot = &mut self.slots[index as usize];
+        if slot.poison.take().is_none() {
+            return;
+        }
+        match slot.place {
+            Some(place) if place.slab.is_none() => storage.set_residency(Residency::Imported),
+            Some(_) => storage.set_residency(Residency::Device),
+            None => self.unplace(storage),
+        }
     }
 
     fn new_slot(

@@ -70,11 +70,17 @@ impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, line) = (self.site.file(), self.site.line());
         match &self.name {
-            Some(name) => write!(f, "`{name}` ({file}:{line})"),
+            Some(name) => {
+                let name = super::printable(name, NAME_COLUMNS);
+                write!(f, "`{name}` ({file}:{line})")
+            }
             None => write!(f, "{file}:{line}"),
         }
     }
 }
+
+/// Of a longer name, reports and errors show the beginning.
+const NAME_COLUMNS: usize = 60;
 
 /// A slot number that names no slot: the storage was never placed.
 const NO_SLOT: u32 = u32::MAX;
@@ -196,6 +202,11 @@ impl Storage {
     /// Only the walk calls this, under the engine's lock.
     pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
         self.slot.store(slot, Ordering::Release);
+        self.residency.store(residency as u8, Ordering::Release);
+    }
+
+    /// Only the walk calls this, under the engine's lock.
+    pub(crate) fn set_residency(&self, residency: Residency) {
         self.residency.store(residency as u8, Ordering::Release);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::engine::Engine;
-use crate::memory::{Holder, SlabUse};
+use crate::memory::{Holder, SlabUse, printable, printable_end};
 use crate::units::Bytes;
 
 /// How many holders the value has; the page prints fewer.
@@ -58,6 +58,9 @@ pub struct MemoryStats {
     pub fragmentation: f64,
     /// Blocks allotted since the device was opened.
     pub allocations: u64,
+    /// Buffers created for whatever purpose: slabs, staging, reading back, parameters. A steady
+    /// loop creates none.
+    pub buffers_created: u64,
     /// Slabs created.
     pub slabs_created: u64,
     /// Slabs released.
@@ -109,6 +112,7 @@ impl MemoryStats {
             largest_hole_bytes: alloc.largest_hole_bytes,
             fragmentation: alloc.fragmentation,
             allocations: alloc.allocations,
+            buffers_created: report.buffers_created,
             slabs_created: report.slabs_created,
             slabs_released: alloc.slabs_released,
             handed_on: report.handed_on,
@@ -126,7 +130,12 @@ impl MemoryStats {
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "memory on {} ({})", cut(&self.adapter, 70), self.backend)?;
+        writeln!(
+            f,
+            "memory on {} ({})",
+            printable(&self.adapter, 70),
+            self.backend
+        )?;
         let row = |f: &mut fmt::Formatter<'_>, name: &str, bytes: u64, rest: String| {
             writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())
         };
@@ -256,29 +265,15 @@ impl MemoryStats {
                 count => format!("  x{count}"),
             };
             let bytes = Bytes(holder.bytes).to_string();
-            writeln!(f, "  {bytes:>10}  {}{count}", cut_left(&holder.tag, 72))?;
+            writeln!(
+                f,
+                "  {bytes:>10}  {}{count}",
+                printable_end(&holder.tag, 72)
+            )?;
         }
         if self.holders.len() > HOLDER_LINES {
             writeln!(f, "  and {} more", self.holders.len() - HOLDER_LINES)?;
         }
         Ok(())
-    }
-}
-
-/// The first `columns` characters, control characters made visible.
-fn cut(text: &str, columns: usize) -> String {
-    let visible = text.chars().map(|c| if c.is_control() { '?' } else { c });
-    visible.take(columns).collect()
-}
-
-/// The last `columns` characters: of a tag, the end tells more.
-fn cut_left(text: &str, columns: usize) -> String {
-    let count = text.chars().count();
-    match count > columns {
-        false => cut(text, columns),
-        true => {
-            let tail: String = text.chars().skip(count - columns + 1).collect();
-            format!("…{}", cut(&tail, columns))
-        }
     }
 }

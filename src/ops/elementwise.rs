@@ -147,7 +147,7 @@ impl Call<'_> {
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {
-        // The plan counts elements, which a shape beyond all memory cannot.
+        // Before anything multiplies the dimensions.
         checked(shape, dtype)?;
         if let Some(plan) = self.plan(engine.caps(), shape, 0)? {
             let out = Tensor::output(engine, shape, dtype)?;

@@ -22,6 +22,7 @@ mod text;
 mod unary;
 
 #[cfg(test)]
+#[path = "tests/check.rs"]
 mod check;
 #[cfg(test)]
 mod tests;

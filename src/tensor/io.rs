@@ -57,7 +57,10 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         const OPERATION: &str = "to_vec";
-        block_on(OPERATION, self.start_read(OPERATION, Vec::new())?.elements())
+        block_on(
+            OPERATION,
+            self.start_read(OPERATION, Vec::new())?.elements(),
+        )
     }
 
     /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is
@@ -71,11 +74,11 @@ impl Tensor {
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
-    /// let mut seen = Vec::new();
+    /// let mut seen: Vec<f32> = Vec::new();
     /// for _ in 0..3 {
     ///     t.read_into(&mut seen)?;
     /// }
-    /// assert_eq!(seen, [1.0_f32, 2.0]);
+    /// assert_eq!(seen, [1.0, 2.0]);
     /// # Ok(())
     /// # }
     /// ```
@@ -104,7 +107,10 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         const OPERATION: &str = "read_with";
-        let elements = block_on(OPERATION, self.start_read(OPERATION, Vec::new())?.elements())?;
+        let elements = block_on(
+            OPERATION,
+            self.start_read(OPERATION, Vec::new())?.elements(),
+        )?;
         Ok(look(&elements))
     }
 
@@ -132,7 +138,10 @@ impl Tensor {
         if self.len() != 1 {
             return Err(refuse());
         }
-        let elements = block_on(OPERATION, self.start_read(OPERATION, Vec::new())?.elements())?;
+        let elements = block_on(
+            OPERATION,
+            self.start_read(OPERATION, Vec::new())?.elements(),
+        )?;
         elements.first().copied().ok_or_else(refuse)
     }
 

@@ -6,5 +6,20 @@
 mod readback;
 mod upload;
 
+use crate::driver::DriverError;
+use crate::error::Error;
+
 pub(crate) use readback::{Piece, Readbacks, Reading, Sink};
 pub(crate) use upload::{Region, Uploads};
+
+/// A driver's refusal as the crate's error.
+pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
+    match error {
+        DriverError::Lost(reason) => Error::DeviceLost { reason },
+        DriverError::OutOfMemory => Error::Driver {
+            what,
+            message: "out of memory".into(),
+        },
+        DriverError::Invalid(message) => Error::Driver { what, message },
+    }
+}

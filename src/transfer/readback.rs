@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::refusal;
 use crate::driver::{BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode, Signal};
 use crate::error::Error;
 use crate::units::MIB;
@@ -128,6 +129,12 @@ impl Reading {
         state.pieces_left -= 1;
     }
 
+    /// Is a piece on its way, or will none come any more?
+    pub(crate) fn is_submitted(&self) -> bool {
+        let state = self.lock();
+        state.pieces_left == 0 || !state.in_flight.is_empty() || self.failure.get().is_some()
+    }
+
     /// What the next piece to arrive waits for; `None` if none is on its way.
     pub(crate) fn next_signal(&self) -> Option<Signal> {
         let state = self.lock();
@@ -175,6 +182,7 @@ impl Readbacks {
     /// (whose submission must be under way).
     pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
         let buffer_bytes = size_bytes.next_power_of_two().max(LEAST_BUFFER_BYTES);
+        self.take_in_abandoned();
         loop {
             let (oldest, too_small) = {
                 let mut pool = self.lock();
@@ -243,13 +251,31 @@ impl Readbacks {
         self.lock().free.push(buffer);
     }
 
-    /// Waits for the next piece of a reading and hands its bytes to the sink.
+    /// Waits for the next piece of a reading and hands its bytes to the sink. A piece that did not
+    /// arrive is the reading's failure; an error is the caller's, who could not wait.
     pub(crate) async fn take_in(&self, reading: &Arc<Reading>) -> DriverResult<()> {
-        if let Some(signal) = reading.next_signal() {
-            self.driver.wait(&signal).await?;
+        let Some(signal) = reading.next_signal() else {
+            return Ok(());
+        };
+        let waited = self.driver.wait(&signal).await;
+        if signal.outcome().is_none() {
+            return waited;
         }
+        self.take_in_arrived(reading);
+        Ok(())
+    }
+
+    /// Takes back the buffers of readings that nobody waits for, as far as they have arrived.
+    fn take_in_abandoned(&self) {
+        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
+        let abandoned = readings.iter().filter(|reading| reading.is_cancelled());
+        abandoned.for_each(|reading| self.take_in_arrived(reading));
+    }
+
+    /// Hands over the pieces that have arrived, and takes their buffers back.
+    fn take_in_arrived(&self, reading: &Arc<Reading>) {
         let mut back = Vec::new();
-        let result = self.take_in_ready(reading, &mut back);
+        self.pass_on_arrived(reading, &mut back);
         let mut pool = self.lock();
         for (buffer, buffer_bytes, usable) in back {
             if usable {
@@ -260,16 +286,11 @@ impl Readbacks {
         }
         // The pool's lock is taken before a reading's, never the other way round.
         pool.readings.retain(|other| other.next_signal().is_some());
-        result
     }
 
     /// Hands over the pieces that have arrived, in order. The buffers that this frees, and
     /// whether they are still there, go to `back`.
-    fn take_in_ready(
-        &self,
-        reading: &Reading,
-        back: &mut Vec<(BufferId, u64, bool)>,
-    ) -> DriverResult<()> {
+    fn pass_on_arrived(&self, reading: &Reading, back: &mut Vec<(BufferId, u64, bool)>) {
         let mut state = reading.lock();
         while let Some(mapped) = state
             .in_flight
@@ -292,10 +313,11 @@ impl Readbacks {
                 self.driver.destroy_buffer(buffer);
             }
             back.push((buffer, arrived.buffer_bytes, read.is_ok()));
-            read?;
-            state.pieces_left -= 1;
+            match read {
+                Ok(()) => state.pieces_left -= 1,
+                Err(error) => reading.fail(refusal("a read", error)),
+            }
         }
-        Ok(())
     }
 
     fn pass_on(&self, arrived: &InFlight, sink: &mut Sink) -> DriverResult<()> {
@@ -310,6 +332,16 @@ impl Readbacks {
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
         self.driver.destroy_buffer(buffer);
         self.lock().total_bytes -= buffer_bytes;
+    }
+
+    /// Gives the free buffers back to the driver.
+    pub(crate) fn trim(&self) {
+        self.take_in_abandoned();
+        let mut pool = self.lock();
+        while let Some((buffer, buffer_bytes)) = pool.free.pop() {
+            self.driver.destroy_buffer(buffer);
+            pool.total_bytes -= buffer_bytes;
+        }
     }
 
     /// Bytes of all buffers of the pool.

@@ -91,7 +91,7 @@ impl Uploads {
             return Ok(None);
         };
         let room_bytes = room(chunk);
-        if room_bytes < wanted_bytes.min(LEAST_PIECE_BYTES).max(8) {
+        if room_bytes < wanted_bytes.clamp(8, LEAST_PIECE_BYTES) {
             return Ok(None);
         }
         // The room is a multiple of 8, so only the last piece of an upload is padded.
@@ -220,6 +220,19 @@ impl Uploads {
             .iter()
             .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
         mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
+    }
+
+    /// Gives the chunks that hold nothing back to the driver.
+    pub(crate) fn trim(&self) {
+        self.lock().retain(|chunk| {
+            let idle = chunk.pending.load(Ordering::Acquire) == 0;
+            let kept = !(idle && matches!(chunk.phase, Phase::Mapped));
+            if !kept {
+                self.driver.unmap(chunk.buffer);
+                self.driver.destroy_buffer(chunk.buffer);
+            }
+            kept
+        });
     }
 
     /// Bytes of all chunks.

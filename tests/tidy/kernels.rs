@@ -6,7 +6,10 @@ const NOT_A_FAMILY: &[(&str, &str)] = &[];
 /// Twins of what no shader in the folder computes, with the reason.
 const TWIN_WITHOUT_SHADER: &[(&str, &str)] = &[
     ("mod", "the folder's front, no twin"),
-    ("normalize", "what the twins of softmax and layer_norm share"),
+    (
+        "normalize",
+        "what the twins of softmax and layer_norm share",
+    ),
 ];
 
 /// Every shader has its layout and its twin, and every twin has its shader. Variants of one kernel

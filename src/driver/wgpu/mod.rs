@@ -36,6 +36,7 @@ mod wait;
 mod tests;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -61,6 +62,7 @@ pub(crate) struct WgpuDriver {
     caps: Caps,
     tables: RwLock<Tables>,
     pages: ParamPages,
+    buffers_created: AtomicU64,
     progress: Arc<Progress>,
     /// A destroyed buffer, to ask the device whether it still takes calls.
     #[cfg_attr(
@@ -177,6 +179,10 @@ impl Driver for WgpuDriver {
 
     fn completed(&self) -> u64 {
         self.progress.completed()
+    }
+
+    fn buffers_created(&self) -> u64 {
+        self.buffers_created.load(Ordering::Relaxed)
     }
 
     fn poll(&self) -> DriverResult<()> {

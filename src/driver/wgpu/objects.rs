@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use wgpu::BufferUsages as Usages;
 
@@ -54,6 +55,7 @@ impl WgpuDriver {
         });
         Box::pin(async move {
             let raw = self.settled(started?).await?;
+            self.buffers_created.fetch_add(1, Ordering::Relaxed);
             Ok(self.add_buffer(raw, false))
         })
     }
@@ -80,7 +82,6 @@ impl WgpuDriver {
             BufferKind::Slab => slab,
             BufferKind::Upload => Usages::MAP_WRITE | Usages::COPY_SRC,
             BufferKind::Readback => Usages::MAP_READ | Usages::COPY_DST,
-            BufferKind::Params => Usages::UNIFORM | Usages::COPY_DST,
         }
     }
 

@@ -1,0 +1,97 @@
+//! Uploads: the bytes go to staging memory at the call, and to their storage in program order.
+
+use std::sync::Arc;
+
+use super::cmd::Cmd;
+use super::{Engine, block_on, refusal};
+use crate::driver::DriverError;
+use crate::error::{Error, Result};
+use crate::memory::Storage;
+
+impl Engine {
+    /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
+    /// length that is not is padded with zeros to 4.
+    ///
+    /// After an error nothing was written, unless the upload is more than staging memory holds:
+    /// then the storage has no value any more.
+    pub(crate) fn upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        debug_assert!(offset_bytes.is_multiple_of(4));
+        debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
+        self.check_lost()?;
+        if offset_bytes == 0 && self.upload_in_place(dst, bytes)? {
+            return Ok(());
+        }
+        let mut begun = false;
+        let staged = self.stage_all(dst, offset_bytes, bytes, &mut begun);
+        if let (Err(error), true) = (&staged, begun) {
+            let cause = Arc::new(error.clone());
+            self.lock().memory.poison(dst, &cause);
+        }
+        staged
+    }
+
+    /// `begun`: the first pieces are in the queue.
+    fn stage_all(
+        &self,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+        begun: &mut bool,
+    ) -> Result<()> {
+        let (mut rest, mut at) = (bytes, offset_bytes);
+        let mut whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
+        let mut staged = Vec::new();
+        while !rest.is_empty() {
+            let piece = self.uploads.stage(rest);
+            let piece = piece.map_err(|error| refusal("to write to staging memory", error))?;
+            if let Some((region, taken)) = piece {
+                let next = at + region.size_bytes;
+                staged.push(Cmd::Upload {
+                    dst: dst.clone(),
+                    offset_bytes: at,
+                    region,
+                    whole: std::mem::take(&mut whole),
+                });
+                (rest, at) = (&rest[taken..], next);
+                continue;
+            }
+            match block_on("an upload", async {
+                Ok(self.uploads.grow(rest.len() as u64).await)
+            })? {
+                Ok(true) => continue,
+                Ok(false) | Err(DriverError::OutOfMemory) => {}
+                Err(error) => return Err(refusal("staging memory", error)),
+            }
+            *begun |= !staged.is_empty();
+            self.push(staged.drain(..))?;
+            block_on("an upload", self.more_staging(rest.len() as u64))?;
+        }
+        self.push(staged)
+    }
+
+    /// Waits for room in the staging memory: for a chunk that comes back when its submission is
+    /// done, or for memory that others give back.
+    async fn more_staging(&self, wanted_bytes: u64) -> Result<()> {
+        let what = "staging memory";
+        let refused = |error| refusal(what, error);
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.walk().await?;
+        self.uploads.sweep().map_err(refused)?;
+        if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
+            return Ok(());
+        }
+        self.make_way().await?;
+        match self.uploads.grow(wanted_bytes).await {
+            Ok(true) => return Ok(()),
+            Ok(false) | Err(DriverError::OutOfMemory) => {}
+            Err(error) => return Err(refused(error)),
+        }
+        // Everything staged waits for commands that found no room.
+        let left = self.lock().left.first_error();
+        Err(left.unwrap_or(Error::Driver {
+            what,
+            message: "out of memory".into(),
+        }))
+    }
+}

@@ -1,0 +1,62 @@
+//! Random programs against plain vectors: whatever is called in whatever order, every element is
+//! right, nothing panics, no rule of the device is broken, and nothing is left behind.
+//!
+//! `LAPIDARY_SEED` runs one program; `LAPIDARY_OPS` makes all of them longer (calls a program).
+
+#![cfg(feature = "sim")]
+
+#[path = "random/calls.rs"]
+mod calls;
+#[path = "random/mistakes.rs"]
+mod mistakes;
+#[path = "random/model.rs"]
+mod model;
+#[path = "random/ops.rs"]
+mod ops;
+#[path = "random/whole.rs"]
+mod whole;
+#[path = "random/world.rs"]
+mod world;
+
+use lapidary::Error;
+use world::{Outcome, World, calm};
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Says how to run the program again, if it fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("run it again with LAPIDARY_SEED={}", self.0);
+        }
+    }
+}
+
+fn run(seed: u64, calls: u64) {
+    let _seed = Seed(seed);
+    let mut world = World::new(seed);
+    for _ in 0..calls {
+        let (name, call) = ops::ALL[world.rng.usize(..ops::ALL.len())];
+        match calm(name, || call(&mut world)) {
+            Outcome::Done | Outcome::Skipped => {}
+            // Shapes of the program's own making: only the device's limits may refuse them.
+            Outcome::Refused(Error::NeverFits { .. } | Error::OutOfMemory(_)) => {}
+            Outcome::Refused(Error::Driver { message, .. }) if message == "out of memory" => {}
+            Outcome::Refused(error) => panic!("{name}: {error}"),
+        }
+    }
+    world.end();
+}
+
+#[test]
+fn random_programs_give_what_vectors_give() {
+    let calls = number("LAPIDARY_OPS").unwrap_or(250);
+    match number("LAPIDARY_SEED") {
+        Some(seed) => run(seed, calls),
+        None => (0..12).for_each(|seed| run(seed, calls)),
+    }
+}

@@ -1,0 +1,217 @@
+//! The oracle: a tensor as a shared vector of numbers and, for each of its elements, where in the
+//! vector it is. Numbers of every type are kept as f64, which holds all of them exactly.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use half::f16;
+use lapidary::{DType, Gpu, Result, Tensor};
+
+/// What a number becomes when a type holds it; integers wrap as they do on the device.
+pub(crate) fn rounded(dtype: DType, value: f64) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(value as f32),
+        DType::F16 => f16::from_f64(value).to_f64(),
+        DType::I32 => f64::from(value as i64 as i32),
+        DType::U32 => f64::from(value as i64 as u32),
+        DType::U8 => f64::from(value as i64 as u8),
+        _ => f64::from(u8::from(value != 0.0)),
+    }
+}
+
+/// `as`, from one type to another.
+pub(crate) fn cast(from: DType, to: DType, value: f64) -> f64 {
+    match to {
+        DType::I32 if from.is_float() => f64::from(value as i32),
+        DType::U32 if from.is_float() => f64::from(value as u32),
+        DType::U8 if from.is_float() => f64::from(value as u8),
+        _ => rounded(to, value),
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Model {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    /// Where each element is, in row-major order.
+    pub(crate) at: Vec<usize>,
+    pub(crate) data: Rc<RefCell<Vec<f64>>>,
+}
+
+impl Model {
+    pub(crate) fn new(dtype: DType, shape: &[usize], values: Vec<f64>) -> Self {
+        assert_eq!(values.len(), shape.iter().product::<usize>());
+        Model {
+            dtype,
+            shape: shape.to_vec(),
+            at: (0..values.len()).collect(),
+            data: Rc::new(RefCell::new(values)),
+        }
+    }
+
+    pub(crate) fn values(&self) -> Vec<f64> {
+        let data = self.data.borrow();
+        self.at.iter().map(|&at| data[at]).collect()
+    }
+
+    pub(crate) fn set(&self, values: &[f64]) {
+        let mut data = self.data.borrow_mut();
+        for (&at, &value) in self.at.iter().zip(values) {
+            data[at] = value;
+        }
+    }
+
+    /// Does it show an element twice?
+    pub(crate) fn repeats(&self) -> bool {
+        let mut at = self.at.clone();
+        at.sort_unstable();
+        at.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    /// Another view of the same numbers: `from` tells for each index of the new shape which index
+    /// of the old one it is.
+    pub(crate) fn view(&self, shape: &[usize], from: impl Fn(&[usize]) -> Vec<usize>) -> Model {
+        let at = indices(shape).map(|index| self.at[flat(&self.shape, &from(&index))]);
+        Model {
+            dtype: self.dtype,
+            shape: shape.to_vec(),
+            at: at.collect(),
+            data: self.data.clone(),
+        }
+    }
+
+    /// The elements, repeated to a larger shape.
+    pub(crate) fn broadcast(&self, shape: &[usize]) -> Model {
+        let lead = shape.len() - self.shape.len();
+        let old = self.shape.clone();
+        self.view(shape, |index| {
+            let tail = index[lead..].iter().zip(&old);
+            tail.map(|(&i, &dim)| if dim == 1 { 0 } else { i })
+                .collect()
+        })
+    }
+}
+
+/// All indices of a shape, in row-major order.
+pub(crate) fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<> {
+    let shape = shape.to_vec();
+    let len = shape.iter().product::<usize>();
+    (0..len).map(move |mut flat| {
+        let mut index = vec![0; shape.len()];
+        for axis in (0..shape.len()).rev() {
+            index[axis] = flat % shape[axis];
+            flat /= shape[axis];
+        }
+        index
+    })
+}
+
+pub(crate) fn flat(shape: &[usize], index: &[usize]) -> usize {
+    (shape.iter().zip(index)).fold(0, |flat, (&dim, &i)| flat * dim + i)
+}
+
+/// The shape that two broadcast to.
+pub(crate) fn common(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let dim = |shape: &[usize], axis: usize| {
+        let lead = rank - shape.len();
+        if axis < lead { 1 } else { shape[axis - lead] }
+    };
+    let dims = (0..rank).map(|axis| match (dim(a, axis), dim(b, axis)) {
+        (x, y) if x == y || y == 1 => Some(x),
+        (1, y) => Some(y),
+        _ => None,
+    });
+    dims.collect()
+}
+
+/// Calls `$body` with `$T` as the type's Rust type and `$to`, which makes one of an f64.
+macro_rules! typed {
+    ($dtype:expr, $T:ident, $to:ident => $body:expr) => {
+        match $dtype {
+            DType::F32 => {
+                type $T = f32;
+                let $to = |v: f64| v as f32;
+                $body
+            }
+            DType::F16 => {
+                type $T = f16;
+                let $to = f16::from_f64;
+                $body
+            }
+            DType::I32 => {
+                type $T = i32;
+                let $to = |v: f64| v as i32;
+                $body
+            }
+            DType::U32 => {
+                type $T = u32;
+                let $to = |v: f64| v as u32;
+                $body
+            }
+            DType::U8 => {
+                type $T = u8;
+                let $to = |v: f64| v as u8;
+                $body
+            }
+            _ => {
+                type $T = bool;
+                let $to = |v: f64| v != 0.0;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use typed;
+
+pub(crate) trait Number: lapidary::Element {
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $x:ident => $f64:expr;)*) => {$(
+        impl Number for $type {
+            fn to_f64(self) -> f64 { let $x = self; $f64 }
+        }
+    )*};
+}
+
+numbers! {
+    f32: x => x.into();
+    f16: x => f16::to_f64(x);
+    i32: x => x.into();
+    u32: x => x.into();
+    u8: x => x.into();
+    bool: x => f64::from(u8::from(x));
+}
+
+pub(crate) fn upload(gpu: &Gpu, dtype: DType, shape: &[usize], values: &[f64]) -> Result<Tensor> {
+    typed!(dtype, T, to => {
+        let elements: Vec<T> = values.iter().map(|&v| to(v)).collect();
+        gpu.tensor(&elements, shape)
+    })
+}
+
+pub(crate) fn write(tensor: &Tensor, values: &[f64]) -> Result<()> {
+    typed!(tensor.dtype(), T, to => {
+        let elements: Vec<T> = values.iter().map(|&v| to(v)).collect();
+        tensor.write(&elements)
+    })
+}
+
+pub(crate) type Read = std::pin::Pin<Box<dyn Future<Output = Result<Vec<f64>>> + Send>>;
+
+pub(crate) fn read(tensor: &Tensor) -> Read {
+    fn as_numbers<T: Number>(tensor: &Tensor) -> Read {
+        let read = tensor.read::<T>();
+        Box::pin(async move { Ok(read.await?.into_iter().map(T::to_f64).collect()) })
+    }
+    match tensor.dtype() {
+        DType::F32 => as_numbers::<f32>(tensor),
+        DType::F16 => as_numbers::<f16>(tensor),
+        DType::I32 => as_numbers::<i32>(tensor),
+        DType::U32 => as_numbers::<u32>(tensor),
+        DType::U8 => as_numbers::<u8>(tensor),
+        _ => as_numbers::<bool>(tensor),
+    }
+}
