@@ -140,10 +140,11 @@ impl Engine {
     pub(super) async fn make_way(&self) -> Result<()> {
         self.submit()?;
         self.release(Memory::next_empty)?;
-        self.readbacks.trim();
-        self.uploads.trim();
         // Who could not wait finds no memory once more, and says so.
         let _ = self.wait_idle().await;
+        let _ = self.uploads.sweep();
+        self.uploads.trim();
+        self.readbacks.trim();
         self.check_lost()
     }
 
