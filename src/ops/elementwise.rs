@@ -192,11 +192,19 @@ impl Call<'_> {
     }
 
     fn plan(&self, caps: &Caps, shape: &[usize], out_start: u32) -> Result<Option<Plan>> {
-        let layouts: SmallVec<[Layout; 3]> = self
+        let mut broadcast: SmallVec<[Layout; 3]> = SmallVec::new();
+        // Most operands have the shape already; a copy of their layout would be for nothing.
+        for tensor in self.tensors().filter(|t| t.layout.shape[..] != *shape) {
+            broadcast.push(tensor.layout.broadcast_to(shape)?);
+        }
+        let mut broadcast = broadcast.iter();
+        let refs: SmallVec<[&Layout; 3]> = self
             .tensors()
-            .map(|tensor| tensor.layout.broadcast_to(shape))
-            .collect::<Result<_>>()?;
-        let refs: SmallVec<[&Layout; 3]> = layouts.iter().collect();
+            .filter_map(|tensor| match tensor.layout.shape[..] == *shape {
+                true => Some(&tensor.layout),
+                false => broadcast.next(),
+            })
+            .collect();
         let scalar_inputs = self.inputs.iter().map(|i| matches!(i, Input::Scalar));
         let mut plan = match Plan::new(shape, &refs, &scalar_inputs.collect::<SmallVec<[_; 3]>>()) {
             Some(plan) => plan,

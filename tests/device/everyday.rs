@@ -12,22 +12,14 @@ const LEN: usize = SHAPE[0] * SHAPE[1];
 
 /// Runs one case of each family.
 pub(crate) fn run(gpu: &Gpu) -> Result<()> {
-    let t = std::time::Instant::now();
     elements(gpu)?;
-    eprintln!("DBG elements {:?}", t.elapsed());
     copies(gpu)?;
-    eprintln!("DBG copies {:?}", t.elapsed());
     folds(gpu)?;
-    eprintln!("DBG folds {:?}", t.elapsed());
     rows(gpu)?;
-    eprintln!("DBG rows {:?}", t.elapsed());
+    products(gpu)?;
     pieces(gpu)?;
-    eprintln!("DBG pieces {:?}", t.elapsed());
     in_place(gpu)?;
-    eprintln!("DBG in place {:?}", t.elapsed());
-    creation(gpu)?;
-    eprintln!("DBG creation {:?}", t.elapsed());
-    products(gpu)
+    creation(gpu)
 }
 
 fn pair(gpu: &Gpu) -> Result<(Vec<f32>, Vec<f32>, Tensor, Tensor)> {
