@@ -162,3 +162,33 @@ fn memory_comes_back_from_the_late_queue_before_anyone_is_refused() {
     assert_eq!(gpu.memory().refusals, 0);
     ended(gpu, &sim);
 }
+
+#[test]
+fn work_that_found_no_room_runs_as_soon_as_work_behind_it_has_made_some() {
+    let (gpu, sim) = open(narrow());
+    let first = gpu.full(&BIG, 1, DType::F32).unwrap();
+    let second = gpu.full(&BIG, 2, DType::F32).unwrap();
+    let piece = first.narrow(0, 4, 2).unwrap().copy().unwrap();
+    drop(first);
+    // The second comes before the first is read for the last time.
+    second.force().unwrap();
+    assert_eq!(piece.to_vec::<f32>().unwrap(), [1.0; 2]);
+    drop((second, piece));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_tried_again() {
+    let (gpu, sim) = open(narrow());
+    let holder = gpu.zeros(&BIG, DType::F32).unwrap();
+    holder.force().unwrap();
+    for _ in 0..10 {
+        let wish = gpu.full(&BIG, 2, DType::F32).unwrap();
+        let sum = wish.add(&wish).unwrap().sum_all().unwrap();
+        assert!(is_out_of_memory(sum.to_vec::<f32>()));
+    }
+    gpu.flush().unwrap();
+    assert_eq!(gpu.memory().queued, 0);
+    drop(holder);
+    ended(gpu, &sim);
+}
