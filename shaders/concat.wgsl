@@ -46,6 +46,27 @@ fn write(start: u32) {
 
 //# elements
 fn write(start: u32) {
+  // Most quads come from one tensor.
+  let line = start / p.line;
+  let at = start - line * p.line;
+  if (at >= p.begins.x && at + 4u <= p.ends.x) {
+    let i = p.offsets.x + line * (p.ends.x - p.begins.x) + at - p.begins.x;
+    y_put4(start, vec4<T>(a_get(i), a_get(i + 1u), a_get(i + 2u), a_get(i + 3u)));
+  } else if (at >= p.begins.y && at + 4u <= p.ends.y) {
+    let i = p.offsets.y + line * (p.ends.y - p.begins.y) + at - p.begins.y;
+    y_put4(start, vec4<T>(b_get(i), b_get(i + 1u), b_get(i + 2u), b_get(i + 3u)));
+  } else if (at >= p.begins.z && at + 4u <= p.ends.z) {
+    let i = p.offsets.z + line * (p.ends.z - p.begins.z) + at - p.begins.z;
+    y_put4(start, vec4<T>(c_get(i), c_get(i + 1u), c_get(i + 2u), c_get(i + 3u)));
+  } else if (at >= p.begins.w && at + 4u <= p.ends.w) {
+    let i = p.offsets.w + line * (p.ends.w - p.begins.w) + at - p.begins.w;
+    y_put4(start, vec4<T>(d_get(i), d_get(i + 1u), d_get(i + 2u), d_get(i + 3u)));
+  } else {
+    write_mixed(start);
+  }
+}
+
+fn write_mixed(start: u32) {
   var v = y_get4(start);
   for (var lane = 0u; lane < min(4u, p.elements - start); lane += 1u) {
     let e = start + lane;

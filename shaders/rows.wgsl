@@ -185,14 +185,51 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     return;
   }
   let e = min(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(elements - 1u));
+  let row = row_of(e);
+  y_put4(first, finish(load(vec4<u32>(p.offset) + e), row.s, settle_t(row.t), row.at));
+}
+
+struct Row {
+  s: vec4<f32>,
+  t: vec4<f32>,
+  // Positions in the row.
+  at: vec4<u32>,
+}
+
+//# row_last
+// The axis is the last, and at least a quad long: the quad is of one row, or of two neighbours.
+fn row_of(e: vec4<u32>) -> Row {
+  let row = e.x / p.length;
+  let at = e - vec4<u32>(row * p.length);
+  let next = min(row + 1u, p.rows - 1u);
+  let is_next = at >= vec4<u32>(p.length);
+  return Row(
+    select(vec4<f32>(s_get(row)), vec4<f32>(s_get(next)), is_next),
+    select(vec4<f32>(t_get(row)), vec4<f32>(t_get(next)), is_next),
+    select(at, at - vec4<u32>(p.length), is_next),
+  );
+}
+
+//# row_quads
+// The step along the axis is whole quads: the quad is of four neighbouring rows.
+fn row_of(e: vec4<u32>) -> Row {
+  let above = e.x / p.chunk;
+  let outer = above / p.length;
+  let row = outer * p.chunk + (e.x - above * p.chunk);
+  return Row(s_get4(row), t_get4(row), vec4<u32>(above - outer * p.length));
+}
+
+//# row_any
+fn row_of(e: vec4<u32>) -> Row {
   let step = vec4<u32>(p.chunk);
   let above = e / step;
   let outer = above / vec4<u32>(p.length);
-  let at = above - outer * p.length;
   let row = outer * step + (e - above * step);
-  let s = vec4<f32>(s_get(row.x), s_get(row.y), s_get(row.z), s_get(row.w));
-  let t = vec4<f32>(t_get(row.x), t_get(row.y), t_get(row.z), t_get(row.w));
-  y_put4(first, finish(load(vec4<u32>(p.offset) + e), s, settle_t(t), at));
+  return Row(
+    vec4<f32>(s_get(row.x), s_get(row.y), s_get(row.z), s_get(row.w)),
+    vec4<f32>(t_get(row.x), t_get(row.y), t_get(row.z), t_get(row.w)),
+    above - outer * p.length,
+  );
 }
 
 //# normalize_sum

@@ -1,4 +1,49 @@
-//! A portable compute memory manager over wgpu.
+//! A portable compute memory manager over [wgpu](https://wgpu.rs): tensors carved out of a few
+//! large buffers, and the kernels to compute with them, on Vulkan, Metal, DX12 and WebGPU.
+//!
+//! # Overview
+//!
+//! A [`Gpu`] is a device with its memory. It makes [`Tensor`]s; operations on them are methods and
+//! operators, named as in PyTorch and NumPy, and return a `Result`:
+//!
+//! ```no_run
+//! # #[cfg(feature = "gpu")] {
+//! use lapidary::{DType, Gpu, Options};
+//!
+//! let gpu = Gpu::open(Options::default())?;
+//! let weights = gpu.rand_normal(&[784, 10], 0.0, 0.05, 7, DType::F32)?;
+//! let images = gpu.full(&[32, 784], 0.5, DType::F32)?;
+//! let probabilities = images.matmul(&weights)?.softmax(1)?;
+//! let best = probabilities.argmax(1)?.to_vec::<u32>()?;
+//! # }
+//! # Ok::<(), lapidary::Error>(())
+//! ```
+//!
+//! # When things happen
+//!
+//! A call checks its shapes and types, and records; nothing runs yet. What was recorded runs when
+//! somebody reads, at [`Gpu::flush`], or when 256 commands wait. So errors come at two times: what is
+//! wrong with the call, from the call; what is wrong with memory or the device, from the call that needs the
+//! value ([`Tensor::force`], [`Tensor::to_vec`], …), and only for the tensors concerned. See [`Error`].
+//!
+//! Dropping a tensor, on any thread, is free: its memory goes to the next command that wants some.
+//!
+//! # In your app
+//!
+//! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor of one of
+//! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. `Kernel` runs WGSL of your own.
+//! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …).
+//!
+//! # Where the memory is
+//!
+//! [`Gpu::memory`] is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
+//! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
+//!
+//! # Features
+//!
+//! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
+//!   your own.
+//! * `sim`: a simulated device for tests, see the module `sim`.
 
 pub mod alloc;
 pub mod units;
@@ -34,7 +79,7 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Gpu, Options},
     memory::{Holder, Residency, SlabUse, Tag, TenantId},
     observe::MemoryStats,
-    ops::Scalar,
+    ops::{Kernel, KernelCall, Scalar},
     tensor::Tensor,
 };
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
@@ -61,4 +106,5 @@ pub mod sim {
     pub use crate::driver::sim::{
         Fault, FaultKind, Repeat, SimCounters, SimHandle, SimMode, SimOptions, Site,
     };
+    pub use crate::ops::custom::HostCall;
 }

@@ -18,6 +18,7 @@
 //! * No method takes a lock that a callback of its own may want.
 
 mod signal;
+mod stack;
 mod table;
 pub(crate) mod wgpu;
 
@@ -32,6 +33,7 @@ use std::sync::Arc;
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
 pub(crate) use signal::Signal;
+pub(crate) use stack::with_deep_stack;
 
 /// A future that travels between threads natively, and stays on its own in a browser.
 #[cfg(not(target_arch = "wasm32"))]
@@ -78,8 +80,6 @@ pub(crate) enum BufferKind {
     Upload,
     /// Host memory copied into and read by the CPU.
     Readback,
-    /// Kernel parameters, where there are no immediates: uniform, copied to.
-    Params,
 }
 
 /// How a mapped buffer is used.
@@ -295,6 +295,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
 
     /// The highest serial whose submission is done, and so all before it.
     fn completed(&self) -> u64;
+
+    /// Buffers created so far, of every kind.
+    fn buffers_created(&self) -> u64;
 
     /// Lets finished work be noticed; never waits.
     fn poll(&self) -> DriverResult<()>;

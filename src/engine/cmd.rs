@@ -8,6 +8,10 @@ use crate::transfer::{Piece, Reading, Region};
 
 /// A command. It holds its operands' storages, not their places: those are looked up when the
 /// walk comes to it. Dropping it is all that freeing an operand takes.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all commands are launches, and a box would be an allocation for each"
+)]
 #[derive(Debug)]
 pub(super) enum Cmd {
     /// Runs a kernel.

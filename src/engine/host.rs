@@ -1,6 +1,6 @@
 //! A kernel's twin, called with a dispatch's bindings: for a device that computes on the host.
 
-use super::kernel::{Kernel, Variant};
+use super::kernel::{Custom, Kernel, Variant};
 use super::wgsl::Layout;
 use crate::driver::{Caps, HostKernel};
 
@@ -49,6 +49,18 @@ pub(super) fn twin(
             }
         },
     ))
+}
+
+/// What the user gave as the twin of a custom kernel, whose bindings are its operands.
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn custom_twin(custom: &Custom, caps: &Caps) -> Option<HostKernel> {
+    custom.host.clone().filter(|_| caps.host_kernels)
+}
+
+/// No device here computes on the host.
+#[cfg(not(any(test, feature = "sim")))]
+pub(super) fn custom_twin(_: &Custom, _: &Caps) -> Option<HostKernel> {
+    None
 }
 
 /// The twins are not compiled in: no device here computes on the host.

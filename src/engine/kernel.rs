@@ -23,8 +23,10 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::wgsl::{Layout, Target};
+#[cfg(any(test, feature = "sim"))]
+use crate::driver::HostKernel;
 use crate::dtype::DType;
-use crate::memory::Storage;
+use crate::memory::{Dead, DeadList, Storage};
 
 /// Operands of one kernel, at most.
 pub(crate) const MAX_OPERANDS: usize = 8;
@@ -126,23 +128,41 @@ pub(crate) struct Arg {
     pub(crate) quads: bool,
 }
 
-/// A kernel that a user wrote: its text is whole, but for the access words of its bindings.
+/// Writes the whole shader of a custom kernel.
+pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>;
+
+/// The ranges of their storages that a custom kernel's operands show: (offset, size) in bytes.
+pub(crate) type Ranges = SmallVec<[(u64, u64); 0]>;
+
+/// A kernel that a user wrote: its text is whole, but for the head of each binding's declaration.
+///
+/// The last to hold it may be a command: when it goes, its pipelines go too.
 pub(crate) struct Custom {
     /// No other custom kernel of this process has it.
     pub(crate) id: u64,
-    /// What the user calls it.
-    pub(crate) name: String,
-    /// The entry point.
+    /// The entry point, by which the kernel is known.
     pub(crate) entry: String,
     /// What it does with each operand.
     pub(crate) roles: Vec<Role>,
-    /// The whole shader for a layout; every part of a custom kernel has one window.
-    pub(crate) shader: Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>,
+    /// The whole shader for a layout. Every operand of a custom kernel is a part of its own, in
+    /// one window.
+    pub(crate) shader: CustomShader,
+    /// The same work on the host, if the user gave it.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) host: Option<HostKernel>,
+    /// Where it says that it is gone.
+    pub(crate) dead: Arc<DeadList>,
 }
 
 impl fmt::Debug for Custom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(&self.entry)
+    }
+}
+
+impl Drop for Custom {
+    fn drop(&mut self) {
+        self.dead.push(Dead::Kernel(self.id));
     }
 }
 
@@ -159,7 +179,7 @@ impl Program {
     pub(crate) fn name(&self) -> &str {
         match self {
             Program::Builtin(kernel) => kernel.name,
-            Program::Custom(custom) => &custom.name,
+            Program::Custom(custom) => &custom.entry,
         }
     }
 
@@ -196,9 +216,33 @@ pub(crate) struct Launch {
     /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of
     /// the (one) `Write` operand: same bytes, and element `i` depends on element `i` alone.
     pub(crate) may_reuse: u8,
+    /// Of a custom kernel: which bytes of its storage each operand is, as (start, length), both
+    /// multiples of 4. Empty for the crate's kernels, which see whole storages.
+    pub(crate) ranges: Ranges,
 }
 
 impl Launch {
+    /// A launch of a user's kernel, whose operands are ranges of their storages.
+    pub(crate) fn custom(
+        kernel: &Arc<Custom>,
+        args: impl IntoIterator<Item = (Arg, (u64, u64))>,
+        params: &[u8],
+        groups: [u32; 3],
+    ) -> Self {
+        let (args, ranges): (SmallVec<[Arg; 4]>, Ranges) = args.into_iter().unzip();
+        debug_assert_eq!(args.len(), kernel.roles.len(), "{}", kernel.entry);
+        debug_assert!(params.len() <= MAX_PARAMS_BYTES, "{}", kernel.entry);
+        Launch {
+            program: Program::Custom(kernel.clone()),
+            code: 0,
+            args,
+            params: SmallVec::from_slice(params),
+            groups,
+            may_reuse: 0,
+            ranges,
+        }
+    }
+
     /// A launch of one of the crate's kernels.
     pub(crate) fn new<P: bytemuck::NoUninit>(
         kernel: &'static Kernel,
@@ -217,6 +261,7 @@ impl Launch {
             params: SmallVec::from_slice(bytemuck::bytes_of(params)),
             groups,
             may_reuse: 0,
+            ranges: SmallVec::new(),
         }
     }
 
@@ -227,6 +272,10 @@ impl Launch {
             dtypes: [DType::F32; MAX_OPERANDS],
             quads: 0,
         };
+        if matches!(self.program, Program::Custom(_)) {
+            // Its text is the same whatever the tensors hold.
+            return variant;
+        }
         for (index, arg) in self.args.iter().enumerate() {
             variant.dtypes[index] = arg.dtype;
             variant.quads |= u8::from(arg.quads) << index;

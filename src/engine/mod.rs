@@ -20,6 +20,8 @@ mod read;
 mod report;
 mod share;
 mod state;
+#[cfg(test)]
+pub(crate) mod tests;
 mod turn;
 mod upload;
 mod walk;
@@ -225,7 +227,9 @@ impl Engine {
             let first = !launch.args[..index]
                 .iter()
                 .any(|other| Arc::ptr_eq(&other.storage, &arg.storage));
-            if first {
+            if !launch.ranges.is_empty() {
+                windows += 1;
+            } else if first {
                 windows += arg.storage.size_bytes().div_ceil(caps.max_binding_bytes);
             }
         }

@@ -365,12 +365,12 @@ fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps
             }
         }
         Program::Custom(custom) => PipelineDesc {
-            label: custom.name.clone(),
+            label: custom.entry.clone(),
             wgsl: (custom.shader)(&key.layout, &target),
             entry: custom.entry.clone(),
             bindings,
             params_bytes,
-            host: None,
+            host: super::host::custom_twin(custom, caps),
         },
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
-use super::kernel::Role;
+use super::kernel::{Custom, Role};
 use crate::driver::{BufferId, Driver, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Memory, Storage};
@@ -50,8 +50,8 @@ pub(super) struct Batch {
     pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
     /// What the ops write: without a value, should the submission be refused.
     pub(super) written: Vec<Weak<Storage>>,
-    /// A custom kernel is in it: nothing else may join.
-    pub(super) closed: bool,
+    /// The custom kernel in it: nothing else may join, and its pipeline stays until it is submitted.
+    pub(super) custom: Option<Arc<Custom>>,
 }
 
 impl Batch {
@@ -66,7 +66,7 @@ impl Batch {
         self.regions.clear();
         self.reads.clear();
         self.written.clear();
-        self.closed = false;
+        self.custom = None;
     }
 }
 

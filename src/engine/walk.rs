@@ -90,7 +90,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.bury();
-            if self.batch.ops.len() >= MAX_BATCH_OPS || self.batch.closed {
+            if self.batch.ops.len() >= MAX_BATCH_OPS || self.batch.custom.is_some() {
                 return Some(Need::Submit);
             }
             let cmd = self.queue.pop_front()?;
@@ -134,9 +134,13 @@ impl State {
     /// and with it whatever it was the last to hold.
     fn keep(&mut self, cmd: Cmd) {
         self.counters.commands += 1;
-        self.batch.closed |= cmd.stands_alone();
-        if let Cmd::Upload { region, .. } = cmd {
-            self.batch.regions.push(region);
+        match cmd {
+            Cmd::Upload { region, .. } => self.batch.regions.push(region),
+            Cmd::Launch(Launch {
+                program: Program::Custom(custom),
+                ..
+            }) => self.batch.custom = Some(custom),
+            _ => {}
         }
     }
 
@@ -331,7 +335,8 @@ impl State {
     }
 
     /// Decides how the operands are bound: one part for each storage, in as many windows as it
-    /// needs; read-write where it, or another part of the same slab, is written.
+    /// needs, or one for each operand that is a range; read-write where it, or another part of the
+    /// same slab, is written.
     fn bind(&self, launch: &Launch) -> Result<Bound, Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
@@ -344,18 +349,22 @@ impl State {
         let mut bindings = SmallVec::<[Binding; 4]>::new();
         for (index, arg) in launch.args.iter().enumerate() {
             let slot = arg.storage.slot();
-            let known = slots.iter().position(|&other| other == slot);
+            let range = launch.ranges.get(index);
+            let known = match range {
+                None => slots.iter().position(|&other| other == slot),
+                Some(_) => None,
+            };
             let part = known.unwrap_or(slots.len());
             if known.is_none() {
                 let place = self.memory.find(&arg.storage).ok_or(Stop::Lost)?;
-                let size_bytes = arg.storage.size_bytes();
+                let (start, size_bytes) = range.copied().unwrap_or((0, arg.storage.size_bytes()));
                 let windows = size_bytes.div_ceil(window_bytes);
                 slots.push(slot);
                 places.push(place);
                 layout.windows[part] = windows as u8;
                 bindings.extend((0..windows).map(|window| Binding {
                     buffer: place.buffer,
-                    offset_bytes: place.offset_bytes + window * window_bytes,
+                    offset_bytes: place.offset_bytes + start + window * window_bytes,
                     size_bytes: window_bytes.min(size_bytes - window * window_bytes),
                 }));
             }

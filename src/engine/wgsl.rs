@@ -348,6 +348,7 @@ fn put4(part: usize, dtype: DType, unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::tests::translate;
 
     const TEXT: &str = "struct Params { n: u32 }
 @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -364,15 +365,7 @@ mod tests {
         };
         let operands = [Operand::read("x"), Operand::update("y")];
         let whole = shader(TEXT, &operands, &variant, &layout, &target);
-        let module = match naga::front::wgsl::parse_str(&whole) {
-            Ok(module) => module,
-            Err(error) => panic!("{}\n{whole}", error.emit_to_string(&whole)),
-        };
-        let flags = naga::valid::ValidationFlags::all();
-        let capabilities = naga::valid::Capabilities::IMMEDIATES
-            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let checked = naga::valid::Validator::new(flags, capabilities).validate(&module);
-        assert!(checked.is_ok(), "{checked:?}\n{whole}");
+        translate("accessors", &whole);
         whole
     }
 
@@ -415,5 +408,33 @@ mod tests {
         let whole = check(variant, layout, 1 << 20, true);
         assert_eq!(whole.matches("@binding").count(), 1);
         assert_eq!(layout.bindings(2), [Access::ReadWrite]);
+    }
+
+    #[test]
+    fn only_a_shader_that_uses_subgroups_enables_them_and_in_its_first_line() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [1; MAX_OPERANDS],
+            written: 1,
+        };
+        let variant = Variant {
+            code: 0,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0,
+        };
+        let first_line = |text: &str, enables| {
+            let target = Target {
+                window_bytes: 1 << 20,
+                immediates: true,
+                enables,
+            };
+            let whole = shader(text, &operands, &variant, &layout, &target);
+            whole.lines().next() == Some("enable subgroups;")
+        };
+        let subgroups = TEXT.replace("vec4(x_get(i))", "vec4(subgroupAdd(x_get(i)))");
+        assert!(first_line(&subgroups, true));
+        assert!(!first_line(&subgroups, false));
+        assert!(!first_line(TEXT, true));
     }
 }

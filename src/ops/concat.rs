@@ -103,9 +103,11 @@ impl Tensor {
             begin = end;
         }
         let line = shape[at] * step;
-        for (index, inputs) in inputs.chunks(INPUTS).enumerate() {
-            let kernel = if index == 0 { &CONCAT } else { &CONCAT_MORE };
-            place(inputs, line, kernel, &result)?;
+        let (mut rest, mut kernel) = (&inputs[..], &CONCAT);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(fitting(rest, &result));
+            place(now, line, kernel, &result)?;
+            (rest, kernel) = (later, &CONCAT_MORE);
         }
         Ok(result)
     }
@@ -151,6 +153,24 @@ struct Input {
     tensor: Tensor,
     begin: usize,
     end: usize,
+}
+
+/// How many of the inputs one launch takes: large ones take several bindings each.
+fn fitting(inputs: &[Input], y: &Tensor) -> usize {
+    let caps = y.engine.caps();
+    let windows = |t: &Tensor| t.storage.size_bytes().div_ceil(caps.max_binding_bytes);
+    let most = u64::from(caps.max_storage_bindings.saturating_sub(1));
+    let mut left = most.saturating_sub(windows(y));
+    let fits = |input: &&Input| match left.checked_sub(windows(&input.tensor)) {
+        Some(less) => {
+            left = less;
+            true
+        }
+        None => false,
+    };
+    let count = inputs.iter().take(INPUTS).take_while(fits).count();
+    // If not even one fits, the launch says so.
+    count.max(1)
 }
 
 /// Appends the launch that writes these inputs, which follow each other.
@@ -202,7 +222,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         0 => "elements",
         _ => "quads",
     };
-    let mut out = String::new();
+    let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
     push_sections(&mut out, WGSL, &["main", write]);
     Cow::Owned(out)
 }

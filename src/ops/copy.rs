@@ -215,6 +215,22 @@ impl Tensor {
         Ok(copy.view(layout))
     }
 
+    /// All elements along one axis, in row-major order: a view if strides can say it, else a copy.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// assert_eq!(x.flatten()?.shape(), [x.len()]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of making a tensor.
+    #[track_caller]
+    pub fn flatten(&self) -> Result<Tensor> {
+        self.reshape(&[self.len()])
+    }
+
     /// Writes the elements of `src`, which broadcasts to the shape of `self`, through `self`.
     ///
     /// ```
@@ -295,6 +311,7 @@ impl Tensor {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
+            ranges: SmallVec::new(),
         })?;
         Ok(out)
     }
@@ -317,6 +334,7 @@ impl Tensor {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
+            ranges: SmallVec::new(),
         })
     }
 

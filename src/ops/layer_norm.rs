@@ -193,7 +193,7 @@ pub(super) fn normalize_as(
     let [s, t] = normalize::stats(x, folded, Op::Mean, Op::SumSquares)?;
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);
-    let mut code = 0x11 | (form as u64) << 12;
+    let mut code = normalize::apply_code(form, &params);
     let read = arg(x, form == Form::ApplyQuads);
     let [w, b] = affine.bind(&read, false, &mut params, &mut code);
     let args = [read, w, b, arg(&s, false), arg(&t, false), y];

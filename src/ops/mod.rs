@@ -4,6 +4,7 @@ mod argreduce;
 mod binary;
 mod concat;
 mod copy;
+pub(crate) mod custom;
 mod elementwise;
 pub(crate) mod fill;
 mod index_select;
@@ -22,6 +23,7 @@ mod text;
 mod unary;
 
 #[cfg(test)]
+#[path = "tests/check.rs"]
 mod check;
 #[cfg(test)]
 mod tests;
@@ -29,4 +31,5 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use custom::{Kernel, KernelCall};
 pub use scalar::Scalar;

@@ -106,6 +106,16 @@ pub(super) fn apply_params(x: &Tensor, length: usize, step: usize) -> RowParams 
     }
 }
 
+/// The code of an application: how a quad of the result finds its rows.
+pub(super) fn apply_code(form: Form, params: &RowParams) -> u64 {
+    let row = match (params.chunk, params.length) {
+        (1, 4..) => 1,
+        (step, _) if step % 4 == 0 => 2,
+        _ => 0,
+    };
+    0x11 | (form as u64) << 12 | row << 16
+}
+
 /// Refuses what is not a float.
 pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
     match x.dtype.is_float() {
@@ -122,6 +132,11 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
 /// The parts of the WGSL that do not depend on what is computed.
 pub(super) fn text(variant: &Variant) -> String {
     let form = Form::from_code(variant.code);
+    let row = match variant.code >> 16 & 3 {
+        0 => "row_any",
+        1 => "row_last",
+        _ => "row_quads",
+    };
     let mut out = String::with_capacity(8 << 10);
     // Applying does not walk rows, but the parameters come with the function that does.
     rows::rank_constants(&mut out, variant.code);
@@ -136,8 +151,8 @@ pub(super) fn text(variant: &Variant) -> String {
             out.push_str("const LANES: u32 = 256u;\n");
             &["normalize_group"]
         }
-        Form::Apply => &["load_apart", "normalize_apply"],
-        Form::ApplyQuads => &["load_aligned", "normalize_apply"],
+        Form::Apply => &["load_apart", "normalize_apply", row],
+        Form::ApplyQuads => &["load_aligned", "normalize_apply", row],
     };
     push_sections(
         &mut out,

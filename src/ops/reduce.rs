@@ -9,8 +9,6 @@
 //! Few long rows are cut into parts, and a second launch folds the parts. The methods of
 //! [`Tensor`](crate::Tensor) are in `reduce/methods.rs`.
 
-#[cfg(test)]
-mod forced;
 mod methods;
 #[cfg(test)]
 mod tests;
@@ -157,7 +155,7 @@ impl Plan {
     /// coalescing.
     pub(super) fn choose(caps: &Caps, rows: &Rows) -> Plan {
         let gpu = rows::is_gpu(caps);
-        let contiguous = Form::Along.fits(rows) && rows.inner.dims[0] >= 8;
+        let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_quads());
         let form = match contiguous {
             true if gpu && rows.length >= 256 => Form::Tree,
             true => Form::Along,
@@ -168,7 +166,7 @@ impl Plan {
         let (busy_quads, least_chunk) = match (gpu, form.is_across()) {
             (true, true) => (16 << 10, 128),
             (true, false) => (1 << 10, 4 << 10),
-            (false, true) => (512, 1 << 10),
+            (false, true) => (16 << 10, 128),
             (false, false) => (512, 4 << 10),
         };
         let quads = u64::from(rows.rows).div_ceil(4).max(1);

@@ -167,16 +167,16 @@ impl Rows {
     pub(super) fn are_quads(&self) -> bool {
         self.inner.rank == 1
             && self.inner.strides[0] == 1
-            && self.offset % 4 == 0
-            && self.length % 4 == 0
+            && self.offset.is_multiple_of(4)
+            && self.length.is_multiple_of(4)
             && self.outer.steps_are_quads(0)
     }
 
     /// Do rows `4n..4n + 4` lie side by side, starting at a quad, at every position?
     pub(super) fn neighbours_are_quads(&self) -> bool {
         self.outer.strides[0] == 1
-            && self.outer.dims[0] % 4 == 0
-            && self.offset % 4 == 0
+            && self.outer.dims[0].is_multiple_of(4)
+            && self.offset.is_multiple_of(4)
             && self.outer.steps_are_quads(1)
             && self.inner.steps_are_quads(0)
     }

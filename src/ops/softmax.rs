@@ -128,7 +128,7 @@ pub(super) fn along_as(
         arg(&t, false),
         y,
     ];
-    let code = 0x11 | log | (form as u64) << 12;
+    let code = normalize::apply_code(form, &params) | log;
     let groups = form.groups(x, &params);
     engine.launch(Launch::new(&SOFTMAX_APPLY, code, args, &params, groups))?;
     Ok(result)
@@ -160,9 +160,12 @@ mod tests {
     #[test]
     fn every_form_gives_a_valid_shader() {
         for dtype in [DType::F32, DType::F16] {
-            for form in Form::ALL {
+            for (form, row) in Form::ALL
+                .into_iter()
+                .flat_map(|form| [0, 1, 2].map(|r| (form, r)))
+            {
                 for log in [0, LOG] {
-                    let code = 0x12 | log | (form as u64) << 12;
+                    let code = 0x12 | log | (form as u64) << 12 | row << 16;
                     match form.applies() {
                         true => {
                             let dtypes = [dtype, DType::F32, DType::F32, dtype];

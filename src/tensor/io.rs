@@ -74,11 +74,11 @@ impl Tensor {
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
-    /// let mut seen = Vec::new();
+    /// let mut seen: Vec<f32> = Vec::new();
     /// for _ in 0..3 {
     ///     t.read_into(&mut seen)?;
     /// }
-    /// assert_eq!(seen, [1.0_f32, 2.0]);
+    /// assert_eq!(seen, [1.0, 2.0]);
     /// # Ok(())
     /// # }
     /// ```

@@ -91,7 +91,7 @@ impl Uploads {
             return Ok(None);
         };
         let room_bytes = room(chunk);
-        if room_bytes < wanted_bytes.min(LEAST_PIECE_BYTES).max(8) {
+        if room_bytes < wanted_bytes.clamp(8, LEAST_PIECE_BYTES) {
             return Ok(None);
         }
         // The room is a multiple of 8, so only the last piece of an upload is padded.

@@ -4,7 +4,7 @@ use half::f16;
 use lapidary::{DType, Element, Gpu, Options, Tensor};
 
 /// The devices that every check runs on, with their names.
-pub fn gpus() -> Vec<(&'static str, Gpu)> {
+pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = vec![(
         "adapter",
         Gpu::open(Options::default()).expect("an adapter"),
@@ -39,13 +39,13 @@ fn small_windows() -> Gpu {
 
 /// An array on the host: every element as f64, which holds all our types.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Array {
-    pub shape: Vec<usize>,
-    pub values: Vec<f64>,
+pub(crate) struct Array {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f64>,
 }
 
 impl Array {
-    pub fn new(shape: &[usize], value: impl FnMut(usize) -> f64) -> Array {
+    pub(crate) fn new(shape: &[usize], value: impl FnMut(usize) -> f64) -> Array {
         let len = shape.iter().product();
         Array {
             shape: shape.to_vec(),
@@ -53,7 +53,7 @@ impl Array {
         }
     }
 
-    pub fn index(&self, mut flat: usize) -> Vec<usize> {
+    pub(crate) fn index(&self, mut flat: usize) -> Vec<usize> {
         let mut index = vec![0; self.shape.len()];
         for (at, dim) in index.iter_mut().zip(&self.shape).rev() {
             *at = flat % dim;
@@ -62,7 +62,7 @@ impl Array {
         index
     }
 
-    pub fn at(&self, index: &[usize]) -> f64 {
+    pub(crate) fn at(&self, index: &[usize]) -> f64 {
         let flat = index
             .iter()
             .zip(&self.shape)
@@ -71,13 +71,13 @@ impl Array {
     }
 
     /// The array of `shape` whose element `index` is this one's `source(index)`.
-    pub fn remap(&self, shape: &[usize], source: impl Fn(&[usize]) -> Vec<usize>) -> Array {
+    pub(crate) fn remap(&self, shape: &[usize], source: impl Fn(&[usize]) -> Vec<usize>) -> Array {
         let target = Array::new(shape, |_| 0.0);
         Array::new(shape, |flat| self.at(&source(&target.index(flat))))
     }
 
     /// Groups the elements by what is left of their index without `axes`, in order.
-    pub fn rows(&self, axes: &[usize]) -> (Vec<usize>, Vec<Vec<f64>>) {
+    pub(crate) fn rows(&self, axes: &[usize]) -> (Vec<usize>, Vec<Vec<f64>>) {
         let kept = |axis: &usize| !axes.contains(axis);
         let shape: Vec<usize> = (0..self.shape.len())
             .filter(kept)
@@ -95,7 +95,7 @@ impl Array {
     }
 
     /// The values as the type holds them.
-    pub fn rounded(mut self, dtype: DType) -> Array {
+    pub(crate) fn rounded(mut self, dtype: DType) -> Array {
         for value in &mut self.values {
             *value = match dtype {
                 DType::F32 => f64::from(*value as f32),
@@ -110,7 +110,7 @@ impl Array {
     }
 
     /// Uploads it; the values are already those of the type.
-    pub fn upload(&self, gpu: &Gpu, dtype: DType) -> Tensor {
+    pub(crate) fn upload(&self, gpu: &Gpu, dtype: DType) -> Tensor {
         fn send<T: Element>(gpu: &Gpu, array: &Array, cast: impl Fn(f64) -> T) -> Tensor {
             let data: Vec<T> = array.values.iter().map(|&value| cast(value)).collect();
             gpu.tensor(&data, &array.shape).expect("an upload")
@@ -127,7 +127,7 @@ impl Array {
 }
 
 /// Reads a tensor of any type.
-pub fn download(tensor: &Tensor) -> Array {
+pub(crate) fn download(tensor: &Tensor) -> Array {
     let values = match tensor.dtype() {
         DType::F32 => tensor
             .to_vec::<f32>()
@@ -173,7 +173,7 @@ pub fn download(tensor: &Tensor) -> Array {
 }
 
 /// The same views of an array and of its tensor, with names.
-pub fn views(array: &Array, tensor: &Tensor) -> Vec<(&'static str, Array, Tensor)> {
+pub(crate) fn views(array: &Array, tensor: &Tensor) -> Vec<(&'static str, Array, Tensor)> {
     let shape = &array.shape;
     let rank = shape.len();
     let mut views = vec![("whole", array.clone(), tensor.clone())];
@@ -231,7 +231,7 @@ pub fn views(array: &Array, tensor: &Tensor) -> Vec<(&'static str, Array, Tensor
 
 /// Are the two equal, NaN for NaN, to a relative (and around 0, absolute) error?
 #[track_caller]
-pub fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: &str) {
+pub(crate) fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: &str) {
     assert_eq!(got.shape, expected.shape, "{what}");
     for (at, (&got, &expected)) in got.values.iter().zip(&expected.values).enumerate() {
         let close = got == expected
@@ -242,7 +242,7 @@ pub fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: &str) {
 }
 
 /// How far a type's rounding may lead.
-pub fn tolerance(dtype: DType) -> f64 {
+pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 4e-6,
         DType::F16 => 2e-3,
@@ -251,7 +251,7 @@ pub fn tolerance(dtype: DType) -> f64 {
 }
 
 /// Numbers that are spread, signed where the type is, repeated and reproducible.
-pub fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
+pub(crate) fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
     let mut rng = fastrand::Rng::with_seed(7);
     move |_| match dtype {
         DType::F32 | DType::F16 => f64::from(rng.i32(-64..64)) / 32.0,
@@ -263,7 +263,7 @@ pub fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
 }
 
 /// Every set of axes of a rank, as the API and as the model name them.
-pub fn axis_sets(rank: usize) -> Vec<(Vec<isize>, Vec<usize>)> {
+pub(crate) fn axis_sets(rank: usize) -> Vec<(Vec<isize>, Vec<usize>)> {
     (0..1_usize << rank)
         .map(|set| {
             let axes: Vec<usize> = (0..rank).filter(|axis| set >> axis & 1 == 1).collect();

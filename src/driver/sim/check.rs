@@ -231,7 +231,6 @@ impl State {
             BufferKind::Upload => mode == MapMode::Write,
             BufferKind::Readback => mode == MapMode::Read,
             BufferKind::Slab => self.options.maps_slabs,
-            BufferKind::Params => false,
         };
         if !allowed {
             return Err(format!(

@@ -233,6 +233,10 @@ impl Driver for SimDriver {
         self.device.with(|state| state.completed())
     }
 
+    fn buffers_created(&self) -> u64 {
+        self.device.with(|state| state.counters.buffers_created)
+    }
+
     fn poll(&self) -> DriverResult<()> {
         self.device.with(|state| {
             state.enter(Site::Poll)?;

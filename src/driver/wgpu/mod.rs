@@ -36,6 +36,7 @@ mod wait;
 mod tests;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -61,6 +62,7 @@ pub(crate) struct WgpuDriver {
     caps: Caps,
     tables: RwLock<Tables>,
     pages: ParamPages,
+    buffers_created: AtomicU64,
     progress: Arc<Progress>,
     /// A destroyed buffer, to ask the device whether it still takes calls.
     #[cfg_attr(
@@ -88,16 +90,6 @@ struct Tables {
 }
 
 impl WgpuDriver {
-    /// The device, for the app's own commands.
-    pub(crate) fn device(&self) -> &wgpu::Device {
-        &self.device
-    }
-
-    /// The queue, for the app's own commands.
-    pub(crate) fn queue(&self) -> &wgpu::Queue {
-        &self.queue
-    }
-
     /// Bytes that wgpu's own allocator holds of the device's memory, ours and the app's; none
     /// where the backend has no such allocator.
     pub(crate) fn reserved_bytes(&self) -> Option<u64> {
@@ -177,6 +169,10 @@ impl Driver for WgpuDriver {
 
     fn completed(&self) -> u64 {
         self.progress.completed()
+    }
+
+    fn buffers_created(&self) -> u64 {
+        self.buffers_created.load(Ordering::Relaxed)
     }
 
     fn poll(&self) -> DriverResult<()> {

@@ -2,12 +2,13 @@
 
 use std::num::NonZeroU64;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 
 use wgpu::BufferUsages as Usages;
 
 use super::super::{
     Access, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, DriverResult, PipelineDesc,
-    PipelineId, Signal,
+    PipelineId, Signal, with_deep_stack,
 };
 use super::params::{Page, uniform_bytes};
 use super::{Tables, WgpuDriver, invalid};
@@ -54,6 +55,7 @@ impl WgpuDriver {
         });
         Box::pin(async move {
             let raw = self.settled(started?).await?;
+            self.buffers_created.fetch_add(1, Ordering::Relaxed);
             Ok(self.add_buffer(raw, false))
         })
     }
@@ -80,7 +82,6 @@ impl WgpuDriver {
             BufferKind::Slab => slab,
             BufferKind::Upload => Usages::MAP_WRITE | Usages::COPY_SRC,
             BufferKind::Readback => Usages::MAP_READ | Usages::COPY_DST,
-            BufferKind::Params => Usages::UNIFORM | Usages::COPY_DST,
         }
     }
 
@@ -143,7 +144,8 @@ impl WgpuDriver {
         &self,
         desc: &PipelineDesc,
     ) -> BoxFuture<'_, DriverResult<PipelineId>> {
-        let started = self.check().map(|()| self.guarded(|| self.compile(desc)));
+        let compiled = || self.guarded(|| self.compile(desc));
+        let started = self.check().map(|()| with_deep_stack(compiled));
         Box::pin(async move {
             let entry = self.settled(started?).await?;
             Ok(PipelineId(self.tables_mut().pipelines.insert(entry)))

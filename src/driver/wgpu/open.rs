@@ -1,5 +1,6 @@
 //! Finding an adapter, opening a device of our own, and adopting the app's.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -257,6 +258,8 @@ impl WgpuDriver {
             queue,
             caps,
             tables: RwLock::new(Tables::default()),
+            // The probe.
+            buffers_created: AtomicU64::new(1),
             progress: Arc::new(Progress::default()),
             probe: Mutex::new(probe),
             late: Mutex::new(Vec::new()),

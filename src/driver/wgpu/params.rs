@@ -11,6 +11,7 @@
 //! nobody else does between its writing and its submission: pages are taken and put back.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use super::super::{Caps, DriverResult};
@@ -75,6 +76,7 @@ impl ParamPages {
             })
         });
         let raw = driver.now(guarded)?;
+        driver.buffers_created.fetch_add(1, Ordering::Relaxed);
         let bytes = Vec::new();
         Ok(Page { number, raw, bytes })
     }

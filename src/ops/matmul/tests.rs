@@ -8,6 +8,7 @@ use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
+use crate::engine::tests::translate;
 use crate::engine::wgsl::{self, Target, shader};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
@@ -67,18 +68,16 @@ fn validate(form: Form, dtype: DType, quads: u8) {
         };
         let text = super::text(&variant);
         let whole = shader(&text, MATMUL.operands, &variant, &layout, &target);
-        let module = match naga::front::wgsl::parse_str(&whole) {
-            Ok(module) => module,
-            Err(error) => panic!("{form:?}: {}", error.emit_to_string(&whole)),
-        };
-        let flags = naga::valid::ValidationFlags::all();
-        let capabilities = naga::valid::Capabilities::IMMEDIATES
-            | naga::valid::Capabilities::SUBGROUP
-            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let checked = naga::valid::Validator::new(flags, capabilities).validate(&module);
-        if let Err(error) = checked {
-            panic!("{form:?}: {}", error.emit_to_string(&whole));
-        }
+        translate(MATMUL.name, &whole);
+        let needs_enabling = text.contains("subgroup");
+        let enables = true;
+        let target = Target { enables, ..target };
+        let for_browsers = shader(&text, MATMUL.operands, &variant, &layout, &target);
+        assert_eq!(
+            for_browsers.strip_prefix("enable subgroups;\n"),
+            needs_enabling.then_some(&whole[..]),
+            "{form:?}"
+        );
     }
 }
 

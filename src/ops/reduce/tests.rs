@@ -1,5 +1,7 @@
 //! The kernel's texts, and the arithmetic of rows and plans, without a device.
 
+mod forced;
+
 use super::*;
 use crate::ops::check::valid;
 use crate::ops::rows::RowParams;

@@ -17,7 +17,7 @@ pub(super) fn walk(mut i: u32, rank: u64, dims: &[u32; 4], strides: &[u32; 4]) -
 }
 
 /// The element at position `k` of a row. `code` holds the ranks.
-pub(crate) fn element(p: &RowParams, code: u64, row: u32, k: u32) -> usize {
+pub(in crate::ops) fn element(p: &RowParams, code: u64, row: u32, k: u32) -> usize {
     let outer = walk(row, code & 15, &p.outer_dims, &p.outer_strides);
     let inner = walk(k, code >> 4 & 15, &p.inner_dims, &p.inner_strides);
     p.offset.wrapping_add(outer).wrapping_add(inner) as usize

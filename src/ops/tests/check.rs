@@ -1,10 +1,11 @@
-//! For tests without a device: does a kernel's text make a valid shader?
+//! For tests without a device: does a kernel's text make a valid shader, on every API?
 
 use crate::dtype::DType;
 use crate::engine::kernel::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
+use crate::engine::tests::translate;
 use crate::engine::wgsl::{Layout, Target, shader};
 
-/// Parses and validates the shader of a variant with operands apart, and with all of them in one
+/// Parses, validates and translates the shader of a variant with operands apart, and with all of them in one
 /// part, in one window and in three.
 pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
     let mut variant = Variant {
@@ -33,18 +34,7 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
             enables: false,
         };
         let whole = shader(&text, kernel.operands, &variant, &layout, &target);
-        let module = match naga::front::wgsl::parse_str(&whole) {
-            Ok(module) => module,
-            Err(error) => panic!("{kernel:?} {variant:?}\n{}", error.emit_to_string(&whole)),
-        };
-        let capabilities = naga::valid::Capabilities::IMMEDIATES
-            | naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        let checked =
-            naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
-                .validate(&module);
-        if let Err(error) = checked {
-            panic!("{kernel:?} {variant:?}\n{}", error.emit_to_string(&whole));
-        }
+        let module = translate(kernel.name, &whole);
         let params = module
             .types
             .iter()

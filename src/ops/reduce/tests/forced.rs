@@ -1,6 +1,6 @@
 //! Every form, forced on every device whether or not it would choose it, against the host.
 
-use super::*;
+use super::super::*;
 use crate::Gpu;
 use crate::ops::argreduce::search_as;
 use crate::ops::{layer_norm, normalize, softmax};

@@ -1,0 +1,87 @@
+//! How fast two square matrices are multiplied here, and whether the product is right.
+//!
+//! ```text
+//! cargo run --release --example matmul -- [SIZE] [f32|f16] [RUNS]
+//! ```
+//!
+//! 1024, f32 and 10 where nothing is said. `LAPIDARY_ADAPTER=cpu` chooses another adapter.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use lapidary::{DType, Gpu, Options, Tensor};
+
+const USAGE: &str = "usage: matmul [SIZE] [f32|f16] [RUNS]";
+
+/// How many entries are computed again on the host.
+const CHECKED: usize = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize, otherwise| match args.get(index).map(|arg| arg.parse::<usize>()) {
+        None => Ok(otherwise),
+        Some(Ok(number)) if number > 0 => Ok(number),
+        Some(_) => Err(USAGE),
+    };
+    let (size, runs) = (number(0, 1024)?, number(2, 10)?);
+    let dtype = match args.get(1).map(String::as_str) {
+        None | Some("f32") => DType::F32,
+        Some("f16") => DType::F16,
+        Some(_) => return Err(USAGE.into()),
+    };
+
+    let gpu = Gpu::open(Options::default())?;
+    let caps = gpu.caps();
+    println!("{} ({}, {:?})", caps.name, caps.backend, caps.kind);
+    let a = gpu.rand_uniform(&[size, size], -1.0, 1.0, 1, dtype)?;
+    let b = gpu.rand_uniform(&[size, size], -1.0, 1.0, 2, dtype)?;
+
+    // The first product compiles the kernel and places the matrices: it does not count.
+    let mut product = a.matmul(&b)?;
+    gpu.finish()?;
+    let mut best = Duration::MAX;
+    for _ in 0..runs {
+        let start = Instant::now();
+        product = a.matmul(&b)?;
+        gpu.finish()?;
+        best = best.min(start.elapsed());
+    }
+    let gflop = 2.0 * (size as f64).powi(3) / 1e9;
+    println!(
+        "{size} x {size} {dtype}: {:.3} ms, {:.1} GFLOP/s, the best of {}",
+        1e3 * best.as_secs_f64(),
+        gflop / best.as_secs_f64(),
+        runs,
+    );
+    check(&a, &b, &product)
+}
+
+/// Computes some entries again, on the host and in f64.
+fn check(a: &Tensor, b: &Tensor, product: &Tensor) -> Result<(), Box<dyn Error>> {
+    let size = a.shape()[0];
+    // Rounding grows with the terms of a sum, and f16 rounds the result to 11 bits.
+    let allowed = match a.dtype() {
+        DType::F16 => 1e-3 * (size as f64).sqrt(),
+        _ => 1e-6 * (size as f64).sqrt(),
+    };
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut worst = 0.0_f64;
+    for _ in 0..CHECKED {
+        let (row, column) = (random.usize(..size), random.usize(..size));
+        let terms = values(&a.narrow(0, row, 1)?)?;
+        let terms = terms.into_iter().zip(values(&b.narrow(1, column, 1)?)?);
+        let expected: f64 = terms.map(|(a, b)| f64::from(a) * f64::from(b)).sum();
+        let got = values(&product.narrow(0, row, 1)?.narrow(1, column, 1)?)?[0];
+        worst = worst.max((f64::from(got) - expected).abs());
+    }
+    println!("{CHECKED} entries differ from the host's by at most {worst:.1e}");
+    match worst <= allowed {
+        true => Ok(()),
+        false => Err(format!("the product is wrong: {worst:e} is more than {allowed:e}").into()),
+    }
+}
+
+/// The values of a view, as f32: made contiguous on the device, so that only they travel.
+fn values(view: &Tensor) -> lapidary::Result<Vec<f32>> {
+    view.contiguous()?.cast(DType::F32)?.to_vec()
+}

@@ -1,0 +1,110 @@
+//! For tests without a device: whole shaders, translated for every native API as wgpu does it.
+//!
+//! With `LAPIDARY_SHADER_DUMP=folder` each SPIR-V module is written there, for the reference
+//! validator to read.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+
+use naga::back::{hlsl, msl, spv};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{Module, ShaderStage};
+
+/// What drivers without robust access get, which is the longer text.
+const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
+    index: BoundsCheckPolicy::Restrict,
+    buffer: BoundsCheckPolicy::Restrict,
+    image_load: BoundsCheckPolicy::Restrict,
+    binding_array: BoundsCheckPolicy::Unchecked,
+};
+
+/// Parses and validates a shader whose entry point is `main`, and translates it to SPIR-V, MSL
+/// and HLSL. Panics with what is wrong and where.
+#[track_caller]
+pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
+    let module = match naga::front::wgsl::parse_str(wgsl) {
+        Ok(module) => module,
+        Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
+    };
+    let uses_subgroups = wgsl.contains("subgroup");
+    let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    capabilities.set(Capabilities::SUBGROUP, uses_subgroups);
+    let info = match Validator::new(ValidationFlags::all(), capabilities).validate(&module) {
+        Ok(info) => info,
+        Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
+    };
+    let spirv = to_spirv(&module, &info);
+    for translation in [
+        spirv.as_ref().map(drop).map_err(String::clone),
+        to_msl(&module, &info),
+        to_hlsl(&module, &info, uses_subgroups),
+    ] {
+        if let Err(error) = translation {
+            panic!("{name}: {error}\n{wgsl}");
+        }
+    }
+    if let (Ok(words), Some(folder)) = (spirv, std::env::var_os("LAPIDARY_SHADER_DUMP")) {
+        dump(Path::new(&folder), name, &words);
+    }
+    module
+}
+
+fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, String> {
+    let options = spv::Options {
+        // The oldest that has subgroups, and what SwiftShader gets.
+        lang_version: (1, 3),
+        bounds_check_policies: CHECKED,
+        ..Default::default()
+    };
+    let entry = spv::PipelineOptions {
+        shader_stage: ShaderStage::Compute,
+        entry_point: "main".into(),
+    };
+    spv::write_vec(module, info, &options, Some(&entry)).map_err(|error| format!("spv: {error}"))
+}
+
+fn to_msl(module: &Module, info: &ModuleInfo) -> Result<(), String> {
+    let options = msl::Options {
+        lang_version: (2, 4),
+        bounds_check_policies: CHECKED,
+        ..Default::default()
+    };
+    let entry = msl::PipelineOptions {
+        entry_point: Some((ShaderStage::Compute, "main".into())),
+        ..Default::default()
+    };
+    let written = msl::write_string(module, info, &options, &entry);
+    written.map(drop).map_err(|error| format!("msl: {error}"))
+}
+
+fn to_hlsl(module: &Module, info: &ModuleInfo, uses_subgroups: bool) -> Result<(), String> {
+    let options = hlsl::Options {
+        // wgpu offers subgroups with the newer compiler only.
+        shader_model: match uses_subgroups {
+            true => hlsl::ShaderModel::V6_0,
+            false => hlsl::ShaderModel::V5_1,
+        },
+        immediates_target: Some(hlsl::BindTarget::default()),
+        ..Default::default()
+    };
+    let entry = hlsl::PipelineOptions {
+        entry_point: Some((ShaderStage::Compute, "main".into())),
+    };
+    let mut text = String::new();
+    let mut writer = hlsl::Writer::new(&mut text, &options, &entry);
+    let written = writer.write(module, info, None);
+    written.map(drop).map_err(|error| format!("hlsl: {error}"))
+}
+
+/// One file a module, however many tests come by it.
+fn dump(folder: &Path, name: &str, words: &[u32]) {
+    let mut hasher = DefaultHasher::new();
+    words.hash(&mut hasher);
+    let file = folder.join(format!("{name}-{:016x}.spv", hasher.finish()));
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    if let Err(error) = std::fs::write(&file, bytes) {
+        panic!("{}: {error}", file.display());
+    }
+}

@@ -1,0 +1,430 @@
+//! One call of a custom kernel: what was bound is checked against what the text declares.
+
+use std::fmt;
+
+use super::Kernel;
+use super::diagnose;
+use super::reflect::Operand;
+use crate::dtype::DType;
+use crate::engine::kernel::{Arg, Launch};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+/// A call of a [`Kernel`] in the making. Nothing is checked before [`run`](Self::run).
+#[must_use = "a call does nothing before it is run"]
+#[derive(Clone)]
+pub struct KernelCall {
+    kernel: Kernel,
+    given: Vec<(String, Given)>,
+    params: Option<Vec<u8>>,
+    groups: Option<[u32; 3]>,
+}
+
+#[derive(Clone)]
+enum Given {
+    Tensor(Tensor),
+    Output(Vec<usize>, DType),
+}
+
+/// An operand as the device will see it.
+struct Seen {
+    tensor: Tensor,
+    /// Bytes of the storage: from where, and how many.
+    range: (u64, u64),
+}
+
+impl Seen {
+    /// A tensor that has its storage to itself.
+    fn whole(tensor: Tensor) -> Self {
+        let range = (0, tensor.size_bytes().next_multiple_of(4));
+        Seen { tensor, range }
+    }
+
+    fn overlaps(&self, other: &Seen) -> bool {
+        let ((start, len), (other_start, other_len)) = (self.range, other.range);
+        self.tensor.shares_storage_with(&other.tensor)
+            && start < other_start + other_len
+            && other_start < start + len
+    }
+}
+
+impl KernelCall {
+    pub(super) fn new(kernel: &Kernel) -> Self {
+        KernelCall {
+            kernel: kernel.clone(),
+            given: Vec::new(),
+            params: None,
+            groups: None,
+        }
+    }
+
+    /// Binds a tensor. For a `read` binding any view will do: one whose elements do not lie one
+    /// after the other is copied first, and so is one that another name reads already. What is bound to a `read_write` binding is changed in
+    /// place, and has to be contiguous.
+    pub fn bind(mut self, name: &str, tensor: &Tensor) -> Self {
+        let given = Given::Tensor(tensor.clone());
+        self.given.push((name.to_owned(), given));
+        self
+    }
+
+    /// Makes a new tensor for a `read_write` binding, full of zeros until the kernel writes.
+    pub fn out(mut self, name: &str, shape: &[usize], dtype: DType) -> Self {
+        let given = Given::Output(shape.to_vec(), dtype);
+        self.given.push((name.to_owned(), given));
+        self
+    }
+
+    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives
+    /// `bytemuck::Pod` (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
+    pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
+        self.params_bytes(bytemuck::bytes_of(params))
+    }
+
+    /// The bytes of the uniform.
+    pub fn params_bytes(mut self, bytes: &[u8]) -> Self {
+        self.params = Some(bytes.to_vec());
+        self
+    }
+
+    /// How many workgroups run, in x, y and z.
+    pub fn groups(mut self, groups: [u32; 3]) -> Self {
+        self.groups = Some(groups);
+        self
+    }
+
+    /// Checks the call and queues it. Returns the new tensors, in the order of
+    /// [`out`](Self::out).
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] for names that are missing, unknown or bound twice, and for wrong types,
+    /// access, sizes, parameters and numbers of groups; [`Error::Foreign`];
+    /// [`Error::NeverFits`] for a tensor larger than one binding of the device; those of making
+    /// a tensor.
+    ///
+    /// ```no_run
+    /// # fn demo(blur: &lapidary::Kernel, image: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// blur.call().bind("image", image).groups([16, 16, 1]).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn run(self) -> Result<Vec<Tensor>> {
+        self.check_names()?;
+        let groups = self.checked_groups()?;
+        let params = self.checked_params()?;
+        self.check_twin()?;
+        let mut seen = Vec::with_capacity(self.operands().len());
+        for operand in self.operands() {
+            seen.push(self.see(operand)?);
+        }
+        self.separate(&mut seen)?;
+        let outputs = self.outputs(&seen);
+        for output in &outputs {
+            output.engine.clear(&output.storage)?;
+        }
+        let args = seen.iter().map(|seen| {
+            let arg = Arg {
+                storage: seen.tensor.storage.clone(),
+                dtype: seen.tensor.dtype,
+                quads: false,
+            };
+            (arg, seen.range)
+        });
+        let launch = Launch::custom(&self.kernel.custom, args, &params, groups);
+        self.kernel.engine.launch(launch)?;
+        Ok(outputs)
+    }
+
+    /// As [`run`](Self::run), for a call with one new tensor.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and [`Error::Kernel`] if [`out`](Self::out) was not called
+    /// exactly once.
+    #[track_caller]
+    pub fn run_one(self) -> Result<Tensor> {
+        let is_output = |given: &&(String, Given)| matches!(given.1, Given::Output(..));
+        let count = self.given.iter().filter(is_output).count();
+        let kernel = self.kernel.clone();
+        let refuse = || {
+            let message = format!("`run_one` gives one new tensor, and this call makes {count}");
+            diagnose::error(&kernel.text.entry, message)
+        };
+        if count != 1 {
+            return Err(refuse());
+        }
+        self.run()?.pop().ok_or_else(refuse)
+    }
+
+    fn operands(&self) -> &[Operand] {
+        &self.kernel.text.operands
+    }
+
+    fn refuse<T>(&self, message: String) -> Result<T> {
+        Err(diagnose::error(&self.kernel.text.entry, message))
+    }
+
+    fn refuse_at<T>(&self, operand: &Operand, label: &str, message: String) -> Result<T> {
+        let text = &self.kernel.text;
+        let place = operand.at.name.clone();
+        Err(diagnose::error_at(
+            &text.entry,
+            &text.text,
+            place,
+            label,
+            message,
+        ))
+    }
+
+    fn bindings(&self) -> String {
+        let access = |operand: &Operand| match operand.writes {
+            true => "read_write",
+            false => "read",
+        };
+        let named = self.operands().iter();
+        let named = named.map(|operand| format!("`{}` ({})", operand.name, access(operand)));
+        named.collect::<Vec<_>>().join(", ")
+    }
+
+    fn given(&self, operand: &Operand) -> Option<&Given> {
+        let mut given = self.given.iter();
+        let found = given.find(|(name, _)| *name == operand.name);
+        found.map(|(_, given)| given)
+    }
+
+    fn check_names(&self) -> Result<()> {
+        for (index, (name, _)) in self.given.iter().enumerate() {
+            let mut operands = self.operands().iter();
+            let Some(operand) = operands.find(|operand| operand.name == *name) else {
+                let uniform = self.kernel.text.params.as_ref();
+                let hint = match uniform.is_some_and(|params| params.name == *name) {
+                    true => "; its value is given by `params`",
+                    false => "",
+                };
+                let entry = &self.kernel.text.entry;
+                return self.refuse(format!(
+                    "`{entry}` uses no storage binding `{name}`{hint}; the bindings are {}",
+                    self.bindings()
+                ));
+            };
+            if self.given[..index].iter().any(|(other, _)| other == name) {
+                let message = format!("`{name}` is bound twice");
+                return self.refuse_at(operand, "", message);
+            }
+        }
+        for operand in self.operands() {
+            if self.given(operand).is_none() {
+                let (name, all) = (&operand.name, self.bindings());
+                let message = format!("`{name}` is not bound; the bindings are {all}");
+                return self.refuse_at(operand, "not bound", message);
+            }
+        }
+        Ok(())
+    }
+
+    fn checked_groups(&self) -> Result<[u32; 3]> {
+        let most = self.kernel.engine.caps().max_groups;
+        match self.groups {
+            None => self.refuse("how many workgroups? Call `groups([x, y, z])`".into()),
+            Some(groups) if groups.contains(&0) => self.refuse(format!(
+                "{groups:?} workgroups: 0 in one dimension is none at all"
+            )),
+            Some(groups) if groups.iter().any(|&groups| groups > most) => self.refuse(format!(
+                "{groups:?} workgroups: this device takes {most} in each dimension; spread them \
+                 over x, y and z"
+            )),
+            Some(groups) => Ok(groups),
+        }
+    }
+
+    /// The bytes of the uniform, padded to its size.
+    fn checked_params(&self) -> Result<Vec<u8>> {
+        let text = &self.kernel.text;
+        let (params, mut bytes) = match (&text.params, self.params.clone()) {
+            (None, None) => return Ok(vec![]),
+            (None, Some(bytes)) => {
+                let len = bytes.len();
+                return self.refuse(format!(
+                    "{len} bytes of parameters, but it declares no `var<uniform>` that it uses"
+                ));
+            }
+            (Some(params), bytes) => (params, bytes.unwrap_or_default()),
+        };
+        let padded = (bytes.len() as u64).next_multiple_of(params.alignment_bytes);
+        if bytes.is_empty() || padded != params.size_bytes {
+            let (name, size) = (&params.name, params.size_bytes);
+            let message = match &self.params {
+                None => format!("`{name}` has no value: call `params` ({size} bytes)"),
+                Some(given) => {
+                    let given = given.len();
+                    format!("{given} bytes of parameters, `{name}` takes {size}")
+                }
+            };
+            let place = params.at.name.clone();
+            let label = format!("{size} bytes");
+            return Err(diagnose::error_at(
+                &text.entry,
+                &text.text,
+                place,
+                &label,
+                message,
+            ));
+        }
+        bytes.resize(params.size_bytes as usize, 0);
+        Ok(bytes)
+    }
+
+    /// A simulated device runs no WGSL.
+    fn check_twin(&self) -> Result<()> {
+        #[cfg(any(test, feature = "sim"))]
+        if self.kernel.engine.caps().host_kernels && self.kernel.custom.host.is_none() {
+            return self.refuse(
+                "a simulated device runs no WGSL: give the same work on the host by `with_twin`"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The tensor behind an operand, made or copied if need be, and its bytes.
+    #[track_caller]
+    fn see(&self, operand: &Operand) -> Result<Seen> {
+        let name = &operand.name;
+        let (dtype, what) = match self.given(operand) {
+            Some(Given::Tensor(tensor)) => (tensor.dtype, "the tensor"),
+            Some(Given::Output(_, dtype)) => (*dtype, "the output"),
+            None => return self.refuse(format!("`{name}` is not bound")),
+        };
+        if !operand.dtypes.contains(&dtype) {
+            let ty = &self.kernel.text.text[operand.at.ty.clone()];
+            let takes: Vec<_> = operand.dtypes.iter().map(|dtype| dtype.name()).collect();
+            let takes = takes.join(", ");
+            let message =
+                format!("`{name}` is declared `{ty}`, which takes {takes}, but {what} is {dtype}");
+            return self.refuse_at(operand, &format!("not {dtype}"), message);
+        }
+        let seen = match self.given(operand) {
+            Some(Given::Tensor(tensor)) => self.see_bound(operand, tensor)?,
+            Some(Given::Output(shape, dtype)) => self.see_output(operand, shape, *dtype)?,
+            None => return self.refuse(format!("`{name}` is not bound")),
+        };
+        let (has, least) = (seen.range.1, operand.least_bytes);
+        if has < least {
+            let message = format!("`{name}` takes {least} bytes at least, but {what} has {has}");
+            return self.refuse_at(operand, &format!("{least} bytes"), message);
+        }
+        let most = self.kernel.engine.caps().max_binding_bytes;
+        if has > most {
+            return Err(Error::NeverFits {
+                what: "an operand of a custom kernel",
+                requested_bytes: has,
+                limit_bytes: most,
+                hint: "Call the kernel on slices of it",
+            });
+        }
+        Ok(seen)
+    }
+
+    #[track_caller]
+    fn see_output(&self, operand: &Operand, shape: &[usize], dtype: DType) -> Result<Seen> {
+        if !operand.writes {
+            let name = &operand.name;
+            let message = format!(
+                "`{name}` is declared `read`, so it cannot be an output: bind a tensor, or \
+                 declare it `var<storage, read_write>`"
+            );
+            return self.refuse_at(operand, "read", message);
+        }
+        let tensor = Tensor::output(&self.kernel.engine, shape, dtype)?;
+        Ok(Seen::whole(tensor))
+    }
+
+    /// A bound tensor: where it lies if that will do, else a copy of it.
+    #[track_caller]
+    fn see_bound(&self, operand: &Operand, tensor: &Tensor) -> Result<Seen> {
+        if !self.kernel.engine.owns(&tensor.storage) {
+            return Err(Error::Foreign {
+                operation: "a custom kernel",
+            });
+        }
+        let width = tensor.dtype.size_bytes();
+        let start = tensor.layout.offset as u64 * width;
+        let end = start + tensor.size_bytes();
+        let alignment = self.kernel.engine.caps().offset_alignment_bytes;
+        let is_aligned = tensor.is_empty() || start.is_multiple_of(alignment);
+        // A word that the next elements of the storage begin in must not be written.
+        let is_whole = end.is_multiple_of(4) || end == tensor.storage.len_bytes();
+        if tensor.is_contiguous() && is_aligned && (is_whole || !operand.writes) {
+            let start = if tensor.is_empty() { 0 } else { start };
+            let range = (start, tensor.size_bytes().next_multiple_of(4));
+            let tensor = tensor.clone();
+            return Ok(Seen { tensor, range });
+        }
+        if operand.writes {
+            let name = &operand.name;
+            let message = match tensor.is_contiguous() {
+                false => format!(
+                    "`{name}` is changed in place, but the elements of {:?} with strides {:?} do \
+                     not lie one after the other: change a contiguous tensor and `copy_` from it",
+                    tensor.shape(),
+                    tensor.strides()
+                ),
+                true => format!(
+                    "`{name}` is changed in place, but the view's bytes {start}..{end} do not \
+                     start at a multiple of {alignment} or end inside a word: change a copy of \
+                     it and `copy_` from that"
+                ),
+            };
+            return self.refuse_at(operand, "read_write", message);
+        }
+        Ok(Seen::whole(tensor.copy()?))
+    }
+
+    /// What is written must not be seen by another name. What two names read gets a copy for the
+    /// second: both may have to be declared `read_write`, and such bindings must not overlap.
+    #[track_caller]
+    fn separate(&self, seen: &mut [Seen]) -> Result<()> {
+        for (second, operand) in self.operands().iter().enumerate() {
+            let overlaps = |first: &usize| seen[*first].overlaps(&seen[second]);
+            let Some(first) = (0..second).find(overlaps) else {
+                continue;
+            };
+            let other = &self.operands()[first];
+            if operand.writes || other.writes {
+                let message = format!(
+                    "`{}` and `{}` are bound to the same memory, and one of them is \
+                     `read_write`: bind a copy, or use one binding for both",
+                    other.name, operand.name
+                );
+                return self.refuse_at(operand, "the same memory", message);
+            }
+            seen[second] = Seen::whole(seen[second].tensor.copy()?);
+        }
+        Ok(())
+    }
+
+    /// The new tensors, in the order in which they were asked for.
+    fn outputs(&self, seen: &[Seen]) -> Vec<Tensor> {
+        let mut outputs = Vec::new();
+        for (name, given) in &self.given {
+            let index = self
+                .operands()
+                .iter()
+                .position(|operand| operand.name == *name);
+            if let (Given::Output(..), Some(index)) = (given, index) {
+                outputs.push(seen[index].tensor.clone());
+            }
+        }
+        outputs
+    }
+}
+
+impl fmt::Debug for KernelCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.given.iter().map(|(name, _)| name);
+        f.debug_struct("KernelCall")
+            .field("kernel", &self.kernel)
+            .field("given", &names.collect::<Vec<_>>())
+            .field("groups", &self.groups)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Bounds on what a kernel makes its compiler do.
+//!
+//! Drivers inline every function at every call, so thirty functions that each call the one before
+//! twice are a thousand million statements; and what an invocation keeps for itself is taken
+//! once for each that runs. A text that goes beyond all reason here would hang or kill the
+//! process in the driver, where nothing can be reported any more.
+
+use std::ops::Range;
+
+use naga::{AddressSpace, Block, Function, Module, Statement};
+
+/// Statements of an entry point with all its calls inlined, at most.
+const MOST_STATEMENTS: u64 = 1 << 20;
+
+/// Bytes of variables that one invocation keeps for itself, at most.
+const MOST_PRIVATE_BYTES: u64 = 64 << 10;
+
+/// Refuses a module that asks for too much: where, if it is about a place, and why. Only its
+/// declarations need be right.
+pub(super) fn check(module: &Module) -> Result<(), (Option<Range<usize>>, String)> {
+    // A function comes after those that it calls.
+    let mut costs: Vec<u64> = Vec::with_capacity(module.functions.len());
+    for (handle, function) in module.functions.iter() {
+        let cost = cost(&function.body, &costs);
+        if cost > MOST_STATEMENTS {
+            let place = module.functions.get_span(handle).to_range();
+            return Err((place, too_many(cost)));
+        }
+        costs.push(cost);
+    }
+    let mut private: u64 = module
+        .global_variables
+        .iter()
+        .filter(|(_, variable)| variable.space == AddressSpace::Private)
+        .map(|(_, variable)| size_bytes(module, variable.ty))
+        .fold(0, u64::saturating_add);
+    let points = module.entry_points.iter();
+    for point in points.clone() {
+        let cost = cost(&point.function.body, &costs);
+        if cost > MOST_STATEMENTS {
+            return Err((None, too_many(cost)));
+        }
+    }
+    let functions = module.functions.iter().map(|(_, function)| function);
+    for function in functions.chain(points.map(|point| &point.function)) {
+        private = private.saturating_add(locals(module, function));
+    }
+    if private > MOST_PRIVATE_BYTES {
+        let reason = format!(
+            "{private} bytes of variables for every invocation, at most {MOST_PRIVATE_BYTES}: \
+             use a storage buffer"
+        );
+        return Err((None, reason));
+    }
+    Ok(())
+}
+
+fn too_many(cost: u64) -> String {
+    format!("{cost} statements with all calls inlined, at most {MOST_STATEMENTS}")
+}
+
+fn locals(module: &Module, function: &Function) -> u64 {
+    let locals = function.local_variables.iter();
+    locals
+        .map(|(_, variable)| size_bytes(module, variable.ty))
+        .fold(0, u64::saturating_add)
+}
+
+fn size_bytes(module: &Module, ty: naga::Handle<naga::Type>) -> u64 {
+    let size = module.types[ty].inner.try_size(module.to_ctx());
+    size.map_or(u64::MAX, u64::from)
+}
+
+/// Statements of a block, with what it calls. Its depth was bounded before it was parsed.
+fn cost(block: &Block, costs: &[u64]) -> u64 {
+    let statements = block.iter().map(|statement| match statement {
+        Statement::Block(block) => cost(block, costs),
+        Statement::If { accept, reject, .. } => {
+            cost(accept, costs).saturating_add(cost(reject, costs))
+        }
+        Statement::Switch { cases, .. } => {
+            let cases = cases.iter().map(|case| cost(&case.body, costs));
+            cases.fold(0, u64::saturating_add)
+        }
+        Statement::Loop {
+            body, continuing, ..
+        } => cost(body, costs).saturating_add(cost(continuing, costs)),
+        Statement::Call { function, .. } => costs.get(function.index()).copied().unwrap_or(0),
+        _ => 0,
+    });
+    statements.fold(0, |sum, cost| sum.saturating_add(cost).saturating_add(1))
+}

@@ -1,0 +1,457 @@
+//! What a user's WGSL says of itself, and what is wrong with it.
+//!
+//! naga parses and validates it as wgpu will, so that an error comes from `Kernel::new` and not
+//! from the device. Only what the entry point uses counts: other declarations may stay.
+
+use std::ops::Range;
+
+use naga::proc::Layouter;
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::{
+    AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, StorageAccess, Type,
+    TypeInner,
+};
+
+use super::diagnose;
+use super::effort;
+use super::scan::{self, Declaration, MOST_TEXT_BYTES, Token};
+use crate::driver::Caps;
+use crate::dtype::DType;
+use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
+use crate::error::Result;
+
+/// How a kernel is called before its entry point is known.
+const UNKNOWN: &str = "?";
+
+/// A kernel's text and what it says of itself.
+#[derive(Debug)]
+pub(super) struct Reflection {
+    pub(super) text: String,
+    /// The name of the entry point.
+    pub(super) entry: String,
+    /// The storage bindings, in the order of their declarations.
+    pub(super) operands: Vec<Operand>,
+    /// The uniform, if there is one.
+    pub(super) params: Option<Params>,
+    /// Where `enable subgroups;` stands, which naga does not take.
+    pub(super) enables: Vec<Range<usize>>,
+}
+
+/// A storage binding.
+#[derive(Debug)]
+pub(super) struct Operand {
+    pub(super) name: String,
+    pub(super) at: Declaration,
+    /// Declared `read_write`.
+    pub(super) writes: bool,
+    /// The element types of the tensors that it takes.
+    pub(super) dtypes: Vec<DType>,
+    /// The least that may be bound: the whole type, with one element of a runtime-sized array.
+    pub(super) least_bytes: u64,
+}
+
+/// The parameters.
+#[derive(Debug)]
+pub(super) struct Params {
+    pub(super) name: String,
+    pub(super) at: Declaration,
+    pub(super) size_bytes: u64,
+    pub(super) alignment_bytes: u64,
+}
+
+impl Reflection {
+    /// Parses, validates and reflects a text.
+    pub(super) fn new(text: &str, entry: Option<&str>, caps: &Caps) -> Result<Reflection> {
+        let known = entry.unwrap_or(UNKNOWN);
+        if text.len() > MOST_TEXT_BYTES {
+            return Err(diagnose::error(
+                known,
+                format!("{} bytes of text, at most {MOST_TEXT_BYTES}", text.len()),
+            ));
+        }
+        let tokens = scan::tokens(text);
+        scan::check_depth(text, &tokens)
+            .map_err(|(place, reason)| diagnose::error_at(known, text, place, "", reason))?;
+        let enables = enables(text, &tokens);
+        let plain = blank(text, &enables);
+        let (module, info) = check(known, &plain, capabilities(caps), "")?;
+        let reader = Reader::new(text, &tokens, &module, &info, known, entry)?;
+        reader.check_entry(caps)?;
+        let (operands, params) = reader.globals()?;
+        reader.check_count(&operands, caps)?;
+        let entry = reader.entry.to_owned();
+        Ok(Reflection {
+            text: plain,
+            entry,
+            operands,
+            params,
+            enables,
+        })
+    }
+}
+
+/// Parses and validates.
+pub(super) fn check(
+    kernel: &str,
+    text: &str,
+    capabilities: Capabilities,
+    preface: &str,
+) -> Result<(Module, ModuleInfo)> {
+    let module = naga::front::wgsl::parse_str(text).map_err(|error| {
+        let mut message = format!("{preface}{}", error.message());
+        for note in error.notes() {
+            message.push_str(&format!("; {note}"));
+        }
+        let place = error.labels().next();
+        match place.and_then(|(span, label)| Some((span.to_range()?, label))) {
+            Some((place, label)) => diagnose::error_at(kernel, text, place, label, message),
+            None => diagnose::error(kernel, message),
+        }
+    })?;
+    effort::check(&module).map_err(|(place, reason)| match place {
+        Some(place) => diagnose::error_at(kernel, text, place, "", reason),
+        None => diagnose::error(kernel, reason),
+    })?;
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    match validator.validate(&module) {
+        Ok(info) => Ok((module, info)),
+        Err(error) => {
+            let mut message = format!("{preface}{}", error.as_inner());
+            let mut source = std::error::Error::source(error.as_inner());
+            while let Some(cause) = source {
+                message.push_str(&format!(": {cause}"));
+                source = cause.source();
+            }
+            // The last place is the innermost.
+            let place = error.spans().filter_map(|(span, _)| span.to_range()).last();
+            Err(match place {
+                Some(place) => diagnose::error_at(kernel, text, place, "", message),
+                None => diagnose::error(kernel, message),
+            })
+        }
+    }
+}
+
+/// What a kernel may use: what every device is opened with, and subgroups where there are any.
+/// Immediates only as what becomes of a uniform.
+pub(super) fn capabilities(caps: &Caps) -> Capabilities {
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::IMMEDIATES;
+    if caps.subgroup_lanes.is_some() {
+        capabilities |= Capabilities::SUBGROUP;
+    }
+    capabilities
+}
+
+/// Where `enable subgroups;` stands: browsers want it, naga refuses it.
+fn enables(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
+    let statements = tokens.windows(3).filter(|three| {
+        three[0].is_word(text, "enable") && three[1].is_word(text, "subgroups") && three[2].is(b';')
+    });
+    statements
+        .map(|three| three[0].range().start..three[2].range().end)
+        .collect()
+}
+
+/// Spaces instead of some ranges, so that all places stay the same.
+fn blank(text: &str, ranges: &[Range<usize>]) -> String {
+    let mut blanked = text.to_owned();
+    for range in ranges {
+        let spaces = text[range.clone()].chars().map(|c| match c {
+            '\n' => "\n".to_owned(),
+            c => " ".repeat(c.len_utf8()),
+        });
+        blanked.replace_range(range.clone(), &spaces.collect::<String>());
+    }
+    blanked
+}
+
+/// Reads a valid module.
+struct Reader<'a> {
+    text: &'a str,
+    tokens: &'a [Token],
+    module: &'a Module,
+    info: &'a ModuleInfo,
+    /// The entry point's number and name.
+    index: usize,
+    entry: &'a str,
+    layouter: Layouter,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        text: &'a str,
+        tokens: &'a [Token],
+        module: &'a Module,
+        info: &'a ModuleInfo,
+        known: &'a str,
+        wanted: Option<&str>,
+    ) -> Result<Reader<'a>> {
+        let points = module.entry_points.iter().enumerate();
+        let compute = points.filter(|(_, point)| point.stage == ShaderStage::Compute);
+        let found: Vec<_> = compute
+            .filter(|(_, point)| wanted.is_none_or(|wanted| point.name == wanted))
+            .collect();
+        let names = || {
+            let names = module.entry_points.iter();
+            let names: Vec<_> = names.map(|point| format!("`{}`", point.name)).collect();
+            names.join(", ")
+        };
+        let refuse = |message: String| Err(diagnose::error(known, message));
+        let (index, point) = match (&found[..], wanted) {
+            ([one], _) => *one,
+            ([], Some(wanted)) => {
+                let there_are = match module.entry_points.is_empty() {
+                    true => "there is none".to_owned(),
+                    false => format!("there are {}", names()),
+                };
+                return refuse(format!("no @compute entry point `{wanted}`: {there_are}"));
+            }
+            ([], None) => {
+                return refuse(
+                    "no entry point: mark a function with `@compute @workgroup_size(64)`".into(),
+                );
+            }
+            _ => {
+                return refuse(format!(
+                    "several entry points, {}: name one by `Kernel::with_entry`",
+                    names()
+                ));
+            }
+        };
+        let mut layouter = Layouter::default();
+        if let Err(error) = layouter.update(module.to_ctx()) {
+            return refuse(error.to_string());
+        }
+        Ok(Reader {
+            text,
+            tokens,
+            module,
+            info,
+            index,
+            entry: &point.name,
+            layouter,
+        })
+    }
+
+    fn refuse<T>(&self, place: Range<usize>, label: &str, message: String) -> Result<T> {
+        Err(diagnose::error_at(
+            self.entry, self.text, place, label, message,
+        ))
+    }
+
+    /// The variables that the entry point uses.
+    fn used(&self) -> impl Iterator<Item = (Handle<GlobalVariable>, &'a GlobalVariable)> {
+        let uses = self.info.get_entry_point(self.index);
+        let globals = self.module.global_variables.iter();
+        globals.filter(move |(handle, _)| !uses[*handle].is_empty())
+    }
+
+    fn size_bytes(&self, ty: Handle<Type>) -> u64 {
+        self.layouter[ty].size.into()
+    }
+
+    /// Overrides, and a workgroup that the device does not take.
+    fn check_entry(&self, caps: &Caps) -> Result<()> {
+        if let Some((handle, constant)) = self.module.overrides.iter().next() {
+            let place = self.module.overrides.get_span(handle).to_range();
+            let name = constant.name.as_deref().unwrap_or_default();
+            return self.refuse(
+                place.unwrap_or_default(),
+                "",
+                format!("override constants are not supported: make `{name}` a `const`"),
+            );
+        }
+        let size = self.module.entry_points[self.index].workgroup_size;
+        let invocations = size.iter().map(|&size| u64::from(size)).product::<u64>();
+        let place = self.tokens.iter().position(|token| {
+            token.is_word(self.text, "workgroup_size") && self.belongs_to_entry(token)
+        });
+        let place = place.map_or(0..0, |index| self.tokens[index].range());
+        if invocations > caps.max_invocations.into() {
+            return self.refuse(
+                place,
+                "",
+                format!(
+                    "a workgroup of {size:?} is {invocations} invocations, this device takes {}",
+                    caps.max_invocations
+                ),
+            );
+        }
+        let shared = self
+            .used()
+            .filter(|(_, variable)| matches!(variable.space, AddressSpace::WorkGroup));
+        let shared: u64 = shared
+            .map(|(_, variable)| self.size_bytes(variable.ty).next_multiple_of(16))
+            .sum();
+        if shared > caps.max_workgroup_bytes.into() {
+            return self.refuse(
+                place,
+                "",
+                format!(
+                    "{shared} bytes of workgroup variables, this device has {}",
+                    caps.max_workgroup_bytes
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// Is this token the last of its spelling before the entry point's name?
+    fn belongs_to_entry(&self, token: &Token) -> bool {
+        let after = self
+            .tokens
+            .partition_point(|other| other.range().start <= token.range().start);
+        let function =
+            (self.tokens[after..].windows(2)).find(|two| two[0].is_word(self.text, "fn"));
+        function.is_some_and(|two| two[1].is_word(self.text, self.entry))
+    }
+
+    fn globals(&self) -> Result<(Vec<Operand>, Option<Params>)> {
+        let scalars = scalars(self.module);
+        let (mut operands, mut params) = (Vec::new(), None);
+        for (handle, variable) in self.used() {
+            let span = self.module.global_variables.get_span(handle).to_range();
+            let span = span.unwrap_or_default();
+            let name = variable.name.clone().unwrap_or_default();
+            let Some(at) = scan::declaration(self.tokens, span.start) else {
+                let message = format!("the declaration of `{name}` is not understood");
+                return self.refuse(span, "", message);
+            };
+            let is_known = match variable.space {
+                AddressSpace::Private | AddressSpace::WorkGroup => continue,
+                AddressSpace::Storage { .. } | AddressSpace::Uniform => true,
+                _ => false,
+            };
+            if !is_known {
+                let message = format!(
+                    "`{name}` is neither a storage buffer nor a uniform: textures, samplers and \
+                     immediates cannot be bound"
+                );
+                return self.refuse(at.name, "", message);
+            }
+            if let Some(place) = variable.binding
+                && place.group != 0
+            {
+                let message = format!("`{name}` is in group {}: use group 0", place.group);
+                return self.refuse(at.name, "", message);
+            }
+            if let AddressSpace::Storage { access } = variable.space {
+                operands.push(self.operand(name, at, variable, access, &scalars)?);
+            } else if params.is_some() {
+                let message = "a kernel has one uniform: put all parameters into one struct";
+                return self.refuse(at.name, "the second", message.into());
+            } else {
+                params = Some(self.params(name, at, variable)?);
+            }
+        }
+        Ok((operands, params))
+    }
+
+    fn operand(
+        &self,
+        name: String,
+        at: Declaration,
+        variable: &GlobalVariable,
+        access: StorageAccess,
+        scalars: &[u8],
+    ) -> Result<Operand> {
+        let dtypes = dtypes(scalars[variable.ty.index()]);
+        let is_array_of_bindings = matches!(
+            self.module.types[variable.ty].inner,
+            TypeInner::BindingArray { .. }
+        );
+        if dtypes.is_empty() || is_array_of_bindings {
+            let ty = &self.text[at.ty.clone()];
+            let message = format!("`{name}` is a `{ty}`: no tensor holds that");
+            return self.refuse(at.name, "", message);
+        }
+        Ok(Operand {
+            name,
+            at,
+            writes: access.contains(StorageAccess::STORE),
+            dtypes,
+            least_bytes: self.size_bytes(variable.ty).next_multiple_of(4),
+        })
+    }
+
+    fn params(&self, name: String, at: Declaration, variable: &GlobalVariable) -> Result<Params> {
+        let size_bytes = self.size_bytes(variable.ty);
+        if size_bytes > MAX_PARAMS_BYTES as u64 {
+            let message = format!(
+                "`{name}` takes {size_bytes} bytes, a uniform holds {MAX_PARAMS_BYTES}: bind a \
+                 storage buffer instead"
+            );
+            return self.refuse(at.name, "", message);
+        }
+        Ok(Params {
+            name,
+            at,
+            size_bytes,
+            alignment_bytes: self.layouter[variable.ty].alignment.round_up(1).into(),
+        })
+    }
+
+    fn check_count(&self, operands: &[Operand], caps: &Caps) -> Result<()> {
+        // One fewer than the limit: some drivers miscount.
+        let most = (caps.max_storage_bindings.saturating_sub(1) as usize).min(MAX_OPERANDS);
+        if let Some(operand) = operands.get(most) {
+            let message = format!(
+                "{} storage bindings, a kernel on this device has at most {most}",
+                operands.len()
+            );
+            return self.refuse(operand.at.name.clone(), "one too many", message);
+        }
+        if !operands.iter().any(|operand| operand.writes) {
+            let message = "it writes nothing: declare a `var<storage, read_write>` and write to it";
+            return Err(diagnose::error(self.entry, message));
+        }
+        Ok(())
+    }
+}
+
+const FLOAT: u8 = 1;
+const SINT: u8 = 2;
+const UINT: u8 = 4;
+/// Anything that no tensor holds.
+const OTHER: u8 = 8;
+
+/// Which scalars each type of a module is made of. A type comes after those that it is made of.
+fn scalars(module: &Module) -> Vec<u8> {
+    let mut found: Vec<u8> = Vec::with_capacity(module.types.len());
+    for (_, ty) in module.types.iter() {
+        let of = |ty: &Handle<Type>| found.get(ty.index()).copied().unwrap_or(OTHER);
+        let scalars = match &ty.inner {
+            TypeInner::Scalar(scalar)
+            | TypeInner::Vector { scalar, .. }
+            | TypeInner::Matrix { scalar, .. }
+            | TypeInner::Atomic(scalar) => match (scalar.kind, scalar.width) {
+                (ScalarKind::Float, 4) => FLOAT,
+                (ScalarKind::Sint, 4) => SINT,
+                (ScalarKind::Uint, 4) => UINT,
+                _ => OTHER,
+            },
+            TypeInner::Array { base, .. } => of(base),
+            TypeInner::Struct { members, .. } => {
+                members.iter().fold(0, |all, member| all | of(&member.ty))
+            }
+            _ => OTHER,
+        };
+        found.push(scalars);
+    }
+    found
+}
+
+/// The tensors that a binding of such scalars takes; the types narrower than a word come packed
+/// in `u32`.
+fn dtypes(scalars: u8) -> Vec<DType> {
+    if scalars & OTHER != 0 {
+        return vec![];
+    }
+    let kinds = [(FLOAT, DType::F32), (SINT, DType::I32), (UINT, DType::U32)];
+    let plain = kinds.iter().filter(|(kind, _)| scalars & kind != 0);
+    let mut dtypes: Vec<DType> = plain.map(|(_, dtype)| *dtype).collect();
+    if scalars == UINT {
+        dtypes.extend([DType::F16, DType::U8, DType::Bool]);
+    }
+    dtypes
+}

@@ -1,0 +1,377 @@
+//! The words and marks of a user's WGSL, and how deeply they nest.
+//!
+//! naga parses and checks by recursion, in frames of many kilobytes, and so does wgpu when it
+//! compiles the text again. A text that would make them overflow the stack that they are given is
+//! refused here, by a count that takes one pass and no recursion. The tokens also tell
+//! where a declaration begins and what it names, which naga does not keep.
+
+use std::ops::Range;
+
+/// Bytes of a kernel's text, at most.
+pub(super) const MOST_TEXT_BYTES: usize = 1 << 20;
+
+/// How deep the tree of one declaration may be: operators and brackets on the way from its root
+/// to a leaf. naga takes up to 60 KiB for one where it is not optimized, so this much fits
+/// [`with_deep_stack`](crate::driver::with_deep_stack).
+const MOST_DEPTH: usize = 160;
+
+/// Declarations of a text, at most: naga puts them in order by recursion along their uses.
+const MOST_DECLARATIONS: usize = 1000;
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A name, a keyword or a number.
+    Word,
+    /// Any other character; of an operator of two characters the pair.
+    Mark(u8),
+}
+
+/// A token and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    start: u32,
+    end: u32,
+}
+
+impl Token {
+    pub(super) fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    pub(super) fn is(&self, mark: u8) -> bool {
+        self.kind == Kind::Mark(mark)
+    }
+
+    /// Is it this word of the text?
+    pub(super) fn is_word(&self, text: &str, word: &str) -> bool {
+        self.kind == Kind::Word && text.get(self.range()) == Some(word)
+    }
+}
+
+/// The tokens of a text, without spaces and comments. The text is at most [`MOST_TEXT_BYTES`].
+pub(super) fn tokens(text: &str) -> Vec<Token> {
+    let bytes = text.as_bytes();
+    let (mut tokens, mut at) = (Vec::new(), 0);
+    while let Some(&byte) = bytes.get(at) {
+        let start = at;
+        let next = bytes.get(at + 1).copied();
+        let kind = match byte {
+            b'/' if next == Some(b'/') => {
+                at += line_end(&bytes[at..]);
+                continue;
+            }
+            b'/' if next == Some(b'*') => {
+                at = past_comment(bytes, at);
+                continue;
+            }
+            _ if byte.is_ascii_whitespace() || byte == 0x0b => {
+                at += 1;
+                continue;
+            }
+            b'0'..=b'9' => {
+                at = past_number(bytes, at);
+                Kind::Word
+            }
+            _ if is_word(byte) => {
+                at += bytes[at..]
+                    .iter()
+                    .take_while(|&&byte| is_word(byte))
+                    .count();
+                Kind::Word
+            }
+            _ => {
+                at += 1 + usize::from(next.is_some_and(|next| is_pair(byte, next)));
+                Kind::Mark(byte)
+            }
+        };
+        tokens.push(Token {
+            kind,
+            start: start as u32,
+            end: at as u32,
+        });
+    }
+    tokens
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
+}
+
+/// Operators that naga reads as one; `>>` may as well close two templates, and stays two.
+fn is_pair(first: u8, second: u8) -> bool {
+    match second {
+        b'=' => b"=!+-*/%&|^".contains(&first),
+        b'&' | b'|' => first == second,
+        _ => false,
+    }
+}
+
+fn line_end(bytes: &[u8]) -> usize {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    end.unwrap_or(bytes.len())
+}
+
+/// Block comments nest.
+fn past_comment(bytes: &[u8], start: usize) -> usize {
+    let (mut at, mut open) = (start + 2, 1);
+    while open > 0 && at < bytes.len() {
+        match &bytes[at..bytes.len().min(at + 2)] {
+            b"/*" => (open, at) = (open + 1, at + 2),
+            b"*/" => (open, at) = (open - 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+/// `1.5e-3f` is one word: its marks are no operators.
+fn past_number(bytes: &[u8], start: usize) -> usize {
+    let is_hex = bytes[start..].len() > 1 && bytes[start + 1] | 0x20 == b'x';
+    let exponent = if is_hex { b'p' } else { b'e' };
+    let mut at = start;
+    while let Some(&byte) = bytes.get(at) {
+        let follows_exponent = at > start && bytes[at - 1] | 0x20 == exponent;
+        let belongs = is_word(byte) || byte == b'.' || (b"+-".contains(&byte) && follows_exponent);
+        if !belongs {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// An open bracket: bounds on the trees that have been seen since.
+///
+/// Whatever the precedence, a part with `n` operators between terms has a tree at most `n` deep
+/// above its deepest term; and a term, which is what stands between two such operators, is at
+/// most as deep as it has marks above its deepest bracket.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    /// Operators between terms of the current part, and `<` that may open templates.
+    operators: usize,
+    /// `<` without `>` of the current part: a comma does not end a template.
+    angles: usize,
+    /// Marks of the current term: what binds tighter, and brackets.
+    marks: usize,
+    /// The deepest bracket of the current term.
+    bracket: usize,
+    /// The deepest term of the current part so far.
+    term: usize,
+    /// The deepest part so far.
+    part: usize,
+}
+
+impl Level {
+    fn depth(&self) -> usize {
+        let term = self.term.max(self.marks + self.bracket);
+        self.part.max(self.operators + term)
+    }
+
+    fn end_term(&mut self) {
+        self.term = self.term.max(self.marks + self.bracket);
+        (self.marks, self.bracket) = (0, 0);
+        self.operators += 1;
+    }
+
+    /// A comma, a semicolon or a block has ended a part.
+    fn end_part(&mut self, keeps_angles: bool) {
+        let angles = if keeps_angles { self.angles } else { 0 };
+        *self = Level {
+            operators: angles,
+            angles,
+            part: self.depth(),
+            ..Level::default()
+        };
+    }
+
+    /// An operator; the token before it tells whether it has a term to its left.
+    fn operator(&mut self, mark: u8, is_binary: bool) {
+        match mark {
+            b'<' => self.angles += 1,
+            b'>' => self.angles = self.angles.saturating_sub(1),
+            _ => {}
+        }
+        match is_binary && b"+-<>=!&|^".contains(&mark) {
+            true => self.end_term(),
+            false => self.marks += 1,
+        }
+    }
+}
+
+/// Refuses a text that is too deep or has too many declarations: where, and why.
+pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usize>, String)> {
+    let mut open: Vec<Level> = vec![];
+    let mut here = Level::default();
+    // The depth of the brackets that are open, from the outermost to this one.
+    let mut above = 0;
+    let mut declarations = 0;
+    for (index, token) in tokens.iter().enumerate() {
+        let Kind::Mark(mark) = token.kind else {
+            continue;
+        };
+        match mark {
+            b'(' | b'[' | b'{' => {
+                here.marks += 1;
+                above += here.operators + here.marks;
+                open.push(std::mem::take(&mut here));
+            }
+            b')' | b']' | b'}' => {
+                let depth = here.depth();
+                here = open.pop().unwrap_or_default();
+                here.bracket = here.bracket.max(depth);
+                above = above.saturating_sub(here.operators + here.marks);
+                // `else if` after `else if` is a tree as deep as it is long.
+                let goes_on = tokens.get(index + 1);
+                let goes_on = goes_on.is_some_and(|next| next.is_word(text, "else"));
+                if mark == b'}' && !goes_on {
+                    here.end_part(false);
+                    declarations += usize::from(open.is_empty());
+                }
+            }
+            b',' => here.end_part(true),
+            b';' => {
+                here.end_part(false);
+                declarations += usize::from(open.is_empty());
+            }
+            _ => {
+                let before = index.checked_sub(1).map(|before| tokens[before]);
+                let is_binary = before.is_some_and(|before| {
+                    before.kind == Kind::Word || before.is(b')') || before.is(b']')
+                });
+                here.operator(mark, is_binary);
+            }
+        }
+        if above + here.depth() > MOST_DEPTH {
+            let reason = format!(
+                "operators and brackets are more than {MOST_DEPTH} deep here: split the \
+                 statement, or use a loop"
+            );
+            return Err((token.range(), reason));
+        }
+        if declarations > MOST_DECLARATIONS {
+            let reason = format!("a kernel has at most {MOST_DECLARATIONS} declarations");
+            return Err((token.range(), reason));
+        }
+    }
+    Ok(())
+}
+
+/// A module-scope variable's declaration in the text.
+#[derive(Clone, Debug)]
+pub(super) struct Declaration {
+    /// Its attributes, `var` and the template list, up to the name: what a layout replaces.
+    pub(super) head: Range<usize>,
+    /// The name.
+    pub(super) name: Range<usize>,
+    /// The type as it is written.
+    pub(super) ty: Range<usize>,
+}
+
+/// The declaration whose `var` stands at `at` or is the first token after it.
+pub(super) fn declaration(tokens: &[Token], at: usize) -> Option<Declaration> {
+    let var = tokens.partition_point(|token| token.range().start < at);
+    let mut name = var + 1;
+    if tokens.get(name)?.is(b'<') {
+        name += tokens[name..].iter().position(|token| token.is(b'>'))? + 1;
+    }
+    let end = name + tokens[name..].iter().position(|token| token.is(b';'))?;
+    let ty = match (tokens.get(name + 2..end)?.first(), tokens.get(end - 1)) {
+        (Some(first), Some(last)) => first.range().start..last.range().end,
+        _ => return None,
+    };
+    Some(Declaration {
+        head: tokens[before_attributes(tokens, var)].range().start..tokens[name].range().start,
+        name: tokens[name].range(),
+        ty,
+    })
+}
+
+/// Steps back over `@name` and `@name(…)`.
+fn before_attributes(tokens: &[Token], mut first: usize) -> usize {
+    loop {
+        let mut at = first;
+        if at > 0 && tokens[at - 1].is(b')') {
+            let mut open = 0_usize;
+            while at > 0 {
+                at -= 1;
+                open += usize::from(tokens[at].is(b')'));
+                open -= usize::from(tokens[at].is(b'('));
+                if open == 0 {
+                    break;
+                }
+            }
+        }
+        if at < 2 || tokens[at - 1].kind != Kind::Word || !tokens[at - 2].is(b'@') {
+            return first;
+        }
+        first = at - 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_found_between_comments_and_attributes() {
+        let text = "var<private> /* ; */ a: u32;\n\
+            @group((0)) // var<storage> no\n @binding(1 + (2)) var /* nested /* x */ */ < storage ,\n\
+            read > b : array< vec4<f32>, 3 > ;";
+        let tokens = tokens(text);
+        let at = text.find("var /*").unwrap();
+        let found = declaration(&tokens, at).unwrap();
+        assert_eq!(&text[found.name], "b");
+        assert_eq!(&text[found.ty], "array< vec4<f32>, 3 >");
+        assert!(text[found.head.clone()].starts_with("@group((0))"));
+        assert!(text[found.head].ends_with("read > "));
+        let first = declaration(&tokens, 0).unwrap();
+        assert_eq!(&text[first.head], "var<private> /* ; */ ");
+    }
+
+    #[test]
+    fn ordinary_texts_are_not_deep_and_bombs_are() {
+        fn check(text: &str, is_fine: bool) {
+            let found = check_depth(text, &tokens(text));
+            assert_eq!(found.is_ok(), is_fine, "{:.40}… {found:?}", text);
+        }
+        let many = |what: &str| what.repeat(20_000);
+        check(
+            "fn f() { let a = 1.5e-3 + 0x1p-3 * (b - c[i].x) << 2u; }",
+            true,
+        );
+        check(
+            &format!("const a = array<f32, 9>({});", many("-1.5e-3, ")),
+            true,
+        );
+        check(&format!("fn f() {{ {} }}", many("x += a[i] * 2.0;")), true);
+        check(
+            &format!("fn f() {{ {} }}", many("if a { b(); } else { c(); }")),
+            true,
+        );
+        check(&format!("/*{}*/ fn f() {{}}", many("((((")), true);
+        let dot = "a[i].x * -b[2 * i] + ".repeat(100);
+        check(&format!("const a = {dot} 1;"), true);
+        check(&many("("), false);
+        check(&many("{"), false);
+        check(&many(")"), true);
+        check(&format!("const a = {}1;", many("-")), false);
+        check(&format!("const a = 1{};", many("* 2")), false);
+        check(
+            &format!("const a = {}b{};", many("f(1 + "), many(")")),
+            false,
+        );
+        check(&format!("const a = {}", many("f(a * b, -")), false);
+        check(&format!("const a = 1{};", many("+1")), false);
+        check(&format!("const a = b{};", many(".x")), false);
+        check(&format!("const a = b{};", many("[0]")), false);
+        check(&format!("const a: {}", many("vec2<1, ")), false);
+        check(
+            &format!("fn f() {{ if a {{}} {} }}", many("else if a {} ")),
+            false,
+        );
+        check(&many("const a = 1;"), false);
+        check(&many("fn a() {}"), false);
+    }
+}

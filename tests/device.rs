@@ -1,0 +1,68 @@
+//! What must hold on every real adapter: one device a test, the public interface alone.
+//!
+//! A machine without an adapter fails here. `LAPIDARY_ADAPTER` names another one than the default;
+//! the same tests run under Vulkan's validation layer.
+
+#![cfg(feature = "gpu")]
+
+#[path = "device/app.rs"]
+mod app;
+#[path = "device/everyday.rs"]
+mod everyday;
+#[path = "device/hostile.rs"]
+mod hostile;
+#[path = "device/large.rs"]
+mod large;
+#[path = "device/limits.rs"]
+mod limits;
+#[path = "device/linear.rs"]
+mod linear;
+#[path = "device/loss.rs"]
+mod loss;
+#[path = "device/open.rs"]
+mod open;
+#[path = "device/order.rs"]
+mod order;
+#[path = "device/sharing.rs"]
+mod sharing;
+#[path = "device/values.rs"]
+mod values;
+
+use lapidary::{Gpu, Options, Tensor};
+
+/// A device of its own for a test.
+fn gpu() -> Gpu {
+    Gpu::open(Options::default()).expect("these tests need an adapter")
+}
+
+/// The numbers from `first` on, as floats.
+fn ramp(first: i32, len: usize) -> Vec<f32> {
+    (first..).take(len).map(|value| value as f32).collect()
+}
+
+/// Small whole numbers that repeat after a while: their sums and products are exact.
+fn small(len: usize, seed: usize) -> Vec<f32> {
+    let value = |i: usize| ((i * 7 + i / 11 + seed * 5) % 9) as f32 - 4.0;
+    (0..len).map(value).collect()
+}
+
+/// Are they equal, NaN for NaN, to 1e-5 of the larger of 1 and what is expected?
+#[track_caller]
+fn assert_close(got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len());
+    for (at, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let close = got == expected
+            || got.is_nan() && expected.is_nan()
+            || (got - expected).abs() <= 1e-5 * expected.abs().max(1.0);
+        assert!(close, "element {at} is {got}, not {expected}");
+    }
+}
+
+/// Reads a tensor of f32.
+#[track_caller]
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    match tensor.to_vec::<f32>() {
+        Ok(values) => values,
+        Err(error) => panic!("{tensor}: {error}"),
+    }
+}

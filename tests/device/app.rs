@@ -1,0 +1,74 @@
+//! An app that opens the device by itself, on the adapter that the other tests run on.
+
+use lapidary::{Gpu, wgpu};
+
+use super::gpu;
+
+/// What an app holds.
+pub(crate) struct App {
+    pub adapter: wgpu::Adapter,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+}
+
+impl App {
+    /// With all that the adapter has of what lapidary uses.
+    pub(crate) fn open() -> App {
+        Self::with(wgpu::Features::empty(), |_| ())
+    }
+
+    /// Without some features, and with other limits.
+    pub(crate) fn with(without: wgpu::Features, change: impl FnOnce(&mut wgpu::Limits)) -> App {
+        let name = gpu().caps().name.clone();
+        let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+        let backends = desc.backends;
+        let instance = wgpu::Instance::new(desc);
+        let adapters = pollster::block_on(instance.enumerate_adapters(backends));
+        let mut adapters = adapters.into_iter();
+        let adapter = adapters
+            .find(|adapter| adapter.get_info().name == name)
+            .expect("the adapter was there a moment ago");
+        let offered = adapter.features() - without;
+        let features = offered & (wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP);
+        let mut limits = adapter.limits();
+        if !features.contains(wgpu::Features::IMMEDIATES) {
+            limits.max_immediate_size = 0;
+        }
+        change(&mut limits);
+        let opened = adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("the app's"),
+            required_features: features,
+            required_limits: limits,
+            ..Default::default()
+        });
+        let (device, queue) = pollster::block_on(opened).expect("a device");
+        App {
+            adapter,
+            device,
+            queue,
+        }
+    }
+
+    pub(crate) fn gpu(&self) -> Gpu {
+        Gpu::adopt(&self.adapter, &self.device, &self.queue).expect("the device is alive")
+    }
+
+    /// A buffer with the usages that tensors need.
+    pub(crate) fn buffer(&self, size_bytes: u64) -> wgpu::Buffer {
+        self.buffer_for(
+            size_bytes,
+            wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::COPY_SRC
+                | wgpu::BufferUsages::COPY_DST,
+        )
+    }
+
+    pub(crate) fn buffer_for(&self, size_bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("the app's"),
+            size: size_bytes,
+            usage,
+            mapped_at_creation: false,
+        })
+    }
+}

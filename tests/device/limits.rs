@@ -1,0 +1,74 @@
+//! Devices with less than the adapter has: other paths, the same numbers.
+
+use lapidary::{DType, Error, Result, wgpu};
+
+use super::app::App;
+use super::{everyday, floats};
+
+const WINDOW_BYTES: u64 = 64 << 10;
+
+/// A device whose bindings show 64 KiB at most.
+fn small_windows(without: wgpu::Features) -> App {
+    App::with(without, |limits| {
+        limits.max_storage_buffer_binding_size = WINDOW_BYTES;
+        limits.max_uniform_buffer_binding_size = WINDOW_BYTES;
+    })
+}
+
+#[test]
+fn every_family_computes_on_the_apps_device() -> Result<()> {
+    everyday::run(&App::open().gpu())
+}
+
+#[test]
+fn every_family_computes_through_several_windows() -> Result<()> {
+    let app = small_windows(wgpu::Features::empty());
+    let gpu = app.gpu();
+    assert_eq!(gpu.caps().max_binding_bytes, WINDOW_BYTES);
+    everyday::run(&gpu)
+}
+
+#[test]
+fn every_family_computes_without_immediates_and_subgroups() -> Result<()> {
+    let app = App::with(wgpu::Features::all(), |_| ());
+    let gpu = app.gpu();
+    assert_eq!(gpu.caps().max_immediate_bytes, 0);
+    assert_eq!(gpu.caps().subgroup_lanes, None);
+    everyday::run(&gpu)
+}
+
+#[test]
+fn every_family_computes_through_windows_without_immediates() -> Result<()> {
+    everyday::run(&small_windows(wgpu::Features::IMMEDIATES).gpu())
+}
+
+#[test]
+fn a_batch_has_more_parameters_than_a_page_of_uniforms() -> Result<()> {
+    let gpu = App::with(wgpu::Features::IMMEDIATES, |_| ()).gpu();
+    let x = gpu.zeros(&[7], DType::F32)?;
+    let mut total = 0.0;
+    for step in 0..2000 {
+        x.add_scalar_(step as f32)?;
+        total += step as f32;
+    }
+    assert_eq!(floats(&x), [total; 7]);
+    Ok(())
+}
+
+#[test]
+fn what_needs_more_windows_than_a_dispatch_binds_never_fits() -> Result<()> {
+    let app = App::with(wgpu::Features::empty(), |limits| {
+        limits.max_storage_buffer_binding_size = WINDOW_BYTES;
+        limits.max_storage_buffers_per_shader_stage = 8;
+    });
+    let gpu = app.gpu();
+    let large = gpu.zeros(&[WINDOW_BYTES as usize], DType::F32)?;
+    let error = (&large + 1.0).err();
+    assert!(matches!(error, Some(Error::NeverFits { .. })), "{error:?}");
+    // Slices of it are fine, and nothing was spoiled.
+    assert_eq!(
+        floats(&(&large.narrow(0, 5, 3)?.contiguous()? + 1.0)?),
+        [1.0; 3]
+    );
+    Ok(())
+}

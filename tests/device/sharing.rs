@@ -1,0 +1,246 @@
+//! One device, two users: the app's callbacks, commands and buffers beside our tensors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lapidary::{Access, Bound, DType, Error, Gpu, Result, wgpu};
+
+use super::app::App;
+use super::{floats, gpu, ramp};
+
+/// The app's own kernel: `y = 2 x + 1` for each element, and `x` becomes 0.
+const WGSL: &str = "
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < arrayLength(&x)) {
+        y[id.x] = 2.0 * x[id.x] + 1.0;
+        x[id.x] = 0.0;
+    }
+}";
+
+impl App {
+    fn pipeline(&self) -> wgpu::ComputePipeline {
+        let source = wgpu::ShaderSource::Wgsl(WGSL.into());
+        let module = self
+            .device
+            .create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: None,
+                source,
+            });
+        self.device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: None,
+                layout: None,
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: Default::default(),
+                cache: None,
+            })
+    }
+
+    /// A pass over two tensors.
+    fn pass(&self, pipeline: &wgpu::ComputePipeline, bound: &Bound) -> wgpu::CommandBuffer {
+        let entries = [0, 1].map(|index| wgpu::BindGroupEntry {
+            binding: index,
+            resource: bound[index as usize].binding(),
+        });
+        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        });
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(pipeline);
+        pass.set_bind_group(0, &group, &[]);
+        pass.dispatch_workgroups(16, 1, 1);
+        drop(pass);
+        encoder.finish()
+    }
+}
+
+#[test]
+fn the_apps_callbacks_stay_the_apps() -> Result<()> {
+    let app = App::open();
+    let (errors, losses) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (hears, loses) = (Arc::clone(&errors), Arc::clone(&losses));
+    app.device.on_uncaptured_error(Arc::new(move |_| {
+        hears.fetch_add(1, Ordering::SeqCst);
+    }));
+    app.device.set_device_lost_callback(move |_, _| {
+        loses.fetch_add(1, Ordering::SeqCst);
+    });
+    let gpu = app.gpu();
+    let x = gpu.tensor(&ramp(0, 100), &[100])?;
+    // Our refusals are ours: of a tensor, and of commands that wgpu will not have.
+    assert!(gpu.zeros(&[1 << 40], DType::F32).is_err());
+    let gone = app.buffer(400);
+    let refused = gpu.with_bound(&[(&x, Access::Read)], |bound| {
+        let mut encoder = app.device.create_command_encoder(&Default::default());
+        let range = &bound[0];
+        encoder.copy_buffer_to_buffer(&range.buffer, range.offset_bytes, &gone, 0, 400);
+        gone.destroy();
+        vec![encoder.finish()]
+    });
+    assert!(matches!(refused, Err(Error::Driver { .. })), "{refused:?}");
+    assert_eq!(floats(&(&x + 1.0)?), ramp(1, 100));
+    assert_eq!(errors.load(Ordering::SeqCst), 0);
+    let _ = app.buffer_for(4, wgpu::BufferUsages::empty());
+    assert_eq!(errors.load(Ordering::SeqCst), 1, "the app's own mistake");
+
+    app.device.destroy();
+    assert!(matches!(x.to_vec::<f32>(), Err(Error::DeviceLost { .. })));
+    let _ = app.device.poll(wgpu::PollType::Poll);
+    assert_eq!(losses.load(Ordering::SeqCst), 1);
+    Ok(())
+}
+
+#[test]
+fn a_pass_of_the_app_reads_and_writes_tensors() -> Result<()> {
+    let app = App::open();
+    let (gpu, pipeline) = (app.gpu(), app.pipeline());
+    let x = (&gpu.tensor(&ramp(0, 1000), &[1000])? + 1.0)?;
+    let y = gpu.zeros(&[1000], DType::F32)?;
+    let earlier = x.read::<f32>();
+    let versions = (x.version(), y.version());
+    gpu.with_bound(&[(&x, Access::Write), (&y, Access::Write)], |bound| {
+        assert_eq!(bound.ranges().len(), 2);
+        assert!(bound[0].size_bytes >= 4000);
+        vec![app.pass(&pipeline, bound)]
+    })?;
+    assert!(x.version() > versions.0 && y.version() > versions.1);
+    let expected: Vec<f32> = ramp(1, 1000).iter().map(|x| 2.0 * x + 2.0).collect();
+    assert_eq!(floats(&(&y + 1.0)?), expected);
+    assert_eq!(floats(&x), [0.0; 1000]);
+    assert_eq!(pollster::block_on(earlier)?, ramp(1, 1000));
+    Ok(())
+}
+
+#[test]
+fn the_app_may_use_lapidary_while_it_encodes() -> Result<()> {
+    let app = App::open();
+    let (gpu, pipeline) = (app.gpu(), app.pipeline());
+    let x = gpu.tensor(&ramp(0, 64), &[64])?;
+    let y = gpu.zeros(&[64], DType::F32)?;
+    let mut later = None;
+    gpu.with_bound(&[(&x, Access::Write), (&y, Access::Write)], |bound| {
+        later = (&y * 10.0).ok();
+        vec![app.pass(&pipeline, bound)]
+    })?;
+    let expected: Vec<f32> = ramp(0, 64).iter().map(|x| 20.0 * x + 10.0).collect();
+    assert_eq!(floats(&later.expect("an operation")), expected);
+    gpu.with_bound(&[], |_| Vec::new())?;
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_bound_is_refused() -> Result<()> {
+    let (app, other) = (App::open(), gpu());
+    let gpu = app.gpu();
+    let x = gpu.zeros(&[4, 4], DType::F32)?;
+    let never = |_: &Bound| -> Vec<wgpu::CommandBuffer> { panic!("nothing is bound") };
+    let transposed = gpu.with_bound(&[(&x.t()?, Access::Read)], never);
+    assert!(
+        matches!(transposed, Err(Error::Shape { .. })),
+        "{transposed:?}"
+    );
+    let foreign = other.zeros(&[4], DType::F32)?;
+    let foreign = gpu.with_bound(&[(&x, Access::Read), (&foreign, Access::Read)], never);
+    assert!(matches!(foreign, Err(Error::Foreign { .. })), "{foreign:?}");
+    assert_eq!(floats(&x), [0.0; 16]);
+    Ok(())
+}
+
+#[test]
+fn a_buffer_of_the_app_is_a_tensor_without_a_copy() -> Result<()> {
+    let app = App::open();
+    let gpu = app.gpu();
+    let start = gpu.caps().offset_alignment_bytes;
+    let buffer = app.buffer(start + 4000);
+    let bytes: Vec<u8> = ramp(0, 1000).iter().flat_map(|x| x.to_ne_bytes()).collect();
+    app.queue.write_buffer(&buffer, start, &bytes);
+    let x = gpu.import(&buffer, start..start + 4000, &[10, 100], DType::F32)?;
+    assert_eq!(gpu.memory().imported_bytes, 4000);
+    assert_eq!(gpu.memory().live_bytes, 0);
+    let sum = (&x + &x)?;
+    x.mul_scalar_(-1.0)?;
+    let expected: Vec<f32> = ramp(0, 1000).iter().map(|x| 2.0 * x).collect();
+    assert_eq!(floats(&sum), expected);
+    gpu.flush()?;
+
+    // The app sees what was written.
+    let copy = app.buffer(4000);
+    let mut encoder = app.device.create_command_encoder(&Default::default());
+    encoder.copy_buffer_to_buffer(&buffer, start, &copy, 0, 4000);
+    app.queue.submit([encoder.finish()]);
+    let copy = gpu.import(&copy, 0..4000, &[1000], DType::F32)?;
+    let expected: Vec<f32> = ramp(0, 1000).iter().map(|x| -x).collect();
+    assert_eq!(floats(&copy), expected);
+    drop((x, copy));
+    gpu.finish()?;
+    assert_eq!(gpu.memory().imported_bytes, 0);
+    Ok(())
+}
+
+/// Asserts that an import fails and says something like `reason`.
+#[track_caller]
+fn refuses(gpu: &Gpu, buffer: &wgpu::Buffer, bytes: (u64, u64), shape: &[usize], reason: &str) {
+    match gpu.import(buffer, bytes.0..bytes.1, shape, DType::F32) {
+        Ok(tensor) => panic!("{tensor} was imported, without: {reason}"),
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_with_the_reason() -> Result<()> {
+    let app = App::open();
+    let gpu = app.gpu();
+    let buffer = app.buffer(1024);
+    let usages = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+    refuses(
+        &gpu,
+        &app.buffer_for(1024, usages),
+        (0, 64),
+        &[16],
+        "usages",
+    );
+    refuses(&gpu, &buffer, (0, 64), &[17], "elements");
+    refuses(&gpu, &buffer, (0, 64), &[12], "elements");
+    refuses(&gpu, &buffer, (0, 0), &[4], "elements");
+    refuses(&gpu, &buffer, (64, 0), &[16], "elements");
+    refuses(&gpu, &buffer, (0, u64::MAX), &[16], "elements");
+    refuses(&gpu, &buffer, (0, 64), &[usize::MAX, 2], "bytes");
+    refuses(&gpu, &buffer, (4, 68), &[16], "multiple");
+    refuses(&gpu, &buffer, (1024, 1088), &[16], "end");
+    refuses(&gpu, &buffer, (u64::MAX - 63, u64::MAX), &[16], "");
+    let held = gpu.import(&buffer, 0..512, &[128], DType::F32)?;
+    refuses(&gpu, &buffer, (256, 512), &[64], "");
+    refuses(&gpu, &buffer, (0, 512), &[128], "");
+    let beside = gpu.import(&buffer, 512..1024, &[128], DType::F32)?;
+    assert_eq!(floats(&(&held + &beside)?), [0.0; 128]);
+    drop(held);
+    gpu.finish()?;
+    gpu.import(&buffer, 256..512, &[64], DType::F32)?;
+    Ok(())
+}
+
+#[test]
+fn a_buffer_of_another_device_spoils_only_what_touches_it() -> Result<()> {
+    let (app, other) = (App::open(), App::open());
+    let gpu = app.gpu();
+    let x = gpu.tensor(&ramp(0, 16), &[16])?;
+    match gpu.import(&other.buffer(64), 0..64, &[16], DType::F32) {
+        Err(error) => assert!(matches!(error, Error::Buffer { .. }), "{error:?}"),
+        Ok(foreign) => {
+            let result = (&foreign + &x)?.to_vec::<f32>();
+            assert!(result.is_err(), "{result:?}");
+        }
+    }
+    assert_eq!(floats(&(&x + 1.0)?), ramp(1, 16));
+    Ok(())
+}
