@@ -49,18 +49,6 @@ impl Cmd {
         }
     }
 
-    /// Does anybody else hold, and so may ask for, what it writes?
-    pub(super) fn is_wanted(&self) -> bool {
-        if let Cmd::Read { reading, .. } = self {
-            return !reading.is_cancelled();
-        }
-        let mut wanted = false;
-        self.each_operand(|storage, role| {
-            wanted |= role != Role::Read && Arc::strong_count(storage) > 1;
-        });
-        wanted
-    }
-
     /// Is it of a kind that wants a submission of its own?
     pub(super) fn stands_alone(&self) -> bool {
         use super::kernel::Program;

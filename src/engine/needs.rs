@@ -298,11 +298,7 @@ impl State {
     /// Puts what was left behind by the last walk back in front of the queue, but for what nobody
     /// has a use for any more.
     fn try_again(&mut self) {
-        for (cmd, _) in self.left.take().into_iter().rev() {
-            if cmd.is_wanted() {
-                self.queue.push_front(cmd);
-            }
-        }
+        self.left.take_wanted(|cmd| self.queue.push_front(cmd));
     }
 
     /// The command at the head of the queue cannot run: not now, or not at all.

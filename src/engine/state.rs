@@ -128,10 +128,30 @@ impl LeftBehind {
         self.cmds.first().map(|(_, error)| error.clone())
     }
 
-    /// Takes all commands, to try them again.
-    pub(super) fn take(&mut self) -> Vec<(Cmd, Error)> {
+    /// Takes out all commands, the last first, and hands those on which are to be tried again. The
+    /// others write what nobody asks for any more: no tensor, and no command behind them.
+    pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd)) {
         self.touched.clear();
-        std::mem::take(&mut self.cmds)
+        // How often each storage is held by the commands that are still to be looked at.
+        let mut held: FxHashMap<usize, usize> = FxHashMap::default();
+        for (cmd, _) in &self.cmds {
+            cmd.each_operand(|storage, _| *held.entry(address(storage)).or_default() += 1);
+        }
+        for (cmd, _) in std::mem::take(&mut self.cmds).into_iter().rev() {
+            let mut wanted = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
+            cmd.each_operand(|storage, role| {
+                let held = held.get(&address(storage)).copied().unwrap_or(0);
+                wanted |= role != Role::Read && Arc::strong_count(storage) > held;
+            });
+            cmd.each_operand(|storage, _| {
+                if let Some(held) = held.get_mut(&address(storage)) {
+                    *held -= 1;
+                }
+            });
+            if wanted {
+                hand_on(cmd);
+            }
+        }
     }
 }
 

@@ -184,7 +184,9 @@ fn what_nobody_wants_any_more_is_not_tried_again() {
     holder.force().unwrap();
     for _ in 0..10 {
         let wish = gpu.full(&BIG, 2, DType::F32).unwrap();
+        wish.fill_(3).unwrap();
         let sum = wish.add(&wish).unwrap().sum_all().unwrap();
+        wish.fill_(4).unwrap();
         assert!(is_out_of_memory(sum.to_vec::<f32>()));
     }
     gpu.flush().unwrap();
