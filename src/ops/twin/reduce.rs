@@ -28,7 +28,8 @@ fn fold(call: &mut TwinCall, p: &RowParams, row: u32, range: std::ops::Range<u32
     if call.variant.dtypes[0].is_float() {
         let values = elements.map(|at| f64::from(call.f32(0, at)));
         let result = match op {
-            Op::Sum => values.sum(),
+            // Rust's sum of nothing is -0.
+            Op::Sum => 0.0 + values.sum::<f64>(),
             Op::Mean => values.sum::<f64>() / f64::from(p.scalar),
             Op::Max => values.fold(
                 f64::NEG_INFINITY,
