@@ -33,7 +33,7 @@ pub(crate) fn with_deep_stack<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-#[cfg(all(test, not(target_arch = "wasm32")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
