@@ -1,16 +1,12 @@
 // What every elementwise kernel is made of: the frame, into which the Rust side puts the loads
 // and an `op` of the family's own file, and helpers that the ops call.
 //
-// `A` is a quad of the input, `T` an element of it, `Y` a quad of the output; `index(k)` names
-// the element of each input that goes with element `k` of the output. `p.w0` holds the number of
+// `A` is a quad of the input, `T` an element of it, `Y` a quad of the output; `k` is the number of
+// an element of the output, and `i` names the element of each input that goes with it. `p.w0` holds the number of
 // elements, the output's first element, and two scalars.
 
 //# frame
-fn quad(q: u32) {
-  let n = p.w0.x;
-  // A quad may pass the end: the padding of a storage belongs to it.
-  if (q >= ((n + 3u) >> 2u)) { return; }
-  let k = q << 2u;
+fn quad(k: u32, i: vec4<u32>) {
   $LOADS
   $STORE
 }
@@ -22,6 +18,8 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let thread = (group.y * groups.x + group.x) * 64u + lane;
+  // The last quad may pass the end: the padding of a storage belongs to it.
+  let quads = (p.w0.x + 3u) >> 2u;
   $QUADS
 }
 
@@ -30,6 +28,7 @@ y_put4(k, v);
 
 //# store_part
 let o = p.w0.y + k;
+  let n = p.w0.x;
   if (n - k >= 4u) {
     y_put4(o, v);
   } else {

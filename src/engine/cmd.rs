@@ -8,6 +8,10 @@ use crate::transfer::{Piece, Reading, Region};
 
 /// A command. It holds its operands' storages, not their places: those are looked up when the
 /// walk comes to it. Dropping it is all that freeing an operand takes.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all commands are launches, and a box would be an allocation for each"
+)]
 #[derive(Debug)]
 pub(super) enum Cmd {
     /// Runs a kernel.
@@ -43,6 +47,18 @@ impl Cmd {
             Cmd::Upload { dst, .. } => visit(dst, Role::Update),
             Cmd::Read { src, .. } => visit(src, Role::Read),
         }
+    }
+
+    /// Does anybody else hold, and so may ask for, what it writes?
+    pub(super) fn is_wanted(&self) -> bool {
+        if let Cmd::Read { reading, .. } = self {
+            return !reading.is_cancelled();
+        }
+        let mut wanted = false;
+        self.each_operand(|storage, role| {
+            wanted |= role != Role::Read && Arc::strong_count(storage) > 1;
+        });
+        wanted
     }
 
     /// Is it of a kind that wants a submission of its own?

@@ -128,6 +128,12 @@ pub(crate) struct Arg {
     pub(crate) quads: bool,
 }
 
+/// Writes the whole shader of a custom kernel.
+pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>;
+
+/// The ranges of their storages that a custom kernel's operands show: (offset, size) in bytes.
+pub(crate) type Ranges = SmallVec<[(u64, u64); 0]>;
+
 /// A kernel that a user wrote: its text is whole, but for the head of each binding's declaration.
 ///
 /// The last to hold it may be a command: when it goes, its pipelines go too.
@@ -140,7 +146,7 @@ pub(crate) struct Custom {
     pub(crate) roles: Vec<Role>,
     /// The whole shader for a layout. Every operand of a custom kernel is a part of its own, in
     /// one window.
-    pub(crate) shader: Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>,
+    pub(crate) shader: CustomShader,
     /// The same work on the host, if the user gave it.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) host: Option<HostKernel>,
@@ -212,7 +218,7 @@ pub(crate) struct Launch {
     pub(crate) may_reuse: u8,
     /// Of a custom kernel: which bytes of its storage each operand is, as (start, length), both
     /// multiples of 4. Empty for the crate's kernels, which see whole storages.
-    pub(crate) ranges: SmallVec<[(u64, u64); 0]>,
+    pub(crate) ranges: Ranges,
 }
 
 impl Launch {
@@ -223,8 +229,7 @@ impl Launch {
         params: &[u8],
         groups: [u32; 3],
     ) -> Self {
-        let (args, ranges): (SmallVec<[Arg; 4]>, SmallVec<[(u64, u64); 0]>) =
-            args.into_iter().unzip();
+        let (args, ranges): (SmallVec<[Arg; 4]>, Ranges) = args.into_iter().unzip();
         debug_assert_eq!(args.len(), kernel.roles.len(), "{}", kernel.entry);
         debug_assert!(params.len() <= MAX_PARAMS_BYTES, "{}", kernel.entry);
         Launch {

@@ -21,7 +21,7 @@ mod report;
 mod share;
 mod state;
 #[cfg(test)]
-pub(crate) mod translate;
+pub(crate) mod tests;
 mod turn;
 mod upload;
 mod walk;

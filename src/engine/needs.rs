@@ -21,19 +21,61 @@ use crate::transfer::refusal;
 /// How many holders an out-of-memory error names.
 const HOLDERS_NAMED: usize = 5;
 
+/// The last request of a walk that found no room.
+#[derive(Debug)]
+struct Refused {
+    size_bytes: u64,
+    /// [`Memory::freed`] at that time.
+    freed: u64,
+}
+
+impl Refused {
+    /// Would a request of this size only be refused once more?
+    fn again(&self, memory: &Memory, size_bytes: u64) -> bool {
+        size_bytes >= self.size_bytes && memory.freed() == self.freed
+    }
+}
+
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
+        loop {
+            let (begun, mut refused) = (self.lock().counters.commands, None);
+            self.walk_once(&mut refused).await?;
+            // Room may have come free behind a command that found none.
+            let state = self.lock();
+            let has_run = state.counters.commands > begun;
+            let has_freed = refused.is_some_and(|last| state.memory.freed() > last.freed);
+            if !(has_run && has_freed) {
+                break;
+            }
+        }
+        self.submit()
+    }
+
+    async fn walk_once(&self, refused: &mut Option<Refused>) -> Result<()> {
         self.lock().try_again();
         loop {
             let need = self.lock().step();
             self.check_lost()?;
-            let Some(need) = need else { break };
+            let Some(need) = need else { return Ok(()) };
             match need {
                 Need::Submit => self.submit()?,
                 Need::Slab { storage } => {
-                    if let Err(error) = self.make_room(&storage).await? {
-                        self.lock().head_failed(error);
+                    let size_bytes = storage.size_bytes();
+                    let made = match refused {
+                        Some(last) if last.again(&self.lock().memory, size_bytes) => {
+                            Err(self.lock().out_of_memory(&storage))
+                        }
+                        _ => self.make_room(&storage).await?,
+                    };
+                    if let Err(error) = made {
+                        let mut state = self.lock();
+                        if !error.is_final() {
+                            let freed = state.memory.freed();
+                            *refused = Some(Refused { size_bytes, freed });
+                        }
+                        state.head_failed(error);
                     }
                 }
                 Need::Pipeline {
@@ -61,7 +103,6 @@ impl Engine {
                 }
             }
         }
-        self.submit()
     }
 
     /// Submits the batch. A refusal poisons what the batch should have written.
@@ -140,10 +181,11 @@ impl Engine {
     pub(super) async fn make_way(&self) -> Result<()> {
         self.submit()?;
         self.release(Memory::next_empty)?;
-        self.readbacks.trim();
-        self.uploads.trim();
         // Who could not wait finds no memory once more, and says so.
         let _ = self.wait_idle().await;
+        let _ = self.uploads.sweep();
+        self.uploads.trim();
+        self.readbacks.trim();
         self.check_lost()
     }
 
@@ -253,10 +295,13 @@ impl State {
         }
     }
 
-    /// Puts what was left behind by the last walk back in front of the queue.
+    /// Puts what was left behind by the last walk back in front of the queue, but for what nobody
+    /// has a use for any more.
     fn try_again(&mut self) {
         for (cmd, _) in self.left.take().into_iter().rev() {
-            self.queue.push_front(cmd);
+            if cmd.is_wanted() {
+                self.queue.push_front(cmd);
+            }
         }
     }
 

@@ -94,6 +94,9 @@ impl State {
                 return Some(Need::Submit);
             }
             let cmd = self.queue.pop_front()?;
+            if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
+                continue;
+            }
             if let Some(error) = self.left.holds_up(&cmd) {
                 self.left.push(cmd, error);
                 continue;
@@ -210,9 +213,6 @@ impl State {
         reading: &Arc<Reading>,
         piece: Piece,
     ) -> Result<(), Stop> {
-        if reading.is_cancelled() {
-            return Ok(());
-        }
         if let Some(cause) = self.memory.poison_of(src) {
             let made_at = src.tag().to_string();
             reading.fail(Error::Poisoned { made_at, cause });

@@ -348,7 +348,7 @@ fn put4(part: usize, dtype: DType, unit: Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::translate::translate;
+    use crate::engine::tests::translate;
 
     const TEXT: &str = "struct Params { n: u32 }
 @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {

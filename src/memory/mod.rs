@@ -78,6 +78,8 @@ pub(crate) struct Memory {
     /// Buffers of the app that a storage has left.
     forgotten: Vec<BufferId>,
     peak_reserved_bytes: u64,
+    /// Blocks freed so far.
+    freed: u64,
     dead: Receiver<Dead>,
 }
 
@@ -98,6 +100,7 @@ impl Memory {
             imported_bytes: 0,
             forgotten: Vec::new(),
             peak_reserved_bytes: 0,
+            freed: 0,
             dead,
         })
     }
@@ -269,10 +272,16 @@ impl Memory {
         slot.poison = None;
         slot.storage = Weak::new();
         if let Some(block) = slot.block.take() {
+            self.freed += 1;
             let freed = self.pools.free(block);
             debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
         }
         self.free_slots.push(index);
+    }
+
+    /// How many blocks came free so far: as long as that is the same, so is the room.
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed
     }
 
     /// The slab to create for a storage that found no room.

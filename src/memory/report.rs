@@ -1,6 +1,7 @@
 //! What is in memory, counted: for reports and for the error of a request that found no room.
 
 use std::collections::BTreeMap;
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::{Memory, Storage};
@@ -72,7 +73,7 @@ impl Memory {
     }
 
     fn holders(&self, most: usize) -> Vec<Holder> {
-        let mut by_tag: BTreeMap<String, Holder> = BTreeMap::new();
+        let mut by_tag = BTreeMap::new();
         let live = self.slots.iter().filter(|slot| slot.block.is_some());
         for storage in live.filter_map(|slot| slot.storage.upgrade()) {
             add_holder(&mut by_tag, &storage);
@@ -84,10 +85,14 @@ impl Memory {
     }
 }
 
-fn add_holder(by_tag: &mut BTreeMap<String, Holder>, storage: &Arc<Storage>) {
-    let tag = storage.tag().to_string();
-    let holder = by_tag.entry(tag.clone()).or_insert(Holder {
-        tag,
+/// Where it was made, and its whole name, of which a tag may show a part.
+type Maker = (&'static Location<'static>, Option<String>);
+
+fn add_holder(by_tag: &mut BTreeMap<Maker, Holder>, storage: &Arc<Storage>) {
+    let tag = storage.tag();
+    let maker = (tag.site(), tag.name().map(str::to_owned));
+    let holder = by_tag.entry(maker).or_insert_with(|| Holder {
+        tag: tag.to_string(),
         bytes: 0,
         storages: 0,
     });

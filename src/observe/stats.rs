@@ -130,80 +130,10 @@ impl MemoryStats {
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "memory on {} ({})",
-            printable(&self.adapter, 70),
-            self.backend
-        )?;
-        let row = |f: &mut fmt::Formatter<'_>, name: &str, bytes: u64, rest: String| {
-            writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())
-        };
-        let peak = |bytes: u64| format!("peak {}", Bytes(bytes));
-        row(
-            f,
-            "live",
-            self.live_bytes,
-            format!(
-                "{}, {} storages, {} of it rounding",
-                peak(self.peak_live_bytes),
-                self.live_storages,
-                Bytes(self.live_bytes - self.requested_bytes.min(self.live_bytes)),
-            ),
-        )?;
-        row(
-            f,
-            "cached",
-            self.cached_bytes,
-            format!(
-                "free in slabs, largest hole {}, fragmentation {:.0} %",
-                Bytes(self.largest_hole_bytes),
-                100.0 * self.fragmentation,
-            ),
-        )?;
-        row(
-            f,
-            "reserved",
-            self.reserved_bytes,
-            format!(
-                "{}, {} slabs ({} created, {} released)",
-                peak(self.peak_reserved_bytes),
-                self.slabs.len(),
-                self.slabs_created,
-                self.slabs_released,
-            ),
-        )?;
-        row(
-            f,
-            "retiring",
-            self.retiring_bytes,
-            "given back, still in use by the device".into(),
-        )?;
-        row(
-            f,
-            "staging",
-            self.upload_bytes + self.readback_bytes,
-            format!(
-                "{} up, {} down",
-                Bytes(self.upload_bytes),
-                Bytes(self.readback_bytes),
-            ),
-        )?;
-        if self.imported_bytes > 0 {
-            row(
-                f,
-                "imported",
-                self.imported_bytes,
-                "in buffers of the app".into(),
-            )?;
-        }
-        if let Some(bytes) = self.driver_bytes {
-            row(
-                f,
-                "driver",
-                bytes,
-                "what the driver holds for this device".into(),
-            )?;
+        let (adapter, backend) = (printable(&self.adapter, 70), &self.backend);
+        writeln!(f, "memory on {adapter} ({backend})")?;
+        for (name, bytes, rest) in self.rows() {
+            writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())?;
         }
         writeln!(
             f,
@@ -216,6 +146,48 @@ impl fmt::Display for MemoryStats {
 }
 
 impl MemoryStats {
+    /// The sums of the page: name, bytes, and what else there is to say.
+    fn rows(&self) -> Vec<(&'static str, u64, String)> {
+        let rounding_bytes = self.live_bytes - self.requested_bytes.min(self.live_bytes);
+        let (up, down) = (Bytes(self.upload_bytes), Bytes(self.readback_bytes));
+        let live = format!(
+            "peak {}, {} storages, {} of it rounding",
+            Bytes(self.peak_live_bytes),
+            self.live_storages,
+            Bytes(rounding_bytes),
+        );
+        let cached = format!(
+            "free in slabs, largest hole {}, fragmentation {:.0} %",
+            Bytes(self.largest_hole_bytes),
+            100.0 * self.fragmentation,
+        );
+        let reserved = format!(
+            "peak {}, {} slabs ({} created, {} released)",
+            Bytes(self.peak_reserved_bytes),
+            self.slabs.len(),
+            self.slabs_created,
+            self.slabs_released,
+        );
+        let staging_bytes = self.upload_bytes + self.readback_bytes;
+        let retiring = "given back, still in use by the device";
+        let mut rows = vec![
+            ("live", self.live_bytes, live),
+            ("cached", self.cached_bytes, cached),
+            ("reserved", self.reserved_bytes, reserved),
+            ("retiring", self.retiring_bytes, retiring.into()),
+            ("staging", staging_bytes, format!("{up} up, {down} down")),
+        ];
+        if self.imported_bytes > 0 {
+            let imported = "in buffers of the app".into();
+            rows.push(("imported", self.imported_bytes, imported));
+        }
+        if let Some(bytes) = self.driver_bytes {
+            let driver = "what the driver holds for this device".into();
+            rows.push(("driver", bytes, driver));
+        }
+        rows
+    }
+
     fn print_slabs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.slabs.is_empty() {
             return Ok(());

@@ -215,6 +215,22 @@ impl Tensor {
         Ok(copy.view(layout))
     }
 
+    /// All elements along one axis, in row-major order: a view if strides can say it, else a copy.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// assert_eq!(x.flatten()?.shape(), [x.len()]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of making a tensor.
+    #[track_caller]
+    pub fn flatten(&self) -> Result<Tensor> {
+        self.reshape(&[self.len()])
+    }
+
     /// Writes the elements of `src`, which broadcasts to the shape of `self`, through `self`.
     ///
     /// ```

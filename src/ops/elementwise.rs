@@ -12,22 +12,21 @@
 //!                                            an input  outermost 1st of input 0, of input 1, …
 //! ```
 
-use std::borrow::Cow;
-use std::fmt::Write;
+mod shader;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::text::{section, section_for};
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_PARAMS_BYTES, Program};
-use crate::engine::{Arg, Engine, Kernel, Launch, Variant};
+use crate::engine::{Arg, Engine, Kernel, Launch};
 use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
-const WGSL: &str = include_str!("../../shaders/elementwise.wgsl");
+pub(super) use shader::{head, text, with_helpers, word};
 
 /// Invocations of a workgroup.
 const GROUP: u64 = 64;
@@ -68,8 +67,10 @@ impl Code {
     const INTO: u64 = 1 << 13;
     /// Four quads an invocation.
     const UNROLL: u64 = 1 << 14;
-    /// A quad lies within one row, so the index is taken apart once for all four.
+    /// A quad lies within one row, so its number is taken apart once for all four elements.
     const WHOLE: u64 = 1 << 12;
+    /// All quads of an invocation lie within one row.
+    const TOGETHER: u64 = 1 << 15;
 
     pub(crate) fn op(self) -> u8 {
         self.0 as u8
@@ -191,11 +192,19 @@ impl Call<'_> {
     }
 
     fn plan(&self, caps: &Caps, shape: &[usize], out_start: u32) -> Result<Option<Plan>> {
-        let layouts: SmallVec<[Layout; 3]> = self
+        let mut broadcast: SmallVec<[Layout; 3]> = SmallVec::new();
+        // Most operands have the shape already; a copy of their layout would be for nothing.
+        for tensor in self.tensors().filter(|t| t.layout.shape[..] != *shape) {
+            broadcast.push(tensor.layout.broadcast_to(shape)?);
+        }
+        let mut broadcast = broadcast.iter();
+        let refs: SmallVec<[&Layout; 3]> = self
             .tensors()
-            .map(|tensor| tensor.layout.broadcast_to(shape))
-            .collect::<Result<_>>()?;
-        let refs: SmallVec<[&Layout; 3]> = layouts.iter().collect();
+            .filter_map(|tensor| match tensor.layout.shape[..] == *shape {
+                true => Some(&tensor.layout),
+                false => broadcast.next(),
+            })
+            .collect();
         let scalar_inputs = self.inputs.iter().map(|i| matches!(i, Input::Scalar));
         let mut plan = match Plan::new(shape, &refs, &scalar_inputs.collect::<SmallVec<[_; 3]>>()) {
             Some(plan) => plan,
@@ -316,6 +325,11 @@ impl Plan {
         let each = match caps.kind {
             AdapterKind::Cpu if quads >= GROUP * QUADS_ON_CPU => {
                 self.code.0 |= Code::UNROLL;
+                let (rank, inputs) = (self.code.rank(), self.code.bound());
+                let row = self.words[MAP + inputs + rank - 1];
+                if rank == 1 || u64::from(row) % (4 * QUADS_ON_CPU) == 0 {
+                    self.code.0 |= Code::TOGETHER;
+                }
                 QUADS_ON_CPU
             }
             _ => 1,
@@ -351,158 +365,4 @@ pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
         dtype: tensor.dtype,
         quads,
     }
-}
-
-/// How a word of the parameters is spelled.
-pub(super) fn word(index: usize) -> String {
-    format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
-}
-
-/// The parameters and the aliases of a shader: `A` and `T` of the input, `Y` and `E` of the output.
-pub(super) fn head(out: &mut String, words: usize, input: DType, output: DType) {
-    let vectors: String = (0..words.div_ceil(4))
-        .map(|index| format!(" w{index}: vec4<u32>,"))
-        .collect();
-    let (t, e) = (input.wgsl(), output.wgsl());
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "struct Params {{{vectors} }}");
-    let _ = writeln!(out, "alias T = {t};\nalias A = vec4<{t}>;");
-    let _ = writeln!(out, "alias E = {e};\nalias Y = vec4<{e}>;");
-}
-
-/// An operation's own text, and before it the helpers that it calls.
-pub(super) fn with_helpers(out: &mut String, op: &str) {
-    const HELPERS: [&str; 7] = [
-        "is_nan",
-        "truth",
-        "sine_of",
-        "sine",
-        "tanh_of",
-        "erf_of",
-        "sigmoid_of",
-    ];
-    let calls = |text: &str, name: &str| text.contains(&format!("{name}("));
-    let texts = HELPERS.map(|name| section(WGSL, name).unwrap_or_default());
-    for (index, name) in HELPERS.iter().enumerate() {
-        let by_helper = (0..HELPERS.len())
-            .any(|other| other != index && calls(op, HELPERS[other]) && calls(texts[other], name));
-        if calls(op, name) || by_helper {
-            out.push_str(texts[index]);
-        }
-    }
-    out.push_str(op);
-}
-
-/// The whole text of a variant: `names` are the inputs' in order, of which those that are
-/// operands come first among the variant's types; `main_input` is the one whose type is `A`.
-pub(super) fn text(
-    variant: &Variant,
-    names: &[&str],
-    main_input: usize,
-    file: &'static str,
-    op: &str,
-) -> Cow<'static, str> {
-    let code = Code(variant.code);
-    let (bound, rank) = (code.bound(), code.rank());
-    let output = variant.dtypes[bound];
-    let input = if bound == 0 {
-        output
-    } else {
-        variant.dtypes[main_input]
-    };
-    let words = (MAP + bound * (1 + rank) + rank).max(LEAST_WORDS);
-    let mut out = String::with_capacity(4 << 10);
-    head(&mut out, words, input, output);
-    with_helpers(&mut out, section_for(file, op, input.wgsl()));
-    if bound > 0 {
-        index(&mut out, bound, rank);
-    }
-    let store = if code.is_into() {
-        "store_part"
-    } else {
-        "store_all"
-    };
-    let quads = match code.has(Code::UNROLL) {
-        true => {
-            "quad(thread * 4u);\n  quad(thread * 4u + 1u);\n  \
-                 quad(thread * 4u + 2u);\n  quad(thread * 4u + 3u);"
-        }
-        false => "quad(thread);",
-    };
-    let frame = section_for(WGSL, "frame", "")
-        .replace("$LOADS", &loads(variant, names))
-        .replace("$STORE", section_for(WGSL, store, "").trim_end())
-        .replace("$QUADS", quads);
-    out.push_str(&frame);
-    Cow::Owned(out)
-}
-
-/// `index(k)`: the element of each operand, in x, y and z.
-fn index(out: &mut String, bound: usize, rank: usize) {
-    let dim = |d: usize| word(MAP + bound + d);
-    out.push_str("fn index(k: u32) -> vec4<u32> {\n");
-    let _ = match rank {
-        1 => writeln!(out, "  let c0 = k;"),
-        _ => writeln!(out, "  var r = k;"),
-    };
-    for d in (1..rank).rev() {
-        let _ = writeln!(out, "  let c{d} = r % {0}; r = r / {0};", dim(d));
-    }
-    if rank > 1 {
-        out.push_str("  let c0 = r;\n");
-    }
-    out.push_str("  return vec4<u32>(");
-    for operand in 0..bound {
-        out.push_str(&word(MAP + operand));
-        for d in 0..rank {
-            let stride = word(MAP + bound + rank * (1 + operand) + d);
-            let _ = write!(out, " + c{d} * {stride}");
-        }
-        out.push_str(", ");
-    }
-    let _ = writeln!(out, "{});\n}}", vec!["0u"; 4 - bound].join(", "));
-}
-
-/// Fetches every input and calls `op`.
-fn loads(variant: &Variant, names: &[&str]) -> String {
-    let code = Code(variant.code);
-    let (bound, rank) = (code.bound(), code.rank());
-    if bound == 0 {
-        return "let v = op(k);".to_string();
-    }
-    let mut out = String::new();
-    let apart = !code.has(Code::WHOLE);
-    for lane in 0..if apart { 4 } else { 1 } {
-        let _ = writeln!(out, "let i{lane} = index(k + {lane}u);");
-    }
-    let mut operand = 0;
-    for (input, name) in names.iter().enumerate() {
-        if code.fetch(input) == Fetch::Param {
-            let _ = writeln!(out, "  let {name} = A(bitcast<T>({}));", word(2));
-            continue;
-        }
-        let at = ["x", "y", "z"][operand];
-        let kind = variant.dtypes[operand].wgsl();
-        let stride = word(MAP + bound + rank * (1 + operand) + rank - 1);
-        let lane = |lane: u32| match (apart, lane) {
-            (true, _) => format!("{name}_get(i{lane}.{at})"),
-            (false, 0) => format!("{name}_get(i0.{at})"),
-            (false, _) => format!("{name}_get(i0.{at} + {lane}u * {stride})"),
-        };
-        let quad = match code.fetch(input) {
-            Fetch::Quad => format!("{name}_get4(i0.{at})"),
-            Fetch::Splat => format!("vec4<{kind}>({name}_get(i0.{at}))"),
-            _ => format!(
-                "vec4<{kind}>({}, {}, {}, {})",
-                lane(0),
-                lane(1),
-                lane(2),
-                lane(3)
-            ),
-        };
-        let _ = writeln!(out, "  let {name} = {quad};");
-        operand += 1;
-    }
-    let _ = write!(out, "  let v = op({});", names.join(", "));
-    out
 }

@@ -22,6 +22,7 @@ mod text;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
@@ -94,7 +95,17 @@ impl Tensor {
             return Ok(c);
         }
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b);
-        let tile = tile.unwrap_or_else(|| choice::choose(self.engine.caps(), self.dtype, &problem));
+        let tile = tile.unwrap_or_else(|| {
+            let caps = self.engine.caps();
+            let tile = choice::choose(caps, self.dtype, &problem);
+            let has_windows = [self, other, &c]
+                .iter()
+                .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
+            match has_windows && caps.kind == AdapterKind::Cpu {
+                true => tile.through_windows(),
+                false => tile,
+            }
+        });
         // Rows of halves that are no whole quads would share words between two threads: then the
         // rows are padded, and a copy takes the padding out.
         let n = problem.n;

@@ -9,7 +9,7 @@ use crate::engine::Kernel;
 use crate::tensor::layout::Layout;
 
 const INTO: u64 = 1 << 13;
-const UNROLL: u64 = 1 << 14;
+const UNROLL: u64 = 1 << 14 | 1 << 15;
 
 /// Codes of every kind for so many tensors: quads, splats, strides, rows that end within a quad.
 fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {

@@ -181,7 +181,9 @@ impl Readbacks {
     /// Makes room for a piece in the pool: a new buffer, or one that an older piece gives back
     /// (whose submission must be under way).
     pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
+        let most = self.driver.caps().max_buffer_bytes & !3;
         let buffer_bytes = size_bytes.next_power_of_two().max(LEAST_BUFFER_BYTES);
+        let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
         self.take_in_abandoned();
         loop {
             let (oldest, too_small) = {

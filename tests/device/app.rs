@@ -5,7 +5,7 @@ use lapidary::{Gpu, wgpu};
 use super::gpu;
 
 /// What an app holds.
-pub struct App {
+pub(crate) struct App {
     pub adapter: wgpu::Adapter,
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
@@ -13,12 +13,12 @@ pub struct App {
 
 impl App {
     /// With all that the adapter has of what lapidary uses.
-    pub fn open() -> App {
+    pub(crate) fn open() -> App {
         Self::with(wgpu::Features::empty(), |_| ())
     }
 
     /// Without some features, and with other limits.
-    pub fn with(without: wgpu::Features, change: impl FnOnce(&mut wgpu::Limits)) -> App {
+    pub(crate) fn with(without: wgpu::Features, change: impl FnOnce(&mut wgpu::Limits)) -> App {
         let name = gpu().caps().name.clone();
         let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
         let backends = desc.backends;
@@ -49,12 +49,12 @@ impl App {
         }
     }
 
-    pub fn gpu(&self) -> Gpu {
+    pub(crate) fn gpu(&self) -> Gpu {
         Gpu::adopt(&self.adapter, &self.device, &self.queue).expect("the device is alive")
     }
 
     /// A buffer with the usages that tensors need.
-    pub fn buffer(&self, size_bytes: u64) -> wgpu::Buffer {
+    pub(crate) fn buffer(&self, size_bytes: u64) -> wgpu::Buffer {
         self.buffer_for(
             size_bytes,
             wgpu::BufferUsages::STORAGE
@@ -63,7 +63,7 @@ impl App {
         )
     }
 
-    pub fn buffer_for(&self, size_bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
+    pub(crate) fn buffer_for(&self, size_bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
         self.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("the app's"),
             size: size_bytes,

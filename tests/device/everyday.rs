@@ -11,7 +11,7 @@ const SHAPE: [usize; 2] = [129, 241];
 const LEN: usize = SHAPE[0] * SHAPE[1];
 
 /// Runs one case of each family.
-pub fn run(gpu: &Gpu) -> Result<()> {
+pub(crate) fn run(gpu: &Gpu) -> Result<()> {
     elements(gpu)?;
     copies(gpu)?;
     folds(gpu)?;

@@ -11,7 +11,7 @@ fn product(x: &[f32], y: &[f32], [m, n, k]: [usize; 3]) -> Vec<f32> {
         let (x, y) = (&x[(matrix * m + i) * k..], &y[matrix * k * n..]);
         (0..k).map(|at| x[at] * y[at * n + j]).sum()
     };
-    let matrices = if m * k == 0 { 1 } else { x.len() / (m * k) };
+    let matrices = x.len().checked_div(m * k).unwrap_or(1);
     (0..matrices * m * n).map(element).collect()
 }
 

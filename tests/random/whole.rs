@@ -114,6 +114,12 @@ pub(crate) fn matmul(w: &mut World) -> Outcome {
     };
     let (x, y) = (model.values(), other.values());
     let dot = |i: usize, j: usize| (0..k).map(|l| x[i * k + l] * y[l * n + j]).sum::<f64>();
+    if x.contains(&0.0) && y.iter().any(|v| *v <= 0.0)
+        || y.contains(&0.0) && x.iter().any(|v| *v < 0.0)
+    {
+        // Whether 0 or -0 comes of products that are all -0 is left open.
+        return Outcome::Skipped;
+    }
     // A sum of no products is 0, and not the -0 that Rust's empty sum is.
     let products = (0..m * n).map(|at| 0.0 + dot(at / n, at % n)).collect();
     w.made(a.matmul(&b), Model::new(model.dtype, &[m, n], products))

@@ -68,7 +68,7 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let options = SimOptions {
-            memory_bytes: rng.u64(8..40) << 20,
+            memory_bytes: rng.u64(3..16) << 20,
             max_buffer_bytes: rng.u64(1..8) << 20,
             max_binding_bytes: 64 << 10,
             offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),

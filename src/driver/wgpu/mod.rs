@@ -90,16 +90,6 @@ struct Tables {
 }
 
 impl WgpuDriver {
-    /// The device, for the app's own commands.
-    pub(crate) fn device(&self) -> &wgpu::Device {
-        &self.device
-    }
-
-    /// The queue, for the app's own commands.
-    pub(crate) fn queue(&self) -> &wgpu::Queue {
-        &self.queue
-    }
-
     /// Bytes that wgpu's own allocator holds of the device's memory, ours and the app's; none
     /// where the backend has no such allocator.
     pub(crate) fn reserved_bytes(&self) -> Option<u64> {

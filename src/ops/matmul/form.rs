@@ -1,5 +1,8 @@
 //! Which text of matmul: the tile and the operands' orientation, packed into a variant's code.
 
+/// Rows of a tile whose operands are bound through several windows.
+const WINDOWED_ROWS: u8 = 4;
+
 /// How the work is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tile {
@@ -42,6 +45,22 @@ pub(crate) struct Form {
     pub(crate) tile: Tile,
     pub(crate) a: Order,
     pub(crate) b: Order,
+}
+
+impl Tile {
+    /// The same, small enough for operands of several windows on a software adapter: each access
+    /// of the long straight text then is a choice among bindings, all of them compiled in line,
+    /// and a tile of 32 rows takes SwiftShader minutes.
+    pub(super) fn through_windows(self) -> Tile {
+        match self {
+            Tile::Register { rows, lanes, .. } => Tile::Register {
+                rows: rows.min(WINDOWED_ROWS),
+                quads: 1,
+                lanes,
+            },
+            other => other,
+        }
+    }
 }
 
 impl Form {

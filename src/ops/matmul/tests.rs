@@ -8,7 +8,7 @@ use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
-use crate::engine::translate::translate;
+use crate::engine::tests::translate;
 use crate::engine::wgsl::{self, Target, shader};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;

@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::engine::kernel::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
-use crate::engine::translate::translate;
+use crate::engine::tests::translate;
 use crate::engine::wgsl::{Layout, Target, shader};
 
 /// Parses, validates and translates the shader of a variant with operands apart, and with all of them in one

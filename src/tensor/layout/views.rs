@@ -33,11 +33,6 @@ impl Layout {
             .map(|strides| Layout { strides, ..target }))
     }
 
-    /// All elements along one axis, without a copy if that can be.
-    pub(crate) fn flatten(&self) -> Option<Layout> {
-        self.reshape(&[self.len()]).ok().flatten()
-    }
-
     /// The strides of a shape with as many elements (not 0): every dimension has to fit into one
     /// run of dimensions that follow each other in memory as if they were one.
     fn split(&self, shape: &[usize]) -> Option<Strides> {

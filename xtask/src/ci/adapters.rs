@@ -48,6 +48,9 @@ pub(crate) fn validation() -> Result<String> {
         .env("VK_INSTANCE_LAYERS", LAYER)
         .env("VK_LAYER_SETTINGS_PATH", &settings)
         .env("VK_LOADER_DEBUG", "layer")
+        // Without debug info in the shaders: it names WGSL as their source, of which older layers
+        // have not heard, so they would read no further.
+        .env("WGPU_DEBUG", "0")
         .env("LAPIDARY_VALIDATION", "1");
     let output = watch(&mut tests, |line| !is_loader_chatter(line))?;
 

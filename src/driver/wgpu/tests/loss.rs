@@ -66,7 +66,7 @@ fn a_destroyed_device_is_lost_at_the_next_call_whichever_it_is() {
             let slab = driver.new_buffer(BufferKind::Slab, 256);
             let pipeline = driver.add_kernel();
             let group = driver.whole(pipeline, slab, 256);
-            driver.device().destroy();
+            driver.device.destroy();
             assert!(
                 call(&driver, slab, pipeline),
                 "call {number}, adopted {adopted}"
@@ -94,7 +94,7 @@ fn who_waits_for_a_lost_device_is_told() {
             .map(readback, MapMode::Read, 0, 64)
             .expect("a mapping");
         if destroy {
-            driver.device().destroy();
+            driver.device.destroy();
         } else {
             driver.declare_lost("the app's callback was called");
         }

@@ -107,7 +107,7 @@ fn commands_of_the_app_that_are_wrong_are_refused() {
         .expect("a mapping");
     block_on(driver.wait(&mapped)).expect("mapped");
     let [from, to] = [upload, slab].map(|id| driver.buffer(id).expect("a buffer"));
-    let mut encoder = driver.device().create_command_encoder(&Default::default());
+    let mut encoder = driver.device.create_command_encoder(&Default::default());
     encoder.copy_buffer_to_buffer(&from, 0, &to, 0, 64);
     assert!(is_invalid(&driver.submit_app(vec![encoder.finish()])));
     driver.works();

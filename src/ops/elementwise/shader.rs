@@ -1,0 +1,215 @@
+//! The text of an elementwise variant: parameters, index arithmetic, loads, the operation, the store.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::{Code, Fetch, LEAST_WORDS, MAP, QUADS_ON_CPU};
+use crate::dtype::DType;
+use crate::engine::Variant;
+use crate::ops::text::{section, section_for};
+
+const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
+
+/// How a word of the parameters is spelled.
+pub(in crate::ops) fn word(index: usize) -> String {
+    format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
+}
+
+/// The parameters and the aliases of a shader: `A` and `T` of the input, `Y` and `E` of the output.
+pub(in crate::ops) fn head(out: &mut String, words: usize, input: DType, output: DType) {
+    let vectors: String = (0..words.div_ceil(4))
+        .map(|index| format!(" w{index}: vec4<u32>,"))
+        .collect();
+    let (t, e) = (input.wgsl(), output.wgsl());
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "struct Params {{{vectors} }}");
+    let _ = writeln!(out, "alias T = {t};\nalias A = vec4<{t}>;");
+    let _ = writeln!(out, "alias E = {e};\nalias Y = vec4<{e}>;");
+}
+
+/// An operation's own text, and before it the helpers that it calls.
+pub(in crate::ops) fn with_helpers(out: &mut String, op: &str) {
+    const HELPERS: [&str; 7] = [
+        "is_nan",
+        "truth",
+        "sine_of",
+        "sine",
+        "tanh_of",
+        "erf_of",
+        "sigmoid_of",
+    ];
+    let calls = |text: &str, name: &str| text.contains(&format!("{name}("));
+    let texts = HELPERS.map(|name| section(WGSL, name).unwrap_or_default());
+    for (index, name) in HELPERS.iter().enumerate() {
+        let by_helper = (0..HELPERS.len())
+            .any(|other| other != index && calls(op, HELPERS[other]) && calls(texts[other], name));
+        if calls(op, name) || by_helper {
+            out.push_str(texts[index]);
+        }
+    }
+    out.push_str(op);
+}
+
+/// The whole text of a variant: `names` are the inputs' in order, of which those that are
+/// operands come first among the variant's types; `main_input` is the one whose type is `A`.
+pub(in crate::ops) fn text(
+    variant: &Variant,
+    names: &[&str],
+    main_input: usize,
+    file: &'static str,
+    op: &str,
+) -> Cow<'static, str> {
+    let code = Code(variant.code);
+    let (bound, rank) = (code.bound(), code.rank());
+    let output = variant.dtypes[bound];
+    let input = if bound == 0 {
+        output
+    } else {
+        variant.dtypes[main_input]
+    };
+    let words = (MAP + bound * (1 + rank) + rank).max(LEAST_WORDS);
+    let mut out = String::with_capacity(4 << 10);
+    head(&mut out, words, input, output);
+    with_helpers(&mut out, section_for(file, op, input.wgsl()));
+    if bound > 0 {
+        index(&mut out, bound, rank);
+    }
+    let store = if code.is_into() {
+        "store_part"
+    } else {
+        "store_all"
+    };
+    let frame = section_for(WGSL, "frame", "")
+        .replace("$LOADS", &loads(variant, names))
+        .replace("$STORE", section_for(WGSL, store, "").trim_end())
+        .replace("$QUADS", &quads(code));
+    out.push_str(&frame);
+    Cow::Owned(out)
+}
+
+/// Functions of coordinates in the output: those of element `k`, those of the element after it,
+/// and which element of each operand they name, in x, y and z. Division is what takes longest
+/// here, so there is one a dimension.
+fn index(out: &mut String, bound: usize, rank: usize) {
+    let dim = |d: usize| word(MAP + bound + d);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "alias C = array<u32, {rank}>;\nfn coordinates(k: u32) -> C {{\n  var c: C;\n  var r = k;"
+    );
+    for d in (1..rank).rev() {
+        let dim = dim(d);
+        let _ = writeln!(
+            out,
+            "  let q{d} = r / {dim}; c[{d}] = r - q{d} * {dim}; r = q{d};"
+        );
+    }
+    out.push_str("  c[0] = r;\n  return c;\n}\n");
+    out.push_str("fn next(from_c: C) -> C {\n  var c = from_c;\n");
+    for d in (1..rank).rev() {
+        let _ = writeln!(
+            out,
+            "  c[{d}] += 1u; if (c[{d}] < {}) {{ return c; }} c[{d}] = 0u;",
+            dim(d)
+        );
+    }
+    out.push_str("  c[0] += 1u;\n  return c;\n}\nfn at(c: C) -> vec4<u32> {\n  return vec4<u32>(");
+    for operand in 0..bound {
+        out.push_str(&word(MAP + operand));
+        for d in 0..rank {
+            let stride = word(MAP + bound + rank * (1 + operand) + d);
+            let _ = write!(out, " + c[{d}] * {stride}");
+        }
+        out.push_str(", ");
+    }
+    let _ = writeln!(out, "{});\n}}", ["0u"; 4][..4 - bound].join(", "));
+    // From a quad to the next one in the same row.
+    let step = |operand: usize| match operand < bound {
+        true => format!("4u * {}", word(MAP + bound + rank * (2 + operand) - 1)),
+        false => "0u".to_string(),
+    };
+    let steps = [0, 1, 2, 3].map(step).join(", ");
+    let _ = writeln!(
+        out,
+        "fn step() -> vec4<u32> {{ return vec4<u32>({steps}); }}"
+    );
+}
+
+/// Calls `quad` for every quad of an invocation.
+fn quads(code: Code) -> String {
+    let each = if code.has(Code::UNROLL) {
+        QUADS_ON_CPU
+    } else {
+        1
+    };
+    if code.bound() == 0 || !code.has(Code::WHOLE) {
+        return per_quad(each, |_, k| format!("quad({k}, vec4<u32>());"));
+    }
+    if !code.has(Code::TOGETHER) {
+        return per_quad(each, |_, k| format!("quad({k}, at(coordinates({k})));"));
+    }
+    let start = format!("let i = at(coordinates(thread * {}u));\n  ", 4 * each);
+    start + &per_quad(each, |quad, k| format!("quad({k}, i + {quad}u * step());"))
+}
+
+fn per_quad(each: u64, call: impl Fn(u64, &str) -> String) -> String {
+    let of = |quad| {
+        let q = format!("(thread * {each}u + {quad}u)");
+        format!(
+            "if ({q} < quads) {{ {} }}",
+            call(quad, &format!("({q} << 2u)"))
+        )
+    };
+    (0..each).map(of).collect::<Vec<_>>().join("\n  ")
+}
+
+/// Fetches every input and calls `op`.
+fn loads(variant: &Variant, names: &[&str]) -> String {
+    let code = Code(variant.code);
+    let (bound, rank) = (code.bound(), code.rank());
+    if bound == 0 {
+        return "let v = op(k);".to_string();
+    }
+    let mut out = String::new();
+    let apart = !code.has(Code::WHOLE);
+    if apart {
+        out.push_str("let c0 = coordinates(k);\n  let i0 = at(c0);\n");
+        for lane in 1..4 {
+            let _ = writeln!(
+                out,
+                "  let c{lane} = next(c{});\n  let i{lane} = at(c{lane});",
+                lane - 1
+            );
+        }
+    }
+    let mut operand = 0;
+    for (input, name) in names.iter().enumerate() {
+        if code.fetch(input) == Fetch::Param {
+            let _ = writeln!(out, "  let {name} = A(bitcast<T>({}));", word(2));
+            continue;
+        }
+        let at = ["x", "y", "z"][operand];
+        let kind = variant.dtypes[operand].wgsl();
+        let stride = word(MAP + bound + rank * (1 + operand) + rank - 1);
+        let lane = |lane: u32| match (apart, lane) {
+            (true, _) => format!("{name}_get(i{lane}.{at})"),
+            (false, 0) => format!("{name}_get(i.{at})"),
+            (false, _) => format!("{name}_get(i.{at} + {lane}u * {stride})"),
+        };
+        let quad = match code.fetch(input) {
+            Fetch::Quad => format!("{name}_get4(i.{at})"),
+            Fetch::Splat => format!("vec4<{kind}>({name}_get(i.{at}))"),
+            _ => format!(
+                "vec4<{kind}>({}, {}, {}, {})",
+                lane(0),
+                lane(1),
+                lane(2),
+                lane(3)
+            ),
+        };
+        let _ = writeln!(out, "  let {name} = {quad};");
+        operand += 1;
+    }
+    let _ = write!(out, "  let v = op({});", names.join(", "));
+    out
+}

@@ -1,0 +1,61 @@
+//! The engine's promises, on a simulated device: order without waits, reuse, what happens when
+//! the driver refuses, many threads, futures dropped half-way, and the reports.
+
+#![cfg(feature = "sim")]
+
+#[path = "engine/faults.rs"]
+mod faults;
+#[path = "engine/order.rs"]
+mod order;
+#[path = "engine/pauses.rs"]
+mod pauses;
+#[path = "engine/report.rs"]
+mod report;
+#[path = "engine/reuse.rs"]
+mod reuse;
+#[path = "engine/shortage.rs"]
+mod shortage;
+#[path = "engine/threads.rs"]
+mod threads;
+
+use lapidary::Gpu;
+use lapidary::sim::{SimHandle, SimOptions};
+
+/// A strict device that runs late and starts dirty, with bindings of 64 KiB.
+pub(crate) fn options() -> SimOptions {
+    SimOptions {
+        memory_bytes: 64 << 20,
+        max_buffer_bytes: 16 << 20,
+        max_binding_bytes: 64 << 10,
+        lag_submissions: 3,
+        dirty: true,
+        ..SimOptions::default()
+    }
+}
+
+pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
+    Gpu::simulated(options).expect("the options go together")
+}
+
+/// Nothing is alive any more, and no rule was broken on the way.
+pub(crate) fn ended(gpu: Gpu, sim: &SimHandle) {
+    if gpu.finish().is_ok() {
+        let memory = gpu.memory();
+        assert_eq!(
+            (memory.live_bytes, memory.live_storages),
+            (0, 0),
+            "{memory}"
+        );
+        assert_eq!((memory.queued, memory.retiring_bytes), (0, 0), "{memory}");
+    }
+    drop(gpu);
+    let left = sim.counters();
+    assert_eq!((left.buffers_live, left.submissions_pending), (0, 0));
+    assert_eq!((left.pipelines_live, left.bind_groups_live), (0, 0));
+    assert_eq!(sim.complaints(), [""; 0]);
+}
+
+/// Whole numbers from `start` on.
+pub(crate) fn numbers(start: usize, len: usize) -> Vec<f32> {
+    (start..start + len).map(|number| number as f32).collect()
+}

@@ -1,0 +1,144 @@
+//! Futures dropped wherever they wait, as a browser's user interface does.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{DType, Gpu, Result};
+
+use crate::threads::watched;
+use crate::{ended, numbers, open, options};
+
+/// Polls so many times and drops; whether it came to its end.
+fn poll_times<T>(future: impl Future<Output = Result<T>>, times: usize) -> bool {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    (0..times).any(|_| match future.as_mut().poll(&mut context) {
+        Poll::Ready(result) => {
+            result.map(drop).unwrap();
+            true
+        }
+        Poll::Pending => false,
+    })
+}
+
+fn device(maps_slabs: bool) -> (Gpu, SimHandle) {
+    open(SimOptions {
+        pauses: 2,
+        maps_slabs,
+        max_immediate_bytes: 0,
+        lag_submissions: u32::MAX,
+        ..options()
+    })
+}
+
+/// Starts `start`'s future on a fresh device with work in its queue, drops it after 0, 1, 2, …
+/// polls until it comes to its end, and looks after each whether all is well.
+fn dropped_everywhere<T, F: Future<Output = Result<T>>>(
+    start: impl Fn(&Gpu, &lapidary::Tensor) -> F,
+) {
+    for maps_slabs in [false, true] {
+        for times in 0.. {
+            let (gpu, sim) = device(maps_slabs);
+            let x = gpu.tensor(&numbers(0, 20_000), &[20_000]).unwrap();
+            let y = x.neg().unwrap().sum(&[0]).unwrap();
+            let read = y.read::<f32>();
+            let ended_itself = poll_times(start(&gpu, &x), times);
+            let late = y.read::<f32>();
+            assert_eq!(pollster::block_on(late).unwrap(), [-199_990_000.0]);
+            assert_eq!(pollster::block_on(read).unwrap(), [-199_990_000.0]);
+            x.write(&numbers(1, 20_000)).unwrap();
+            assert!(x.to_vec::<f32>().unwrap() == numbers(1, 20_000));
+            drop((x, y));
+            ended(gpu, &sim);
+            if ended_itself {
+                assert!(times > 1, "it never waited");
+                break;
+            }
+            assert!(times < 1000, "it never ends");
+        }
+    }
+}
+
+#[test]
+fn a_read_may_be_dropped_wherever_it_waits() {
+    watched(|| dropped_everywhere(|_, x| x.read::<f32>()));
+}
+
+#[test]
+fn a_flush_may_be_dropped_wherever_it_waits() {
+    watched(|| {
+        dropped_everywhere(|gpu, _| {
+            let gpu = gpu.clone();
+            async move { gpu.flush_async().await }
+        });
+    });
+}
+
+#[test]
+fn a_wait_for_everything_may_be_dropped_wherever_it_waits() {
+    watched(|| {
+        dropped_everywhere(|gpu, _| {
+            let gpu = gpu.clone();
+            async move { gpu.finish_async().await }
+        });
+    });
+}
+
+#[test]
+fn forcing_may_be_dropped_wherever_it_waits() {
+    watched(|| {
+        dropped_everywhere(|_, x| {
+            let y = x.mul(x);
+            async move { y?.force_async().await }
+        });
+    });
+}
+
+#[test]
+fn several_reads_dropped_in_turn_leave_no_staging_behind() {
+    watched(|| {
+        let (gpu, sim) = device(true);
+        let x = gpu.tensor(&numbers(0, 100), &[100]).unwrap();
+        for times in (0..12).cycle().take(300) {
+            let read = x.read::<f32>();
+            let other = x.read::<f32>();
+            poll_times(read, times);
+            poll_times(other, times / 2);
+            gpu.poll().unwrap();
+        }
+        assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 100));
+        let memory = gpu.memory();
+        assert!(memory.readback_bytes <= 64 << 10, "{memory}");
+        drop(x);
+        ended(gpu, &sim);
+    });
+}
+
+#[test]
+fn a_walk_that_was_dropped_out_of_memory_is_tried_again() {
+    watched(|| {
+        for times in 0..40 {
+            let (gpu, sim) = open(SimOptions {
+                pauses: 1,
+                memory_bytes: 15 << 20,
+                ..options()
+            });
+            let holder = gpu.zeros(&[8 << 20], DType::U8).unwrap();
+            holder.force().unwrap();
+            let wish = gpu.zeros(&[8 << 20], DType::U8).unwrap();
+            let mut force = Box::pin(wish.force_async());
+            let mut context = Context::from_waker(Waker::noop());
+            for _ in 0..times {
+                if force.as_mut().poll(&mut context).is_ready() {
+                    break;
+                }
+            }
+            drop(force);
+            drop(holder);
+            wish.force().unwrap();
+            drop(wish);
+            ended(gpu, &sim);
+        }
+    });
+}

@@ -1,0 +1,216 @@
+//! Little is made, little is submitted, and what is free is used again.
+
+use lapidary::DType;
+use lapidary::sim::{SimOptions, Site};
+use pollster::block_on;
+
+use crate::{ended, numbers, open, options};
+
+#[test]
+fn many_calls_make_few_submissions() {
+    let (gpu, sim) = open(options());
+    let mut x = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
+    for _ in 0..256 {
+        x = x.add_scalar(1).unwrap();
+    }
+    assert_eq!(x.to_vec::<f32>().unwrap(), numbers(256, 64));
+    let counters = sim.counters();
+    assert_eq!(counters.dispatches, 256);
+    assert!(counters.submissions <= 3, "{counters:?}");
+    // In place, and, where the walk came while the operand was still held, not in place.
+    assert!(counters.pipelines_created <= 2);
+    drop(x);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_steady_loop_makes_nothing_after_three_rounds() {
+    for maps_slabs in [false, true] {
+        let (gpu, sim) = open(SimOptions {
+            maps_slabs,
+            ..options()
+        });
+        let weights = gpu.tensor(&numbers(0, 30_000), &[300, 100]).unwrap();
+        let mut made = Vec::new();
+        for round in 0..10 {
+            let x = gpu.tensor(&numbers(round, 100), &[100]).unwrap();
+            let y = weights.add(&x).unwrap().maximum_scalar(3).unwrap();
+            let sums = y.sum(&[1]).unwrap();
+            let (late, sums) = (y.read::<f32>(), sums.to_vec::<f32>().unwrap());
+            assert_eq!(sums.len(), 300);
+            assert_eq!(block_on(late).unwrap().len(), 30_000);
+            let counters = sim.counters();
+            made.push((
+                counters.buffers_created,
+                counters.bind_groups_created,
+                counters.pipelines_created,
+            ));
+        }
+        assert!(made[3..].iter().all(|&later| later == made[3]), "{made:?}");
+        drop(weights);
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn reads_that_nobody_awaits_cost_no_buffer_each() {
+    let (gpu, sim) = open(options());
+    let x = gpu.zeros(&[1000], DType::F32).unwrap();
+    for _ in 0..200 {
+        drop(x.read::<f32>());
+        let mut read = Box::pin(x.read::<f32>());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        // Submitted, and then not wanted any more.
+        let _ = read.as_mut().poll(&mut context);
+        gpu.poll().unwrap();
+    }
+    let readback_bytes = gpu.memory().readback_bytes;
+    assert!(readback_bytes <= 16 * 4096, "{readback_bytes}");
+    drop(x);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_chain_of_temporaries_takes_the_room_of_two() {
+    let (gpu, sim) = open(options());
+    let bytes = 64 << 10;
+    let x = gpu.zeros(&[128, 128], DType::F32).unwrap();
+    gpu.finish().unwrap();
+    gpu.reset_peaks();
+    let mut y = x.t().unwrap().copy().unwrap();
+    for _ in 0..100 {
+        // A transposition cannot be done in place.
+        y = y.t().unwrap().add(&x).unwrap();
+    }
+    assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 128 * 128]);
+    let peak_bytes = gpu.memory().peak_live_bytes;
+    assert!(peak_bytes <= 3 * bytes, "{peak_bytes}");
+    assert_eq!(gpu.memory().slabs_created, 1);
+    drop((x, y));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
+    let handed_on = |call: &dyn Fn(&lapidary::Gpu) -> Vec<lapidary::Tensor>| {
+        let (gpu, sim) = open(options());
+        let held = call(&gpu);
+        gpu.finish().unwrap();
+        let handed_on = gpu.memory().handed_on;
+        drop(held);
+        ended(gpu, &sim);
+        handed_on
+    };
+    let fresh = |gpu: &lapidary::Gpu| gpu.tensor(&numbers(0, 64), &[64]).unwrap();
+    assert_eq!(handed_on(&|gpu| vec![fresh(gpu).neg().unwrap()]), 1);
+    assert_eq!(
+        handed_on(&|gpu| vec![fresh(gpu).add(&fresh(gpu)).unwrap()]),
+        1
+    );
+    assert_eq!(
+        handed_on(&|gpu| vec![fresh(gpu).neg().unwrap().neg().unwrap()]),
+        2
+    );
+    let twice = |gpu: &lapidary::Gpu| {
+        let x = fresh(gpu);
+        vec![x.mul(&x).unwrap()]
+    };
+    assert_eq!(handed_on(&twice), 1);
+    // Still held, by name, by a view, by a read.
+    let held = |gpu: &lapidary::Gpu| {
+        let x = fresh(gpu);
+        vec![x.neg().unwrap(), x]
+    };
+    assert_eq!(handed_on(&held), 0);
+    let viewed = |gpu: &lapidary::Gpu| {
+        let x = fresh(gpu);
+        vec![x.neg().unwrap(), x.narrow(0, 3, 1).unwrap()]
+    };
+    assert_eq!(handed_on(&viewed), 0);
+    // Another shape, another map, another size of element: element i is not made of element i.
+    let flipped = |gpu: &lapidary::Gpu| {
+        let x = fresh(gpu);
+        vec![x.add(&x.flip(&[0]).unwrap()).unwrap()]
+    };
+    assert_eq!(handed_on(&flipped), 0);
+    let column = |gpu: &lapidary::Gpu| {
+        vec![
+            fresh(gpu)
+                .view_as(&[8, 8])
+                .unwrap()
+                .t()
+                .unwrap()
+                .neg()
+                .unwrap(),
+        ]
+    };
+    assert_eq!(handed_on(&column), 0);
+    assert_eq!(
+        handed_on(&|gpu| vec![fresh(gpu).cast(DType::F16).unwrap()]),
+        0
+    );
+    assert_eq!(handed_on(&|gpu| vec![fresh(gpu).sum(&[0]).unwrap()]), 0);
+}
+
+#[test]
+fn a_result_that_took_over_its_operand_can_be_read_and_the_operands_reads_too() {
+    let (gpu, sim) = open(options());
+    let x = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
+    let before = x.read::<f32>();
+    let y = x.add_scalar(1).unwrap();
+    drop(x);
+    assert_eq!(y.to_vec::<f32>().unwrap(), numbers(1, 64));
+    assert_eq!(block_on(before).unwrap(), numbers(0, 64));
+    drop(y);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn empty_slabs_go_before_the_mark_rises() {
+    let (gpu, sim) = open(options());
+    for megabytes in [5, 6, 7, 8, 9, 10] {
+        let x = gpu.zeros(&[megabytes << 20], DType::U8).unwrap();
+        x.force().unwrap();
+    }
+    let memory = gpu.memory();
+    assert!(memory.reserved_bytes <= 11 << 20, "{memory}");
+    assert!(memory.peak_reserved_bytes <= 40 << 20, "{memory}");
+    ended(gpu, &sim);
+}
+
+#[test]
+fn released_slabs_count_until_the_late_queue_has_done_with_them() {
+    let (gpu, sim) = open(SimOptions {
+        lag_submissions: u32::MAX,
+        ..options()
+    });
+    let x = gpu.zeros(&[8 << 20], DType::U8).unwrap();
+    x.force().unwrap();
+    drop(x);
+    assert_eq!(gpu.trim().unwrap(), 1);
+    let memory = gpu.memory();
+    assert_eq!(
+        (memory.reserved_bytes, memory.retiring_bytes),
+        (0, 8 << 20),
+        "{memory}"
+    );
+    assert_eq!(sim.counters().retiring_bytes, 8 << 20);
+    gpu.finish().unwrap();
+    assert_eq!(gpu.memory().retiring_bytes, 0);
+    assert_eq!(sim.counters().retiring_bytes, 0);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn dropping_costs_the_driver_nothing() {
+    let (gpu, sim) = open(options());
+    let held: Vec<_> = (0..100)
+        .map(|_| gpu.zeros(&[256], DType::F32).unwrap())
+        .collect();
+    gpu.finish().unwrap();
+    let before = sim.counters().calls(Site::AnyCall);
+    std::thread::spawn(move || drop(held)).join().unwrap();
+    assert_eq!(sim.counters().calls(Site::AnyCall), before);
+    assert_eq!(gpu.memory().live_bytes, 0);
+    ended(gpu, &sim);
+}

@@ -1,0 +1,194 @@
+//! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
+
+use lapidary::sim::SimOptions;
+use lapidary::{DType, Error};
+use pollster::block_on;
+
+use crate::{ended, numbers, open, options};
+
+/// Room for one tensor of 8 MiB, not for two.
+fn narrow() -> SimOptions {
+    SimOptions {
+        memory_bytes: 15 << 20,
+        max_binding_bytes: 128 << 20,
+        ..options()
+    }
+}
+
+const BIG: [usize; 1] = [2 << 20];
+
+fn is_out_of_memory<T>(result: lapidary::Result<T>) -> bool {
+    matches!(result, Err(Error::OutOfMemory(_)))
+}
+
+#[test]
+fn the_error_says_who_asked_and_who_holds() {
+    let (gpu, sim) = open(narrow());
+    let (weights, held) = (gpu.zeros(&BIG, DType::F32).unwrap(), line!());
+    let weights = weights.named("weights");
+    weights.force().unwrap();
+    let (more, wanted) = (gpu.zeros(&BIG, DType::F32).unwrap(), line!());
+    let error = more.force().unwrap_err();
+    assert!(!error.is_final());
+    let file = file!();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room (8.00 MiB \
+             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B); most is held by `weights` \
+             ({file}:{held}) (8.00 MiB). Drop tensors and force again: the work is still queued"
+        )
+    );
+    drop((weights, more));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn work_that_found_no_room_runs_when_there_is() {
+    let (gpu, sim) = open(narrow());
+    let first = gpu.full(&BIG, 1, DType::F32).unwrap();
+    first.force().unwrap();
+    let second = gpu.full(&BIG, 2, DType::F32).unwrap();
+    second.narrow(0, 5, 1).unwrap().fill_(7).unwrap();
+    let piece = second.narrow(0, 4, 2).unwrap().copy().unwrap();
+    assert!(is_out_of_memory(second.force()));
+    assert!(is_out_of_memory(piece.to_vec::<f32>()));
+    gpu.flush().unwrap();
+    assert_eq!(gpu.memory().queued, 3);
+    // The one that has its room is read as if nothing were.
+    assert_eq!(
+        first.narrow(0, 0, 2).unwrap().to_vec::<f32>().unwrap(),
+        [1.0; 2]
+    );
+    drop(first);
+    assert_eq!(piece.to_vec::<f32>().unwrap(), [2.0, 7.0]);
+    second.force().unwrap();
+    drop((second, piece));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_is_left_behind_keeps_its_place_in_the_order() {
+    let (gpu, sim) = open(narrow());
+    let holder = gpu.zeros(&BIG, DType::F32).unwrap();
+    holder.force().unwrap();
+    let small = gpu.tensor(&numbers(0, 4), &[4]).unwrap();
+    let before = small.read::<f32>();
+    // Reads `small` as it is now, and finds no room.
+    let big = small
+        .view_as(&[4, 1])
+        .unwrap()
+        .broadcast_to(&[4, 1 << 19])
+        .unwrap()
+        .copy()
+        .unwrap();
+    small.write(&numbers(50, 4)).unwrap();
+    let unrelated = gpu
+        .tensor(&numbers(3, 4), &[4])
+        .unwrap()
+        .add_scalar(1)
+        .unwrap();
+    let after = small.read::<f32>();
+    assert_eq!(unrelated.to_vec::<f32>().unwrap(), numbers(4, 4));
+    assert!(
+        is_out_of_memory(block_on(after)),
+        "it waits behind the write"
+    );
+    assert_eq!(block_on(before).unwrap(), numbers(0, 4));
+    drop(holder);
+    assert_eq!(
+        big.select(1, 9)
+            .unwrap()
+            .copy()
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap(),
+        numbers(0, 4)
+    );
+    assert_eq!(small.to_vec::<f32>().unwrap(), numbers(50, 4));
+    drop((small, big, unrelated));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn dropping_what_found_no_room_is_all_it_takes() {
+    let (gpu, sim) = open(narrow());
+    let holder = gpu.zeros(&BIG, DType::F32).unwrap();
+    let wish = gpu.zeros(&BIG, DType::F32).unwrap();
+    assert!(is_out_of_memory(wish.force()));
+    drop(wish);
+    holder.force().unwrap();
+    drop(holder);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn staging_finds_room_where_slabs_are_empty() {
+    for megabytes in [12, 14, 15] {
+        let (gpu, sim) = open(narrow());
+        let big = gpu.zeros(&[megabytes << 20], DType::U8).unwrap();
+        big.force().unwrap();
+        drop(big);
+        // All but a little is a slab that holds nothing.
+        let x = gpu.tensor(&numbers(0, 600_000), &[600_000]).unwrap();
+        assert!(x.to_vec::<f32>().unwrap() == numbers(0, 600_000));
+        drop(x);
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn slabs_find_room_where_staging_is_idle() {
+    let (gpu, sim) = open(narrow());
+    let x = gpu.tensor(&numbers(0, 1 << 20), &[1 << 20]).unwrap();
+    assert!(x.to_vec::<f32>().unwrap() == numbers(0, 1 << 20));
+    drop(x);
+    let big = gpu.zeros(&[15 << 20], DType::U8).unwrap();
+    big.force().unwrap();
+    drop(big);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn memory_comes_back_from_the_late_queue_before_anyone_is_refused() {
+    let (gpu, sim) = open(SimOptions {
+        lag_submissions: u32::MAX,
+        ..narrow()
+    });
+    for round in 0..10 {
+        let x = gpu.full(&[(8 << 20) + round * 4096], 1, DType::U8).unwrap();
+        x.force().unwrap();
+    }
+    assert_eq!(gpu.memory().refusals, 0);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn work_that_found_no_room_runs_as_soon_as_work_behind_it_has_made_some() {
+    let (gpu, sim) = open(narrow());
+    let first = gpu.full(&BIG, 1, DType::F32).unwrap();
+    let second = gpu.full(&BIG, 2, DType::F32).unwrap();
+    let piece = first.narrow(0, 4, 2).unwrap().copy().unwrap();
+    drop(first);
+    // The second comes before the first is read for the last time.
+    second.force().unwrap();
+    assert_eq!(piece.to_vec::<f32>().unwrap(), [1.0; 2]);
+    drop((second, piece));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_tried_again() {
+    let (gpu, sim) = open(narrow());
+    let holder = gpu.zeros(&BIG, DType::F32).unwrap();
+    holder.force().unwrap();
+    for _ in 0..10 {
+        let wish = gpu.full(&BIG, 2, DType::F32).unwrap();
+        let sum = wish.add(&wish).unwrap().sum_all().unwrap();
+        assert!(is_out_of_memory(sum.to_vec::<f32>()));
+    }
+    gpu.flush().unwrap();
+    assert_eq!(gpu.memory().queued, 0);
+    drop(holder);
+    ended(gpu, &sim);
+}
