@@ -172,6 +172,15 @@ pub(crate) fn await_read(w: &mut World) -> Outcome {
     }
 }
 
+pub(crate) fn look(w: &mut World) -> Outcome {
+    let Some((tensor, model)) = w.pick() else {
+        return Outcome::Skipped;
+    };
+    let read = pollster::block_on(model::read(&tensor));
+    w.check(read, &model, &model.values());
+    Outcome::Done
+}
+
 pub(crate) fn drop_read(w: &mut World) -> Outcome {
     if w.reads.is_empty() {
         return Outcome::Skipped;

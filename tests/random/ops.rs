@@ -28,6 +28,9 @@ pub(crate) const ALL: &[Op] = &[
     ("await", await_read),
     ("await", await_read),
     ("drop a read", drop_read),
+    ("to_vec", look),
+    ("to_vec", look),
+    ("to_vec", look),
     ("flush", |w| control(w, |gpu| gpu.flush())),
     ("finish", |w| control(w, |gpu| gpu.finish())),
     ("trim", |w| control(w, |gpu| gpu.trim().map(drop))),
@@ -162,7 +165,7 @@ fn binary(
     // Now and then the operands die at once, so that their memory is the result's.
     if w.rng.bool() {
         w.held
-            .retain(|(held, _)| held.tag().site() != a.tag().site());
+            .retain(|(_, held)| !std::rc::Rc::ptr_eq(&held.data, &model.data));
     }
     drop((a, b));
     w.made(made, Model::new(dtype, &shape, values))

@@ -67,9 +67,10 @@ pub(crate) fn calm<R>(name: &str, call: impl FnOnce() -> R) -> R {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
+        let buffer_bytes = (192 << 10) << rng.u32(0..4);
         let options = SimOptions {
-            memory_bytes: rng.u64(3..16) << 20,
-            max_buffer_bytes: rng.u64(1..8) << 20,
+            memory_bytes: buffer_bytes * rng.u64(2..6),
+            max_buffer_bytes: buffer_bytes,
             max_binding_bytes: 64 << 10,
             offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
             max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
@@ -100,6 +101,9 @@ impl World {
 
     /// Mostly small, sometimes empty or of several windows.
     pub(crate) fn shape(&mut self) -> Vec<usize> {
+        if self.rng.u32(..6) == 0 {
+            return vec![self.rng.usize(10_000..ELEMENTS)];
+        }
         let rank = self.rng.usize(0..5);
         let most = *self.rng.choice(&[2, 5, 9, 33, 300]).expect("some");
         let mut shape: Vec<usize> = (0..rank).map(|_| self.rng.usize(1..=most)).collect();
