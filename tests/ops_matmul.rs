@@ -352,3 +352,47 @@ fn the_simulated_device_computes_the_same() {
         .unwrap();
     assert_eq!(product, [f16::from_f32(10.0); 21 * 21]);
 }
+
+/// Software adapters leave a loop after 65,535 rounds, without a word.
+#[test]
+fn sums_longer_than_an_invocation_may_loop_are_whole() {
+    let gpu = gpu();
+    let ones = |shape: &[usize]| gpu.full(shape, 1.0, DType::F32).unwrap();
+    let sum = |a: &Tensor, b: &Tensor| a.matmul(b).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(sum(&ones(&[70_001]), &ones(&[70_001])), [70_001.0]);
+    assert_eq!(
+        sum(&ones(&[3, 300_000]), &ones(&[300_000, 5])),
+        [300_000.0; 15]
+    );
+    let turned = ones(&[200_003, 2]);
+    assert_eq!(sum(&turned.t().unwrap(), &turned), [200_003.0; 4]);
+    let integers = gpu.full(&[2, 100_000], 1, DType::I32).unwrap();
+    let product = integers.matmul(&integers.t().unwrap()).unwrap();
+    assert_eq!(product.to_vec::<i32>().unwrap(), [100_000; 4]);
+}
+
+#[test]
+fn reductions_of_long_rows_are_whole() {
+    let gpu = gpu();
+    for shape in [[4, 1_000_003], [300, 300_000], [3_000_000, 3]] {
+        let ones = gpu.full(&shape, 1.0, DType::F32).unwrap();
+        for axis in [0, 1] {
+            let sums = ones.sum(&[axis]).unwrap().to_vec::<f32>().unwrap();
+            let expected = shape[axis as usize] as f32;
+            assert!(
+                sums.iter().all(|&sum| sum == expected),
+                "{shape:?} over {axis}"
+            );
+        }
+        let soft = ones.softmax(1).unwrap();
+        let share = 1.0 / shape[1] as f32;
+        let first = soft.narrow(0, 0, 2).unwrap().to_vec::<f32>().unwrap();
+        assert!(
+            first.iter().all(|&p| (p - share).abs() < 1e-4 * share),
+            "{shape:?}"
+        );
+        let last = gpu.arange(0.0, shape[1] as f64, 1.0, DType::F32).unwrap();
+        let far = last.reshape(&[1, shape[1]]).unwrap().argmax(1).unwrap();
+        assert_eq!(far.to_vec::<u32>().unwrap(), [shape[1] as u32 - 1]);
+    }
+}

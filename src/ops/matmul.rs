@@ -46,6 +46,11 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     text::text(variant)
 }
 
+/// The longest sum on a software adapter: llvmpipe leaves the loops of an invocation once it has
+/// gone round 65,535 times in all of them, without a word, and an invocation makes up to four sums
+/// one after the other.
+const LONGEST_SUM_ON_CPU: usize = 15 << 10;
+
 impl Tensor {
     /// The matrix product, as PyTorch has it.
     ///
@@ -77,7 +82,40 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        let longest = self.shape().last().copied().unwrap_or(0);
+        if self.engine.caps().kind == AdapterKind::Cpu && longest > LONGEST_SUM_ON_CPU {
+            return self.matmul_in_slices(other);
+        }
         self.matmul_by(other, None)
+    }
+
+    /// The sum of the products of slices along the summed axis.
+    #[track_caller]
+    fn matmul_in_slices(&self, other: &Tensor) -> Result<Tensor> {
+        check_dtypes(self.dtype, other.dtype)?;
+        let shapes = Shapes::new(&self.layout, &other.layout)?;
+        // Halves are summed as they are within one product: in single precision.
+        let wide = if self.dtype == DType::F16 {
+            DType::F32
+        } else {
+            self.dtype
+        };
+        let length = shapes.a.shape[shapes.a.rank() - 1];
+        let rows = if other.rank() == 1 { 0 } else { -2 };
+        let mut sum: Option<Tensor> = None;
+        for start in (0..length).step_by(LONGEST_SUM_ON_CPU) {
+            let len = LONGEST_SUM_ON_CPU.min(length - start);
+            let a = self.narrow(-1, start, len)?.cast(wide)?;
+            let product = a.matmul_by(&other.narrow(rows, start, len)?.cast(wide)?, None)?;
+            match &sum {
+                Some(sum) => sum.add_(&product)?,
+                None => sum = Some(product),
+            }
+        }
+        match sum {
+            Some(sum) => sum.cast(self.dtype),
+            None => self.matmul_by(other, None),
+        }
     }
 
     /// The product by a tile of the caller's choice.

@@ -109,8 +109,9 @@ pub use twin::HostCall;
 ///
 /// Three things are yours to see to. A loop that never ends holds up the device until its driver
 /// or operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error).
-/// The software rasterizer lavapipe ends every loop after 65,535 rounds without a word; nest two
-/// where more are wanted. And an input may lie in the same buffer as an output, and is declared `read_write` then; so a
+/// The software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone
+/// round 65,535 times in all of them together: give longer work to more invocations. And an input
+/// may lie in the same buffer as an output, and is declared `read_write` then; so a
 /// barrier may not depend on a value of an input without `workgroupUniformLoad`.
 ///
 /// Cheap to clone. Compiled at its first use, and again (at most once for each way) when inputs
