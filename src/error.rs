@@ -27,10 +27,10 @@ pub enum Error {
         /// What to install or change on this system.
         hint: String,
     },
-    /// An option has a value that cannot be.
-    #[error("option `{option}`: {reason}")]
+    /// An option, or an argument, has a value that cannot be.
+    #[error("`{option}`: {reason}")]
     Option {
-        /// The option's name.
+        /// Its name.
         option: &'static str,
         /// What is wrong with it.
         reason: String,
@@ -221,9 +221,9 @@ impl fmt::Display for KernelError {
 }
 
 impl Error {
-    /// Will it be the same however long one waits, and whatever is freed? Out of memory passes;
-    /// the others do not.
+    /// Will it be the same however long one waits, and whatever is freed? Out of memory
+    /// passes, and what would block does not in its asynchronous form; the others stay.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Error::OutOfMemory(_))
+        !matches!(self, Error::OutOfMemory(_) | Error::WouldBlock { .. })
     }
 }

@@ -31,7 +31,7 @@
 //! # In your app
 //!
 //! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor of one of
-//! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. `Kernel` runs WGSL of your own.
+//! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL of your own.
 //! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …).
 //!
 //! # Where the memory is
@@ -77,7 +77,7 @@ pub use self::{
     dtype::{DType, Element},
     error::{Error, KernelError, OutOfMemory, Result},
     gpu::{Access, Bound, BoundRange, Gpu, Options},
-    memory::{Holder, Residency, SlabUse, Tag, TenantId},
+    memory::{Holder, Residency, SlabUse, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Scalar},
     tensor::Tensor,

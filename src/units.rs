@@ -41,15 +41,6 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Rounds up to a multiple of `unit`, which is a power of two; `None` where that overflows.
-pub(crate) const fn round_up(value: u64, unit: u64) -> Option<u64> {
-    debug_assert!(unit.is_power_of_two());
-    match value.checked_add(unit - 1) {
-        Some(sum) => Some(sum & !(unit - 1)),
-        None => None,
-    }
-}
-
 /// A count of granules: the smallest pieces that an allocator hands out.
 ///
 /// ```
@@ -146,7 +137,5 @@ mod tests {
         ] {
             assert_eq!(Bytes(bytes).to_string(), text);
         }
-        assert_eq!(round_up(u64::MAX, 4), None);
-        assert_eq!(round_up(33, 32), Some(64));
     }
 }

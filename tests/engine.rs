@@ -1,8 +1,6 @@
 //! The engine's promises, on a simulated device: order without waits, reuse, what happens when
 //! the driver refuses, many threads, futures dropped half-way, and the reports.
 
-#![cfg(feature = "sim")]
-
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/order.rs"]

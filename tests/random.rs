@@ -1,9 +1,7 @@
 //! Random programs against plain vectors: whatever is called in whatever order, every element is
 //! right, nothing panics, no rule of the device is broken, and nothing is left behind.
 //!
-//! `LAPIDARY_SEED` runs one program; `LAPIDARY_OPS` makes all of them longer (calls a program).
-
-#![cfg(feature = "sim")]
+//! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` makes all of them longer (calls a program).
 
 #[path = "random/calls.rs"]
 mod calls;
@@ -54,7 +52,7 @@ fn run(seed: u64, calls: u64) {
 
 #[test]
 fn random_programs_give_what_vectors_give() {
-    let calls = number("LAPIDARY_OPS").unwrap_or(250);
+    let calls = number("LAPIDARY_CALLS").unwrap_or(250);
     match number("LAPIDARY_SEED") {
         Some(seed) => run(seed, calls),
         None => (0..12).for_each(|seed| run(seed, calls)),

@@ -207,10 +207,10 @@ impl Engine {
         if waiting >= QUEUE_LIMIT {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
-        } else if waiting >= FLUSH_AT_COMMANDS
-            && let Some(_turn) = self.turn.try_take()
-        {
-            let _ = block_on("an automatic flush", self.walk());
+        } else if waiting >= FLUSH_AT_COMMANDS {
+            if let Some(_turn) = self.turn.try_take() {
+                let _ = block_on("an automatic flush", self.walk());
+            }
         }
         Ok(())
     }

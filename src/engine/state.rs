@@ -108,9 +108,9 @@ impl LeftBehind {
         }
         let mut reason = None;
         cmd.each_operand(|storage, role| {
-            if let Some(touched) = self.touched.get(&address(storage))
-                && (touched.written || role != Role::Read)
-            {
+            let touched = self.touched.get(&address(storage));
+            let hindered = touched.filter(|touched| touched.written || role != Role::Read);
+            if let Some(touched) = hindered {
                 reason = Some(touched.error.clone());
             }
         });

@@ -244,8 +244,10 @@ impl State {
 
     fn encode_launch(&mut self, launch: &Launch) -> Result<(), Stop> {
         for (index, arg) in launch.args.iter().enumerate() {
-            let reads = launch.program.role(index) != Role::Write;
-            if reads && let Some(cause) = self.memory.poison_of(&arg.storage) {
+            if launch.program.role(index) == Role::Write {
+                continue;
+            }
+            if let Some(cause) = self.memory.poison_of(&arg.storage) {
                 return Err(Stop::Poison(cause));
             }
         }

@@ -38,6 +38,15 @@ impl Gpu {
         Ok(tensor)
     }
 
+    /// A tensor of `shape` full of ones (`true`).
+    ///
+    /// # Errors
+    /// As [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        self.full(shape, 1, dtype)
+    }
+
     /// One value with shape `[]`.
     ///
     /// # Errors

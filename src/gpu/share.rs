@@ -88,7 +88,7 @@ impl Gpu {
     ///
     /// # Errors
     /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Shape`] for a
-    /// view that is not contiguous; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the
+    /// view that is not contiguous, or a tensor without elements; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the
     /// commands; [`Error::DeviceLost`].
     pub fn with_bound(
         &self,
@@ -133,6 +133,16 @@ impl Gpu {
                 operation: "with_bound",
             });
         }
+        if tensor.is_empty() {
+            // A binding of no bytes would be one of the whole rest of the slab.
+            return Err(Error::Shape {
+                operation: "with_bound",
+                reason: format!(
+                    "a tensor of shape {:?} has no bytes to bind",
+                    tensor.shape()
+                ),
+            });
+        }
         if !tensor.layout.is_contiguous() {
             return Err(Error::Shape {
                 operation: "with_bound",
@@ -173,8 +183,8 @@ impl Gpu {
     /// # Errors
     /// [`Error::Buffer`] when the buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
     /// `COPY_DST`, when the range passes its end, starts at no multiple of the device's storage
-    /// offset alignment, is no multiple of 16 bytes long (kernels write whole quads), or overlaps
-    /// another import; [`Error::Length`] when it does not hold `shape` exactly, up to those 16 bytes.
+    /// offset alignment, is not as long as `shape` takes, rounded up to a multiple of 16 bytes (kernels
+    /// write whole quads), or overlaps another import.
     #[track_caller]
     pub fn import(
         &self,
@@ -186,14 +196,16 @@ impl Gpu {
         let site = Location::caller();
         let driver = self.wgpu("import")?;
         self.engine.check_lost()?;
-        let (len, needed_bytes) = checked(shape, dtype)?;
+        let (_, needed_bytes) = checked(shape, dtype)?;
         let size_bytes = bytes.end.saturating_sub(bytes.start);
-        if needed_bytes.max(1).checked_next_multiple_of(16) != Some(size_bytes) {
-            return Err(Error::Length {
-                expected: len,
-                got: (size_bytes / dtype.size_bytes()) as usize,
-                shape: shape.to_vec(),
-            });
+        let wanted_bytes = needed_bytes.max(1).next_multiple_of(16);
+        if wanted_bytes != size_bytes {
+            let reason = format!(
+                "{bytes:?} is {size_bytes} bytes long; shape {shape:?} of {dtype} takes \
+                 {wanted_bytes}, a multiple of 16"
+            );
+            let operation = "import";
+            return Err(Error::Buffer { operation, reason });
         }
         self.check_importable(buffer, &bytes)?;
         let id = driver.import_buffer(buffer.clone());

@@ -22,8 +22,9 @@ use crate::error::{Error, Result};
 
 pub(crate) use report::MemoryReport;
 pub use report::{Holder, SlabUse};
+pub(crate) use storage::TenantId;
 pub(crate) use storage::{Dead, DeadList, Storage};
-pub use storage::{Residency, Tag, TenantId};
+pub use storage::{Residency, Tag};
 pub(crate) use text::{printable, printable_end};
 
 /// Where a storage's bytes are at this moment.
@@ -263,9 +264,8 @@ impl Memory {
 
     fn free_slot(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if let Some(place) = slot.place.take()
-            && place.slab.is_none()
-        {
+        let imported = slot.place.take().filter(|place| place.slab.is_none());
+        if let Some(place) = imported {
             self.imported_bytes -= slot.size_bytes;
             self.forgotten.push(place.buffer);
         }
@@ -342,9 +342,8 @@ impl Memory {
     /// The batch names this place.
     pub(crate) fn touch(&mut self, place: Place) {
         let Some(index) = place.slab else { return };
-        if let Some(slab) = &mut self.slabs[index as usize]
-            && !slab.in_batch
-        {
+        let slab = self.slabs[index as usize].as_mut();
+        if let Some(slab) = slab.filter(|slab| !slab.in_batch) {
             slab.in_batch = true;
             self.batch_slabs.push(index);
         }

@@ -9,6 +9,7 @@ use crate::alloc::AllocStats;
 
 /// Who holds memory: a place in the source, with its name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// Where the tensors were made: `name (file:line)` or `file:line`.
     pub tag: String,
@@ -20,6 +21,7 @@ pub struct Holder {
 
 /// One slab and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SlabUse {
     /// Its size, in bytes.
     pub size_bytes: u64,

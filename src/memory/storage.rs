@@ -40,11 +40,11 @@ impl Residency {
 
 /// Whose budget a storage counts against. There is one tenant so far: [`TenantId::MAIN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TenantId(u32);
+pub(crate) struct TenantId(u32);
 
 impl TenantId {
     /// The tenant of everything that names no other.
-    pub const MAIN: TenantId = TenantId(0);
+    pub(crate) const MAIN: TenantId = TenantId(0);
 }
 
 /// Where a tensor was made, and its name if it was given one.

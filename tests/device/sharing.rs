@@ -209,11 +209,11 @@ fn what_cannot_be_imported_is_refused_with_the_reason() -> Result<()> {
         &[16],
         "usages",
     );
-    refuses(&gpu, &buffer, (0, 64), &[17], "elements");
-    refuses(&gpu, &buffer, (0, 64), &[12], "elements");
-    refuses(&gpu, &buffer, (0, 0), &[4], "elements");
-    refuses(&gpu, &buffer, (64, 0), &[16], "elements");
-    refuses(&gpu, &buffer, (0, u64::MAX), &[16], "elements");
+    refuses(&gpu, &buffer, (0, 64), &[17], "takes");
+    refuses(&gpu, &buffer, (0, 64), &[12], "takes");
+    refuses(&gpu, &buffer, (0, 0), &[4], "takes");
+    refuses(&gpu, &buffer, (64, 0), &[16], "takes");
+    refuses(&gpu, &buffer, (0, u64::MAX), &[16], "takes");
     refuses(&gpu, &buffer, (0, 64), &[usize::MAX, 2], "bytes");
     refuses(&gpu, &buffer, (4, 68), &[16], "multiple");
     refuses(&gpu, &buffer, (1024, 1088), &[16], "end");
@@ -242,5 +242,14 @@ fn a_buffer_of_another_device_spoils_only_what_touches_it() -> Result<()> {
         }
     }
     assert_eq!(floats(&(&x + 1.0)?), ramp(1, 16));
+    Ok(())
+}
+
+#[test]
+fn a_tensor_without_elements_is_not_bound_as_the_rest_of_its_slab() -> Result<()> {
+    let gpu = gpu();
+    let empty = gpu.tensor(&ramp(0, 16), &[16])?.narrow(0, 4, 0)?;
+    let bound = gpu.with_bound(&[(&empty, Access::Write)], |_| Vec::new());
+    assert!(matches!(bound, Err(Error::Shape { .. })), "{bound:?}");
     Ok(())
 }

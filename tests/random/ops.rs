@@ -133,12 +133,8 @@ pub(crate) fn partner(w: &mut World, model: &Model, dtype: DType) -> Option<(Ten
             && common(&m.shape, &model.shape)
                 .is_some_and(|shape| shape.len() <= 8 && shape.iter().product::<usize>() <= 80_000)
     };
-    if w.rng.u32(..4) > 0
-        && let Some(held) = w.pick_where(fits)
-    {
-        return Some(held);
-    }
-    w.fresh(dtype, &model.shape.clone()).ok()
+    let held = (w.rng.u32(..4) > 0).then(|| w.pick_where(fits)).flatten();
+    held.or_else(|| w.fresh(dtype, &model.shape.clone()).ok())
 }
 
 fn zipped(a: &Model, b: &Model, shape: &[usize], two: impl Fn(f64, f64) -> f64) -> Vec<f64> {

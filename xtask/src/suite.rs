@@ -31,16 +31,15 @@ pub(crate) fn test(args: &[String]) -> Result {
     examples
         .args(["test", "--doc", "--package", "lapidary"])
         .args(FEATURES);
-    if !long.is_empty() {
-        tests.env("LAPIDARY_LONG", "1");
-        examples.env("LAPIDARY_LONG", "1");
-    }
     run(&mut tests)?;
     if filters.is_empty() {
-        run(&mut examples)
-    } else {
-        Ok(())
+        run(&mut examples)?;
     }
+    if !long.is_empty() {
+        crate::ci::source::random_long()?;
+        crate::ci::adapters::swiftshader_whole()?;
+    }
+    Ok(())
 }
 
 /// A run of the tests that `target` selects (as cargo's options do) and whose names hold one of

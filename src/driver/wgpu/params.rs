@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::super::{Caps, DriverResult};
 use super::WgpuDriver;
-use crate::units::{KIB, round_up};
+use crate::units::KIB;
 
 /// 1,024 slots where the alignment is 256, as it mostly is.
 const PAGE_BYTES: u64 = 256 * KIB;
@@ -24,7 +24,7 @@ const PAGE_BYTES: u64 = 256 * KIB;
 /// The size of a pipeline's uniform binding; none where it takes no parameters, or immediates.
 pub(super) fn uniform_bytes(caps: &Caps, params_bytes: u32) -> Option<NonZeroU64> {
     match caps.max_immediate_bytes {
-        0 => NonZeroU64::new(round_up(params_bytes.into(), 16)?),
+        0 => NonZeroU64::new(u64::from(params_bytes).checked_next_multiple_of(16)?),
         _ => None,
     }
 }
@@ -89,8 +89,8 @@ impl ParamPages {
 
     /// Writes parameters into the next slot and says at which offset; none if the page is full.
     pub(super) fn write(&self, page: &mut Page, params: &[u8]) -> Option<u32> {
-        let offset = round_up(page.bytes.len() as u64, self.alignment_bytes)?;
-        let size = round_up(params.len() as u64, 16)?;
+        let offset = (page.bytes.len() as u64).checked_next_multiple_of(self.alignment_bytes)?;
+        let size = (params.len() as u64).checked_next_multiple_of(16)?;
         if offset + size > PAGE_BYTES {
             return None;
         }

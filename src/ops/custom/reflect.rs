@@ -329,9 +329,7 @@ impl<'a> Reader<'a> {
                 );
                 return self.refuse(at.name, "", message);
             }
-            if let Some(place) = variable.binding
-                && place.group != 0
-            {
+            if let Some(place) = variable.binding.as_ref().filter(|place| place.group != 0) {
                 let message = format!("`{name}` is in group {}: use group 0", place.group);
                 return self.refuse(at.name, "", message);
             }

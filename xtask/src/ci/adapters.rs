@@ -20,8 +20,16 @@ const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
 /// The core tests on SwiftShader alone.
 pub(crate) fn swiftshader() -> Result<String> {
+    on_swiftshader(selected(CORE_FILES, CORE_NAMES)?)
+}
+
+/// The whole suite on SwiftShader alone.
+pub(crate) fn swiftshader_whole() -> Result<String> {
+    on_swiftshader(selected(&["--workspace"], &[])?)
+}
+
+fn on_swiftshader(mut tests: std::process::Command) -> Result<String> {
     let description = driver::swiftshader()?;
-    let mut tests = selected(CORE_FILES, CORE_NAMES)?;
     tests
         .env("VK_DRIVER_FILES", &description)
         .env("VK_ICD_FILENAMES", &description);
@@ -50,8 +58,7 @@ pub(crate) fn validation() -> Result<String> {
         .env("VK_LOADER_DEBUG", "layer")
         // Without debug info in the shaders: it names WGSL as their source, of which older layers
         // have not heard, so they would read no further.
-        .env("WGPU_DEBUG", "0")
-        .env("LAPIDARY_VALIDATION", "1");
+        .env("WGPU_DEBUG", "0");
     let output = watch(&mut tests, |line| !is_loader_chatter(line))?;
 
     let messages: Vec<&String> = output

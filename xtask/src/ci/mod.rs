@@ -1,10 +1,10 @@
 //! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
 
-mod adapters;
+pub(crate) mod adapters;
 mod examples;
 mod messages;
 mod shaders;
-mod source;
+pub(crate) mod source;
 mod targets;
 
 use std::time::Instant;

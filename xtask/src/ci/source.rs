@@ -1,14 +1,23 @@
 //! Checks that need no adapter of their own: formatting, lints, documentation, long random runs.
 
 use crate::process::{Result, cargo, run};
-use crate::suite::{has_nextest, selected};
+use crate::suite::selected;
 
-/// How many operations a random run makes here; the ordinary suite makes far fewer.
-const RANDOM_OPERATIONS: &str = "10000000";
+/// How long the random runs are: operations of the allocator, calls of a random program.
+struct Length {
+    operations: &'static str,
+    calls: &'static str,
+}
 
-/// The random runs: a whole test file, and every test with this word in its name.
-const RANDOM_TEST_FILE: &str = "alloc_model";
-const RANDOM_TEST_NAME: &str = "random";
+/// Here, and in a run before a release. The ordinary suite makes far fewer.
+const IN_CI: Length = Length {
+    operations: "10000000",
+    calls: "10000",
+};
+const BEFORE_A_RELEASE: Length = Length {
+    operations: "40000000",
+    calls: "30000",
+};
 
 pub(crate) fn fmt() -> Result<String> {
     passed(cargo().args(["fmt", "--all", "--check"]))
@@ -45,23 +54,23 @@ pub(crate) fn doc() -> Result<String> {
 
 /// The random runs, long, in the test profile: that one checks every invariant as it goes.
 pub(crate) fn random() -> Result<String> {
-    let runs = if has_nextest() {
-        let mut tests = selected(&["--workspace"], &[])?;
-        tests.args([
-            "-E",
-            &format!("binary({RANDOM_TEST_FILE}) | test({RANDOM_TEST_NAME})"),
-        ]);
-        vec![tests]
-    } else {
-        let file = selected(&["--test", RANDOM_TEST_FILE], &[])?;
-        vec![file, selected(&["--workspace"], &[RANDOM_TEST_NAME])?]
-    };
-    for mut tests in runs {
-        run(tests
-            .env("LAPIDARY_LONG", "1")
-            .env("LAPIDARY_OPS", RANDOM_OPERATIONS))?;
-    }
-    Ok(format!("{RANDOM_OPERATIONS} operations a run"))
+    run_random(&IN_CI)
+}
+
+/// The random runs as long as they are before a release.
+pub(crate) fn random_long() -> Result<String> {
+    run_random(&BEFORE_A_RELEASE)
+}
+
+fn run_random(length: &Length) -> Result<String> {
+    let mut tests = selected(&["--test", "alloc_model", "--test", "random"], &[])?;
+    run(tests
+        .env("LAPIDARY_OPS", length.operations)
+        .env("LAPIDARY_CALLS", length.calls))?;
+    let Length { operations, calls } = length;
+    Ok(format!(
+        "{operations} operations a case, {calls} calls a program"
+    ))
 }
 
 fn passed(command: &mut std::process::Command) -> Result<String> {
