@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel::{Launch, Role};
+use crate::error::Error;
 use crate::memory::Storage;
 use crate::transfer::{Piece, Reading, Region};
 
@@ -26,6 +27,11 @@ pub(super) enum Cmd {
         /// It is the first piece of an upload that replaces all there is.
         whole: bool,
     },
+    /// What was to be written here failed at the call: no value from now on.
+    Poison {
+        dst: Arc<Storage>,
+        cause: Arc<Error>,
+    },
     /// Copies a piece of a storage to the host.
     Read {
         src: Arc<Storage>,
@@ -44,7 +50,7 @@ impl Cmd {
                 }
             }
             Cmd::Clear(storage) => visit(storage, Role::Write),
-            Cmd::Upload { dst, .. } => visit(dst, Role::Update),
+            Cmd::Upload { dst, .. } | Cmd::Poison { dst, .. } => visit(dst, Role::Update),
             Cmd::Read { src, .. } => visit(src, Role::Read),
         }
     }

@@ -59,7 +59,9 @@ impl Engine {
             {
                 let mut state = self.lock();
                 state.bury();
-                if let Ok(true) = state.memory.place(storage) {
+                let placed = state.memory.place(storage);
+                state.memory.anywhere = false;
+                if let Ok(true) = placed {
                     return Ok(state.memory.find(storage));
                 }
             }
@@ -67,6 +69,7 @@ impl Engine {
                 break;
             }
         }
+        self.lock().memory.anywhere = false;
         Ok(None)
     }
 

@@ -174,6 +174,7 @@ impl Engine {
         self.check_lost()?;
         let _turn = self.turn.take().await;
         self.lock().bury();
+        self.submit()?;
         self.release(Memory::next_empty)
     }
 

@@ -115,6 +115,10 @@ impl Engine {
         batch.clear();
         let mut state = self.lock();
         state.batch = batch;
+        for buffer in state.memory.take_forgotten_imports() {
+            state.groups.forget_buffer(buffer);
+            self.driver.destroy_buffer(buffer);
+        }
         state.sweep();
         result
     }
@@ -151,13 +155,6 @@ impl Engine {
                 state.memory.poison(&storage, &cause);
             }
         }
-        {
-            let mut state = self.lock();
-            for buffer in state.memory.take_forgotten_imports() {
-                state.groups.forget_buffer(buffer);
-                self.driver.destroy_buffer(buffer);
-            }
-        }
         // A chunk that cannot be mapped again is found broken at its next use.
         let _ = self.uploads.sweep();
         self.check_lost()
@@ -192,7 +189,15 @@ impl Engine {
     /// Creates the slab that a storage found no room without, after the high-water rule has
     /// released what is empty. The inner error is the storage's, the outer one everybody's.
     pub(super) async fn make_room(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
-        let growth = match self.lock().memory.growth(storage.size_bytes()) {
+        let growth = {
+            let mut state = self.lock();
+            if std::mem::take(&mut state.memory.anywhere) {
+                // Not even the holes of other slabs would do.
+                return Ok(Err(state.out_of_memory(storage)));
+            }
+            state.memory.growth(storage.size_bytes())
+        };
+        let growth = match growth {
             Ok(growth) => growth,
             Err(error) => return Ok(Err(never_fits(storage, &error))),
         };
@@ -210,10 +215,14 @@ impl Engine {
             created = self.create_slab(&least).await;
         }
         self.check_lost()?;
-        Ok(created.map_err(|error| match error {
-            DriverError::OutOfMemory => self.lock().out_of_memory(storage),
-            error => refusal("a slab", error),
-        }))
+        match created {
+            Ok(()) => Ok(Ok(())),
+            Err(DriverError::OutOfMemory) => {
+                self.lock().memory.anywhere = true;
+                Ok(Ok(()))
+            }
+            Err(error) => Ok(Err(refusal("a slab", error))),
+        }
     }
 
     async fn create_slab(&self, growth: &Growth) -> Result<(), DriverError> {

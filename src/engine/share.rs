@@ -58,23 +58,27 @@ impl Engine {
         let submission = submit()?;
         let mut state = self.lock();
         for place in &pinned.places {
-            state.memory.touch(*place);
+            state.memory.used_by(*place, submission.serial);
         }
-        state.memory.batch_ended(Some(submission.serial));
         state.counters.submissions += 1;
         state.last_submission = Some(submission);
         Ok(())
     }
 
-    /// Makes a storage of a range of the app's buffer.
+    /// Makes a storage of a range of the app's buffer, which `enter` gives an id.
     pub(crate) fn import(
         &self,
-        buffer: BufferId,
+        enter: impl FnOnce() -> BufferId,
         offset_bytes: u64,
-        size_bytes: u64,
+        len_bytes: u64,
         site: &'static std::panic::Location<'static>,
     ) -> Result<Arc<Storage>> {
+        let storage = Storage::new(len_bytes, TenantId::MAIN, site, self.dead.clone());
+        let size_bytes = storage.size_bytes();
+        // Under the lock, so that nobody forgets the buffer before a storage lies in it.
         let mut state = self.lock();
+        state.bury();
+        let buffer = enter();
         if let Some(tag) = state
             .memory
             .overlapping_import(buffer, offset_bytes, size_bytes)
@@ -84,7 +88,6 @@ impl Engine {
                 reason: format!("the range overlaps the one imported at {tag}"),
             });
         }
-        let storage = Storage::new(size_bytes, TenantId::MAIN, site, self.dead.clone());
         state.memory.import(&storage, buffer, offset_bytes);
         Ok(storage)
     }

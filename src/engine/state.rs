@@ -10,7 +10,7 @@ use super::cmd::Cmd;
 use super::kernel::{Custom, Role};
 use crate::driver::{BufferId, Driver, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Memory, Storage};
+use crate::memory::{Memory, Residency, Storage};
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
 #[derive(Debug)]
@@ -27,6 +27,17 @@ pub(super) struct State {
     pub(super) batch: Batch,
     pub(super) counters: Counters,
     pub(super) last_submission: Option<Submission>,
+}
+
+impl State {
+    /// Uploads whose staged bytes wait in the queue, or behind a command that found no room.
+    pub(super) fn uploads_waiting(&self) -> u64 {
+        let left = self.left.cmds.iter().map(|(cmd, _)| cmd);
+        let waiting = self.queue.iter().chain(left);
+        waiting
+            .filter(|cmd| matches!(cmd, Cmd::Upload { .. }))
+            .count() as u64
+    }
 }
 
 /// How often things happened since the engine was opened.
@@ -141,7 +152,9 @@ impl LeftBehind {
             let mut wanted = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
             cmd.each_operand(|storage, role| {
                 let held = held.get(&address(storage)).copied().unwrap_or(0);
-                wanted |= role != Role::Read && Arc::strong_count(storage) > held;
+                // What is written to the app's own buffer, the app may look at without us.
+                let seen = storage.residency() == Residency::Imported;
+                wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
             });
             cmd.each_operand(|storage, _| {
                 if let Some(held) = held.get_mut(&address(storage)) {

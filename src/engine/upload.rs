@@ -24,8 +24,9 @@ impl Engine {
         let mut begun = false;
         let staged = self.stage_all(dst, offset_bytes, bytes, &mut begun);
         if let (Err(error), true) = (&staged, begun) {
-            let cause = Arc::new(error.clone());
-            self.lock().memory.poison(dst, &cause);
+            // In order, as the pieces are: what comes before them still sees the old value.
+            let (dst, cause) = (dst.clone(), Arc::new(error.clone()));
+            self.push([Cmd::Poison { dst, cause }])?;
         }
         staged
     }
@@ -86,6 +87,12 @@ impl Engine {
             Ok(true) => return Ok(()),
             Ok(false) | Err(DriverError::OutOfMemory) => {}
             Err(error) => return Err(refused(error)),
+        }
+        let queued = self.lock().uploads_waiting();
+        if self.uploads.pending_regions() > queued {
+            // Another thread has staged what it is about to append.
+            std::thread::yield_now();
+            return Ok(());
         }
         // Everything staged waits for commands that found no room.
         let left = self.lock().left.first_error();

@@ -106,7 +106,10 @@ impl State {
                 return Some(Need::Submit);
             }
             match self.encode(&cmd) {
-                Ok(()) => self.keep(cmd),
+                Ok(()) => {
+                    self.memory.anywhere = false;
+                    self.keep(cmd);
+                }
                 Err(Stop::Need(need)) => {
                     self.queue.push_front(cmd);
                     return Some(need);
@@ -199,6 +202,7 @@ impl State {
                 );
                 Ok(())
             }
+            Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
             Cmd::Read {
                 src,
                 reading,

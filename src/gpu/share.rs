@@ -71,8 +71,8 @@ impl Gpu {
     /// place, calls `encode` with where they are, submits the command buffers that it returns after our own
     /// work, and lets go.
     ///
-    /// Our lock is not held during `encode`: it may use lapidary, though what it asks for runs
-    /// after the command buffers that it returns.
+    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What they
+    /// ask for meanwhile may run before the command buffers that `encode` returns, or after them.
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary::Gpu, t: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -208,8 +208,8 @@ impl Gpu {
             return Err(Error::Buffer { operation, reason });
         }
         self.check_importable(buffer, &bytes)?;
-        let id = driver.import_buffer(buffer.clone());
-        let storage = self.engine.import(id, bytes.start, size_bytes, site)?;
+        let enter = || driver.import_buffer(buffer.clone());
+        let storage = self.engine.import(enter, bytes.start, needed_bytes, site)?;
         let layout = Layout::contiguous(shape);
         Ok(Tensor::from_parts(&self.engine, storage, layout, dtype))
     }

@@ -79,6 +79,8 @@ pub(crate) struct Memory {
     /// Buffers of the app that a storage has left.
     forgotten: Vec<BufferId>,
     peak_reserved_bytes: u64,
+    /// No slab can be created: any hole will do, in slabs of any kind.
+    pub(crate) anywhere: bool,
     /// Blocks freed so far.
     freed: u64,
     dead: Receiver<Dead>,
@@ -101,6 +103,7 @@ impl Memory {
             imported_bytes: 0,
             forgotten: Vec::new(),
             peak_reserved_bytes: 0,
+            anywhere: false,
             freed: 0,
             dead,
         })
@@ -120,6 +123,13 @@ impl Memory {
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<bool, AllocError> {
         let block = match self.pools.allocate(storage.size_bytes()) {
             Ok(block) => block,
+            Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
+                match self.pools.allocate_anywhere(storage.size_bytes()) {
+                    Ok(block) => block,
+                    Err(AllocError::NeedsSlab { .. }) => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            }
             Err(AllocError::NeedsSlab { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
@@ -183,8 +193,10 @@ impl Memory {
                     && offset_bytes < place.offset_bytes + slot.size_bytes
             })
         };
-        let slot = self.slots.iter().find(overlaps)?;
-        Some(slot.storage.upgrade()?.tag())
+        let mut overlapping = self.slots.iter().filter(overlaps);
+        // One whose tensors are gone is no hindrance; it has only not been buried yet.
+        let storage = overlapping.find_map(|slot| slot.storage.upgrade())?;
+        Some(storage.tag())
     }
 
     /// The imported buffers that no storage lies in any more; the batch must not name them.
@@ -346,6 +358,14 @@ impl Memory {
         if let Some(slab) = slab.filter(|slab| !slab.in_batch) {
             slab.in_batch = true;
             self.batch_slabs.push(index);
+        }
+    }
+
+    /// A submission of the app's names this place.
+    pub(crate) fn used_by(&mut self, place: Place, serial: u64) {
+        let Some(index) = place.slab else { return };
+        if let Some(slab) = &mut self.slabs[index as usize] {
+            slab.last_serial = slab.last_serial.max(serial);
         }
     }
 

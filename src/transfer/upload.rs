@@ -135,16 +135,39 @@ impl Uploads {
             .await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
         let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer))?;
-        // Into the table before the wait, so that a dropped future loses nothing.
-        self.lock().push(Chunk {
-            buffer,
-            size_bytes,
-            used_bytes: 0,
-            phase: Phase::Returning(mapped.clone()),
-            pending: Arc::new(AtomicU32::new(0)),
-        });
+        // Into the table before the wait, so that a dropped future loses nothing; unless others
+        // have grown meanwhile.
+        let kept = {
+            let mut chunks = self.lock();
+            let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
+            let fits = total_bytes + size_bytes <= LIMIT_BYTES;
+            if fits {
+                chunks.push(Chunk {
+                    buffer,
+                    size_bytes,
+                    used_bytes: 0,
+                    phase: Phase::Returning(mapped.clone()),
+                    pending: Arc::new(AtomicU32::new(0)),
+                });
+            }
+            fits
+        };
+        if !kept {
+            self.driver.unmap(buffer);
+            self.driver.destroy_buffer(buffer);
+            return Ok(false);
+        }
         self.driver.wait(&mapped).await?;
         Ok(true)
+    }
+
+    /// Regions that have not been submitted yet.
+    pub(crate) fn pending_regions(&self) -> u64 {
+        let chunks = self.lock();
+        let pending = chunks
+            .iter()
+            .map(|chunk| chunk.pending.load(Ordering::Acquire));
+        pending.map(u64::from).sum()
     }
 
     /// Unmaps the chunks that a submission is about to name.

@@ -224,8 +224,23 @@ fn what_cannot_be_imported_is_refused_with_the_reason() -> Result<()> {
     let beside = gpu.import(&buffer, 512..1024, &[128], DType::F32)?;
     assert_eq!(floats(&(&held + &beside)?), [0.0; 128]);
     drop(held);
+    // Whose tensors are gone is in nobody's way, also before anything else has run.
+    let again = gpu.import(&buffer, 256..512, &[64], DType::F32)?;
+    refuses(&gpu, &buffer, (256, 512), &[64], "overlaps");
+    drop(again);
     gpu.finish()?;
     gpu.import(&buffer, 256..512, &[64], DType::F32)?;
+    Ok(())
+}
+
+#[test]
+fn an_import_shorter_than_its_padding_is_written_as_a_whole() -> Result<()> {
+    let app = App::open();
+    let gpu = app.gpu();
+    let buffer = app.buffer(64);
+    let bytes = gpu.import(&buffer, 0..16, &[3], DType::U8)?;
+    bytes.write(&[7_u8, 8, 9])?;
+    assert_eq!(bytes.to_vec::<u8>()?, [7, 8, 9]);
     Ok(())
 }
 

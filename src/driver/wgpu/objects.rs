@@ -56,7 +56,7 @@ impl WgpuDriver {
         Box::pin(async move {
             let raw = self.settled(started?).await?;
             self.buffers_created.fetch_add(1, Ordering::Relaxed);
-            Ok(self.add_buffer(raw, false))
+            Ok(self.add_buffer(raw))
         })
     }
 
@@ -85,11 +85,11 @@ impl WgpuDriver {
         }
     }
 
-    fn add_buffer(&self, raw: wgpu::Buffer, imported: bool) -> BufferId {
+    fn add_buffer(&self, raw: wgpu::Buffer) -> BufferId {
         let entry = BufferEntry {
             raw,
             mapping: None,
-            imported,
+            imported: false,
         };
         BufferId(self.tables_mut().buffers.insert(entry))
     }
@@ -97,14 +97,18 @@ impl WgpuDriver {
     /// The id of a buffer of the app, the same for the same buffer, since what may be bound
     /// together is decided by ids. Destroying the id only forgets it.
     pub(crate) fn import_buffer(&self, buffer: wgpu::Buffer) -> BufferId {
-        let known = {
-            let tables = self.tables();
-            let mut entries = tables.buffers.iter();
-            entries.find_map(|(key, entry)| {
-                (entry.imported && entry.raw == buffer).then_some(BufferId(key))
+        let mut tables = self.tables_mut();
+        let known = tables.buffers.iter().find_map(|(key, entry)| {
+            let same = entry.imported && entry.raw == buffer;
+            same.then_some(key)
+        });
+        BufferId(known.unwrap_or_else(|| {
+            tables.buffers.insert(BufferEntry {
+                raw: buffer,
+                mapping: None,
+                imported: true,
             })
-        };
-        known.unwrap_or_else(|| self.add_buffer(buffer, true))
+        }))
     }
 
     /// The buffer behind an id.

@@ -46,12 +46,16 @@ impl WgpuDriver {
         commands: impl IntoIterator<Item = wgpu::CommandBuffer>,
         pages: &[Page],
     ) -> DriverResult<Submission> {
-        let guarded = self.guarded(|| {
-            for page in pages {
-                self.queue.write_buffer(page.buffer(), 0, page.bytes());
-            }
-            self.queue.submit(commands)
-        });
+        if !pages.is_empty() {
+            // By themselves: commands must not run with the parameters of others.
+            let written = self.guarded(|| {
+                for page in pages {
+                    self.queue.write_buffer(page.buffer(), 0, page.bytes());
+                }
+            });
+            self.now(written)?;
+        }
+        let guarded = self.guarded(|| self.queue.submit(commands));
         let index = self.now(guarded)?;
         let (submission, notice) = self.progress.record(index);
         self.queue.on_submitted_work_done(move || drop(notice));
