@@ -1,7 +1,7 @@
 //! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Error};
+use lapidary::{DType, Error, Gpu};
 use pollster::block_on;
 
 use crate::{ended, numbers, open, options};
@@ -193,4 +193,26 @@ fn what_nobody_wants_any_more_is_not_tried_again() {
     assert_eq!(gpu.memory().queued, 0);
     drop(holder);
     ended(gpu, &sim);
+}
+
+#[test]
+fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
+    let (gpu, sim) = Gpu::simulated(SimOptions {
+        memory_bytes: 16 << 20,
+        ..SimOptions::default()
+    })
+    .unwrap();
+    // A slab of 16 MiB is all there is, and small tensors would rather have one of their own.
+    let large = gpu.zeros(&[3 << 20], DType::U8).unwrap();
+    large.force().unwrap();
+    let small = gpu.zeros(&[4], DType::U8).unwrap();
+    small.force().unwrap();
+    assert_eq!(gpu.memory().slabs.len(), 1);
+    let huge = gpu.zeros(&[14 << 20], DType::U8).unwrap();
+    assert!(matches!(huge.force(), Err(Error::OutOfMemory(_))));
+    drop(large);
+    huge.force().unwrap_err();
+    drop(small);
+    huge.force().unwrap();
+    assert_eq!(sim.complaints(), [""; 0]);
 }
