@@ -1,12 +1,14 @@
 //! What the host pays: a tensor created and dropped, a small operation recorded and encoded.
 //!
 //! ```text
-//! cargo bench --features sim --bench engine [-- sim]
+//! cargo bench --features sim --bench engine [-- sim] [PART OF A NAME]
 //! ```
 //!
-//! First on the simulated device (sizes only, so that the driver does next to nothing), then on
-//! the adapter, unless `sim` is asked for. Nanoseconds, best of 20 rounds. Under cachegrind, with
-//! `sim`, the instructions of a round can be had: each line says how many calls a round is.
+//! First on the simulated device (sizes only, so that the driver does little), then on the
+//! adapter, unless `sim` is asked for. Nanoseconds, best of 20 rounds of 255 calls.
+//!
+//! For instructions, run the bench's binary under `valgrind --tool=cachegrind` with `sim` and a name, and
+//! with `sim` and `nothing`: the difference, divided by 20 × 255, is one call's.
 
 use std::time::Instant;
 
@@ -14,87 +16,63 @@ use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Gpu, Options, Result};
 
 const ROUNDS: u32 = 20;
-const BATCH: u32 = 256;
+/// One below the number of commands at which the engine flushes by itself.
+const CALLS: u32 = 255;
 
-/// Nanoseconds of one of `calls` calls in the best round; `settle` is not counted.
-fn best_ns(
-    calls: u32,
-    mut round: impl FnMut() -> Result<()>,
-    mut settle: impl FnMut() -> Result<()>,
-) -> Result<f64> {
+/// Prints the nanoseconds of one call in the best round. Waiting for the device is not counted.
+fn report(gpu: &Gpu, what: &str, mut round: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut names = std::env::args().skip(1);
+    if names.any(|name| !name.starts_with('-') && name != "sim" && !what.contains(&name)) {
+        return Ok(());
+    }
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
         let start = Instant::now();
         round()?;
-        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(calls));
-        settle()?;
+        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(CALLS));
+        gpu.finish()?;
     }
-    Ok(best)
+    println!("  {what:<58} {best:>7.0} ns");
+    Ok(())
 }
 
 fn measure(gpu: &Gpu) -> Result<()> {
     println!("{} ({})", gpu.caps().name, gpu.caps().backend);
-    let report = |what: &str, calls: u32, ns: f64| {
-        println!("  {what:<58} {ns:>7.0} ns   ({calls} calls a round)");
-    };
+    let (a, b) = (gpu.ones(&[64], DType::F32)?, gpu.ones(&[64], DType::F32)?);
+    (&a + &b)?.force()?;
     // Kept until all are placed, so that each has a block of its own.
-    let mut kept = Vec::with_capacity(BATCH as usize);
-    let ns = best_ns(
-        BATCH,
-        || {
-            for _ in 0..BATCH - 1 {
-                kept.push(gpu.zeros(&[64], DType::F32)?);
-            }
-            gpu.flush()?;
-            kept.clear();
-            Ok(())
-        },
-        || gpu.finish(),
-    )?;
-    report("tensor created, cleared, placed, dropped", BATCH, ns);
-    let (a, b) = (
-        gpu.full(&[64], 1.0, DType::F32)?,
-        gpu.full(&[64], 1.0, DType::F32)?,
-    );
-    let ns = best_ns(
-        BATCH,
-        || {
-            for _ in 0..BATCH - 1 {
-                (&a + &b)?;
-            }
-            Ok(())
-        },
-        || gpu.finish(),
-    )?;
-    report("a + b recorded, result dropped", BATCH, ns);
-    let ns = best_ns(
-        BATCH,
-        || {
-            for _ in 0..BATCH - 1 {
-                (&a + &b)?;
-            }
-            gpu.flush()
-        },
-        || gpu.finish(),
-    )?;
-    report("a + b recorded, placed, encoded and submitted", BATCH, ns);
-    let ns = best_ns(
-        BATCH,
+    let mut kept = Vec::with_capacity(CALLS as usize);
+    report(gpu, "tensor created, cleared, placed, dropped", || {
+        for _ in 0..CALLS {
+            kept.push(gpu.zeros(&[64], DType::F32)?);
+        }
+        gpu.flush()?;
+        kept.clear();
+        Ok(())
+    })?;
+    report(gpu, "a + b recorded, result dropped", || {
+        for _ in 0..CALLS {
+            (&a + &b)?;
+        }
+        Ok(())
+    })?;
+    report(gpu, "a + b recorded, placed, encoded and submitted", || {
+        for _ in 0..CALLS {
+            (&a + &b)?;
+        }
+        gpu.flush()
+    })?;
+    report(
+        gpu,
+        "x = x + 1, a chain in place, encoded and submitted",
         || {
             let mut x = a.clone();
-            for _ in 0..BATCH - 1 {
+            for _ in 0..CALLS {
                 x = (x + 1.0)?;
             }
             gpu.flush()
         },
-        || gpu.finish(),
-    )?;
-    report(
-        "x = x + 1, a chain in place, encoded and submitted",
-        BATCH,
-        ns,
-    );
-    Ok(())
+    )
 }
 
 fn main() -> Result<()> {

@@ -72,7 +72,7 @@ impl Engine {
             readbacks: readbacks.clone(),
             queue: VecDeque::new(),
             left: LeftBehind::default(),
-            memory: Memory::new(driver.caps(), buried)?,
+            memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
@@ -138,12 +138,12 @@ impl Engine {
                 arg.storage.bump_version();
             }
         }
-        self.push([Cmd::Launch(launch)])
+        self.push_one(Cmd::Launch(launch))
     }
 
     /// Appends a clear of the whole storage to zero.
     pub(crate) fn clear(&self, storage: &Arc<Storage>) -> Result<()> {
-        self.push([Cmd::Clear(storage.clone())])
+        self.push_one(Cmd::Clear(storage.clone()))
     }
 
     /// Runs all that was appended. Returns once it is submitted, not once it is done. Commands
@@ -205,6 +205,23 @@ impl Engine {
             state.queue.extend(cmds);
             state.queue.len()
         };
+        self.appended(waiting);
+        Ok(())
+    }
+
+    fn push_one(&self, cmd: Cmd) -> Result<()> {
+        self.check_lost()?;
+        let waiting = {
+            let mut state = self.lock();
+            state.queue.push_back(cmd);
+            state.queue.len()
+        };
+        self.appended(waiting);
+        Ok(())
+    }
+
+    /// So many commands wait now: lets them run if they are many.
+    fn appended(&self, waiting: usize) {
         if waiting >= QUEUE_LIMIT {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
@@ -213,7 +230,6 @@ impl Engine {
                 let _ = block_on("an automatic flush", self.walk());
             }
         }
-        Ok(())
     }
 
     fn check_launch(&self, launch: &Launch) -> Result<()> {

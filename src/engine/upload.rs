@@ -26,7 +26,7 @@ impl Engine {
         if let (Err(error), true) = (&staged, begun) {
             // In order, as the pieces are: what comes before them still sees the old value.
             let (dst, cause) = (dst.clone(), Arc::new(error.clone()));
-            self.push([Cmd::Poison { dst, cause }])?;
+            self.push_one(Cmd::Poison { dst, cause })?;
         }
         staged
     }

@@ -84,10 +84,11 @@ pub(crate) struct Memory {
     /// Blocks freed so far.
     freed: u64,
     dead: Receiver<Dead>,
+    dead_list: Arc<DeadList>,
 }
 
 impl Memory {
-    pub(crate) fn new(caps: &Caps, dead: Receiver<Dead>) -> Result<Self> {
+    pub(crate) fn new(caps: &Caps, dead_list: Arc<DeadList>, dead: Receiver<Dead>) -> Result<Self> {
         let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
         let pools = Pools::new(config).map_err(|error| Error::Option {
             option: "device limits",
@@ -106,15 +107,17 @@ impl Memory {
             anywhere: false,
             freed: 0,
             dead,
+            dead_list,
         })
     }
 
     /// Frees the places of storages that are gone. Calls `kernel` for custom kernels that are.
     pub(crate) fn bury(&mut self, mut kernel: impl FnMut(u64)) {
-        while let Ok(dead) = self.dead.try_recv() {
-            match dead {
-                Dead::Slot(slot) => self.free_slot(slot),
-                Dead::Kernel(id) => kernel(id),
+        for _ in 0..self.dead_list.take_waiting() {
+            match self.dead.try_recv() {
+                Ok(Dead::Slot(slot)) => self.free_slot(slot),
+                Ok(Dead::Kernel(id)) => kernel(id),
+                Err(_) => break,
             }
         }
     }

@@ -249,17 +249,30 @@ pub(crate) enum Dead {
 #[derive(Debug)]
 pub(crate) struct DeadList {
     push: Sender<Dead>,
+    /// How many wait, so that a walk with nothing to bury need not look.
+    waiting: AtomicU32,
 }
 
 impl DeadList {
     /// The list, and the end from which the walk takes.
     pub(crate) fn new() -> (Arc<Self>, Receiver<Dead>) {
         let (push, take) = channel();
-        (Arc::new(DeadList { push }), take)
+        let waiting = AtomicU32::new(0);
+        (Arc::new(DeadList { push, waiting }), take)
+    }
+
+    /// How many there are to take; from now on they count as taken.
+    pub(crate) fn take_waiting(&self) -> u32 {
+        match self.waiting.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.waiting.swap(0, Ordering::Acquire),
+        }
     }
 
     pub(crate) fn push(&self, dead: Dead) {
         // An error means that the engine is gone, and all places with it.
         let _ = self.push.send(dead);
+        // Only now: whoever counts it finds it.
+        self.waiting.fetch_add(1, Ordering::Release);
     }
 }
