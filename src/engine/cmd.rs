@@ -55,6 +55,12 @@ impl Cmd {
         }
     }
 
+    /// Does the submission need something of it? Else it is dropped as soon as it is encoded, and
+    /// with it whatever it was the last to hold.
+    pub(super) fn outlasts_encoding(&self) -> bool {
+        matches!(self, Cmd::Upload { .. }) || self.stands_alone()
+    }
+
     /// Is it of a kind that wants a submission of its own?
     pub(super) fn stands_alone(&self) -> bool {
         use super::kernel::Program;

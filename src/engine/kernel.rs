@@ -210,7 +210,7 @@ pub(crate) struct Launch {
     /// One for each of the kernel's operands.
     pub(crate) args: SmallVec<[Arg; 4]>,
     /// The bytes of the text's `struct Params`; at most [`MAX_PARAMS_BYTES`].
-    pub(crate) params: SmallVec<[u8; MAX_PARAMS_BYTES]>,
+    pub(crate) params: SmallVec<[u8; 64]>,
     /// Workgroups in x, y, z.
     pub(crate) groups: [u32; 3],
     /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of

@@ -108,7 +108,10 @@ impl State {
             match self.encode(&cmd) {
                 Ok(()) => {
                     self.memory.anywhere = false;
-                    self.keep(cmd);
+                    self.counters.commands += 1;
+                    if cmd.outlasts_encoding() {
+                        self.keep(cmd);
+                    }
                 }
                 Err(Stop::Need(need)) => {
                     self.queue.push_front(cmd);
@@ -133,10 +136,8 @@ impl State {
         }
     }
 
-    /// A command has been encoded: keeps what the submission still needs of it, drops the rest,
-    /// and with it whatever it was the last to hold.
+    /// A command has been encoded: keeps what the submission still needs of it.
     fn keep(&mut self, cmd: Cmd) {
-        self.counters.commands += 1;
         match cmd {
             Cmd::Upload { region, .. } => self.batch.regions.push(region),
             Cmd::Launch(Launch {
