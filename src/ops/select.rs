@@ -38,7 +38,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 
 impl Tensor {
     /// Where `self`, a bool tensor, is true, the element of `a`, else that of `b`. The three
-    /// shapes broadcast; `a` and `b` have one type, which is the result's.
+    /// shapes broadcast; `a` and `b` have one type, which is the result's. (`where` is a word of
+    /// Rust: here the underscore does not say that anything is done in place.)
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {

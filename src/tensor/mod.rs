@@ -25,6 +25,10 @@ use layout::{Layout, checked};
 /// through all. The memory is given back when the last of them is dropped, on any thread, which
 /// never waits.
 ///
+/// At most 8 dimensions and 2³² − 4 elements, which fit into one buffer of the device
+/// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the same
+/// elements; [`copy`](Tensor::copy) makes new ones.
+///
 /// Operations check shapes and element types at the call; the work itself is done later, at the
 /// latest when somebody asks for a value. The methods of this page that return no `Result` answer
 /// at once and never touch the device.
