@@ -140,6 +140,25 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// A tensor that must stay where it is: pinned, or in a buffer of the app.
+    #[error("{operation}: the tensor made at {made_at} is pinned or imported, and stays")]
+    Pinned {
+        /// The call.
+        operation: &'static str,
+        /// Where the tensor was made, with its name if it has one.
+        made_at: String,
+    },
+    /// The source of a tensor did not give its bytes. The work that needs them stays queued, and
+    /// the source is asked again when somebody asks for its results.
+    #[error("the source of the tensor made at {made_at} failed at byte {offset_bytes}: {message}")]
+    Source {
+        /// Where the tensor was made, with its name if it has one.
+        made_at: String,
+        /// Where in the tensor the bytes were wanted.
+        offset_bytes: u64,
+        /// What it said.
+        message: String,
+    },
     /// The driver refused something that we hold to be right, in its own words.
     #[error("the driver refused {what}: {message}")]
     Driver {
@@ -171,6 +190,10 @@ pub struct OutOfMemory {
     pub retiring_bytes: u64,
     /// The largest free range inside the slabs.
     pub largest_hole_bytes: u64,
+    /// What the device's bytes are limited to, if they are.
+    pub budget_bytes: Option<u64>,
+    /// What was tried to make room, and the bytes that it freed.
+    pub freed: Vec<(&'static str, u64)>,
     /// Where the tensor that found no room was made.
     pub made_at: String,
     /// Those who hold most: where they were made, and bytes.
@@ -190,6 +213,13 @@ impl fmt::Display for OutOfMemory {
             Bytes(self.retiring_bytes),
             Bytes(self.largest_hole_bytes),
         )?;
+        if let Some(budget_bytes) = self.budget_bytes {
+            write!(f, " within a budget of {}", Bytes(budget_bytes))?;
+        }
+        for (index, (rung, bytes)) in self.freed.iter().enumerate() {
+            let lead = if index == 0 { "; freed by" } else { "," };
+            write!(f, "{lead} {rung} {}", Bytes(*bytes))?;
+        }
         for (index, (tag, bytes)) in self.holders.iter().enumerate() {
             let lead = if index == 0 { "; most is held by" } else { "," };
             write!(f, "{lead} {tag} ({})", Bytes(*bytes))?;
@@ -224,6 +254,9 @@ impl Error {
     /// Will it be the same however long one waits, and whatever is freed? Out of memory
     /// passes, and what would block does not in its asynchronous form; the others stay.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Error::OutOfMemory(_) | Error::WouldBlock { .. })
+        !matches!(
+            self,
+            Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. }
+        )
     }
 }

@@ -41,6 +41,36 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Reads a number of bytes: `4096`, `512MiB`, `1.5 GiB` (powers of 1024), `2GB`, `100k` (powers of
+/// 1000). `None` where it is none, or passes `u64`.
+///
+/// ```
+/// use lapidary::units::{MIB, parse_bytes};
+/// assert_eq!(parse_bytes("512MiB"), Some(512 * MIB));
+/// assert_eq!(parse_bytes("1.5 kB"), Some(1500));
+/// assert_eq!(parse_bytes("many"), None);
+/// ```
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let unit_bytes = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "kib" => KIB,
+        "mib" => MIB,
+        "gib" => GIB,
+        _ => return None,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit_bytes);
+    }
+    let bytes = number.parse::<f64>().ok()? * unit_bytes as f64;
+    (bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
 /// A count of granules: the smallest pieces that an allocator hands out.
 ///
 /// ```

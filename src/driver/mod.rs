@@ -17,6 +17,7 @@
 //!   is `Lost` as well, and nothing waits for ever.
 //! * No method takes a lock that a callback of its own may want.
 
+mod device;
 mod signal;
 mod stack;
 mod table;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
+pub(crate) use device::{Device, Levels};
 pub(crate) use signal::Signal;
 pub(crate) use stack::with_deep_stack;
 
@@ -248,6 +250,8 @@ pub struct Caps {
 pub(crate) enum DriverError {
     /// There is no memory for it now.
     OutOfMemory,
+    /// There may be memory, but the budget says no.
+    OverBudget,
     /// The device is gone, with the reason.
     Lost(String),
     /// The device says that the request is wrong, in its own words.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::kernel::{Program, Variant};
 use super::wgsl::Layout;
-use crate::driver::{BindGroupId, Binding, BufferId, Driver, DriverResult, PipelineId};
+use crate::driver::{BindGroupId, Binding, BufferId, Device, DriverResult, PipelineId};
 use crate::error::Error;
 
 /// A kernel's identity: the address of a constant, or the id of a custom kernel.
@@ -84,7 +84,7 @@ const GENERATION: usize = 2048;
 /// Bind groups by pipeline and ranges; bounded.
 #[derive(Debug)]
 pub(super) struct BindGroups {
-    driver: Arc<dyn Driver>,
+    driver: Device,
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     /// Out of the cache, but the batch may name them.
@@ -92,7 +92,7 @@ pub(super) struct BindGroups {
 }
 
 impl BindGroups {
-    pub(super) fn new(driver: Arc<dyn Driver>) -> Self {
+    pub(super) fn new(driver: Device) -> Self {
         BindGroups {
             driver,
             young: FxHashMap::default(),

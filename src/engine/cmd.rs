@@ -32,6 +32,8 @@ pub(super) enum Cmd {
         dst: Arc<Storage>,
         cause: Arc<Error>,
     },
+    /// Brings a storage back that was put out, before somebody needs it.
+    Prefetch(Arc<Storage>),
     /// Copies a piece of a storage to the host.
     Read {
         src: Arc<Storage>,
@@ -51,7 +53,7 @@ impl Cmd {
             }
             Cmd::Clear(storage) => visit(storage, Role::Write),
             Cmd::Upload { dst, .. } | Cmd::Poison { dst, .. } => visit(dst, Role::Update),
-            Cmd::Read { src, .. } => visit(src, Role::Read),
+            Cmd::Read { src, .. } | Cmd::Prefetch(src) => visit(src, Role::Read),
         }
     }
 

@@ -18,7 +18,7 @@ const DIRECT_BYTES: usize = 32 << 10;
 
 /// A slab that is mapped, or about to be, until this is dropped: also if the walk is dropped
 /// while it waits.
-struct Mapped<'a>(&'a Engine, BufferId);
+pub(super) struct Mapped<'a>(pub(super) &'a Engine, pub(super) BufferId);
 
 impl Drop for Mapped<'_> {
     fn drop(&mut self) {

@@ -10,14 +10,18 @@
 //! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
 
 mod block;
+mod budget;
 mod caches;
 mod cmd;
 mod direct;
+mod evict;
 mod host;
 pub(crate) mod kernel;
+mod ladder;
 mod needs;
 mod read;
 mod report;
+mod residency;
 mod share;
 mod state;
 #[cfg(test)]
@@ -31,10 +35,11 @@ use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{Caps, Driver};
+use crate::driver::{Caps, Device, Driver};
 use crate::error::{Error, Result};
-use crate::memory::{DeadList, Memory, Storage, TenantId};
+use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, Uploads};
+use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
 use state::{Batch, Counters, LeftBehind, State};
@@ -43,6 +48,7 @@ use turn::Turn;
 pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
+pub use ladder::Rung;
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
@@ -54,10 +60,15 @@ const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
 /// One device's queue of commands, and everything that it takes to run them.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    driver: Arc<dyn Driver>,
+    driver: Device,
     uploads: Uploads,
+    /// Staging of the walk's own, for storages that come back.
+    arrivals: Uploads,
     readbacks: Arc<Readbacks>,
     dead: Arc<DeadList>,
+    /// The host's memory for storages that were put out.
+    host: Arc<HostAccount>,
+    limits: Mutex<Limits>,
     turn: Turn,
     state: Mutex<State>,
 }
@@ -65,6 +76,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// An engine over a driver.
     pub(crate) fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>> {
+        let driver = Device::new(driver);
         let (dead, buried) = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let state = State {
@@ -80,7 +92,10 @@ impl Engine {
             last_submission: None,
         };
         Ok(Arc::new(Engine {
-            uploads: Uploads::new(driver.clone()),
+            uploads: Uploads::new(driver.clone(), 4),
+            arrivals: Uploads::new(driver.clone(), 4),
+            host: HostAccount::new(),
+            limits: Mutex::new(Limits::default()),
             readbacks,
             driver,
             dead,
@@ -95,7 +110,7 @@ impl Engine {
     }
 
     /// The driver.
-    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+    pub(crate) fn driver(&self) -> &Device {
         &self.driver
     }
 

@@ -18,42 +18,27 @@ use crate::error::{Error, OutOfMemory, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
 
-/// How many holders an out-of-memory error names.
-const HOLDERS_NAMED: usize = 5;
-
-/// The last request of a walk that found no room.
-#[derive(Debug)]
-struct Refused {
-    size_bytes: u64,
-    /// [`Memory::freed`] at that time.
-    freed: u64,
-}
-
-impl Refused {
-    /// Would a request of this size only be refused once more?
-    fn again(&self, memory: &Memory, size_bytes: u64) -> bool {
-        size_bytes >= self.size_bytes && memory.freed() == self.freed
-    }
-}
-
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
         loop {
-            let (begun, mut refused) = (self.lock().counters.commands, None);
-            self.walk_once(&mut refused).await?;
+            let (begun, freed) = {
+                let state = self.lock();
+                (state.counters.commands, state.memory.freed())
+            };
+            self.walk_once().await?;
             // Room may have come free behind a command that found none.
             let state = self.lock();
             let has_run = state.counters.commands > begun;
-            let has_freed = refused.is_some_and(|last| state.memory.freed() > last.freed);
-            if !(has_run && has_freed) {
+            let has_freed = state.memory.freed() > freed;
+            if state.left.cmds.is_empty() || !(has_run && has_freed) {
                 break;
             }
         }
         self.submit()
     }
 
-    async fn walk_once(&self, refused: &mut Option<Refused>) -> Result<()> {
+    async fn walk_once(&self) -> Result<()> {
         self.lock().try_again();
         loop {
             let need = self.lock().step();
@@ -61,23 +46,19 @@ impl Engine {
             let Some(need) = need else { return Ok(()) };
             match need {
                 Need::Submit => self.submit()?,
-                Need::Slab { storage } => {
-                    let size_bytes = storage.size_bytes();
-                    let made = match refused {
-                        Some(last) if last.again(&self.lock().memory, size_bytes) => {
-                            Err(self.lock().out_of_memory(&storage))
-                        }
-                        _ => self.make_room(&storage).await?,
-                    };
-                    if let Err(error) = made {
-                        let mut state = self.lock();
-                        if !error.is_final() {
-                            let freed = state.memory.freed();
-                            *refused = Some(Refused { size_bytes, freed });
-                        }
-                        state.head_failed(error);
-                    }
+                Need::Room { storage } => {
+                    let made = self.make_room(&storage).await?;
+                    self.or_leave(made);
                 }
+                Need::BringIn { storage } => {
+                    let brought = self.bring_in(&storage).await?;
+                    self.or_leave(brought);
+                }
+                Need::ReadAway {
+                    storage,
+                    reading,
+                    piece,
+                } => self.read_away(&storage, &reading, piece)?,
                 Need::Pipeline {
                     program,
                     key,
@@ -88,7 +69,8 @@ impl Engine {
                 Need::Readback { size_bytes } => {
                     self.submit()?;
                     let mut provided = self.readbacks.provide(size_bytes).await;
-                    if matches!(provided, Err(DriverError::OutOfMemory)) {
+                    let refused = [DriverError::OutOfMemory, DriverError::OverBudget];
+                    if provided.as_ref().is_err_and(|error| refused.contains(error)) {
                         self.make_way().await?;
                         provided = self.readbacks.provide(size_bytes).await;
                     }
@@ -117,7 +99,7 @@ impl Engine {
         state.batch = batch;
         for buffer in state.memory.take_forgotten_imports() {
             state.groups.forget_buffer(buffer);
-            self.driver.destroy_buffer(buffer);
+            self.driver.destroy_buffer(buffer, 0);
         }
         state.sweep();
         result
@@ -138,7 +120,6 @@ impl Engine {
                 let mut state = self.lock();
                 state.counters.submissions += 1;
                 state.memory.batch_ended(Some(submission.serial));
-                state.memory.completed(self.driver.completed());
                 state.last_submission = Some(submission);
             }
             Err(error) => failure = Some(refusal("a submission", error)),
@@ -154,6 +135,10 @@ impl Engine {
             for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
                 state.memory.poison(&storage, &cause);
             }
+            // What should have brought these back was refused too: they are where they were.
+            for storage in batch.arrived.iter().filter_map(std::sync::Weak::upgrade) {
+                state.memory.leave(&storage);
+            }
         }
         // A chunk that cannot be mapped again is found broken at its next use.
         let _ = self.uploads.sweep();
@@ -168,8 +153,7 @@ impl Engine {
             self.check_lost()?;
             waited.map_err(|error| refusal("to wait for a submission", error))?;
         }
-        let completed = self.driver.completed();
-        self.lock().memory.completed(completed);
+        self.driver.settle();
         Ok(())
     }
 
@@ -186,60 +170,6 @@ impl Engine {
         self.check_lost()
     }
 
-    /// Creates the slab that a storage found no room without, after the high-water rule has
-    /// released what is empty. The inner error is the storage's, the outer one everybody's.
-    pub(super) async fn make_room(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
-        let growth = {
-            let mut state = self.lock();
-            if std::mem::take(&mut state.memory.anywhere) {
-                // Not even the holes of other slabs would do.
-                return Ok(Err(state.out_of_memory(storage)));
-            }
-            state.memory.growth(storage.size_bytes())
-        };
-        let growth = match growth {
-            Ok(growth) => growth,
-            Err(error) => return Ok(Err(never_fits(storage, &error))),
-        };
-        self.release(|memory| memory.next_release(&growth))?;
-        let mut created = self.create_slab(&growth).await;
-        if matches!(created, Err(DriverError::OutOfMemory)) {
-            self.make_way().await?;
-            created = self.create_slab(&growth).await;
-        }
-        if matches!(created, Err(DriverError::OutOfMemory)) {
-            let least = Growth {
-                slab_bytes: growth.least_bytes,
-                ..growth
-            };
-            created = self.create_slab(&least).await;
-        }
-        self.check_lost()?;
-        match created {
-            Ok(()) => Ok(Ok(())),
-            Err(DriverError::OutOfMemory) => {
-                self.lock().memory.anywhere = true;
-                Ok(Ok(()))
-            }
-            Err(error) => Ok(Err(refusal("a slab", error))),
-        }
-    }
-
-    async fn create_slab(&self, growth: &Growth) -> Result<(), DriverError> {
-        let label = "lapidary slab";
-        let buffer = self
-            .driver
-            .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
-        let buffer = buffer.await?;
-        let mut state = self.lock();
-        state.counters.slabs_created += 1;
-        if let Err(error) = state.memory.add_slab(growth, buffer) {
-            self.driver.destroy_buffer(buffer);
-            return Err(DriverError::Invalid(error.to_string()));
-        }
-        Ok(())
-    }
-
     /// Releases the empty slabs that `next` names, one after the other.
     pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
         let mut released = 0;
@@ -250,10 +180,9 @@ impl Engine {
                     return Ok(released);
                 };
                 if !in_batch {
-                    let completed = self.driver.completed();
-                    if let Some(buffer) = state.memory.release(slab, completed) {
+                    if let Some((buffer, last_serial)) = state.memory.release(slab) {
                         state.groups.forget_buffer(buffer);
-                        self.driver.destroy_buffer(buffer);
+                        self.driver.destroy_buffer(buffer, last_serial);
                         released += 1;
                     }
                 }
@@ -283,6 +212,13 @@ impl Engine {
         };
         self.lock().pipelines.insert(key, made);
         Ok(())
+    }
+
+    /// Leaves the command at the head of the queue behind if there was no room for it.
+    fn or_leave(&self, made: Result<()>) {
+        if let Err(error) = made {
+            self.lock().head_failed(error);
+        }
     }
 
     /// Poisons the command at the head of the queue if what it needs was refused.
@@ -318,24 +254,9 @@ impl State {
             None => {}
         }
     }
-
-    fn out_of_memory(&mut self, storage: &Storage) -> Error {
-        self.counters.refusals += 1;
-        let report = self.memory.report(HOLDERS_NAMED);
-        let holders = report.holders.into_iter();
-        Error::OutOfMemory(Arc::new(OutOfMemory {
-            requested_bytes: storage.size_bytes(),
-            live_bytes: report.alloc.requested_bytes,
-            reserved_bytes: report.alloc.reserved_bytes,
-            retiring_bytes: report.retiring_bytes,
-            largest_hole_bytes: report.alloc.largest_hole_bytes,
-            made_at: storage.tag().to_string(),
-            holders: holders.map(|holder| (holder.tag, holder.bytes)).collect(),
-        }))
-    }
 }
 
-fn never_fits(storage: &Storage, error: &AllocError) -> Error {
+pub(super) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
     match *error {
         AllocError::NeverFits { limit_bytes, .. } => Error::NeverFits {
             what: "a tensor",

@@ -1,12 +1,14 @@
 //! The engine's numbers, for reports.
 
 use super::Engine;
+use crate::driver::Levels;
 use crate::memory::MemoryReport;
 
 /// What the engine counts.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReport {
     pub(crate) memory: MemoryReport,
+    pub(crate) levels: Levels,
     pub(crate) upload_bytes: u64,
     pub(crate) readback_bytes: u64,
     /// Commands that wait in the queue.
@@ -24,7 +26,7 @@ pub(crate) struct EngineReport {
 impl Engine {
     /// All numbers at once, with the `holders` greatest holders of memory.
     pub(crate) fn report(&self, holders: usize) -> EngineReport {
-        let completed = self.driver.completed();
+        self.driver.settle();
         let (upload_bytes, readback_bytes) = (
             self.uploads.reserved_bytes(),
             self.readbacks.reserved_bytes(),
@@ -32,9 +34,9 @@ impl Engine {
         let mut state = self.lock();
         // What is gone is not to be reported as held.
         state.bury();
-        state.memory.completed(completed);
         EngineReport {
             memory: state.memory.report(holders),
+            levels: self.driver.ledger().levels(),
             upload_bytes,
             readback_bytes,
             queued: (state.queue.len() + state.left.cmds.len()) as u64,
@@ -51,6 +53,7 @@ impl Engine {
 
     /// Starts the peaks anew from the present.
     pub(crate) fn reset_peaks(&self) {
+        self.driver.ledger().reset_peak();
         self.lock().memory.reset_peaks();
     }
 }

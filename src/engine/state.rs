@@ -8,14 +8,15 @@ use rustc_hash::FxHashMap;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
 use super::kernel::{Custom, Role};
-use crate::driver::{BufferId, Driver, Op, Submission};
+use super::ladder::Gains;
+use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Memory, Residency, Storage};
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) driver: Arc<dyn Driver>,
+    pub(super) driver: Device,
     pub(super) readbacks: Arc<Readbacks>,
     /// Commands in program order.
     pub(super) queue: VecDeque<Cmd>,
@@ -48,6 +49,14 @@ pub(super) struct Counters {
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,
     pub(super) refusals: u64,
+    /// Bytes written out to the host or to disk.
+    pub(super) put_out_bytes: u64,
+    /// Bytes given up because they were elsewhere too.
+    pub(super) dropped_bytes: u64,
+    /// Bytes brought back.
+    pub(super) brought_in_bytes: u64,
+    /// Bytes that each rung of the ladder freed.
+    pub(super) gains: Gains,
 }
 
 /// Encoded commands on their way to one submission.
@@ -61,6 +70,8 @@ pub(super) struct Batch {
     pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
     /// What the ops write: without a value, should the submission be refused.
     pub(super) written: Vec<Weak<Storage>>,
+    /// Storages that the ops bring back.
+    pub(super) arrived: Vec<Weak<Storage>>,
     /// The custom kernel in it: nothing else may join, and its pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
 }
@@ -77,6 +88,7 @@ impl Batch {
         self.regions.clear();
         self.reads.clear();
         self.written.clear();
+        self.arrived.clear();
         self.custom = None;
     }
 }
@@ -149,7 +161,10 @@ impl LeftBehind {
             cmd.each_operand(|storage, _| *held.entry(address(storage)).or_default() += 1);
         }
         for (cmd, _) in std::mem::take(&mut self.cmds).into_iter().rev() {
-            let mut wanted = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
+            let mut wanted = match &cmd {
+                Cmd::Read { reading, .. } => !reading.is_cancelled(),
+                _ => false,
+            };
             cmd.each_operand(|storage, role| {
                 let held = held.get(&address(storage)).copied().unwrap_or(0);
                 // What is written to the app's own buffer, the app may look at without us.

@@ -60,7 +60,7 @@ impl Engine {
                 Ok(self.uploads.grow(rest.len() as u64).await)
             })? {
                 Ok(true) => continue,
-                Ok(false) | Err(DriverError::OutOfMemory) => {}
+                Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(refusal("staging memory", error)),
             }
             *begun |= !staged.is_empty();
@@ -85,7 +85,7 @@ impl Engine {
         self.make_way().await?;
         match self.uploads.grow(wanted_bytes).await {
             Ok(true) => return Ok(()),
-            Ok(false) | Err(DriverError::OutOfMemory) => {}
+            Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
             Err(error) => return Err(refused(error)),
         }
         let queued = self.lock().uploads_waiting();

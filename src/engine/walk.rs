@@ -27,8 +27,16 @@ const MAX_BATCH_OPS: usize = 256;
 pub(super) enum Need {
     /// The batch is to be submitted first.
     Submit,
-    /// A slab with room for so many bytes, on behalf of a storage.
-    Slab { storage: Arc<Storage> },
+    /// Room for a storage that has no place yet.
+    Room { storage: Arc<Storage> },
+    /// A storage that was put out back on the device.
+    BringIn { storage: Arc<Storage> },
+    /// The bytes of a storage that is not on the device, for the reading at the head of the queue.
+    ReadAway {
+        storage: Arc<Storage>,
+        reading: Arc<Reading>,
+        piece: Piece,
+    },
     /// A compiled kernel.
     Pipeline {
         program: Program,
@@ -57,7 +65,7 @@ impl From<DriverError> for Stop {
     fn from(error: DriverError) -> Self {
         match error {
             DriverError::Lost(_) => Stop::Lost,
-            DriverError::OutOfMemory => Stop::Poison(Arc::new(Error::Driver {
+            DriverError::OutOfMemory | DriverError::OverBudget => Stop::Poison(Arc::new(Error::Driver {
                 what: "a bind group",
                 message: "out of memory".into(),
             })),
@@ -109,6 +117,7 @@ impl State {
                 Ok(()) => {
                     self.memory.anywhere = false;
                     self.counters.commands += 1;
+                    self.memory.tick();
                     if cmd.outlasts_encoding() {
                         self.keep(cmd);
                     }
@@ -165,7 +174,7 @@ impl State {
             Cmd::Launch(launch) => self.encode_launch(launch),
             Cmd::Clear(storage) => {
                 self.memory.cure(storage);
-                let place = self.place(storage)?;
+                let place = self.place_anew(storage)?;
                 self.write(
                     storage,
                     place,
@@ -189,7 +198,10 @@ impl State {
                     // A part of a value is none.
                     return Ok(());
                 }
-                let place = self.place(dst)?;
+                let place = match whole {
+                    true => self.place_anew(dst)?,
+                    false => self.place(dst)?,
+                };
                 self.write(
                     dst,
                     place,
@@ -204,6 +216,10 @@ impl State {
                 Ok(())
             }
             Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
+            Cmd::Prefetch(storage) => match self.memory.is_away(storage) {
+                true => self.place(storage).map(|_| ()),
+                false => Ok(()),
+            },
             Cmd::Read {
                 src,
                 reading,
@@ -223,6 +239,13 @@ impl State {
             reading.fail(Error::Poisoned { made_at, cause });
             return Ok(());
         }
+        if self.memory.is_away(src) {
+            return Err(Stop::Need(Need::ReadAway {
+                storage: src.clone(),
+                reading: reading.clone(),
+                piece,
+            }));
+        }
         let place = self.place(src)?;
         let (start, size_bytes) = piece.words();
         if self.driver.caps().maps_slabs && self.memory.idle(place, 0).is_some() {
@@ -236,6 +259,7 @@ impl State {
             return Err(Stop::Need(Need::Readback { size_bytes }));
         };
         self.memory.touch(place);
+        self.memory.used(src);
         self.batch.reads.push((reading.clone(), piece, buffer));
         self.batch.ops.push(Op::Copy {
             src: place.buffer,
@@ -275,7 +299,9 @@ impl State {
             self.memory.touch(place);
         }
         for (index, arg) in launch.args.iter().enumerate() {
+            self.memory.used(&arg.storage);
             if launch.program.role(index) != Role::Read {
+                self.memory.written(&arg.storage);
                 self.batch.written.push(Arc::downgrade(&arg.storage));
             }
         }
@@ -290,12 +316,20 @@ impl State {
         Ok(())
     }
 
-    /// Gives every operand that has none a place, or, if one finds no room, none of them.
+    /// Gives every operand that has none a place, or, if one finds no room, none of them. Those
+    /// that were put out are brought back first, while nothing else is held for the command.
     fn acquire(&mut self, launch: &Launch) -> Result<(), Stop> {
         let mut placed = SmallVec::<[&Arg; 4]>::new();
         for (index, arg) in launch.args.iter().enumerate() {
             if self.memory.find(&arg.storage).is_some() {
                 continue;
+            }
+            if self.memory.is_away(&arg.storage) {
+                for arg in placed {
+                    self.memory.unplace(&arg.storage);
+                }
+                let storage = arg.storage.clone();
+                return Err(Stop::Need(Need::BringIn { storage }));
             }
             if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
                 continue;
@@ -308,7 +342,7 @@ impl State {
                     }
                     other?;
                     let storage = arg.storage.clone();
-                    return Err(Stop::Need(Need::Slab { storage }));
+                    return Err(Stop::Need(Need::Room { storage }));
                 }
             }
         }
@@ -394,20 +428,31 @@ impl State {
         })
     }
 
-    /// The place of a storage, which gets one if it has none.
+    /// The place of a storage, with what it holds: it gets one if it has none.
     fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+        if self.memory.is_away(storage) {
+            let storage = storage.clone();
+            return Err(Stop::Need(Need::BringIn { storage }));
+        }
+        self.place_anew(storage)
+    }
+
+    /// The place of a storage all of which is about to be written.
+    fn place_anew(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
         if let Some(place) = self.memory.find(storage) {
             return Ok(place);
         }
         if !self.memory.place(storage)? {
             let storage = storage.clone();
-            return Err(Stop::Need(Need::Slab { storage }));
+            return Err(Stop::Need(Need::Room { storage }));
         }
         self.memory.find(storage).ok_or(Stop::Lost)
     }
 
     fn write(&mut self, storage: &Arc<Storage>, place: Place, op: Op) {
         self.memory.touch(place);
+        self.memory.used(storage);
+        self.memory.written(storage);
         self.batch.written.push(Arc::downgrade(storage));
         self.batch.ops.push(op);
     }

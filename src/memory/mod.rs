@@ -9,19 +9,32 @@
 //! or a submission awaited, it says so, and the engine's walk does it. Everything here happens
 //! under the engine's lock, in the hands of the one thread whose turn it is.
 
+mod budget;
+mod copies;
 mod report;
+mod residency;
+mod slabs;
+mod source;
 mod storage;
 mod text;
+mod victims;
 
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 
-use crate::alloc::{AllocError, BlockId, Growth, PoolConfig, Pools, SlabId};
+use crate::alloc::{AllocError, BlockId, PoolConfig, Pools};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
 
+pub use budget::Budget;
+pub(crate) use budget::{HostAccount, HostCharge};
+pub(crate) use copies::{Copies, HostCopy};
 pub(crate) use report::MemoryReport;
+pub(crate) use residency::{Arrival, Candidate};
 pub use report::{Holder, SlabUse};
+use slabs::Slab;
+pub use source::Source;
+use victims::Uses;
 pub(crate) use storage::TenantId;
 pub(crate) use storage::{Dead, DeadList, Storage};
 pub use storage::{Residency, Tag};
@@ -45,24 +58,9 @@ struct Slot {
     block: Option<BlockId>,
     /// Why the bytes are not what they should be.
     poison: Option<Arc<Error>>,
-}
-
-#[derive(Debug)]
-struct Slab {
-    id: SlabId,
-    buffer: BufferId,
-    size_bytes: u64,
-    /// The last submission that names it.
-    last_serial: u64,
-    /// The batch that is being encoded names it.
-    in_batch: bool,
-}
-
-/// A slab that was given back while submissions still use it.
-#[derive(Debug)]
-struct Retiring {
-    serial: u64,
-    size_bytes: u64,
+    /// Where else the bytes are; most storages have none.
+    copies: Option<Box<Copies>>,
+    uses: Uses,
 }
 
 /// All storages of one engine.
@@ -74,15 +72,16 @@ pub(crate) struct Memory {
     batch_slabs: Vec<u32>,
     slots: Vec<Slot>,
     free_slots: Vec<u32>,
-    retiring: Vec<Retiring>,
     imported_bytes: u64,
     /// Buffers of the app that a storage has left.
     forgotten: Vec<BufferId>,
-    peak_reserved_bytes: u64,
     /// No slab can be created: any hole will do, in slabs of any kind.
     pub(crate) anywhere: bool,
+    /// Commands encoded so far: the time by which uses are told.
+    clock: u32,
     /// Blocks freed so far.
     freed: u64,
+    freed_bytes: u64,
     dead: Receiver<Dead>,
     dead_list: Arc<DeadList>,
 }
@@ -100,12 +99,12 @@ impl Memory {
             batch_slabs: Vec::new(),
             slots: Vec::new(),
             free_slots: Vec::new(),
-            retiring: Vec::new(),
             imported_bytes: 0,
             forgotten: Vec::new(),
-            peak_reserved_bytes: 0,
             anywhere: false,
+            clock: 0,
             freed: 0,
+            freed_bytes: 0,
             dead,
             dead_list,
         })
@@ -122,18 +121,30 @@ impl Memory {
         }
     }
 
-    /// Gives a pending storage a block of the slabs there are. `false` when none has room.
+    /// Gives a storage without a place a block of the slabs there are. `false` when none has room.
+    /// What the block holds is old content: of one that was put out, not its bytes.
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<bool, AllocError> {
-        let block = match self.pools.allocate(storage.size_bytes()) {
-            Ok(block) => block,
+        let Some((block, place)) = self.take_block(storage.size_bytes())? else {
+            return Ok(false);
+        };
+        self.settle_in(storage, block, place);
+        Ok(true)
+    }
+
+    /// A block of the slabs there are, and where it is.
+    pub(super) fn take_block(
+        &mut self,
+        size_bytes: u64,
+    ) -> Result<Option<(BlockId, Place)>, AllocError> {
+        let block = match self.pools.allocate(size_bytes) {
             Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
-                match self.pools.allocate_anywhere(storage.size_bytes()) {
-                    Ok(block) => block,
-                    Err(AllocError::NeedsSlab { .. }) => return Ok(false),
-                    Err(error) => return Err(error),
-                }
+                self.pools.allocate_anywhere(size_bytes)
             }
-            Err(AllocError::NeedsSlab { .. }) => return Ok(false),
+            done => done,
+        };
+        let block = match block {
+            Ok(block) => block,
+            Err(AllocError::NeedsSlab { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         let at = self.pools.block(block)?;
@@ -147,23 +158,38 @@ impl Memory {
             offset_bytes: at.offset_bytes,
             slab: Some(index as u32),
         };
-        let slot = self.new_slot(storage, Some(place), Some(block));
-        storage.set_slot(slot, Residency::Device);
-        Ok(true)
+        Ok(Some((block, place)))
+    }
+
+    /// The storage lies in this block from now on.
+    pub(super) fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
+        let index = match storage.slot() {
+            Some(index) => index,
+            None => self.new_slot(storage, None, None),
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.place = Some(place);
+        slot.block = Some(block);
+        storage.set_slot(index, Residency::Device);
     }
 
     /// Takes back the place of a storage that was placed for a command that cannot run yet.
     pub(crate) fn unplace(&mut self, storage: &Storage) {
-        if let Some(slot) = storage.slot() {
+        let Some(index) = storage.slot() else { return };
+        if self.slots[index as usize].copies.is_some() {
+            self.leave(storage);
+        } else {
             storage.clear_slot();
-            self.free_slot(slot);
+            self.free_slot(index);
         }
     }
 
     /// `heir` takes over the bytes of `dying`, which is the last command's to hold.
     pub(crate) fn hand_on(&mut self, dying: &Storage, heir: &Arc<Storage>) {
         if let Some(slot) = dying.slot() {
-            self.slots[slot as usize].storage = Arc::downgrade(heir);
+            let handed = &mut self.slots[slot as usize];
+            handed.storage = Arc::downgrade(heir);
+            handed.copies = None;
             heir.set_slot(slot, Residency::Device);
             dying.hand_on_slot();
         }
@@ -239,6 +265,7 @@ impl Memory {
             }
         };
         self.slots[slot as usize].poison = Some(cause.clone());
+        self.slots[slot as usize].copies = None;
         storage.set_residency(Residency::Poisoned);
     }
 
@@ -268,6 +295,8 @@ impl Memory {
             place,
             block,
             poison: None,
+            copies: None,
+            uses: Uses::default(),
         };
         if let Some(index) = self.free_slots.pop() {
             self.slots[index as usize] = slot;
@@ -285,13 +314,19 @@ impl Memory {
             self.forgotten.push(place.buffer);
         }
         slot.poison = None;
+        slot.copies = None;
         slot.storage = Weak::new();
         if let Some(block) = slot.block.take() {
-            self.freed += 1;
-            let freed = self.pools.free(block);
-            debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
+            self.free_block(block);
         }
         self.free_slots.push(index);
+    }
+
+    pub(super) fn free_block(&mut self, block: BlockId) {
+        self.freed += 1;
+        self.freed_bytes += self.pools.block(block).map_or(0, |block| block.size_bytes);
+        let freed = self.pools.free(block);
+        debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
     }
 
     /// How many blocks came free so far: as long as that is the same, so is the room.
@@ -299,106 +334,8 @@ impl Memory {
         self.freed
     }
 
-    /// The slab to create for a storage that found no room.
-    pub(crate) fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
-        self.pools.growth(size_bytes)
-    }
-
-    /// The empty slab that should go before a new one comes, and whether the batch names it:
-    /// then the batch must be submitted first.
-    pub(crate) fn next_release(&self, growth: &Growth) -> Option<(SlabId, bool)> {
-        let id = self.pools.next_release(growth)?;
-        Some((id, self.in_batch(id)))
-    }
-
-    /// Any empty slab, longest unused first, as [`next_release`](Self::next_release).
-    pub(crate) fn next_empty(&self) -> Option<(SlabId, bool)> {
-        let id = self.pools.empty_slabs().next()?;
-        Some((id, self.in_batch(id)))
-    }
-
-    fn in_batch(&self, id: SlabId) -> bool {
-        let slab = self.slabs.get(id.index()).and_then(Option::as_ref);
-        slab.is_some_and(|slab| slab.in_batch)
-    }
-
-    /// Gives an empty slab back; the caller destroys the buffer.
-    pub(crate) fn release(&mut self, id: SlabId, completed: u64) -> Option<BufferId> {
-        self.pools.remove_slab(id).ok()?;
-        let slab = self.slabs[id.index()].take()?;
-        if slab.last_serial > completed {
-            self.retiring.push(Retiring {
-                serial: slab.last_serial,
-                size_bytes: slab.size_bytes,
-            });
-        }
-        Some(slab.buffer)
-    }
-
-    /// Adds the slab that was created for `growth`.
-    pub(crate) fn add_slab(&mut self, growth: &Growth, buffer: BufferId) -> Result<(), AllocError> {
-        let id = self.pools.add_slab(growth)?;
-        let index = id.index();
-        if self.slabs.len() <= index {
-            self.slabs.resize_with(index + 1, || None);
-        }
-        self.slabs[index] = Some(Slab {
-            id,
-            buffer,
-            size_bytes: growth.slab_bytes,
-            last_serial: 0,
-            in_batch: false,
-        });
-        let reserved_bytes = self.pools.reserved_bytes() + self.retiring_bytes();
-        self.peak_reserved_bytes = self.peak_reserved_bytes.max(reserved_bytes);
-        Ok(())
-    }
-
-    /// The batch names this place.
-    pub(crate) fn touch(&mut self, place: Place) {
-        let Some(index) = place.slab else { return };
-        let slab = self.slabs[index as usize].as_mut();
-        if let Some(slab) = slab.filter(|slab| !slab.in_batch) {
-            slab.in_batch = true;
-            self.batch_slabs.push(index);
-        }
-    }
-
-    /// A submission of the app's names this place.
-    pub(crate) fn used_by(&mut self, place: Place, serial: u64) {
-        let Some(index) = place.slab else { return };
-        if let Some(slab) = &mut self.slabs[index as usize] {
-            slab.last_serial = slab.last_serial.max(serial);
-        }
-    }
-
-    /// The batch was submitted with this serial, or (with none) it was refused.
-    pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
-        for index in self.batch_slabs.drain(..) {
-            if let Some(slab) = &mut self.slabs[index as usize] {
-                slab.in_batch = false;
-                slab.last_serial = serial.unwrap_or(slab.last_serial);
-            }
-        }
-    }
-
-    /// Does the device have nothing more to do with the slab of this place? `None` if the place is
-    /// in no slab of ours.
-    pub(crate) fn idle(&self, place: Place, completed: u64) -> Option<bool> {
-        let slab = self.slabs[place.slab? as usize].as_ref()?;
-        Some(!slab.in_batch && slab.last_serial <= completed)
-    }
-
-    /// Takes note of how far the device has come.
-    pub(crate) fn completed(&mut self, serial: u64) {
-        self.retiring.retain(|retiring| retiring.serial > serial);
-    }
-
-    /// Bytes of slabs given back that the device still uses.
-    pub(crate) fn retiring_bytes(&self) -> u64 {
-        self.retiring
-            .iter()
-            .map(|retiring| retiring.size_bytes)
-            .sum()
+    /// Bytes of the blocks that came free so far.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.freed_bytes
     }
 }

@@ -37,10 +37,7 @@ pub struct SlabUse {
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryReport {
     pub(crate) alloc: AllocStats,
-    pub(crate) retiring_bytes: u64,
     pub(crate) imported_bytes: u64,
-    /// Slabs and retiring slabs together, at their highest.
-    pub(crate) peak_reserved_bytes: u64,
     pub(crate) slabs: Vec<SlabUse>,
     pub(crate) holders: Vec<Holder>,
 }
@@ -60,9 +57,7 @@ impl Memory {
         });
         MemoryReport {
             alloc: self.pools.stats(),
-            retiring_bytes: self.retiring_bytes(),
             imported_bytes: self.imported_bytes,
-            peak_reserved_bytes: self.peak_reserved_bytes,
             slabs: slabs.collect(),
             holders: self.holders(holders),
         }
@@ -71,7 +66,6 @@ impl Memory {
     /// Starts the peaks anew from the present.
     pub(crate) fn reset_peaks(&mut self) {
         self.pools.reset_peaks();
-        self.peak_reserved_bytes = self.pools.reserved_bytes() + self.retiring_bytes();
     }
 
     fn holders(&self, most: usize) -> Vec<Holder> {

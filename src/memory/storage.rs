@@ -23,6 +23,12 @@ pub enum Residency {
     Device,
     /// In a buffer of the app, which was imported.
     Imported,
+    /// Put out to the host's memory.
+    Host,
+    /// Put out to disk.
+    Disk,
+    /// Nowhere but at its source, which gives them again.
+    Backed,
     /// Nowhere any more: what should have made them failed.
     Poisoned,
 }
@@ -33,6 +39,9 @@ impl Residency {
             0 => Residency::Pending,
             1 => Residency::Device,
             2 => Residency::Imported,
+            3 => Residency::Host,
+            4 => Residency::Disk,
+            5 => Residency::Backed,
             _ => Residency::Poisoned,
         }
     }

@@ -20,6 +20,10 @@ pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
             what,
             message: "out of memory".into(),
         },
+        DriverError::OverBudget => Error::Driver {
+            what,
+            message: "the budget has no room for it".into(),
+        },
         DriverError::Invalid(message) => Error::Driver { what, message },
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::refusal;
-use crate::driver::{BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode, Signal};
+use crate::driver::{BufferId, BufferKind, Device, DriverError, DriverResult, MapMode, Signal};
 use crate::error::Error;
 use crate::units::MIB;
 
@@ -71,13 +71,19 @@ impl fmt::Debug for Reading {
 }
 
 impl Reading {
-    /// A reading of `size_bytes` from `offset_bytes`, and its pieces.
-    pub(crate) fn new(offset_bytes: u64, size_bytes: u64, sink: Sink) -> (Arc<Self>, Vec<Piece>) {
+    /// A reading of `size_bytes` from `offset_bytes`, and its pieces, each of at most
+    /// [`Readbacks::piece_bytes`].
+    pub(crate) fn new(
+        offset_bytes: u64,
+        size_bytes: u64,
+        piece_bytes: u64,
+        sink: Sink,
+    ) -> (Arc<Self>, Vec<Piece>) {
         let mut pieces = Vec::new();
         let (mut at, end) = (offset_bytes, offset_bytes + size_bytes);
         while at < end {
             // Every piece but the first starts at a word.
-            let stop = end.min((at & !3) + PIECE_BYTES);
+            let stop = end.min((at & !3) + piece_bytes);
             pieces.push(Piece {
                 offset_bytes: at,
                 size_bytes: stop - at,
@@ -157,16 +163,28 @@ struct Pool {
 /// The read-back buffers.
 #[derive(Debug)]
 pub(crate) struct Readbacks {
-    driver: Arc<dyn Driver>,
+    driver: Device,
     pool: Mutex<Pool>,
 }
 
 impl Readbacks {
-    pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
+    pub(crate) fn new(driver: Device) -> Self {
         Readbacks {
             driver,
             pool: Mutex::new(Pool::default()),
         }
+    }
+
+    /// The largest piece: two at least fit into the pool.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        let half_bytes = self.limit_bytes() / 2;
+        let most_bytes = half_bytes.clamp(LEAST_BUFFER_BYTES, PIECE_BYTES);
+        1 << most_bytes.ilog2()
+    }
+
+    /// Half of what the budget keeps for staging.
+    fn limit_bytes(&self) -> u64 {
+        LIMIT_BYTES.min(self.driver.ledger().staging_floor_bytes() / 2)
     }
 
     /// A buffer of at least `size_bytes` and its size, if the pool has one free.
@@ -184,6 +202,7 @@ impl Readbacks {
         let most = self.driver.caps().max_buffer_bytes & !3;
         let buffer_bytes = size_bytes.next_power_of_two().max(LEAST_BUFFER_BYTES);
         let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
+        let limit_bytes = self.limit_bytes();
         self.take_in_abandoned();
         loop {
             let (oldest, too_small) = {
@@ -191,13 +210,13 @@ impl Readbacks {
                 if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
                     return Ok(());
                 }
-                if pool.total_bytes + buffer_bytes <= LIMIT_BYTES {
+                if pool.total_bytes + buffer_bytes <= limit_bytes {
                     break;
                 }
                 (pool.readings.front().cloned(), pool.free.pop())
             };
             if let Some((buffer, bytes)) = too_small {
-                self.driver.destroy_buffer(buffer);
+                self.driver.destroy_buffer(buffer, 0);
                 self.lock().total_bytes -= bytes;
             } else if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
@@ -312,7 +331,7 @@ impl Readbacks {
             };
             self.driver.unmap(buffer);
             if read.is_err() {
-                self.driver.destroy_buffer(buffer);
+                self.driver.destroy_buffer(buffer, 0);
             }
             back.push((buffer, arrived.buffer_bytes, read.is_ok()));
             match read {
@@ -332,7 +351,7 @@ impl Readbacks {
     }
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
-        self.driver.destroy_buffer(buffer);
+        self.driver.destroy_buffer(buffer, 0);
         self.lock().total_bytes -= buffer_bytes;
     }
 
@@ -341,7 +360,7 @@ impl Readbacks {
         self.take_in_abandoned();
         let mut pool = self.lock();
         while let Some((buffer, buffer_bytes)) = pool.free.pop() {
-            self.driver.destroy_buffer(buffer);
+            self.driver.destroy_buffer(buffer, 0);
             pool.total_bytes -= buffer_bytes;
         }
     }

@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{BufferId, BufferKind, Driver, DriverResult, MapMode, Signal};
+use crate::driver::{BufferId, BufferKind, Device, DriverResult, MapMode, Signal};
 use crate::units::MIB;
 
 /// Chunks together are at most this large: an upload that finds no room waits for the device.
@@ -64,14 +64,17 @@ struct Chunk {
 /// The staging chunks.
 #[derive(Debug)]
 pub(crate) struct Uploads {
-    driver: Arc<dyn Driver>,
+    driver: Device,
+    /// Of what the budget keeps for staging, one part in so many is for these chunks.
+    share: u64,
     chunks: Mutex<Vec<Chunk>>,
 }
 
 impl Uploads {
-    pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
+    pub(crate) fn new(driver: Device, share: u64) -> Self {
         Uploads {
             driver,
+            share,
             chunks: Mutex::new(Vec::new()),
         }
     }
@@ -122,11 +125,14 @@ impl Uploads {
     /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit.
     pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
         let (least, most) = (*CHUNK_BYTES.start(), *CHUNK_BYTES.end());
-        let most = most.min(self.driver.caps().max_buffer_bytes) & !7;
+        let most = most.min(self.driver.caps().max_buffer_bytes);
+        // Two chunks at least: one is filled while the device reads the other.
+        let limit_bytes = self.limit_bytes();
+        let most = most.min(limit_bytes / 2) & !7;
         let size_bytes = wanted_bytes.clamp(least.min(most), most);
         let size_bytes = size_bytes.next_power_of_two().min(most);
         let total_bytes: u64 = self.lock().iter().map(|chunk| chunk.size_bytes).sum();
-        if total_bytes + size_bytes > LIMIT_BYTES {
+        if most == 0 || total_bytes + size_bytes > limit_bytes {
             return Ok(false);
         }
         let buffer = self
@@ -134,13 +140,13 @@ impl Uploads {
             .create_buffer(BufferKind::Upload, size_bytes, "lapidary upload")
             .await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
-        let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer))?;
+        let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer, 0))?;
         // Into the table before the wait, so that a dropped future loses nothing; unless others
         // have grown meanwhile.
         let kept = {
             let mut chunks = self.lock();
             let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
-            let fits = total_bytes + size_bytes <= LIMIT_BYTES;
+            let fits = total_bytes + size_bytes <= limit_bytes;
             if fits {
                 chunks.push(Chunk {
                     buffer,
@@ -154,11 +160,15 @@ impl Uploads {
         };
         if !kept {
             self.driver.unmap(buffer);
-            self.driver.destroy_buffer(buffer);
+            self.driver.destroy_buffer(buffer, 0);
             return Ok(false);
         }
         self.driver.wait(&mapped).await?;
         Ok(true)
+    }
+
+    fn limit_bytes(&self) -> u64 {
+        LIMIT_BYTES.min(self.driver.ledger().staging_floor_bytes() / self.share)
     }
 
     /// Regions that have not been submitted yet.
@@ -214,7 +224,7 @@ impl Uploads {
         }
         for index in broken.into_iter().rev() {
             let chunk = chunks.swap_remove(index);
-            self.driver.destroy_buffer(chunk.buffer);
+            self.driver.destroy_buffer(chunk.buffer, 0);
         }
         Ok(())
     }
@@ -252,7 +262,7 @@ impl Uploads {
             let kept = !(idle && matches!(chunk.phase, Phase::Mapped));
             if !kept {
                 self.driver.unmap(chunk.buffer);
-                self.driver.destroy_buffer(chunk.buffer);
+                self.driver.destroy_buffer(chunk.buffer, 0);
             }
             kept
         });

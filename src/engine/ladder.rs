@@ -1,0 +1,336 @@
+//! The ladder: what is tried, one rung after the other, when a storage finds no room.
+//!
+//! | rung | what it does |
+//! | --- | --- |
+//! | retire | notices what the device has finished |
+//! | caches | gives back staging and read-back buffers that hold nothing |
+//! | callbacks | asks the app |
+//! | trim | gives back slabs that hold nothing |
+//! | compact | moves blocks together |
+//! | wait | waits for submissions that still use slabs given back |
+//! | drop | takes the places of storages whose bytes are elsewhere too |
+//! | host | puts storages out to the host's memory |
+//! | disk | puts storages out to disk |
+//!
+//! After each that freed something the room is looked for anew. Whoever climbs has the turn, so
+//! there is one at a time; the engine's lock is released while a rung waits. The operands of the
+//! command at the head of the queue, for which all this is done, are never put out.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::state::State;
+use crate::alloc::Growth;
+use crate::driver::{BufferKind, DriverError};
+use crate::error::{Error, OutOfMemory, Result};
+use crate::memory::{Memory, Storage};
+use crate::transfer::refusal;
+
+/// How many holders an out-of-memory error names.
+const HOLDERS_NAMED: usize = 5;
+
+/// One thing to try when there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rung {
+    /// Noticing what the device has finished.
+    Retire,
+    /// Giving back staging and read-back buffers that hold nothing.
+    Caches,
+    /// Asking the app.
+    Callbacks,
+    /// Giving back slabs that hold nothing.
+    Trim,
+    /// Moving blocks together.
+    Compact,
+    /// Waiting for submissions that still use slabs given back.
+    Wait,
+    /// Taking the places of tensors whose bytes are elsewhere too.
+    Drop,
+    /// Putting tensors out to the host's memory.
+    Host,
+    /// Putting tensors out to disk.
+    Disk,
+}
+
+impl Rung {
+    /// All of them, in the order in which they are climbed.
+    pub const ALL: [Rung; 9] = [
+        Rung::Retire,
+        Rung::Caches,
+        Rung::Callbacks,
+        Rung::Trim,
+        Rung::Compact,
+        Rung::Wait,
+        Rung::Drop,
+        Rung::Host,
+        Rung::Disk,
+    ];
+
+    /// In lower case, as reports print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rung::Retire => "retire",
+            Rung::Caches => "caches",
+            Rung::Callbacks => "callbacks",
+            Rung::Trim => "trim",
+            Rung::Compact => "compact",
+            Rung::Wait => "wait",
+            Rung::Drop => "drop",
+            Rung::Host => "host",
+            Rung::Disk => "disk",
+        }
+    }
+
+    /// Does it cost traffic with the host? Before those the soft budget is passed.
+    fn has_traffic(self) -> bool {
+        matches!(self, Rung::Drop | Rung::Host | Rung::Disk)
+    }
+}
+
+/// Bytes that each rung freed, in the order of [`Rung::ALL`].
+pub(crate) type Gains = [u64; Rung::ALL.len()];
+
+/// How far the device's bytes may rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ceiling {
+    Soft,
+    Hard,
+}
+
+impl Engine {
+    /// Makes room for a storage: a slab, or a hole. The inner error is the storage's, the outer
+    /// one everybody's. The caller has the turn.
+    pub(super) async fn make_room(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
+        if let Some(made) = self.grow(storage, Ceiling::Soft).await? {
+            return Ok(made);
+        }
+        if let Err(error) = self.check_fits(storage) {
+            return Ok(Err(error));
+        }
+        let (mut gains, mut ceiling) = (Gains::default(), Ceiling::Soft);
+        for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
+            if rung.has_traffic() && ceiling == Ceiling::Soft {
+                ceiling = Ceiling::Hard;
+                if let Some(made) = self.grow(storage, ceiling).await? {
+                    return Ok(made);
+                }
+            }
+            // A rung is climbed again for as long as it frees something.
+            loop {
+                let freed_bytes = self.climb(rung, storage).await?;
+                if freed_bytes == 0 {
+                    break;
+                }
+                gains[gain] += freed_bytes;
+                self.lock().counters.gains[gain] += freed_bytes;
+                if let Some(made) = self.grow(storage, ceiling).await? {
+                    return Ok(made);
+                }
+            }
+        }
+        let mut state = self.lock();
+        Ok(Err(state.out_of_memory(storage, gains)))
+    }
+
+    /// Climbs one rung; returns the bytes that it freed.
+    async fn climb(&self, rung: Rung, storage: &Arc<Storage>) -> Result<u64> {
+        match rung {
+            Rung::Retire => self.retire(),
+            Rung::Caches => self.shed_caches(),
+            Rung::Callbacks => Ok(0),
+            Rung::Trim => self.trim_slabs(),
+            Rung::Compact => Ok(0),
+            Rung::Wait => self.wait_for_retiring().await,
+            Rung::Drop => self.drop_copied(storage),
+            Rung::Host => self.put_out_to_host(storage).await,
+            Rung::Disk => Ok(0),
+        }
+    }
+
+    /// A slab for the storage, or a hole that it fits into. `None` if there is neither.
+    async fn grow(&self, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<Option<Result<()>>> {
+        let size_bytes = storage.size_bytes();
+        let growth = {
+            let mut state = self.lock();
+            state.bury();
+            if state.memory.has_room(size_bytes, false) {
+                return Ok(Some(Ok(())));
+            }
+            state.memory.growth(size_bytes)
+        };
+        let growth = match growth {
+            Ok(growth) => growth,
+            Err(error) => return Ok(Some(Err(super::needs::never_fits(storage, &error)))),
+        };
+        self.release(|memory| memory.next_release(&growth))?;
+        let least = Growth {
+            slab_bytes: growth.least_bytes,
+            ..growth
+        };
+        for growth in [growth, least] {
+            if growth.slab_bytes > self.room_bytes(ceiling) {
+                continue;
+            }
+            match self.create_slab(&growth).await {
+                Ok(()) => return Ok(Some(Ok(()))),
+                Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
+                Err(error) => {
+                    self.check_lost()?;
+                    return Ok(Some(Err(refusal("a slab", error))));
+                }
+            }
+        }
+        self.check_lost()?;
+        let mut state = self.lock();
+        // No slab can be had: any hole will do, in slabs of any kind.
+        state.memory.anywhere = state.memory.has_room(size_bytes, true);
+        Ok(state.memory.anywhere.then_some(Ok(())))
+    }
+
+    /// The largest slab that may be created.
+    fn room_bytes(&self, ceiling: Ceiling) -> u64 {
+        let ledger = self.driver.ledger();
+        let hard_bytes = ledger.room_for_slab_bytes();
+        match ceiling {
+            Ceiling::Hard => hard_bytes,
+            Ceiling::Soft => {
+                let soft_bytes = self.budget().soft_bytes;
+                let reserved_bytes = ledger.levels().reserved_bytes;
+                hard_bytes.min(soft_bytes.saturating_sub(reserved_bytes))
+            }
+        }
+    }
+
+    async fn create_slab(&self, growth: &Growth) -> Result<(), DriverError> {
+        let label = "lapidary slab";
+        let buffer = self
+            .driver
+            .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
+        let buffer = buffer.await?;
+        let mut state = self.lock();
+        state.counters.slabs_created += 1;
+        if let Err(error) = state.memory.add_slab(growth, buffer) {
+            self.driver.destroy_buffer(buffer, 0);
+            return Err(DriverError::Invalid(error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Can the command at the head of the queue run within the budget, with nothing else on the
+    /// device?
+    fn check_fits(&self, storage: &Arc<Storage>) -> Result<()> {
+        let limit_bytes = self.driver.ledger().slab_limit_bytes();
+        let state = self.lock();
+        let needed_bytes = state.needed_bytes(storage);
+        if needed_bytes <= limit_bytes {
+            return Ok(());
+        }
+        let what = match needed_bytes > storage.size_bytes() {
+            true => "the operands and results of one operation together",
+            false => "a tensor",
+        };
+        Err(Error::NeverFits {
+            what,
+            requested_bytes: needed_bytes,
+            limit_bytes,
+            hint: "Raise the budget, or work on slices: of the rows of one operand at a time, say",
+        })
+    }
+
+    /// Notices what the device has finished.
+    fn retire(&self) -> Result<u64> {
+        let freed_before = self.lock().memory.freed_bytes();
+        // Losing the device is all that can go wrong here.
+        let _ = self.driver.poll();
+        self.check_lost()?;
+        let settled_bytes = self.driver.settle();
+        let mut state = self.lock();
+        state.bury();
+        Ok(settled_bytes + state.memory.freed_bytes() - freed_before)
+    }
+
+    /// Gives back staging and read-back buffers that hold nothing.
+    fn shed_caches(&self) -> Result<u64> {
+        let before_bytes = self.driver.ledger().levels().reserved_bytes;
+        let _ = self.uploads.sweep();
+        self.uploads.trim();
+        self.readbacks.trim();
+        self.check_lost()?;
+        let after_bytes = self.driver.ledger().levels().reserved_bytes;
+        Ok(before_bytes.saturating_sub(after_bytes))
+    }
+
+    /// Gives back slabs that hold nothing.
+    fn trim_slabs(&self) -> Result<u64> {
+        let before_bytes = self.lock().memory.reserved_bytes();
+        self.release(Memory::next_empty)?;
+        let after_bytes = self.lock().memory.reserved_bytes();
+        Ok(before_bytes.saturating_sub(after_bytes))
+    }
+
+    /// Waits for the submissions that still use slabs given back.
+    async fn wait_for_retiring(&self) -> Result<u64> {
+        if self.driver.ledger().levels().retiring_bytes == 0 {
+            return Ok(0);
+        }
+        let before_bytes = self.driver.ledger().levels().reserved_bytes;
+        self.submit()?;
+        // Who could not wait finds no memory once more, and says so.
+        let _ = self.wait_idle().await;
+        self.check_lost()?;
+        let after_bytes = self.driver.ledger().levels().reserved_bytes;
+        Ok(before_bytes.saturating_sub(after_bytes))
+    }
+}
+
+impl State {
+    /// The slots of the command at the head of the queue: what it needs must stay.
+    pub(super) fn needed_slots(&self) -> Vec<u32> {
+        let mut needed = Vec::new();
+        if let Some(cmd) = self.queue.front() {
+            cmd.each_operand(|storage, _| needed.extend(storage.slot()));
+        }
+        needed
+    }
+
+    /// Bytes of the storages that the command at the head of the queue needs, or of this one.
+    fn needed_bytes(&self, storage: &Arc<Storage>) -> u64 {
+        let mut seen: Vec<Arc<Storage>> = vec![storage.clone()];
+        if let Some(cmd) = self.queue.front() {
+            let mut needs = false;
+            cmd.each_operand(|operand, _| needs |= Arc::ptr_eq(operand, storage));
+            cmd.each_operand(|operand, _| {
+                let known = seen.iter().any(|other| Arc::ptr_eq(other, operand));
+                if needs && !known && !self.memory.is_imported(operand) {
+                    seen.push(operand.clone());
+                }
+            });
+        }
+        let sizes = seen.iter();
+        sizes
+            .map(|storage| self.memory.granted_bytes(storage.size_bytes()))
+            .sum()
+    }
+
+    fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
+        self.counters.refusals += 1;
+        let report = self.memory.report(HOLDERS_NAMED);
+        let levels = self.driver.ledger().levels();
+        let holders = report.holders.into_iter();
+        Error::OutOfMemory(Arc::new(OutOfMemory {
+            requested_bytes: storage.size_bytes(),
+            live_bytes: report.alloc.requested_bytes,
+            reserved_bytes: report.alloc.reserved_bytes,
+            retiring_bytes: levels.retiring_bytes,
+            largest_hole_bytes: report.alloc.largest_hole_bytes,
+            budget_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
+            freed: (Rung::ALL.into_iter().zip(gains))
+                .filter(|(_, bytes)| *bytes > 0)
+                .map(|(rung, bytes)| (rung.name(), bytes))
+                .collect(),
+            made_at: storage.tag().to_string(),
+            holders: holders.map(|holder| (holder.tag, holder.bytes)).collect(),
+        }))
+    }
+}

@@ -1,0 +1,202 @@
+//! How much memory there may be: what the app says, and the account of the host's part.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+use crate::units::parse_bytes;
+
+/// How much memory a [`Gpu`](crate::Gpu) may take. What is `None` is not limited by the app.
+///
+/// The device's share holds everything that is created there: slabs, staging, buffers for reading
+/// back, and slabs that were given back but are still in use. Bytes are paid for before anything
+/// is created, so a limit is never passed, not for a moment. When work needs more, tensors that
+/// are not in use at that moment are put out to the host's memory or to disk, and brought back
+/// when somebody uses them; a single operation must still fit on the device.
+///
+/// ```
+/// use lapidary::Budget;
+///
+/// let budget: Budget = "device=512MiB,host=2GiB,disk=0".parse()?;
+/// assert_eq!(budget.device_bytes, Some(512 << 20));
+/// assert_eq!(budget.disk_bytes, Some(0));
+/// assert_eq!("512MiB".parse::<Budget>()?.device_bytes, budget.device_bytes);
+/// # Ok::<(), lapidary::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Bytes on the device, never passed. `None`: what the operating system says this process may
+    /// use, as far as it says anything.
+    pub device_bytes: Option<u64>,
+    /// Bytes on the device that are passed only after everything was tried that costs no traffic:
+    /// callbacks, giving back what is empty, moving blocks together.
+    pub soft_device_bytes: Option<u64>,
+    /// Bytes of the device's share that tensors leave to staging: to uploads, reads, and tensors
+    /// that are put out or come back. `None`: one part in 16, at most 64 MiB.
+    pub staging_bytes: Option<u64>,
+    /// Bytes of tensors that are put out to the host's memory. Where host and device share one
+    /// memory nothing would be gained by that, and tensors go to disk at once.
+    pub host_bytes: Option<u64>,
+    /// Bytes of tensors that are put out to disk.
+    pub disk_bytes: Option<u64>,
+}
+
+impl Budget {
+    /// A hard limit for the device, and none for the host and the disk.
+    pub const fn device(bytes: u64) -> Budget {
+        Budget {
+            device_bytes: Some(bytes),
+            soft_device_bytes: None,
+            staging_bytes: None,
+            host_bytes: None,
+            disk_bytes: None,
+        }
+    }
+
+    /// Refuses limits that contradict each other.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |reason: &str| Error::Option {
+            option: "budget",
+            reason: reason.into(),
+        };
+        match (self.soft_device_bytes, self.device_bytes) {
+            (_, Some(0)) => Err(wrong("no byte on the device leaves no room for any tensor")),
+            (Some(soft), Some(hard)) if soft > hard => {
+                Err(wrong("the soft limit is above the hard one"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Budget {
+    type Err = Error;
+
+    /// Bytes for the device (`512MiB`), or a list of `device=`, `soft=`, `host=` and `disk=`.
+    fn from_str(text: &str) -> Result<Budget> {
+        let mut budget = Budget::default();
+        for part in text.split(',') {
+            let (name, bytes) = part.split_once('=').unwrap_or(("device", part));
+            let bytes = parse_bytes(bytes.trim()).ok_or_else(|| Error::Option {
+                option: "budget",
+                reason: format!("`{}` is no number of bytes, such as 512MiB", bytes.trim()),
+            })?;
+            let field = match name.trim() {
+                "device" => &mut budget.device_bytes,
+                "soft" => &mut budget.soft_device_bytes,
+                "host" => &mut budget.host_bytes,
+                "disk" => &mut budget.disk_bytes,
+                other => {
+                    return Err(Error::Option {
+                        option: "budget",
+                        reason: format!("`{other}` is none of device, soft, host, disk"),
+                    });
+                }
+            };
+            *field = Some(bytes);
+        }
+        budget.check()?;
+        Ok(budget)
+    }
+}
+
+/// The host's share: bytes of copies of tensors that are not on the device.
+#[derive(Debug)]
+pub(crate) struct HostAccount {
+    limit_bytes: AtomicU64,
+    used_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+}
+
+/// Bytes taken from the host's share, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HostCharge {
+    account: Arc<HostAccount>,
+    size_bytes: u64,
+}
+
+impl HostAccount {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(HostAccount {
+            limit_bytes: AtomicU64::new(u64::MAX),
+            used_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Release);
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Acquire)
+    }
+
+    /// How far the use is above the limit: it may have been lowered.
+    pub(crate) fn excess_bytes(&self) -> u64 {
+        let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
+        self.used_bytes().saturating_sub(limit_bytes)
+    }
+
+    /// Takes bytes, if there are as many left.
+    pub(crate) fn charge(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
+        let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
+        let take = |used: u64| {
+            used.checked_add(size_bytes)
+                .filter(|&after| after <= limit_bytes)
+        };
+        let before = (self.used_bytes).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        let after_bytes = before.ok()? + size_bytes;
+        self.peak_bytes.fetch_max(after_bytes, Ordering::AcqRel);
+        Some(HostCharge {
+            account: self.clone(),
+            size_bytes,
+        })
+    }
+}
+
+impl Drop for HostCharge {
+    fn drop(&mut self) {
+        let used_bytes = &self.account.used_bytes;
+        used_bytes.fetch_sub(self.size_bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_contradictions_refused() {
+        let read = |text: &str| text.parse::<Budget>();
+        assert_eq!(read("1024").unwrap(), Budget::device(1024));
+        let all = read("device=2GiB, soft=1GiB, host=3 GiB, disk=4k").unwrap();
+        assert_eq!(all.soft_device_bytes, Some(1 << 30));
+        assert_eq!((all.host_bytes, all.disk_bytes), (Some(3 << 30), Some(4000)));
+        for wrong in ["", "x", "0", "device=1,soft=2", "gpu=1", "-1", "1e30GiB", "=,="] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_host_share_is_never_passed() {
+        let account = HostAccount::new();
+        account.set_limit(100);
+        let first = account.charge(60).unwrap();
+        assert!(account.charge(41).is_none());
+        let second = account.charge(40).unwrap();
+        drop(first);
+        assert_eq!((account.used_bytes(), account.peak_bytes()), (40, 100));
+        account.set_limit(10);
+        assert_eq!(account.excess_bytes(), 30);
+        assert!(account.charge(0).is_none());
+        drop(second);
+        assert!(account.charge(10).is_some());
+        assert!(account.charge(u64::MAX).is_none());
+    }
+}

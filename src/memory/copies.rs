@@ -1,0 +1,38 @@
+//! Copies of a storage's bytes that are not on the device: each of them is valid, or it is not kept.
+
+use std::sync::Arc;
+
+use super::budget::HostCharge;
+use super::{Residency, Source};
+
+/// Bytes in the host's memory, paid for.
+#[derive(Debug)]
+pub(crate) struct HostCopy {
+    pub(crate) bytes: Vec<u8>,
+    /// Takes the bytes off the account when the copy goes.
+    pub(crate) _charge: HostCharge,
+}
+
+/// Where a storage's bytes are besides the device. A write on the device ends them all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copies {
+    pub(crate) host: Option<Arc<HostCopy>>,
+    pub(crate) source: Option<Source>,
+}
+
+impl Copies {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.host.is_none() && self.source.is_none()
+    }
+
+    /// Where a storage is that is nowhere else.
+    pub(crate) fn residency(&self) -> Residency {
+        if self.host.is_some() {
+            Residency::Host
+        } else if self.source.is_some() {
+            Residency::Backed
+        } else {
+            Residency::Pending
+        }
+    }
+}

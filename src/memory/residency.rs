@@ -1,0 +1,164 @@
+//! Leaving the device and coming back: what a storage's slot goes through.
+//!
+//! ```text
+//!             leave (copies are valid)
+//!   Device ─────────────────────────────► Host │ Disk │ Backed
+//!     ▲                                          │
+//!     └──── arrive (its bytes are on their way) ─┘
+//! ```
+//!
+//! A storage leaves only once its bytes are elsewhere, and is back only once the copy that brings
+//! them is among the ops of the batch: whatever is dropped, refused or lost in between, the state
+//! is true.
+
+use std::sync::Arc;
+
+use super::{Copies, Memory, Place, Residency, Storage};
+use crate::alloc::{AllocError, BlockId};
+
+/// A block for a storage that is coming back. To be given to [`Memory::arrive`] or
+/// [`Memory::turn_away`].
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    block: BlockId,
+    pub(crate) place: Place,
+}
+
+/// A storage that may be put out.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) place: Place,
+    /// Its bytes are elsewhere too: to put it out costs nothing.
+    pub(crate) is_clean: bool,
+    /// In how many commands it is used again, as far as the past tells.
+    pub(crate) distance: u32,
+}
+
+impl Memory {
+    /// Where the bytes of a storage are that is not on the device, if it has any.
+    pub(crate) fn away(&self, storage: &Storage) -> Option<Copies> {
+        let slot = &self.slots[storage.slot()? as usize];
+        if slot.place.is_some() {
+            return None;
+        }
+        slot.copies.as_deref().cloned()
+    }
+
+    /// Was the storage put out?
+    pub(crate) fn is_away(&self, storage: &Storage) -> bool {
+        storage.slot().is_some_and(|index| {
+            let slot = &self.slots[index as usize];
+            slot.place.is_none() && slot.copies.is_some()
+        })
+    }
+
+    /// A command has been encoded: time passes.
+    pub(crate) fn tick(&mut self) {
+        self.clock = self.clock.wrapping_add(1);
+    }
+
+    /// A command that is being encoded uses the storage.
+    pub(crate) fn used(&mut self, storage: &Storage) {
+        if let Some(index) = storage.slot() {
+            self.slots[index as usize].uses.touch(self.clock);
+        }
+    }
+
+    /// A block for a storage that is coming back; `None` when there is no room.
+    pub(crate) fn receive(&mut self, storage: &Storage) -> Result<Option<Arrival>, AllocError> {
+        let taken = self.take_block(storage.size_bytes())?;
+        Ok(taken.map(|(block, place)| Arrival { block, place }))
+    }
+
+    /// The ops that bring a storage's bytes are in the batch: it is back.
+    pub(crate) fn arrive(&mut self, storage: &Arc<Storage>, arrival: Arrival) {
+        self.settle_in(storage, arrival.block, arrival.place);
+    }
+
+    /// The bytes could not be brought.
+    pub(crate) fn turn_away(&mut self, arrival: Arrival) {
+        self.free_block(arrival.block);
+    }
+
+    /// Takes the place of a storage whose bytes are elsewhere too. `false` if they are not.
+    pub(crate) fn leave(&mut self, storage: &Storage) -> bool {
+        let Some(index) = storage.slot() else {
+            return false;
+        };
+        let slot = &mut self.slots[index as usize];
+        let Some(copies) = &slot.copies else {
+            return false;
+        };
+        storage.set_residency(copies.residency());
+        slot.place = None;
+        if let Some(block) = slot.block.take() {
+            self.free_block(block);
+        }
+        true
+    }
+
+    /// Adds to the copies of a storage; they hold what it holds now.
+    pub(crate) fn copied(&mut self, storage: &Storage, add: impl FnOnce(&mut Copies)) {
+        let Some(index) = storage.slot() else { return };
+        let slot = &mut self.slots[index as usize];
+        let mut copies = slot.copies.take().unwrap_or_default();
+        add(&mut copies);
+        slot.copies = (!copies.is_empty()).then_some(copies);
+        if slot.place.is_none() && slot.poison.is_none() {
+            let copies = slot.copies.as_deref();
+            storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+        }
+    }
+
+    /// A storage without a place, whose bytes its source will give.
+    pub(crate) fn back(&mut self, storage: &Arc<Storage>, copies: Copies) {
+        let index = self.new_slot(storage, None, None);
+        storage.set_slot(index, copies.residency());
+        self.slots[index as usize].copies = Some(Box::new(copies));
+    }
+
+    /// A write to the storage has been encoded: what was copied before is the past.
+    pub(crate) fn written(&mut self, storage: &Storage) {
+        if let Some(index) = storage.slot() {
+            let slot = &mut self.slots[index as usize];
+            if slot.copies.is_some() {
+                slot.copies = None;
+            }
+        }
+    }
+
+    /// The storages that could be put out now: in a slab, with a value, not pinned, and not one of
+    /// `needed`.
+    pub(crate) fn candidates(&self, needed: &[u32]) -> Vec<Candidate> {
+        let slots = self.slots.iter().enumerate();
+        let slots = slots.filter(|(index, _)| !needed.contains(&(*index as u32)));
+        slots
+            .filter_map(|(_, slot)| self.candidate_of(slot))
+            .collect()
+    }
+
+    /// A storage as a candidate, if it can be put out.
+    pub(crate) fn candidate(&self, storage: &Storage) -> Option<Candidate> {
+        self.candidate_of(&self.slots[storage.slot()? as usize])
+    }
+
+    fn candidate_of(&self, slot: &super::Slot) -> Option<Candidate> {
+        if slot.block.is_none() || slot.poison.is_some() {
+            return None;
+        }
+        let storage = slot.storage.upgrade()?;
+        (storage.pins() == 0).then_some(Candidate {
+            storage,
+            place: slot.place?,
+            is_clean: slot.copies.is_some(),
+            distance: slot.uses.distance(self.clock),
+        })
+    }
+
+    /// Is a storage in a buffer of the app?
+    pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
+    }
+}

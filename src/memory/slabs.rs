@@ -1,0 +1,121 @@
+//! The slabs behind the places: which buffer, who names it, when it may go.
+
+use super::{Memory, Place};
+use crate::alloc::{AllocError, Growth, SlabId};
+use crate::driver::BufferId;
+
+/// One buffer that is carved into blocks.
+#[derive(Debug)]
+pub(super) struct Slab {
+    pub(super) id: SlabId,
+    pub(super) buffer: BufferId,
+    pub(super) size_bytes: u64,
+    /// The last submission that names it.
+    last_serial: u64,
+    /// The batch that is being encoded names it.
+    in_batch: bool,
+}
+
+impl Memory {
+    /// The slab to create for a storage that found no room.
+    pub(crate) fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
+        self.pools.growth(size_bytes)
+    }
+
+    /// Would a storage of this size find a place, or (`anywhere`) any hole at all?
+    pub(crate) fn has_room(&mut self, size_bytes: u64, anywhere: bool) -> bool {
+        let block = match anywhere {
+            true => self.pools.allocate_anywhere(size_bytes),
+            false => self.pools.allocate(size_bytes),
+        };
+        block.is_ok_and(|block| self.pools.free(block).is_ok())
+    }
+
+    /// What a block for so many bytes takes.
+    pub(crate) fn granted_bytes(&self, size_bytes: u64) -> u64 {
+        size_bytes.next_multiple_of(self.pools.config().unit_bytes)
+    }
+
+    /// Bytes of all slabs.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.pools.reserved_bytes()
+    }
+
+    /// The empty slab that should go before a new one comes, and whether the batch names it:
+    /// then the batch must be submitted first.
+    pub(crate) fn next_release(&self, growth: &Growth) -> Option<(SlabId, bool)> {
+        let id = self.pools.next_release(growth)?;
+        Some((id, self.in_batch(id)))
+    }
+
+    /// Any empty slab, longest unused first, as [`next_release`](Self::next_release).
+    pub(crate) fn next_empty(&self) -> Option<(SlabId, bool)> {
+        let id = self.pools.empty_slabs().next()?;
+        Some((id, self.in_batch(id)))
+    }
+
+    fn in_batch(&self, id: SlabId) -> bool {
+        let slab = self.slabs.get(id.index()).and_then(Option::as_ref);
+        slab.is_some_and(|slab| slab.in_batch)
+    }
+
+    /// Gives an empty slab back; the caller destroys the buffer, which submission so-and-so was
+    /// the last to name.
+    pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
+        self.pools.remove_slab(id).ok()?;
+        let slab = self.slabs[id.index()].take()?;
+        Some((slab.buffer, slab.last_serial))
+    }
+
+    /// Adds the slab that was created for `growth`.
+    pub(crate) fn add_slab(&mut self, growth: &Growth, buffer: BufferId) -> Result<(), AllocError> {
+        let id = self.pools.add_slab(growth)?;
+        let index = id.index();
+        if self.slabs.len() <= index {
+            self.slabs.resize_with(index + 1, || None);
+        }
+        self.slabs[index] = Some(Slab {
+            id,
+            buffer,
+            size_bytes: growth.slab_bytes,
+            last_serial: 0,
+            in_batch: false,
+        });
+        Ok(())
+    }
+
+    /// The batch names this place.
+    pub(crate) fn touch(&mut self, place: Place) {
+        let Some(index) = place.slab else { return };
+        let slab = self.slabs[index as usize].as_mut();
+        if let Some(slab) = slab.filter(|slab| !slab.in_batch) {
+            slab.in_batch = true;
+            self.batch_slabs.push(index);
+        }
+    }
+
+    /// A submission of the app's names this place.
+    pub(crate) fn used_by(&mut self, place: Place, serial: u64) {
+        let Some(index) = place.slab else { return };
+        if let Some(slab) = &mut self.slabs[index as usize] {
+            slab.last_serial = slab.last_serial.max(serial);
+        }
+    }
+
+    /// The batch was submitted with this serial, or (with none) it was refused.
+    pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
+        for index in self.batch_slabs.drain(..) {
+            if let Some(slab) = &mut self.slabs[index as usize] {
+                slab.in_batch = false;
+                slab.last_serial = serial.unwrap_or(slab.last_serial);
+            }
+        }
+    }
+
+    /// Does the device have nothing more to do with the slab of this place? `None` if the place is
+    /// in no slab of ours.
+    pub(crate) fn idle(&self, place: Place, completed: u64) -> Option<bool> {
+        let slab = self.slabs[place.slab? as usize].as_ref()?;
+        Some(!slab.in_batch && slab.last_serial <= completed)
+    }
+}
