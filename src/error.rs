@@ -158,6 +158,26 @@ pub enum Error {
         offset_bytes: u64,
         /// What it said.
         message: String,
+    /// The spill file could not be made, grown, written or read. It concerns the tensor whose
+    /// bytes were on their way; other tensors, spilled or not, are untouched.
+    #[error("{0}")]
+    Spill(Arc<SpillError>),
+    /// The spill file gives back other bytes than were written: somebody changed it, or the disk
+    /// fails. None of the damaged bytes were used.
+    #[error(
+        "a tensor of {} cannot be read back from the spill file in {folder}: {reason}, at byte \
+         {offset_bytes}. Make the tensor again, and choose another folder if the disk fails",
+        Bytes(*block_bytes)
+    )]
+    SpillCorrupt {
+        /// The folder that the spill file was made in.
+        folder: String,
+        /// The bytes of the tensor whose block it is.
+        block_bytes: u64,
+        /// Where the damage was found, in bytes from the start of the file.
+        offset_bytes: u64,
+        /// What is wrong there.
+        reason: &'static str,
     },
     /// The driver refused something that we hold to be right, in its own words.
     #[error("the driver refused {what}: {message}")]
@@ -228,6 +248,69 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
+/// Why a block could not be written to the spill file, or read from it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SpillError {
+    /// Which kind of failure it is.
+    pub failure: SpillFailure,
+    /// What was being done: `make the spill file`, `write a block`, …
+    pub operation: &'static str,
+    /// Bytes of the block.
+    pub requested_bytes: u64,
+    /// Bytes that all blocks take in the spill file.
+    pub used_bytes: u64,
+    /// Bytes that the spill file may have.
+    pub quota_bytes: u64,
+    /// The folder of the spill file.
+    pub folder: String,
+    /// The system's words, or ours; may be empty.
+    pub cause: String,
+}
+
+/// The ways in which spilling fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SpillFailure {
+    /// This system has no files, as in a browser.
+    Unavailable,
+    /// The file cannot be made in the folder. The next spill tries again.
+    Folder,
+    /// The quota leaves no room. Freeing spilled tensors, or a larger quota, helps.
+    QuotaFull,
+    /// The disk is full.
+    DiskFull,
+    /// The system reports another failure.
+    Io,
+}
+
+impl fmt::Display for SpillError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "spilling could not {} in {} for {} ({} spilled",
+            self.operation,
+            self.folder,
+            Bytes(self.requested_bytes),
+            Bytes(self.used_bytes),
+        )?;
+        if self.quota_bytes < u64::MAX {
+            write!(f, " of {} allowed", Bytes(self.quota_bytes))?;
+        }
+        f.write_str(")")?;
+        if !self.cause.is_empty() {
+            write!(f, ": {}", self.cause)?;
+        }
+        f.write_str(match self.failure {
+            SpillFailure::Unavailable => ". Keep the tensors in memory: there is no disk to use",
+            SpillFailure::Folder => ". Choose a folder that can be written",
+            SpillFailure::QuotaFull => ". Drop spilled tensors, or raise the disk budget",
+            SpillFailure::DiskFull => ". Free room on the disk, or choose a folder on another one",
+            SpillFailure::Io => ". Try again; if it stays, choose a folder on another disk",
+        })
+    }
+}
+
 /// What is wrong with a kernel, pointing at the place in its text where there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -252,11 +335,13 @@ impl fmt::Display for KernelError {
 
 impl Error {
     /// Will it be the same however long one waits, and whatever is freed? Out of memory
-    /// passes, and what would block does not in its asynchronous form; the others stay.
+    /// passes, a full or unwritable disk may, and what would block does not in its asynchronous
+    /// form; the others stay.
     pub fn is_final(&self) -> bool {
-        !matches!(
-            self,
-            Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. }
-        )
+        match self {
+            Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. } => false,
+            Error::Spill(error) => error.failure == SpillFailure::Unavailable,
+            _ => true,
+        }
     }
 }

@@ -43,6 +43,7 @@
 //!
 //! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
 //!   your own.
+//! * `lz4`: tensors that are spilled to disk may be compressed.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 
 pub mod alloc;
@@ -75,7 +76,7 @@ pub use self::gpu::adapters;
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps},
     dtype::{DType, Element},
-    error::{Error, KernelError, OutOfMemory, Result},
+    error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure},
     gpu::{Access, Bound, BoundRange, Gpu, Options},
     memory::{Holder, Residency, SlabUse, Tag},
     observe::MemoryStats,

@@ -53,6 +53,18 @@ pub enum Repeat {
     OneIn(u32),
 }
 
+impl Repeat {
+    /// Whether it strikes at a call that is so many after the first strike.
+    pub(crate) fn strikes(self, since: u64, chance: &mut Chance) -> bool {
+        match self {
+            Repeat::Once => since == 0,
+            Repeat::EverySecond => since % 2 == 0,
+            Repeat::ForEver => true,
+            Repeat::OneIn(calls) => chance.below(u64::from(calls.max(1))) == 0,
+        }
+    }
+}
+
 /// What a fault does to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
@@ -148,13 +160,7 @@ impl FaultPlan {
             let Some(since) = seen.checked_sub(fault.nth.max(1)) else {
                 continue;
             };
-            let hit = match fault.repeat {
-                Repeat::Once => since == 0,
-                Repeat::EverySecond => since % 2 == 0,
-                Repeat::ForEver => true,
-                Repeat::OneIn(calls) => self.chance.below(u64::from(calls.max(1))) == 0,
-            };
-            if hit {
+            if fault.repeat.strikes(since, &mut self.chance) {
                 strikes = strikes.or(Some(fault.kind));
             }
         }
@@ -164,11 +170,11 @@ impl FaultPlan {
 
 /// SplitMix64: small, seeded, the same on every platform.
 #[derive(Debug)]
-pub(super) struct Chance(pub(super) u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
     /// A number below `end`, which is not 0.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -27,6 +27,7 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
+pub(crate) use faults::Chance;
 pub use faults::{Fault, FaultKind, Repeat, Site};
 pub use handle::{SimCounters, SimHandle};
 pub use options::{SimMode, SimOptions};

@@ -1,0 +1,188 @@
+//! What goes wrong with the spill file, and when: the simulation's plan of faults, for files.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::driver::sim::{Chance, Repeat};
+
+/// A call of the file system, as faults name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileSite {
+    /// Every call below.
+    AnyCall,
+    /// The file is made.
+    Create,
+    /// Bytes are written.
+    Write,
+    /// Bytes are read.
+    Read,
+    /// The file's length changes.
+    SetLen,
+}
+
+/// What a fault does to the call. Where no bytes move, what is not [`DiskFull`](Self::DiskFull)
+/// is an I/O error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileFaultKind {
+    /// It says that there is no room on the disk.
+    DiskFull,
+    /// It says that the device fails.
+    Io,
+    /// It says that it was interrupted.
+    Interrupted,
+    /// It moves half of the bytes, and says so.
+    Short,
+    /// It moves half of the bytes, and says that it moved all.
+    Torn,
+    /// One bit of what it moves is another.
+    Flip,
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileFault {
+    /// Which calls are counted.
+    pub(crate) site: FileSite,
+    /// The call that it strikes first, counted from the one after it was armed: 1 is the next.
+    pub(crate) nth: u64,
+    /// And then?
+    pub(crate) repeat: Repeat,
+    /// What it does.
+    pub(crate) kind: FileFaultKind,
+}
+
+/// The armed faults of a store's file: the test keeps a clone of what it puts into the options.
+#[derive(Clone, Debug)]
+pub(crate) struct FileFaults(Arc<Mutex<Plan>>);
+
+#[derive(Debug)]
+struct Plan {
+    armed: Vec<(FileFault, u64)>,
+    chance: Chance,
+    struck: u64,
+}
+
+impl Default for FileFaults {
+    fn default() -> Self {
+        FileFaults::new(0)
+    }
+}
+
+impl FileFaults {
+    /// No faults yet; those that strike by chance do so by this seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        FileFaults(Arc::new(Mutex::new(Plan {
+            armed: Vec::new(),
+            chance: Chance(seed),
+            struck: 0,
+        })))
+    }
+
+    pub(crate) fn arm(&self, fault: FileFault) {
+        self.with(|plan| plan.armed.push((fault, 0)));
+    }
+
+    pub(crate) fn disarm(&self) {
+        self.with(|plan| plan.armed.clear());
+    }
+
+    /// How many calls were struck so far.
+    pub(crate) fn struck(&self) -> u64 {
+        self.with(|plan| plan.struck)
+    }
+
+    /// Counts a call; what strikes it, if anything does: the first armed of those that do.
+    pub(super) fn strike(&self, site: FileSite) -> Option<FileFaultKind> {
+        self.with(|plan| {
+            let mut strikes = None;
+            for (fault, seen) in &mut plan.armed {
+                if fault.site != site && fault.site != FileSite::AnyCall {
+                    continue;
+                }
+                *seen += 1;
+                let since = seen.checked_sub(fault.nth.max(1));
+                if since.is_some_and(|since| fault.repeat.strikes(since, &mut plan.chance)) {
+                    strikes = strikes.or(Some(fault.kind));
+                }
+            }
+            plan.struck += u64::from(strikes.is_some());
+            strikes
+        })
+    }
+
+    /// As [`strike`](Self::strike), for a call that moves no bytes.
+    pub(super) fn strike_plain(&self, site: FileSite) -> io::Result<()> {
+        match self.strike(site) {
+            None => Ok(()),
+            Some(kind) => Err(kind.error().unwrap_or_else(device_fails)),
+        }
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut Plan) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl FileFaultKind {
+    fn error(self) -> Option<io::Error> {
+        match self {
+            FileFaultKind::DiskFull => Some(io::ErrorKind::StorageFull.into()),
+            FileFaultKind::Io => Some(device_fails()),
+            FileFaultKind::Interrupted => Some(io::ErrorKind::Interrupted.into()),
+            FileFaultKind::Short | FileFaultKind::Torn | FileFaultKind::Flip => None,
+        }
+    }
+
+    /// A write that this strikes.
+    pub(super) fn write(
+        self,
+        bytes: &[u8],
+        write: impl FnOnce(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let half = bytes.len() / 2;
+        match (self, self.error()) {
+            (_, Some(error)) => Err(error),
+            (FileFaultKind::Torn, _) => write(&bytes[..half]).map(|_| bytes.len()),
+            (FileFaultKind::Flip, _) => {
+                let mut flipped = bytes.to_vec();
+                flip(&mut flipped);
+                write(&flipped)
+            }
+            _ => write(&bytes[..half]),
+        }
+    }
+
+    /// A read that this strikes.
+    pub(super) fn read(
+        self,
+        bytes: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let half = bytes.len() / 2;
+        match (self, self.error()) {
+            (_, Some(error)) => Err(error),
+            (FileFaultKind::Torn, _) => {
+                let got = read(bytes)?;
+                bytes[half..].fill(0);
+                Ok(got)
+            }
+            (FileFaultKind::Flip, _) => {
+                let got = read(bytes)?;
+                flip(&mut bytes[..got]);
+                Ok(got)
+            }
+            _ => read(&mut bytes[..half]),
+        }
+    }
+}
+
+fn device_fails() -> io::Error {
+    io::Error::other("the device fails, as the test wants it")
+}
+
+fn flip(bytes: &mut [u8]) {
+    let middle = bytes.len() / 2;
+    if let Some(byte) = bytes.get_mut(middle) {
+        *byte ^= 0x10;
+    }
+}

@@ -1,0 +1,235 @@
+//! Room in the spill file: who has which range, and how long the file is.
+//!
+//! ```text
+//!   file  │ piece │ hole │ piece │ piece │  hole  │ … │   hole   │
+//!         └──────────── extent ───────────────────┘   └─ extent ─┘ given back, with the file's end
+//! ```
+//!
+//! The file grows by extents, which are the slabs of a [`Carver`], and loses those at its end that
+//! nobody uses. A block's frames lie wherever there are holes, and become smaller where holes are,
+//! so a block fits if the holes and what the file may grow by are large enough together.
+
+use std::io;
+use std::sync::Arc;
+
+use super::file::SpillFile;
+use super::frame::{FRAME_BYTES, HEADER_BYTES};
+use crate::alloc::{BlockId, Carver, SlabId};
+use crate::units::{KIB, MIB};
+
+/// Ranges begin and end at pages.
+const GRANULE_BYTES: u64 = 4 * KIB;
+
+/// The file grows by multiples of this, unless the quota allows less.
+const EXTENT_BYTES: u64 = 4 * MIB;
+
+/// A range of the file.
+#[derive(Debug)]
+pub(super) struct Piece {
+    id: BlockId,
+    pub(super) offset_bytes: u64,
+    pub(super) size_bytes: u64,
+}
+
+/// Why there is no room.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Quota,
+    Create(io::Error),
+    Grow(io::Error),
+}
+
+#[derive(Debug)]
+struct Extent {
+    slab: SlabId,
+    size_bytes: u64,
+}
+
+/// The file and its ranges. The file is made when the first range is asked for.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) quota_bytes: u64,
+    carver: Carver,
+    /// From the start of the file to its end, without gaps.
+    extents: Vec<Extent>,
+    /// Where each extent begins, by the number of its slab.
+    begins: Vec<u64>,
+    used_bytes: u64,
+    file: Option<Arc<SpillFile>>,
+    /// The file's real length: longer than the extents where it could not be cut.
+    file_bytes: u64,
+}
+
+impl Room {
+    pub(super) fn new(quota_bytes: u64) -> Room {
+        Room {
+            quota_bytes,
+            carver: Carver::new(GRANULE_BYTES).expect("4 KiB is a power of two below 64 KiB"),
+            extents: Vec::new(),
+            begins: Vec::new(),
+            used_bytes: 0,
+            file: None,
+            file_bytes: 0,
+        }
+    }
+
+    /// What the ranges take.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// The length of the file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Ranges for a block of `payload_bytes`, each with room for a header, and the file that they
+    /// lie in; all or nothing. `create` makes the file if there is none.
+    pub(super) fn take(
+        &mut self,
+        payload_bytes: u64,
+        create: impl FnOnce() -> io::Result<SpillFile>,
+    ) -> Result<(Arc<SpillFile>, Vec<Piece>), Refusal> {
+        if payload_bytes > self.quota_bytes.saturating_sub(self.used_bytes) {
+            return Err(Refusal::Quota);
+        }
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => {
+                let file = Arc::new(create().map_err(Refusal::Create)?);
+                self.file.insert(file).clone()
+            }
+        };
+        let mut pieces = Vec::new();
+        match self.place(payload_bytes, &file, &mut pieces) {
+            Ok(()) => Ok((file, pieces)),
+            Err(refusal) => {
+                self.give_back(pieces, false);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn place(
+        &mut self,
+        payload_bytes: u64,
+        file: &SpillFile,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<(), Refusal> {
+        let mut left_bytes = payload_bytes;
+        let mut most_bytes = FRAME_BYTES;
+        while left_bytes > 0 {
+            let wanted_bytes = left_bytes.saturating_add(HEADER_BYTES).min(most_bytes);
+            if let Some(piece) = self.allocate(wanted_bytes) {
+                left_bytes -= wanted_bytes - HEADER_BYTES;
+                pieces.push(piece);
+                if self.used_bytes > self.quota_bytes {
+                    return Err(Refusal::Quota);
+                }
+            } else if !self.grow(left_bytes, file)? {
+                // No hole of this size: the frame becomes smaller, down to one granule.
+                if wanted_bytes <= GRANULE_BYTES {
+                    return Err(Refusal::Quota);
+                }
+                most_bytes = wanted_bytes.next_power_of_two() / 2;
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self, wanted_bytes: u64) -> Option<Piece> {
+        let id = self.carver.allocate(wanted_bytes).ok()?;
+        let block = self.carver.block(id).ok()?;
+        self.used_bytes += block.size_bytes;
+        Some(Piece {
+            id,
+            offset_bytes: self.begins[block.slab.index()] + block.offset_bytes,
+            size_bytes: block.size_bytes,
+        })
+    }
+
+    /// Makes the file longer by what a block still needs, as far as the quota goes; `false` if it
+    /// leaves nothing.
+    fn grow(&mut self, left_bytes: u64, file: &SpillFile) -> Result<bool, Refusal> {
+        let end_bytes = self.end_bytes();
+        let frames = left_bytes.div_ceil(FRAME_BYTES - HEADER_BYTES);
+        let needed_bytes = left_bytes
+            .saturating_add(frames * HEADER_BYTES)
+            .checked_next_multiple_of(EXTENT_BYTES)
+            .unwrap_or(u64::MAX);
+        let allowed_bytes = self.quota_bytes.max(self.file_bytes) - end_bytes;
+        let grown_bytes = needed_bytes.min(allowed_bytes) / GRANULE_BYTES * GRANULE_BYTES;
+        let new_end_bytes = end_bytes.saturating_add(grown_bytes);
+        if grown_bytes == 0 {
+            return Ok(false);
+        }
+        if new_end_bytes > self.file_bytes {
+            file.set_len(new_end_bytes).map_err(Refusal::Grow)?;
+            self.file_bytes = new_end_bytes;
+        }
+        let mut begin_bytes = end_bytes;
+        while begin_bytes < new_end_bytes {
+            let size_bytes = EXTENT_BYTES.min(new_end_bytes - begin_bytes);
+            let Ok(slab) = self.carver.add_slab(size_bytes) else {
+                // The tables are full: 2^21 extents.
+                return Ok(begin_bytes > end_bytes);
+            };
+            if self.begins.len() <= slab.index() {
+                self.begins.resize(slab.index() + 1, 0);
+            }
+            self.begins[slab.index()] = begin_bytes;
+            self.extents.push(Extent { slab, size_bytes });
+            begin_bytes += size_bytes;
+        }
+        Ok(true)
+    }
+
+    fn end_bytes(&self) -> u64 {
+        let last = self.extents.last();
+        last.map_or(0, |last| self.begins[last.slab.index()] + last.size_bytes)
+    }
+
+    /// A range that became too large for its frame is exchanged for one that fits.
+    #[cfg(feature = "lz4")]
+    pub(super) fn refit(&mut self, piece: &mut Piece, wanted_bytes: u64) {
+        // The search may overlook a hole that is less than an eighth larger than what it is for.
+        if wanted_bytes.next_multiple_of(GRANULE_BYTES) > piece.size_bytes / 8 * 7 {
+            return;
+        }
+        self.release(piece.id, piece.size_bytes);
+        *piece = self
+            .allocate(wanted_bytes)
+            .expect("a hole that is larger by an eighth was made just now");
+    }
+
+    /// Gives ranges back, and the end of the file if nobody is there any more. A file that failed
+    /// is closed when its last range goes: the next one may be luckier.
+    pub(super) fn give_back(&mut self, pieces: Vec<Piece>, file_failed: bool) {
+        for piece in pieces {
+            self.release(piece.id, piece.size_bytes);
+        }
+        while let Some(last) = self.extents.last() {
+            if self.carver.remove_slab(last.slab).is_err() {
+                break;
+            }
+            self.extents.pop();
+        }
+        if self.extents.is_empty() && file_failed {
+            self.file = None;
+            self.file_bytes = 0;
+        }
+        let end_bytes = self.end_bytes();
+        if let Some(file) = self.file.as_ref().filter(|_| end_bytes < self.file_bytes) {
+            // What cannot be cut now is used again, or cut the next time.
+            if file.set_len(end_bytes).is_ok() {
+                self.file_bytes = end_bytes;
+            }
+        }
+    }
+
+    fn release(&mut self, id: BlockId, size_bytes: u64) {
+        if self.carver.free(id).is_ok() {
+            self.used_bytes -= size_bytes;
+        }
+    }
+}
