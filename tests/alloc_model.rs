@@ -208,7 +208,7 @@ fn odd_configurations_never_panic_and_a_new_slab_always_serves_its_request() {
                     &mut config.middle_slab_bytes,
                     &mut config.own_request_bytes,
                     &mut config.own_step_bytes,
-                    &mut config.slack_percent,
+                    &mut config.slack_permille,
                     &mut config.split_ratio,
                     &mut config.release_allowance,
                 ][field] = value;
@@ -267,7 +267,7 @@ fn empty_slabs_are_released_before_the_mark_rises_longest_unused_first() {
     }
     assert_eq!(released, [slabs[2], slabs[0]]);
     assert_eq!(pools.empty_slabs().collect::<Vec<_>>(), [slabs[3]]);
-    assert_eq!(pools.mark_bytes(), (128 << 20) * 105 / 100);
+    assert_eq!(pools.mark_bytes(), (128 << 20) * 103 / 100);
     pools.reset_mark();
     assert_eq!(pools.mark_bytes(), 64 << 20);
 }

@@ -24,6 +24,7 @@
 
 use super::carver::Carver;
 use super::config::{Growth, PoolConfig, SlabClass, ZONES};
+use super::holes::LOOKS;
 use super::stats::{AllocStats, SlabInfo};
 use super::{AllocError, Block, BlockId, SlabId};
 
@@ -59,8 +60,8 @@ use super::{AllocError, Block, BlockId, SlabId};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pools {
-    carver: Carver,
-    config: PoolConfig,
+    pub(super) carver: Carver,
+    pub(super) config: PoolConfig,
     /// Empty slabs up to this size may always be split.
     splittable_bytes: u64,
     /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
@@ -117,9 +118,10 @@ impl Pools {
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
         let zone = self.class(size_bytes).zone();
-        let block =
-            self.carver
-                .allocate_in(zone, size_bytes, self.empty_limit_bytes(size_bytes))?;
+        let empty_limit_bytes = self.empty_limit_bytes(size_bytes);
+        let block = self
+            .carver
+            .allocate_in(zone, size_bytes, empty_limit_bytes, LOOKS)?;
         self.note_requested();
         Ok(block)
     }
@@ -132,13 +134,19 @@ impl Pools {
     pub fn allocate_anywhere(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
         let own = self.class(size_bytes).zone();
-        let block = match self.carver.allocate_in(own, size_bytes, u64::MAX) {
-            Err(AllocError::NeedsSlab { .. }) => {
-                self.carver
-                    .allocate_in(ZONES - 1 - own, size_bytes, u64::MAX)?
+        let zones = std::iter::once(own).chain((0..ZONES).filter(|&zone| zone != own));
+        let mut block = Err(AllocError::NeedsSlab {
+            requested_bytes: size_bytes,
+        });
+        for zone in zones {
+            block = self
+                .carver
+                .allocate_in(zone, size_bytes, u64::MAX, u32::MAX);
+            if !matches!(block, Err(AllocError::NeedsSlab { .. })) {
+                break;
             }
-            done => done?,
-        };
+        }
+        let block = block?;
         self.note_requested();
         Ok(block)
     }
@@ -172,7 +180,7 @@ impl Pools {
         let slab_bytes = match class {
             SlabClass::Small => config.small_slab_bytes,
             SlabClass::Middle => config.middle_slab_bytes,
-            SlabClass::Own => round_up(size_bytes, config.own_step_bytes),
+            SlabClass::Own | SlabClass::Alone => round_up(size_bytes, config.own_step_bytes),
         };
         // Rounding the request up cannot pass the largest slab, which is a multiple of the granule.
         let least_bytes = round_up(size_bytes.max(1), config.unit_bytes);
@@ -202,8 +210,28 @@ impl Pools {
 
     /// The reserved bytes that are passed only when no empty slab is left to release.
     pub fn mark_bytes(&self) -> u64 {
-        let live = u128::from(self.highest_requested_bytes);
-        let with_slack = live * u128::from(self.config.slack_percent.saturating_add(100)) / 100;
+        self.mark_with(0)
+    }
+
+    /// The mark as it will be once a request is served.
+    pub(super) fn mark_with(&self, size_bytes: u64) -> u64 {
+        self.mark_above(size_bytes, self.config.slack_permille)
+    }
+
+    /// The mark that holds while moves are too many.
+    pub(super) fn spent_mark_with(&self, size_bytes: u64) -> u64 {
+        self.mark_above(size_bytes, self.config.spent_slack_permille)
+    }
+
+    fn mark_above(&self, size_bytes: u64, slack_permille: u64) -> u64 {
+        let live_bytes = self
+            .carver
+            .counters
+            .requested
+            .now
+            .saturating_add(size_bytes);
+        let live = u128::from(live_bytes.max(self.highest_requested_bytes));
+        let with_slack = live * (1000 + u128::from(slack_permille)) / 1000;
         self.highest_reserved_bytes
             .max(u64::try_from(with_slack).unwrap_or(u64::MAX))
     }
@@ -307,7 +335,13 @@ impl Pools {
 
     /// The largest empty slab that a request may split; see the module's documentation.
     #[inline]
-    fn empty_limit_bytes(&self, size_bytes: u64) -> u64 {
+    pub(super) fn empty_limit_bytes(&self, size_bytes: u64) -> u64 {
+        if size_bytes >= self.config.alone_request_bytes {
+            let excess = self.config.alone_excess_percent.saturating_add(100);
+            return (size_bytes / 100)
+                .saturating_mul(excess)
+                .max(self.splittable_bytes);
+        }
         if self.releases_at_mark >= self.config.release_allowance {
             return u64::MAX;
         }
@@ -317,13 +351,15 @@ impl Pools {
     }
 
     #[inline]
-    fn class(&self, size_bytes: u64) -> SlabClass {
+    pub(super) fn class(&self, size_bytes: u64) -> SlabClass {
         if size_bytes <= self.config.small_request_bytes {
             SlabClass::Small
         } else if size_bytes < self.config.own_request_bytes {
             SlabClass::Middle
-        } else {
+        } else if size_bytes < self.config.alone_request_bytes {
             SlabClass::Own
+        } else {
+            SlabClass::Alone
         }
     }
 }
