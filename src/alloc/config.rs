@@ -28,10 +28,6 @@ pub struct PoolConfig {
     pub spent_slack_permille: u64,
     /// ... moves have passed this share of the allocated bytes, in thousandths.
     pub move_permille: u64,
-    /// An empty slab of more than this many times a request is kept whole, ...
-    pub split_ratio: u64,
-    /// ... until so many slabs were released without the mark having risen.
-    pub release_allowance: u64,
 }
 
 impl PoolConfig {
@@ -50,8 +46,6 @@ impl PoolConfig {
             slack_permille: 30,
             spent_slack_permille: 70,
             move_permille: 10,
-            split_ratio: 8,
-            release_allowance: 8,
         }
     }
 }

@@ -178,11 +178,8 @@ impl Pools {
     ) -> Result<&'a [Step], AllocError> {
         let growth = self.growth(size_bytes)?;
         planner.steps.clear();
-        if self.has_hole(
-            growth.class.zone(),
-            size_bytes,
-            self.empty_limit_bytes(size_bytes),
-        ) {
+        let empty_limit_bytes = self.empty_limit_bytes(growth.class, size_bytes);
+        if self.has_hole(growth.class.zone(), size_bytes, empty_limit_bytes) {
             return Ok(&planner.steps);
         }
         let cap_bytes = limit_bytes.unwrap_or(u64::MAX);
@@ -197,10 +194,8 @@ impl Pools {
         if planner.grow(&query, mark_bytes) {
             return Ok(&planner.steps);
         }
-        let found = planner.compact(&query).filter(|&moved_bytes| {
-            self.may_move(moved_bytes) || !self.may_grow(&growth, size_bytes, cap_bytes)
-        });
-        if found.is_some() || planner.grow(&query, cap_bytes) {
+        let allowed_bytes = self.allowed_bytes(&growth, size_bytes, cap_bytes);
+        if planner.compact(&query, allowed_bytes) || planner.grow(&query, cap_bytes) {
             return Ok(&planner.steps);
         }
         // Only a hard limit leads here.
@@ -215,7 +210,7 @@ impl Pools {
         query.growth.slab_bytes = growth.least_bytes;
         query.limit_bytes = cap_bytes;
         query.anywhere = true;
-        if planner.grow(&query, cap_bytes) || planner.compact(&query).is_some() {
+        if planner.grow(&query, cap_bytes) || planner.compact(&query, u64::MAX) {
             return Ok(&planner.steps);
         }
         planner.steps.clear();
@@ -232,18 +227,19 @@ impl Pools {
         self.carver.relocate(block, to)
     }
 
-    /// Is this within the share of the allocated bytes that may be moved?
-    fn may_move(&self, moved_bytes: u64) -> bool {
-        let counters = &self.carver.counters;
-        let moved = u128::from(counters.moved_bytes) + u128::from(moved_bytes);
-        moved * 1000 <= u128::from(counters.allocated_bytes) * u128::from(self.config.move_permille)
-    }
-
-    /// May this slab be made instead of moving what would pass the share?
-    fn may_grow(&self, growth: &Growth, size_bytes: u64, cap_bytes: u64) -> bool {
+    /// How many bytes may be moved to keep the reserved ones below the mark: what is left of the
+    /// moves' share, or of twice that where even a higher mark would not do.
+    fn allowed_bytes(&self, growth: &Growth, size_bytes: u64, cap_bytes: u64) -> u64 {
+        let kept_bytes = self.reserved_bytes() - self.empty_bytes();
         let limit_bytes = self.spent_mark_with(size_bytes).min(cap_bytes);
-        let empty_bytes = self.empty_bytes();
-        self.reserved_bytes() - empty_bytes + growth.slab_bytes <= limit_bytes
+        let may_grow = kept_bytes.saturating_add(growth.slab_bytes) <= limit_bytes;
+        let shares = if may_grow { 1 } else { 2 };
+        let counters = &self.carver.counters;
+        let permille = u128::from(self.config.move_permille) * shares;
+        let all = u128::from(counters.allocated_bytes) * permille / 1000;
+        u64::try_from(all)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(counters.moved_bytes)
     }
 
     /// Bytes of all slabs without live blocks.
@@ -280,20 +276,20 @@ impl Planner {
         fits(reserved_bytes, cap_bytes)
     }
 
-    /// Plans the cheapest moves that make room under the query's limit. Returns the bytes to copy.
-    fn compact(&mut self, query: &Query<'_>) -> Option<u64> {
+    /// Plans the cheapest moves that make room under the query's limit, of `most_bytes` at most.
+    fn compact(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
         self.survey(query.pools);
-        let hole = self.plan_window(query);
+        let hole = self.plan_window(query, most_bytes);
         std::mem::swap(&mut self.steps, &mut self.other);
         self.room.undo_to(0);
-        let most = hole.map_or(u64::MAX, |bytes| {
+        let most_bytes = hole.map_or(most_bytes, |bytes| {
             bytes.saturating_sub(RELEASE_ADVANTAGE_BYTES)
         });
-        let release = self.plan_victims(query, most);
-        if release.is_none() {
-            std::mem::swap(&mut self.steps, &mut self.other);
+        if self.plan_victims(query, most_bytes) {
+            return true;
         }
-        release.or(hole)
+        std::mem::swap(&mut self.steps, &mut self.other);
+        hole.is_some()
     }
 
     /// Writes down the slabs, and the holes of those with the most free bytes.

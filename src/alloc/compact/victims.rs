@@ -14,15 +14,18 @@ struct Tally {
 
 impl Planner {
     /// Empties slabs, those first that give back the most for each byte copied, until the new slab
-    /// fits under the limit. Returns the bytes to copy if those are below `most_bytes`.
-    pub(super) fn plan_victims(&mut self, query: &Query<'_>, most_bytes: u64) -> Option<u64> {
+    /// fits under the limit. `false` where that takes more than `most_bytes` of copies or cannot be
+    /// done at all.
+    pub(super) fn plan_victims(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
         let pools = query.pools;
         self.steps.clear();
         let mut tally = Tally {
             reserved_bytes: pools.reserved_bytes(),
             moved_bytes: 0,
         };
-        let room_for = query.limit_bytes.checked_sub(query.growth.slab_bytes)?;
+        let Some(room_for) = query.limit_bytes.checked_sub(query.growth.slab_bytes) else {
+            return false;
+        };
         for slab in pools.empty_slabs() {
             self.steps.push(Step::Release(slab));
             self.fates[slab.index as usize] = Fate::Leaves;
@@ -43,17 +46,16 @@ impl Planner {
             }
             looked += 1;
             walked += pools.carver.slabs[victim.index].blocks as usize;
-            let is_too_dear = tally.moved_bytes >= most_bytes;
+            let is_too_dear = tally.moved_bytes > most_bytes;
             if looked > MOST_SLABS || walked > MOST_NODES || is_too_dear {
-                return None;
+                return false;
             }
             if let Some(after) = self.empty_out(query, &victim, tally) {
                 tally = after;
             }
         }
         self.steps.push(Step::Create(query.growth));
-        let serves = tally.reserved_bytes <= room_for && tally.moved_bytes < most_bytes;
-        serves.then_some(tally.moved_bytes)
+        tally.reserved_bytes <= room_for && tally.moved_bytes <= most_bytes
     }
 
     /// Moves all blocks out of one slab and gives it back, or leaves it as it is.

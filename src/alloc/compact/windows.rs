@@ -25,8 +25,11 @@ pub(super) struct Piece {
 
 impl Planner {
     /// Finds the window that takes the fewest copies and whose blocks all fit elsewhere.
-    pub(super) fn plan_window(&mut self, query: &Query<'_>) -> Option<u64> {
+    ///
+    /// Returns the bytes to copy, `most_bytes` at most.
+    pub(super) fn plan_window(&mut self, query: &Query<'_>, most_bytes: u64) -> Option<u64> {
         self.windows.clear();
+        let most = query.pools.carver.unit.granules_floor(most_bytes).0;
         let size = query.size();
         let zone = query.growth.class.zone();
         let mut walked = 0;
@@ -43,7 +46,7 @@ impl Planner {
             }
             self.read_pieces(query, slab.index);
             walked += self.pieces.len();
-            self.find_windows(slab.index, size);
+            self.find_windows(slab.index, size, most);
         }
         (0..self.windows.len()).find_map(|window| self.try_window(query, self.windows[window]))
     }
@@ -64,8 +67,9 @@ impl Planner {
         self.pieces.extend(nodes.map(piece));
     }
 
-    /// From every piece on, the shortest window; the cheapest of all slabs are kept.
-    fn find_windows(&mut self, slab: u32, least: u64) {
+    /// From every piece on the shortest window, if it costs at most `most`; the cheapest of all
+    /// slabs are kept.
+    fn find_windows(&mut self, slab: u32, least: u64, most: u64) {
         let (mut size, mut cost, mut end) = (0, 0, 0);
         let mut start = 0;
         while start < self.pieces.len() {
@@ -81,7 +85,9 @@ impl Planner {
                     first: self.pieces[start].node,
                     pieces: (end - start) as u32,
                 };
-                keep_cheapest(&mut self.windows, window);
+                if cost <= most {
+                    keep_cheapest(&mut self.windows, window);
+                }
             } else if end < self.pieces.len() {
                 // Nothing that begins before a pinned block reaches past it.
                 (size, cost, start, end) = (0, 0, end + 1, end + 1);
