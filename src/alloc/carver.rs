@@ -12,7 +12,7 @@
 //! bin, one index covers all slabs, and handles are checked.
 
 use super::bins::MAX_GRANULES;
-use super::holes::Zone;
+use super::holes::{LOOKS, Zone};
 use super::nodes::{NONE, Node, NodeTable};
 use super::slabs::SlabTable;
 use super::stats::Counters;
@@ -158,17 +158,19 @@ impl Carver {
     /// above [`Carver::max_slab_bytes`], [`AllocError::TableFull`].
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
-        self.allocate_in(0, size_bytes, u64::MAX)
+        self.allocate_in(0, size_bytes, u64::MAX, LOOKS)
     }
 
     /// As [`Carver::allocate`], in one zone; an empty slab of more than `empty_limit_bytes` is
-    /// left whole unless the request takes most of it.
+    /// left whole unless the request takes most of it, and `looks` holes of the request's own bin
+    /// are looked at.
     #[inline]
     pub(super) fn allocate_in(
         &mut self,
         zone: u8,
         size_bytes: u64,
         empty_limit_bytes: u64,
+        looks: u32,
     ) -> Result<BlockId, AllocError> {
         let limit_bytes = self.max_slab_bytes();
         if size_bytes > limit_bytes {
@@ -179,7 +181,7 @@ impl Carver {
         }
         let size = Granules(self.unit.granules_ceil(size_bytes).0.max(1));
         let empty_limit = self.unit.granules_floor(empty_limit_bytes);
-        let hole = self.zones[zone as usize].find(&self.nodes, size, empty_limit);
+        let hole = self.zones[zone as usize].find(&self.nodes, size, empty_limit, looks);
         let Some(hole) = hole else {
             return Err(AllocError::NeedsSlab {
                 requested_bytes: size_bytes,
@@ -190,11 +192,12 @@ impl Carver {
         let generation = self.next_generation();
         let node = &mut self.nodes[index];
         node.set_live(size, granted_bytes - size_bytes, generation);
-        self.slabs.add_block(node.slab());
+        self.slabs.add_block(node.slab(), size);
         self.counters.requested.raise(size_bytes);
         self.counters.granted.raise(granted_bytes);
         self.counters.live_blocks.raise(1);
         self.counters.allocations += 1;
+        self.counters.allocated_bytes += granted_bytes;
         Ok(BlockId { index, generation })
     }
 
@@ -216,7 +219,7 @@ impl Carver {
             .lower(granted_bytes - node.slack_bytes());
         self.counters.granted.lower(granted_bytes);
         self.counters.live_blocks.lower(1);
-        let (zone, slab_is_empty) = self.slabs.remove_block(node.slab());
+        let (zone, slab_is_empty) = self.slabs.remove_block(node.slab(), size);
         self.merge(zone, index, slab_is_empty);
         Ok(())
     }
@@ -262,6 +265,21 @@ impl Carver {
         std::iter::successors(node(first), move |last| node(last.next))
     }
 
+    /// The nodes from `first` on to the end of its slab, each with its index.
+    pub(super) fn indexed_nodes_of(&self, first: u32) -> impl Iterator<Item = (u32, &Node)> {
+        let node = |index: u32| (index != NONE).then(|| (index, &self.nodes[index]));
+        std::iter::successors(node(first), move |(_, last)| node(last.next))
+    }
+
+    /// Would the most patient search find a hole? O(holes of the request's own bin).
+    pub(super) fn has_hole(&self, zone: u8, size_bytes: u64, empty_limit_bytes: u64) -> bool {
+        let size = Granules(self.unit.granules_ceil(size_bytes).0.max(1));
+        let empty_limit = self.unit.granules_floor(empty_limit_bytes);
+        let zone = &self.zones[zone as usize];
+        zone.find(&self.nodes, size, empty_limit, u32::MAX)
+            .is_some()
+    }
+
     /// The next generation. It counts allocations and slabs, not the uses of one entry: a stale
     /// handle could be taken for a live one only 2^32 allocations later, in the same entry.
     #[inline]
@@ -274,7 +292,7 @@ impl Carver {
     ///
     /// The rest stays in the hole's node: where it stays in its bin too, the lists are not touched.
     #[inline]
-    fn split(&mut self, zone: u8, hole: u32, size: Granules) -> Result<u32, AllocError> {
+    pub(super) fn split(&mut self, zone: u8, hole: u32, size: Granules) -> Result<u32, AllocError> {
         let zone = &mut self.zones[zone as usize];
         let whole = self.nodes[hole];
         debug_assert!(!whole.is_live() && whole.size() >= size);
@@ -305,7 +323,7 @@ impl Carver {
 
     /// Makes a hole of a block that was live, one with the holes on either side.
     #[inline]
-    fn merge(&mut self, zone: u8, index: u32, slab_is_empty: bool) {
+    pub(super) fn merge(&mut self, zone: u8, index: u32, slab_is_empty: bool) {
         let zone = &mut self.zones[zone as usize];
         let Node { prev, mut next, .. } = self.nodes[index];
         let mut size = self.nodes[index].size();

@@ -89,6 +89,7 @@ impl Carver {
         }
         equal("end of the last node, and slab size", offset, slab.size)?;
         equal("live blocks", blocks, slab.blocks)?;
+        equal("live granules", live, slab.live)?;
         seen.blocks += blocks as usize;
         seen.granted_bytes += self.unit.bytes(live);
         seen.reserved_bytes += self.unit.bytes(slab.size);

@@ -17,12 +17,17 @@ pub struct PoolConfig {
     pub own_request_bytes: u64,
     /// A slab of a request's own size is a multiple of this.
     pub own_step_bytes: u64,
-    /// How far reserved may rise above the highest live bytes before empty slabs are released.
-    pub slack_percent: u64,
-    /// An empty slab of more than this many times a request is kept whole, ...
-    pub split_ratio: u64,
-    /// ... until so many slabs were released without the mark having risen.
-    pub release_allowance: u64,
+    /// Requests from this on get a slab of their own that no others share.
+    pub alone_request_bytes: u64,
+    /// An unshared slab serves a later request if it is at most so much larger.
+    pub alone_excess_percent: u64,
+    /// How far reserved may rise above the highest live bytes before empty slabs are released and
+    /// live blocks moved, in thousandths.
+    pub slack_permille: u64,
+    /// How far, once ...
+    pub spent_slack_permille: u64,
+    /// ... moves have passed this share of the allocated bytes, in thousandths.
+    pub move_permille: u64,
 }
 
 impl PoolConfig {
@@ -36,15 +41,17 @@ impl PoolConfig {
             middle_slab_bytes: 16 << 20,
             own_request_bytes: 4 << 20,
             own_step_bytes: 64 << 10,
-            slack_percent: 5,
-            split_ratio: 8,
-            release_allowance: 8,
+            alone_request_bytes: 128 << 20,
+            alone_excess_percent: 25,
+            slack_permille: 30,
+            spent_slack_permille: 70,
+            move_permille: 10,
         }
     }
 }
 
-/// Small requests, and all others.
-pub(super) const ZONES: u8 = 2;
+/// Small requests, those that share slabs, and those that do not.
+pub(super) const ZONES: u8 = 3;
 
 /// What a slab is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,14 +62,17 @@ pub enum SlabClass {
     Middle,
     /// Made for one large request, then shared as a middle one.
     Own,
+    /// Made for one very large request, and kept for others like it.
+    Alone,
 }
 
 impl SlabClass {
-    /// Small requests keep to their slabs; all others share one set of holes.
+    /// Small and very large requests keep to their slabs; all others share one set of holes.
     pub(super) fn zone(self) -> u8 {
         match self {
             SlabClass::Small => 0,
             SlabClass::Middle | SlabClass::Own => 1,
+            SlabClass::Alone => 2,
         }
     }
 }

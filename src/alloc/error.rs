@@ -38,6 +38,15 @@ pub enum AllocError {
         /// How many blocks are live in it.
         blocks: u32,
     },
+    /// A block moves only into a hole of another slab, at a multiple of the granule.
+    NoHoleThere {
+        /// The slab that was to receive it.
+        slab: SlabId,
+        /// Where, in bytes from the slab's start.
+        offset_bytes: u64,
+        /// The size of the block.
+        size_bytes: u64,
+    },
     /// A slab must hold at least one granule and at most `limit_bytes`.
     SlabSize {
         /// The size that was offered.
@@ -86,6 +95,16 @@ impl fmt::Display for AllocError {
             }
             AllocError::SlabInUse { slab, blocks } => {
                 write!(f, "{slab:?} still holds {blocks} live blocks")
+            }
+            AllocError::NoHoleThere {
+                slab,
+                offset_bytes,
+                size_bytes,
+            } => {
+                write!(
+                    f,
+                    "{slab:?} has no hole of {size_bytes} bytes at {offset_bytes} for a block of another slab"
+                )
             }
             AllocError::SlabSize {
                 size_bytes,

@@ -6,7 +6,7 @@ use crate::units::Granules;
 
 /// How many holes of the request's own bin are looked at. The list is in no order, so a bound is
 /// what keeps the search O(1); the block that was just freed is at its head.
-const LOOKS: u32 = 8;
+pub(super) const LOOKS: u32 = 8;
 
 /// The holes that a request of one kind may take: those of slabs in use, and whole empty slabs.
 #[derive(Clone, Debug)]
@@ -47,9 +47,10 @@ impl Zone {
         nodes: &NodeTable,
         size: Granules,
         empty_limit: Granules,
+        looks: u32,
     ) -> Option<u32> {
-        let own = self.used.find_in_own_bin(nodes, size);
-        if let Some(hole) = own.or_else(|| self.empty.find_in_own_bin(nodes, size)) {
+        let own = self.used.find_in_own_bin(nodes, size, looks);
+        if let Some(hole) = own.or_else(|| self.empty.find_in_own_bin(nodes, size, looks)) {
             return Some(hole);
         }
         let used = self.used.find_above(size);
@@ -136,11 +137,10 @@ impl HoleIndex {
         self.insert(nodes, index);
     }
 
-    /// A hole of at least `size` in the size's own bin, among the first few.
+    /// A hole of at least `size` in the size's own bin, among the first `looks`.
     #[inline]
-    fn find_in_own_bin(&self, nodes: &NodeTable, size: Granules) -> Option<u32> {
+    fn find_in_own_bin(&self, nodes: &NodeTable, size: Granules, mut looks: u32) -> Option<u32> {
         let mut index = self.heads[bin_of(size)];
-        let mut looks = LOOKS;
         while index != NONE && looks > 0 {
             let node = &nodes[index];
             if node.size() >= size {

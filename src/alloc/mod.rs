@@ -17,18 +17,22 @@
 pub mod bins;
 mod carver;
 mod check;
+mod compact;
 mod config;
 mod error;
 mod holes;
 mod nodes;
 mod pools;
+mod relocate;
 mod slabs;
 mod stats;
 
 pub use carver::Carver;
+pub use compact::{Planner, Step};
 pub use config::{Growth, PoolConfig, SlabClass};
 pub use error::AllocError;
 pub use pools::Pools;
+pub use relocate::{Relocated, Spot};
 pub use stats::{AllocStats, SlabInfo};
 
 /// Names a live block. Checked on every use: a handle that was freed, or that another allocator

@@ -163,6 +163,16 @@ impl NodeTable {
             .filter(|node| node.is_live() && node.up == generation)
     }
 
+    /// The entry at `index`, used or not.
+    pub(super) fn get(&self, index: u32) -> Option<&Node> {
+        self.nodes.get(index as usize)
+    }
+
+    /// Exchanges two entries; the links that lead to them are the caller's.
+    pub(super) fn swap(&mut self, one: u32, other: u32) {
+        self.nodes.swap(one as usize, other as usize);
+    }
+
     /// How many entries there are, used or not.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()

@@ -5,32 +5,41 @@
 //! | up to 256 KiB | 2 MiB, shared by small requests only |
 //! | below 4 MiB | 16 MiB |
 //! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
+//! | from 128 MiB | its own size, shared with nobody; a later request takes it that needs most of it |
 //!
 //! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
-//! the highest reserved so far and 1.05 times the highest live so far, is made only after empty
+//! the highest reserved so far and 1.03 times the highest live so far, is made only after empty
 //! slabs were released, longest unused first, until it does not. On recorded training and
 //! inference runs that is worth more than every other choice together. Releasing earlier would
 //! create the same slabs again and again; never releasing keeps what only the first phase of a
 //! program needed.
 //!
-//! **Empty slabs stay whole.** A slab that a small survivor pins cannot be released, so a request
-//! does not split an empty slab of more than 8 times its size (or 16 MiB, if that is more) while
-//! another slab can be had. The price is slabs released and made again where a program alternates
-//! between sizes. So the rule holds while the mark still rises, which is when a lower peak can be
-//! won; once 8 slabs were released and the mark has not moved, every empty slab may be split, and
-//! a program that repeats itself settles to no driver calls.
+//! **Moves before growth.** Where releasing is not enough, live blocks are moved together (the
+//! folder `compact` plans it), and only where that does not help either the mark rises. A program
+//! that repeats itself moves blocks while its mark still rises, and then no more. Moves have a
+//! share of the allocated bytes; beyond it the mark may rise to 1.07 times the highest live first,
+//! and beyond twice that share it simply rises.
+//!
+//! **Very large requests keep to themselves.** A slab of half the program's memory that a small
+//! survivor pins can be neither released nor emptied elsewhere.
+//!
+//! **A hard limit** that the caller names takes the place of the mark where it is lower. Close to
+//! it slabs are made no larger than the request and any hole will do, in slabs of any kind: both
+//! leave odd slabs behind, which is why neither is done earlier.
 //!
 //! The small and the middle pool come from PyTorch's caching allocator.
 
 use super::carver::Carver;
 use super::config::{Growth, PoolConfig, SlabClass, ZONES};
+use super::holes::LOOKS;
 use super::stats::{AllocStats, SlabInfo};
 use super::{AllocError, Block, BlockId, SlabId};
 
 /// Blocks of all sizes in slabs of a few kinds. It decides and counts; the caller has the buffers.
 ///
-/// When [`Pools::allocate`] says [`AllocError::NeedsSlab`], the caller asks what to create, releases
-/// what it is told to, and adds the new slab; if it cannot create one, nothing has changed.
+/// When [`Pools::allocate`] says [`AllocError::NeedsSlab`], the caller asks for a plan
+/// ([`Pools::plan`]) and carries it out. One that never moves anything asks what to create,
+/// releases what it is told to, and adds the new slab; if it cannot create one, nothing has changed.
 ///
 /// ```
 /// use lapidary::alloc::{AllocError, BlockId, PoolConfig, Pools};
@@ -59,16 +68,11 @@ use super::{AllocError, Block, BlockId, SlabId};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pools {
-    carver: Carver,
-    config: PoolConfig,
-    /// Empty slabs up to this size may always be split.
-    splittable_bytes: u64,
+    pub(super) carver: Carver,
+    pub(super) config: PoolConfig,
     /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
     highest_reserved_bytes: u64,
     highest_requested_bytes: u64,
-    /// The mark when a slab was last added, and the slabs released since it was lower.
-    last_mark_bytes: u64,
-    releases_at_mark: u64,
 }
 
 impl Pools {
@@ -87,19 +91,11 @@ impl Pools {
             });
         }
         config.max_slab_bytes = config.max_slab_bytes.min(limit_bytes) & !(config.unit_bytes - 1);
-        // A slab that was just made for a request must serve it, whatever the configuration.
-        config.split_ratio = config.split_ratio.max(2);
-        let splittable_bytes = (config.middle_slab_bytes)
-            .max(config.small_slab_bytes)
-            .max(config.own_step_bytes.saturating_mul(2));
         Ok(Pools {
             carver,
             config,
-            splittable_bytes,
             highest_reserved_bytes: 0,
             highest_requested_bytes: 0,
-            last_mark_bytes: 0,
-            releases_at_mark: 0,
         })
     }
 
@@ -116,10 +112,11 @@ impl Pools {
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
-        let zone = self.class(size_bytes).zone();
-        let block =
-            self.carver
-                .allocate_in(zone, size_bytes, self.empty_limit_bytes(size_bytes))?;
+        let class = self.class(size_bytes);
+        let empty_limit_bytes = self.empty_limit_bytes(class, size_bytes);
+        let block = self
+            .carver
+            .allocate_in(class.zone(), size_bytes, empty_limit_bytes, LOOKS)?;
         self.note_requested();
         Ok(block)
     }
@@ -132,13 +129,19 @@ impl Pools {
     pub fn allocate_anywhere(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
         let own = self.class(size_bytes).zone();
-        let block = match self.carver.allocate_in(own, size_bytes, u64::MAX) {
-            Err(AllocError::NeedsSlab { .. }) => {
-                self.carver
-                    .allocate_in(ZONES - 1 - own, size_bytes, u64::MAX)?
+        let zones = std::iter::once(own).chain((0..ZONES).filter(|&zone| zone != own));
+        let mut block = Err(AllocError::NeedsSlab {
+            requested_bytes: size_bytes,
+        });
+        for zone in zones {
+            block = self
+                .carver
+                .allocate_in(zone, size_bytes, u64::MAX, u32::MAX);
+            if !matches!(block, Err(AllocError::NeedsSlab { .. })) {
+                break;
             }
-            done => done?,
-        };
+        }
+        let block = block?;
         self.note_requested();
         Ok(block)
     }
@@ -172,7 +175,7 @@ impl Pools {
         let slab_bytes = match class {
             SlabClass::Small => config.small_slab_bytes,
             SlabClass::Middle => config.middle_slab_bytes,
-            SlabClass::Own => round_up(size_bytes, config.own_step_bytes),
+            SlabClass::Own | SlabClass::Alone => round_up(size_bytes, config.own_step_bytes),
         };
         // Rounding the request up cannot pass the largest slab, which is a multiple of the granule.
         let least_bytes = round_up(size_bytes.max(1), config.unit_bytes);
@@ -202,10 +205,36 @@ impl Pools {
 
     /// The reserved bytes that are passed only when no empty slab is left to release.
     pub fn mark_bytes(&self) -> u64 {
-        let live = u128::from(self.highest_requested_bytes);
-        let with_slack = live * u128::from(self.config.slack_percent.saturating_add(100)) / 100;
+        self.mark_with(0)
+    }
+
+    /// The mark as it will be once a request is served.
+    pub(super) fn mark_with(&self, size_bytes: u64) -> u64 {
+        self.mark_above(size_bytes, self.config.slack_permille)
+    }
+
+    /// The mark that holds while moves are too many.
+    pub(super) fn spent_mark_with(&self, size_bytes: u64) -> u64 {
+        self.mark_above(size_bytes, self.config.spent_slack_permille)
+    }
+
+    fn mark_above(&self, size_bytes: u64, slack_permille: u64) -> u64 {
+        let live_bytes = self
+            .carver
+            .counters
+            .requested
+            .now
+            .saturating_add(size_bytes);
+        let live = u128::from(live_bytes.max(self.highest_requested_bytes));
+        let with_slack = live * (1000 + u128::from(slack_permille)) / 1000;
         self.highest_reserved_bytes
             .max(u64::try_from(with_slack).unwrap_or(u64::MAX))
+    }
+
+    /// Raises the highest reserved bytes to what the caller has counted, which knows of slabs that
+    /// were given back but are not gone yet: what was taken once may be taken again.
+    pub fn raise_mark(&mut self, reserved_bytes: u64) {
+        self.highest_reserved_bytes = self.highest_reserved_bytes.max(reserved_bytes);
     }
 
     /// Lowers the mark to the present levels: what was needed once is not kept for its return. For
@@ -213,8 +242,6 @@ impl Pools {
     pub fn reset_mark(&mut self) {
         self.highest_reserved_bytes = self.carver.counters.reserved.now;
         self.highest_requested_bytes = self.carver.counters.requested.now;
-        self.last_mark_bytes = 0;
-        self.releases_at_mark = 0;
     }
 
     /// Adds the slab that the caller made for `growth`. O(1).
@@ -222,17 +249,12 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabSize`] if its size is no slab's, [`AllocError::TableFull`].
     pub fn add_slab(&mut self, growth: &Growth) -> Result<SlabId, AllocError> {
-        let mark_bytes = self.mark_bytes();
         let slab = self
             .carver
             .add_slab_in(growth.class.zone(), growth.slab_bytes)?;
         self.highest_reserved_bytes = self
             .highest_reserved_bytes
             .max(self.carver.counters.reserved.now);
-        if mark_bytes > self.last_mark_bytes {
-            self.last_mark_bytes = mark_bytes;
-            self.releases_at_mark = 0;
-        }
         Ok(slab)
     }
 
@@ -241,9 +263,7 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
     pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
-        self.carver.remove_slab(slab)?;
-        self.releases_at_mark += 1;
-        Ok(())
+        self.carver.remove_slab(slab)
     }
 
     /// The slabs without live blocks, longest unused first. O(1) a step.
@@ -305,25 +325,30 @@ impl Pools {
         Ok(())
     }
 
-    /// The largest empty slab that a request may split; see the module's documentation.
+    /// The largest empty slab that a request may take; see the module's documentation.
     #[inline]
-    fn empty_limit_bytes(&self, size_bytes: u64) -> u64 {
-        if self.releases_at_mark >= self.config.release_allowance {
+    pub(super) fn empty_limit_bytes(&self, class: SlabClass, size_bytes: u64) -> u64 {
+        if class != SlabClass::Alone {
             return u64::MAX;
         }
-        size_bytes
-            .saturating_mul(self.config.split_ratio)
-            .max(self.splittable_bytes)
+        let excess_percent = u128::from(self.config.alone_excess_percent);
+        let limit_bytes = u128::from(size_bytes) * (100 + excess_percent) / 100;
+        // The slab that is made for a request serves it, whatever the configuration.
+        u64::try_from(limit_bytes)
+            .unwrap_or(u64::MAX)
+            .max(round_up(size_bytes, self.config.own_step_bytes))
     }
 
     #[inline]
-    fn class(&self, size_bytes: u64) -> SlabClass {
+    pub(super) fn class(&self, size_bytes: u64) -> SlabClass {
         if size_bytes <= self.config.small_request_bytes {
             SlabClass::Small
         } else if size_bytes < self.config.own_request_bytes {
             SlabClass::Middle
-        } else {
+        } else if size_bytes < self.config.alone_request_bytes {
             SlabClass::Own
+        } else {
+            SlabClass::Alone
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::units::Granules;
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
     pub(super) size: Granules,
+    /// What its live blocks take.
+    pub(super) live: Granules,
     pub(super) blocks: u32,
     /// The node at offset 0, or `NONE` in an unused entry.
     pub(super) first: u32,
@@ -58,6 +60,7 @@ impl SlabTable {
     ) -> SlabId {
         let slab = Slab {
             size,
+            live: Granules(0),
             blocks: 0,
             first,
             zone,
@@ -90,8 +93,9 @@ impl SlabTable {
 
     /// Counts a new block; the slab is not empty any more.
     #[inline]
-    pub(super) fn add_block(&mut self, index: u32) {
+    pub(super) fn add_block(&mut self, index: u32, size: Granules) {
         let slab = &mut self[index];
+        slab.live.0 += size.0;
         slab.blocks += 1;
         if slab.blocks == 1 {
             self.unlink_empty(index);
@@ -101,8 +105,9 @@ impl SlabTable {
     /// Counts a freed block; a slab that becomes empty is the newest of the empty ones. Returns its
     /// zone, and whether it is empty now.
     #[inline]
-    pub(super) fn remove_block(&mut self, index: u32) -> (u8, bool) {
+    pub(super) fn remove_block(&mut self, index: u32, size: Granules) -> (u8, bool) {
         let slab = &mut self[index];
+        slab.live.0 -= size.0;
         slab.blocks -= 1;
         let (zone, is_empty) = (slab.zone, slab.blocks == 0);
         if is_empty {
@@ -126,6 +131,11 @@ impl SlabTable {
             index,
             generation: self[index].generation,
         }
+    }
+
+    /// How many entries there are, used or not.
+    pub(super) fn len(&self) -> usize {
+        self.slabs.len()
     }
 
     /// All slabs, by index.

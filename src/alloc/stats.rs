@@ -49,6 +49,12 @@ pub struct AllocStats {
     pub allocations: u64,
     /// Blocks freed so far.
     pub frees: u64,
+    /// Bytes granted so far, of all blocks that there ever were.
+    pub allocated_bytes: u64,
+    /// Moves of a live block to another slab so far.
+    pub moves: u64,
+    /// Bytes of the blocks moved so far.
+    pub moved_bytes: u64,
     /// Slabs added so far.
     pub slabs_created: u64,
     /// Slabs removed so far.
@@ -132,6 +138,9 @@ impl Carver {
             empty_slabs: self.empty_slabs().count() as u64,
             allocations: self.counters.allocations,
             frees: self.counters.allocations - live_blocks.now,
+            allocated_bytes: self.counters.allocated_bytes,
+            moves: self.counters.moves,
+            moved_bytes: self.counters.moved_bytes,
             slabs_created: self.counters.slabs_created,
             slabs_released: self.counters.slabs_released,
         }
@@ -151,6 +160,9 @@ pub(super) struct Counters {
     pub(super) reserved: Level,
     pub(super) live_blocks: Level,
     pub(super) allocations: u64,
+    pub(super) allocated_bytes: u64,
+    pub(super) moves: u64,
+    pub(super) moved_bytes: u64,
     pub(super) slabs_created: u64,
     pub(super) slabs_released: u64,
 }

@@ -1,12 +1,14 @@
 //! The oracle: a sorted map of live ranges for every slab, and random operations on both.
 
-use lapidary::alloc::{AllocError, Block, BlockId, Carver, PoolConfig, Pools, SlabId};
+use lapidary::alloc::{
+    AllocError, AllocStats, Block, BlockId, Carver, PoolConfig, Pools, SlabId, SlabInfo,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// How request sizes are drawn.
 pub(crate) struct Law {
     pub(crate) name: &'static str,
-    draw: fn(&mut fastrand::Rng) -> u64,
+    pub(crate) draw: fn(&mut fastrand::Rng) -> u64,
 }
 
 pub(crate) const LAWS: [Law; 4] = [
@@ -100,27 +102,12 @@ impl Subject {
     }
 
     fn check(&self, live: &Live) {
-        let (stats, slabs) = match self {
+        match self {
             Subject::Carver(carver) => {
                 carver.check_invariants().unwrap();
-                (carver.stats(), carver.slabs().collect::<Vec<_>>())
+                live.check(&carver.stats(), carver.slabs().collect());
             }
-            Subject::Pools(pools) => {
-                pools.check_invariants().unwrap();
-                (pools.stats(), pools.slabs().collect())
-            }
-        };
-        assert_eq!(stats.requested_bytes, live.requested_bytes);
-        assert_eq!(stats.live_blocks, live.blocks.len() as u64);
-        assert_eq!(stats.slabs, slabs.len() as u64);
-        assert_eq!(
-            stats.reserved_bytes,
-            slabs.iter().map(|slab| slab.size_bytes).sum::<u64>()
-        );
-        for slab in slabs {
-            let ranges = live.ranges.get(&slab.slab).into_iter().flatten();
-            let live_bytes = ranges.map(|(start, end)| end - start).sum::<u64>();
-            assert_eq!(slab.live_bytes, live_bytes, "{slab:?}");
+            Subject::Pools(pools) => live.check_pools(pools),
         }
     }
 }
@@ -144,15 +131,15 @@ pub(crate) fn allocate_with_growth(
 
 /// What should be live.
 #[derive(Default)]
-struct Live {
-    blocks: Vec<BlockId>,
+pub(crate) struct Live {
+    pub(crate) blocks: Vec<BlockId>,
     /// Of every slab the live ranges, start to end.
     ranges: HashMap<SlabId, BTreeMap<u64, u64>>,
     requested_bytes: u64,
 }
 
 impl Live {
-    fn add(&mut self, id: BlockId, block: &Block, unit_bytes: u64) {
+    pub(crate) fn add(&mut self, id: BlockId, block: &Block, unit_bytes: u64) {
         let (start, end) = (block.offset_bytes, block.offset_bytes + block.size_bytes);
         assert!(
             start % unit_bytes == 0 && end % unit_bytes == 0,
@@ -172,7 +159,7 @@ impl Live {
         self.requested_bytes += block.requested_bytes;
     }
 
-    fn remove(&mut self, index: usize, block: &Block) -> BlockId {
+    pub(crate) fn remove(&mut self, index: usize, block: &Block) -> BlockId {
         let end = self
             .ranges
             .get_mut(&block.slab)
@@ -186,9 +173,29 @@ impl Live {
         self.requested_bytes -= block.requested_bytes;
         self.blocks.swap_remove(index)
     }
+
+    pub(crate) fn check_pools(&self, pools: &Pools) {
+        pools.check_invariants().unwrap();
+        self.check(&pools.stats(), pools.slabs().collect());
+    }
+
+    fn check(&self, stats: &AllocStats, slabs: Vec<SlabInfo>) {
+        assert_eq!(stats.requested_bytes, self.requested_bytes);
+        assert_eq!(stats.live_blocks, self.blocks.len() as u64);
+        assert_eq!(stats.slabs, slabs.len() as u64);
+        assert_eq!(
+            stats.reserved_bytes,
+            slabs.iter().map(|slab| slab.size_bytes).sum::<u64>()
+        );
+        for slab in slabs {
+            let ranges = self.ranges.get(&slab.slab).into_iter().flatten();
+            let live_bytes = ranges.map(|(start, end)| end - start).sum::<u64>();
+            assert_eq!(slab.live_bytes, live_bytes, "{slab:?}");
+        }
+    }
 }
 
-fn from_environment(name: &str, default: u64) -> u64 {
+pub(crate) fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()
         .and_then(|value| value.parse().ok())
@@ -196,9 +203,9 @@ fn from_environment(name: &str, default: u64) -> u64 {
 }
 
 /// Says how to repeat a run, if it ends in a panic.
-struct Repeat<'a> {
-    seed: u64,
-    what: &'a str,
+pub(crate) struct Repeat<'a> {
+    pub(crate) seed: u64,
+    pub(crate) what: &'a str,
 }
 
 impl Drop for Repeat<'_> {

@@ -1,0 +1,353 @@
+//! Compaction as a plan: which live blocks to move where, so that a request finds room.
+//!
+//! ```text
+//! hole     [ a |  hole  | b |  hole  | c ]    b moves to another slab: one hole where there were two
+//! release  [ a |            hole         ]    a moves away, the slab is given back, another is made
+//! evacuate [ a |            hole         ]    a fits in no hole and gets a small slab of its own first
+//! ```
+//!
+//! Nothing here moves anything. A plan is a list of [`Step`]s over the tables as they are; whoever
+//! carries them out may stop after any of them, because each leaves the tables complete and holds
+//! nothing in reserve. A plan is void once blocks were allocated or slabs changed by others: a step
+//! that does not apply any more is refused.
+//!
+//! The search is greedy and bounded: [`MOST_WINDOWS`] windows, [`MOST_SLABS`] slabs and
+//! [`MOST_NODES`] blocks and holes are looked at, whatever there is. A [`Planner`] keeps its tables, so that
+//! planning takes nothing from the heap once they have grown.
+
+mod pass;
+mod room;
+mod victims;
+mod windows;
+
+use super::config::{Growth, ZONES};
+use super::{AllocError, BlockId, Pools, SlabId, Spot};
+use room::{Hole, Room};
+use windows::Window;
+
+/// How many places are tried in which a window of the request's size could be emptied.
+const MOST_WINDOWS: usize = 40;
+/// How many slabs are looked at for windows and victims.
+const MOST_SLABS: usize = 200;
+/// How many blocks and holes are walked over for one plan.
+const MOST_NODES: usize = 1 << 16;
+/// A plan that gives slabs back must save so many bytes of copies against one that does not.
+const RELEASE_ADVANTAGE_BYTES: u64 = 1 << 20;
+
+/// One thing to do, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Give this slab back: [`Pools::remove_slab`]. It is empty when its turn comes.
+    Release(SlabId),
+    /// Move a block into a hole of another slab: [`Pools::relocate`], and copy the bytes.
+    Move {
+        /// The block, whose handle stays good.
+        block: BlockId,
+        /// Where it goes.
+        to: Spot,
+    },
+    /// Create a slab for one block and move the block to its start.
+    Evacuate {
+        /// The block, whose handle stays good.
+        block: BlockId,
+        /// The slab to create.
+        growth: Growth,
+    },
+    /// Create the slab that the request will lie in: [`Pools::add_slab`].
+    Create(Growth),
+}
+
+/// The tables of planning, kept for their capacity. Any [`Pools`] may use any planner.
+#[derive(Clone, Debug, Default)]
+pub struct Planner {
+    steps: Vec<Step>,
+    /// The other plan, while two are compared.
+    other: Vec<Step>,
+    room: Room,
+    slabs: Vec<Candidate>,
+    windows: Vec<Window>,
+    pieces: Vec<windows::Piece>,
+    blocks: Vec<Tenant>,
+    /// Of every slab by index whether the plan gives it back or fills it.
+    fates: Vec<Fate>,
+}
+
+/// A slab as it is when planning begins, in granules.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    index: u32,
+    zone: u8,
+    size: u64,
+    live: u64,
+}
+
+/// A block of a slab that is to be emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Tenant {
+    /// In granules.
+    size: u64,
+    node: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fate {
+    #[default]
+    Stays,
+    Receives,
+    Leaves,
+}
+
+/// What is asked of a plan.
+struct Query<'a> {
+    pools: &'a Pools,
+    growth: Growth,
+    /// What slabs may take together, at any moment.
+    limit_bytes: u64,
+    /// Any hole will do, in slabs of any kind.
+    anywhere: bool,
+    movable: &'a dyn Fn(BlockId) -> bool,
+}
+
+impl Query<'_> {
+    /// The least bytes that serve the request, in granules.
+    fn size(&self) -> u64 {
+        self.pools
+            .carver
+            .unit
+            .granules_ceil(self.growth.least_bytes)
+            .0
+    }
+
+    fn handle(&self, node: u32) -> BlockId {
+        BlockId {
+            index: node,
+            generation: self.pools.carver.nodes[node].up,
+        }
+    }
+}
+
+impl Pools {
+    /// What to do so that a request that [`Pools::allocate`] had no room for finds it. After all
+    /// steps, [`Pools::allocate_anywhere`] succeeds; after none, if there are none.
+    ///
+    /// `limit_bytes` is what all slabs together may take, at any moment; the policy stays below it
+    /// where it can, and without one it is never short of a plan. Only blocks that are `movable`
+    /// move. See the module's documentation for the order of the means.
+    ///
+    /// ```
+    /// use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, Step, Spot};
+    ///
+    /// fn allocate(pools: &mut Pools, planner: &mut Planner, size_bytes: u64) -> Result<BlockId, AllocError> {
+    ///     match pools.allocate(size_bytes) {
+    ///         Err(AllocError::NeedsSlab { .. }) => {}
+    ///         done => return done,
+    ///     }
+    ///     for step in pools.plan(planner, size_bytes, None, &|_| true)? {
+    ///         match *step {
+    ///             // Destroy the buffer as well.
+    ///             Step::Release(slab) => pools.remove_slab(slab)?,
+    ///             // Record a copy as well.
+    ///             Step::Move { block, to } => drop(pools.relocate(block, &to)?),
+    ///             // Create a buffer, then record a copy.
+    ///             Step::Evacuate { block, growth } => {
+    ///                 let slab = pools.add_slab(&growth)?;
+    ///                 pools.relocate(block, &Spot::new(slab, 0))?;
+    ///             }
+    ///             // Create a buffer.
+    ///             Step::Create(growth) => drop(pools.add_slab(&growth)?),
+    ///         }
+    ///     }
+    ///     pools.allocate_anywhere(size_bytes)
+    /// }
+    ///
+    /// let mut pools = Pools::new(PoolConfig::new(256, 1 << 30))?;
+    /// let block = allocate(&mut pools, &mut Planner::default(), 1000)?;
+    /// assert_eq!(pools.reserved_bytes(), 2 << 20);
+    /// # Ok::<(), AllocError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`AllocError::NeedsSlab`] when nothing makes room within the limit,
+    /// [`AllocError::NeverFits`] above the largest slab.
+    pub fn plan<'a>(
+        &self,
+        planner: &'a mut Planner,
+        size_bytes: u64,
+        limit_bytes: Option<u64>,
+        movable: &dyn Fn(BlockId) -> bool,
+    ) -> Result<&'a [Step], AllocError> {
+        let growth = self.growth(size_bytes)?;
+        planner.steps.clear();
+        let empty_limit_bytes = self.empty_limit_bytes(growth.class, size_bytes);
+        if self.has_hole(growth.class.zone(), size_bytes, empty_limit_bytes) {
+            return Ok(&planner.steps);
+        }
+        let cap_bytes = limit_bytes.unwrap_or(u64::MAX);
+        let mark_bytes = self.mark_with(size_bytes).min(cap_bytes);
+        let mut query = Query {
+            pools: self,
+            growth,
+            limit_bytes: mark_bytes,
+            anywhere: false,
+            movable,
+        };
+        if planner.grow(&query, mark_bytes) {
+            return Ok(&planner.steps);
+        }
+        let allowed_bytes = self.allowed_bytes(&growth, size_bytes, cap_bytes);
+        if planner.compact(&query, allowed_bytes) || planner.grow(&query, cap_bytes) {
+            return Ok(&planner.steps);
+        }
+        // Only a hard limit leads here.
+        planner.steps.clear();
+        let zones = 0..ZONES;
+        if zones
+            .into_iter()
+            .any(|zone| self.has_hole(zone, size_bytes, u64::MAX))
+        {
+            return Ok(&planner.steps);
+        }
+        query.growth.slab_bytes = growth.least_bytes;
+        query.limit_bytes = cap_bytes;
+        query.anywhere = true;
+        if planner.grow(&query, cap_bytes) || planner.compact(&query, u64::MAX) {
+            return Ok(&planner.steps);
+        }
+        planner.steps.clear();
+        Err(AllocError::NeedsSlab {
+            requested_bytes: size_bytes,
+        })
+    }
+
+    /// Moves a live block to a free range of another slab: bookkeeping only, as [`Carver::relocate`](super::Carver::relocate).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn relocate(&mut self, block: BlockId, to: &Spot) -> Result<super::Relocated, AllocError> {
+        self.carver.relocate(block, to)
+    }
+
+    /// How many bytes may be moved to keep the reserved ones below the mark: what is left of the
+    /// moves' share, or of twice that where even a higher mark would not do.
+    fn allowed_bytes(&self, growth: &Growth, size_bytes: u64, cap_bytes: u64) -> u64 {
+        let kept_bytes = self.reserved_bytes() - self.empty_bytes();
+        let limit_bytes = self.spent_mark_with(size_bytes).min(cap_bytes);
+        let may_grow = kept_bytes.saturating_add(growth.slab_bytes) <= limit_bytes;
+        let shares = if may_grow { 1 } else { 2 };
+        let counters = &self.carver.counters;
+        let permille = u128::from(self.config.move_permille) * shares;
+        let all = u128::from(counters.allocated_bytes) * permille / 1000;
+        u64::try_from(all)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(counters.moved_bytes)
+    }
+
+    /// Bytes of all slabs without live blocks.
+    fn empty_bytes(&self) -> u64 {
+        let bytes = |id: SlabId| self.carver.unit.bytes(self.carver.slabs[id.index].size);
+        self.carver.empty_slabs().map(bytes).sum()
+    }
+
+    fn has_hole(&self, zone: u8, size_bytes: u64, empty_limit_bytes: u64) -> bool {
+        self.carver.has_hole(zone, size_bytes, empty_limit_bytes)
+    }
+}
+
+impl Planner {
+    /// Releases empty slabs, longest unused first, until the new slab fits under the query's limit
+    /// or none is left, and creates it if that is within `cap_bytes`.
+    fn grow(&mut self, query: &Query<'_>, cap_bytes: u64) -> bool {
+        let (pools, slab_bytes) = (query.pools, query.growth.slab_bytes);
+        self.steps.clear();
+        let mut reserved_bytes = pools.reserved_bytes();
+        let fits = |reserved_bytes: u64, limit_bytes: u64| {
+            reserved_bytes
+                .checked_add(slab_bytes)
+                .is_some_and(|sum| sum <= limit_bytes)
+        };
+        for slab in pools.empty_slabs() {
+            if fits(reserved_bytes, query.limit_bytes) {
+                break;
+            }
+            self.steps.push(Step::Release(slab));
+            reserved_bytes -= pools.carver.unit.bytes(pools.carver.slabs[slab.index].size);
+        }
+        self.steps.push(Step::Create(query.growth));
+        fits(reserved_bytes, cap_bytes)
+    }
+
+    /// Plans the cheapest moves that make room under the query's limit, of `most_bytes` at most.
+    fn compact(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
+        self.survey(query.pools);
+        let hole = self.plan_window(query, most_bytes);
+        std::mem::swap(&mut self.steps, &mut self.other);
+        self.room.undo_to(0);
+        let most_bytes = hole.map_or(most_bytes, |bytes| {
+            bytes.saturating_sub(RELEASE_ADVANTAGE_BYTES)
+        });
+        if self.plan_victims(query, most_bytes) {
+            return true;
+        }
+        std::mem::swap(&mut self.steps, &mut self.other);
+        hole.is_some()
+    }
+
+    /// Writes down the slabs, and the holes of those with the most free bytes.
+    fn survey(&mut self, pools: &Pools) {
+        let carver = &pools.carver;
+        self.room.clear();
+        self.slabs.clear();
+        let candidate = |(id, slab): (SlabId, &super::slabs::Slab)| Candidate {
+            index: id.index,
+            zone: slab.zone,
+            size: slab.size.0,
+            live: slab.live.0,
+        };
+        self.slabs.extend(carver.slabs.iter().map(candidate));
+        self.slabs
+            .sort_unstable_by_key(|slab| (std::cmp::Reverse(slab.size - slab.live), slab.index));
+        self.fates.clear();
+        self.fates.resize(carver.slabs.len(), Fate::Stays);
+        let mut walked = 0;
+        for slab in &self.slabs {
+            if slab.size == slab.live || walked > MOST_NODES {
+                break;
+            }
+            for (index, node) in carver.indexed_nodes_of(carver.slabs[slab.index].first) {
+                walked += 1;
+                if !node.is_live() {
+                    let hole = Hole {
+                        size: node.size().0,
+                        slab: slab.index,
+                        offset: node.offset().0,
+                        node: index,
+                    };
+                    self.room.push(slab.zone, hole);
+                }
+            }
+        }
+        self.room.sort();
+    }
+
+    /// Takes a hole for a block among the slabs that stay, other than `source`: of the block's own
+    /// kind, or of any if the query allows it. Adds the step.
+    fn rehouse(&mut self, query: &Query<'_>, tenant: &Tenant, source: u32) -> Option<u32> {
+        let pools = query.pools;
+        let node = &pools.carver.nodes[tenant.node];
+        let bytes = pools.carver.unit.bytes(node.size()) - node.slack_bytes();
+        let own = pools.class(bytes).zone();
+        let others = (0..ZONES).filter(|&zone| query.anywhere && zone != own);
+        let fates = &self.fates;
+        let allowed = |slab: u32| slab != source && fates[slab as usize] != Fate::Leaves;
+        let room = &mut self.room;
+        let hole = std::iter::once(own)
+            .chain(others)
+            .find_map(|zone| room.take(zone, tenant.size, allowed))?;
+        let offset_bytes = pools.carver.unit.bytes(crate::units::Granules(hole.offset));
+        self.steps.push(Step::Move {
+            block: query.handle(tenant.node),
+            to: Spot::in_hole(pools.carver.slabs.id(hole.slab), offset_bytes, hole.node),
+        });
+        Some(hole.slab)
+    }
+}

@@ -1,0 +1,127 @@
+//! The plan that gives slabs back: empty whole slabs into the holes of others, and what fits in no
+//! hole into a slab of its own.
+
+use super::{Candidate, Fate, MOST_NODES, MOST_SLABS, Planner, Query, Step, Tenant};
+use crate::alloc::config::Growth;
+use crate::units::Granules;
+
+/// The slabs' bytes while a plan is made.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    reserved_bytes: u64,
+    moved_bytes: u64,
+}
+
+impl Planner {
+    /// Empties slabs, those first that give back the most for each byte copied, until the new slab
+    /// fits under the limit. `false` where that takes more than `most_bytes` of copies or cannot be
+    /// done at all.
+    pub(super) fn plan_victims(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
+        let pools = query.pools;
+        self.steps.clear();
+        let mut tally = Tally {
+            reserved_bytes: pools.reserved_bytes(),
+            moved_bytes: 0,
+        };
+        let Some(room_for) = query.limit_bytes.checked_sub(query.growth.slab_bytes) else {
+            return false;
+        };
+        for slab in pools.empty_slabs() {
+            self.steps.push(Step::Release(slab));
+            self.fates[slab.index as usize] = Fate::Leaves;
+            tally.reserved_bytes -= pools.carver.unit.bytes(pools.carver.slabs[slab.index].size);
+        }
+        // In thousandths of the slab, which is as exact as the choice needs to be.
+        let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
+        self.slabs
+            .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
+        let (mut looked, mut walked) = (0, 0);
+        for candidate in 0..self.slabs.len() {
+            if tally.reserved_bytes <= room_for {
+                break;
+            }
+            let victim = self.slabs[candidate];
+            if victim.live == 0 || self.fates[victim.index as usize] != Fate::Stays {
+                continue;
+            }
+            looked += 1;
+            walked += pools.carver.slabs[victim.index].blocks as usize;
+            let is_too_dear = tally.moved_bytes > most_bytes;
+            if looked > MOST_SLABS || walked > MOST_NODES || is_too_dear {
+                return false;
+            }
+            if let Some(after) = self.empty_out(query, &victim, tally) {
+                tally = after;
+            }
+        }
+        self.steps.push(Step::Create(query.growth));
+        tally.reserved_bytes <= room_for && tally.moved_bytes <= most_bytes
+    }
+
+    /// Moves all blocks out of one slab and gives it back, or leaves it as it is.
+    fn empty_out(&mut self, query: &Query<'_>, victim: &Candidate, tally: Tally) -> Option<Tally> {
+        let carver = &query.pools.carver;
+        self.blocks.clear();
+        let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
+        for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
+            if !(query.movable)(query.handle(index)) {
+                return None;
+            }
+            self.blocks.push(Tenant {
+                size: node.size().0,
+                node: index,
+            });
+        }
+        self.blocks.sort_unstable_by(|one, other| other.cmp(one));
+        let (mark, steps) = (self.room.mark(), self.steps.len());
+        let mut reserved_bytes = tally.reserved_bytes;
+        for block in 0..self.blocks.len() {
+            let tenant = self.blocks[block];
+            if self.rehouse(query, &tenant, victim.index).is_some() {
+                continue;
+            }
+            let growth = own_growth(query, &tenant);
+            reserved_bytes = reserved_bytes.saturating_add(growth.slab_bytes);
+            if reserved_bytes > query.limit_bytes {
+                self.room.undo_to(mark);
+                self.steps.truncate(steps);
+                return None;
+            }
+            self.steps.push(Step::Evacuate {
+                block: query.handle(tenant.node),
+                growth,
+            });
+        }
+        let slab_bytes = carver.unit.bytes(Granules(victim.size));
+        reserved_bytes -= slab_bytes;
+        if reserved_bytes >= tally.reserved_bytes {
+            self.room.undo_to(mark);
+            self.steps.truncate(steps);
+            return None;
+        }
+        for step in &self.steps[steps..] {
+            if let Step::Move { to, .. } = step {
+                self.fates[to.slab().index as usize] = Fate::Receives;
+            }
+        }
+        self.fates[victim.index as usize] = Fate::Leaves;
+        self.steps
+            .push(Step::Release(carver.slabs.id(victim.index)));
+        Some(Tally {
+            reserved_bytes,
+            moved_bytes: tally.moved_bytes + carver.unit.bytes(Granules(victim.live)),
+        })
+    }
+}
+
+/// A slab of a block's own size.
+fn own_growth(query: &Query<'_>, tenant: &Tenant) -> Growth {
+    let pools = query.pools;
+    let node = &pools.carver.nodes[tenant.node];
+    let least_bytes = pools.carver.unit.bytes(node.size());
+    Growth {
+        class: pools.class(least_bytes - node.slack_bytes()),
+        slab_bytes: least_bytes,
+        least_bytes,
+    }
+}

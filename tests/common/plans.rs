@@ -1,0 +1,272 @@
+//! Plans against the oracle: random ones, carried out to the end or given up half-way, with blocks
+//! that must not move and limits that must not be passed.
+
+use super::model::{Law, Live, Repeat, from_environment};
+use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, Spot, Step};
+
+/// As a memory manager calls it that may move everything and is refused nothing.
+pub(crate) fn allocate(
+    pools: &mut Pools,
+    planner: &mut Planner,
+    size_bytes: u64,
+) -> Result<BlockId, AllocError> {
+    match pools.allocate(size_bytes) {
+        Err(AllocError::NeedsSlab { .. }) => {}
+        done => return done,
+    }
+    for &step in pools.plan(planner, size_bytes, None, &|_| true)? {
+        carry_out(pools, step)?;
+    }
+    pools.allocate_anywhere(size_bytes)
+}
+
+pub(crate) fn carry_out(pools: &mut Pools, step: Step) -> Result<(), AllocError> {
+    match step {
+        Step::Release(slab) => pools.remove_slab(slab)?,
+        Step::Move { block, to } => drop(pools.relocate(block, &to)?),
+        Step::Evacuate { block, growth } => {
+            let slab = pools.add_slab(&growth)?;
+            pools.relocate(block, &Spot::new(slab, 0))?;
+        }
+        Step::Create(growth) => drop(pools.add_slab(&growth)?),
+    }
+    Ok(())
+}
+
+/// Every seventh block is pinned.
+fn is_movable(block: BlockId) -> bool {
+    block.index() % 7 != 0
+}
+
+struct Subject {
+    pools: Pools,
+    planner: Planner,
+    live: Live,
+    unit_bytes: u64,
+    tally: Tally,
+}
+
+/// How often each thing happened, so that a run that tests nothing is noticed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) carried_out: u64,
+    pub(crate) given_up: u64,
+    pub(crate) refused: u64,
+    pub(crate) moves: u64,
+    pub(crate) evacuations: u64,
+    pub(crate) peak_live_bytes: u64,
+}
+
+impl Subject {
+    fn new(unit_bytes: u64) -> Subject {
+        let mut config = PoolConfig::new(unit_bytes, 1 << 30);
+        // Smaller than usual, so that short runs meet every kind of slab.
+        config.small_request_bytes = 1000;
+        config.small_slab_bytes = 16 << 10;
+        config.middle_slab_bytes = 128 << 10;
+        config.own_request_bytes = 64 << 10;
+        config.own_step_bytes = 4 << 10;
+        config.alone_request_bytes = 8 << 20;
+        Subject {
+            pools: Pools::new(config).unwrap(),
+            planner: Planner::default(),
+            live: Live::default(),
+            unit_bytes,
+            tally: Tally::default(),
+        }
+    }
+
+    fn add(&mut self, id: BlockId, requested_bytes: u64) {
+        let block = self.pools.block(id).unwrap();
+        assert_eq!(block.requested_bytes, requested_bytes);
+        self.live.add(id, &block, self.unit_bytes);
+    }
+
+    fn free(&mut self, index: usize) {
+        let block = self.pools.block(self.live.blocks[index]).unwrap();
+        let id = self.live.remove(index, &block);
+        self.pools.free(id).unwrap();
+    }
+
+    /// Carries out one step on both sides.
+    fn step(&mut self, step: Step) {
+        let moved = match step {
+            Step::Move { block, .. } => Some(block),
+            Step::Evacuate { block, .. } => Some(block),
+            Step::Release(_) | Step::Create(_) => None,
+        };
+        let from = moved.map(|id| {
+            assert!(is_movable(id), "{id:?} is pinned");
+            let from = self.pools.block(id).unwrap();
+            let index = self.live.blocks.iter().position(|&other| other == id);
+            self.live.remove(index.unwrap(), &from);
+            from
+        });
+        carry_out(&mut self.pools, step).unwrap();
+        if let (Some(id), Some(from)) = (moved, from) {
+            let to = self.pools.block(id).unwrap();
+            assert_ne!(from.slab, to.slab, "no copy stays in its slab");
+            assert_eq!(
+                (from.size_bytes, from.requested_bytes),
+                (to.size_bytes, to.requested_bytes)
+            );
+            self.live.add(id, &to, self.unit_bytes);
+            self.tally.moves += 1;
+            self.tally.evacuations += u64::from(matches!(step, Step::Evacuate { .. }));
+        }
+        self.live.check_pools(&self.pools);
+    }
+
+    fn allocate(
+        &mut self,
+        size_bytes: u64,
+        limit_bytes: Option<u64>,
+        random: &mut fastrand::Rng,
+    ) -> bool {
+        match self.pools.allocate(size_bytes) {
+            Ok(id) => {
+                self.add(id, size_bytes);
+                return true;
+            }
+            Err(error) => assert!(matches!(error, AllocError::NeedsSlab { .. })),
+        }
+        let before = self.pools.stats();
+        let plan = self
+            .pools
+            .plan(&mut self.planner, size_bytes, limit_bytes, &is_movable);
+        let steps = match plan {
+            Ok(steps) => steps.to_vec(),
+            Err(error) => {
+                assert!(limit_bytes.is_some(), "{error} without a limit");
+                assert!(matches!(error, AllocError::NeedsSlab { .. }));
+                self.tally.refused += 1;
+                return false;
+            }
+        };
+        assert_eq!(self.pools.stats(), before, "planning changes nothing");
+        let end = if random.u8(..) < 64 {
+            random.usize(0..=steps.len())
+        } else {
+            steps.len()
+        };
+        for &step in &steps[..end] {
+            self.step(step);
+            let reserved_bytes = self.pools.reserved_bytes();
+            assert!(
+                limit_bytes.is_none_or(|limit| reserved_bytes <= limit),
+                "{reserved_bytes} of {limit_bytes:?} after {step:?}"
+            );
+        }
+        if end < steps.len() {
+            self.tally.given_up += 1;
+            return false;
+        }
+        self.tally.carried_out += 1;
+        let id = self
+            .pools
+            .allocate_anywhere(size_bytes)
+            .expect("the plan made room");
+        self.add(id, size_bytes);
+        true
+    }
+
+    fn empty(&mut self) {
+        while !self.live.blocks.is_empty() {
+            self.free(self.live.blocks.len() - 1);
+        }
+        self.live.check_pools(&self.pools);
+    }
+}
+
+/// Random requests and frees, where every request that finds no hole asks for a plan. Returns what
+/// happened.
+pub(crate) fn run(law: &Law, unit_bytes: u64, limit_bytes: Option<u64>) -> Tally {
+    let seed = from_environment("LAPIDARY_SEED", 1);
+    let ops = from_environment("LAPIDARY_OPS", 150_000) / 10;
+    let _repeat = Repeat {
+        seed,
+        what: law.name,
+    };
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut subject = Subject::new(unit_bytes);
+    let mut target = 100;
+    for op in 0..ops {
+        if op % 700 == 0 {
+            target = random.usize(0..=600);
+        }
+        let live = subject.live.blocks.len();
+        if random.usize(0..target + live + 1) >= live {
+            let size_bytes = (law.draw)(&mut random);
+            let made = subject.allocate(size_bytes, limit_bytes, &mut random);
+            // Who is refused gives something up, as a program would.
+            if !made && live > 0 {
+                subject.free(random.usize(0..live));
+            }
+        } else {
+            subject.free(random.usize(0..live));
+        }
+        // Most frees of a program come in bursts, and leave survivors between the holes.
+        if random.u8(..) == 0 {
+            for _ in 0..random.usize(0..=subject.live.blocks.len() / 2) {
+                subject.free(random.usize(0..subject.live.blocks.len()));
+            }
+        }
+    }
+    subject.empty();
+    Tally {
+        peak_live_bytes: subject.pools.stats().peak_requested_bytes,
+        ..subject.tally
+    }
+}
+
+/// Random heaps that slices of compaction then tidy up, until there is nothing left to do.
+pub(crate) fn run_passes(law: &Law, unit_bytes: u64) {
+    let seed = from_environment("LAPIDARY_SEED", 1);
+    let rounds = from_environment("LAPIDARY_OPS", 150_000) / 7500;
+    let _repeat = Repeat {
+        seed,
+        what: law.name,
+    };
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut subject = Subject::new(unit_bytes);
+    for _ in 0..rounds {
+        for _ in 0..400 {
+            let size_bytes = (law.draw)(&mut random);
+            subject.allocate(size_bytes, None, &mut random);
+        }
+        for _ in 0..random.usize(0..=subject.live.blocks.len()) {
+            subject.free(random.usize(0..subject.live.blocks.len()));
+        }
+        tidy_up(&mut subject, 1 << random.u32(12..=24));
+    }
+    eprintln!("{}: {} moves in passes", law.name, subject.tally.moves);
+    assert!(subject.tally.moves > 0);
+    subject.empty();
+}
+
+fn tidy_up(subject: &mut Subject, slice_bytes: u64) {
+    let used = |subject: &Subject| {
+        let stats = subject.pools.stats();
+        stats.slabs - stats.empty_slabs
+    };
+    let before = used(subject);
+    let most = subject.live.blocks.len() * subject.live.blocks.len() + 1;
+    for _ in 0..=most {
+        let steps = subject
+            .pools
+            .plan_pass(&mut subject.planner, slice_bytes, &is_movable)
+            .to_vec();
+        if steps.is_empty() {
+            assert!(used(subject) <= before);
+            return;
+        }
+        let moved_before = subject.pools.stats().moved_bytes;
+        for step in steps {
+            assert!(matches!(step, Step::Move { .. }), "{step:?}");
+            subject.step(step);
+        }
+        let moved_bytes = subject.pools.stats().moved_bytes - moved_before;
+        assert!((1..=slice_bytes).contains(&moved_bytes), "{moved_bytes}");
+    }
+    panic!("slices of {slice_bytes} bytes do not come to an end");
+}
