@@ -350,6 +350,27 @@ fn a_lower_quota_lets_blocks_stay_and_takes_no_more() {
 }
 
 #[test]
+fn a_refusal_leaves_everything_as_it_was() {
+    let folder = Folder::new();
+    let store = folder.store_of(5 * MIB);
+    let first = spill(&store, 1, &[1; 6000]).unwrap();
+    let before = (store.used_bytes(), store.file_bytes());
+    // Frames find room in the hole and by growing, before the rest finds none.
+    let most_bytes = 5 * MIB - store.used_bytes();
+    let refused = failure(store.begin(most_bytes, 1));
+    assert_eq!(refused.failure, SpillFailure::QuotaFull);
+    assert_eq!(refused.used_bytes, before.0);
+    assert_eq!((store.used_bytes(), store.file_bytes()), before);
+    // One page is left, and the header needs some of it.
+    store.set_quota(before.0 + 4 * KIB);
+    failure(store.begin(4 * KIB - 63, 1));
+    assert_eq!(store.used_bytes(), before.0);
+    let second = spill(&store, 1, &[2; 4096 - 64]).unwrap();
+    assert_eq!(read(&first).unwrap(), [1; 6000]);
+    assert_eq!(read(&second).unwrap(), [2; 4096 - 64]);
+}
+
+#[test]
 fn an_unfinished_block_gives_its_room_back() {
     let folder = Folder::new();
     let store = folder.store();
@@ -399,5 +420,5 @@ fn a_block_outlives_its_store() {
     let block = spill(&folder.store(), 1, &[5; 100]).unwrap();
     assert_eq!(read(&block).unwrap(), [5; 100]);
     drop(block);
-    assert_eq!(folder.names(), [PathBuf::new(); 0]);
+    assert!(folder.names().is_empty());
 }

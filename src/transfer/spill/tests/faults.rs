@@ -37,9 +37,12 @@ fn work(store: &SpillStore, live: &mut Live) {
         if round == 3 && !live.is_empty() {
             live.remove(0);
         }
-        for (block, value) in live.iter() {
+        if let Some((block, value)) = live.last() {
             check(block, *value);
         }
+    }
+    for (block, value) in live {
+        check(block, *value);
     }
 }
 
@@ -75,6 +78,10 @@ fn run(fault: FileFault) -> bool {
             Err(Error::SpillCorrupt { .. }) => assert!(lies, "{fault:?}"),
             Err(other) => panic!("{fault:?}: {other}"),
         }
+    }
+    if let Some((block, _)) = live.first() {
+        let file = &block.file.as_ref().unwrap().file;
+        assert_eq!(file.metadata().unwrap().len(), store.file_bytes());
     }
     let mut after = Vec::new();
     work(&store, &mut after);
@@ -136,6 +143,32 @@ fn calls_that_fail_by_chance_do_no_more_harm() {
             assert_eq!(live.len(), 4);
         }
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_cut_now_is_cut_later() {
+    let folder = Folder::new();
+    let options = folder.options();
+    let faults = options.faults.clone();
+    let store = SpillStore::new(options).unwrap();
+    let first = spill(&store, 1, &[1; 100]).unwrap();
+    let second = spill(&store, 1, &[2; 9 << 20]).unwrap();
+    let long_bytes = store.file_bytes();
+    faults.arm(FileFault {
+        site: FileSite::SetLen,
+        nth: 1,
+        repeat: Repeat::ForEver,
+        kind: FileFaultKind::Io,
+    });
+    drop(second);
+    assert_eq!(store.file_bytes(), long_bytes);
+    // Within its length, the file need not grow.
+    let third = spill(&store, 1, &[3; 9 << 20]).unwrap();
+    assert_eq!(read(&third).unwrap(), [3; 9 << 20]);
+    faults.disarm();
+    drop(third);
+    assert!(store.file_bytes() < long_bytes);
+    assert_eq!(read(&first).unwrap(), [1; 100]);
 }
 
 #[track_caller]

@@ -8,8 +8,6 @@ use super::super::{SpillOptions, SpillStore};
 use super::{Folder, failure, read, spill};
 use crate::error::SpillFailure;
 
-const NOTHING: [PathBuf; 0] = [];
-
 #[cfg(unix)]
 #[test]
 fn nobody_else_may_enter_the_folder_or_open_the_file() {
@@ -40,7 +38,7 @@ fn the_file_has_no_name_while_it_is_used() {
     let folder = Folder::new();
     let store = folder.store();
     let block = spill(&store, 1, &[1; 5000]).unwrap();
-    assert_eq!(folder.names(), NOTHING);
+    assert!(folder.names().is_empty());
     assert_eq!(read(&block).unwrap(), [1; 5000]);
 }
 
@@ -133,7 +131,7 @@ fn stores_share_a_folder() {
             });
         }
     });
-    assert_eq!(folder.names(), NOTHING);
+    assert!(folder.names().is_empty());
 }
 
 #[test]
