@@ -1,8 +1,8 @@
 //! Where the file is made: who may look, what is in the way, what is left behind.
 
 use std::fs;
-use std::path::PathBuf;
 
+#[cfg(unix)]
 use super::super::file::NamedFile;
 use super::super::{SpillOptions, SpillStore};
 use super::{Folder, failure, read, spill};
@@ -13,7 +13,8 @@ use crate::error::SpillFailure;
 fn nobody_else_may_enter_the_folder_or_open_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
-    let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let mode =
+        |path: &std::path::PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let named = NamedFile::create(&folder.0).unwrap();
     assert_eq!(mode(&named.folder), 0o700);
     assert_eq!(mode(&named.path), 0o600);
