@@ -16,6 +16,9 @@ use crate::transfer::{Piece, Reading, SpillWriter};
 /// the device serves them all.
 const AHEAD_PERCENT: u64 = 25;
 
+/// Pieces smaller than this are not worth the copies.
+const LEAST_PIECE_BYTES: u64 = 4 << 10;
+
 /// Where bytes go that leave the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tier {
@@ -212,8 +215,11 @@ impl Engine {
                 *error = taker.take(piece).err();
             }
         });
+        let Some(piece_bytes) = self.piece_bytes_to_be_had().await? else {
+            return Ok(None);
+        };
         let len_bytes = victim.storage.len_bytes();
-        let (reading, pieces) = Reading::new(0, len_bytes, self.readbacks.piece_bytes(), sink);
+        let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
         for piece in pieces {
             let (start, size_bytes) = piece.words();
             let buffer = loop {
@@ -243,6 +249,21 @@ impl Engine {
             taker,
             reading,
         }))
+    }
+
+    /// The largest read-back buffer that there is memory for: what is put out because memory is
+    /// short must do with little.
+    async fn piece_bytes_to_be_had(&self) -> Result<Option<u64>> {
+        let mut piece_bytes = self.readbacks.piece_bytes();
+        self.submit()?;
+        while piece_bytes >= LEAST_PIECE_BYTES {
+            if self.readbacks.provide(piece_bytes).await.is_ok() {
+                return Ok(Some(piece_bytes));
+            }
+            self.check_lost()?;
+            piece_bytes /= 4;
+        }
+        Ok(None)
     }
 
     /// Waits until a victim's bytes have arrived, and lets it leave.

@@ -22,9 +22,11 @@ use super::Engine;
 use super::compact::Outcome;
 use super::evict::Tier;
 use super::state::State;
-use crate::alloc::AllocError;
+use crate::alloc::{AllocError, Growth};
+use crate::driver::DriverError;
 use crate::error::{Error, OutOfMemory, Result};
 use crate::memory::{Memory, Storage};
+use crate::transfer::refusal;
 
 /// How many plans are made for one request before it goes to the next rung.
 const PLANS: usize = 3;
@@ -144,7 +146,7 @@ impl Engine {
             Rung::Callbacks => Ok(0),
             Rung::Trim => self.trim_slabs(),
             Rung::Compact => Ok(self.compact_pass(u64::MAX).await?.1),
-            Rung::Wait => self.wait_for_retiring().await,
+            Rung::Wait => self.wait_for_all().await,
             Rung::Drop => Ok(self.drop_copied(wanted_bytes)),
             Rung::Host => self.put_out(wanted_bytes, Tier::Host).await,
             Rung::Disk => self.put_out(wanted_bytes, Tier::Disk).await,
@@ -176,13 +178,35 @@ impl Engine {
                     }
                     state.memory.anywhere = false;
                 }
-                // The driver has less than the budget allows: make do with what there is.
-                Outcome::NoSlab => limit_bytes = self.lock().memory.reserved_bytes(),
+                // The driver has less than the budget allows: the least that will do, or what
+                // there is.
+                Outcome::NoSlab => {
+                    if let Some(refused) = self.create_least(storage).await? {
+                        return Ok(Some(Err(refused)));
+                    }
+                    limit_bytes = self.lock().memory.reserved_bytes();
+                }
                 Outcome::Void => {}
                 Outcome::Refused(error) => return Ok(Some(Err(error))),
             }
         }
         Ok(None)
+    }
+
+    /// A slab that has room for the storage and nothing else, if one can be had.
+    async fn create_least(&self, storage: &Arc<Storage>) -> Result<Option<Error>> {
+        let growth = self.lock().memory.growth(storage.size_bytes());
+        let Ok(growth) = growth else { return Ok(None) };
+        let least = Growth {
+            slab_bytes: growth.least_bytes,
+            ..growth
+        };
+        let created = self.create_planned(&least).await;
+        self.check_lost()?;
+        Ok(match created {
+            Ok(_) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => None,
+            Err(error) => Some(refusal("a slab", error)),
+        })
     }
 
     /// What all slabs may take together, those excluded that are on their way back.
@@ -230,8 +254,10 @@ impl Engine {
     /// Gives back staging and read-back buffers that hold nothing.
     pub(super) fn shed_caches(&self) -> Result<u64> {
         let before_bytes = self.driver.ledger().levels().reserved_bytes;
-        let _ = self.uploads.sweep();
-        self.uploads.trim();
+        for staging in [&self.uploads, &self.arrivals] {
+            let _ = staging.sweep();
+            staging.trim();
+        }
         self.readbacks.trim();
         self.check_lost()?;
         let after_bytes = self.driver.ledger().levels().reserved_bytes;
@@ -243,6 +269,17 @@ impl Engine {
         let before_bytes = self.lock().memory.reserved_bytes();
         self.release(Memory::next_empty)?;
         let after_bytes = self.lock().memory.reserved_bytes();
+        Ok(before_bytes.saturating_sub(after_bytes))
+    }
+
+    /// Waits for what the device still uses, staging included, and gives back what that frees.
+    async fn wait_for_all(&self) -> Result<u64> {
+        let before_bytes = self.driver.ledger().levels().reserved_bytes;
+        self.submit()?;
+        let _ = self.wait_idle().await;
+        self.check_lost()?;
+        self.shed_caches()?;
+        let after_bytes = self.driver.ledger().levels().reserved_bytes;
         Ok(before_bytes.saturating_sub(after_bytes))
     }
 

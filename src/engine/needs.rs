@@ -107,6 +107,7 @@ impl Engine {
 
     fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
         self.uploads.seal(&batch.regions);
+        self.arrivals.seal(&batch.regions);
         let submitted = self.driver.submit(&batch.ops, &batch.params);
         batch.regions.clear();
         let mut failure = None;
@@ -143,6 +144,8 @@ impl Engine {
         }
         // A chunk that cannot be mapped again is found broken at its next use.
         let _ = self.uploads.sweep();
+        let _ = self.arrivals.sweep();
+        self.driver.settle();
         self.check_lost()
     }
 

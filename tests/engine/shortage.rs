@@ -1,7 +1,7 @@
 //! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Error, Gpu};
+use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
 use crate::{ended, numbers, open, options};
@@ -15,6 +15,18 @@ fn narrow() -> SimOptions {
     }
 }
 
+/// Nothing can be put out, so what finds no room finds none.
+fn open_narrow() -> (Gpu, lapidary::sim::SimHandle) {
+    let (gpu, sim) = open(narrow());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::default()
+    };
+    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    (gpu, sim)
+}
+
 const BIG: [usize; 1] = [2 << 20];
 
 fn is_out_of_memory<T>(result: lapidary::Result<T>) -> bool {
@@ -23,7 +35,7 @@ fn is_out_of_memory<T>(result: lapidary::Result<T>) -> bool {
 
 #[test]
 fn the_error_says_who_asked_and_who_holds() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let (weights, held) = (gpu.zeros(&BIG, DType::F32).unwrap(), line!());
     let weights = weights.named("weights");
     weights.force().unwrap();
@@ -45,7 +57,7 @@ fn the_error_says_who_asked_and_who_holds() {
 
 #[test]
 fn work_that_found_no_room_runs_when_there_is() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let first = gpu.full(&BIG, 1, DType::F32).unwrap();
     first.force().unwrap();
     let second = gpu.full(&BIG, 2, DType::F32).unwrap();
@@ -69,7 +81,7 @@ fn work_that_found_no_room_runs_when_there_is() {
 
 #[test]
 fn what_is_left_behind_keeps_its_place_in_the_order() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let holder = gpu.zeros(&BIG, DType::F32).unwrap();
     holder.force().unwrap();
     let small = gpu.tensor(&numbers(0, 4), &[4]).unwrap();
@@ -112,7 +124,7 @@ fn what_is_left_behind_keeps_its_place_in_the_order() {
 
 #[test]
 fn dropping_what_found_no_room_is_all_it_takes() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let holder = gpu.zeros(&BIG, DType::F32).unwrap();
     let wish = gpu.zeros(&BIG, DType::F32).unwrap();
     assert!(is_out_of_memory(wish.force()));
@@ -125,7 +137,7 @@ fn dropping_what_found_no_room_is_all_it_takes() {
 #[test]
 fn staging_finds_room_where_slabs_are_empty() {
     for megabytes in [12, 14, 15] {
-        let (gpu, sim) = open(narrow());
+        let (gpu, sim) = open_narrow();
         let big = gpu.zeros(&[megabytes << 20], DType::U8).unwrap();
         big.force().unwrap();
         drop(big);
@@ -139,7 +151,7 @@ fn staging_finds_room_where_slabs_are_empty() {
 
 #[test]
 fn slabs_find_room_where_staging_is_idle() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let x = gpu.tensor(&numbers(0, 1 << 20), &[1 << 20]).unwrap();
     assert!(x.to_vec::<f32>().unwrap() == numbers(0, 1 << 20));
     drop(x);
@@ -165,7 +177,7 @@ fn memory_comes_back_from_the_late_queue_before_anyone_is_refused() {
 
 #[test]
 fn work_that_found_no_room_runs_as_soon_as_work_behind_it_has_made_some() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let first = gpu.full(&BIG, 1, DType::F32).unwrap();
     let second = gpu.full(&BIG, 2, DType::F32).unwrap();
     let piece = first.narrow(0, 4, 2).unwrap().copy().unwrap();
@@ -179,7 +191,7 @@ fn work_that_found_no_room_runs_as_soon_as_work_behind_it_has_made_some() {
 
 #[test]
 fn what_nobody_wants_any_more_is_not_tried_again() {
-    let (gpu, sim) = open(narrow());
+    let (gpu, sim) = open_narrow();
     let holder = gpu.zeros(&BIG, DType::F32).unwrap();
     holder.force().unwrap();
     for _ in 0..10 {
