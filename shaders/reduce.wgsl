@@ -31,7 +31,7 @@ fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
 
 //# lift_exp
 fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
-  return exp(v - m);
+  return exp_of(v - m);
 }
 
 //# lift_square

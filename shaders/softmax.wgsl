@@ -11,8 +11,9 @@ fn settle_s(a: vec4<f32>) -> f32 {
   return max(max(a.x, a.y), max(a.z, a.w));
 }
 
+// NaN must reach the sum, which passes it on to every element of the row: `s` may have lost it.
 fn lift_t(v: vec4<f32>, s: vec4<f32>) -> vec4<f32> {
-  return exp(v - s);
+  return exp_of(v - s);
 }
 
 //# softmax
@@ -26,7 +27,7 @@ fn finish(v: vec4<f32>, s: vec4<f32>, t: vec4<f32>, at: vec4<u32>) -> vec4<f32> 
 
 //# log_softmax
 fn settle_t(total: vec4<f32>) -> vec4<f32> {
-  return log(total);
+  return log_of(total);
 }
 
 fn finish(v: vec4<f32>, s: vec4<f32>, t: vec4<f32>, at: vec4<u32>) -> vec4<f32> {

@@ -29,10 +29,10 @@ fn op(x: A) -> Y { return max(x, A(0)); }
 fn op(x: A) -> Y { return select(x, A(0.0), x < A(0.0)); }
 
 //# exp
-fn op(x: A) -> Y { return exp(x); }
+fn op(x: A) -> Y { return exp_of(x); }
 
 //# log
-fn op(x: A) -> Y { return log(x); }
+fn op(x: A) -> Y { return log_of(x); }
 
 //# sqrt
 fn op(x: A) -> Y { return sqrt(x); }
@@ -88,9 +88,7 @@ fn op(x: A) -> Y { return truth(x == A(T(0))); }
 fn op(x: A) -> Y { return truth(is_nan(x)); }
 
 //# is_finite
-fn op(x: A) -> Y {
-  return truth((bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) < vec4<u32>(0x7f800000u));
-}
+fn op(x: A) -> Y { return truth(is_finite(x)); }
 
 //# clamp
 fn op(x: A) -> Y { return min(max(x, A(bitcast<T>(p.w0.z))), A(bitcast<T>(p.w0.w))); }

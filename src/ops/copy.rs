@@ -21,7 +21,8 @@ use smallvec::SmallVec;
 
 pub(crate) use plan::{Scatter, Transpose};
 
-use super::elementwise::{self, Call, Family, Input, arg, groups, head, with_helpers, word};
+use super::elementwise::{self, Call, Family, Input, arg, groups, head, word};
+use super::functions::push_functions;
 use super::operation::same_dtype;
 use super::text::section_for;
 use crate::dtype::DType;
@@ -85,7 +86,8 @@ fn prelude(variant: &Variant, words: usize) -> String {
     let mut out = String::with_capacity(4 << 10);
     head(&mut out, words, variant.dtypes[0], variant.dtypes[1]);
     let kind = variant.dtypes[0].wgsl();
-    with_helpers(&mut out, section_for(WGSL, conversion(variant), kind));
+    out.push_str(section_for(WGSL, conversion(variant), kind));
+    push_functions(&mut out);
     out
 }
 

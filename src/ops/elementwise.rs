@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
-pub(super) use shader::{head, text, with_helpers, word};
+pub(super) use shader::{head, text, word};
 
 /// Invocations of a workgroup.
 const GROUP: u64 = 64;

@@ -7,6 +7,7 @@ mod copy;
 pub(crate) mod custom;
 mod elementwise;
 pub(crate) mod fill;
+mod functions;
 mod index_select;
 mod layer_norm;
 mod matmul;

@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::rows::{self, Axes, Rows, Side};
 use super::text::push_sections;
 use crate::driver::Caps;
@@ -383,5 +384,6 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     };
     push_sections(&mut out, WGSL, &[&[fold, middle], ends].concat());
     push_sections(&mut out, WGSL, &[form]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }

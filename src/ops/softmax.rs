@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::normalize::{self, Form};
 use super::reduce::Op;
 use super::rows::{self, Axes, Rows};
@@ -142,6 +143,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         _ => "log_softmax",
     };
     push_sections(&mut out, WGSL, &["stats", finish]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 

@@ -6,6 +6,12 @@ pub(super) fn section(file: &'static str, name: &str) -> Option<&'static str> {
         .find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'))
 }
 
+/// The names of a file's sections.
+pub(super) fn names(file: &'static str) -> impl Iterator<Item = &'static str> {
+    let sections = file.split("//# ").skip(1);
+    sections.filter_map(|part| part.lines().next())
+}
+
 /// The section `name.kind` if there is one, else `name`.
 pub(super) fn section_for(file: &'static str, name: &str, kind: &str) -> &'static str {
     section(file, &format!("{name}.{kind}"))
@@ -31,5 +37,6 @@ mod tests {
         assert_eq!(section_for(FILE, "a", "f32"), "two\n");
         assert_eq!(section_for(FILE, "a", "u32"), "one\n");
         assert_eq!(section(FILE, "b"), None);
+        assert!(names(FILE).eq(["a", "a.f32"]));
     }
 }

@@ -73,9 +73,10 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 
 /// Operations on each element. They take any view and make a new, row-major tensor.
 ///
-/// f16 is computed in f32 and rounded once. The exponential, the logarithm and the roots are the
-/// adapter's own, which WGSL asks to be right to a few units in the last place; everything else
-/// is written out, so that adapters agree. NaN comes out where NaN goes in. Integers wrap.
+/// f16 is computed in f32 and rounded once. The exponential, the logarithm and the roots of
+/// ordinary numbers are the adapter's own, which WGSL asks to be right to a few units in the last
+/// place; everything else is written out, so that adapters agree. NaN comes out where NaN goes in.
+/// Integers wrap.
 ///
 /// ```
 /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {

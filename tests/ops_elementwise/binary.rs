@@ -101,6 +101,38 @@ fn floats_broadcast_and_follow_ieee() -> Result<()> {
 }
 
 #[test]
+fn powers_of_and_to_zero_infinity_and_nan_are_those_of_ieee() -> Result<()> {
+    let inf = f32::INFINITY;
+    let near_one = [1.0 - f32::EPSILON / 2.0, 1.0, 1.0 + f32::EPSILON];
+    let bases: Vec<f32> = [0.0, 0.3, 2.0, 1e30, f32::MAX, inf, f32::NAN]
+        .into_iter()
+        .chain(near_one)
+        .flat_map(|x| [x, -x])
+        .collect();
+    let exponents: Vec<f32> = [0.0, 0.46, 1.0, 2.0, 3.0, 1e9, 1e30, inf, f32::NAN]
+        .into_iter()
+        .flat_map(|x| [x, -x])
+        .collect();
+    for (device, gpu) in gpus() {
+        let a = gpu.tensor(&bases, &[bases.len(), 1])?;
+        let b = gpu.tensor(&exponents, &[exponents.len()])?;
+        let got = a.pow(&b)?.to_vec::<f32>()?;
+        for (k, &got) in got.iter().enumerate() {
+            let (a, b) = (bases[k / exponents.len()], exponents[k % exponents.len()]);
+            let wanted = f64::from(a).powf(b.into()) as f32;
+            // In between, an adapter's rounding is multiplied by the exponent.
+            let is_exact = [0.0, 1.0].contains(&a.abs()) || !a.is_finite() || !b.is_finite();
+            if is_exact || b == 0.0 {
+                let what = format!("pow({a:?}, {b:?}) on {device}");
+                assert_close(&what, &[got], &[wanted], 0.0, 0.0);
+                assert!(wanted.is_nan() || got.signum() == wanted.signum(), "{what}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn the_remainder_has_the_sign_of_the_dividend() -> Result<()> {
     let values = [
         5.5,

@@ -101,17 +101,23 @@ fn softmax_is_stable_and_rows_without_a_finite_number_are_nan() {
             }
             let last = array.shape.len() as isize - 1;
             let got = download(&tensor.softmax(last).unwrap());
+            let logs = download(&tensor.log_softmax(last).unwrap());
             for row in 0..array.values.len() / array.shape[last as usize] {
                 let range =
                     row * array.shape[last as usize]..(row + 1) * array.shape[last as usize];
-                let (input, output) = (&array.values[range.clone()], &got.values[range]);
+                let (input, output) = (&array.values[range.clone()], &got.values[range.clone()]);
+                let logs = &logs.values[range];
                 let max = input.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let is_nan = !max.is_finite() || input.iter().any(|v| v.is_nan());
-                let what = format!("{name} {view}: softmax of {input:?} is {output:?}");
+                let what = format!(
+                    "{name} {view}: softmax of {input:?} is {output:?}, its logarithm {logs:?}"
+                );
                 match is_nan {
-                    true => assert!(output.iter().all(|v| v.is_nan()), "{what}"),
+                    true => assert!(output.iter().chain(logs).all(|v| v.is_nan()), "{what}"),
                     false => {
-                        assert!((output.iter().sum::<f64>() - 1.0).abs() < 1e-5, "{what}");
+                        let is_one = |sum: f64| (sum - 1.0).abs() < 1e-5;
+                        assert!(is_one(output.iter().sum()), "{what}");
+                        assert!(is_one(logs.iter().map(|v| v.exp()).sum()), "{what}");
                     }
                 }
             }

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use super::{Code, Fetch, LEAST_WORDS, MAP, QUADS_ON_CPU};
 use crate::dtype::DType;
 use crate::engine::Variant;
-use crate::ops::text::{section, section_for};
+use crate::ops::functions::push_functions;
+use crate::ops::text::section_for;
 
 const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
 
@@ -25,29 +26,6 @@ pub(in crate::ops) fn head(out: &mut String, words: usize, input: DType, output:
     let _ = writeln!(out, "struct Params {{{vectors} }}");
     let _ = writeln!(out, "alias T = {t};\nalias A = vec4<{t}>;");
     let _ = writeln!(out, "alias E = {e};\nalias Y = vec4<{e}>;");
-}
-
-/// An operation's own text, and before it the helpers that it calls.
-pub(in crate::ops) fn with_helpers(out: &mut String, op: &str) {
-    const HELPERS: [&str; 7] = [
-        "is_nan",
-        "truth",
-        "sine_of",
-        "sine",
-        "tanh_of",
-        "erf_of",
-        "sigmoid_of",
-    ];
-    let calls = |text: &str, name: &str| text.contains(&format!("{name}("));
-    let texts = HELPERS.map(|name| section(WGSL, name).unwrap_or_default());
-    for (index, name) in HELPERS.iter().enumerate() {
-        let by_helper = (0..HELPERS.len())
-            .any(|other| other != index && calls(op, HELPERS[other]) && calls(texts[other], name));
-        if calls(op, name) || by_helper {
-            out.push_str(texts[index]);
-        }
-    }
-    out.push_str(op);
 }
 
 /// The whole text of a variant: `names` are the inputs' in order, of which those that are
@@ -70,7 +48,7 @@ pub(in crate::ops) fn text(
     let words = (MAP + bound * (1 + rank) + rank).max(LEAST_WORDS);
     let mut out = String::with_capacity(4 << 10);
     head(&mut out, words, input, output);
-    with_helpers(&mut out, section_for(file, op, input.wgsl()));
+    out.push_str(section_for(file, op, input.wgsl()));
     if bound > 0 {
         index(&mut out, bound, rank);
     }
@@ -84,6 +62,7 @@ pub(in crate::ops) fn text(
         .replace("$STORE", section_for(WGSL, store, "").trim_end())
         .replace("$QUADS", &quads(code));
     out.push_str(&frame);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 
