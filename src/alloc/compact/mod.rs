@@ -236,7 +236,7 @@ impl Pools {
         let shares = if may_grow { 1 } else { 2 };
         let counters = &self.carver.counters;
         let permille = u128::from(self.config.move_permille) * shares;
-        let all = u128::from(counters.allocated_bytes) * permille / 1000;
+        let all = u128::from(counters.granted.raised) * permille / 1000;
         u64::try_from(all)
             .unwrap_or(u64::MAX)
             .saturating_sub(counters.moved_bytes)
