@@ -181,6 +181,7 @@ fn configure(options: &Options, slack_permille: u64) -> Result<PoolConfig, Strin
             "alone_excess" => &mut config.alone_excess_percent,
             "spent_slack" => &mut config.spent_slack_permille,
             "move" => &mut config.move_permille,
+            "release_allowance" => &mut config.release_allowance,
             _ => return Err(format!("no setting `{name}`")),
         };
         *field = *value;

@@ -201,7 +201,7 @@ fn reserved_bytes_never_overflow() {
 fn odd_configurations_never_panic_and_a_new_slab_always_serves_its_request() {
     let odd = [0, 1, 255, 300, 4 << 20, 1 << 40, u64::MAX - 5, u64::MAX];
     for max_slab_bytes in [256, 300, 1 << 20, 1 << 30, u64::MAX] {
-        for field in 0..10 {
+        for field in 0..11 {
             for value in odd {
                 let mut config = PoolConfig::new(256, max_slab_bytes);
                 *[
@@ -215,6 +215,7 @@ fn odd_configurations_never_panic_and_a_new_slab_always_serves_its_request() {
                     &mut config.move_permille,
                     &mut config.alone_request_bytes,
                     &mut config.alone_excess_percent,
+                    &mut config.release_allowance,
                 ][field] = value;
                 let mut pools = Pools::new(config).unwrap();
                 let mut planner = Planner::default();
@@ -276,7 +277,7 @@ fn empty_slabs_are_released_before_the_mark_rises_longest_unused_first() {
     }
     assert_eq!(released, [slabs[2], slabs[0]]);
     assert_eq!(pools.empty_slabs().collect::<Vec<_>>(), [slabs[3]]);
-    assert_eq!(pools.mark_bytes(), (128 << 20) * 103 / 100);
+    assert_eq!(pools.mark_bytes(), (128 << 20) * 102 / 100);
     pools.reset_mark();
     assert_eq!(pools.mark_bytes(), 64 << 20);
 }
@@ -303,7 +304,7 @@ fn a_very_large_slab_is_shared_only_when_nothing_else_can_be_had() {
 
 #[test]
 fn plans_agree_with_a_map_of_ranges_whatever_is_pinned_and_wherever_they_end() {
-    let mut evacuations = 0;
+    let (mut evacuations, mut skipped) = (0, 0);
     for law in &LAWS {
         let free = plans::run(law, 256, None);
         let [tight, wide] = [30, 70].map(|percent| {
@@ -316,8 +317,9 @@ fn plans_agree_with_a_map_of_ranges_whatever_is_pinned_and_wherever_they_end() {
         }
         assert!(tight.given_up > 0 && tight.refused > 0 && tight.moves > 0);
         evacuations += free.evacuations + tight.evacuations + wide.evacuations;
+        skipped += free.skipped + tight.skipped + wide.skipped;
     }
-    assert!(evacuations > 0);
+    assert!(evacuations > 0 && skipped > 0);
 }
 
 #[test]

@@ -195,9 +195,7 @@ impl Carver {
         self.slabs.add_block(node.slab(), size);
         self.counters.requested.raise(size_bytes);
         self.counters.granted.raise(granted_bytes);
-        self.counters.live_blocks.raise(1);
-        self.counters.allocations += 1;
-        self.counters.allocated_bytes += granted_bytes;
+        self.counters.blocks.raise(1);
         Ok(BlockId { index, generation })
     }
 
@@ -218,7 +216,7 @@ impl Carver {
             .requested
             .lower(granted_bytes - node.slack_bytes());
         self.counters.granted.lower(granted_bytes);
-        self.counters.live_blocks.lower(1);
+        self.counters.blocks.lower(1);
         let (zone, slab_is_empty) = self.slabs.remove_block(node.slab(), size);
         self.merge(zone, index, slab_is_empty);
         Ok(())

@@ -104,9 +104,9 @@ impl Carver {
             counters.requested.now,
             seen.requested_bytes,
         )?;
-        equal("granted bytes", counters.granted.now, seen.granted_bytes)?;
+        equal("granted bytes", counters.granted.now(), seen.granted_bytes)?;
         equal("reserved bytes", counters.reserved.now, seen.reserved_bytes)?;
-        equal("live blocks", counters.live_blocks.now, seen.blocks as u64)?;
+        equal("live blocks", counters.blocks.now(), seen.blocks as u64)?;
         equal(
             "slabs",
             counters.slabs_created - counters.slabs_released,

@@ -19,8 +19,11 @@ pub struct PoolConfig {
     pub own_step_bytes: u64,
     /// Requests from this on get a slab of their own that no others share.
     pub alone_request_bytes: u64,
-    /// An unshared slab serves a later request if it is at most so much larger.
+    /// An unshared slab serves a later request if it is at most so much larger, ...
     pub alone_excess_percent: u64,
+    /// ... and any other that has room, once so many slabs were released without the mark having
+    /// risen.
+    pub release_allowance: u64,
     /// How far reserved may rise above the highest live bytes before empty slabs are released and
     /// live blocks moved, in thousandths.
     pub slack_permille: u64,
@@ -43,8 +46,9 @@ impl PoolConfig {
             own_step_bytes: 64 << 10,
             alone_request_bytes: 128 << 20,
             alone_excess_percent: 25,
-            slack_permille: 30,
-            spent_slack_permille: 70,
+            release_allowance: 16,
+            slack_permille: 20,
+            spent_slack_permille: 60,
             move_permille: 10,
         }
     }

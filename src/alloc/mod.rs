@@ -7,11 +7,13 @@
 //! - [`Carver`] carves blocks out of slabs that the caller adds: an offset allocator on its own.
 //! - [`Pools`] is the policy on top: which slab sizes serve which requests, and when an empty slab
 //!   is given back before another is made.
+//! - [`Planner`] holds plans of compaction: which live blocks to move so that a request finds room
+//!   ([`Pools::plan`]), or so that slabs come empty ([`Pools::plan_pass`]).
 //! - [`PoolConfig`] has its constants, [`AllocStats`] what it counts.
 //! - [`bins`] has the size classes and the table of all of them.
 //!
 //! Below those, `nodes` is the table of blocks and holes, `holes` the search, `slabs` the table of
-//! slabs, `check` the walker that tests lean on.
+//! slabs, `relocate` a block's change of place, `check` the walker that tests lean on.
 #![forbid(unsafe_code)]
 
 pub mod bins;

@@ -8,7 +8,7 @@
 //! | from 128 MiB | its own size, shared with nobody; a later request takes it that needs most of it |
 //!
 //! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
-//! the highest reserved so far and 1.03 times the highest live so far, is made only after empty
+//! the highest reserved so far and 1.02 times the highest live so far, is made only after empty
 //! slabs were released, longest unused first, until it does not. On recorded training and
 //! inference runs that is worth more than every other choice together. Releasing earlier would
 //! create the same slabs again and again; never releasing keeps what only the first phase of a
@@ -17,11 +17,14 @@
 //! **Moves before growth.** Where releasing is not enough, live blocks are moved together (the
 //! folder `compact` plans it), and only where that does not help either the mark rises. A program
 //! that repeats itself moves blocks while its mark still rises, and then no more. Moves have a
-//! share of the allocated bytes; beyond it the mark may rise to 1.07 times the highest live first,
+//! share of the allocated bytes; beyond it the mark may rise to 1.06 times the highest live first,
 //! and beyond twice that share it simply rises.
 //!
-//! **Very large requests keep to themselves.** A slab of half the program's memory that a small
-//! survivor pins can be neither released nor emptied elsewhere.
+//! **Very large requests keep to themselves.** A slab of half the program's memory that a survivor
+//! pins can be neither released nor emptied elsewhere. The price is slabs released and made again
+//! where a program alternates between sizes. So it holds while the mark still rises, which is when
+//! a lower peak can be won; once 16 slabs were released and the mark has not moved, whoever finds
+//! no hole may take any, and a program that repeats itself settles to no driver calls.
 //!
 //! **A hard limit** that the caller names takes the place of the mark where it is lower. Close to
 //! it slabs are made no larger than the request and any hole will do, in slabs of any kind: both
@@ -73,6 +76,9 @@ pub struct Pools {
     /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
     highest_reserved_bytes: u64,
     highest_requested_bytes: u64,
+    /// The mark when a slab was last added, and the slabs released since it was lower.
+    last_mark_bytes: u64,
+    releases_at_mark: u64,
 }
 
 impl Pools {
@@ -96,6 +102,8 @@ impl Pools {
             config,
             highest_reserved_bytes: 0,
             highest_requested_bytes: 0,
+            last_mark_bytes: 0,
+            releases_at_mark: 0,
         })
     }
 
@@ -242,6 +250,8 @@ impl Pools {
     pub fn reset_mark(&mut self) {
         self.highest_reserved_bytes = self.carver.counters.reserved.now;
         self.highest_requested_bytes = self.carver.counters.requested.now;
+        self.last_mark_bytes = 0;
+        self.releases_at_mark = 0;
     }
 
     /// Adds the slab that the caller made for `growth`. O(1).
@@ -249,12 +259,17 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabSize`] if its size is no slab's, [`AllocError::TableFull`].
     pub fn add_slab(&mut self, growth: &Growth) -> Result<SlabId, AllocError> {
+        let mark_bytes = self.mark_bytes();
         let slab = self
             .carver
             .add_slab_in(growth.class.zone(), growth.slab_bytes)?;
         self.highest_reserved_bytes = self
             .highest_reserved_bytes
             .max(self.carver.counters.reserved.now);
+        if mark_bytes > self.last_mark_bytes {
+            self.last_mark_bytes = mark_bytes;
+            self.releases_at_mark = 0;
+        }
         Ok(slab)
     }
 
@@ -263,7 +278,9 @@ impl Pools {
     /// # Errors
     /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
     pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
-        self.carver.remove_slab(slab)
+        self.carver.remove_slab(slab)?;
+        self.releases_at_mark += 1;
+        Ok(())
     }
 
     /// The slabs without live blocks, longest unused first. O(1) a step.
@@ -337,6 +354,11 @@ impl Pools {
         u64::try_from(limit_bytes)
             .unwrap_or(u64::MAX)
             .max(round_up(size_bytes, self.config.own_step_bytes))
+    }
+
+    /// Were slabs released again and again although the mark stays?
+    pub(super) fn is_restless(&self) -> bool {
+        self.releases_at_mark >= self.config.release_allowance
     }
 
     #[inline]

@@ -111,7 +111,7 @@ impl Carver {
             requested,
             granted,
             reserved,
-            live_blocks,
+            blocks,
             ..
         } = self.counters;
         let indices = self.zones.iter().flat_map(|zone| [&zone.used, &zone.empty]);
@@ -120,25 +120,25 @@ impl Carver {
             .max()
             .unwrap_or_default();
         let largest_hole_bytes = self.unit.bytes(largest_hole);
-        let cached_bytes = reserved.now - granted.now;
+        let cached_bytes = reserved.now - granted.now();
         let whole = largest_hole_bytes as f64 / cached_bytes.max(1) as f64;
         AllocStats {
             requested_bytes: requested.now,
-            granted_bytes: granted.now,
+            granted_bytes: granted.now(),
             reserved_bytes: reserved.now,
             cached_bytes,
-            live_blocks: live_blocks.now,
+            live_blocks: blocks.now(),
             peak_requested_bytes: requested.peak,
             peak_granted_bytes: granted.peak,
             peak_reserved_bytes: reserved.peak,
-            peak_live_blocks: live_blocks.peak,
+            peak_live_blocks: blocks.peak,
             largest_hole_bytes,
             fragmentation: if cached_bytes == 0 { 0.0 } else { 1.0 - whole },
             slabs: self.counters.slabs_created - self.counters.slabs_released,
             empty_slabs: self.empty_slabs().count() as u64,
-            allocations: self.counters.allocations,
-            frees: self.counters.allocations - live_blocks.now,
-            allocated_bytes: self.counters.allocated_bytes,
+            allocations: blocks.raised,
+            frees: blocks.lowered,
+            allocated_bytes: granted.raised,
             moves: self.counters.moves,
             moved_bytes: self.counters.moved_bytes,
             slabs_created: self.counters.slabs_created,
@@ -156,11 +156,9 @@ impl Carver {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) requested: Level,
-    pub(super) granted: Level,
+    pub(super) granted: Flow,
     pub(super) reserved: Level,
-    pub(super) live_blocks: Level,
-    pub(super) allocations: u64,
-    pub(super) allocated_bytes: u64,
+    pub(super) blocks: Flow,
     pub(super) moves: u64,
     pub(super) moved_bytes: u64,
     pub(super) slabs_created: u64,
@@ -169,13 +167,11 @@ pub(super) struct Counters {
 
 impl Counters {
     pub(super) fn reset_peaks(&mut self) {
-        for level in [
-            &mut self.requested,
-            &mut self.granted,
-            &mut self.reserved,
-            &mut self.live_blocks,
-        ] {
+        for level in [&mut self.requested, &mut self.reserved] {
             level.peak = level.now;
+        }
+        for flow in [&mut self.granted, &mut self.blocks] {
+            flow.peak = flow.now();
         }
     }
 }
@@ -197,5 +193,32 @@ impl Level {
     #[inline]
     pub(super) fn lower(&mut self, by: u64) {
         self.now -= by;
+    }
+}
+
+/// A level that also tells all that came and all that went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    pub(super) raised: u64,
+    pub(super) lowered: u64,
+    pub(super) peak: u64,
+}
+
+impl Flow {
+    #[inline]
+    pub(super) fn raise(&mut self, by: u64) {
+        self.raised = self.raised.wrapping_add(by);
+        self.peak = self.peak.max(self.now());
+    }
+
+    #[inline]
+    pub(super) fn lower(&mut self, by: u64) {
+        self.lowered = self.lowered.wrapping_add(by);
+    }
+
+    /// The level now.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        self.raised.wrapping_sub(self.lowered)
     }
 }

@@ -33,9 +33,9 @@ pub(crate) fn carry_out(pools: &mut Pools, step: Step) -> Result<(), AllocError>
     Ok(())
 }
 
-/// Every seventh block is pinned.
+/// One block in eight is pinned.
 fn is_movable(block: BlockId) -> bool {
-    block.index() % 7 != 0
+    block.index() & 7 != 0
 }
 
 struct Subject {
@@ -54,6 +54,7 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
     pub(crate) moves: u64,
     pub(crate) evacuations: u64,
+    pub(crate) skipped: u64,
     pub(crate) peak_live_bytes: u64,
 }
 
@@ -86,6 +87,12 @@ impl Subject {
         let block = self.pools.block(self.live.blocks[index]).unwrap();
         let id = self.live.remove(index, &block);
         self.pools.free(id).unwrap();
+    }
+
+    fn free_any(&mut self, random: &mut fastrand::Rng) {
+        if !self.live.blocks.is_empty() {
+            self.free(random.usize(0..self.live.blocks.len()));
+        }
     }
 
     /// Carries out one step on both sides.
@@ -149,7 +156,24 @@ impl Subject {
         } else {
             steps.len()
         };
+        // Blocks die at any time: what a plan says of them is void, the rest of it is not.
+        let moved = steps.iter().find_map(|step| match step {
+            Step::Move { block, .. } | Step::Evacuate { block, .. } => Some(*block),
+            Step::Release(_) | Step::Create(_) => None,
+        });
+        let index = self.live.blocks.iter().position(|&id| Some(id) == moved);
+        match random.u8(..) {
+            0..32 => self.free_any(random),
+            32..64 => index.into_iter().for_each(|index| self.free(index)),
+            _ => {}
+        }
         for &step in &steps[..end] {
+            if let Step::Move { block, .. } | Step::Evacuate { block, .. } = step {
+                if self.pools.block(block).is_err() {
+                    self.tally.skipped += 1;
+                    continue;
+                }
+            }
             self.step(step);
             let reserved_bytes = self.pools.reserved_bytes();
             assert!(
@@ -199,8 +223,8 @@ pub(crate) fn run(law: &Law, unit_bytes: u64, limit_bytes: Option<u64>) -> Tally
             let size_bytes = (law.draw)(&mut random);
             let made = subject.allocate(size_bytes, limit_bytes, &mut random);
             // Who is refused gives something up, as a program would.
-            if !made && live > 0 {
-                subject.free(random.usize(0..live));
+            if !made {
+                subject.free_any(&mut random);
             }
         } else {
             subject.free(random.usize(0..live));

@@ -8,8 +8,9 @@
 //!
 //! Nothing here moves anything. A plan is a list of [`Step`]s over the tables as they are; whoever
 //! carries them out may stop after any of them, because each leaves the tables complete and holds
-//! nothing in reserve. A plan is void once blocks were allocated or slabs changed by others: a step
-//! that does not apply any more is refused.
+//! nothing in reserve. Blocks may be freed in the meantime: a step that concerns one is skipped, and
+//! the plan still serves. Once others have allocated it may not, and a step that does not apply any
+//! more is refused.
 //!
 //! The search is greedy and bounded: [`MOST_WINDOWS`] windows, [`MOST_SLABS`] slabs and
 //! [`MOST_NODES`] blocks and holes are looked at, whatever there is. A [`Planner`] keeps its tables, so that
@@ -20,7 +21,7 @@ mod room;
 mod victims;
 mod windows;
 
-use super::config::{Growth, ZONES};
+use super::config::{Growth, SlabClass, ZONES};
 use super::{AllocError, BlockId, Pools, SlabId, Spot};
 use room::{Hole, Room};
 use windows::Window;
@@ -30,7 +31,7 @@ const MOST_WINDOWS: usize = 40;
 /// How many slabs are looked at for windows and victims.
 const MOST_SLABS: usize = 200;
 /// How many blocks and holes are walked over for one plan.
-const MOST_NODES: usize = 1 << 16;
+const MOST_NODES: usize = 1 << 14;
 /// A plan that gives slabs back must save so many bytes of copies against one that does not.
 const RELEASE_ADVANTAGE_BYTES: u64 = 1 << 20;
 
@@ -95,6 +96,13 @@ enum Fate {
     Stays,
     Receives,
     Leaves,
+}
+
+impl Planner {
+    /// The steps of the last plan, for whoever cannot hold on to what planning returned.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
 }
 
 /// What is asked of a plan.
@@ -182,6 +190,13 @@ impl Pools {
         if self.has_hole(growth.class.zone(), size_bytes, empty_limit_bytes) {
             return Ok(&planner.steps);
         }
+        // A program that goes round in circles takes what there is: see the policy.
+        if growth.class != SlabClass::Small
+            && self.is_restless()
+            && (1..ZONES).any(|zone| self.has_hole(zone, size_bytes, u64::MAX))
+        {
+            return Ok(&planner.steps);
+        }
         let cap_bytes = limit_bytes.unwrap_or(u64::MAX);
         let mark_bytes = self.mark_with(size_bytes).min(cap_bytes);
         let mut query = Query {
@@ -236,7 +251,7 @@ impl Pools {
         let shares = if may_grow { 1 } else { 2 };
         let counters = &self.carver.counters;
         let permille = u128::from(self.config.move_permille) * shares;
-        let all = u128::from(counters.allocated_bytes) * permille / 1000;
+        let all = u128::from(counters.granted.raised) * permille / 1000;
         u64::try_from(all)
             .unwrap_or(u64::MAX)
             .saturating_sub(counters.moved_bytes)

@@ -1,7 +1,10 @@
 //! Compaction a slice at a time, for programs that have a moment to spare in every frame.
 
-use super::{Candidate, Fate, MOST_NODES, MOST_SLABS, Planner, Query, Tenant};
+use super::{Candidate, Fate, MOST_NODES, Planner, Query, Tenant};
 use crate::alloc::{BlockId, Growth, Pools, SlabClass, Step};
+
+/// How many slabs are tried in one pass: it must be over soon.
+const MOST_VICTIMS: usize = 16;
 
 impl Pools {
     /// Moves of at most `limit_bytes` bytes that empty slabs: those first that give the most for
@@ -45,60 +48,59 @@ impl Planner {
         let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
         self.slabs
             .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
-        let mut left = query.pools.carver.unit.granules_floor(query.limit_bytes).0;
-        let (mut looked, mut walked) = (0, 0);
+        let mut left = granules(query, query.limit_bytes);
+        let (mut tried, mut walked) = (0, 0);
         for candidate in 0..self.slabs.len() {
             let victim = self.slabs[candidate];
             if victim.live == 0 || self.fates[victim.index as usize] != Fate::Stays {
                 continue;
             }
-            looked += 1;
             walked += query.pools.carver.slabs[victim.index].blocks as usize;
-            if looked > MOST_SLABS || walked > MOST_NODES || left == 0 {
+            if tried == MOST_VICTIMS || walked > MOST_NODES || left == 0 {
                 return;
             }
-            left -= self.drain(query, &victim, left);
+            // Only slabs that come later in the order are fuller.
+            self.fates[victim.index as usize] = Fate::Leaves;
+            if self.may_drain(query, &victim) {
+                tried += 1;
+                left -= self.drain(query, &victim, left);
+            }
         }
     }
 
-    /// Moves up to `most` granules out of a slab whose blocks all fit elsewhere. Returns how many.
-    fn drain(&mut self, query: &Query<'_>, victim: &Candidate, most: u64) -> u64 {
+    /// Lists the blocks of a slab. `false` if one of them can never leave, being pinned or larger
+    /// than a slice.
+    fn may_drain(&mut self, query: &Query<'_>, victim: &Candidate) -> bool {
         let carver = &query.pools.carver;
-        let (mark, first) = (self.room.mark(), self.steps.len());
+        let most = granules(query, query.limit_bytes);
         self.blocks.clear();
         let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
-        self.blocks.extend(
-            nodes
-                .filter(|(_, node)| node.is_live())
-                .map(|(index, node)| Tenant {
-                    size: node.size().0,
-                    node: index,
-                }),
-        );
-        self.blocks.sort_unstable_by(|one, other| other.cmp(one));
-        let slice = query.pools.carver.unit.granules_floor(query.limit_bytes).0;
-        if self
-            .blocks
-            .first()
-            .is_some_and(|largest| largest.size > slice)
-        {
-            return 0;
+        for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
+            if node.size().0 > most || !(query.movable)(query.handle(index)) {
+                return false;
+            }
+            self.blocks.push(Tenant {
+                size: node.size().0,
+                node: index,
+            });
         }
-        // Only slabs that come later in the order are fuller.
-        self.fates[victim.index as usize] = Fate::Leaves;
+        self.blocks.sort_unstable_by(|one, other| other.cmp(one));
+        true
+    }
+
+    /// Moves up to `most` granules of the listed blocks, if there is room for all of them. Returns
+    /// how many.
+    fn drain(&mut self, query: &Query<'_>, victim: &Candidate, most: u64) -> u64 {
+        let (mark, first) = (self.room.mark(), self.steps.len());
         let is_whole = (0..self.blocks.len()).all(|block| {
             let tenant = self.blocks[block];
-            (query.movable)(query.handle(tenant.node))
-                && self.rehouse(query, &tenant, victim.index).is_some()
+            self.rehouse(query, &tenant, victim.index).is_some()
         });
-        if !is_whole {
-            self.room.undo_to(mark);
-            self.steps.truncate(first);
-            return 0;
-        }
-        // They all fit; now for as many as this slice may move.
         self.room.undo_to(mark);
         self.steps.truncate(first);
+        if !is_whole {
+            return 0;
+        }
         let mut moved = 0;
         for block in 0..self.blocks.len() {
             let tenant = self.blocks[block];
@@ -112,4 +114,8 @@ impl Planner {
         }
         moved
     }
+}
+
+fn granules(query: &Query<'_>, bytes: u64) -> u64 {
+    query.pools.carver.unit.granules_floor(bytes).0
 }
