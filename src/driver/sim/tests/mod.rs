@@ -3,6 +3,7 @@
 mod fails;
 mod late;
 mod refuses;
+mod reopens;
 
 use std::sync::Arc;
 
