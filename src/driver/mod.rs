@@ -17,6 +17,9 @@
 //!   is `Lost` as well until [`Driver::reopen`] has replaced the device, and nothing waits for ever.
 //! * No method takes a lock that a callback of its own may want.
 
+mod os_budget;
+#[allow(dead_code, reason = "the engine is about to follow it")]
+mod os_limit;
 mod signal;
 mod stack;
 mod stand_in;
@@ -33,6 +36,10 @@ use std::sync::Arc;
 
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
+#[allow(unused_imports, reason = "the engine is about to follow it")]
+pub(crate) use os_budget::OsBudget;
+#[allow(unused_imports, reason = "the engine is about to follow it")]
+pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;
 pub(crate) use stack::with_deep_stack;
 
@@ -349,6 +356,17 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// the one before, since [`caps`](Driver::caps) stay what they were.
     #[allow(dead_code, reason = "recovery is about to call it")]
     fn reopen(&self) -> BoxFuture<'_, DriverResult<()>>;
+
+    /// What the operating system lets this process use of the device's memory, asked now; none
+    /// where it does not tell. A question to the driver: ask seldom.
+    #[allow(dead_code, reason = "the engine is about to ask")]
+    fn os_budget(&self) -> Option<OsBudget>;
+
+    /// Bytes that the driver's own allocator holds of the device's memory, for us and for the app;
+    /// none where there is no such allocator, or it does not tell.
+    fn driver_reserved_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// The wgpu objects behind it, if it is wgpu.
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

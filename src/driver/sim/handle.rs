@@ -59,6 +59,15 @@ impl SimHandle {
         self.device.with(|state| state.lose(reason));
     }
 
+    /// From now on the operating system grants the process so much, if it says anything at all, and
+    /// others in the process use so much of it; what the device holds for us comes on top.
+    pub fn set_os_budget(&self, budget_bytes: Option<u64>, others_bytes: u64) {
+        self.device.with(|state| {
+            state.options.os_budget_bytes = budget_bytes;
+            state.others_bytes = others_bytes;
+        });
+    }
+
     /// What the device is like that the next reopening after a loss finds: its memory, its
     /// lateness and so on hold from then, the armed faults stay. Its limits must be at least those
     /// of the first one, else the reopening fails.

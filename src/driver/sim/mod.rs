@@ -35,7 +35,7 @@ pub use options::{SimMode, SimOptions};
 
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, PipelineDesc, PipelineId, REPLACED, Signal, Submission,
+    MapMode, Op, OsBudget, PipelineDesc, PipelineId, REPLACED, Signal, Submission,
 };
 use crate::error::Result;
 use contents::Mapping;
@@ -354,6 +354,16 @@ impl Driver for SimDriver {
 
     fn declare_lost(&self, reason: &str) {
         self.device.with(|state| state.lose(reason));
+    }
+
+    fn os_budget(&self) -> Option<OsBudget> {
+        self.device.with(|state| {
+            Some(OsBudget {
+                budget_bytes: state.options.os_budget_bytes?,
+                used_bytes: state.memory.taken_bytes() + state.others_bytes,
+                is_static: false,
+            })
+        })
     }
 
     fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {

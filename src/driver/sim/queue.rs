@@ -93,6 +93,8 @@ pub(super) struct State {
     pub(super) settled: Vec<(Signal, Fate)>,
     /// What the device is like that a reopening finds, if not like this one.
     pub(super) next: Option<SimOptions>,
+    /// What others in the process use of what the operating system grants.
+    pub(super) others_bytes: u64,
     /// This is not the first device: ids of another may still be given back.
     pub(super) reopened: bool,
     chance: Chance,
@@ -120,6 +122,7 @@ impl State {
             lost: None,
             settled: Vec::new(),
             next: None,
+            others_bytes: 0,
             reopened: false,
             // Another stream than that of the faults: arming one must not change the lateness.
             chance: Chance(options.seed ^ 0x6c61_7465),

@@ -46,7 +46,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use self::opened::{Opened, Tables};
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, PipelineDesc, PipelineId, Signal, Submission,
+    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
 
 pub use self::open::AdapterSummary;
@@ -110,13 +110,6 @@ impl WgpuDriver {
     /// Takes the callback for the loss of the device of now: see [`Opened::watch_lost`].
     pub(crate) fn watch_lost(&self) {
         self.opened().watch_lost();
-    }
-
-    /// Bytes that wgpu's own allocator holds of the device's memory, ours and the app's; none
-    /// where the backend has no such allocator.
-    pub(crate) fn reserved_bytes(&self) -> Option<u64> {
-        let report = self.opened().device.generate_allocator_report()?;
-        Some(report.total_reserved_bytes)
     }
 }
 
@@ -236,6 +229,16 @@ impl Driver for WgpuDriver {
 
     fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
         Box::pin(self.reopen_own())
+    }
+
+    fn os_budget(&self) -> Option<OsBudget> {
+        let opened = self.opened();
+        os_budget::read(&opened.device, opened.adapter.as_ref())
+    }
+
+    fn driver_reserved_bytes(&self) -> Option<u64> {
+        let report = self.opened().device.generate_allocator_report()?;
+        Some(report.total_reserved_bytes)
     }
 
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

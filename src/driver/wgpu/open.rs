@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{AdapterKind, Caps};
-use super::opened::Opened;
+use super::opened::{Objects, Opened};
 use super::{WgpuDriver, caps};
 use crate::error::{Error, Result};
 use crate::units::MIB;
@@ -196,8 +196,7 @@ fn linux_hint(os_release: &str) -> &'static str {
 
 /// A device of our own that is about to be used.
 pub(super) struct Found {
-    pub(super) device: wgpu::Device,
-    pub(super) queue: wgpu::Queue,
+    pub(super) objects: Objects,
     pub(super) caps: Caps,
 }
 
@@ -227,11 +226,8 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
             .to_owned(),
     })?;
     let caps = caps::caps(&info, features, &device.limits());
-    Ok(Found {
-        device,
-        queue,
-        caps,
-    })
+    let objects = (Some(adapter.clone()), device, queue);
+    Ok(Found { objects, caps })
 }
 
 impl WgpuDriver {
@@ -256,8 +252,7 @@ impl WgpuDriver {
         queue: &wgpu::Queue,
     ) -> Result<Self> {
         let found = Found {
-            device: device.clone(),
-            queue: queue.clone(),
+            objects: (adapter.cloned(), device.clone(), queue.clone()),
             caps: caps::of_device(adapter, device),
         };
         Self::new(found, None, None)
@@ -269,7 +264,7 @@ impl WgpuDriver {
         request: Option<OpenRequest>,
     ) -> Result<Self> {
         let caps = Arc::new(found.caps);
-        let opened = Opened::new(found.device, found.queue, caps, longest_wait);
+        let opened = Opened::new(found.objects, caps, longest_wait);
         let opened = opened.ok_or_else(|| Error::DeviceLost {
             reason: "it takes no calls: it was destroyed, or its driver failed".to_owned(),
         })?;

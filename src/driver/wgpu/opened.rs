@@ -13,6 +13,8 @@ use super::progress::Progress;
 
 /// A device of wgpu: one that we opened, or the app's.
 pub(super) struct Opened {
+    /// Some things only an adapter tells; an app may have kept it to itself.
+    pub(super) adapter: Option<wgpu::Adapter>,
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
     pub(super) caps: Arc<Caps>,
@@ -36,6 +38,9 @@ pub(super) struct Opened {
     pub(super) longest_wait: Option<Duration>,
 }
 
+/// What wgpu makes when it opens a device.
+pub(super) type Objects = (Option<wgpu::Adapter>, wgpu::Device, wgpu::Queue);
+
 /// The objects behind the ids. The lock is held while commands are encoded, and never while
 /// wgpu may call back: not while submitting, polling, mapping, or dropping a buffer.
 #[derive(Default)]
@@ -57,14 +62,14 @@ pub(super) struct Leftovers {
 impl Opened {
     /// None where the device takes no calls.
     pub(super) fn new(
-        device: wgpu::Device,
-        queue: wgpu::Queue,
+        (adapter, device, queue): Objects,
         caps: Arc<Caps>,
         longest_wait: Option<Duration>,
     ) -> Option<Self> {
         let probe = guard::probe(&device)?;
         Some(Opened {
             pages: ParamPages::new(&caps),
+            adapter,
             device,
             queue,
             caps,

@@ -17,13 +17,10 @@ impl WgpuDriver {
         };
         old.check_gone()?;
         let found = find(request, Some(&self.caps)).await;
-        let Found {
-            device,
-            queue,
-            caps,
-        } = found.map_err(|error| DriverError::Lost(error.to_string()))?;
+        let Found { objects, caps } =
+            found.map_err(|error| DriverError::Lost(error.to_string()))?;
         self.check_caps(&caps)?;
-        let opened = Opened::new(device, queue, Arc::clone(&self.caps), Some(LONGEST_WAIT));
+        let opened = Opened::new(objects, Arc::clone(&self.caps), Some(LONGEST_WAIT));
         let opened = opened.ok_or_else(lost_again)?;
         // If another thread was faster, its device is as good.
         if let Some(new) = self.replace(&old, opened) {
@@ -50,7 +47,8 @@ impl WgpuDriver {
             return invalid("the device is ours, not the app's: it is opened again, not replaced");
         }
         self.check_caps(&caps::of_device(adapter, device))?;
-        let opened = Opened::new(device.clone(), queue.clone(), Arc::clone(&self.caps), None);
+        let objects = (adapter.cloned(), device.clone(), queue.clone());
+        let opened = Opened::new(objects, Arc::clone(&self.caps), None);
         let opened = opened.ok_or_else(lost_again)?;
         // The app knows better than we do, who may not have heard of it.
         old.progress.lose("the app replaced it");

@@ -232,6 +232,36 @@ fn dirty_slabs_are_not_zero_and_sizes_alone_read_as_zeros() {
 }
 
 #[test]
+fn the_operating_system_grants_what_it_is_told_to() {
+    let budget = |budget_bytes, used_bytes| {
+        Some(OsBudget {
+            budget_bytes,
+            used_bytes,
+            is_static: false,
+        })
+    };
+    let bench = Bench::new(SimOptions::default());
+    assert_eq!(bench.driver.os_budget(), None);
+    bench.sim.set_os_budget(Some(1000), 0);
+    assert_eq!(bench.driver.os_budget(), budget(1000, 0));
+    let slab = bench.slab(256);
+    assert_eq!(bench.driver.os_budget(), budget(1000, 256));
+    bench.sim.set_os_budget(Some(100), 50);
+    assert_eq!(bench.driver.os_budget(), budget(100, 306));
+    bench.driver.destroy_buffer(slab);
+    assert_eq!(bench.driver.os_budget(), budget(100, 50));
+    bench.sim.set_os_budget(None, 0);
+    assert_eq!(bench.driver.os_budget(), None);
+    let os_budget_bytes = Some(7);
+    let told = SimOptions {
+        os_budget_bytes,
+        ..SimOptions::default()
+    };
+    assert_eq!(Bench::new(told).driver.os_budget(), budget(7, 0));
+    assert_eq!(bench.driver.driver_reserved_bytes(), None);
+}
+
+#[test]
 fn same_calls_give_the_same_digest_and_other_calls_another() {
     let digest = |seed, words: &[u32], sessions| {
         let bench = Bench::new(SimOptions {

@@ -34,11 +34,8 @@ fn driver_without_immediates() -> WgpuDriver {
     let (device, queue) = app_device();
     let mut caps = caps::caps(&device.adapter_info(), device.features(), &device.limits());
     caps.max_immediate_bytes = 0;
-    let found = Found {
-        device,
-        queue,
-        caps,
-    };
+    let objects = (None, device, queue);
+    let found = Found { objects, caps };
     WgpuDriver::new(found, None, None).expect("a device")
 }
 

@@ -153,11 +153,8 @@ fn a_device_of_the_apps_that_is_gone_or_lesser_changes_nothing() {
     let mut caps = driver.caps().clone();
     caps.max_groups += 1;
     caps.offset_alignment_bytes /= 2;
-    let found = Found {
-        device,
-        queue,
-        caps,
-    };
+    let objects = (None, device, queue);
+    let found = Found { objects, caps };
     let demanding = WgpuDriver::new(found, None, None).expect("a device");
     let Err(DriverError::Invalid(why)) = renew(&demanding) else {
         panic!("it was taken");
