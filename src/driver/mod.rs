@@ -14,12 +14,16 @@
 //! * Ops of one submission, and submissions, take effect in order.
 //! * A created buffer reads as zeros.
 //! * After an error nothing has changed, except that after [`DriverError::Lost`] every later call
-//!   is `Lost` as well, and nothing waits for ever.
+//!   is `Lost` as well until [`Driver::reopen`] has replaced the device, and nothing waits for ever.
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
+mod os_budget;
+#[allow(dead_code, reason = "the engine is about to follow it")]
+mod os_limit;
 mod signal;
 mod stack;
+mod stand_in;
 mod table;
 pub(crate) mod wgpu;
 
@@ -34,6 +38,10 @@ use std::sync::Arc;
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
 pub(crate) use device::{Device, Levels};
+#[allow(unused_imports, reason = "the engine is about to follow it")]
+pub(crate) use os_budget::OsBudget;
+#[allow(unused_imports, reason = "the engine is about to follow it")]
+pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;
 pub(crate) use stack::with_deep_stack;
 
@@ -258,6 +266,9 @@ pub(crate) enum DriverError {
     Invalid(String),
 }
 
+/// What somebody is told who waits for something that a device owed which was replaced since.
+const REPLACED: &str = "the device was replaced before it was done";
+
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 
 /// A device.
@@ -339,6 +350,27 @@ pub(crate) trait Driver: Shared + fmt::Debug {
 
     /// Declares the device gone: the app noticed before we did.
     fn declare_lost(&self, reason: &str);
+
+    /// Puts a new device into the place of one that was lost, opened the same way. It begins empty:
+    /// ids from before name nothing, and are ignored or refused. Serials go on, all up to now
+    /// count as done; signals that the old device owed have failed, and waiting for one is `Lost`.
+    ///
+    /// Refuses, and changes nothing, with `Lost` when no device can be had now, so that it is worth
+    /// another try; with `Invalid` when the device is not lost, is the app's, or can do less than
+    /// the one before, since [`caps`](Driver::caps) stay what they were.
+    #[allow(dead_code, reason = "recovery is about to call it")]
+    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>>;
+
+    /// What the operating system lets this process use of the device's memory, asked now; none
+    /// where it does not tell. A question to the driver: ask seldom.
+    #[allow(dead_code, reason = "the engine is about to ask")]
+    fn os_budget(&self) -> Option<OsBudget>;
+
+    /// Bytes that the driver's own allocator holds of the device's memory, for us and for the app;
+    /// none where there is no such allocator, or it does not tell.
+    fn driver_reserved_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// The wgpu objects behind it, if it is wgpu.
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

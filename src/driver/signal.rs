@@ -7,6 +7,7 @@ use std::task::Waker;
 const PENDING: u8 = 0;
 const DONE: u8 = 1;
 const FAILED: u8 = 2;
+const LOST: u8 = 3;
 
 /// A one-shot event. Cheap to clone; all clones are the same event.
 #[derive(Clone, Debug)]
@@ -36,11 +37,30 @@ impl Signal {
 
     /// It happened (or, with `false`, it never will). Only the first call counts.
     pub(crate) fn set(&self, happened: bool) {
-        let state = if happened { DONE } else { FAILED };
-        let first =
-            self.0
-                .state
-                .compare_exchange(PENDING, state, Ordering::AcqRel, Ordering::Acquire);
+        self.settle(if happened { DONE } else { FAILED });
+    }
+
+    /// It never will, since its device is gone: also if it was said to fail before that was known.
+    pub(crate) fn lose(&self) {
+        self.settle(LOST);
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .0
+            .state
+            .compare_exchange(FAILED, LOST, success, failure);
+    }
+
+    /// Did it go with its device?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) == LOST
+    }
+
+    fn settle(&self, state: u8) {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let first = self
+            .0
+            .state
+            .compare_exchange(PENDING, state, success, failure);
         if first.is_ok() {
             let wakers = std::mem::take(&mut *self.wakers());
             wakers.into_iter().for_each(Waker::wake);

@@ -66,6 +66,19 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// Takes all entries out: no key from before finds anything.
+    pub(crate) fn clear(&mut self) -> Vec<T> {
+        let mut entries = Vec::with_capacity(self.len());
+        for (index, slot) in (0..).zip(&mut self.slots) {
+            if let Some(entry) = slot.1.take() {
+                slot.0 = slot.0.wrapping_add(1);
+                self.free.push(index);
+                entries.push(entry);
+            }
+        }
+        entries
+    }
+
     /// The entries and their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {
@@ -94,5 +107,17 @@ mod tests {
         assert_eq!(table.get(old), None);
         assert_eq!(table.remove(old), None);
         assert_eq!((table.get(new), table.len()), (Some(&'b'), 1));
+    }
+
+    #[test]
+    fn no_key_outlives_a_clearing() {
+        let mut table = Table::default();
+        let keys = ['a', 'b', 'c'].map(|entry| table.insert(entry));
+        table.remove(keys[1]);
+        assert_eq!(table.clear(), ['a', 'c']);
+        assert_eq!(table.len(), 0);
+        let later = ['d', 'e', 'f', 'g'].map(|entry| table.insert(entry));
+        assert!(keys.iter().all(|key| table.get(*key).is_none()));
+        assert!(later.iter().all(|key| table.get(*key).is_some()));
     }
 }

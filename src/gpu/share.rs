@@ -208,7 +208,7 @@ impl Gpu {
             return Err(Error::Buffer { operation, reason });
         }
         self.check_importable(buffer, &bytes)?;
-        let enter = || driver.import_buffer(buffer.clone());
+        let enter = || driver.import_buffer(buffer);
         let storage = self.engine.import(enter, bytes.start, needed_bytes, site)?;
         let layout = Layout::contiguous(shape);
         Ok(Tensor::from_parts(&self.engine, storage, layout, dtype))

@@ -124,10 +124,7 @@ impl MemoryStats {
             imported_bytes: report.memory.imported_bytes,
             upload_bytes: report.upload_bytes,
             readback_bytes: report.readback_bytes,
-            driver_bytes: engine
-                .driver()
-                .as_wgpu()
-                .and_then(|driver| driver.reserved_bytes()),
+            driver_bytes: engine.driver().driver_reserved_bytes(),
             peak_requested_bytes: alloc.peak_requested_bytes,
             peak_live_bytes: alloc.peak_granted_bytes,
             peak_reserved_bytes: report.levels.peak_slab_bytes,

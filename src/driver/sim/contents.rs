@@ -104,6 +104,13 @@ impl Memory {
         self.live.get_mut(id.0)
     }
 
+    /// All buffers are gone, with what uses them; their ids name nothing that comes later.
+    pub(super) fn destroy_all(&mut self) {
+        drop(self.live.clear());
+        self.retiring.clear();
+        (self.live_bytes, self.retiring_bytes) = (0, 0);
+    }
+
     /// All buffers at once, whatever uses them.
     pub(super) fn clear_all(&mut self) {
         *self = Memory {

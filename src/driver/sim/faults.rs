@@ -35,10 +35,12 @@ pub enum Site {
     ReadMapped,
     /// A mapping ends.
     Unmap,
+    /// A lost device is to be replaced. A fault makes that fail, and the device stays lost.
+    Reopen,
 }
 
 /// How many variants [`Site`] has.
-pub(super) const SITES: usize = Site::Unmap as usize + 1;
+pub(super) const SITES: usize = Site::Reopen as usize + 1;
 
 /// How a fault strikes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

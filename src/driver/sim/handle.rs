@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Device;
 use super::faults::{Fault, SITES, Site};
+use super::options::SimOptions;
 
 /// A hand on a simulated device, to arm faults, to look at counters and to let time pass. Cheap
 /// to clone; it works from any thread, and after the device is gone. When the driver is dropped,
@@ -56,6 +57,22 @@ impl SimHandle {
     /// The device goes away. Every later call says so; the first reason stays.
     pub fn lose(&self, reason: &str) {
         self.device.with(|state| state.lose(reason));
+    }
+
+    /// From now on the operating system grants the process so much, if it says anything at all, and
+    /// others in the process use so much of it; what the device holds for us comes on top.
+    pub fn set_os_budget(&self, budget_bytes: Option<u64>, others_bytes: u64) {
+        self.device.with(|state| {
+            state.options.os_budget_bytes = budget_bytes;
+            state.others_bytes = others_bytes;
+        });
+    }
+
+    /// What the device is like that the next reopening after a loss finds: its memory, its
+    /// lateness and so on hold from then, the armed faults stay. Its limits must be at least those
+    /// of the first one, else the reopening fails.
+    pub fn reopens_as(&self, options: SimOptions) {
+        self.device.with(|state| state.next = Some(options));
     }
 
     /// A number made of every creation, submission and mapping so far, with all offsets: equal

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::contents::Mapping;
 use super::faults::{FaultKind, Site};
-use super::queue::State;
+use super::queue::{Fate, State};
 use crate::driver::{BufferId, MapMode, Signal};
 
 impl State {
@@ -54,7 +54,11 @@ impl State {
                 None => Mapping::Mapped { mode, range },
                 Some(_) => Mapping::Failed,
             };
-            self.settled.push((ready, strike.is_none()));
+            let fate = match strike {
+                None => Fate::Happened,
+                Some(_) => Fate::Failed,
+            };
+            self.settled.push((ready, fate));
             if strike == Some(FaultKind::Lost) {
                 self.wanted.extend(wanted);
                 self.lose("a fault at MapDone");
@@ -66,7 +70,11 @@ impl State {
     /// Ends a mapping, wanted or had.
     pub(super) fn cancel(&mut self, mapping: Mapping) {
         if let Mapping::Wanted { ready, .. } = mapping {
-            self.settled.push((ready, false));
+            let fate = match self.lost {
+                None => Fate::Failed,
+                Some(_) => Fate::Lost,
+            };
+            self.settled.push((ready, fate));
         }
     }
 }

@@ -5,6 +5,7 @@
 //!               ├─► Device (one lock) ─┼─ queue     what was submitted and is not executed yet
 //!   SimHandle ──┘                      ├─ mapping   what the host waits for, or has
 //!                                      ├─ faults    what goes wrong at which call
+//!                                      ├─ reopen    a fresh one after a loss
 //!                                      └─ check     every rule, before anything takes effect
 //! ```
 //!
@@ -18,6 +19,7 @@ mod handle;
 mod mapping;
 mod options;
 mod queue;
+mod reopen;
 mod shader;
 
 #[cfg(test)]
@@ -34,11 +36,11 @@ pub use options::{SimMode, SimOptions};
 
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, PipelineDesc, PipelineId, Signal, Submission,
+    MapMode, Op, OsBudget, PipelineDesc, PipelineId, REPLACED, Signal, Submission,
 };
 use crate::error::Result;
 use contents::Mapping;
-use queue::{Group, Pipeline, State};
+use queue::{Fate, Group, Pipeline, State};
 
 /// What driver and handle share.
 struct Device {
@@ -55,8 +57,12 @@ impl Device {
         let result = work(&mut state);
         let settled = std::mem::take(&mut state.settled);
         drop(state);
-        for (signal, happened) in settled {
-            signal.set(happened);
+        for (signal, fate) in settled {
+            match fate {
+                Fate::Happened => signal.set(true),
+                Fate::Failed => signal.set(false),
+                Fate::Lost => signal.lose(),
+            }
         }
         result
     }
@@ -265,6 +271,7 @@ impl Driver for SimDriver {
             match (happened.await, self.lost()) {
                 (true, _) => Ok(()),
                 (false, Some(reason)) => Err(DriverError::Lost(reason)),
+                (false, None) if signal.is_lost() => Err(DriverError::Lost(REPLACED.to_string())),
                 (false, None) => Err(DriverError::Invalid(
                     "the mapping failed, or was given up".to_string(),
                 )),
@@ -328,11 +335,13 @@ impl Driver for SimDriver {
     fn unmap(&self, buffer: BufferId) {
         self.device.with(|state| {
             let _ = state.enter(Site::Unmap);
-            let mapping = match state.memory.get_mut(buffer) {
-                Some(buffer) => std::mem::replace(&mut buffer.mapping, Mapping::None),
-                None => Mapping::None,
+            let (mapping, known) = match state.memory.get_mut(buffer) {
+                Some(buffer) => (std::mem::replace(&mut buffer.mapping, Mapping::None), true),
+                None => (Mapping::None, false),
             };
-            if matches!(mapping, Mapping::None) && state.lost.is_none() {
+            // What went with a device that was replaced may still be given back.
+            let excused = state.lost.is_some() || (state.reopened && !known);
+            if matches!(mapping, Mapping::None) && !excused {
                 state.complain("unmap: the buffer is not mapped".to_string());
             }
             state.digest.note((Site::Unmap, buffer));
@@ -346,5 +355,22 @@ impl Driver for SimDriver {
 
     fn declare_lost(&self, reason: &str) {
         self.device.with(|state| state.lose(reason));
+    }
+
+    fn os_budget(&self) -> Option<OsBudget> {
+        self.device.with(|state| {
+            Some(OsBudget {
+                budget_bytes: state.options.os_budget_bytes?,
+                used_bytes: state.memory.taken_bytes() + state.others_bytes,
+                is_static: false,
+            })
+        })
+    }
+
+    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
+        Box::pin(async move {
+            self.device.pause().await;
+            self.device.with(State::reopen)
+        })
     }
 }

@@ -34,6 +34,10 @@ pub struct SimOptions {
     /// All of the device's memory, in bytes. Every buffer counts, staging too, and one that was
     /// destroyed counts until the submissions that use it are done. Beyond it, out of memory.
     pub memory_bytes: u64,
+    /// What the operating system lets the process use, as it says; it only says so, and refuses
+    /// nothing. `None`: it says nothing. [`SimHandle::set_os_budget`](super::SimHandle::set_os_budget)
+    /// changes it.
+    pub os_budget_bytes: Option<u64>,
     /// See [`Caps::max_buffer_bytes`].
     pub max_buffer_bytes: u64,
     /// See [`Caps::max_binding_bytes`].
@@ -77,6 +81,7 @@ impl Default for SimOptions {
         SimOptions {
             mode: SimMode::Contents,
             memory_bytes: GIB,
+            os_budget_bytes: None,
             max_buffer_bytes: 256 * MIB,
             max_binding_bytes: 128 * MIB,
             offset_alignment_bytes: 256,

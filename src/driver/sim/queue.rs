@@ -69,6 +69,14 @@ struct Pending {
     done: Signal,
 }
 
+/// What became of something that was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Happened,
+    Failed,
+    Lost,
+}
+
 /// All that the device's lock guards.
 pub(super) struct State {
     pub(super) options: SimOptions,
@@ -82,7 +90,13 @@ pub(super) struct State {
     pub(super) complaints: Vec<String>,
     pub(super) lost: Option<String>,
     /// Signals to set once the lock is released.
-    pub(super) settled: Vec<(Signal, bool)>,
+    pub(super) settled: Vec<(Signal, Fate)>,
+    /// What the device is like that a reopening finds, if not like this one.
+    pub(super) next: Option<SimOptions>,
+    /// What others in the process use of what the operating system grants.
+    pub(super) others_bytes: u64,
+    /// This is not the first device: ids of another may still be given back.
+    pub(super) reopened: bool,
     chance: Chance,
     pending: VecDeque<Pending>,
     /// Buffers with a mapping that is wanted, in the order of asking.
@@ -107,6 +121,9 @@ impl State {
             complaints: Vec::new(),
             lost: None,
             settled: Vec::new(),
+            next: None,
+            others_bytes: 0,
+            reopened: false,
             // Another stream than that of the faults: arming one must not change the lateness.
             chance: Chance(options.seed ^ 0x6c61_7465),
             pending: VecDeque::new(),
@@ -147,7 +164,10 @@ impl State {
     /// The device goes away: what was not executed never will be.
     pub(super) fn lose(&mut self, reason: &str) -> DriverError {
         let reason = self.lost.get_or_insert_with(|| reason.to_string()).clone();
-        let given_up = self.pending.drain(..).map(|pending| (pending.done, false));
+        let given_up = self
+            .pending
+            .drain(..)
+            .map(|pending| (pending.done, Fate::Lost));
         self.settled.extend(given_up);
         for id in std::mem::take(&mut self.wanted) {
             if let Some(buffer) = self.memory.get_mut(id) {
@@ -173,6 +193,11 @@ impl State {
         if self.complaints.len() < COMPLAINTS_KEPT {
             self.complaints.push(what);
         }
+    }
+
+    /// Nothing is on its way any more.
+    pub(super) fn all_is_done(&mut self) {
+        self.completed = self.submitted;
     }
 
     /// Complains, and makes the error of it.
@@ -267,13 +292,13 @@ impl State {
         };
         for step in steps {
             if let Err(reason) = self.execute(step, &params) {
-                self.settled.push((done, false));
+                self.settled.push((done, Fate::Lost));
                 self.lose(&reason);
                 return;
             }
         }
         self.completed = serial;
-        self.settled.push((done, true));
+        self.settled.push((done, Fate::Happened));
         self.memory.retire(serial);
     }
 

@@ -86,6 +86,12 @@ pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::
     }
 }
 
+/// What the app's device can do.
+pub(super) fn of_device(adapter: Option<&wgpu::Adapter>, device: &wgpu::Device) -> Caps {
+    let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
+    caps(&info, device.features(), &device.limits())
+}
+
 fn round_down(bytes: u64) -> u64 {
     bytes / GRANULE_BYTES * GRANULE_BYTES
 }

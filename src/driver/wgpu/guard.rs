@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
 use super::super::{BoxFuture, DriverError, DriverResult};
-use super::WgpuDriver;
+use super::Opened;
 
 /// What a scope caught, once it is known: at once natively, some time later in a browser.
 pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
@@ -18,7 +18,7 @@ pub(super) struct Guarded<T> {
     caught: [Late; 3],
 }
 
-impl WgpuDriver {
+impl Opened {
     /// Refuses when the device is known to be gone.
     pub(super) fn check(&self) -> DriverResult<()> {
         match self.progress.lost() {
@@ -112,7 +112,7 @@ impl WgpuDriver {
 
     /// The device turned out to be gone: says so to all who wait. Before that wgpu has the chance
     /// to call back with the reason, to us or to the app, and to free what it holds.
-    fn gone(&self) -> DriverError {
+    pub(super) fn gone(&self) -> DriverError {
         if self.progress.lost().is_none() {
             let poll = || self.device.poll(wgpu::PollType::Poll);
             drop(catch_unwind(AssertUnwindSafe(poll)));

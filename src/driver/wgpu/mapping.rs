@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::{BufferId, DriverError, DriverResult, MapMode, Signal};
-use super::{WgpuDriver, invalid};
+use super::{Opened, invalid};
 
 /// wgpu shows ranges that start at a multiple of this.
 const VIEW_ALIGNMENT_BYTES: u64 = wgpu::MAP_ALIGNMENT;
 
-impl WgpuDriver {
+impl Opened {
     pub(super) fn map_range(
         &self,
         buffer: BufferId,

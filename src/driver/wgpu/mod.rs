@@ -5,6 +5,8 @@
 //! | file | what |
 //! | --- | --- |
 //! | `open` | finding an adapter, opening a device of our own, adopting the app's |
+//! | `opened` | one device and all that was made on it |
+//! | `reopen` | another in the place of one that was lost |
 //! | `caps` | what a device can do, from its limits and features |
 //! | `guard` | every call to wgpu runs in here: error scopes, panics, a device that is gone |
 //! | `objects` | buffers, pipelines, bind groups |
@@ -27,8 +29,10 @@ mod guard;
 mod mapping;
 mod objects;
 mod open;
+mod opened;
 mod params;
 mod progress;
+mod reopen;
 mod submit;
 mod wait;
 
@@ -36,18 +40,13 @@ mod wait;
 mod tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use self::guard::Late;
-use self::objects::{BindGroupEntry, BufferEntry, PipelineEntry};
-use self::params::ParamPages;
-use self::progress::Progress;
-use super::table::Table;
+use self::opened::{Opened, Tables};
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, PipelineDesc, PipelineId, Signal, Submission,
+    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
 
 pub use self::open::AdapterSummary;
@@ -55,57 +54,62 @@ pub(crate) use self::open::OpenRequest;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use self::open::list;
 
-/// A device of wgpu: one that we opened, or the app's.
+/// A device of wgpu, or one after the other: a lost one can be replaced.
 pub(crate) struct WgpuDriver {
-    device: wgpu::Device,
-    queue: wgpu::Queue,
-    caps: Caps,
-    tables: RwLock<Tables>,
-    pages: ParamPages,
-    buffers_created: AtomicU64,
-    progress: Arc<Progress>,
-    /// A destroyed buffer, to ask the device whether it still takes calls.
-    #[cfg_attr(
-        target_arch = "wasm32",
-        allow(dead_code, reason = "a browser tells by itself")
-    )]
-    probe: Mutex<wgpu::Buffer>,
-    /// Errors that a browser has yet to tell.
-    late: Mutex<Vec<Late>>,
-    /// The longest single wait inside wgpu; none where there must be no such wait.
-    #[cfg_attr(
-        target_arch = "wasm32",
-        allow(dead_code, reason = "a browser cannot block")
-    )]
-    longest_wait: Option<Duration>,
-}
-
-/// The objects behind the ids. The lock is held while commands are encoded, and never while
-/// wgpu may call back: not while submitting, polling, mapping, or dropping a buffer.
-#[derive(Default)]
-struct Tables {
-    buffers: Table<BufferEntry>,
-    pipelines: Table<PipelineEntry>,
-    groups: Table<BindGroupEntry>,
+    caps: Arc<Caps>,
+    /// Held only to take a reference, and to replace: each call works on the device that it found.
+    current: RwLock<Arc<Opened>>,
+    /// How the device was opened; none if it is the app's.
+    request: Option<OpenRequest>,
 }
 
 impl WgpuDriver {
-    /// Bytes that wgpu's own allocator holds of the device's memory, ours and the app's; none
-    /// where the backend has no such allocator.
-    pub(crate) fn reserved_bytes(&self) -> Option<u64> {
-        Some(
-            self.device
-                .generate_allocator_report()?
-                .total_reserved_bytes,
-        )
+    fn over(opened: Opened, request: Option<OpenRequest>) -> Self {
+        WgpuDriver {
+            caps: Arc::clone(&opened.caps),
+            current: RwLock::new(Arc::new(opened)),
+            request,
+        }
     }
 
-    fn tables(&self) -> RwLockReadGuard<'_, Tables> {
-        self.tables.read().unwrap_or_else(PoisonError::into_inner)
+    /// The device of now.
+    fn opened(&self) -> Arc<Opened> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tables_mut(&self) -> RwLockWriteGuard<'_, Tables> {
-        self.tables.write().unwrap_or_else(PoisonError::into_inner)
+    /// Runs a call on the device of now. What fails because that one is gone says so.
+    fn call<T>(&self, call: impl FnOnce(&Opened) -> DriverResult<T>) -> DriverResult<T> {
+        let opened = self.opened();
+        call(&opened).or_else(|error| opened.check().and(Err(error)))
+    }
+
+    /// Submits the app's own commands after ours, with a serial of their own.
+    pub(crate) fn submit_app(
+        &self,
+        commands: Vec<wgpu::CommandBuffer>,
+    ) -> DriverResult<Submission> {
+        self.call(|opened| opened.submit_app(commands))
+    }
+
+    /// The id of a buffer of the app, the same for the same buffer, since what may be bound
+    /// together is decided by ids. Destroying the id only forgets it.
+    pub(crate) fn import_buffer(&self, buffer: &wgpu::Buffer) -> BufferId {
+        loop {
+            // None from a device that was replaced since it was looked up.
+            if let Some(id) = self.opened().import(buffer) {
+                return id;
+            }
+        }
+    }
+
+    /// The buffer behind an id.
+    pub(crate) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
+        self.opened().buffer(buffer)
+    }
+
+    /// Takes the callback for the loss of the device of now: see [`Opened::watch_lost`].
+    pub(crate) fn watch_lost(&self) {
+        self.opened().watch_lost();
     }
 }
 
@@ -113,8 +117,8 @@ impl fmt::Debug for WgpuDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WgpuDriver")
             .field("caps", &self.caps)
-            .field("completed", &self.progress.completed())
-            .field("lost", &self.progress.lost())
+            .field("completed", &self.completed())
+            .field("lost", &self.lost())
             .finish_non_exhaustive()
     }
 }
@@ -134,19 +138,19 @@ impl Driver for WgpuDriver {
         size_bytes: u64,
         label: &str,
     ) -> BoxFuture<'_, DriverResult<BufferId>> {
-        self.start_buffer(kind, size_bytes, label)
+        self.opened().start_buffer(kind, size_bytes, label)
     }
 
     fn destroy_buffer(&self, buffer: BufferId) {
-        self.drop_buffer(buffer);
+        self.opened().drop_buffer(buffer);
     }
 
     fn create_pipeline(&self, desc: PipelineDesc) -> BoxFuture<'_, DriverResult<PipelineId>> {
-        self.start_pipeline(&desc)
+        self.opened().start_pipeline(&desc)
     }
 
     fn destroy_pipeline(&self, pipeline: PipelineId) {
-        let removed = self.tables_mut().pipelines.remove(pipeline.0);
+        let removed = self.opened().tables_mut().pipelines.remove(pipeline.0);
         drop(removed);
     }
 
@@ -155,33 +159,36 @@ impl Driver for WgpuDriver {
         pipeline: PipelineId,
         bindings: &[Binding],
     ) -> DriverResult<BindGroupId> {
-        self.bind(pipeline, bindings)
+        self.call(|opened| opened.bind(pipeline, bindings))
     }
 
     fn destroy_bind_group(&self, group: BindGroupId) {
-        let removed = self.tables_mut().groups.remove(group.0);
+        let removed = self.opened().tables_mut().groups.remove(group.0);
         drop(removed);
     }
 
     fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
-        self.submit_ops(ops, params)
+        self.call(|opened| opened.submit_ops(ops, params))
     }
 
     fn completed(&self) -> u64 {
-        self.progress.completed()
+        self.opened().progress.completed()
     }
 
     fn buffers_created(&self) -> u64 {
-        self.buffers_created.load(Ordering::Relaxed)
+        let opened = self.opened();
+        opened.buffers_created.load(Ordering::Relaxed)
     }
 
     fn poll(&self) -> DriverResult<()> {
-        self.check()?;
-        self.poll_device(wgpu::PollType::Poll)
+        let opened = self.opened();
+        opened.check()?;
+        opened.poll_device(wgpu::PollType::Poll)
     }
 
     fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
-        Box::pin(self.wait_for(signal))
+        let opened = self.opened();
+        Box::pin(async move { opened.wait_for(signal).await })
     }
 
     fn map(
@@ -191,11 +198,11 @@ impl Driver for WgpuDriver {
         offset_bytes: u64,
         size_bytes: u64,
     ) -> DriverResult<Signal> {
-        self.map_range(buffer, mode, offset_bytes, size_bytes)
+        self.call(|opened| opened.map_range(buffer, mode, offset_bytes, size_bytes))
     }
 
     fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()> {
-        self.write_range(buffer, offset_bytes, bytes)
+        self.call(|opened| opened.write_range(buffer, offset_bytes, bytes))
     }
 
     fn read_mapped(
@@ -205,19 +212,33 @@ impl Driver for WgpuDriver {
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()> {
-        self.read_range(buffer, offset_bytes, size_bytes, look)
+        self.call(|opened| opened.read_range(buffer, offset_bytes, size_bytes, look))
     }
 
     fn unmap(&self, buffer: BufferId) {
-        self.end_mapping(buffer);
+        self.opened().end_mapping(buffer);
     }
 
     fn lost(&self) -> Option<String> {
-        self.progress.lost().map(str::to_owned)
+        self.opened().progress.lost().map(str::to_owned)
     }
 
     fn declare_lost(&self, reason: &str) {
-        self.progress.lose(reason);
+        self.opened().progress.lose(reason);
+    }
+
+    fn reopen(&self) -> BoxFuture<'_, DriverResult<()>> {
+        Box::pin(self.reopen_own())
+    }
+
+    fn os_budget(&self) -> Option<OsBudget> {
+        let opened = self.opened();
+        os_budget::read(&opened.device, opened.adapter.as_ref())
+    }
+
+    fn driver_reserved_bytes(&self) -> Option<u64> {
+        let report = self.opened().device.generate_allocator_report()?;
+        Some(report.total_reserved_bytes)
     }
 
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

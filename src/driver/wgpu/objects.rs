@@ -1,8 +1,8 @@
 //! Buffers, pipelines and bind groups: created inside error scopes, held in tables by id.
 
 use std::num::NonZeroU64;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use wgpu::BufferUsages as Usages;
 
@@ -11,7 +11,7 @@ use super::super::{
     PipelineId, Signal, with_deep_stack,
 };
 use super::params::{Page, uniform_bytes};
-use super::{Tables, WgpuDriver, invalid};
+use super::{Opened, Tables, invalid};
 
 pub(super) struct BufferEntry {
     pub(super) raw: wgpu::Buffer,
@@ -35,13 +35,13 @@ pub(super) struct BindGroupEntry {
     by_page: Mutex<Vec<(usize, wgpu::BindGroup)>>,
 }
 
-impl WgpuDriver {
+impl Opened {
     pub(super) fn start_buffer(
-        &self,
+        self: Arc<Self>,
         kind: BufferKind,
         size_bytes: u64,
         label: &str,
-    ) -> BoxFuture<'_, DriverResult<BufferId>> {
+    ) -> BoxFuture<'static, DriverResult<BufferId>> {
         let started = self.check().and_then(|()| self.check_size(size_bytes));
         let started = started.map(|()| {
             self.guarded(|| {
@@ -56,7 +56,7 @@ impl WgpuDriver {
         Box::pin(async move {
             let raw = self.settled(started?).await?;
             self.buffers_created.fetch_add(1, Ordering::Relaxed);
-            Ok(self.add_buffer(raw))
+            self.add_buffer(raw)
         })
     }
 
@@ -85,34 +85,35 @@ impl WgpuDriver {
         }
     }
 
-    fn add_buffer(&self, raw: wgpu::Buffer) -> BufferId {
+    fn add_buffer(&self, raw: wgpu::Buffer) -> DriverResult<BufferId> {
         let entry = BufferEntry {
             raw,
             mapping: None,
             imported: false,
         };
-        BufferId(self.tables_mut().buffers.insert(entry))
+        Ok(BufferId(self.tables_to_fill()?.buffers.insert(entry)))
     }
 
     /// The id of a buffer of the app, the same for the same buffer, since what may be bound
     /// together is decided by ids. Destroying the id only forgets it.
-    pub(crate) fn import_buffer(&self, buffer: wgpu::Buffer) -> BufferId {
-        let mut tables = self.tables_mut();
+    /// None where another device has taken this one's place.
+    pub(super) fn import(&self, buffer: &wgpu::Buffer) -> Option<BufferId> {
+        let mut tables = self.tables_to_fill().ok()?;
         let known = tables.buffers.iter().find_map(|(key, entry)| {
-            let same = entry.imported && entry.raw == buffer;
+            let same = entry.imported && entry.raw == *buffer;
             same.then_some(key)
         });
-        BufferId(known.unwrap_or_else(|| {
+        Some(BufferId(known.unwrap_or_else(|| {
             tables.buffers.insert(BufferEntry {
-                raw: buffer,
+                raw: buffer.clone(),
                 mapping: None,
                 imported: true,
             })
-        }))
+        })))
     }
 
     /// The buffer behind an id.
-    pub(crate) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
+    pub(super) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
         let tables = self.tables();
         tables.buffers.get(buffer.0).map(|entry| entry.raw.clone())
     }
@@ -145,14 +146,15 @@ impl WgpuDriver {
     }
 
     pub(super) fn start_pipeline(
-        &self,
+        self: Arc<Self>,
         desc: &PipelineDesc,
-    ) -> BoxFuture<'_, DriverResult<PipelineId>> {
+    ) -> BoxFuture<'static, DriverResult<PipelineId>> {
         let compiled = || self.guarded(|| self.compile(desc));
         let started = self.check().map(|()| with_deep_stack(compiled));
         Box::pin(async move {
             let entry = self.settled(started?).await?;
-            Ok(PipelineId(self.tables_mut().pipelines.insert(entry)))
+            let mut tables = self.tables_to_fill()?;
+            Ok(PipelineId(tables.pipelines.insert(entry)))
         })
     }
 
@@ -241,7 +243,7 @@ impl WgpuDriver {
             self.pages.put_back(page);
         }
         self.now(guarded)??;
-        Ok(BindGroupId(self.tables_mut().groups.insert(entry)))
+        Ok(BindGroupId(self.tables_to_fill()?.groups.insert(entry)))
     }
 
     /// The wgpu bind group for a page of parameters, made when it is first asked for. Must be

@@ -1,13 +1,11 @@
 //! Finding an adapter, opening a device of our own, and adopting the app's.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{AdapterKind, Caps};
-use super::params::ParamPages;
-use super::progress::Progress;
-use super::{Tables, WgpuDriver, caps, guard};
+use super::opened::{Objects, Opened};
+use super::{WgpuDriver, caps};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
@@ -19,7 +17,7 @@ const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
 const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
 
 /// The longest wait inside wgpu on a device of our own. Drivers give up work that takes longer.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Which adapter to open.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +72,11 @@ impl AdapterSummary {
             || self.driver.to_lowercase().contains(&wanted)
     }
 
+    /// Whether it is the adapter of a device with these caps, or one that cannot be told from it.
+    fn is_that_of(&self, caps: &Caps) -> bool {
+        self.name == caps.name && self.backend == caps.backend && self.kind == caps.kind
+    }
+
     /// Lower is better.
     fn rank(&self, power: wgpu::PowerPreference) -> u32 {
         let (discrete, integrated) = match power {
@@ -115,11 +118,12 @@ fn computes(adapter: &wgpu::Adapter) -> bool {
         && adapter.limits().max_storage_buffers_per_shader_stage >= 4
 }
 
-/// The place of the adapter that is meant.
+/// The place of the adapter that is meant; of several that of the one that `like` describes.
 fn choose(
     found: &[AdapterSummary],
     wanted: Option<&str>,
     power: wgpu::PowerPreference,
+    like: Option<&Caps>,
 ) -> Result<usize> {
     let fits = |(index, adapter): &(usize, &AdapterSummary)| match wanted {
         None => true,
@@ -129,7 +133,8 @@ fn choose(
         },
     };
     let fitting = found.iter().enumerate().filter(fits);
-    let best = fitting.min_by_key(|(_, adapter)| adapter.rank(power));
+    let is_other = |adapter: &AdapterSummary| !like.is_some_and(|caps| adapter.is_that_of(caps));
+    let best = fitting.min_by_key(|(_, adapter)| (is_other(adapter), adapter.rank(power)));
     best.map(|(index, _)| index)
         .ok_or_else(|| no_adapter(found, wanted))
 }
@@ -189,14 +194,20 @@ fn linux_hint(os_release: &str) -> &'static str {
     }
 }
 
-/// Opens a device of our own.
-pub(crate) async fn open(request: &OpenRequest) -> Result<WgpuDriver> {
+/// A device of our own that is about to be used.
+pub(super) struct Found {
+    pub(super) objects: Objects,
+    pub(super) caps: Caps,
+}
+
+/// Opens a device as requested; on the adapter that `like` describes, if there is a choice.
+pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<Found> {
     let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
     let wanted = request.adapter.clone().or_else(from_environment);
     let wanted = wanted.as_deref().filter(|name| !name.is_empty());
     let adapters = usable(request.backends).await;
     let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
-    let adapter = &adapters[choose(&found, wanted, request.power)?];
+    let adapter = &adapters[choose(&found, wanted, request.power, like)?];
     let info = adapter.get_info();
     let features = caps::wanted(adapter.features(), caps::kind_of(info.device_type));
     let desc = wgpu::DeviceDescriptor {
@@ -215,9 +226,8 @@ pub(crate) async fn open(request: &OpenRequest) -> Result<WgpuDriver> {
             .to_owned(),
     })?;
     let caps = caps::caps(&info, features, &device.limits());
-    let driver = WgpuDriver::new(device, queue, caps, Some(LONGEST_WAIT))?;
-    driver.watch_lost();
-    Ok(driver)
+    let objects = (Some(adapter.clone()), device, queue);
+    Ok(Found { objects, caps })
 }
 
 impl WgpuDriver {
@@ -226,7 +236,10 @@ impl WgpuDriver {
     /// # Errors
     /// [`Error::NoAdapter`].
     pub(crate) async fn open(request: &OpenRequest) -> Result<Self> {
-        open(request).await
+        let found = find(request, None).await?;
+        let driver = Self::new(found, Some(LONGEST_WAIT), Some(request.clone()))?;
+        driver.watch_lost();
+        Ok(driver)
     }
 
     /// Computes on the app's device. It sets no callback: those slots are the app's.
@@ -238,48 +251,24 @@ impl WgpuDriver {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<Self> {
-        let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
-        let caps = caps::caps(&info, device.features(), &device.limits());
-        WgpuDriver::new(device.clone(), queue.clone(), caps, None)
+        let found = Found {
+            objects: (adapter.cloned(), device.clone(), queue.clone()),
+            caps: caps::of_device(adapter, device),
+        };
+        Self::new(found, None, None)
     }
 
     pub(super) fn new(
-        device: wgpu::Device,
-        queue: wgpu::Queue,
-        caps: Caps,
+        found: Found,
         longest_wait: Option<Duration>,
+        request: Option<OpenRequest>,
     ) -> Result<Self> {
-        let probe = guard::probe(&device).ok_or_else(|| Error::DeviceLost {
+        let caps = Arc::new(found.caps);
+        let opened = Opened::new(found.objects, caps, longest_wait);
+        let opened = opened.ok_or_else(|| Error::DeviceLost {
             reason: "it takes no calls: it was destroyed, or its driver failed".to_owned(),
         })?;
-        Ok(WgpuDriver {
-            pages: ParamPages::new(&caps),
-            device,
-            queue,
-            caps,
-            tables: RwLock::new(Tables::default()),
-            // The probe.
-            buffers_created: AtomicU64::new(1),
-            progress: Arc::new(Progress::default()),
-            probe: Mutex::new(probe),
-            late: Mutex::new(Vec::new()),
-            longest_wait,
-        })
-    }
-
-    /// Takes the device's callback for its loss. An adopted device's belongs to the app, which
-    /// may leave it to us.
-    pub(crate) fn watch_lost(&self) {
-        let progress = Arc::clone(&self.progress);
-        self.device
-            .set_device_lost_callback(move |reason, message| {
-                let reason = match (reason, message.trim()) {
-                    (wgpu::DeviceLostReason::Destroyed, "") => "it was destroyed".to_owned(),
-                    (_, "") => "its driver does not say why".to_owned(),
-                    (_, message) => message.to_owned(),
-                };
-                progress.lose(&reason);
-            });
+        Ok(WgpuDriver::over(opened, request))
     }
 }
 
@@ -320,19 +309,19 @@ mod tests {
             (Some("geforce"), high, 2),
         ] {
             assert_eq!(
-                choose(&found, wanted, power).ok(),
+                choose(&found, wanted, power, None).ok(),
                 Some(index),
                 "{wanted:?}"
             );
         }
-        let error = choose(&found, Some("radeon"), high)
+        let error = choose(&found, Some("radeon"), high, None)
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("`radeon`") && error.contains("1: Iris Xe (vulkan)"),
             "{error}"
         );
-        assert!(choose(&found, Some("3"), high).is_err());
+        assert!(choose(&found, Some("3"), high, None).is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use super::super::{Caps, DriverResult};
-use super::WgpuDriver;
+use super::Opened;
 use crate::units::KIB;
 
 /// 1,024 slots where the alignment is 256, as it mostly is.
@@ -58,7 +58,7 @@ impl ParamPages {
 
     /// The page with the lowest number that is free, so that few bind groups are needed; a new
     /// one if there is none.
-    pub(super) fn take(&self, driver: &WgpuDriver) -> DriverResult<Page> {
+    pub(super) fn take(&self, driver: &Opened) -> DriverResult<Page> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let lowest = (0..pool.free.len()).min_by_key(|index| pool.free[*index].number);
         if let Some(index) = lowest {

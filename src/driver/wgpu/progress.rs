@@ -60,6 +60,21 @@ impl Drop for MapNotice {
 }
 
 impl Progress {
+    /// For a device that takes the place of one whose last serial was `last`.
+    pub(super) fn after(last: u64) -> Self {
+        let progress = Progress {
+            completed: AtomicU64::new(last),
+            ..Progress::default()
+        };
+        progress.pending().submitted = last;
+        progress
+    }
+
+    /// The last serial of a device that was lost: it gives no other.
+    pub(super) fn last_serial(&self) -> u64 {
+        self.pending().submitted
+    }
+
     /// Why the device is gone, once it is.
     pub(super) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
@@ -76,12 +91,16 @@ impl Progress {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Gives the next serial to a submission that the queue has taken.
+    /// Gives the next serial to a submission that the queue has taken; none on a lost device,
+    /// whose serials may have passed to another one.
     pub(super) fn record(
         self: &Arc<Self>,
         index: wgpu::SubmissionIndex,
-    ) -> (Submission, DoneNotice) {
+    ) -> Option<(Submission, DoneNotice)> {
         let mut pending = self.pending();
+        if self.lost.get().is_some() {
+            return None;
+        }
         pending.submitted += 1;
         let serial = pending.submitted;
         let done = Signal::after(serial);
@@ -93,7 +112,7 @@ impl Progress {
         drop(pending);
         self.end_all_if_lost();
         let progress = Arc::clone(self);
-        (Submission { serial, done }, DoneNotice { progress, serial })
+        Some((Submission { serial, done }, DoneNotice { progress, serial }))
     }
 
     /// A signal for a mapping that comes after all that was submitted.
@@ -146,8 +165,8 @@ impl Progress {
         let flights = std::mem::take(&mut pending.in_flight);
         let mappings = std::mem::take(&mut pending.mappings);
         drop(pending);
-        flights.values().for_each(|flight| flight.done.set(false));
-        mappings.iter().for_each(|signal| signal.set(false));
+        flights.values().for_each(|flight| flight.done.lose());
+        mappings.iter().for_each(|signal| signal.lose());
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {

@@ -2,11 +2,11 @@
 
 use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId};
 use super::params::{Page, uniform_bytes};
-use super::{Submission, Tables, WgpuDriver, invalid};
+use super::{Opened, Submission, Tables, invalid};
 
 /// The commands of one submission while they are encoded.
 struct Encoding<'a> {
-    driver: &'a WgpuDriver,
+    driver: &'a Opened,
     tables: &'a Tables,
     params: &'a [u8],
     encoder: wgpu::CommandEncoder,
@@ -21,7 +21,7 @@ struct Pass {
     group: Option<BindGroupId>,
 }
 
-impl WgpuDriver {
+impl Opened {
     pub(super) fn submit_ops(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         self.check()?;
         let mut pages = Vec::new();
@@ -33,7 +33,7 @@ impl WgpuDriver {
     }
 
     /// Submits the app's own commands after ours, with a serial of their own.
-    pub(crate) fn submit_app(
+    pub(super) fn submit_app(
         &self,
         commands: Vec<wgpu::CommandBuffer>,
     ) -> DriverResult<Submission> {
@@ -57,7 +57,10 @@ impl WgpuDriver {
         }
         let guarded = self.guarded(|| self.queue.submit(commands));
         let index = self.now(guarded)?;
-        let (submission, notice) = self.progress.record(index);
+        let (submission, notice) = match self.progress.record(index) {
+            Some(recorded) => recorded,
+            None => return Err(self.gone()),
+        };
         self.queue.on_submitted_work_done(move || drop(notice));
         Ok(submission)
     }

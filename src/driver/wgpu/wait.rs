@@ -7,10 +7,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::super::{DriverResult, Signal};
-use super::{WgpuDriver, invalid};
+use super::super::{DriverError, DriverResult, REPLACED, Signal};
+use super::{Opened, invalid};
 
-impl WgpuDriver {
+impl Opened {
     /// Polls the device. wgpu panics here when the device turns out to be lost.
     pub(super) fn poll_device(&self, kind: wgpu::PollType) -> DriverResult<()> {
         let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
@@ -27,6 +27,9 @@ impl WgpuDriver {
             Some(true) => Ok(()),
             _ => {
                 self.check()?;
+                if signal.is_lost() {
+                    return Err(DriverError::Lost(REPLACED.to_owned()));
+                }
                 invalid("the mapping was refused or ended before it began")
             }
         }
@@ -46,7 +49,7 @@ mod native {
     const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-    impl WgpuDriver {
+    impl Opened {
         /// Blocks until the signal is set or the device is gone.
         #[allow(clippy::unused_async, reason = "in a browser the same function awaits")]
         pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
@@ -95,7 +98,7 @@ mod native {
 }
 
 #[cfg(target_arch = "wasm32")]
-impl WgpuDriver {
+impl Opened {
     /// Waits until the browser calls back, and tells of errors that came late.
     pub(super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
         self.check()?;

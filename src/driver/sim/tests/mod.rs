@@ -3,6 +3,7 @@
 mod fails;
 mod late;
 mod refuses;
+mod reopens;
 
 use std::sync::Arc;
 
@@ -228,6 +229,36 @@ fn dirty_slabs_are_not_zero_and_sizes_alone_read_as_zeros() {
     assert_eq!(bench.download(slab, 2), Ok(vec![0, 0]));
     assert_eq!(bench.session(), Ok(vec![0; 3]));
     assert_eq!(bench.sim.complaints(), [""; 0]);
+}
+
+#[test]
+fn the_operating_system_grants_what_it_is_told_to() {
+    let budget = |budget_bytes, used_bytes| {
+        Some(OsBudget {
+            budget_bytes,
+            used_bytes,
+            is_static: false,
+        })
+    };
+    let bench = Bench::new(SimOptions::default());
+    assert_eq!(bench.driver.os_budget(), None);
+    bench.sim.set_os_budget(Some(1000), 0);
+    assert_eq!(bench.driver.os_budget(), budget(1000, 0));
+    let slab = bench.slab(256);
+    assert_eq!(bench.driver.os_budget(), budget(1000, 256));
+    bench.sim.set_os_budget(Some(100), 50);
+    assert_eq!(bench.driver.os_budget(), budget(100, 306));
+    bench.driver.destroy_buffer(slab);
+    assert_eq!(bench.driver.os_budget(), budget(100, 50));
+    bench.sim.set_os_budget(None, 0);
+    assert_eq!(bench.driver.os_budget(), None);
+    let os_budget_bytes = Some(7);
+    let told = SimOptions {
+        os_budget_bytes,
+        ..SimOptions::default()
+    };
+    assert_eq!(Bench::new(told).driver.os_budget(), budget(7, 0));
+    assert_eq!(bench.driver.driver_reserved_bytes(), None);
 }
 
 #[test]

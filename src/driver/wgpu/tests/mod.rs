@@ -2,6 +2,7 @@
 
 mod loss;
 mod mistakes;
+mod reopen;
 mod sharing;
 mod work;
 
@@ -11,7 +12,7 @@ use super::super::{
     Access, BindGroupId, Binding, BufferId, BufferKind, Driver, DriverError, DriverResult, MapMode,
     Op, PipelineDesc, PipelineId, Submission,
 };
-use super::open::{OpenRequest, open};
+use super::open::{Found, OpenRequest};
 use super::{WgpuDriver, caps};
 
 /// Adds `p.step` to each element of the one binding.
@@ -25,7 +26,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }";
 
 fn driver() -> WgpuDriver {
-    block_on(open(&OpenRequest::default())).expect("these tests need an adapter")
+    block_on(WgpuDriver::open(&OpenRequest::default())).expect("these tests need an adapter")
 }
 
 /// The same adapter, as if it had no immediates.
@@ -33,7 +34,9 @@ fn driver_without_immediates() -> WgpuDriver {
     let (device, queue) = app_device();
     let mut caps = caps::caps(&device.adapter_info(), device.features(), &device.limits());
     caps.max_immediate_bytes = 0;
-    WgpuDriver::new(device, queue, caps, None).expect("a device")
+    let objects = (None, device, queue);
+    let found = Found { objects, caps };
+    WgpuDriver::new(found, None, None).expect("a device")
 }
 
 /// A device as an app opens it.

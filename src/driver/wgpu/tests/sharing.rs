@@ -72,7 +72,7 @@ fn the_apps_buffers_and_commands_go_along() {
         mapped_at_creation: false,
     });
     queue.write_buffer(&theirs, 0, &[1; 256]);
-    let imported = driver.import_buffer(theirs.clone());
+    let imported = driver.import_buffer(&theirs);
     assert_eq!(driver.buffer(imported).as_ref(), Some(&theirs));
     let slab = driver.new_buffer(BufferKind::Slab, 256);
     driver
@@ -93,7 +93,7 @@ fn the_apps_buffers_and_commands_go_along() {
     // Forgetting the id leaves the app's buffer alone.
     driver.destroy_buffer(imported);
     assert_eq!(driver.buffer(imported), None);
-    let again = driver.import_buffer(theirs);
+    let again = driver.import_buffer(&theirs);
     assert_eq!(driver.download(again, 64), Ok(vec![one; 64]));
 }
 
@@ -107,7 +107,10 @@ fn commands_of_the_app_that_are_wrong_are_refused() {
         .expect("a mapping");
     block_on(driver.wait(&mapped)).expect("mapped");
     let [from, to] = [upload, slab].map(|id| driver.buffer(id).expect("a buffer"));
-    let mut encoder = driver.device.create_command_encoder(&Default::default());
+    let mut encoder = driver
+        .opened()
+        .device
+        .create_command_encoder(&Default::default());
     encoder.copy_buffer_to_buffer(&from, 0, &to, 0, 64);
     assert!(is_invalid(&driver.submit_app(vec![encoder.finish()])));
     driver.works();

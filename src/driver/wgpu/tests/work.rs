@@ -194,7 +194,7 @@ fn slabs_are_mapped_where_host_and_device_share_memory() {
 #[test]
 fn memory_of_destroyed_buffers_returns_to_the_system() {
     let driver = driver();
-    let Some(before) = driver.reserved_bytes() else {
+    let Some(before) = driver.driver_reserved_bytes() else {
         return;
     };
     let pipeline = driver.add_kernel();
@@ -204,7 +204,7 @@ fn memory_of_destroyed_buffers_returns_to_the_system() {
     for slab in &slabs {
         driver.whole(pipeline, *slab, 16 << 20);
     }
-    let during = driver.reserved_bytes().unwrap_or(0);
+    let during = driver.driver_reserved_bytes().unwrap_or(0);
     assert!(during >= before + (64 << 20), "{before} {during}");
     let clears = slabs.iter().map(|slab| clear(*slab, 0, 1 << 20));
     let work = driver
@@ -216,6 +216,34 @@ fn memory_of_destroyed_buffers_returns_to_the_system() {
         .for_each(|slab| driver.destroy_buffer(slab));
     driver.finish(&work);
     driver.poll().expect("a device");
-    let after = driver.reserved_bytes().unwrap_or(u64::MAX);
+    let after = driver.driver_reserved_bytes().unwrap_or(u64::MAX);
     assert!(after <= before + (4 << 20), "{before} {during} {after}");
+}
+
+/// Every native backend tells something; whether it counts what is used is the driver's affair.
+#[test]
+fn the_operating_system_tells_what_we_may_use() {
+    for destroyed in [false, true] {
+        let driver = driver();
+        let Some(before) = driver.os_budget() else {
+            panic!("{} does not tell", driver.caps().backend);
+        };
+        assert!(before.budget_bytes > 0);
+        let size_bytes = 64 << 20;
+        let slab = driver.new_buffer(BufferKind::Slab, size_bytes);
+        let work = driver.submit(&[clear(slab, 0, size_bytes)], &[]);
+        driver.finish(&work.expect("a submission"));
+        // A device that is gone is asked about the adapter that it had.
+        if destroyed {
+            driver.opened().device.destroy();
+            assert!(is_lost(&driver.poll()));
+        }
+        let during = driver.os_budget().expect("it told before");
+        assert_eq!(during.is_static, before.is_static);
+        if during.is_static {
+            assert_eq!(during, before);
+        } else if !destroyed {
+            assert!(during.used_bytes >= size_bytes, "{before:?} {during:?}");
+        }
+    }
 }

@@ -1,0 +1,66 @@
+//! A fresh device in the place of one that was lost. The test's hand stays on it: counters and
+//! faults go on.
+
+use super::faults::{FaultKind, Site};
+use super::options::SimOptions;
+use super::queue::State;
+use crate::driver::stand_in::refusal;
+use crate::driver::{DriverError, DriverResult};
+
+impl State {
+    pub(super) fn reopen(&mut self) -> DriverResult<()> {
+        self.counters.count(Site::Reopen);
+        let strike = self.faults.strike(Site::Reopen);
+        self.counters.faults += u64::from(strike.is_some());
+        match strike {
+            None => (),
+            Some(FaultKind::OutOfMemory) => return Err(DriverError::OutOfMemory),
+            Some(FaultKind::Invalid) => {
+                return Err(DriverError::Invalid("a fault at Reopen".to_string()));
+            }
+            Some(FaultKind::Lost) => return Err(self.lose("a fault at Reopen")),
+        }
+        if self.lost.is_none() {
+            return Err(self.refuse("reopen: the device is not lost".to_string()));
+        }
+        if let Some(next) = self.next.clone() {
+            self.become_like(next)?;
+        }
+        self.start_afresh();
+        self.digest.note(Site::Reopen);
+        Ok(())
+    }
+
+    /// Another device is found there. What was planned for the old one's limits stays planned for
+    /// them, so they are what the new one is held to.
+    fn become_like(&mut self, next: SimOptions) -> DriverResult<()> {
+        let unlikely = |error: crate::error::Error| DriverError::Invalid(error.to_string());
+        let caps = self.options.caps().map_err(unlikely)?;
+        if let Some(why) = refusal(&caps, &next.caps().map_err(unlikely)?) {
+            return Err(DriverError::Invalid(why));
+        }
+        let old = &self.options;
+        self.options = SimOptions {
+            max_buffer_bytes: old.max_buffer_bytes,
+            max_binding_bytes: old.max_binding_bytes,
+            offset_alignment_bytes: old.offset_alignment_bytes,
+            max_storage_bindings: old.max_storage_bindings,
+            max_immediate_bytes: old.max_immediate_bytes,
+            max_groups: old.max_groups,
+            maps_slabs: old.maps_slabs,
+            ..next
+        };
+        self.next = None;
+        Ok(())
+    }
+
+    fn start_afresh(&mut self) {
+        self.counters.buffers_destroyed += self.memory.live_count() as u64;
+        self.memory.destroy_all();
+        drop(self.groups.clear());
+        drop(self.pipelines.clear());
+        self.all_is_done();
+        self.lost = None;
+        self.reopened = true;
+    }
+}
