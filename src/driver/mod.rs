@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
 pub(crate) use signal::Signal;
-pub(crate) use stack::with_deep_stack;
+pub(crate) use stack::{panic_message, with_deep_stack};
 
 /// A future that travels between threads natively, and stays on its own in a browser.
 #[cfg(not(target_arch = "wasm32"))]
