@@ -82,6 +82,11 @@ pub use self::{
     ops::{Kernel, KernelCall, Scalar},
     tensor::Tensor,
 };
+/// The examples of the README compile.
+#[cfg(all(doctest, feature = "gpu"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
 #[cfg(feature = "gpu")]
 pub use wgpu;
