@@ -5,7 +5,7 @@
 //! ```
 //!
 //! By hand: `Queue::write_buffer` into a buffer that is there, and a fresh read-back buffer for
-//! each download. Best of several rounds; the share is of memcpy in the same run.
+//! each download. Best of 20 to 40 rounds; the share is of memcpy in the same run.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use lapidary::{Error, Gpu, Options, Result, wgpu};
 const SIZES: [usize; 5] = [64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20];
 
 fn best_us(bytes: usize, mut call: impl FnMut() -> Result<()>) -> Result<f64> {
-    let rounds = ((256 << 20) / bytes).clamp(4, 40);
+    let rounds = ((256 << 20) / bytes).clamp(20, 40);
     let mut best = f64::INFINITY;
     for _ in 0..rounds {
         let start = Instant::now();

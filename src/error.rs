@@ -245,6 +245,13 @@ impl fmt::Display for OutOfMemory {
             let lead = if index == 0 { "; most is held by" } else { "," };
             write!(f, "{lead} {tag} ({})", Bytes(*bytes))?;
         }
+        if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
+            // There is nothing of ours that could be dropped.
+            return f.write_str(
+                ". Nothing is held here: it is more than the device has left for this program. Use \
+                 smaller tensors, or end what else uses the device, and force again",
+            );
+        }
         f.write_str(". Drop tensors and force again: the work is still queued")
     }
 }

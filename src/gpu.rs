@@ -63,7 +63,13 @@ impl Gpu {
         block_on("Gpu::open", Self::open_async(options))
     }
 
-    /// As [`open`](Gpu::open), without blocking: the only form in a browser.
+    /// As [`open`](Gpu::open), as a future: the only form in a browser.
+    ///
+    /// Natively this future, like that of every asynchronous form, blocks the thread that polls it
+    /// while the device works, and is ready at its first poll (unless another thread is about to
+    /// run the queue): the native APIs of GPUs wake nobody. On an executor's thread that must not
+    /// block, run it where blocking is allowed (`spawn_blocking`). In a browser it waits without
+    /// blocking.
     ///
     /// # Errors
     /// As [`open`](Gpu::open).
@@ -142,7 +148,8 @@ impl Gpu {
         block_on("Gpu::flush", self.engine.flush())
     }
 
-    /// As [`flush`](Gpu::flush), without blocking.
+    /// As [`flush`](Gpu::flush), as a future. Natively it blocks the thread that polls it, as
+    /// [`open_async`](Gpu::open_async) says.
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
@@ -158,7 +165,8 @@ impl Gpu {
         block_on("Gpu::finish", self.engine.finish())
     }
 
-    /// As [`finish`](Gpu::finish), without blocking.
+    /// As [`finish`](Gpu::finish), as a future. Natively it blocks the thread that polls it, as
+    /// [`open_async`](Gpu::open_async) says.
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).

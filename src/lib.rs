@@ -84,6 +84,11 @@ pub use self::{
     ops::{Kernel, KernelCall, Scalar},
     tensor::{Pin, Tensor},
 };
+/// The examples of the README compile.
+#[cfg(all(doctest, feature = "gpu"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
 #[cfg(feature = "gpu")]
 pub use wgpu;

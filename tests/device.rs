@@ -23,6 +23,8 @@ mod loss;
 mod open;
 #[path = "device/order.rs"]
 mod order;
+#[path = "device/parts.rs"]
+mod parts;
 #[path = "device/sharing.rs"]
 mod sharing;
 #[path = "device/values.rs"]

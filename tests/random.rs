@@ -9,6 +9,8 @@ mod calls;
 mod mistakes;
 #[path = "random/model.rs"]
 mod model;
+#[path = "random/more.rs"]
+mod more;
 #[path = "random/ops.rs"]
 mod ops;
 #[path = "random/whole.rs"]

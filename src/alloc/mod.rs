@@ -38,7 +38,8 @@ pub use relocate::{Relocated, Spot};
 pub use stats::{AllocStats, SlabInfo};
 
 /// Names a live block. Checked on every use: a handle that was freed, or that another allocator
-/// made, is an error and never another block.
+/// made, is an error. A clone of an allocator has its handles too, and after 2³² allocations the
+/// generations that tell handles apart begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
     index: u32,

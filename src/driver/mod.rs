@@ -43,7 +43,7 @@ pub(crate) use os_budget::OsBudget;
 #[allow(unused_imports, reason = "the engine is about to follow it")]
 pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;
-pub(crate) use stack::with_deep_stack;
+pub(crate) use stack::{panic_message, with_deep_stack};
 
 /// A future that travels between threads natively, and stays on its own in a browser.
 #[cfg(not(target_arch = "wasm32"))]

@@ -1,4 +1,7 @@
-//! Room to recurse: shader texts are parsed, checked and translated by recursion.
+//! Room to recurse: shader texts are parsed, checked and translated by recursion. And what is
+//! said by those who panic over them.
+
+use std::any::Any;
 
 /// Far more than a thread has that Rust, an async runtime or the operating system starts: 2 MiB,
 /// 1 MiB, or 512 KiB. Only what is touched is taken.
@@ -31,6 +34,14 @@ pub(crate) fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn with_deep_stack<T>(work: impl FnOnce() -> T) -> T {
     work()
+}
+
+/// What a caught panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ pub(crate) struct Arg {
 /// Writes the whole shader of a custom kernel.
 pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>;
 
-/// The ranges of their storages that a custom kernel's operands show: (offset, size) in bytes.
+/// The ranges of their storages that a launch's operands show: (offset, size) in bytes.
 pub(crate) type Ranges = SmallVec<[(u64, u64); 0]>;
 
 /// A kernel that a user wrote: its text is whole, but for the head of each binding's declaration.
@@ -216,8 +216,9 @@ pub(crate) struct Launch {
     /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of
     /// the (one) `Write` operand: same bytes, and element `i` depends on element `i` alone.
     pub(crate) may_reuse: u8,
-    /// Of a custom kernel: which bytes of its storage each operand is, as (start, length), both
-    /// multiples of 4. Empty for the crate's kernels, which see whole storages.
+    /// Which bytes of its storage each operand is, as (start, length), both multiples of 4; empty
+    /// where they see whole storages. The crate's kernels count elements from the start of what
+    /// they are shown; their ranges are the same or apart, and start at multiples of 16.
     pub(crate) ranges: Ranges,
 }
 

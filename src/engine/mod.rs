@@ -242,6 +242,13 @@ impl Engine {
         }
     }
 
+    /// How many bindings of storages a dispatch has, at most.
+    pub(crate) fn most_windows(&self) -> u64 {
+        // One fewer than the limit: some drivers miscount. A layout counts up to 255.
+        let most = self.caps().max_storage_bindings.saturating_sub(1);
+        u64::from(most.min(u8::MAX.into()))
+    }
+
     fn check_launch(&self, launch: &Launch) -> Result<()> {
         let caps = self.caps();
         let mut windows = 0;
@@ -251,17 +258,19 @@ impl Engine {
                     operation: "a kernel",
                 });
             }
-            let first = !launch.args[..index]
-                .iter()
-                .any(|other| Arc::ptr_eq(&other.storage, &arg.storage));
-            if !launch.ranges.is_empty() {
-                windows += 1;
-            } else if first {
-                windows += arg.storage.size_bytes().div_ceil(caps.max_binding_bytes);
+            let is_known = (0..index).any(|other| {
+                Arc::ptr_eq(&launch.args[other].storage, &arg.storage)
+                    && launch.ranges.get(other) == launch.ranges.get(index)
+            });
+            let size_bytes = match launch.ranges.get(index) {
+                Some((_, size_bytes)) => *size_bytes,
+                None => arg.storage.size_bytes(),
+            };
+            if !is_known || matches!(launch.program, kernel::Program::Custom(_)) {
+                windows += size_bytes.div_ceil(caps.max_binding_bytes);
             }
         }
-        // One fewer than the limit: some drivers miscount.
-        let most = u64::from(caps.max_storage_bindings.saturating_sub(1));
+        let most = self.most_windows();
         if windows > most {
             let operands = launch.args.iter().map(|arg| arg.storage.size_bytes());
             return Err(Error::NeverFits {

@@ -375,9 +375,9 @@ impl State {
         false
     }
 
-    /// Decides how the operands are bound: one part for each storage, in as many windows as it
-    /// needs, or one for each operand that is a range; read-write where it, or another part of the
-    /// same slab, is written.
+    /// Decides how the operands are bound: one part for each storage or range of one, in as many
+    /// windows as it needs, and one for each operand of a custom kernel; read-write where it, or
+    /// another part of the same slab, is written.
     fn bind(&self, launch: &Launch) -> Result<Bound, Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
@@ -385,22 +385,22 @@ impl State {
             windows: [0; MAX_OPERANDS],
             written: 0,
         };
-        let mut slots = SmallVec::<[Option<u32>; 4]>::new();
+        let mut shown = SmallVec::<[(Option<u32>, Option<&(u64, u64)>); 4]>::new();
         let mut places = SmallVec::<[Place; 4]>::new();
         let mut bindings = SmallVec::<[Binding; 4]>::new();
         for (index, arg) in launch.args.iter().enumerate() {
-            let slot = arg.storage.slot();
             let range = launch.ranges.get(index);
-            let known = match range {
-                None => slots.iter().position(|&other| other == slot),
-                Some(_) => None,
+            let shows = (arg.storage.slot(), range);
+            let known = match launch.program {
+                Program::Builtin(_) => shown.iter().position(|&other| other == shows),
+                Program::Custom(_) => None,
             };
-            let part = known.unwrap_or(slots.len());
+            let part = known.unwrap_or(shown.len());
             if known.is_none() {
                 let place = self.memory.find(&arg.storage).ok_or(Stop::Lost)?;
                 let (start, size_bytes) = range.copied().unwrap_or((0, arg.storage.size_bytes()));
                 let windows = size_bytes.div_ceil(window_bytes);
-                slots.push(slot);
+                shown.push(shows);
                 places.push(place);
                 layout.windows[part] = windows as u8;
                 bindings.extend((0..windows).map(|window| Binding {

@@ -28,7 +28,7 @@ pub struct BoundRange {
     /// First byte. A multiple of the device's storage offset alignment, unless the tensor is a
     /// view that starts inside its storage.
     pub offset_bytes: u64,
-    /// How many bytes.
+    /// How many bytes, rounded up to whole words.
     pub size_bytes: u64,
 }
 
@@ -88,7 +88,7 @@ impl Gpu {
     ///
     /// # Errors
     /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Shape`] for a
-    /// view that is not contiguous, or a tensor without elements; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the
+    /// view that is not contiguous or starts inside a word of 4 bytes, or a tensor without elements; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the
     /// commands; [`Error::DeviceLost`].
     pub fn with_bound(
         &self,
@@ -98,7 +98,8 @@ impl Gpu {
         block_on("Gpu::with_bound", self.with_bound_async(tensors, encode))
     }
 
-    /// As [`with_bound`](Gpu::with_bound), without blocking.
+    /// As [`with_bound`](Gpu::with_bound), as a future. Natively it blocks the thread that polls
+    /// it, as [`open_async`](Gpu::open_async) says.
     ///
     /// # Errors
     /// As [`with_bound`](Gpu::with_bound).
@@ -150,6 +151,15 @@ impl Gpu {
                     "a view of shape {:?} and strides {:?} is not contiguous; bind contiguous()",
                     tensor.shape(),
                     tensor.strides()
+                ),
+            });
+        }
+        let start_bytes = tensor.layout.offset as u64 * tensor.dtype.size_bytes();
+        if !start_bytes.is_multiple_of(4) {
+            return Err(Error::Shape {
+                operation: "with_bound",
+                reason: format!(
+                    "a view that starts at byte {start_bytes} starts inside a word; bind copy()"
                 ),
             });
         }

@@ -14,7 +14,7 @@ const SLAB_LINES: usize = 10;
 const HOLDER_LINES: usize = 10;
 
 /// Cells of a slab's bar.
-const BAR_CELLS: u64 = 24;
+const BAR_CELLS: usize = 24;
 
 /// Where the memory is. All sizes are in bytes.
 ///
@@ -158,6 +158,12 @@ impl MemoryStats {
     }
 }
 
+/// `1 slab`, `2 slabs`.
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (adapter, backend) = (printable(&self.adapter, 70), &self.backend);
@@ -167,8 +173,12 @@ impl fmt::Display for MemoryStats {
         }
         writeln!(
             f,
-            "  {} commands in {} submissions, {} queued, {} storages handed on, {} refusals",
-            self.commands, self.submissions, self.queued, self.handed_on, self.refusals,
+            "  {} in {}, {} queued, {} handed on, {}",
+            counted(self.commands, "command"),
+            counted(self.submissions, "submission"),
+            self.queued,
+            counted(self.handed_on, "storage"),
+            counted(self.refusals, "refusal"),
         )?;
         self.print_slabs(f)?;
         self.print_holders(f)
@@ -178,12 +188,12 @@ impl fmt::Display for MemoryStats {
 impl MemoryStats {
     /// The sums of the page: name, bytes, and what else there is to say.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
-        let rounding_bytes = self.live_bytes - self.requested_bytes.min(self.live_bytes);
+        let rounding_bytes = self.live_bytes.saturating_sub(self.requested_bytes);
         let (up, down) = (Bytes(self.upload_bytes), Bytes(self.readback_bytes));
         let live = format!(
-            "peak {}, {} storages, {} of it rounding",
+            "peak {}, {}, {} of it rounding",
             Bytes(self.peak_live_bytes),
-            self.live_storages,
+            counted(self.live_storages, "storage"),
             Bytes(rounding_bytes),
         );
         let cached = format!(
@@ -192,13 +202,13 @@ impl MemoryStats {
             100.0 * self.fragmentation,
         );
         let reserved = format!(
-            "peak {}, {} slabs ({} created, {} released)",
+            "peak {}, {} ({} created, {} released)",
             Bytes(self.peak_reserved_bytes),
-            self.slabs.len(),
+            counted(self.slabs.len() as u64, "slab"),
             self.slabs_created,
             self.slabs_released,
         );
-        let staging_bytes = self.upload_bytes + self.readback_bytes;
+        let staging_bytes = self.upload_bytes.saturating_add(self.readback_bytes);
         let retiring = "given back, still in use by the device";
         let mut rows = vec![
             ("live", self.live_bytes, live),
@@ -230,25 +240,27 @@ impl MemoryStats {
                 .then(b.live_bytes.cmp(&a.live_bytes))
         });
         for slab in slabs.iter().take(SLAB_LINES) {
-            let filled = (slab.live_bytes * BAR_CELLS).div_ceil(slab.size_bytes.max(1)) as usize;
-            let bar = format!(
-                "{}{}",
-                "#".repeat(filled),
-                ".".repeat(BAR_CELLS as usize - filled)
-            );
+            // The fields are public: whatever they hold, the page is printed.
+            let size_bytes = u128::from(slab.size_bytes.max(1));
+            let live_bytes = u128::from(slab.live_bytes).min(size_bytes);
+            let filled = (live_bytes * BAR_CELLS as u128).div_ceil(size_bytes) as usize;
+            let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR_CELLS - filled));
             writeln!(
                 f,
-                "  {:>10} [{bar}] {:>3} %  {} blocks, largest hole {}",
+                "  {:>10} [{bar}] {:>3} %  {}, largest hole {}",
                 Bytes(slab.size_bytes).to_string(),
-                slab.live_bytes * 100 / slab.size_bytes.max(1),
-                slab.blocks,
+                live_bytes * 100 / size_bytes,
+                counted(u64::from(slab.blocks), "block"),
                 Bytes(slab.largest_hole_bytes),
             )?;
         }
         let rest = &slabs[slabs.len().min(SLAB_LINES)..];
         if !rest.is_empty() {
             let (size, live) = rest.iter().fold((0, 0), |(size, live), slab| {
-                (size + slab.size_bytes, live + slab.live_bytes)
+                (
+                    u64::saturating_add(size, slab.size_bytes),
+                    u64::saturating_add(live, slab.live_bytes),
+                )
             });
             let (size, live) = (Bytes(size), Bytes(live));
             writeln!(f, "  and {} more: {live} live of {size}", rest.len())?;

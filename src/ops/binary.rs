@@ -60,6 +60,8 @@ kernels! {
     SCALAR_INTO "scalar_into" [Operand::read("a"), Operand::update("y")];
     /// `y = op(scalar, b)`.
     SCALAR_FIRST "scalar_first" [Operand::read("b"), Operand::write("y")];
+    /// The same, where `y` is a part of its storage.
+    SCALAR_FIRST_INTO "scalar_first_into" [Operand::read("b"), Operand::update("y")];
 }
 
 const TENSORS: Family = Family {
@@ -72,10 +74,9 @@ const WITH_SCALAR: Family = Family {
     into: &SCALAR_INTO,
 };
 
-/// A scalar in front has no form in place: `x = 1 - x` is not an assignment that anyone writes.
 const SCALAR_BEFORE: Family = Family {
     fresh: &SCALAR_FIRST,
-    into: &SCALAR_FIRST,
+    into: &SCALAR_FIRST_INTO,
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

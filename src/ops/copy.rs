@@ -21,15 +21,18 @@ use smallvec::SmallVec;
 
 pub(crate) use plan::{Scatter, Transpose};
 
-use super::elementwise::{self, Call, Family, Input, arg, groups, head, word};
+use super::elementwise::{
+    self, Call, Family, Input, arg, do_fit, groups, halves, head, is_wide, ranges, within, word,
+};
 use super::functions::push_functions;
 use super::operation::same_dtype;
 use super::text::section_for;
 use crate::dtype::DType;
-use crate::engine::kernel::Program;
+use crate::engine::kernel::{Program, Ranges};
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use crate::tensor::layout::checked;
 
 const WGSL: &str = include_str!("../../shaders/copy.wgsl");
 
@@ -296,7 +299,12 @@ impl Tensor {
     #[track_caller]
     fn copied(&self, dtype: DType) -> Result<Tensor> {
         let shape = &self.layout.shape;
-        let Some(plan) = Transpose::new(&self.layout) else {
+        let (_, bytes) = checked(shape, dtype)?;
+        let plan = match is_wide(&self.engine, &[self], bytes) {
+            true => None,
+            false => Transpose::new(&self.layout),
+        };
+        let Some(plan) = plan else {
             let call = Call {
                 family: FAMILY,
                 op: 0,
@@ -321,8 +329,33 @@ impl Tensor {
     /// Writes through any view. `src` has a storage of its own.
     #[track_caller]
     fn scatter(&self, src: &Tensor) -> Result<()> {
-        let from = src.layout.broadcast_to(&self.layout.shape)?;
-        let plan = Scatter::new(&self.layout, &from).ok_or_else(|| Error::Shape {
+        let src = src.view(src.layout.broadcast_to(&self.layout.shape)?);
+        match is_wide(&self.engine, &[&src, self], 0) {
+            false => self.launch_scatter(&src, Ranges::new()),
+            true => self.scatter_part(&src),
+        }
+    }
+
+    /// As `scatter`, in as few launches as it takes. Both have one shape.
+    #[track_caller]
+    fn scatter_part(&self, src: &Tensor) -> Result<()> {
+        let operands = [src, self];
+        let shown = ranges(&self.engine, &operands);
+        if !do_fit(&self.engine, &operands, &shown) {
+            if let Some(halves) = halves(&operands) {
+                return halves
+                    .iter()
+                    .try_for_each(|half| half[1].scatter_part(&half[0]));
+            }
+        }
+        let (src, to) = (within(src, shown[0]), within(self, shown[1]));
+        to.launch_scatter(&src, shown)
+    }
+
+    /// Both have one shape, and count from the start of what `ranges` shows of their storages.
+    #[track_caller]
+    fn launch_scatter(&self, src: &Tensor, ranges: Ranges) -> Result<()> {
+        let plan = Scatter::new(&self.layout, &src.layout).ok_or_else(|| Error::Shape {
             operation: "copy_",
             reason: format!(
                 "a view of shape {:?} and strides {:?} may name one element twice",
@@ -336,7 +369,7 @@ impl Tensor {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
-            ranges: SmallVec::new(),
+            ranges,
         })
     }
 

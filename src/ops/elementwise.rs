@@ -12,6 +12,7 @@
 //!                                            an input  outermost 1st of input 0, of input 1, …
 //! ```
 
+mod parts;
 mod shader;
 
 use std::sync::Arc;
@@ -20,12 +21,13 @@ use smallvec::SmallVec;
 
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
-use crate::engine::kernel::{MAX_PARAMS_BYTES, Program};
+use crate::engine::kernel::{MAX_PARAMS_BYTES, Program, Ranges};
 use crate::engine::{Arg, Engine, Kernel, Launch};
 use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
+pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
 pub(super) use shader::{head, text, word};
 
 /// Invocations of a workgroup.
@@ -149,10 +151,15 @@ impl Call<'_> {
         dtype: DType,
     ) -> Result<Tensor> {
         // Before anything multiplies the dimensions.
-        checked(shape, dtype)?;
+        let (_, bytes) = checked(shape, dtype)?;
+        if self.is_in_parts(engine, None, bytes) {
+            let out = Tensor::output(engine, shape, dtype)?;
+            self.write_parts(&out)?;
+            return Ok(out);
+        }
         if let Some(plan) = self.plan(engine.caps(), shape, 0)? {
             let out = Tensor::output(engine, shape, dtype)?;
-            self.launch(plan, &out, false)?;
+            self.launch(plan, &out, false, Ranges::new())?;
             return Ok(out);
         }
         let rows = self.materialized(shape)?;
@@ -169,9 +176,12 @@ impl Call<'_> {
     #[track_caller]
     pub(super) fn write_to(&self, out: &Tensor) -> Result<()> {
         debug_assert!(out.layout.is_quads());
+        if self.is_in_parts(&out.engine, Some(out), 0) {
+            return self.write_parts(out);
+        }
         let (caps, shape) = (out.engine.caps(), &out.layout.shape[..]);
         match self.plan(caps, shape, out.layout.offset as u32)? {
-            Some(plan) => self.launch(plan, out, true),
+            Some(plan) => self.launch(plan, out, true, Ranges::new()),
             None => {
                 let made = self.output(&out.engine, shape, out.dtype)?;
                 out.copy_(&made)
@@ -218,7 +228,7 @@ impl Call<'_> {
     }
 
     #[track_caller]
-    fn launch(&self, mut plan: Plan, out: &Tensor, into: bool) -> Result<()> {
+    fn launch(&self, mut plan: Plan, out: &Tensor, into: bool, ranges: Ranges) -> Result<()> {
         if plan.words[0] == 0 {
             return Ok(());
         }
@@ -253,7 +263,7 @@ impl Call<'_> {
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: plan.groups,
             may_reuse,
-            ranges: SmallVec::new(),
+            ranges,
         })
     }
 }

@@ -30,7 +30,7 @@ pub(super) static RANDOM: Kernel = Kernel {
     twin: super::twin::random::run,
 };
 
-/// There is no form in place.
+/// There is no form in place, nor in parts.
 const FAMILY: Family = Family {
     fresh: &RANDOM,
     into: &RANDOM,

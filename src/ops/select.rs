@@ -26,10 +26,23 @@ pub(super) static SELECT: Kernel = Kernel {
     twin: super::twin::select::run,
 };
 
-/// There is no form in place.
+/// The same, where `y` is a part of its storage.
+pub(super) static SELECT_INTO: Kernel = Kernel {
+    name: "select_into",
+    operands: &[
+        Operand::read("c"),
+        Operand::read("a"),
+        Operand::read("b"),
+        Operand::update("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::select::run,
+};
+
 const FAMILY: Family = Family {
     fresh: &SELECT,
-    into: &SELECT,
+    into: &SELECT_INTO,
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -103,6 +103,13 @@ fn every_binary_text_is_a_valid_shader() {
             check(&binary::BINARY_INTO, true, op, &[false, false], &of_two);
             check(&binary::SCALAR_INTO, true, op, &[false, true], &of_one);
             check(&binary::SCALAR_FIRST, false, op, &[true, false], &of_one);
+            check(
+                &binary::SCALAR_FIRST_INTO,
+                true,
+                op,
+                &[true, false],
+                &of_one[..1],
+            );
         }
     }
 }

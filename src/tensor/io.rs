@@ -22,6 +22,9 @@ impl Tensor {
     /// lowest to its highest element and sorted out on the host; where those lie far apart (a
     /// column of a large matrix), `contiguous` first copies fewer bytes.
     ///
+    /// Natively the future blocks the thread that polls it until the value is there, as
+    /// [`Gpu::open_async`](crate::Gpu::open_async) says; in a browser it waits without blocking.
+    ///
     /// # Errors
     ///
     /// [`DType`](Error::DType) if `T` is not the type of the elements; else what became of the
@@ -209,7 +212,8 @@ impl Tensor {
     }
 
     /// Sees to it that the tensor has a value: runs the work that it waits for, and returns when
-    /// that is submitted.
+    /// that is submitted. Natively it blocks the thread that polls it, as
+    /// [`Gpu::open_async`](crate::Gpu::open_async) says.
     ///
     /// # Errors
     ///
@@ -272,6 +276,7 @@ impl Tensor {
         let landing = Arc::new(Mutex::new(Landing {
             elements: spare,
             arrived_bytes: 0,
+            is_refused: false,
         }));
         let landed = match layout.span() {
             None => None,
@@ -310,12 +315,21 @@ impl<T: Element> Arrival<T> {
         if let Some(landed) = self.landed {
             landed.await?;
         }
-        let elements = mem::take(&mut lock(&self.landing).elements);
-        if self.layout.is_contiguous() {
-            Ok(elements)
-        } else {
-            Ok(gather(&elements, &self.layout))
-        }
+        let mut landing = lock(&self.landing);
+        let elements = mem::take(&mut landing.elements);
+        let all = match landing.is_refused {
+            true => None,
+            false if self.layout.is_contiguous() => Some(elements),
+            false => gather(&elements, &self.layout),
+        };
+        all.ok_or_else(|| Error::Shape {
+            operation: "read",
+            reason: format!(
+                "the host has no room for the {} elements of {:?}",
+                self.layout.len(),
+                self.layout.shape
+            ),
+        })
     }
 }
 
@@ -323,6 +337,8 @@ impl<T: Element> Arrival<T> {
 struct Landing<T> {
     elements: Vec<T>,
     arrived_bytes: usize,
+    /// The host has no room for them.
+    is_refused: bool,
 }
 
 impl<T: Element> Landing<T> {
@@ -330,6 +346,13 @@ impl<T: Element> Landing<T> {
     fn take_in(&mut self, piece: &[u8], len: usize) {
         // Only here, so that a read which waits in the queue takes no memory. A fresh vector
         // comes zeroed from the system; one that is there keeps its pages.
+        if self.arrived_bytes == 0 {
+            self.is_refused = !has_room_for(&self.elements, len);
+        }
+        if self.is_refused {
+            self.arrived_bytes += piece.len();
+            return;
+        }
         if self.elements.capacity() == 0 {
             self.elements = vec![T::default(); len];
         } else if self.arrived_bytes == 0 {
@@ -344,9 +367,20 @@ fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>> {
     landing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The elements that a layout names, in row-major order of its indices.
-fn gather<T: Copy>(elements: &[T], layout: &Layout) -> Vec<T> {
-    let mut picked = Vec::with_capacity(layout.len());
+/// Elements so few that asking for room beforehand would be for nothing.
+const FEW: usize = 1 << 16;
+
+/// Can a vector grow to so many elements? What cannot be had ends the program, unless it is asked
+/// for in this way. The room itself is not kept: a vector that is zeroed from the start is faster.
+fn has_room_for<T>(elements: &Vec<T>, len: usize) -> bool {
+    len <= FEW || len <= elements.capacity() || Vec::<T>::new().try_reserve_exact(len).is_ok()
+}
+
+/// The elements that a layout names, in row-major order of its indices; `None` if the host has no
+/// room for them: a broadcast view names more than the device holds.
+fn gather<T: Copy>(elements: &[T], layout: &Layout) -> Option<Vec<T>> {
+    let mut picked = Vec::new();
+    picked.try_reserve_exact(layout.len()).ok()?;
     let rows = layout.rows();
     let (len, stride) = (rows.len, rows.stride);
     for start in rows {
@@ -357,7 +391,7 @@ fn gather<T: Copy>(elements: &[T], layout: &Layout) -> Vec<T> {
             picked.extend((0..len).map(|at| elements[step(at) as usize]));
         }
     }
-    picked
+    Some(picked)
 }
 
 #[cfg(test)]
@@ -398,7 +432,25 @@ mod tests {
                 None => vec![],
             };
             let expected: Vec<u32> = view.elements().map(|element| element as u32).collect();
-            assert_eq!(gather(&held, &layout), expected, "{view:?}");
+            assert_eq!(gather(&held, &layout), Some(expected), "{view:?}");
         }
+    }
+
+    #[test]
+    fn more_elements_than_the_host_can_hold_are_no_abort() {
+        let layout = Layout {
+            shape: [1 << 30, 1 << 28].into_iter().collect(),
+            strides: [0, 0].into_iter().collect(),
+            offset: 0,
+        };
+        assert_eq!(gather(&[7_u32], &layout), None);
+        let mut landing = Landing {
+            elements: Vec::<u32>::new(),
+            arrived_bytes: 0,
+            is_refused: false,
+        };
+        landing.take_in(&[1, 0, 0, 0], 1 << 58);
+        landing.take_in(&[1, 0, 0, 0], 1 << 58);
+        assert!(landing.is_refused && landing.elements.is_empty());
     }
 }

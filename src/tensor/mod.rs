@@ -31,6 +31,18 @@ pub use residency::Pin;
 /// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the same
 /// elements; [`copy`](Tensor::copy) makes new ones.
 ///
+/// One binding of the device shows [`Caps::max_binding_bytes`](crate::Caps::max_binding_bytes) of a
+/// buffer, a *window*, and a kernel has one binding fewer than
+/// [`Caps::max_storage_bindings`](crate::Caps::max_storage_bindings): on many devices 7 windows of
+/// 128 MiB. What is computed element by element (operators, comparisons, `where_`, `clamp`, in-place
+/// forms, …), `cast`, `copy`, `contiguous`, `copy_`, `fill_`, [`Gpu::full`](crate::Gpu::full) and
+/// [`concat`](Tensor::concat) take operands of any number of windows: they run as several launches
+/// where they must, and then do not take over the memory of an operand that is dropped. Reductions,
+/// softmax, layer norm, `matmul`, `index_select`, `arange`, `eye` and random numbers are one launch: if
+/// operands and result have more windows together, the call is
+/// [`Error::NeverFits`]. (Of `concat`, each operand together with the result must fit.)
+/// A [`Kernel`](crate::Kernel) sees one window of each of its tensors.
+///
 /// Operations check shapes and element types at the call; the work itself is done later, at the
 /// latest when somebody asks for a value. The methods of this page that return no `Result` answer
 /// at once and never touch the device.

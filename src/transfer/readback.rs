@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::refusal;
@@ -54,6 +54,8 @@ struct InFlight {
 /// A read under way.
 pub(crate) struct Reading {
     state: Mutex<ReadingState>,
+    /// Pieces on their way, for those who must not wait for the lock, under which bytes are copied.
+    under_way: AtomicUsize,
     cancelled: AtomicBool,
     failure: OnceLock<Error>,
 }
@@ -96,6 +98,7 @@ impl Reading {
                 in_flight: VecDeque::new(),
                 pieces_left: pieces.len(),
             }),
+            under_way: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
             failure: OnceLock::new(),
         };
@@ -250,6 +253,7 @@ impl Readbacks {
                 return Err(error);
             }
         };
+        reading.under_way.fetch_add(1, Ordering::AcqRel);
         reading.lock().in_flight.push_back(InFlight {
             piece,
             buffer,
@@ -305,8 +309,9 @@ impl Readbacks {
                 pool.total_bytes -= buffer_bytes;
             }
         }
-        // The pool's lock is taken before a reading's, never the other way round.
-        pool.readings.retain(|other| other.next_signal().is_some());
+        // Not by its lock: the pool is asked for buffers where nobody may wait for a copy.
+        pool.readings
+            .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
     }
 
     /// Hands over the pieces that have arrived, in order. The buffers that this frees, and
@@ -321,6 +326,7 @@ impl Readbacks {
             let Some(arrived) = state.in_flight.pop_front() else {
                 break;
             };
+            reading.under_way.fetch_sub(1, Ordering::AcqRel);
             let buffer = arrived.buffer;
             let read = match mapped {
                 true if reading.is_cancelled() => Ok(()),
@@ -374,3 +380,6 @@ impl Readbacks {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -178,6 +178,47 @@ fn texts_that_would_exhaust_the_compiler_are_refused() {
 }
 
 #[test]
+fn texts_at_which_the_parser_fails_are_refused() {
+    let gpu = gpu();
+    let x = "@group(0) @binding(0) var<storage, read_write> x: array<i32>;";
+    for constant in [
+        "i32(f16(70000))",
+        "i32(inverseSqrt(0h))",
+        "i32(fma(60000h, 2h, 1h))",
+        "bitcast<i32>(u32(f16(1e30f)))",
+        "i32(-60000h * 2h)",
+        "i32(1e38f * 10.0f)",
+        "i32(sqrt(-1.0))",
+        "1 / 0",
+        "1 % 0",
+        "-2147483647 - 2",
+        "1 << 40u",
+        "array<i32, 2>(1, 2)[7]",
+        "vec2<i32>(1, 2)[-1]",
+    ] {
+        for body in [
+            format!("x[0] = {constant};"),
+            format!("const c = {constant}; x[0] = c;"),
+            format!("if x[1] == 1 {{ x[0] = {constant}; }}"),
+        ] {
+            for enable in ["", "enable f16;\n"] {
+                // A text without a fault is none of ours to refuse; no text may be a panic.
+                let made = framed(&gpu, &format!("{enable}{x}"), &body);
+                let is_half = constant.contains("f16") || constant.contains("h)");
+                assert!(made.is_err() || !is_half, "{body}");
+                let Ok(kernel) = made else { continue };
+                let call = kernel.call().out("x", &[4], DType::I32).groups([1, 1, 1]);
+                drop(call.run_one().and_then(|x| x.to_vec::<i32>()));
+            }
+        }
+    }
+    // And nothing is the worse for it.
+    let kernel = framed(&gpu, x, "x[id.x] = 7;").unwrap();
+    let made = kernel.call().out("x", &[4], DType::I32).groups([1, 1, 1]);
+    assert_eq!(made.run_one().unwrap().to_vec::<i32>().unwrap(), [7; 4]);
+}
+
+#[test]
 fn the_deepest_text_that_is_taken_compiles_on_a_small_stack() {
     let deep = [
         format!("o[0] = {}1u{};", "(".repeat(140), ")".repeat(140)),

@@ -98,6 +98,28 @@ fn the_apps_callbacks_stay_the_apps() -> Result<()> {
 }
 
 #[test]
+fn what_starts_inside_a_word_is_not_bound() -> Result<()> {
+    let gpu = App::open().gpu();
+    let bytes = gpu.tensor(&[1_u8, 2, 3, 4, 5, 6, 7, 8], &[8])?;
+    for start in 0..8 {
+        let view = bytes.narrow(0, start, 8 - start)?;
+        let bound = gpu.with_bound(&[(&view, Access::Read)], |bound| {
+            let range = &bound[0];
+            assert_eq!(range.size_bytes, 8 - start as u64);
+            assert!(range.offset_bytes.is_multiple_of(4));
+            vec![]
+        });
+        match start % 4 {
+            0 => bound?,
+            _ => assert!(matches!(bound, Err(Error::Shape { .. })), "{bound:?}"),
+        }
+        // A copy of it may be.
+        gpu.with_bound(&[(&view.copy()?, Access::Read)], |_| vec![])?;
+    }
+    Ok(())
+}
+
+#[test]
 fn a_pass_of_the_app_reads_and_writes_tensors() -> Result<()> {
     let app = App::open();
     let (gpu, pipeline) = (app.gpu(), app.pipeline());

@@ -86,6 +86,25 @@ fn hostile_names_stay_on_their_lines() {
 }
 
 #[test]
+fn numbers_that_contradict_each_other_are_printed_too() {
+    let (gpu, sim) = open(options());
+    let x = gpu.zeros(&[1000], DType::F32).unwrap();
+    x.force().unwrap();
+    let mut memory = gpu.memory();
+    for (live, size) in [(2, 1), (u64::MAX, 0), (u64::MAX, u64::MAX), (0, u64::MAX)] {
+        memory.slabs[0].live_bytes = live;
+        memory.slabs[0].size_bytes = size;
+        memory.slabs = vec![memory.slabs[0].clone(); 30];
+        memory.upload_bytes = live;
+        memory.readback_bytes = size;
+        memory.requested_bytes = live;
+        check_page(&memory);
+    }
+    drop(x);
+    ended(gpu, &sim);
+}
+
+#[test]
 fn an_empty_device_has_a_page_too() {
     let (gpu, sim) = open(options());
     check_page(&gpu.memory());

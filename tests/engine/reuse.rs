@@ -214,3 +214,43 @@ fn dropping_costs_the_driver_nothing() {
     assert_eq!(gpu.memory().live_bytes, 0);
     ended(gpu, &sim);
 }
+
+#[test]
+fn bind_groups_are_bounded_and_those_in_use_stay() {
+    const MANY: usize = 5000;
+    // Two generations of the cache.
+    const MOST: u64 = 2 * 2048;
+    let (gpu, sim) = open(options());
+    let fresh = || gpu.zeros(&[4], DType::U32).unwrap();
+    let tensors: Vec<_> = (0..MANY).map(|_| fresh()).collect();
+    let hot = fresh();
+    gpu.finish().unwrap();
+    for (index, tensor) in tensors.iter().enumerate() {
+        // One place, one bind group.
+        tensor.add_scalar_(index as u32).unwrap();
+        if index % 500 == 0 {
+            hot.add_scalar_(1).unwrap();
+            gpu.flush().unwrap();
+            assert!(gpu.memory().bind_groups <= MOST);
+            assert!(sim.counters().bind_groups_live <= MOST);
+        }
+    }
+    gpu.finish().unwrap();
+    assert!(gpu.memory().bind_groups < MANY as u64);
+    assert!(sim.counters().bind_groups_live <= MOST);
+    let made = sim.counters().calls(Site::CreateBindGroup);
+    assert_eq!(made, MANY as u64 + 1, "the one in use was made anew");
+    // The first are gone, the last are not, and all of them compute.
+    tensors[MANY - 1].add_scalar_(1).unwrap();
+    gpu.flush().unwrap();
+    assert_eq!(sim.counters().calls(Site::CreateBindGroup), made);
+    tensors[0].add_scalar_(1).unwrap();
+    gpu.flush().unwrap();
+    assert_eq!(sim.counters().calls(Site::CreateBindGroup), made + 1);
+    assert_eq!(hot.to_vec::<u32>().unwrap(), [MANY as u32 / 500; 4]);
+    assert_eq!(tensors[0].to_vec::<u32>().unwrap(), [1; 4]);
+    let last = tensors[MANY - 1].to_vec::<u32>().unwrap();
+    assert_eq!(last, [MANY as u32; 4]);
+    drop((tensors, hot));
+    ended(gpu, &sim);
+}

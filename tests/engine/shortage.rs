@@ -34,6 +34,21 @@ fn is_out_of_memory<T>(result: lapidary::Result<T>) -> bool {
 }
 
 #[test]
+fn what_finds_no_room_on_an_empty_device_is_not_told_to_drop_tensors() {
+    let (gpu, sim) = open(SimOptions {
+        memory_bytes: 1 << 20,
+        max_buffer_bytes: 64 << 20,
+        ..options()
+    });
+    let huge = gpu.zeros(&BIG, DType::F32).unwrap();
+    let error = huge.force().unwrap_err().to_string();
+    assert!(error.contains("more than the device has left"), "{error}");
+    assert!(!error.contains("Drop tensors"), "{error}");
+    drop(huge);
+    ended(gpu, &sim);
+}
+
+#[test]
 fn the_error_says_who_asked_and_who_holds() {
     let (gpu, sim) = open_narrow();
     let (weights, held) = (gpu.zeros(&BIG, DType::F32).unwrap(), line!());

@@ -6,6 +6,7 @@ use lapidary::{DType, Error, Tensor};
 use super::calls::*;
 use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
+use super::more::*;
 use super::whole::*;
 use super::world::{Outcome, World};
 
@@ -68,6 +69,15 @@ pub(crate) const ALL: &[Op] = &[
     ("matmul", matmul),
     ("concat", concat),
     ("index_select", index_select),
+    ("exact, of one", exact),
+    ("inexact, of one", inexact),
+    ("inexact, of two", inexact_pair),
+    ("whole numbers divided", whole_division),
+    ("folded", fold),
+    ("normalized", normalize),
+    ("made of nothing", made_of_nothing),
+    ("read and waited for", blocking_read),
+    ("a kernel of one's own", custom),
 ];
 
 const NUMBERS: fn(DType) -> bool = |dtype| dtype != DType::Bool;

@@ -90,12 +90,55 @@ fn provide() -> Result {
     }
 }
 
+/// Is a driver described, installed, and not for hardware that is not there? Images for containers
+/// describe drivers of GPUs that a machine may lack.
 fn has_driver() -> bool {
-    let is_description = |path: &Path| path.extension().is_some_and(|ext| ext == "json");
-    driver_folders()
-        .iter()
+    let has_gpu = has_gpu();
+    let descriptions = driver_folders()
+        .into_iter()
         .filter_map(|folder| fs::read_dir(folder).ok())
-        .any(|mut files| files.any(|file| file.is_ok_and(|file| is_description(&file.path()))))
+        .flatten()
+        .filter_map(|file| file.ok().map(|file| file.path()))
+        .filter(|path| path.extension().is_some_and(|ext| ext == "json"));
+    descriptions.into_iter().any(|path| {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        library_of(&text).is_some_and(|library| {
+            (has_gpu || is_software(library)) && is_installed(library, path.parent())
+        })
+    })
+}
+
+/// Does the kernel offer a GPU: any at all, of Mesa's, NVIDIA's, Windows' below, or a phone's?
+fn has_gpu() -> bool {
+    let nodes = ["/dev/nvidiactl", "/dev/dxg", "/dev/kgsl-3d0", "/dev/mali0"];
+    let renders = fs::read_dir("/dev/dri").into_iter().flatten().flatten();
+    let is_render = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("renderD");
+    nodes.iter().any(|node| Path::new(node).exists())
+        || renders.into_iter().any(|node| is_render(&node.file_name()))
+}
+
+/// The driver's library, from its description.
+fn library_of(description: &str) -> Option<&str> {
+    let (_, after) = description.split_once("\"library_path\"")?;
+    let value = after.trim_start().strip_prefix(':')?.trim_start();
+    let (library, _) = value.strip_prefix('"')?.split_once('"')?;
+    Some(library).filter(|library| !library.is_empty())
+}
+
+/// Lavapipe or SwiftShader: they need no GPU.
+fn is_software(library: &str) -> bool {
+    let name = library.rsplit('/').next().unwrap_or(library);
+    ["lvp", "lavapipe", "swiftshader"]
+        .iter()
+        .any(|known| name.contains(known))
+}
+
+/// A path counts from the description's folder; a bare name is looked for as any library is.
+fn is_installed(library: &str, folder: Option<&Path>) -> bool {
+    match library.contains('/') {
+        true => folder.unwrap_or(Path::new("/")).join(library).exists(),
+        false => is_library(library),
+    }
 }
 
 /// Where the Vulkan loader looks for descriptions of drivers.
@@ -117,9 +160,13 @@ fn driver_folders() -> Vec<PathBuf> {
 }
 
 fn has_loader() -> bool {
-    const LOADER: &str = "libvulkan.so.1";
+    is_library("libvulkan.so.1")
+}
+
+/// Would a program find this library?
+fn is_library(name: &str) -> bool {
     let is_cached = ["ldconfig", "/sbin/ldconfig"].iter().any(|program| {
-        capture(command(program).arg("-p")).is_ok_and(|listing| listing.contains(LOADER))
+        capture(command(program).arg("-p")).is_ok_and(|listing| listing.contains(name))
     });
     let mut folders: Vec<_> = ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64"].into();
     let by_architecture = [
@@ -131,8 +178,8 @@ fn has_loader() -> bool {
     is_cached
         || folders
             .iter()
-            .any(|folder| Path::new(folder).join(LOADER).exists())
-        || env::split_paths(&searched).any(|folder| folder.join(LOADER).exists())
+            .any(|folder| Path::new(folder).join(name).exists())
+        || env::split_paths(&searched).any(|folder| folder.join(name).exists())
 }
 
 /// A folder that only we can read, under the build outputs.
@@ -146,4 +193,45 @@ fn private_folder(name: &str) -> Result<PathBuf> {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(explain)?;
     }
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_names_its_library() {
+        let nvidia = r#"{ "file_format_version" : "1.0.0",
+            "ICD": { "library_path": "libGLX_nvidia.so.0", "api_version" : "1.3" } }"#;
+        assert_eq!(library_of(nvidia), Some("libGLX_nvidia.so.0"));
+        assert_eq!(library_of(r#"{"library_path":"/a/b.so"}"#), Some("/a/b.so"));
+        for bad in [
+            "",
+            "{}",
+            r#"{"library_path": 3}"#,
+            r#"{"library_path": ""}"#,
+            "\"library_path\":\"",
+        ] {
+            assert_eq!(library_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_driver_whose_library_is_missing_is_not_installed() {
+        assert!(!is_installed("/no/such/folder/libvulkan_lvp.so", None));
+        assert!(!is_installed("libno_such_library_anywhere.so.7", None));
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert!(is_installed("./Cargo.toml", Some(here)));
+        assert!(!is_installed("./no.toml", Some(here)));
+    }
+
+    #[test]
+    fn software_drivers_need_no_gpu() {
+        assert!(is_software("/usr/lib/x86_64-linux-gnu/libvulkan_lvp.so"));
+        assert!(is_software("libvk_swiftshader.so"));
+        assert!(!is_software("/opt/lvp/libGLX_nvidia.so.0"));
+        assert!(!is_software(
+            "/usr/lib/x86_64-linux-gnu/libvulkan_radeon.so"
+        ));
+    }
 }

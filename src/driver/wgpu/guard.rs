@@ -1,12 +1,11 @@
 //! The only way into wgpu: error scopes around the call, panics caught, and at the end the
 //! question whether the device is still there.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
-use super::super::{BoxFuture, DriverError, DriverResult};
+use super::super::{BoxFuture, DriverError, DriverResult, panic_message};
 use super::Opened;
 
 /// What a scope caught, once it is known: at once natively, some time later in a browser.
@@ -42,7 +41,10 @@ impl Opened {
         let outer: Late = Box::pin(outer.pop());
         let value = match result {
             Ok(value) => Ok(value),
-            Err(panic) => Err(DriverError::Invalid(text_of(panic.as_ref()))),
+            Err(panic) => {
+                let message = panic_message(panic.as_ref());
+                Err(DriverError::Invalid(format!("wgpu panicked: {message}")))
+            }
         };
         Guarded {
             value: if here { value } else { Err(self.gone()) },
@@ -165,12 +167,4 @@ pub(super) fn driver_error(error: &wgpu::Error) -> DriverError {
             DriverError::Invalid(description.clone())
         }
     }
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("wgpu panicked: {}", text.unwrap_or("with no message"))
 }

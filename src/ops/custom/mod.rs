@@ -20,10 +20,11 @@ mod scan;
 mod twin;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::driver::with_deep_stack;
+use crate::driver::{Caps, panic_message, with_deep_stack};
 use crate::engine::Engine;
 use crate::engine::kernel::{Custom, Role};
 use crate::error::Result;
@@ -163,11 +164,7 @@ impl Kernel {
 
     fn made(gpu: &Gpu, wgsl: &str, entry: Option<&str>) -> Result<Kernel> {
         let caps = gpu.engine.caps();
-        let text = with_deep_stack(|| {
-            let text = Reflection::new(wgsl, entry, caps)?;
-            rewrite::check(&text, caps).map(|()| text)
-        })?;
-        let text = Arc::new(text);
+        let text = Arc::new(with_deep_stack(|| read(wgsl, entry, caps))?);
         let custom = Arc::new(custom(&gpu.engine, &text));
         Ok(Kernel {
             engine: gpu.engine.clone(),
@@ -219,6 +216,19 @@ impl Kernel {
     pub fn entry(&self) -> &str {
         &self.text.entry
     }
+}
+
+/// Reads a text and checks it. There are texts at which naga panics instead of refusing them; it
+/// holds nothing of ours, so that is an error like any other.
+fn read(wgsl: &str, entry: Option<&str>, caps: &Caps) -> Result<Reflection> {
+    let read = || {
+        let text = Reflection::new(wgsl, entry, caps)?;
+        rewrite::check(&text, caps).map(|()| text)
+    };
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let message = format!("the WGSL parser failed: {}", panic_message(panic.as_ref()));
+        Err(diagnose::error(entry.unwrap_or("?"), message))
+    })
 }
 
 fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {

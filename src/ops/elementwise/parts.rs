@@ -1,0 +1,234 @@
+//! Calls whose operands need more bindings than a dispatch has: a few launches instead of one,
+//! each over a part of the output, which bind only those bytes that the part needs.
+//!
+//! A part is a box of the output's indices. It is halved along the axis that makes the widest
+//! operand narrower until everything fits. Boxes that are no row-major piece of the output are
+//! made in a tensor of their own, and scattered.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Call, Input};
+use crate::engine::Engine;
+use crate::engine::kernel::Ranges;
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// Bindings that whole storages need: one for every window. Operands that share a storage share
+/// its bindings.
+fn windows_of_whole(engine: &Engine, tensors: &[&Tensor]) -> u64 {
+    let window_bytes = engine.caps().max_binding_bytes;
+    let firsts = tensors.iter().enumerate().filter(|(index, tensor)| {
+        let earlier = &tensors[..*index];
+        !earlier.iter().any(|other| same_storage(other, tensor))
+    });
+    let windows = firsts.map(|(_, tensor)| tensor.storage.size_bytes().div_ceil(window_bytes));
+    windows.sum()
+}
+
+fn same_storage(a: &Tensor, b: &Tensor) -> bool {
+    Arc::ptr_eq(&a.storage, &b.storage)
+}
+
+/// Do these tensors, and a new one of so many bytes, need more bindings than a dispatch has?
+pub(in crate::ops) fn is_wide(engine: &Engine, tensors: &[&Tensor], new_bytes: u64) -> bool {
+    let window_bytes = engine.caps().max_binding_bytes;
+    let is_one = |tensor: &&Tensor| tensor.storage.size_bytes() <= window_bytes;
+    if new_bytes <= window_bytes && tensors.iter().all(is_one) {
+        // As nearly always.
+        return false;
+    }
+    let new = new_bytes.next_multiple_of(16).div_ceil(window_bytes);
+    windows_of_whole(engine, tensors) + new > engine.most_windows()
+}
+
+/// Which bytes of its storage each operand shows, as (start, length). Those that overlap show the
+/// same: one binding may not be read while another one of the same bytes is written.
+pub(in crate::ops) fn ranges(engine: &Engine, tensors: &[&Tensor]) -> Ranges {
+    // Quads stay quads, and elements whole.
+    let step = engine.caps().offset_alignment_bytes.max(16);
+    let shown = tensors.iter().map(|tensor| {
+        let width = tensor.dtype.size_bytes();
+        let (low, high) = tensor.layout.span().unwrap_or((0, 0));
+        let end = (high as u64 + 1) * width;
+        let end = end.next_multiple_of(16).min(tensor.storage.size_bytes());
+        (low as u64 * width / step * step, end)
+    });
+    let mut shown: SmallVec<[(u64, u64); 4]> = shown.collect();
+    let mut has_grown = true;
+    while has_grown {
+        has_grown = false;
+        for a in 0..shown.len() {
+            for b in 0..a {
+                let ((start, end), (other_start, other_end)) = (shown[a], shown[b]);
+                let overlap =
+                    same_storage(tensors[a], tensors[b]) && start < other_end && other_start < end;
+                if overlap && shown[a] != shown[b] {
+                    shown[a] = (start.min(other_start), end.max(other_end));
+                    shown[b] = shown[a];
+                    has_grown = true;
+                }
+            }
+        }
+    }
+    let ranges = shown.into_iter().map(|(start, end)| (start, end - start));
+    ranges.collect()
+}
+
+/// Do the bindings of one dispatch show these ranges?
+pub(in crate::ops) fn do_fit(engine: &Engine, tensors: &[&Tensor], ranges: &Ranges) -> bool {
+    let window_bytes = engine.caps().max_binding_bytes;
+    let firsts = (0..tensors.len()).filter(|&index| {
+        let is_known = |other: usize| {
+            same_storage(tensors[other], tensors[index]) && ranges[other] == ranges[index]
+        };
+        !(0..index).any(is_known)
+    });
+    let windows = firsts.map(|index| ranges[index].1.div_ceil(window_bytes));
+    windows.sum::<u64>() <= engine.most_windows()
+}
+
+/// A tensor as a kernel sees it which is shown only a range of the storage.
+pub(in crate::ops) fn within(tensor: &Tensor, range: (u64, u64)) -> Tensor {
+    let mut layout = tensor.layout.clone();
+    layout.offset -= (range.0 / tensor.dtype.size_bytes()) as usize;
+    tensor.view(layout)
+}
+
+/// Both halves of the tensors, which are of one shape, along the axis that makes the widest of
+/// them narrower (the last one, if several are); `None` if there is but one element.
+pub(in crate::ops) fn halves(tensors: &[&Tensor]) -> Option<[SmallVec<[Tensor; 4]>; 2]> {
+    let reach = |tensor: &Tensor, axis: usize| {
+        let steps = tensor.layout.shape[axis].saturating_sub(1);
+        tensor.layout.strides[axis].unsigned_abs() as u64 * steps as u64 * tensor.dtype.size_bytes()
+    };
+    let reaches = tensors.iter().flat_map(|&tensor| {
+        let axes = 0..tensor.layout.rank();
+        let whole: u64 = axes.clone().map(|axis| reach(tensor, axis)).sum();
+        axes.map(move |axis| {
+            (
+                (whole, reach(tensor, axis)),
+                tensor.layout.shape[axis],
+                axis,
+            )
+        })
+    });
+    let (_, dim, axis) = reaches
+        .filter(|&(_, dim, _)| dim > 1)
+        .max_by_key(|&(reach, ..)| reach)?;
+    // Pieces that start at quads are read and written as such.
+    let at = match dim / 2 {
+        half if half >= 4 => half / 4 * 4,
+        half => half,
+    };
+    let part = |start: usize, len: usize| {
+        let parts = tensors.iter().map(|tensor| {
+            let mut layout = tensor.layout.clone();
+            let offset = layout.offset as isize + start as isize * layout.strides[axis];
+            layout.offset = offset as usize;
+            layout.shape[axis] = len;
+            tensor.view(layout)
+        });
+        parts.collect()
+    };
+    Some([part(0, at), part(at, dim - at)])
+}
+
+impl Call<'_> {
+    /// Is it wide with an output of so many new bytes, or through a view of an old one, and may it
+    /// be computed in parts? What a range or random numbers hold depends on the place.
+    pub(super) fn is_in_parts(
+        &self,
+        engine: &Engine,
+        out: Option<&Tensor>,
+        new_bytes: u64,
+    ) -> bool {
+        let tensors: SmallVec<[&Tensor; 4]> = self.tensors().chain(out).collect();
+        let has_parts = !std::ptr::eq(self.family.fresh, self.family.into);
+        has_parts
+            && is_wide(engine, &tensors, new_bytes)
+            && (!self.inputs.is_empty() || self.op == 0)
+    }
+
+    /// Writes through `out` in as few parts as fit.
+    #[track_caller]
+    pub(super) fn write_parts(&self, out: &Tensor) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let shape = &out.layout.shape;
+        let views = self
+            .tensors()
+            .map(|tensor| Ok(tensor.view(tensor.layout.broadcast_to(shape)?)));
+        let views = views.collect::<Result<SmallVec<[Tensor; 4]>>>()?;
+        self.part(&views, out)
+    }
+
+    /// One part, or both halves of it. The views have the shape of `out`.
+    #[track_caller]
+    fn part(&self, views: &[Tensor], out: &Tensor) -> Result<()> {
+        let engine = &out.engine;
+        let operands: SmallVec<[&Tensor; 4]> = views.iter().chain([out]).collect();
+        let fit = |operands: &[&Tensor]| do_fit(engine, operands, &ranges(engine, operands));
+        if out.layout.is_quads() {
+            if fit(&operands) {
+                return self.launch_part(views, out);
+            }
+        } else {
+            let made = Tensor::output(engine, &out.layout.shape, out.dtype)?;
+            let operands: SmallVec<[&Tensor; 4]> = views.iter().chain([&made]).collect();
+            if fit(&operands) && fit(&[&made, out]) {
+                self.launch_part(views, &made)?;
+                return out.copy_(&made);
+            }
+        }
+        let Some(halves) = halves(&operands) else {
+            // Not even one element fits: the launch says so.
+            return self.launch_part(views, out);
+        };
+        for half in halves {
+            if let Some((out, views)) = half.split_last() {
+                self.part(views, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn launch_part(&self, views: &[Tensor], out: &Tensor) -> Result<()> {
+        let engine = &out.engine;
+        let operands: SmallVec<[&Tensor; 4]> = views.iter().chain([out]).collect();
+        let ranges = ranges(engine, &operands);
+        let shown = operands.iter().zip(&ranges);
+        let shown: SmallVec<[Tensor; 4]> = shown
+            .map(|(tensor, &range)| within(tensor, range))
+            .collect();
+        let (from, to) = shown.split_at(views.len());
+        let (Some(inputs), Some(to)) = (self.inputs_of(from), to.first()) else {
+            return Ok(());
+        };
+        let call = Call {
+            inputs: &inputs,
+            ..*self
+        };
+        let start = to.layout.offset as u32;
+        match call.plan(engine.caps(), &to.layout.shape, start)? {
+            Some(plan) => call.launch(plan, to, true, ranges),
+            None => {
+                let rows = views.iter().map(Tensor::contiguous);
+                self.part(&rows.collect::<Result<SmallVec<[Tensor; 4]>>>()?, out)
+            }
+        }
+    }
+
+    /// The inputs with these tensors instead of their own.
+    fn inputs_of<'a>(&self, tensors: &'a [Tensor]) -> Option<SmallVec<[Input<'a>; 3]>> {
+        let mut tensors = tensors.iter();
+        let inputs = self.inputs.iter().map(|input| match input {
+            Input::Tensor(_) => tensors.next().map(Input::Tensor),
+            Input::Scalar => Some(Input::Scalar),
+        });
+        inputs.collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! The pool beside readings that take their time.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+use crate::driver::sim::{SimDriver, SimOptions};
+
+/// A reading of four bytes whose copy is submitted and done.
+fn arrived(readbacks: &Readbacks, sink: Sink) -> Arc<Reading> {
+    let (reading, pieces) = Reading::new(0, 4, sink);
+    pollster::block_on(readbacks.provide(4)).unwrap();
+    let buffer = readbacks.take(4).unwrap();
+    readbacks.submitted(&reading, pieces[0], buffer).unwrap();
+    reading
+}
+
+#[test]
+fn the_pool_does_not_wait_for_a_reading_that_copies() {
+    let (driver, _sim) = SimDriver::new(SimOptions::default()).unwrap();
+    let readbacks = Readbacks::new(Arc::new(driver));
+    let (begun, copying) = mpsc::channel();
+    let (go_on, may_end) = mpsc::channel::<()>();
+    let slow = arrived(
+        &readbacks,
+        Box::new(move |_| {
+            begun.send(()).unwrap();
+            may_end.recv().unwrap();
+        }),
+    );
+    let other = arrived(&readbacks, Box::new(|_| ()));
+    let (done, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| pollster::block_on(readbacks.take_in(&slow)).unwrap());
+        copying.recv().unwrap();
+        scope.spawn(|| {
+            pollster::block_on(readbacks.take_in(&other)).unwrap();
+            done.send(readbacks.take(4).is_some()).unwrap();
+        });
+        // Long, so that only a lock can be the reason.
+        let ended = ends.recv_timeout(Duration::from_secs(30));
+        go_on.send(()).unwrap();
+        assert_eq!(ended, Ok(true));
+    });
+    assert!(slow.is_done() && other.is_done());
+    assert!(readbacks.lock().readings.is_empty());
+}

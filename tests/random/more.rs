@@ -1,0 +1,348 @@
+//! Calls whose result is exact get an oracle; of the others only the shape, the type and that
+//! nothing panics are held to anything.
+
+use half::f16;
+use lapidary::{DType, Error, Kernel, Result, Tensor};
+
+use super::model::{self, Model, flat, indices, rounded, typed};
+use super::ops::partner;
+use super::world::{Outcome, World, is_shortage};
+
+fn is_float(model: &Model) -> bool {
+    model.dtype.is_float()
+}
+
+fn is_whole(model: &Model) -> bool {
+    matches!(model.dtype, DType::I32 | DType::U32 | DType::U8)
+}
+
+/// A result of which only the shape and the type are known.
+fn shaped(w: &mut World, made: Result<Tensor>, dtype: DType, shape: &[usize]) -> Outcome {
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => return Outcome::Refused(error),
+    };
+    assert_eq!((made.dtype(), made.shape()), (dtype, shape), "{made}");
+    if w.rng.bool() {
+        match pollster::block_on(model::read(&made)) {
+            Ok(values) => assert_eq!(values.len(), made.len()),
+            Err(error) => assert!(is_shortage(&error), "{error}"),
+        }
+    }
+    Outcome::Done
+}
+
+/// Operations on floats that are right to some digits only.
+pub(crate) fn inexact(w: &mut World) -> Outcome {
+    type Call = fn(&Tensor) -> Result<Tensor>;
+    const CALLS: &[Call] = &[
+        Tensor::exp,
+        Tensor::log,
+        Tensor::sqrt,
+        Tensor::rsqrt,
+        Tensor::recip,
+        Tensor::sin,
+        Tensor::cos,
+        Tensor::tanh,
+        Tensor::erf,
+        Tensor::sigmoid,
+        Tensor::silu,
+        Tensor::gelu,
+        Tensor::gelu_tanh,
+        |x| x.pow_scalar(1.5),
+        |x| x.pow_scalar(-0.5),
+        |x| x.div_scalar(3.0),
+        |x| x.rem_scalar(2.5),
+        |x| 2.0 / x,
+    ];
+    let Some((x, model)) = w.pick() else {
+        return Outcome::Skipped;
+    };
+    let call = CALLS[w.rng.usize(..CALLS.len())];
+    if !is_float(&model) {
+        let refused = call(&x);
+        let is_number = model.dtype != DType::Bool;
+        assert!(is_number || matches!(refused, Err(Error::DType { .. })));
+        return Outcome::Done;
+    }
+    shaped(w, call(&x), model.dtype, &model.shape)
+}
+
+/// Those of two tensors.
+pub(crate) fn inexact_pair(w: &mut World) -> Outcome {
+    let Some((a, model)) = w.pick_where(is_float) else {
+        return Outcome::Skipped;
+    };
+    let Some((b, other)) = partner(w, &model, model.dtype) else {
+        return Outcome::Skipped;
+    };
+    let shape = model::common(&model.shape, &other.shape).expect("a partner broadcasts");
+    let made = match w.rng.u32(..3) {
+        0 => a.div(&b),
+        1 => a.rem(&b),
+        _ => a.pow(&b),
+    };
+    shaped(w, made, model.dtype, &shape)
+}
+
+/// Division of whole numbers, whose every case WGSL defines.
+pub(crate) fn whole_division(w: &mut World) -> Outcome {
+    let Some((a, model)) = w.pick_where(is_whole) else {
+        return Outcome::Skipped;
+    };
+    let dtype = model.dtype;
+    let Some((b, other)) = partner(w, &model, dtype) else {
+        return Outcome::Skipped;
+    };
+    let shape = model::common(&model.shape, &other.shape).expect("a partner broadcasts");
+    let is_division = w.rng.bool();
+    let one = |a: f64, b: f64| match (is_division, b == 0.0) {
+        (true, true) => a,
+        (false, true) => 0.0,
+        // The least i32 by -1 wraps to itself.
+        (true, false) => rounded(dtype, (a as i64 / b as i64) as f64),
+        (false, false) => (a as i64 % b as i64) as f64,
+    };
+    let (x, y) = (
+        model.broadcast(&shape).values(),
+        other.broadcast(&shape).values(),
+    );
+    let values = x.iter().zip(&y).map(|(&a, &b)| one(a, b)).collect();
+    let made = if is_division { a.div(&b) } else { a.rem(&b) };
+    w.made(made, Model::new(dtype, &shape, values))
+}
+
+/// Exact operations on one tensor.
+pub(crate) fn exact(w: &mut World) -> Outcome {
+    let Some((x, model)) = w.pick() else {
+        return Outcome::Skipped;
+    };
+    let (dtype, is_signed) = (model.dtype, model.dtype == DType::I32);
+    let truth = |is: bool| f64::from(u8::from(is));
+    type One = Box<dyn Fn(f64) -> f64>;
+    let (made, gives, one): (Result<Tensor>, DType, One) = match w.rng.u32(..12) {
+        0 => (
+            x.logical_not(),
+            DType::Bool,
+            Box::new(move |v| truth(v == 0.0)),
+        ),
+        _ if dtype == DType::Bool => return Outcome::Skipped,
+        1 => (
+            x.abs(),
+            dtype,
+            Box::new(move |v| match is_signed {
+                true => f64::from((v as i32).wrapping_abs()),
+                false => v.abs(),
+            }),
+        ),
+        2 => (
+            x.clamp(2, 5),
+            dtype,
+            Box::new(|v| if v.is_nan() { v } else { v.clamp(2.0, 5.0) }),
+        ),
+        3 => (
+            x.eq_scalar(3),
+            DType::Bool,
+            Box::new(move |v| truth(v == 3.0)),
+        ),
+        4 => (
+            x.gt_scalar(3),
+            DType::Bool,
+            Box::new(move |v| truth(v > 3.0)),
+        ),
+        5 if !dtype.is_float() => (x.maximum_scalar(3), dtype, Box::new(|v| v.max(3.0))),
+        6 if !dtype.is_float() => (
+            x.add_scalar(3),
+            dtype,
+            Box::new(move |v| rounded(dtype, v + 3.0)),
+        ),
+        7 if !dtype.is_float() => (x.rem_scalar(3), dtype, Box::new(|v| (v as i64 % 3) as f64)),
+        _ if !dtype.is_float() => return Outcome::Skipped,
+        5 => (x.floor(), dtype, Box::new(f64::floor)),
+        6 => (x.ceil(), dtype, Box::new(f64::ceil)),
+        7 => (x.round(), dtype, Box::new(f64::round_ties_even)),
+        8 => (x.trunc(), dtype, Box::new(f64::trunc)),
+        9 => (
+            x.is_nan(),
+            DType::Bool,
+            Box::new(move |v| truth(v.is_nan())),
+        ),
+        10 => (
+            x.is_finite(),
+            DType::Bool,
+            Box::new(move |v| truth(v.is_finite())),
+        ),
+        _ => (
+            x.add_scalar(0.5),
+            dtype,
+            Box::new(move |v| rounded(dtype, v + 0.5)),
+        ),
+    };
+    let values = model.values().into_iter().map(one).collect();
+    w.made(made, Model::new(gives, &model.shape, values))
+}
+
+/// What folds an axis away, exactly or nearly.
+pub(crate) fn fold(w: &mut World) -> Outcome {
+    let fits = |m: &Model| !m.shape.is_empty() && !m.shape.contains(&0);
+    let Some((x, model)) = w.pick_where(fits) else {
+        return Outcome::Skipped;
+    };
+    let axis = w.rng.usize(..model.shape.len());
+    let along = axis as isize;
+    let mut shape = model.shape.clone();
+    shape.remove(axis);
+    let which = w.rng.u32(..6);
+    if which < 2 && is_whole(&model) {
+        // The largest, and the smallest.
+        let pick = if which == 0 { f64::max } else { f64::min };
+        let mut values = vec![f64::NAN; shape.iter().product()];
+        for (mut index, value) in indices(&model.shape).zip(model.values()) {
+            index.remove(axis);
+            let at = flat(&shape, &index);
+            values[at] = pick(values[at], value);
+        }
+        let made = if which == 0 {
+            x.max(&[along])
+        } else {
+            x.min(&[along])
+        };
+        return w.made(made, Model::new(model.dtype, &shape, values));
+    }
+    let mut kept = model.shape.clone();
+    kept[axis] = 1;
+    match which {
+        0 => shaped(w, x.max_keepdim(&[along]), model.dtype, &kept),
+        1 => shaped(w, x.min_all(), model.dtype, &[]),
+        2 => shaped(w, x.argmax(along), DType::U32, &shape),
+        3 => shaped(w, x.argmin(along), DType::U32, &shape),
+        _ if !is_float(&model) => {
+            assert!(matches!(x.mean(&[along]), Err(Error::DType { .. })));
+            Outcome::Done
+        }
+        4 => shaped(w, x.mean(&[along]), model.dtype, &shape),
+        _ => shaped(
+            w,
+            x.mean_keepdim(&[along - model.shape.len() as isize]),
+            model.dtype,
+            &kept,
+        ),
+    }
+}
+
+/// What makes numbers of rows of numbers.
+pub(crate) fn normalize(w: &mut World) -> Outcome {
+    let Some((x, model)) = w.pick_where(|m| !m.shape.is_empty()) else {
+        return Outcome::Skipped;
+    };
+    let (dtype, shape) = (model.dtype, model.shape.clone());
+    let axis = w.rng.usize(..shape.len());
+    if !is_float(&model) {
+        assert!(matches!(x.softmax(axis as isize), Err(Error::DType { .. })));
+        return Outcome::Done;
+    }
+    let inner = &shape[axis..];
+    let made = match w.rng.u32(..4) {
+        0 => x.softmax(axis as isize),
+        1 => x.log_softmax(axis as isize),
+        2 => x.layer_norm(inner, None, None, 1e-5),
+        _ => match w.fresh(dtype, inner) {
+            Ok((weight, _)) => x.layer_norm(inner, Some(&weight), Some(&weight), 1e-5),
+            Err(error) => Err(error),
+        },
+    };
+    shaped(w, made, dtype, &shape)
+}
+
+/// Tensors made of nothing.
+pub(crate) fn made_of_nothing(w: &mut World) -> Outcome {
+    let len = w.rng.usize(..300);
+    match w.rng.u32(..4) {
+        0 => {
+            let (start, step) = (
+                w.rng.i32(-50..50),
+                *w.rng.choice(&[-3, -1, 1, 7]).expect("some"),
+            );
+            let values = (0..len as i32)
+                .map(|i| f64::from(start + i * step))
+                .collect();
+            let end = start + len as i32 * step;
+            let made = w.gpu.arange(start, end, step, DType::I32);
+            w.made(made, Model::new(DType::I32, &[len], values))
+        }
+        1 => {
+            let n = len % 40;
+            let values = (0..n * n).map(|at| f64::from(u8::from(at / n == at % n)));
+            let dtype = w.dtype();
+            let made = w.gpu.eye(n, dtype);
+            w.made(made, Model::new(dtype, &[n, n], values.collect()))
+        }
+        which => {
+            let shape = w.shape();
+            let dtype = *w.rng.choice(&[DType::F32, DType::F16]).expect("two");
+            let seed = w.rng.u64(..);
+            let made = match which {
+                2 => w.gpu.rand_uniform(&shape, -1.0, 1.0, seed, dtype),
+                _ => w.gpu.rand_normal(&shape, 0.5, 0.0, seed, dtype),
+            };
+            shaped(w, made, dtype, &shape)
+        }
+    }
+}
+
+/// Reads that block, of one element and of all.
+pub(crate) fn blocking_read(w: &mut World) -> Outcome {
+    let Some((x, model)) = w.pick() else {
+        return Outcome::Skipped;
+    };
+    let expected = model.values();
+    let which = w.rng.u32(..3);
+    let read = typed!(model.dtype, T, _to => {
+        let numbers = |values: &[T]| values.iter().map(|v| model::Number::to_f64(*v)).collect();
+        match which {
+            0 if expected.len() == 1 => x.item::<T>().map(|v| numbers(&[v])),
+            1 => {
+                let mut into = vec![T::default(); w.rng.usize(..50)];
+                x.read_into(&mut into).map(|()| numbers(&into))
+            }
+            _ => x.read_with(|values: &[T]| numbers(values)),
+        }
+    });
+    w.check(read, &model, &expected);
+    Outcome::Done
+}
+
+/// A kernel of the program's own, with its twin.
+pub(crate) fn custom(w: &mut World) -> Outcome {
+    let fits = |m: &Model| m.dtype == DType::I32 && !m.at.is_empty() && m.at.len() <= 16_000;
+    let Some((x, model)) = w.pick_where(fits) else {
+        return Outcome::Skipped;
+    };
+    const TEXT: &str = "
+        @group(0) @binding(0) var<storage, read> x: array<i32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<i32>;
+        @compute @workgroup_size(64)
+        fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            if id.x < arrayLength(&y) { y[id.x] = 5 - x[id.x]; }
+        }";
+    let kernel = Kernel::new(&w.gpu, TEXT).expect("the text is right");
+    let kernel = kernel.with_twin(|call| {
+        let y: Vec<i32> = call
+            .read::<i32>("x")
+            .iter()
+            .map(|x| 5_i32.wrapping_sub(*x))
+            .collect();
+        call.write("y", &y);
+    });
+    let groups = [model.at.len().div_ceil(64) as u32, 1, 1];
+    let call = kernel
+        .call()
+        .bind("x", &x)
+        .out("y", &model.shape, DType::I32);
+    let made = call.groups(groups).run_one();
+    let values = model
+        .values()
+        .into_iter()
+        .map(|v| rounded(DType::I32, 5.0 - v));
+    w.made(made, Model::new(DType::I32, &model.shape, values.collect()))
+}
