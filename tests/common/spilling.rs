@@ -195,7 +195,9 @@ impl Device<'_> {
         Weight {
             size_bytes: storage.size_bytes,
             is_clean: storage.is_clean,
-            distance: storage.uses.distance_knowing(now as u32, next, known as u32),
+            distance: storage
+                .uses
+                .distance_knowing(now as u32, next, known as u32),
             back_ns: COST.ns(storage.size_bytes),
         }
     }

@@ -202,11 +202,7 @@ impl Parser {
         self.operands.push(Operand { id, role });
     }
 
-    fn uses<'a>(
-        &mut self,
-        words: impl Iterator<Item = &'a str>,
-        role: Role,
-    ) -> Result<(), String> {
+    fn uses<'a>(&mut self, words: impl Iterator<Item = &'a str>, role: Role) -> Result<(), String> {
         self.says_what_is_read = true;
         for word in words {
             let id: usize = number(Some(word), "an id")?;
