@@ -158,6 +158,7 @@ pub enum Error {
         offset_bytes: u64,
         /// What it said.
         message: String,
+    },
     /// The spill file could not be made, grown, written or read. It concerns the tensor whose
     /// bytes were on their way; other tensors, spilled or not, are untouched.
     #[error("{0}")]

@@ -3,6 +3,7 @@
 //! A [`Gpu`] is a cheap handle. Tensors made by it keep what they need of it alive, so it may be
 //! dropped before them.
 
+mod budget;
 mod create;
 mod share;
 
@@ -15,8 +16,10 @@ use crate::driver::wgpu::{OpenRequest, WgpuDriver};
 use crate::driver::{Caps, Driver};
 use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
+use crate::memory::Budget;
 use crate::observe::MemoryStats;
 
+pub use budget::Compacted;
 pub use share::{Access, Bound, BoundRange};
 
 /// How to open a device. `Options::default()` is the best adapter there is.
@@ -28,6 +31,9 @@ pub struct Options {
     pub adapter: Option<String>,
     /// Rather the GPU that saves power than the fastest one.
     pub low_power: bool,
+    /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
+    /// (`512MiB`, or `device=512MiB,host=2GiB`), else no limit but the device's own.
+    pub budget: Option<Budget>,
 }
 
 /// A device, its memory, and the queue of work for it.
@@ -70,7 +76,14 @@ impl Gpu {
             },
             backends: None,
         };
-        Self::over(Arc::new(WgpuDriver::open(&request).await?))
+        let budget = match options.budget {
+            Some(budget) => budget,
+            None => budget_of_environment()?,
+        };
+        budget.check()?;
+        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?))?;
+        gpu.set_budget_async(budget).await?;
+        Ok(gpu)
     }
 
     /// Computes on a device that the app has opened, beside the app's own work.
@@ -92,7 +105,10 @@ impl Gpu {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<Gpu> {
-        Self::over(Arc::new(WgpuDriver::adopt(Some(adapter), device, queue)?))
+        let budget = budget_of_environment()?;
+        let gpu = Self::over(Arc::new(WgpuDriver::adopt(Some(adapter), device, queue)?))?;
+        gpu.set_budget(budget)?;
+        Ok(gpu)
     }
 
     /// A device that is not there, for tests: see [`sim`](crate::sim).
@@ -160,14 +176,6 @@ impl Gpu {
         self.engine.check_lost()
     }
 
-    /// Gives the driver back every slab that holds nothing; returns how many there were.
-    ///
-    /// # Errors
-    /// As [`flush`](Gpu::flush).
-    pub fn trim(&self) -> Result<u64> {
-        block_on("Gpu::trim", self.engine.trim())
-    }
-
     /// Where the memory is, in numbers; prints as a report.
     pub fn memory(&self) -> MemoryStats {
         MemoryStats::of(&self.engine)
@@ -203,6 +211,17 @@ impl Gpu {
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gpu").field(&self.caps().name).finish()
+    }
+}
+
+/// What `LAPIDARY_BUDGET` says.
+fn budget_of_environment() -> Result<Budget> {
+    match std::env::var("LAPIDARY_BUDGET") {
+        Ok(text) => text.parse().map_err(|error: Error| Error::Option {
+            option: "LAPIDARY_BUDGET",
+            reason: error.to_string(),
+        }),
+        Err(_) => Ok(Budget::default()),
     }
 }
 

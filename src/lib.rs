@@ -77,11 +77,12 @@ pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps},
     dtype::{DType, Element},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure},
-    gpu::{Access, Bound, BoundRange, Gpu, Options},
-    memory::{Holder, Residency, SlabUse, Tag},
+    engine::Rung,
+    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options},
+    memory::{Budget, Holder, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Scalar},
-    tensor::Tensor,
+    tensor::{Pin, Tensor},
 };
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
 #[cfg(feature = "gpu")]

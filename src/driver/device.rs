@@ -188,16 +188,21 @@ impl Ledger {
         }
     }
 
-    /// The largest slab that may be created now.
-    pub(crate) fn room_for_slab_bytes(&self) -> u64 {
-        let books = self.lock();
-        books.room_bytes(BufferKind::Slab)
-    }
-
     /// All that slabs may ever take: the limit without what is kept for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
         let books = self.lock();
         books.limit_bytes.saturating_sub(books.staging_floor_bytes)
+    }
+
+    /// All that slabs may take while staging and host copies take what they do.
+    pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
+        let books = self.lock();
+        let staging_bytes = books.staging_bytes.max(books.staging_floor_bytes);
+        let others_bytes = staging_bytes + books.shared_bytes;
+        match books.limit_bytes {
+            u64::MAX => u64::MAX,
+            limit_bytes => limit_bytes.saturating_sub(others_bytes),
+        }
     }
 
     /// What staging may take when everything else takes its full share.

@@ -1,10 +1,14 @@
-//! The budget as the engine keeps it: what the app said, and what became of it.
+//! The budget as the engine keeps it: what the app said, and getting down to it.
 
 use std::sync::PoisonError;
 
-use super::{Engine, block_on};
+use super::Engine;
+use super::ladder::Rung;
+use crate::alloc::Growth;
+use crate::driver::DriverError;
 use crate::error::Result;
-use crate::memory::Budget;
+use crate::memory::{Budget, Memory};
+use crate::transfer::refusal;
 use crate::units::MIB;
 
 /// Of the device's budget, one part in so many is kept for staging, ...
@@ -12,6 +16,9 @@ const STAGING_SHARE: u64 = 16;
 
 /// ... but no more than this.
 const STAGING_MOST_BYTES: u64 = 64 * MIB;
+
+/// Slabs that are created ahead have this size: any request but a large one can use them.
+const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
 
 /// What the engine goes by besides the ledger's limit.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +37,18 @@ impl Default for Limits {
 }
 
 impl Engine {
-    pub(super) fn budget(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the limits. What is in use above them stays until [`shrink`](Self::shrink).
-    pub(crate) fn set_budget(&self, budget: Budget) -> Result<()> {
+    /// What the app allows.
+    pub(crate) fn budget(&self) -> Budget {
+        self.limits().budget
+    }
+
+    /// Sets the limits, and gets down to them as far as that goes. Returns the bytes by which what
+    /// is in use still passes them.
+    pub(crate) async fn set_budget(&self, budget: Budget) -> Result<u64> {
         budget.check()?;
         let hard_bytes = budget.device_bytes.unwrap_or(u64::MAX);
         let staging_bytes = match budget.device_bytes {
@@ -43,11 +56,106 @@ impl Engine {
             None => 0,
         };
         let staging_bytes = budget.staging_bytes.unwrap_or(staging_bytes);
+        {
+            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+            limits.budget = budget;
+            limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
+        }
         self.driver.ledger().set_limit(hard_bytes, staging_bytes);
         self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
-        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.budget = budget;
-        limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
-        Ok(())
+        let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
+        self.spill.set_quota(disk_bytes);
+        self.check_lost()?;
+        if self.excess_bytes() == 0 {
+            return Ok(0);
+        }
+        let _turn = self.turn.take().await;
+        self.shrink().await
+    }
+
+    /// By how much what is reserved passes the limit.
+    fn excess_bytes(&self) -> u64 {
+        let levels = self.driver.ledger().levels();
+        levels.reserved_bytes.saturating_sub(levels.limit_bytes)
+    }
+
+    /// Climbs the ladder until the reserved bytes are within the limit; returns by how much they
+    /// are not. The caller has the turn.
+    pub(super) async fn shrink(&self) -> Result<u64> {
+        self.submit()?;
+        for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
+            loop {
+                let excess_bytes = self.excess_bytes();
+                if excess_bytes == 0 {
+                    return Ok(0);
+                }
+                let freed_bytes = self.climb(rung, excess_bytes).await?;
+                self.lock().counters.gains[gain] += freed_bytes;
+                if freed_bytes == 0 {
+                    break;
+                }
+                // Only whole slabs make the reserved bytes fewer.
+                self.compact_pass(u64::MAX).await?;
+                self.trim_slabs()?;
+                self.wait_for_retiring().await?;
+            }
+        }
+        Ok(self.excess_bytes())
+    }
+
+    /// Gives back empty slabs, longest unused first, while more than `keep_bytes` are reserved.
+    /// Returns the bytes given back.
+    pub(crate) async fn trim(&self, keep_bytes: u64) -> Result<u64> {
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.lock().bury();
+        self.submit()?;
+        let before_bytes = self.lock().memory.reserved_bytes();
+        self.release(|memory| {
+            let above = memory.reserved_bytes() > keep_bytes;
+            above.then(|| memory.next_empty()).flatten()
+        })?;
+        let after_bytes = self.lock().memory.reserved_bytes();
+        if keep_bytes == 0 {
+            self.shed_caches()?;
+        }
+        Ok(before_bytes - after_bytes)
+    }
+
+    /// Creates slabs until so many bytes are reserved, or the budget's end. Returns how many are.
+    pub(crate) async fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        loop {
+            let growth = {
+                let state = self.lock();
+                let reserved_bytes = state.memory.reserved_bytes();
+                let size_bytes = RESERVED_SLAB_BYTES.min(self.caps().max_buffer_bytes);
+                let growth = state.memory.growth(size_bytes);
+                match growth {
+                    Ok(growth) if reserved_bytes < bytes => growth,
+                    _ => return Ok(reserved_bytes),
+                }
+            };
+            match self.create_planned(&growth).await {
+                Ok(_) => {}
+                Err(DriverError::OutOfMemory | DriverError::OverBudget) => {
+                    return Ok(self.lock().memory.reserved_bytes());
+                }
+                Err(error) => {
+                    self.check_lost()?;
+                    return Err(refusal("a slab", error));
+                }
+            }
+        }
+    }
+
+    /// Moves blocks together, at most so many bytes of them. Returns the bytes moved and given
+    /// back.
+    pub(crate) async fn compact(&self, limit_bytes: u64) -> Result<(u64, u64)> {
+        self.check_lost()?;
+        let _turn = self.turn.take().await;
+        self.submit()?;
+        self.compact_pass(limit_bytes).await
     }
 }

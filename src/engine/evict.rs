@@ -1,115 +1,218 @@
 //! Putting storages out: who goes, and where their bytes are taken.
 //!
 //! A storage leaves only after its bytes have arrived elsewhere, so whatever fails on the way,
-//! nothing is lost. The copies of several victims travel in one submission.
+//! nothing is lost. Several victims travel in one submission. Where host and device share memory
+//! there is no submission at all: the slab is mapped once it is idle.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Engine, refusal};
-use crate::driver::Op;
+use crate::driver::{MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Candidate, HostCharge, HostCopy, Residency, Storage};
-use crate::transfer::Reading;
+use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage};
+use crate::transfer::{Piece, Reading, SpillWriter};
 
 /// Victims are put out together until they free this much more than was asked for: one wait for
 /// the device serves them all.
 const AHEAD_PERCENT: u64 = 25;
 
-/// A victim's bytes on their way to the host.
+/// Where bytes go that leave the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    Host,
+    Disk,
+}
+
+/// What takes a victim's bytes.
+#[derive(Debug)]
+enum Taker {
+    Host(Vec<u8>, HostCharge),
+    Disk(SpillWriter),
+}
+
+impl Taker {
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Taker::Host(copy, _) => {
+                copy.extend_from_slice(bytes);
+                Ok(())
+            }
+            Taker::Disk(writer) => writer.write(bytes),
+        }
+    }
+
+    /// All bytes have come: they are a copy from now on.
+    fn finish(self, copies: &mut Copies) -> Result<()> {
+        match self {
+            Taker::Host(bytes, _charge) => {
+                copies.host = Some(Arc::new(HostCopy { bytes, _charge }));
+            }
+            Taker::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
+        }
+        Ok(())
+    }
+}
+
+/// A taker that a reading's sink fills, and the first thing that went wrong with it.
+#[derive(Debug)]
+struct Shared(Mutex<(Option<Taker>, Option<Error>)>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (Option<Taker>, Option<Error>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A victim whose bytes are on their way.
 struct Leaving {
     victim: Candidate,
-    charge: HostCharge,
-    bytes: Arc<Mutex<Vec<u8>>>,
+    taker: Arc<Shared>,
     reading: Arc<Reading>,
 }
 
 impl Engine {
     /// Takes the places of storages whose bytes are elsewhere too, as many as it takes.
-    pub(super) fn drop_copied(&self, wanted: &Arc<Storage>) -> Result<u64> {
+    pub(super) fn drop_copied(&self, wanted_bytes: u64) -> u64 {
         let mut state = self.lock();
-        let mut candidates = state.victims();
-        candidates.retain(|candidate| candidate.is_clean);
         let mut freed_bytes = 0;
-        for victim in candidates {
-            if freed_bytes >= wanted.size_bytes() {
+        for victim in state.victims() {
+            if freed_bytes >= wanted_bytes {
                 break;
             }
-            if state.memory.leave(&victim.storage) {
+            if victim.is_clean && state.memory.leave(&victim.storage) {
                 freed_bytes += victim.storage.size_bytes();
             }
         }
         state.counters.dropped_bytes += freed_bytes;
-        Ok(freed_bytes)
+        freed_bytes
     }
 
-    /// Puts storages out to the host's memory until so many bytes are free as `wanted` takes.
-    pub(super) async fn put_out_to_host(&self, wanted: &Arc<Storage>) -> Result<u64> {
-        if self.caps().maps_slabs {
+    /// Puts storages out until so many bytes are free. Returns how many became free.
+    pub(super) async fn put_out(&self, wanted_bytes: u64, tier: Tier) -> Result<u64> {
+        if tier == Tier::Host && self.caps().maps_slabs {
             // Host and device share one memory: nothing would be gained.
             return Ok(0);
         }
+        let enough_bytes = wanted_bytes.saturating_add(wanted_bytes / 100 * AHEAD_PERCENT);
+        let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
         let victims = self.lock().victims();
-        let enough_bytes = wanted.size_bytes() + wanted.size_bytes() / 100 * AHEAD_PERCENT;
-        let (mut leaving, mut leaving_bytes) = (Vec::new(), 0);
         for victim in victims {
-            if leaving_bytes >= enough_bytes {
+            if freed_bytes >= enough_bytes {
                 break;
             }
             if victim.is_clean {
                 continue;
             }
             let size_bytes = victim.storage.size_bytes();
-            let Some(next) = self.start_leaving(victim).await? else {
+            // A tier without room for this one may have room for a smaller one.
+            let Ok(taker) = self.taker(&victim.storage, tier) else {
                 continue;
             };
-            leaving.push(next);
-            leaving_bytes += size_bytes;
+            if self.caps().maps_slabs {
+                match self.leave_in_place(&victim, taker).await {
+                    Ok(()) => freed_bytes += size_bytes,
+                    Err(_) => self.check_lost()?,
+                }
+            } else if let Some(next) = self.start_leaving(victim, taker).await? {
+                leaving.push(next);
+                freed_bytes += size_bytes;
+            }
         }
-        self.finish_leaving(leaving).await
+        if self.caps().maps_slabs {
+            return Ok(freed_bytes);
+        }
+        self.submit()?;
+        let mut freed_bytes = 0;
+        for leaving in leaving {
+            let size_bytes = leaving.victim.storage.size_bytes();
+            match self.finish_leaving(leaving).await {
+                Ok(()) => freed_bytes += size_bytes,
+                Err(_) => self.check_lost()?,
+            }
+        }
+        Ok(freed_bytes)
     }
 
-    /// Puts one storage out, wherever there is room for it; it is where it was if that fails.
+    /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
     pub(crate) async fn evict(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let _turn = self.turn.take().await;
         self.walk().await?;
         self.error_of(storage)?;
-        let victim = {
-            let mut state = self.lock();
-            if storage.residency() != Residency::Device || state.memory.leave(storage) {
-                return Ok(());
-            }
-            state.memory.candidate(storage)
-        };
-        let victim = victim.ok_or_else(|| Error::Pinned {
+        let pinned = || Error::Pinned {
             operation: "evict",
             made_at: storage.tag().to_string(),
-        })?;
-        let leaving = self.start_leaving(victim).await?;
-        let leaving = leaving.ok_or_else(|| Error::Option {
-            option: "budget",
-            reason: "neither the host nor the disk has room for the tensor".into(),
-        })?;
-        self.finish_leaving(vec![leaving]).await?;
-        Ok(())
+        };
+        let victim = {
+            let mut state = self.lock();
+            if state.memory.is_away(storage) {
+                return Ok(());
+            }
+            let victim = state.memory.candidate(storage).ok_or_else(pinned)?;
+            if victim.is_clean && state.memory.leave(storage) {
+                state.counters.dropped_bytes += storage.size_bytes();
+                return Ok(());
+            }
+            victim
+        };
+        let host = match self.caps().maps_slabs {
+            true => Err(Error::WouldBlock { what: "the host" }),
+            false => self.taker(storage, Tier::Host),
+        };
+        let taker = match host {
+            Ok(taker) => taker,
+            Err(_) => self.taker(storage, Tier::Disk)?,
+        };
+        if self.caps().maps_slabs {
+            return self.leave_in_place(&victim, taker).await;
+        }
+        match self.start_leaving(victim, taker).await? {
+            Some(leaving) => {
+                self.submit()?;
+                self.finish_leaving(leaving).await
+            }
+            None => Err(refusal(
+                "a read-back buffer",
+                crate::driver::DriverError::OutOfMemory,
+            )),
+        }
     }
 
-    /// Records the copies that take a victim's bytes to the host. `None` if the host has no room.
-    async fn start_leaving(&self, victim: Candidate) -> Result<Option<Leaving>> {
-        let len_bytes = victim.storage.len_bytes();
-        let Some(charge) = self.host.charge(len_bytes) else {
-            return Ok(None);
-        };
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(len_bytes as usize).is_err() {
-            return Ok(None);
+    /// Somewhere to take a storage's bytes.
+    fn taker(&self, storage: &Storage, tier: Tier) -> Result<Taker> {
+        let len_bytes = storage.len_bytes();
+        match tier {
+            Tier::Host => {
+                let mut bytes = Vec::new();
+                let charge = self.host.charge(len_bytes);
+                let reserved = bytes.try_reserve_exact(len_bytes as usize);
+                match (charge, reserved) {
+                    (Some(charge), Ok(())) => Ok(Taker::Host(bytes, charge)),
+                    _ => Err(Error::Option {
+                        option: "budget",
+                        reason: "the host has no room for the tensor".into(),
+                    }),
+                }
+            }
+            Tier::Disk => {
+                let tenant = storage.tenant().number();
+                Ok(Taker::Disk(self.spill.begin(len_bytes, tenant)?))
+            }
         }
-        let bytes = Arc::new(Mutex::new(bytes));
-        let into = bytes.clone();
+    }
+
+    /// Records the copies that take a victim's bytes to the host. `None` if there is no buffer
+    /// for them.
+    async fn start_leaving(&self, victim: Candidate, taker: Taker) -> Result<Option<Leaving>> {
+        let taker = Arc::new(Shared(Mutex::new((Some(taker), None))));
+        let into = taker.clone();
         let sink = Box::new(move |piece: &[u8]| {
-            let mut into = into.lock().unwrap_or_else(PoisonError::into_inner);
-            into.extend_from_slice(piece);
+            let (taker, error) = &mut *into.lock();
+            if let (Some(taker), None) = (taker, &error) {
+                *error = taker.take(piece).err();
+            }
         });
+        let len_bytes = victim.storage.len_bytes();
         let (reading, pieces) = Reading::new(0, len_bytes, self.readbacks.piece_bytes(), sink);
         for piece in pieces {
             let (start, size_bytes) = piece.words();
@@ -137,48 +240,74 @@ impl Engine {
         }
         Ok(Some(Leaving {
             victim,
-            charge,
-            bytes,
+            taker,
             reading,
         }))
     }
 
-    /// Waits until the bytes have arrived; those storages leave, the others stay. Returns the
-    /// bytes that this frees.
-    async fn finish_leaving(&self, leaving: Vec<Leaving>) -> Result<u64> {
-        if leaving.is_empty() {
-            return Ok(0);
+    /// Waits until a victim's bytes have arrived, and lets it leave.
+    async fn finish_leaving(&self, leaving: Leaving) -> Result<()> {
+        let reading = &leaving.reading;
+        while !reading.is_done() {
+            if let Some(error) = reading.failure() {
+                return Err(error);
+            }
+            let taken_in = self.readbacks.take_in(reading).await;
+            self.check_lost()?;
+            if let Err(error) = taken_in {
+                reading.cancel();
+                return Err(refusal("a read", error));
+            }
         }
+        let (taker, error) = std::mem::take(&mut *leaving.taker.lock());
+        match (taker, error) {
+            (Some(taker), None) => self.let_go(&leaving.victim, taker),
+            (_, Some(error)) => Err(error),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Takes a victim's bytes out of its slab, where the host can look into it.
+    async fn leave_in_place(&self, victim: &Candidate, mut taker: Taker) -> Result<()> {
+        let refused = |error| refusal("to map a slab", error);
         self.submit()?;
-        let mut freed_bytes = 0;
-        for leaving in leaving {
-            while !leaving.reading.is_done() && leaving.reading.failure().is_none() {
-                let taken_in = self.readbacks.take_in(&leaving.reading).await;
-                self.check_lost()?;
-                if taken_in.is_err() {
-                    break;
-                }
-            }
-            if !leaving.reading.is_done() {
-                leaving.reading.cancel();
-                continue;
-            }
-            let mut bytes = leaving.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            let copy = Arc::new(HostCopy {
-                bytes: std::mem::take(&mut *bytes),
-                _charge: leaving.charge,
-            });
-            let storage = &leaving.victim.storage;
-            let mut state = self.lock();
-            state
-                .memory
-                .copied(storage, |copies| copies.host = Some(copy));
-            if state.memory.leave(storage) {
-                freed_bytes += storage.size_bytes();
-                state.counters.put_out_bytes += storage.len_bytes();
-            }
+        let idle = (self.lock().memory).idle(victim.place, self.driver.completed());
+        if idle == Some(false) {
+            self.wait_idle().await?;
         }
-        Ok(freed_bytes)
+        let len_bytes = victim.storage.len_bytes();
+        let piece = Piece {
+            offset_bytes: 0,
+            size_bytes: len_bytes,
+        };
+        let (place, (_, size_bytes)) = (victim.place, piece.words());
+        if size_bytes > 0 {
+            let mapping =
+                (self.driver).map(place.buffer, MapMode::Read, place.offset_bytes, size_bytes);
+            let signal = mapping.map_err(refused)?;
+            let _mapped = super::direct::Mapped(self, place.buffer);
+            self.driver.wait(&signal).await.map_err(refused)?;
+            let mut taken = Ok(());
+            let mut look = |bytes: &[u8]| taken = taker.take(&bytes[..len_bytes as usize]);
+            let read =
+                (self.driver).read_mapped(place.buffer, place.offset_bytes, size_bytes, &mut look);
+            read.map_err(refused)?;
+            taken?;
+        }
+        self.let_go(victim, taker)
+    }
+
+    /// The bytes have been taken: the storage leaves.
+    fn let_go(&self, victim: &Candidate, taker: Taker) -> Result<()> {
+        let mut copies = Copies::default();
+        taker.finish(&mut copies)?;
+        let mut state = self.lock();
+        state
+            .memory
+            .copied(&victim.storage, |known| known.add(copies));
+        state.memory.leave(&victim.storage);
+        state.counters.put_out_bytes += victim.storage.len_bytes();
+        Ok(())
     }
 }
 

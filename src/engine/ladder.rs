@@ -19,12 +19,15 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::compact::Outcome;
+use super::evict::Tier;
 use super::state::State;
-use crate::alloc::Growth;
-use crate::driver::{BufferKind, DriverError};
+use crate::alloc::AllocError;
 use crate::error::{Error, OutOfMemory, Result};
 use crate::memory::{Memory, Storage};
-use crate::transfer::refusal;
+
+/// How many plans are made for one request before it goes to the next rung.
+const PLANS: usize = 3;
 
 /// How many holders an out-of-memory error names.
 const HOLDERS_NAMED: usize = 5;
@@ -118,7 +121,7 @@ impl Engine {
             }
             // A rung is climbed again for as long as it frees something.
             loop {
-                let freed_bytes = self.climb(rung, storage).await?;
+                let freed_bytes = self.climb(rung, storage.size_bytes()).await?;
                 if freed_bytes == 0 {
                     break;
                 }
@@ -134,87 +137,61 @@ impl Engine {
     }
 
     /// Climbs one rung; returns the bytes that it freed.
-    async fn climb(&self, rung: Rung, storage: &Arc<Storage>) -> Result<u64> {
+    pub(super) async fn climb(&self, rung: Rung, wanted_bytes: u64) -> Result<u64> {
         match rung {
             Rung::Retire => self.retire(),
             Rung::Caches => self.shed_caches(),
             Rung::Callbacks => Ok(0),
             Rung::Trim => self.trim_slabs(),
-            Rung::Compact => Ok(0),
+            Rung::Compact => Ok(self.compact_pass(u64::MAX).await?.1),
             Rung::Wait => self.wait_for_retiring().await,
-            Rung::Drop => self.drop_copied(storage),
-            Rung::Host => self.put_out_to_host(storage).await,
-            Rung::Disk => Ok(0),
+            Rung::Drop => Ok(self.drop_copied(wanted_bytes)),
+            Rung::Host => self.put_out(wanted_bytes, Tier::Host).await,
+            Rung::Disk => self.put_out(wanted_bytes, Tier::Disk).await,
         }
     }
 
-    /// A slab for the storage, or a hole that it fits into. `None` if there is neither.
+    /// A slab for the storage, or a hole that it fits into, if need be by moving others together.
+    /// `None` if there is neither.
     async fn grow(&self, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<Option<Result<()>>> {
         let size_bytes = storage.size_bytes();
-        let growth = {
-            let mut state = self.lock();
-            state.bury();
-            if state.memory.has_room(size_bytes, false) {
-                return Ok(Some(Ok(())));
-            }
-            state.memory.growth(size_bytes)
-        };
-        let growth = match growth {
-            Ok(growth) => growth,
-            Err(error) => return Ok(Some(Err(super::needs::never_fits(storage, &error)))),
-        };
-        self.release(|memory| memory.next_release(&growth))?;
-        let least = Growth {
-            slab_bytes: growth.least_bytes,
-            ..growth
-        };
-        for growth in [growth, least] {
-            if growth.slab_bytes > self.room_bytes(ceiling) {
-                continue;
-            }
-            match self.create_slab(&growth).await {
-                Ok(()) => return Ok(Some(Ok(()))),
-                Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-                Err(error) => {
-                    self.check_lost()?;
-                    return Ok(Some(Err(refusal("a slab", error))));
+        let mut limit_bytes = self.slabs_limit_bytes(ceiling);
+        for _ in 0..PLANS {
+            let plan = {
+                let mut state = self.lock();
+                state.bury();
+                state.memory.plan(size_bytes, limit_bytes)
+            };
+            let steps = match plan {
+                Ok(steps) => steps,
+                Err(AllocError::NeedsSlab { .. }) => return Ok(None),
+                Err(error) => return Ok(Some(Err(super::needs::never_fits(storage, &error)))),
+            };
+            match self.carry_out(&steps).await? {
+                Outcome::Done => {
+                    let mut state = self.lock();
+                    state.memory.anywhere = !state.memory.has_room(size_bytes, false);
+                    if !state.memory.anywhere || state.memory.has_room(size_bytes, true) {
+                        return Ok(Some(Ok(())));
+                    }
+                    state.memory.anywhere = false;
                 }
+                // The driver has less than the budget allows: make do with what there is.
+                Outcome::NoSlab => limit_bytes = self.lock().memory.reserved_bytes(),
+                Outcome::Void => {}
+                Outcome::Refused(error) => return Ok(Some(Err(error))),
             }
         }
-        self.check_lost()?;
-        let mut state = self.lock();
-        // No slab can be had: any hole will do, in slabs of any kind.
-        state.memory.anywhere = state.memory.has_room(size_bytes, true);
-        Ok(state.memory.anywhere.then_some(Ok(())))
+        Ok(None)
     }
 
-    /// The largest slab that may be created.
-    fn room_bytes(&self, ceiling: Ceiling) -> u64 {
-        let ledger = self.driver.ledger();
-        let hard_bytes = ledger.room_for_slab_bytes();
+    /// What all slabs may take together, those excluded that are on their way back.
+    fn slabs_limit_bytes(&self, ceiling: Ceiling) -> u64 {
+        let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
         match ceiling {
-            Ceiling::Hard => hard_bytes,
-            Ceiling::Soft => {
-                let soft_bytes = self.budget().soft_bytes;
-                let reserved_bytes = ledger.levels().reserved_bytes;
-                hard_bytes.min(soft_bytes.saturating_sub(reserved_bytes))
-            }
+            Ceiling::Hard => limit_bytes,
+            Ceiling::Soft => limit_bytes.min(self.limits().soft_bytes),
         }
-    }
-
-    async fn create_slab(&self, growth: &Growth) -> Result<(), DriverError> {
-        let label = "lapidary slab";
-        let buffer = self
-            .driver
-            .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
-        let buffer = buffer.await?;
-        let mut state = self.lock();
-        state.counters.slabs_created += 1;
-        if let Err(error) = state.memory.add_slab(growth, buffer) {
-            self.driver.destroy_buffer(buffer, 0);
-            return Err(DriverError::Invalid(error.to_string()));
-        }
-        Ok(())
     }
 
     /// Can the command at the head of the queue run within the budget, with nothing else on the
@@ -251,7 +228,7 @@ impl Engine {
     }
 
     /// Gives back staging and read-back buffers that hold nothing.
-    fn shed_caches(&self) -> Result<u64> {
+    pub(super) fn shed_caches(&self) -> Result<u64> {
         let before_bytes = self.driver.ledger().levels().reserved_bytes;
         let _ = self.uploads.sweep();
         self.uploads.trim();
@@ -262,7 +239,7 @@ impl Engine {
     }
 
     /// Gives back slabs that hold nothing.
-    fn trim_slabs(&self) -> Result<u64> {
+    pub(super) fn trim_slabs(&self) -> Result<u64> {
         let before_bytes = self.lock().memory.reserved_bytes();
         self.release(Memory::next_empty)?;
         let after_bytes = self.lock().memory.reserved_bytes();
@@ -270,7 +247,7 @@ impl Engine {
     }
 
     /// Waits for the submissions that still use slabs given back.
-    async fn wait_for_retiring(&self) -> Result<u64> {
+    pub(super) async fn wait_for_retiring(&self) -> Result<u64> {
         if self.driver.ledger().levels().retiring_bytes == 0 {
             return Ok(0);
         }

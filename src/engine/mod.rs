@@ -13,6 +13,7 @@ mod block;
 mod budget;
 mod caches;
 mod cmd;
+mod compact;
 mod direct;
 mod evict;
 mod host;
@@ -38,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::driver::{Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
-use crate::transfer::{Readbacks, Uploads};
+use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
@@ -68,6 +69,8 @@ pub(crate) struct Engine {
     dead: Arc<DeadList>,
     /// The host's memory for storages that were put out.
     host: Arc<HostAccount>,
+    /// The disk for those that find no room there either.
+    spill: SpillStore,
     limits: Mutex<Limits>,
     turn: Turn,
     state: Mutex<State>,
@@ -95,6 +98,7 @@ impl Engine {
             uploads: Uploads::new(driver.clone(), 4),
             arrivals: Uploads::new(driver.clone(), 4),
             host: HostAccount::new(),
+            spill: SpillStore::new(SpillOptions::default())?,
             limits: Mutex::new(Limits::default()),
             readbacks,
             driver,
@@ -182,15 +186,6 @@ impl Engine {
     pub(crate) async fn finish(&self) -> Result<()> {
         self.flush().await?;
         self.wait_idle().await
-    }
-
-    /// Gives back every empty slab; returns how many there were.
-    pub(crate) async fn trim(&self) -> Result<u64> {
-        self.check_lost()?;
-        let _turn = self.turn.take().await;
-        self.lock().bury();
-        self.submit()?;
-        self.release(Memory::next_empty)
     }
 
     /// Why a storage has no value (yet), if that is so after a walk.

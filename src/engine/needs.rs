@@ -132,6 +132,7 @@ impl Engine {
             }
             let mut state = self.lock();
             state.memory.batch_ended(None);
+            state.counters.refused_submissions += 1;
             for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
                 state.memory.poison(&storage, &cause);
             }
@@ -170,8 +171,15 @@ impl Engine {
         self.check_lost()
     }
 
+    /// Releases one slab, if it is empty.
+    pub(super) fn release_one(&self, slab: SlabId) -> Result<u64> {
+        self.release(|memory| memory.if_empty(slab))
+    }
+
     /// Releases the empty slabs that `next` names, one after the other.
-    pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
+    pub(super) fn release(
+        &self,
+        next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
         let mut released = 0;
         loop {
             let named_by_batch = {

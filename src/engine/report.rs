@@ -1,6 +1,7 @@
 //! The engine's numbers, for reports.
 
 use super::Engine;
+use super::ladder::Gains;
 use crate::driver::Levels;
 use crate::memory::MemoryReport;
 
@@ -19,6 +20,14 @@ pub(crate) struct EngineReport {
     pub(crate) slabs_created: u64,
     pub(crate) handed_on: u64,
     pub(crate) refusals: u64,
+    pub(crate) budget_bytes: Option<u64>,
+    pub(crate) host_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) put_out_bytes: u64,
+    pub(crate) dropped_bytes: u64,
+    pub(crate) brought_in_bytes: u64,
+    pub(crate) compactions: u64,
+    pub(crate) gains: Gains,
     pub(crate) pipelines: u64,
     pub(crate) bind_groups: u64,
 }
@@ -28,7 +37,7 @@ impl Engine {
     pub(crate) fn report(&self, holders: usize) -> EngineReport {
         self.driver.settle();
         let (upload_bytes, readback_bytes) = (
-            self.uploads.reserved_bytes(),
+            self.uploads.reserved_bytes() + self.arrivals.reserved_bytes(),
             self.readbacks.reserved_bytes(),
         );
         let mut state = self.lock();
@@ -46,6 +55,14 @@ impl Engine {
             slabs_created: state.counters.slabs_created,
             handed_on: state.counters.handed_on,
             refusals: state.counters.refusals,
+            budget_bytes: self.limits().budget.device_bytes,
+            host_bytes: self.host.used_bytes(),
+            disk_bytes: self.spill.file_bytes(),
+            put_out_bytes: state.counters.put_out_bytes,
+            dropped_bytes: state.counters.dropped_bytes,
+            brought_in_bytes: state.counters.brought_in_bytes,
+            compactions: state.counters.compactions,
+            gains: state.counters.gains,
             pipelines: state.pipelines.len() as u64,
             bind_groups: state.groups.len() as u64,
         }

@@ -45,6 +45,16 @@ impl Supply<'_> {
             return Ok(&host.bytes[start..start + piece_bytes as usize]);
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
+        if let Some(disk) = &self.copies.disk {
+            let scratch = &mut self.scratch;
+            scratch.clear();
+            let mut keep = |piece: &[u8]| {
+                scratch.extend_from_slice(piece);
+                Ok(())
+            };
+            disk.read(offset_bytes, piece_bytes, &mut keep)?;
+            return Ok(&self.scratch);
+        }
         self.scratch.resize(piece_bytes as usize, 0);
         if let Some(source) = &self.copies.source {
             let read = source.read(offset_bytes, &mut self.scratch);
@@ -89,6 +99,11 @@ impl Engine {
         };
         if let Err(error) = self.fill(storage, &copies, place).await {
             self.check_lost()?;
+            if error.is_final() {
+                // The bytes are gone: whoever wants them is told why.
+                self.lock().memory.poison(storage, &Arc::new(error));
+                return Ok(Ok(()));
+            }
             return Ok(Err(error));
         }
         let mut state = self.lock();

@@ -10,7 +10,7 @@ use crate::memory::{Place, Storage, TenantId};
 /// Storages that stay where they are for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Pinned {
-    storages: Vec<Arc<Storage>>,
+    pub(crate) storages: Vec<Arc<Storage>>,
     /// Where they are, in the order in which they were named.
     pub(crate) places: Vec<Place>,
 }
@@ -27,36 +27,46 @@ impl Engine {
         self.check_lost()?;
         let _turn = self.turn.take().await;
         self.walk().await?;
-        for storage in storages {
-            self.error_of(storage)?;
-        }
-        let state = self.lock();
         let mut pinned = Pinned {
             storages: Vec::new(),
             places: Vec::new(),
         };
         for &storage in storages {
+            self.error_of(storage)?;
+            self.bring_in(storage).await??;
+            self.error_of(storage)?;
+            // At once, so that the next one does not put it out.
+            storage.pin();
+            pinned.storages.push(storage.clone());
+        }
+        // What was brought in must be there before the app's own commands run.
+        self.submit()?;
+        let state = self.lock();
+        for storage in &pinned.storages {
             let place = state.memory.find(storage).ok_or_else(|| Error::Driver {
                 what: "to bind a tensor",
                 message: "it has no place".into(),
             })?;
-            storage.pin();
-            pinned.storages.push(storage.clone());
             pinned.places.push(place);
         }
+        drop(state);
         Ok(pinned)
     }
 
     /// Lets the app submit commands of its own that use pinned places, after everything of ours
-    /// that is queued; `submit` gives them to the device.
+    /// that is queued; `submit` gives them to the device. They may write to those `written`.
     pub(crate) async fn submit_foreign(
         &self,
         pinned: &Pinned,
+        written: &[&Arc<Storage>],
         submit: impl FnOnce() -> Result<Submission>,
     ) -> Result<()> {
         let _turn = self.turn.take().await;
         let submission = submit()?;
         let mut state = self.lock();
+        for storage in written {
+            state.memory.written(storage);
+        }
         for place in &pinned.places {
             state.memory.used_by(*place, submission.serial);
         }

@@ -49,6 +49,10 @@ pub(super) struct Counters {
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,
     pub(super) refusals: u64,
+    /// Submissions that the driver refused.
+    pub(super) refused_submissions: u64,
+    /// Plans carried out that moved blocks.
+    pub(super) compactions: u64,
     /// Bytes written out to the host or to disk.
     pub(super) put_out_bytes: u64,
     /// Bytes given up because they were elsewhere too.

@@ -115,16 +115,16 @@ impl Gpu {
         let pinned = self.engine.pin(&storages).await?;
         let bound = self.bound(tensors, &pinned)?;
         let buffers = encode(&bound);
-        for (tensor, access) in tensors {
-            if *access == Access::Write {
-                tensor.storage.bump_version();
-            }
+        let written = tensors.iter().filter(|(_, access)| *access == Access::Write);
+        let written: Vec<_> = written.map(|(tensor, _)| &tensor.storage).collect();
+        for storage in &written {
+            storage.bump_version();
         }
         let submit = || {
             let submitted = driver.submit_app(buffers);
             submitted.map_err(|error| crate::engine::refusal("the app's commands", error))
         };
-        self.engine.submit_foreign(&pinned, submit).await
+        self.engine.submit_foreign(&pinned, &written, submit).await
     }
 
     fn check_bindable(&self, tensor: &Tensor) -> Result<()> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::budget::HostCharge;
 use super::{Residency, Source};
+use crate::transfer::SpillBlock;
 
 /// Bytes in the host's memory, paid for.
 #[derive(Debug)]
@@ -17,18 +18,28 @@ pub(crate) struct HostCopy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) host: Option<Arc<HostCopy>>,
+    pub(crate) disk: Option<Arc<SpillBlock>>,
     pub(crate) source: Option<Source>,
 }
 
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {
-        self.host.is_none() && self.source.is_none()
+        self.host.is_none() && self.disk.is_none() && self.source.is_none()
+    }
+
+    /// Takes over the copies of another, which hold the same.
+    pub(crate) fn add(&mut self, other: Copies) {
+        self.host = other.host.or_else(|| self.host.take());
+        self.disk = other.disk.or_else(|| self.disk.take());
+        self.source = other.source.or_else(|| self.source.take());
     }
 
     /// Where a storage is that is nowhere else.
     pub(crate) fn residency(&self) -> Residency {
         if self.host.is_some() {
             Residency::Host
+        } else if self.disk.is_some() {
+            Residency::Disk
         } else if self.source.is_some() {
             Residency::Backed
         } else {

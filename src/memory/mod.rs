@@ -11,6 +11,7 @@
 
 mod budget;
 mod copies;
+mod moves;
 mod report;
 mod residency;
 mod slabs;
@@ -22,13 +23,15 @@ mod victims;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 
-use crate::alloc::{AllocError, BlockId, PoolConfig, Pools};
+use crate::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
 
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
 pub(crate) use copies::{Copies, HostCopy};
+pub(crate) use moves::Moved;
+use moves::NOBODY;
 pub(crate) use report::MemoryReport;
 pub(crate) use residency::{Arrival, Candidate};
 pub use report::{Holder, SlabUse};
@@ -71,6 +74,11 @@ pub(crate) struct Memory {
     /// Slabs that the batch names.
     batch_slabs: Vec<u32>,
     slots: Vec<Slot>,
+    /// Whose block it is: a slot, by the block's index.
+    owners: Vec<u32>,
+    planner: Planner,
+    /// May blocks be moved at all?
+    pub(crate) moves_blocks: bool,
     free_slots: Vec<u32>,
     imported_bytes: u64,
     /// Buffers of the app that a storage has left.
@@ -98,6 +106,9 @@ impl Memory {
             slabs: Vec::new(),
             batch_slabs: Vec::new(),
             slots: Vec::new(),
+            owners: Vec::new(),
+            planner: Planner::default(),
+            moves_blocks: true,
             free_slots: Vec::new(),
             imported_bytes: 0,
             forgotten: Vec::new(),
@@ -170,6 +181,7 @@ impl Memory {
         let slot = &mut self.slots[index as usize];
         slot.place = Some(place);
         slot.block = Some(block);
+        self.set_owner(block, index);
         storage.set_slot(index, Residency::Device);
     }
 
@@ -323,6 +335,7 @@ impl Memory {
     }
 
     pub(super) fn free_block(&mut self, block: BlockId) {
+        self.set_owner(block, NOBODY);
         self.freed += 1;
         self.freed_bytes += self.pools.block(block).map_or(0, |block| block.size_bytes);
         let freed = self.pools.free(block);

@@ -54,6 +54,12 @@ impl Memory {
         Some((id, self.in_batch(id)))
     }
 
+    /// A slab, if it is there and empty, as [`next_empty`](Self::next_empty).
+    pub(crate) fn if_empty(&self, id: SlabId) -> Option<(SlabId, bool)> {
+        let info = self.pools.slab(id).ok()?;
+        (info.blocks == 0).then(|| (id, self.in_batch(id)))
+    }
+
     fn in_batch(&self, id: SlabId) -> bool {
         let slab = self.slabs.get(id.index()).and_then(Option::as_ref);
         slab.is_some_and(|slab| slab.in_batch)
@@ -68,7 +74,11 @@ impl Memory {
     }
 
     /// Adds the slab that was created for `growth`.
-    pub(crate) fn add_slab(&mut self, growth: &Growth, buffer: BufferId) -> Result<(), AllocError> {
+    pub(crate) fn add_slab(
+        &mut self,
+        growth: &Growth,
+        buffer: BufferId,
+    ) -> Result<SlabId, AllocError> {
         let id = self.pools.add_slab(growth)?;
         let index = id.index();
         if self.slabs.len() <= index {
@@ -81,7 +91,7 @@ impl Memory {
             last_serial: 0,
             in_batch: false,
         });
-        Ok(())
+        Ok(id)
     }
 
     /// The batch names this place.

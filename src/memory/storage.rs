@@ -54,6 +54,11 @@ pub(crate) struct TenantId(u32);
 impl TenantId {
     /// The tenant of everything that names no other.
     pub(crate) const MAIN: TenantId = TenantId(0);
+
+    /// As it is written into spilled blocks.
+    pub(crate) fn number(self) -> u64 {
+        u64::from(self.0)
+    }
 }
 
 /// Where a tensor was made, and its name if it was given one.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Rung};
 use crate::memory::{Holder, SlabUse, printable, printable_end};
 use crate::units::Bytes;
 
@@ -75,6 +75,28 @@ pub struct MemoryStats {
     pub submissions: u64,
     /// Requests that found no room.
     pub refusals: u64,
+    /// The most bytes that the device may take, if there is a limit.
+    pub budget_bytes: Option<u64>,
+    /// Everything that is created on the device: slabs, staging, what retires.
+    pub device_bytes: u64,
+    /// `device_bytes` at its highest.
+    pub peak_device_bytes: u64,
+    /// Tensors that were put out to the host's memory.
+    pub host_bytes: u64,
+    /// The spill file.
+    pub disk_bytes: u64,
+    /// Bytes of tensors written out to the host or to disk so far.
+    pub put_out_bytes: u64,
+    /// Bytes of tensors given up so far because they were elsewhere too.
+    pub dropped_bytes: u64,
+    /// Bytes of tensors brought back so far.
+    pub brought_in_bytes: u64,
+    /// Bytes of tensors moved so far to make room.
+    pub moved_bytes: u64,
+    /// How often tensors were moved to make room.
+    pub compactions: u64,
+    /// Bytes that each rung of the ladder freed so far.
+    pub freed: Vec<(Rung, u64)>,
     /// Compiled kernels.
     pub pipelines: u64,
     /// Bind groups in the cache.
@@ -120,6 +142,17 @@ impl MemoryStats {
             queued: report.queued,
             submissions: report.submissions,
             refusals: report.refusals,
+            budget_bytes: report.budget_bytes,
+            device_bytes: report.levels.reserved_bytes,
+            peak_device_bytes: report.levels.peak_bytes,
+            host_bytes: report.host_bytes,
+            disk_bytes: report.disk_bytes,
+            put_out_bytes: report.put_out_bytes,
+            dropped_bytes: report.dropped_bytes,
+            brought_in_bytes: report.brought_in_bytes,
+            moved_bytes: alloc.moved_bytes,
+            compactions: report.compactions,
+            freed: Rung::ALL.into_iter().zip(report.gains).collect(),
             pipelines: report.pipelines,
             bind_groups: report.bind_groups,
             slabs: report.memory.slabs,

@@ -6,6 +6,7 @@
 
 mod io;
 pub(crate) mod layout;
+mod residency;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -18,6 +19,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::memory::{Residency, Storage, Tag};
 use layout::{Layout, checked};
+pub use residency::Pin;
 
 /// An n-dimensional array in device memory.
 ///

@@ -5,7 +5,6 @@
 //! Further down than the host is the disk: `spill` keeps blocks of bytes in a file.
 
 mod readback;
-#[allow(dead_code, reason = "who decides what is spilled is not there yet")]
 mod spill;
 mod upload;
 
@@ -13,6 +12,7 @@ use crate::driver::DriverError;
 use crate::error::Error;
 
 pub(crate) use readback::{Piece, Readbacks, Reading, Sink};
+pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub(crate) use upload::{Region, Uploads};
 
 /// A driver's refusal as the crate's error.

@@ -31,7 +31,7 @@ fn assert_all_lost(gpu: &Gpu, x: &Tensor) {
     assert_lost("flush", gpu.flush());
     assert_lost("finish", gpu.finish());
     assert_lost("poll", gpu.poll());
-    assert_lost("trim", gpu.trim());
+    assert_lost("trim", gpu.trim(0));
     let encode = |_: &_| panic!("nothing is bound on a lost device");
     assert_lost("with_bound", gpu.with_bound(&[(x, Access::Read)], encode));
     // What needs no device still answers.

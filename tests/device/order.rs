@@ -161,7 +161,7 @@ fn tensors_outlive_the_handle_and_their_memory_comes_back() -> Result<()> {
         .expect("a drop never panics");
     gpu.finish()?;
     assert_eq!(gpu.memory().live_bytes, 0);
-    gpu.trim()?;
+    gpu.trim(0)?;
     gpu.finish()?;
     assert_eq!(gpu.memory().reserved_bytes, 0);
     Ok(())

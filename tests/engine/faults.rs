@@ -66,7 +66,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
     drop(abandoned);
     big.check(big.0.to_vec());
     drop(big);
-    let _ = gpu.trim();
+    let _ = gpu.trim(0);
     let product = x.0.view_as(&[10, 100])?.matmul(&x.0.view_as(&[100, 10])?)?;
     let sum = Known(
         by.add(&x.0)?,
@@ -111,7 +111,7 @@ fn check(options: &SimOptions, fault: Fault) {
             gpu.zeros(&[1], DType::F32).unwrap_err(),
             gpu.flush().unwrap_err(),
             gpu.finish().unwrap_err(),
-            gpu.trim().unwrap_err(),
+            gpu.trim(0).unwrap_err(),
             gpu.poll().unwrap_err(),
         ] {
             assert!(

@@ -58,7 +58,7 @@ impl Repeat {
     pub(crate) fn strikes(self, since: u64, chance: &mut Chance) -> bool {
         match self {
             Repeat::Once => since == 0,
-            Repeat::EverySecond => since % 2 == 0,
+            Repeat::EverySecond => since.is_multiple_of(2),
             Repeat::ForEver => true,
             Repeat::OneIn(calls) => chance.below(u64::from(calls.max(1))) == 0,
         }

@@ -154,6 +154,9 @@ pub(super) fn plan(
         Frame { piece, header }
     };
     let frames: Vec<Frame> = pieces.into_iter().map(frame).collect();
-    debug_assert_eq!(start_bytes, block_bytes, "the pieces were taken for this block");
+    debug_assert_eq!(
+        start_bytes, block_bytes,
+        "the pieces were taken for this block"
+    );
     frames
 }

@@ -1,0 +1,168 @@
+//! Moving blocks: a plan of the pools carried out by recorded copies.
+//!
+//! The queue runs in order, so a range is free for the next command as soon as the copy that
+//! empties it is recorded. Moves travel in submissions of their own: if one is refused, every
+//! block of it goes back to where its bytes still are.
+
+use super::Engine;
+use crate::alloc::{Growth, Spot, Step};
+use crate::driver::{BufferKind, DriverError, Op};
+use crate::error::{Error, Result};
+use crate::memory::Moved;
+use crate::transfer::refusal;
+
+/// What became of a plan.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// All of it was carried out.
+    Done,
+    /// A slab of the plan could not be had: there is no memory for it.
+    NoSlab,
+    /// Something had changed since it was made, or a submission was refused.
+    Void,
+    /// The driver refused for another reason.
+    Refused(Error),
+}
+
+impl Engine {
+    /// Carries out the steps of a plan, as far as that goes. Whatever the outcome, every storage
+    /// is where the tables say. The caller has the turn.
+    pub(super) async fn carry_out(&self, steps: &[Step]) -> Result<Outcome> {
+        let has_moves = steps
+            .iter()
+            .any(|step| matches!(step, Step::Move { .. } | Step::Evacuate { .. }));
+        if has_moves {
+            // What was recorded before must not fall with the moves.
+            self.submit()?;
+            self.lock().counters.compactions += 1;
+        }
+        let mut moved = Vec::new();
+        for step in steps {
+            match step {
+                Step::Release(slab) => {
+                    if !self.submit_moves(&mut moved)? {
+                        return Ok(Outcome::Void);
+                    }
+                    self.release_one(*slab)?;
+                }
+                Step::Move { block, to } => {
+                    let mut state = self.lock();
+                    let Some(one) = state.memory.relocate(*block, to) else {
+                        break;
+                    };
+                    state.record_move(&one);
+                    moved.push(one);
+                }
+                Step::Evacuate { block, growth } => match self.create_planned(growth).await {
+                    Ok(slab) => {
+                        let mut state = self.lock();
+                        if let Some(one) = state.memory.relocate(*block, &Spot::new(slab, 0)) {
+                            state.record_move(&one);
+                            moved.push(one);
+                        }
+                    }
+                    Err(error) => return self.no_slab(error, &mut moved),
+                },
+                Step::Create(growth) => {
+                    if let Err(error) = self.create_planned(growth).await {
+                        return self.no_slab(error, &mut moved);
+                    }
+                }
+            }
+        }
+        let complete = self.submit_moves(&mut moved)?;
+        Ok(if complete { Outcome::Done } else { Outcome::Void })
+    }
+
+    fn no_slab(&self, error: DriverError, moved: &mut Vec<Moved>) -> Result<Outcome> {
+        self.submit_moves(moved)?;
+        self.check_lost()?;
+        Ok(match error {
+            DriverError::OutOfMemory | DriverError::OverBudget => Outcome::NoSlab,
+            error => Outcome::Refused(refusal("a slab", error)),
+        })
+    }
+
+    /// Submits the moves recorded so far. `false` if that was refused: then they are undone.
+    fn submit_moves(&self, moved: &mut Vec<Moved>) -> Result<bool> {
+        if moved.is_empty() {
+            return Ok(true);
+        }
+        let refused_before = self.lock().counters.refused_submissions;
+        self.submit()?;
+        let mut state = self.lock();
+        if state.counters.refused_submissions == refused_before {
+            moved.clear();
+            return Ok(true);
+        }
+        // Nothing was placed in between, so the old ranges are free.
+        for one in moved.drain(..).rev() {
+            state.memory.move_back(&one);
+        }
+        Ok(false)
+    }
+
+    /// Creates a slab. One that the budget has no room for only because of slabs that are still
+    /// in use is had by waiting for those.
+    pub(super) async fn create_planned(
+        &self,
+        growth: &Growth,
+    ) -> Result<crate::alloc::SlabId, DriverError> {
+        let mut created = self.create_slab(growth).await;
+        if matches!(
+            created,
+            Err(DriverError::OverBudget | DriverError::OutOfMemory)
+        ) {
+            self.wait_for_retiring()
+                .await
+                .map_err(|error| DriverError::Lost(error.to_string()))?;
+            created = self.create_slab(growth).await;
+        }
+        created
+    }
+
+    async fn create_slab(&self, growth: &Growth) -> Result<crate::alloc::SlabId, DriverError> {
+        let label = "lapidary slab";
+        let buffer = self
+            .driver
+            .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
+        let buffer = buffer.await?;
+        let mut state = self.lock();
+        state.counters.slabs_created += 1;
+        state.memory.add_slab(growth, buffer).map_err(|error| {
+            self.driver.destroy_buffer(buffer, 0);
+            DriverError::Invalid(error.to_string())
+        })
+    }
+
+    /// Moves blocks together, at most so many bytes of them, and gives back the slabs that this
+    /// empties. Returns the bytes moved and those given back.
+    pub(super) async fn compact_pass(&self, limit_bytes: u64) -> Result<(u64, u64)> {
+        let (steps, moved_before) = {
+            let mut state = self.lock();
+            state.bury();
+            (state.memory.plan_pass(limit_bytes), state.memory.moved_bytes())
+        };
+        if steps.is_empty() {
+            return Ok((0, 0));
+        }
+        self.carry_out(&steps).await?;
+        let freed_bytes = self.trim_slabs()?;
+        let moved_bytes = self.lock().memory.moved_bytes() - moved_before;
+        Ok((moved_bytes, freed_bytes))
+    }
+}
+
+impl super::state::State {
+    fn record_move(&mut self, one: &Moved) {
+        self.memory.touch(one.from);
+        self.memory.touch(one.to);
+        self.batch.ops.push(Op::Copy {
+            src: one.from.buffer,
+            src_offset_bytes: one.from.offset_bytes,
+            dst: one.to.buffer,
+            dst_offset_bytes: one.to.offset_bytes,
+            size_bytes: one.size_bytes,
+        });
+    }
+}

@@ -1,0 +1,125 @@
+//! The budget, and what a program does to live within it.
+
+use super::Gpu;
+use crate::dtype::DType;
+use crate::engine::block_on;
+use crate::error::{Error, Result};
+use crate::memory::{Budget, Source};
+use crate::tensor::Tensor;
+
+/// What a [`compact`](Gpu::compact) did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compacted {
+    /// Bytes of tensors that were moved.
+    pub moved_bytes: u64,
+    /// Bytes of slabs that this emptied, and that were given back.
+    pub released_bytes: u64,
+}
+
+impl Gpu {
+    /// What this `Gpu` may take, as it was set.
+    pub fn budget(&self) -> Budget {
+        self.engine.budget()
+    }
+
+    /// Changes what this `Gpu` may take, and gets down to it: what is empty is given back, blocks
+    /// are moved together, and tensors are put out to the host's memory or to disk. Returns the
+    /// bytes by which what must stay (pinned and imported tensors aside: those in use by work
+    /// under way) still passes the device's limit; nothing more is created until it does not.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::Budget;
+    ///
+    /// let shortfall_bytes = gpu.set_budget(Budget::device(512 << 20))?;
+    /// assert_eq!(shortfall_bytes, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] for limits that contradict each other: then nothing has changed;
+    /// [`Error::DeviceLost`].
+    pub fn set_budget(&self, budget: Budget) -> Result<u64> {
+        block_on("Gpu::set_budget", self.set_budget_async(budget))
+    }
+
+    /// As [`set_budget`](Gpu::set_budget), for browsers.
+    ///
+    /// # Errors
+    /// As [`set_budget`](Gpu::set_budget).
+    pub async fn set_budget_async(&self, budget: Budget) -> Result<u64> {
+        self.engine.set_budget(budget).await
+    }
+
+    /// Creates slabs ahead, so that a program need not wait for them later, until `bytes` are
+    /// reserved or the budget is used up. Returns how many bytes are.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub fn reserve(&self, bytes: u64) -> Result<u64> {
+        block_on("Gpu::reserve", self.engine.reserve(bytes))
+    }
+
+    /// Gives the driver back slabs that hold nothing, longest unused first, while more than
+    /// `keep_bytes` are reserved; with 0, idle staging too. Returns the bytes of slabs given back.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
+        block_on("Gpu::trim", self.engine.trim(keep_bytes))
+    }
+
+    /// Moves tensors together, at most `limit_bytes` of them, so that slabs become empty and can
+    /// be given back. For a frame loop: a few MiB a frame, until nothing is moved any more. Nobody
+    /// notices but by the time it takes; pinned tensors stay where they are.
+    ///
+    /// There is no need to call it: a request that finds no room moves what it must.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub fn compact(&self, limit_bytes: u64) -> Result<Compacted> {
+        let (moved_bytes, released_bytes) =
+            block_on("Gpu::compact", self.engine.compact(limit_bytes))?;
+        Ok(Compacted {
+            moved_bytes,
+            released_bytes,
+        })
+    }
+
+    /// A tensor whose elements a source gives when somebody uses it, in row-major order and the
+    /// byte order of this machine. Until then it takes nothing, and it costs nothing to put out:
+    /// so are weights held that are larger than the device.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::{DType, Source};
+    ///
+    /// let source = Source::file("weights.bin", 4096)?;
+    /// let weights = gpu.backed(source, &[4096, 4096], DType::F32)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Length`] when the source has fewer bytes than the shape takes; [`Error::Overflow`]
+    /// and [`Error::NeverFits`] for shapes beyond the device.
+    #[track_caller]
+    pub fn backed(&self, source: Source, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let tensor = Tensor::output(&self.engine, shape, dtype)?;
+        if let Some(len_bytes) = source.len_bytes() {
+            if len_bytes < tensor.size_bytes() {
+                return Err(Error::Length {
+                    expected: tensor.len(),
+                    got: (len_bytes / dtype.size_bytes()) as usize,
+                    shape: shape.to_vec(),
+                });
+            }
+        }
+        self.engine.back_new(&tensor.storage, source);
+        Ok(tensor)
+    }
+}

@@ -1,0 +1,98 @@
+//! Moving blocks: the plans of the pools, and what they mean for places.
+
+use super::{Memory, Place};
+use crate::alloc::{AllocError, BlockId, Spot, Step};
+
+/// No slot lies in a block.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// A block that has moved: what is to be copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    block: BlockId,
+    pub(crate) from: Place,
+    pub(crate) to: Place,
+    /// A multiple of 16.
+    pub(crate) size_bytes: u64,
+    back: Spot,
+}
+
+impl Memory {
+    /// What to do so that a storage of this size finds room, with all slabs together at most at
+    /// `limit_bytes`. Pinned storages stay where they are.
+    pub(crate) fn plan(
+        &mut self,
+        size_bytes: u64,
+        limit_bytes: u64,
+    ) -> Result<Vec<Step>, AllocError> {
+        let mut planner = std::mem::take(&mut self.planner);
+        let limit_bytes = (limit_bytes != u64::MAX).then_some(limit_bytes);
+        let movable = |block| self.is_movable(block);
+        let steps = self
+            .pools
+            .plan(&mut planner, size_bytes, limit_bytes, &movable)
+            .map(<[Step]>::to_vec);
+        self.planner = planner;
+        steps
+    }
+
+    /// Moves of at most so many bytes that empty slabs.
+    pub(crate) fn plan_pass(&mut self, limit_bytes: u64) -> Vec<Step> {
+        let mut planner = std::mem::take(&mut self.planner);
+        let movable = |block| self.is_movable(block);
+        let steps = self.pools.plan_pass(&mut planner, limit_bytes, &movable);
+        let steps = steps.to_vec();
+        self.planner = planner;
+        steps
+    }
+
+    fn is_movable(&self, block: BlockId) -> bool {
+        let owner = self.owners.get(block.index()).copied().unwrap_or(NOBODY);
+        let slot = self.slots.get(owner as usize);
+        let storage = slot.and_then(|slot| slot.storage.upgrade());
+        self.moves_blocks && storage.is_some_and(|storage| storage.pins() == 0)
+    }
+
+    /// Moves a block; the caller records the copy before anything else. `None` if that does not
+    /// go any more.
+    pub(crate) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<Moved> {
+        let owner = self.owners.get(block.index()).copied()?;
+        let from = self.slots.get(owner as usize)?.place?;
+        let relocated = self.pools.relocate(block, to).ok()?;
+        let index = relocated.to.slab.index();
+        let slab = self.slabs.get(index)?.as_ref()?;
+        let to = Place {
+            buffer: slab.buffer,
+            offset_bytes: relocated.to.offset_bytes,
+            slab: Some(index as u32),
+        };
+        let slot = &mut self.slots[owner as usize];
+        slot.place = Some(to);
+        Some(Moved {
+            block,
+            from,
+            to,
+            size_bytes: slot.size_bytes,
+            back: Spot::new(relocated.from.slab, relocated.from.offset_bytes),
+        })
+    }
+
+    /// The copy was refused: the block is where it was.
+    pub(crate) fn move_back(&mut self, moved: &Moved) {
+        let back = self.relocate(moved.block, &moved.back);
+        debug_assert!(back.is_some(), "the old range of {moved:?} was taken");
+    }
+
+    /// Bytes moved so far.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        self.pools.stats().moved_bytes
+    }
+
+    pub(super) fn set_owner(&mut self, block: BlockId, slot: u32) {
+        let index = block.index();
+        if self.owners.len() <= index {
+            self.owners.resize(index + 1, NOBODY);
+        }
+        self.owners[index] = slot;
+    }
+}
