@@ -6,6 +6,8 @@
 mod budget;
 mod create;
 mod share;
+#[cfg(feature = "sim")]
+mod stand_in;
 
 use std::fmt;
 use std::sync::Arc;

@@ -34,6 +34,9 @@ pub(super) enum Cmd {
     },
     /// Brings a storage back that was put out, before somebody needs it.
     Prefetch(Arc<Storage>),
+    /// Needs its operands on the device and does nothing with them.
+    #[cfg(feature = "sim")]
+    Touch(Vec<(Arc<Storage>, Role)>),
     /// Copies a piece of a storage to the host.
     Read {
         src: Arc<Storage>,
@@ -52,6 +55,10 @@ impl Cmd {
                 }
             }
             Cmd::Clear(storage) => visit(storage, Role::Write),
+            #[cfg(feature = "sim")]
+            Cmd::Touch(operands) => operands
+                .iter()
+                .for_each(|(storage, role)| visit(storage, *role)),
             Cmd::Upload { dst, .. } | Cmd::Poison { dst, .. } => visit(dst, Role::Update),
             Cmd::Read { src, .. } | Cmd::Prefetch(src) => visit(src, Role::Read),
         }

@@ -27,6 +27,8 @@ mod share;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(feature = "sim")]
+mod touch;
 mod turn;
 mod upload;
 mod walk;

@@ -54,7 +54,7 @@ pub(super) enum Need {
 }
 
 /// Why a command did not become ops.
-enum Stop {
+pub(super) enum Stop {
     Need(Need),
     /// What it writes has no value, for this reason.
     Poison(Arc<Error>),
@@ -216,6 +216,8 @@ impl State {
                 Ok(())
             }
             Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
+            #[cfg(feature = "sim")]
+            Cmd::Touch(operands) => self.encode_touch(operands),
             Cmd::Prefetch(storage) => match self.memory.is_away(storage) {
                 true => self.place(storage).map(|_| ()),
                 false => Ok(()),

@@ -308,7 +308,7 @@ impl Memory {
             block,
             poison: None,
             copies: None,
-            uses: Uses::default(),
+            uses: Uses::new(self.clock),
         };
         if let Some(index) = self.free_slots.pop() {
             self.slots[index as usize] = slot;

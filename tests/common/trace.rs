@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// One line that concerns memory. Reads, writes and marks of a trace are checked and left out.
+/// What happens in a trace. Marks are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A storage of so many bytes is created.
@@ -20,6 +20,33 @@ pub(crate) enum Event {
         /// The storage.
         id: usize,
     },
+    /// An operator runs, after what it makes was created. Only in traces that say what is read.
+    Run {
+        /// Its first operand in [`Trace::operands`].
+        first: usize,
+        /// How many it has, each storage once.
+        count: usize,
+    },
+}
+
+/// What an operator does with a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Reads it.
+    Read,
+    /// Makes it.
+    Make,
+    /// Changes it in place.
+    Update,
+}
+
+/// A storage that an operator uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operand {
+    /// The storage.
+    pub(crate) id: usize,
+    /// What is done with it.
+    pub(crate) role: Role,
 }
 
 /// A trace whose every event is valid.
@@ -29,10 +56,19 @@ pub(crate) struct Trace {
     pub(crate) name: String,
     /// The events in order.
     pub(crate) events: Vec<Event>,
+    /// The operands of all operators.
+    pub(crate) operands: Vec<Operand>,
     /// How many storages there are; ids are below it.
     pub(crate) storages: usize,
     /// The highest sum of live bytes.
     pub(crate) peak_live_bytes: u64,
+}
+
+impl Trace {
+    /// Does it say what is read and written?
+    pub(crate) fn has_operators(&self) -> bool {
+        !self.operands.is_empty()
+    }
 }
 
 /// What is wrong with a trace, and in which line.
@@ -84,10 +120,18 @@ pub(crate) fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceErro
                 what,
             })?;
     }
+    parser.close();
+    if !parser.says_what_is_read {
+        parser
+            .events
+            .retain(|event| !matches!(event, Event::Run { .. }));
+        parser.operands.clear();
+    }
     Ok(Trace {
         name,
         storages: parser.sizes.len(),
         events: parser.events,
+        operands: parser.operands,
         peak_live_bytes: parser.peak_live_bytes,
     })
 }
@@ -95,6 +139,12 @@ pub(crate) fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceErro
 #[derive(Default)]
 struct Parser {
     events: Vec<Event>,
+    operands: Vec<Operand>,
+    /// Where the operands of the operator begin whose lines are being read.
+    first: usize,
+    /// Who made what it made so far.
+    maker: Option<String>,
+    says_what_is_read: bool,
     /// The size of every storage so far; `None` once it is released.
     sizes: Vec<Option<u64>>,
     live_bytes: u64,
@@ -106,23 +156,75 @@ impl Parser {
         let mut words = line.split_ascii_whitespace();
         match words.next() {
             None => Ok(()),
-            Some(word) if word.starts_with('#') || word == "m" => Ok(()),
-            Some("a") => self.alloc(
-                number(words.next(), "an id")?,
-                number(words.next(), "a size")?,
-            ),
+            Some(word) if word.starts_with('#') => Ok(()),
+            Some("m") => {
+                self.close();
+                Ok(())
+            }
+            Some("a") => {
+                let id = number(words.next(), "an id")?;
+                let bytes = number(words.next(), "a size")?;
+                self.alloc(id, bytes)?;
+                self.make(id, words.next().unwrap_or_default());
+                Ok(())
+            }
             Some("f") => {
+                self.close();
                 self.free(number(words.next(), "an id")?)?;
                 words
                     .next()
                     .map_or(Ok(()), |word| Err(format!("`{word}` after a release")))
             }
-            Some("r" | "w") => words.try_for_each(|word| {
-                let id: usize = number(Some(word), "an id")?;
-                self.live(id).map(|_| ())
-            }),
+            Some("r") => {
+                self.close();
+                self.uses(words, Role::Read)
+            }
+            Some("w") => {
+                self.uses(words, Role::Update)?;
+                self.close();
+                Ok(())
+            }
             Some(word) => Err(format!("`{word}` is no event")),
         }
+    }
+
+    /// The operator whose lines these are makes a storage. A line that cannot be of the one before it
+    /// (another maker; nothing read, so nothing tells them apart) begins the next.
+    fn make(&mut self, id: usize, maker: &str) {
+        let before = self.maker.as_deref();
+        let reads = self.operands.get(self.first);
+        let reads = reads.is_some_and(|operand| operand.role == Role::Read);
+        if before.is_some_and(|before| before != maker || !reads) {
+            self.close();
+        }
+        self.maker = Some(maker.into());
+        let role = Role::Make;
+        self.operands.push(Operand { id, role });
+    }
+
+    fn uses<'a>(&mut self, words: impl Iterator<Item = &'a str>, role: Role) -> Result<(), String> {
+        self.says_what_is_read = true;
+        for word in words {
+            let id: usize = number(Some(word), "an id")?;
+            self.live(id)?;
+            let mut known = self.operands[self.first..].iter_mut();
+            match known.find(|operand| operand.id == id) {
+                Some(operand) if operand.role == Role::Read => operand.role = role,
+                Some(_) => {}
+                None => self.operands.push(Operand { id, role }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The operator has no more lines.
+    fn close(&mut self) {
+        let (first, count) = (self.first, self.operands.len() - self.first);
+        if count > 0 {
+            self.events.push(Event::Run { first, count });
+        }
+        self.first = self.operands.len();
+        self.maker = None;
     }
 
     fn alloc(&mut self, id: usize, bytes: u64) -> Result<(), String> {
@@ -184,8 +286,9 @@ mod tests {
     fn good_traces_are_read_and_bad_lines_are_named() {
         check(
             "# name: x\na 0 5 P.empty\nm step\nr 0\na 1 7 F.mm\nw 1\nf 0\n",
-            Ok(3),
+            Ok(5),
         );
+        check("a 0 5\nm step\na 1 7\nf 0\n", Ok(3));
         check("", Ok(0));
         check(
             "a 0 5\nf 0\nf 0\n",
@@ -211,5 +314,39 @@ mod tests {
             .unwrap()
             .peak_live_bytes;
         assert_eq!(peak, 12);
+    }
+
+    /// The operators of a trace, each as its operands: `2` read, `+2` made, `!2` changed in place.
+    fn check_operators(text: &str, expected: &[&str]) {
+        let trace = parse("test".into(), text.as_bytes()).unwrap();
+        let runs = trace.events.iter().filter_map(|event| match event {
+            Event::Run { first, count } => Some(&trace.operands[*first..first + count]),
+            _ => None,
+        });
+        let found: Vec<String> = runs
+            .map(|operands| {
+                let named = operands.iter().map(|operand| match operand.role {
+                    Role::Read => format!("{}", operand.id),
+                    Role::Make => format!("+{}", operand.id),
+                    Role::Update => format!("!{}", operand.id),
+                });
+                named.collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn lines_that_belong_together_are_one_operator() {
+        check_operators("a 0 5 P.empty\nr 0\nw 0\n", &["+0", "!0"]);
+        check_operators(
+            "a 0 5 P.empty\na 1 5 P.empty\nr 0 1 0\na 2 5 F.mm\na 3 5 F.mm\na 4 5 F.zeros\nf 0\n",
+            &["+0", "+1", "0 1 +2 +3", "+4"],
+        );
+        check_operators(
+            "a 0 5 P.empty\nr 0\nr 0\na 1 5 F.add\nw 0 1\nm step\nr 1\n",
+            &["+0", "0", "!0 +1", "1"],
+        );
+        check_operators("a 0 5 P.empty\nm step\nf 0\n", &[]);
     }
 }

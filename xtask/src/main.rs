@@ -44,8 +44,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "replay",
-        usage: "replay ARGS…",
-        about: "Replay a recorded allocation trace against the simulated driver (release).",
+        usage: "replay [--json] [--budget BYTES|FACTORx] [--policy NAME] FILE…",
+        about: "Replay recorded allocation traces against the simulated driver (release).",
         run: programs::replay,
     },
     Verb {
