@@ -48,7 +48,7 @@ impl PoolConfig {
             alone_excess_percent: 25,
             release_allowance: 16,
             slack_permille: 20,
-            spent_slack_permille: 60,
+            spent_slack_permille: 70,
             move_permille: 10,
         }
     }

@@ -58,6 +58,17 @@ pub(crate) struct Tally {
     pub(crate) peak_live_bytes: u64,
 }
 
+impl Tally {
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.carried_out += other.carried_out;
+        self.given_up += other.given_up;
+        self.refused += other.refused;
+        self.moves += other.moves;
+        self.evacuations += other.evacuations;
+        self.skipped += other.skipped;
+    }
+}
+
 impl Subject {
     fn new(unit_bytes: u64) -> Subject {
         let mut config = PoolConfig::new(unit_bytes, 1 << 30);
