@@ -317,6 +317,7 @@ fn plans_agree_with_a_map_of_ranges_whatever_is_pinned_and_wherever_they_end() {
         }
     }
     assert!(sum.carried_out > 0 && sum.given_up > 0 && sum.refused > 0);
+    assert!(sum.shrunk > sum.stuck, "{sum:?}");
     assert!(sum.moves > 0 && sum.evacuations > 0 && sum.skipped > 0);
 }
 

@@ -91,3 +91,12 @@ pub struct Growth {
     /// The smallest slab that serves the request.
     pub least_bytes: u64,
 }
+
+impl Growth {
+    /// For plans that serve no request.
+    pub(super) const NOTHING: Growth = Growth {
+        class: SlabClass::Small,
+        slab_bytes: 0,
+        least_bytes: 0,
+    };
+}

@@ -234,6 +234,27 @@ impl Pools {
         })
     }
 
+    /// What to do so that no more than `target_bytes` are reserved, or as little more as moving the
+    /// `movable` blocks can do: for when a limit has sunk, or memory is to be given back. At no
+    /// moment more is reserved than now.
+    pub fn plan_shrink<'a>(
+        &self,
+        planner: &'a mut Planner,
+        target_bytes: u64,
+        movable: &dyn Fn(BlockId) -> bool,
+    ) -> &'a [Step] {
+        let query = Query {
+            pools: self,
+            growth: Growth::NOTHING,
+            limit_bytes: self.reserved_bytes(),
+            anywhere: true,
+            movable,
+        };
+        planner.survey(self);
+        planner.plan_victims(&query, target_bytes, u64::MAX);
+        &planner.steps
+    }
+
     /// Moves a live block to a free range of another slab: bookkeeping only, as [`Carver::relocate`](super::Carver::relocate).
     ///
     /// # Errors
@@ -300,7 +321,9 @@ impl Planner {
         let most_bytes = hole.map_or(most_bytes, |bytes| {
             bytes.saturating_sub(RELEASE_ADVANTAGE_BYTES)
         });
-        if self.plan_victims(query, most_bytes) {
+        let target_bytes = query.limit_bytes.checked_sub(query.growth.slab_bytes);
+        if target_bytes.is_some_and(|target| self.plan_victims(query, target, most_bytes)) {
+            self.steps.push(Step::Create(query.growth));
             return true;
         }
         std::mem::swap(&mut self.steps, &mut self.other);
