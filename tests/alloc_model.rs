@@ -304,7 +304,7 @@ fn a_very_large_slab_is_shared_only_when_nothing_else_can_be_had() {
 
 #[test]
 fn plans_agree_with_a_map_of_ranges_whatever_is_pinned_and_wherever_they_end() {
-    let (mut evacuations, mut skipped) = (0, 0);
+    let mut sum = plans::Tally::default();
     for law in &LAWS {
         let free = plans::run(law, 256, None);
         let [tight, wide] = [30, 70].map(|percent| {
@@ -313,13 +313,12 @@ fn plans_agree_with_a_map_of_ranges_whatever_is_pinned_and_wherever_they_end() {
         });
         for tally in [free, tight, wide] {
             eprintln!("{}: {tally:?}", law.name);
-            assert!(tally.carried_out > 0);
+            sum.add(&tally);
         }
-        assert!(tight.given_up > 0 && tight.refused > 0 && tight.moves > 0);
-        evacuations += free.evacuations + tight.evacuations + wide.evacuations;
-        skipped += free.skipped + tight.skipped + wide.skipped;
     }
-    assert!(evacuations > 0 && skipped > 0);
+    assert!(sum.carried_out > 0 && sum.given_up > 0 && sum.refused > 0);
+    assert!(sum.shrunk > sum.stuck, "{sum:?}");
+    assert!(sum.moves > 0 && sum.evacuations > 0 && sum.skipped > 0);
 }
 
 #[test]

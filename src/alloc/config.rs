@@ -48,7 +48,7 @@ impl PoolConfig {
             alone_excess_percent: 25,
             release_allowance: 16,
             slack_permille: 20,
-            spent_slack_permille: 60,
+            spent_slack_permille: 70,
             move_permille: 10,
         }
     }
@@ -90,4 +90,13 @@ pub struct Growth {
     pub slab_bytes: u64,
     /// The smallest slab that serves the request.
     pub least_bytes: u64,
+}
+
+impl Growth {
+    /// For plans that serve no request.
+    pub(super) const NOTHING: Growth = Growth {
+        class: SlabClass::Small,
+        slab_bytes: 0,
+        least_bytes: 0,
+    };
 }

@@ -17,7 +17,7 @@
 //! **Moves before growth.** Where releasing is not enough, live blocks are moved together (the
 //! folder `compact` plans it), and only where that does not help either the mark rises. A program
 //! that repeats itself moves blocks while its mark still rises, and then no more. Moves have a
-//! share of the allocated bytes; beyond it the mark may rise to 1.06 times the highest live first,
+//! share of the allocated bytes; beyond it the mark may rise to 1.07 times the highest live first,
 //! and beyond twice that share it simply rises.
 //!
 //! **Very large requests keep to themselves.** A slab of half the program's memory that a survivor

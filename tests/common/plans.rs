@@ -55,7 +55,22 @@ pub(crate) struct Tally {
     pub(crate) moves: u64,
     pub(crate) evacuations: u64,
     pub(crate) skipped: u64,
+    pub(crate) shrunk: u64,
+    pub(crate) stuck: u64,
     pub(crate) peak_live_bytes: u64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: &Tally) {
+        self.carried_out += other.carried_out;
+        self.given_up += other.given_up;
+        self.refused += other.refused;
+        self.moves += other.moves;
+        self.evacuations += other.evacuations;
+        self.skipped += other.skipped;
+        self.shrunk += other.shrunk;
+        self.stuck += other.stuck;
+    }
 }
 
 impl Subject {
@@ -194,6 +209,26 @@ impl Subject {
         true
     }
 
+    /// Gives back what can be given back, or some of it.
+    fn shrink(&mut self, target_bytes: u64) {
+        let most_bytes = self.pools.reserved_bytes();
+        let steps = self
+            .pools
+            .plan_shrink(&mut self.planner, target_bytes, &is_movable)
+            .to_vec();
+        for &step in &steps {
+            self.step(step);
+            assert!(self.pools.reserved_bytes() <= most_bytes, "{step:?}");
+        }
+        let stats = self.pools.stats();
+        let is_near = stats.reserved_bytes <= target_bytes.max(2 * stats.granted_bytes);
+        self.tally.shrunk += u64::from(is_near);
+        self.tally.stuck += u64::from(!is_near);
+        if target_bytes == 0 {
+            assert_eq!(stats.empty_slabs, 0);
+        }
+    }
+
     fn empty(&mut self) {
         while !self.live.blocks.is_empty() {
             self.free(self.live.blocks.len() - 1);
@@ -233,6 +268,9 @@ pub(crate) fn run(law: &Law, unit_bytes: u64, limit_bytes: Option<u64>) -> Tally
         if random.u8(..) == 0 {
             for _ in 0..random.usize(0..=subject.live.blocks.len() / 2) {
                 subject.free(random.usize(0..subject.live.blocks.len()));
+            }
+            if random.bool() {
+                subject.shrink(random.u64(0..=2) * subject.pools.reserved_bytes() / 3);
             }
         }
     }

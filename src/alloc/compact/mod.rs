@@ -13,8 +13,14 @@
 //! more is refused.
 //!
 //! The search is greedy and bounded: [`MOST_WINDOWS`] windows, [`MOST_SLABS`] slabs and
-//! [`MOST_NODES`] blocks and holes are looked at, whatever there is. A [`Planner`] keeps its tables, so that
-//! planning takes nothing from the heap once they have grown.
+//! [`MOST_NODES`] blocks and holes are looked at, whatever there is. A [`Planner`] keeps its
+//! tables, so that planning takes nothing from the heap once they have grown.
+//!
+//! **The order of the means**, each tried only when those before it do not do: a hole that the
+//! short search overlooked; another slab under the mark, after releasing what is empty; the
+//! cheapest moves that keep below the mark; another slab above the mark. Under a hard limit that
+//! forbids the last: any hole in slabs of any kind, a slab no larger than the request, and moves
+//! whatever they cost.
 
 mod pass;
 mod room;
@@ -139,13 +145,18 @@ impl Pools {
     /// steps, [`Pools::allocate_anywhere`] succeeds; after none, if there are none.
     ///
     /// `limit_bytes` is what all slabs together may take, at any moment; the policy stays below it
-    /// where it can, and without one it is never short of a plan. Only blocks that are `movable`
-    /// move. See the module's documentation for the order of the means.
+    /// where it can, and without one it is never short of a plan. A step may wait for the one
+    /// before: where a released slab still counts, whoever creates the next one waits until it is
+    /// gone. Only blocks that are `movable` move.
     ///
     /// ```
     /// use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, Step, Spot};
     ///
-    /// fn allocate(pools: &mut Pools, planner: &mut Planner, size_bytes: u64) -> Result<BlockId, AllocError> {
+    /// fn allocate(
+    ///     pools: &mut Pools,
+    ///     planner: &mut Planner,
+    ///     size_bytes: u64,
+    /// ) -> Result<BlockId, AllocError> {
     ///     match pools.allocate(size_bytes) {
     ///         Err(AllocError::NeedsSlab { .. }) => {}
     ///         done => return done,
@@ -215,11 +226,7 @@ impl Pools {
         }
         // Only a hard limit leads here.
         planner.steps.clear();
-        let zones = 0..ZONES;
-        if zones
-            .into_iter()
-            .any(|zone| self.has_hole(zone, size_bytes, u64::MAX))
-        {
+        if (0..ZONES).any(|zone| self.has_hole(zone, size_bytes, u64::MAX)) {
             return Ok(&planner.steps);
         }
         query.growth.slab_bytes = growth.least_bytes;
@@ -234,7 +241,29 @@ impl Pools {
         })
     }
 
-    /// Moves a live block to a free range of another slab: bookkeeping only, as [`Carver::relocate`](super::Carver::relocate).
+    /// What to do so that no more than `target_bytes` are reserved, or as little more as moving the
+    /// `movable` blocks can do: for when a limit has sunk, or memory is to be given back. At no
+    /// moment more is reserved than now.
+    pub fn plan_shrink<'a>(
+        &self,
+        planner: &'a mut Planner,
+        target_bytes: u64,
+        movable: &dyn Fn(BlockId) -> bool,
+    ) -> &'a [Step] {
+        let query = Query {
+            pools: self,
+            growth: Growth::NOTHING,
+            limit_bytes: self.reserved_bytes(),
+            anywhere: true,
+            movable,
+        };
+        planner.survey(self);
+        planner.plan_victims(&query, target_bytes, u64::MAX);
+        &planner.steps
+    }
+
+    /// Moves a live block to a free range of another slab: bookkeeping only, as
+    /// [`Carver::relocate`](super::Carver::relocate).
     ///
     /// # Errors
     /// As there.
@@ -300,7 +329,9 @@ impl Planner {
         let most_bytes = hole.map_or(most_bytes, |bytes| {
             bytes.saturating_sub(RELEASE_ADVANTAGE_BYTES)
         });
-        if self.plan_victims(query, most_bytes) {
+        let target_bytes = query.limit_bytes.checked_sub(query.growth.slab_bytes);
+        if target_bytes.is_some_and(|target| self.plan_victims(query, target, most_bytes)) {
+            self.steps.push(Step::Create(query.growth));
             return true;
         }
         std::mem::swap(&mut self.steps, &mut self.other);

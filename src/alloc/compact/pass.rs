@@ -1,7 +1,7 @@
 //! Compaction a slice at a time, for programs that have a moment to spare in every frame.
 
 use super::{Candidate, Fate, MOST_NODES, Planner, Query, Tenant};
-use crate::alloc::{BlockId, Growth, Pools, SlabClass, Step};
+use crate::alloc::{BlockId, Growth, Pools, Step};
 
 /// How many slabs are tried in one pass: it must be over soon.
 const MOST_VICTIMS: usize = 16;
@@ -21,11 +21,7 @@ impl Pools {
     ) -> &'a [Step] {
         let query = Query {
             pools: self,
-            growth: Growth {
-                class: SlabClass::Small,
-                slab_bytes: 0,
-                least_bytes: 0,
-            },
+            growth: Growth::NOTHING,
             limit_bytes,
             anywhere: false,
             movable,

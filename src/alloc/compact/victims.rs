@@ -13,20 +13,25 @@ struct Tally {
 }
 
 impl Planner {
-    /// Empties slabs, those first that give back the most for each byte copied, until the new slab
-    /// fits under the limit. `false` where that takes more than `most_bytes` of copies or cannot be
-    /// done at all.
-    pub(super) fn plan_victims(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
+    /// Releases what is empty and then empties slabs, those first that give back the most for each
+    /// byte copied, until no more than `target_bytes` are reserved. `false` where that takes more
+    /// than `most_bytes` of copies or cannot be done at all; the steps lead as near as was found.
+    pub(super) fn plan_victims(
+        &mut self,
+        query: &Query<'_>,
+        target_bytes: u64,
+        most_bytes: u64,
+    ) -> bool {
         let pools = query.pools;
         self.steps.clear();
         let mut tally = Tally {
             reserved_bytes: pools.reserved_bytes(),
             moved_bytes: 0,
         };
-        let Some(room_for) = query.limit_bytes.checked_sub(query.growth.slab_bytes) else {
-            return false;
-        };
         for slab in pools.empty_slabs() {
+            if tally.reserved_bytes <= target_bytes {
+                break;
+            }
             self.steps.push(Step::Release(slab));
             self.fates[slab.index as usize] = Fate::Leaves;
             tally.reserved_bytes -= pools.carver.unit.bytes(pools.carver.slabs[slab.index].size);
@@ -37,7 +42,7 @@ impl Planner {
             .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
         let (mut looked, mut walked) = (0, 0);
         for candidate in 0..self.slabs.len() {
-            if tally.reserved_bytes <= room_for {
+            if tally.reserved_bytes <= target_bytes {
                 break;
             }
             let victim = self.slabs[candidate];
@@ -54,8 +59,7 @@ impl Planner {
                 tally = after;
             }
         }
-        self.steps.push(Step::Create(query.growth));
-        tally.reserved_bytes <= room_for && tally.moved_bytes <= most_bytes
+        tally.reserved_bytes <= target_bytes && tally.moved_bytes <= most_bytes
     }
 
     /// Moves all blocks out of one slab and gives it back, or leaves it as it is.
