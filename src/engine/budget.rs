@@ -7,7 +7,7 @@ use super::ladder::Rung;
 use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
-use crate::memory::{Budget, Memory};
+use crate::memory::Budget;
 use crate::transfer::refusal;
 use crate::units::MIB;
 
@@ -95,8 +95,9 @@ impl Engine {
                     break;
                 }
                 // Only whole slabs make the reserved bytes fewer.
-                self.compact_pass(u64::MAX).await?;
-                self.trim_slabs()?;
+                let target_bytes = self.driver.ledger().slab_limit_now_bytes();
+                let steps = self.lock().memory.plan_shrink(target_bytes);
+                self.carry_out(&steps).await?;
                 self.wait_for_retiring().await?;
             }
         }

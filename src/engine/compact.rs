@@ -47,12 +47,13 @@ impl Engine {
                 }
                 Step::Move { block, to } => {
                     let mut state = self.lock();
-                    let Some(one) = state.memory.relocate(*block, to) else {
-                        break;
-                    };
-                    state.record_move(&one);
-                    moved.push(one);
+                    // One that died meanwhile need not move.
+                    if let Some(one) = state.memory.relocate(*block, to) {
+                        state.record_move(&one);
+                        moved.push(one);
+                    }
                 }
+                Step::Evacuate { block, .. } if !self.lock().memory.is_there(*block) => {}
                 Step::Evacuate { block, growth } => match self.create_planned(growth).await {
                     Ok(slab) => {
                         let mut state = self.lock();

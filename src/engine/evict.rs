@@ -6,15 +6,31 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashMap;
+
+use super::state::State;
 use super::{Engine, refusal};
 use crate::driver::{MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage};
+use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, TransferCost, choose};
 use crate::transfer::{Piece, Reading, SpillWriter};
 
 /// Victims are put out together until they free this much more than was asked for: one wait for
 /// the device serves them all.
 const AHEAD_PERCENT: u64 = 25;
+
+/// The commands of the queue among which the next uses are known.
+const LOOK_AHEAD_COMMANDS: usize = 1024;
+
+/// What it costs to have bytes back, to begin with.
+const HOST_COST: TransferCost = TransferCost {
+    ns_per_transfer: 20_000,
+    ns_per_kib: 200,
+};
+const DISK_COST: TransferCost = TransferCost {
+    ns_per_transfer: 60_000,
+    ns_per_kib: 500,
+};
 
 /// Pieces smaller than this are not worth the copies.
 const LEAST_PIECE_BYTES: u64 = 4 << 10;
@@ -78,11 +94,8 @@ impl Engine {
     pub(super) fn drop_copied(&self, wanted_bytes: u64) -> u64 {
         let mut state = self.lock();
         let mut freed_bytes = 0;
-        for victim in state.victims() {
-            if freed_bytes >= wanted_bytes {
-                break;
-            }
-            if victim.is_clean && state.memory.leave(&victim.storage) {
+        for victim in state.victims(wanted_bytes, None) {
+            if state.memory.leave(&victim.storage) {
                 freed_bytes += victim.storage.size_bytes();
             }
         }
@@ -98,14 +111,8 @@ impl Engine {
         }
         let enough_bytes = wanted_bytes.saturating_add(wanted_bytes / 100 * AHEAD_PERCENT);
         let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
-        let victims = self.lock().victims();
+        let victims = self.lock().victims(enough_bytes, Some(tier));
         for victim in victims {
-            if freed_bytes >= enough_bytes {
-                break;
-            }
-            if victim.is_clean {
-                continue;
-            }
             let size_bytes = victim.storage.size_bytes();
             // A tier without room for this one may have room for a smaller one.
             let Ok(taker) = self.taker(&victim.storage, tier) else {
@@ -332,11 +339,40 @@ impl Engine {
     }
 }
 
-impl super::state::State {
-    /// Who may be put out, the least missed first.
-    fn victims(&self) -> Vec<Candidate> {
+impl State {
+    /// Who should be put out so that so many bytes become free, first those who gain the most for
+    /// what it costs to have them back. Only those that are elsewhere too (`clean`), or only those that are not.
+    fn victims(&self, wanted_bytes: u64, tier: Option<Tier>) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(&self.needed_slots());
-        candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.distance));
+        candidates.retain(|candidate| candidate.is_clean == tier.is_none());
+        let (next, known) = self.next_uses();
+        let now = self.memory.now();
+        let weigh = |candidate: &Candidate| {
+            let cost = match tier {
+                None if candidate.is_backed => DISK_COST,
+                Some(Tier::Disk) => DISK_COST,
+                None | Some(Tier::Host) => HOST_COST,
+            };
+            candidate.weight(now, &next, known, cost)
+        };
+        let chosen = choose(&mut candidates, weigh, wanted_bytes);
+        candidates.truncate(chosen);
         candidates
+    }
+
+    /// By slot, how many commands there are before the next that uses it; and how many commands
+    /// that is known of.
+    fn next_uses(&self) -> (FxHashMap<u32, u32>, u32) {
+        let mut next = FxHashMap::default();
+        let mut known = 0;
+        for cmd in self.queue.iter().take(LOOK_AHEAD_COMMANDS) {
+            known += 1;
+            cmd.each_operand(|storage, _| {
+                if let Some(slot) = storage.slot() {
+                    next.entry(slot).or_insert(known);
+                }
+            });
+        }
+        (next, known)
     }
 }

@@ -37,7 +37,8 @@ pub(crate) use residency::{Arrival, Candidate};
 pub use report::{Holder, SlabUse};
 use slabs::Slab;
 pub use source::Source;
-use victims::Uses;
+use victims::{Clock, Uses};
+pub(crate) use victims::{TransferCost, choose};
 pub(crate) use storage::TenantId;
 pub(crate) use storage::{Dead, DeadList, Storage};
 pub use storage::{Residency, Tag};
@@ -86,7 +87,7 @@ pub(crate) struct Memory {
     /// No slab can be created: any hole will do, in slabs of any kind.
     pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
-    clock: u32,
+    clock: Clock,
     /// Blocks freed so far.
     freed: u64,
     freed_bytes: u64,
@@ -202,6 +203,7 @@ impl Memory {
             let handed = &mut self.slots[slot as usize];
             handed.storage = Arc::downgrade(heir);
             handed.copies = None;
+            handed.uses = Uses::new(self.clock);
             heir.set_slot(slot, Residency::Device);
             dying.hand_on_slot();
         }

@@ -53,6 +53,23 @@ impl Memory {
         self.moves_blocks && storage.is_some_and(|storage| storage.pins() == 0)
     }
 
+    /// Moves, and slabs given back, that bring what is reserved towards `target_bytes`.
+    pub(crate) fn plan_shrink(&mut self, target_bytes: u64) -> Vec<Step> {
+        let mut planner = std::mem::take(&mut self.planner);
+        let movable = |block| self.is_movable(block);
+        let steps = self
+            .pools
+            .plan_shrink(&mut planner, target_bytes, &movable);
+        let steps = steps.to_vec();
+        self.planner = planner;
+        steps
+    }
+
+    /// Is there still somebody in the block?
+    pub(crate) fn is_there(&self, block: BlockId) -> bool {
+        self.pools.block(block).is_ok()
+    }
+
     /// Moves a block; the caller records the copy before anything else. `None` if that does not
     /// go any more.
     pub(crate) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<Moved> {

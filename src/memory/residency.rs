@@ -13,6 +13,9 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
+use super::victims::{Clock, TransferCost, Uses, Weight};
 use super::{Copies, Memory, Place, Residency, Storage};
 use crate::alloc::{AllocError, BlockId};
 
@@ -31,8 +34,31 @@ pub(crate) struct Candidate {
     pub(crate) place: Place,
     /// Its bytes are elsewhere too: to put it out costs nothing.
     pub(crate) is_clean: bool,
-    /// In how many commands it is used again, as far as the past tells.
-    pub(crate) distance: u32,
+    /// It comes back from a source.
+    pub(crate) is_backed: bool,
+    slot: u32,
+    uses: Uses,
+}
+
+impl Candidate {
+    /// What speaks for and against putting it out, for one who knows the next `next.len()` commands: by
+    /// slot, the command that uses it first.
+    pub(crate) fn weight(
+        &self,
+        now: Clock,
+        next: &FxHashMap<u32, u32>,
+        known: u32,
+        cost: TransferCost,
+    ) -> Weight {
+        let size_bytes = self.storage.size_bytes();
+        let next = next.get(&self.slot).copied();
+        Weight {
+            size_bytes,
+            is_clean: self.is_clean,
+            distance: self.uses.distance_knowing(now, next, known),
+            back_ns: cost.ns(size_bytes),
+        }
+    }
 }
 
 impl Memory {
@@ -51,6 +77,11 @@ impl Memory {
             let slot = &self.slots[index as usize];
             slot.place.is_none() && slot.copies.is_some()
         })
+    }
+
+    /// The time by which uses are told, in commands.
+    pub(crate) fn now(&self) -> Clock {
+        self.clock
     }
 
     /// A command has been encoded: time passes.
@@ -134,16 +165,17 @@ impl Memory {
         let slots = self.slots.iter().enumerate();
         let slots = slots.filter(|(index, _)| !needed.contains(&(*index as u32)));
         slots
-            .filter_map(|(_, slot)| self.candidate_of(slot))
+            .filter_map(|(index, _)| self.candidate_in(index as u32))
             .collect()
     }
 
     /// A storage as a candidate, if it can be put out.
     pub(crate) fn candidate(&self, storage: &Storage) -> Option<Candidate> {
-        self.candidate_of(&self.slots[storage.slot()? as usize])
+        self.candidate_in(storage.slot()?)
     }
 
-    fn candidate_of(&self, slot: &super::Slot) -> Option<Candidate> {
+    fn candidate_in(&self, index: u32) -> Option<Candidate> {
+        let slot = &self.slots[index as usize];
         if slot.block.is_none() || slot.poison.is_some() {
             return None;
         }
@@ -152,7 +184,9 @@ impl Memory {
             storage,
             place: slot.place?,
             is_clean: slot.copies.is_some(),
-            distance: slot.uses.distance(self.clock),
+            is_backed: (slot.copies.as_ref()).is_some_and(|copies| copies.source.is_some()),
+            slot: index,
+            uses: slot.uses,
         })
     }
 

@@ -8,7 +8,7 @@ use crate::driver::sim::{SimDriver, SimOptions};
 
 /// A reading of four bytes whose copy is submitted and done.
 fn arrived(readbacks: &Readbacks, sink: Sink) -> Arc<Reading> {
-    let (reading, pieces) = Reading::new(0, 4, sink);
+    let (reading, pieces) = Reading::new(0, 4, 16 << 20, sink);
     pollster::block_on(readbacks.provide(4)).unwrap();
     let buffer = readbacks.take(4).unwrap();
     readbacks.submitted(&reading, pieces[0], buffer).unwrap();
@@ -18,7 +18,7 @@ fn arrived(readbacks: &Readbacks, sink: Sink) -> Arc<Reading> {
 #[test]
 fn the_pool_does_not_wait_for_a_reading_that_copies() {
     let (driver, _sim) = SimDriver::new(SimOptions::default()).unwrap();
-    let readbacks = Readbacks::new(Arc::new(driver));
+    let readbacks = Readbacks::new(crate::driver::Device::new(Arc::new(driver)));
     let (begun, copying) = mpsc::channel();
     let (go_on, may_end) = mpsc::channel::<()>();
     let slow = arrived(
