@@ -121,6 +121,8 @@ fn every_text_of_select_fill_and_random_is_a_valid_shader() {
     for (which, &code) in codes.iter().enumerate() {
         for dtypes in dtypes.iter().take(if which == 0 { 6 } else { 1 }) {
             check::valid(&select::SELECT, code, dtypes, quads(code, &[false; 3]));
+            let into = code | INTO;
+            check::valid(&select::SELECT_INTO, into, dtypes, quads(code, &[false; 3]));
         }
     }
     let plain = Plan::new(&[9], &[], &[]).expect("no map").code.0;
