@@ -76,8 +76,8 @@ pub use self::gpu::adapters;
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps},
     dtype::{DType, Element},
-    error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure},
     engine::Rung,
+    error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure},
     gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options},
     memory::{Budget, Holder, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,

@@ -16,8 +16,8 @@ mod shortage;
 #[path = "engine/threads.rs"]
 mod threads;
 
-use lapidary::Gpu;
 use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{Budget, Gpu};
 
 /// A strict device that runs late and starts dirty, with bindings of 64 KiB.
 pub(crate) fn options() -> SimOptions {
@@ -33,6 +33,16 @@ pub(crate) fn options() -> SimOptions {
 
 pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
     Gpu::simulated(options).expect("the options go together")
+}
+
+/// Nothing can be put out, so what finds no room finds none.
+pub(crate) fn nothing_leaves(gpu: &Gpu) {
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::default()
+    };
+    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
 }
 
 /// Nothing is alive any more, and no rule was broken on the way.

@@ -72,7 +72,11 @@ impl Engine {
             }
         }
         let complete = self.submit_moves(&mut moved)?;
-        Ok(if complete { Outcome::Done } else { Outcome::Void })
+        Ok(if complete {
+            Outcome::Done
+        } else {
+            Outcome::Void
+        })
     }
 
     fn no_slab(&self, error: DriverError, moved: &mut Vec<Moved>) -> Result<Outcome> {
@@ -142,7 +146,10 @@ impl Engine {
         let (steps, moved_before) = {
             let mut state = self.lock();
             state.bury();
-            (state.memory.plan_pass(limit_bytes), state.memory.moved_bytes())
+            (
+                state.memory.plan_pass(limit_bytes),
+                state.memory.moved_bytes(),
+            )
         };
         if steps.is_empty() {
             return Ok((0, 0));

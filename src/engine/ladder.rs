@@ -193,20 +193,28 @@ impl Engine {
         Ok(None)
     }
 
-    /// A slab that has room for the storage and nothing else, if one can be had.
+    /// A slab that has room for the storage and little else, if one can be had.
     async fn create_least(&self, storage: &Arc<Storage>) -> Result<Option<Error>> {
         let growth = self.lock().memory.growth(storage.size_bytes());
         let Ok(growth) = growth else { return Ok(None) };
-        let least = Growth {
-            slab_bytes: growth.least_bytes,
-            ..growth
-        };
-        let created = self.create_planned(&least).await;
-        self.check_lost()?;
-        Ok(match created {
-            Ok(_) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => None,
-            Err(error) => Some(refusal("a slab", error)),
-        })
+        let mut slab_bytes = growth.slab_bytes;
+        while slab_bytes > growth.least_bytes {
+            slab_bytes = (slab_bytes / 4).max(growth.least_bytes);
+            slab_bytes = self.lock().memory.granted_bytes(slab_bytes);
+            let smaller = Growth {
+                slab_bytes,
+                ..growth
+            };
+            match self.create_planned(&smaller).await {
+                Ok(_) => break,
+                Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
+                Err(error) => {
+                    self.check_lost()?;
+                    return Ok(Some(refusal("a slab", error)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// What all slabs may take together, those excluded that are on their way back.

@@ -70,7 +70,10 @@ impl Engine {
                     self.submit()?;
                     let mut provided = self.readbacks.provide(size_bytes).await;
                     let refused = [DriverError::OutOfMemory, DriverError::OverBudget];
-                    if provided.as_ref().is_err_and(|error| refused.contains(error)) {
+                    if provided
+                        .as_ref()
+                        .is_err_and(|error| refused.contains(error))
+                    {
                         self.make_way().await?;
                         provided = self.readbacks.provide(size_bytes).await;
                     }
@@ -180,9 +183,7 @@ impl Engine {
     }
 
     /// Releases the empty slabs that `next` names, one after the other.
-    pub(super) fn release(
-        &self,
-        next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
+    pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
         let mut released = 0;
         loop {
             let named_by_batch = {

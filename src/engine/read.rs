@@ -31,7 +31,8 @@ impl Engine {
     ) -> Result<BoxFuture<'static, Result<()>>> {
         debug_assert!(offset_bytes + len_bytes <= src.size_bytes());
         self.check_lost()?;
-        let (reading, pieces) = Reading::new(offset_bytes, len_bytes, self.readbacks.piece_bytes(), sink);
+        let (reading, pieces) =
+            Reading::new(offset_bytes, len_bytes, self.readbacks.piece_bytes(), sink);
         self.push(pieces.into_iter().map(|piece| Cmd::Read {
             src: src.clone(),
             reading: reading.clone(),

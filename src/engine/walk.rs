@@ -65,10 +65,12 @@ impl From<DriverError> for Stop {
     fn from(error: DriverError) -> Self {
         match error {
             DriverError::Lost(_) => Stop::Lost,
-            DriverError::OutOfMemory | DriverError::OverBudget => Stop::Poison(Arc::new(Error::Driver {
-                what: "a bind group",
-                message: "out of memory".into(),
-            })),
+            DriverError::OutOfMemory | DriverError::OverBudget => {
+                Stop::Poison(Arc::new(Error::Driver {
+                    what: "a bind group",
+                    message: "out of memory".into(),
+                }))
+            }
             DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
                 what: "a command",
                 message,

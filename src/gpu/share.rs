@@ -116,7 +116,9 @@ impl Gpu {
         let pinned = self.engine.pin(&storages).await?;
         let bound = self.bound(tensors, &pinned)?;
         let buffers = encode(&bound);
-        let written = tensors.iter().filter(|(_, access)| *access == Access::Write);
+        let written = tensors
+            .iter()
+            .filter(|(_, access)| *access == Access::Write);
         let written: Vec<_> = written.map(|(tensor, _)| &tensor.storage).collect();
         for storage in &written {
             storage.bump_version();

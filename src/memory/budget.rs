@@ -177,8 +177,20 @@ mod tests {
         assert_eq!(read("1024").unwrap(), Budget::device(1024));
         let all = read("device=2GiB, soft=1GiB, host=3 GiB, disk=4k").unwrap();
         assert_eq!(all.soft_device_bytes, Some(1 << 30));
-        assert_eq!((all.host_bytes, all.disk_bytes), (Some(3 << 30), Some(4000)));
-        for wrong in ["", "x", "0", "device=1,soft=2", "gpu=1", "-1", "1e30GiB", "=,="] {
+        assert_eq!(
+            (all.host_bytes, all.disk_bytes),
+            (Some(3 << 30), Some(4000))
+        );
+        for wrong in [
+            "",
+            "x",
+            "0",
+            "device=1,soft=2",
+            "gpu=1",
+            "-1",
+            "1e30GiB",
+            "=,=",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

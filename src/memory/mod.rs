@@ -33,16 +33,16 @@ pub(crate) use copies::{Copies, HostCopy};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
-pub(crate) use residency::{Arrival, Candidate};
 pub use report::{Holder, SlabUse};
+pub(crate) use residency::{Arrival, Candidate};
 use slabs::Slab;
 pub use source::Source;
-use victims::{Clock, Uses};
-pub(crate) use victims::{TransferCost, choose};
 pub(crate) use storage::TenantId;
 pub(crate) use storage::{Dead, DeadList, Storage};
 pub use storage::{Residency, Tag};
 pub(crate) use text::{printable, printable_end};
+use victims::{Clock, Uses};
+pub(crate) use victims::{TransferCost, choose};
 
 /// Where a storage's bytes are at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,9 +57,7 @@ impl Memory {
     pub(crate) fn plan_shrink(&mut self, target_bytes: u64) -> Vec<Step> {
         let mut planner = std::mem::take(&mut self.planner);
         let movable = |block| self.is_movable(block);
-        let steps = self
-            .pools
-            .plan_shrink(&mut planner, target_bytes, &movable);
+        let steps = self.pools.plan_shrink(&mut planner, target_bytes, &movable);
         let steps = steps.to_vec();
         self.planner = planner;
         steps

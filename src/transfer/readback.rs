@@ -180,7 +180,8 @@ impl Readbacks {
 
     /// The largest piece: two at least fit into the pool.
     pub(crate) fn piece_bytes(&self) -> u64 {
-        let half_bytes = self.limit_bytes() / 2;
+        let most_bytes = self.driver.caps().max_buffer_bytes & !3;
+        let half_bytes = most_bytes.min(self.limit_bytes() / 2);
         let most_bytes = half_bytes.clamp(LEAST_BUFFER_BYTES, PIECE_BYTES);
         1 << most_bytes.ilog2()
     }

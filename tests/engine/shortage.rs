@@ -1,10 +1,10 @@
 //! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Error, Gpu};
+use lapidary::{DType, Error, Gpu};
 use pollster::block_on;
 
-use crate::{ended, numbers, open, options};
+use crate::{ended, nothing_leaves, numbers, open, options};
 
 /// Room for one tensor of 8 MiB, not for two.
 fn narrow() -> SimOptions {
@@ -15,15 +15,9 @@ fn narrow() -> SimOptions {
     }
 }
 
-/// Nothing can be put out, so what finds no room finds none.
 fn open_narrow() -> (Gpu, lapidary::sim::SimHandle) {
     let (gpu, sim) = open(narrow());
-    let budget = Budget {
-        host_bytes: Some(0),
-        disk_bytes: Some(0),
-        ..Budget::default()
-    };
-    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    nothing_leaves(&gpu);
     (gpu, sim)
 }
 

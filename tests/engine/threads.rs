@@ -7,7 +7,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{DType, Error, Tensor};
 use pollster::block_on;
 
-use crate::{ended, numbers, open, options};
+use crate::{ended, nothing_leaves, numbers, open, options};
 
 /// Runs a test, and ends the process if it hangs.
 pub(crate) fn watched(test: impl FnOnce()) {
@@ -89,6 +89,7 @@ fn a_thread_without_room_is_no_other_threads_trouble() {
             max_binding_bytes: 128 << 20,
             ..options()
         });
+        nothing_leaves(&gpu);
         let holder = gpu.zeros(&[8 << 20], DType::U8).unwrap();
         holder.force().unwrap();
         std::thread::scope(|scope| {
