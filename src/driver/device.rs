@@ -300,7 +300,13 @@ impl Books {
                 let staging_bytes = self.staging_bytes.max(self.staging_floor_bytes);
                 self.slab_bytes + staging_bytes + self.shared_bytes
             }
-            BufferKind::Upload | BufferKind::Readback => self.reserved_bytes(),
+            BufferKind::Upload | BufferKind::Readback => {
+                // What is kept for staging is there for it even where the limit was lowered and
+                // slabs are still above it: without staging they could not be put out.
+                let kept_bytes = self.staging_floor_bytes.saturating_sub(self.staging_bytes);
+                let room_bytes = self.limit_bytes.saturating_sub(self.reserved_bytes());
+                return room_bytes.max(kept_bytes);
+            }
         };
         self.limit_bytes.saturating_sub(taken_bytes)
     }

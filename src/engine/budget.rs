@@ -3,8 +3,6 @@
 use std::sync::PoisonError;
 
 use super::Engine;
-use super::ladder::Rung;
-use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
 use crate::memory::Budget;
@@ -16,6 +14,12 @@ const STAGING_SHARE: u64 = 16;
 
 /// ... but no more than this.
 const STAGING_MOST_BYTES: u64 = 64 * MIB;
+
+/// Staging needs so much to work at all, however small the budget is, ...
+const STAGING_LEAST_BYTES: u64 = 16 << 10;
+
+/// ... but never takes more than one part in so many.
+const STAGING_MOST_SHARE: u64 = 4;
 
 /// Slabs that are created ahead have this size: any request but a large one can use them.
 const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
@@ -51,11 +55,7 @@ impl Engine {
     pub(crate) async fn set_budget(&self, budget: Budget) -> Result<u64> {
         budget.check()?;
         let hard_bytes = budget.device_bytes.unwrap_or(u64::MAX);
-        let staging_bytes = match budget.device_bytes {
-            Some(bytes) => (bytes / STAGING_SHARE).min(STAGING_MOST_BYTES),
-            None => 0,
-        };
-        let staging_bytes = budget.staging_bytes.unwrap_or(staging_bytes);
+        let staging_bytes = staging_bytes(&budget);
         {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             limits.budget = budget;
@@ -66,7 +66,7 @@ impl Engine {
         let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
         self.spill.set_quota(disk_bytes);
         self.check_lost()?;
-        if self.excess_bytes() == 0 {
+        if self.excess_bytes() == 0 && self.host.excess_bytes() == 0 {
             return Ok(0);
         }
         let _turn = self.turn.take().await;
@@ -79,28 +79,19 @@ impl Engine {
         levels.reserved_bytes.saturating_sub(levels.limit_bytes)
     }
 
-    /// Climbs the ladder until the reserved bytes are within the limit; returns by how much they
-    /// are not. The caller has the turn.
+    /// Gets down to the limits; returns by how much the reserved bytes are above the device's. The
+    /// caller has the turn.
     pub(super) async fn shrink(&self) -> Result<u64> {
         self.submit()?;
-        for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
-            loop {
-                let excess_bytes = self.excess_bytes();
-                if excess_bytes == 0 {
-                    return Ok(0);
-                }
-                let freed_bytes = self.climb(rung, excess_bytes).await?;
-                self.lock().counters.gains[gain] += freed_bytes;
-                if freed_bytes == 0 {
-                    break;
-                }
-                // Only whole slabs make the reserved bytes fewer.
-                let target_bytes = self.driver.ledger().slab_limit_now_bytes();
-                let steps = self.lock().memory.plan_shrink(target_bytes);
-                self.carry_out(&steps).await?;
-                self.wait_for_retiring().await?;
-            }
+        if self.excess_bytes() > 0 {
+            let target_bytes = |engine: &Engine| engine.driver.ledger().slab_limit_now_bytes();
+            self.sink_to(target_bytes).await?;
         }
+        if self.excess_bytes() > 0 {
+            // What is above it is staging.
+            self.make_way(0, 0).await?;
+        }
+        self.sink_host()?;
         Ok(self.excess_bytes())
     }
 
@@ -159,4 +150,15 @@ impl Engine {
         self.submit()?;
         self.compact_pass(limit_bytes).await
     }
+}
+
+/// What slabs leave to staging.
+fn staging_bytes(budget: &Budget) -> u64 {
+    let Some(device_bytes) = budget.device_bytes else {
+        return budget.staging_bytes.unwrap_or(0);
+    };
+    let share_bytes = (device_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
+    let least_bytes = STAGING_LEAST_BYTES.min(device_bytes / STAGING_MOST_SHARE);
+    let staging_bytes = budget.staging_bytes.unwrap_or(share_bytes);
+    staging_bytes.max(least_bytes)
 }

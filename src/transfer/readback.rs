@@ -182,13 +182,19 @@ impl Readbacks {
     pub(crate) fn piece_bytes(&self) -> u64 {
         let most_bytes = self.driver.caps().max_buffer_bytes & !3;
         let half_bytes = most_bytes.min(self.limit_bytes() / 2);
-        let most_bytes = half_bytes.clamp(LEAST_BUFFER_BYTES, PIECE_BYTES);
+        let most_bytes = half_bytes.clamp(self.least_buffer_bytes(), PIECE_BYTES);
         1 << most_bytes.ilog2()
     }
 
     /// Half of what the budget keeps for staging.
     fn limit_bytes(&self) -> u64 {
         LIMIT_BYTES.min(self.driver.ledger().staging_floor_bytes() / 2)
+    }
+
+    /// The smallest buffer that is worth making, smaller where the budget is tiny.
+    fn least_buffer_bytes(&self) -> u64 {
+        let half_bytes = (self.limit_bytes() / 2).max(64);
+        LEAST_BUFFER_BYTES.min(1 << half_bytes.ilog2())
     }
 
     /// A buffer of at least `size_bytes` and its size, if the pool has one free.
@@ -204,7 +210,9 @@ impl Readbacks {
     /// (whose submission must be under way).
     pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
         let most = self.driver.caps().max_buffer_bytes & !3;
-        let buffer_bytes = size_bytes.next_power_of_two().max(LEAST_BUFFER_BYTES);
+        let buffer_bytes = size_bytes
+            .next_power_of_two()
+            .max(self.least_buffer_bytes());
         let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
         let limit_bytes = self.limit_bytes();
         self.take_in_abandoned();

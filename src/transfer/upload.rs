@@ -94,7 +94,9 @@ impl Uploads {
             return Ok(None);
         };
         let room_bytes = room(chunk);
-        if room_bytes < wanted_bytes.clamp(8, LEAST_PIECE_BYTES) {
+        // Where the budget is small, a whole chunk is less than what is worth a split.
+        let least_bytes = wanted_bytes.clamp(8, LEAST_PIECE_BYTES);
+        if room_bytes < least_bytes.min(chunk.size_bytes) {
             return Ok(None);
         }
         // The room is a multiple of 8, so only the last piece of an upload is padded.
@@ -253,6 +255,15 @@ impl Uploads {
             .iter()
             .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
         mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
+    }
+
+    /// Is there a chunk whose regions have all been submitted? It can be written to before long.
+    pub(crate) fn has_idle(&self) -> bool {
+        let chunks = self.lock();
+        let mut pending = chunks
+            .iter()
+            .map(|chunk| chunk.pending.load(Ordering::Acquire));
+        pending.any(|pending| pending == 0)
     }
 
     /// Gives the chunks that hold nothing back to the driver.
