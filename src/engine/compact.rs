@@ -1,11 +1,13 @@
 //! Moving blocks: a plan of the pools carried out by recorded copies.
 //!
 //! The queue runs in order, so a range is free for the next command as soon as the copy that
-//! empties it is recorded. Moves travel in submissions of their own: if one is refused, every
-//! block of it goes back to where its bytes still are.
+//! empties it is recorded. Moves travel in submissions of their own: if one is refused, whoever
+//! submits it puts every block of it back to where its bytes still are.
+
+use std::sync::Arc;
 
 use super::Engine;
-use crate::alloc::{Growth, Spot, Step};
+use crate::alloc::{BlockId, Growth, Spot, Step};
 use crate::driver::{BufferKind, DriverError, Op};
 use crate::error::{Error, Result};
 use crate::memory::Moved;
@@ -36,75 +38,50 @@ impl Engine {
             self.submit()?;
             self.lock().counters.compactions += 1;
         }
-        let mut moved = Vec::new();
+        let refused_before = self.lock().counters.refused_submissions;
         for step in steps {
             match step {
                 Step::Release(slab) => {
-                    if !self.submit_moves(&mut moved)? {
+                    if !self.submit_moves(refused_before)? {
                         return Ok(Outcome::Void);
                     }
                     self.release_one(*slab)?;
                 }
-                Step::Move { block, to } => {
-                    let mut state = self.lock();
-                    // One that died meanwhile need not move.
-                    if let Some(one) = state.memory.relocate(*block, to) {
-                        state.record_move(&one);
-                        moved.push(one);
-                    }
-                }
+                Step::Move { block, to } => self.lock().record_move(*block, to),
                 Step::Evacuate { block, .. } if !self.lock().memory.is_there(*block) => {}
                 Step::Evacuate { block, growth } => match self.create_planned(growth).await {
-                    Ok(slab) => {
-                        let mut state = self.lock();
-                        if let Some(one) = state.memory.relocate(*block, &Spot::new(slab, 0)) {
-                            state.record_move(&one);
-                            moved.push(one);
-                        }
-                    }
-                    Err(error) => return self.no_slab(error, &mut moved),
+                    Ok(slab) => self.lock().record_move(*block, &Spot::new(slab, 0)),
+                    Err(error) => return self.no_slab(error),
                 },
                 Step::Create(growth) => {
                     if let Err(error) = self.create_planned(growth).await {
-                        return self.no_slab(error, &mut moved);
+                        return self.no_slab(error);
                     }
                 }
             }
         }
-        let complete = self.submit_moves(&mut moved)?;
-        Ok(if complete {
-            Outcome::Done
-        } else {
-            Outcome::Void
+        Ok(match self.submit_moves(refused_before)? {
+            true => Outcome::Done,
+            false => Outcome::Void,
         })
     }
 
-    fn no_slab(&self, error: DriverError, moved: &mut Vec<Moved>) -> Result<Outcome> {
-        self.submit_moves(moved)?;
+    fn no_slab(&self, error: DriverError) -> Result<Outcome> {
         self.check_lost()?;
+        self.submit()?;
         Ok(match error {
             DriverError::OutOfMemory | DriverError::OverBudget => Outcome::NoSlab,
             error => Outcome::Refused(refusal("a slab", error)),
         })
     }
 
-    /// Submits the moves recorded so far. `false` if that was refused: then they are undone.
-    fn submit_moves(&self, moved: &mut Vec<Moved>) -> Result<bool> {
-        if moved.is_empty() {
-            return Ok(true);
+    /// Submits the moves recorded so far. `false` if a submission was refused since there were so
+    /// many refused ones: then its moves are undone.
+    fn submit_moves(&self, refused_before: u64) -> Result<bool> {
+        if !self.lock().batch.moved.is_empty() {
+            self.submit()?;
         }
-        let refused_before = self.lock().counters.refused_submissions;
-        self.submit()?;
-        let mut state = self.lock();
-        if state.counters.refused_submissions == refused_before {
-            moved.clear();
-            return Ok(true);
-        }
-        // Nothing was placed in between, so the old ranges are free.
-        for one in moved.drain(..).rev() {
-            state.memory.move_back(&one);
-        }
-        Ok(false)
+        Ok(self.lock().counters.refused_submissions == refused_before)
     }
 
     /// Creates a slab. One that the budget has no room for only because of slabs that are still
@@ -162,7 +139,11 @@ impl Engine {
 }
 
 impl super::state::State {
-    fn record_move(&mut self, one: &Moved) {
+    /// Moves a block and records the copy. One that died meanwhile need not move.
+    fn record_move(&mut self, block: BlockId, to: &Spot) {
+        let Some(one) = self.memory.relocate(block, to) else {
+            return;
+        };
         self.memory.touch(one.from);
         self.memory.touch(one.to);
         self.batch.ops.push(Op::Copy {
@@ -172,5 +153,16 @@ impl super::state::State {
             dst_offset_bytes: one.to.offset_bytes,
             size_bytes: one.size_bytes,
         });
+        self.batch.moved.push(one);
+    }
+
+    /// The batch was refused: what it should have moved is where it was. A block whose old range
+    /// was taken since has lost its bytes.
+    pub(super) fn undo_moves(&mut self, moved: &mut Vec<Moved>, cause: &Arc<Error>) {
+        for one in moved.drain(..).rev() {
+            if !self.memory.move_back(&one) {
+                self.memory.poison_block(one.block, cause);
+            }
+        }
     }
 }

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::read::Wanted;
 use super::state::State;
 use super::{Engine, refusal};
-use crate::driver::{MapMode, Op};
+use crate::driver::{DriverError, MapMode, Op};
 use crate::error::{Error, Result};
 use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, TransferCost, choose};
 use crate::transfer::{Piece, Reading, SpillWriter};
@@ -18,6 +19,9 @@ use crate::transfer::{Piece, Reading, SpillWriter};
 /// Victims are put out together until they free this much more than was asked for: one wait for
 /// the device serves them all.
 const AHEAD_PERCENT: u64 = 25;
+
+/// After so many rounds in a row in which nobody could leave, nobody else is asked.
+const ROUNDS_IN_VAIN: usize = 4;
 
 /// The commands of the queue among which the next uses are known.
 const LOOK_AHEAD_COMMANDS: usize = 1024;
@@ -86,15 +90,21 @@ impl Shared {
 struct Leaving {
     victim: Candidate,
     taker: Arc<Shared>,
-    reading: Arc<Reading>,
+    /// Whoever stops waiting gives up: the storage stays where it is.
+    reading: Wanted,
 }
 
 impl Engine {
-    /// Takes the places of storages whose bytes are elsewhere too, as many as it takes.
+    /// Takes the places of storages whose bytes are elsewhere too, as many as it takes, and of
+    /// those whose bytes are worth nothing.
     pub(super) fn drop_copied(&self, wanted_bytes: u64) -> u64 {
         let mut state = self.lock();
-        let mut freed_bytes = 0;
-        for victim in state.victims(wanted_bytes, None) {
+        let stay = state.needed_slots();
+        let mut freed_bytes = state.memory.leave_poisoned(&stay);
+        if freed_bytes > 0 {
+            return freed_bytes;
+        }
+        for victim in state.victims(wanted_bytes, None, &stay) {
             if state.memory.leave(&victim.storage) {
                 freed_bytes += victim.storage.size_bytes();
             }
@@ -110,29 +120,44 @@ impl Engine {
             return Ok(0);
         }
         let enough_bytes = wanted_bytes.saturating_add(wanted_bytes / 100 * AHEAD_PERCENT);
+        let (mut freed_bytes, mut in_vain) = (0, 0);
+        let mut stay = self.lock().needed_slots();
+        while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
+            let missing_bytes = enough_bytes - freed_bytes;
+            let victims = self.lock().victims(missing_bytes, Some(tier), &stay);
+            if victims.is_empty() {
+                break;
+            }
+            // A tier without room for these may have room for smaller ones.
+            stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
+            let left_bytes = self.take_out(victims, tier).await?;
+            in_vain = if left_bytes == 0 { in_vain + 1 } else { 0 };
+            freed_bytes += left_bytes;
+        }
+        Ok(freed_bytes)
+    }
+
+    /// Puts these storages out, as far as the tier has room. Returns the bytes that became free.
+    pub(super) async fn take_out(&self, victims: Vec<Candidate>, tier: Tier) -> Result<u64> {
         let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
-        let victims = self.lock().victims(enough_bytes, Some(tier));
+        self.drop_gone();
         for victim in victims {
-            let size_bytes = victim.storage.size_bytes();
-            // A tier without room for this one may have room for a smaller one.
             let Ok(taker) = self.taker(&victim.storage, tier) else {
                 continue;
             };
             if self.caps().maps_slabs {
                 match self.leave_in_place(&victim, taker).await {
-                    Ok(()) => freed_bytes += size_bytes,
+                    Ok(()) => freed_bytes += victim.storage.size_bytes(),
                     Err(_) => self.check_lost()?,
                 }
-            } else if let Some(next) = self.start_leaving(victim, taker).await? {
-                leaving.push(next);
-                freed_bytes += size_bytes;
+                continue;
+            }
+            match self.start_leaving(victim, taker).await? {
+                Some(next) => leaving.push(next),
+                None => break,
             }
         }
-        if self.caps().maps_slabs {
-            return Ok(freed_bytes);
-        }
         self.submit()?;
-        let mut freed_bytes = 0;
         for leaving in leaving {
             let size_bytes = leaving.victim.storage.size_bytes();
             match self.finish_leaving(leaving).await {
@@ -165,26 +190,24 @@ impl Engine {
             }
             victim
         };
-        let host = match self.caps().maps_slabs {
-            true => Err(Error::WouldBlock { what: "the host" }),
-            false => self.taker(storage, Tier::Host),
-        };
-        let taker = match host {
+        self.drop_gone();
+        if self.caps().maps_slabs {
+            let taker = self.taker(storage, Tier::Disk)?;
+            return self.leave_in_place(&victim, taker).await;
+        }
+        let taker = match self.taker(storage, Tier::Host) {
             Ok(taker) => taker,
             Err(_) => self.taker(storage, Tier::Disk)?,
         };
-        if self.caps().maps_slabs {
-            return self.leave_in_place(&victim, taker).await;
-        }
         match self.start_leaving(victim, taker).await? {
             Some(leaving) => {
                 self.submit()?;
                 self.finish_leaving(leaving).await
             }
-            None => Err(refusal(
-                "a read-back buffer",
-                crate::driver::DriverError::OutOfMemory,
-            )),
+            None => {
+                let error = DriverError::OutOfMemory;
+                Err(self.refused("a read-back buffer", error, storage))
+            }
         }
     }
 
@@ -194,7 +217,7 @@ impl Engine {
         match tier {
             Tier::Host => {
                 let mut bytes = Vec::new();
-                let charge = self.host.charge(len_bytes);
+                let charge = self.host_charge(len_bytes)?;
                 let reserved = bytes.try_reserve_exact(len_bytes as usize);
                 match (charge, reserved) {
                     (Some(charge), Ok(())) => Ok(Taker::Host(bytes, charge)),
@@ -227,6 +250,7 @@ impl Engine {
         };
         let len_bytes = victim.storage.len_bytes();
         let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
+        let wanted = Wanted(reading.clone());
         for piece in pieces {
             let (start, size_bytes) = piece.words();
             let buffer = loop {
@@ -254,7 +278,7 @@ impl Engine {
         Ok(Some(Leaving {
             victim,
             taker,
-            reading,
+            reading: wanted,
         }))
     }
 
@@ -262,8 +286,9 @@ impl Engine {
     /// short must do with little.
     async fn piece_bytes_to_be_had(&self) -> Result<Option<u64>> {
         let mut piece_bytes = self.readbacks.piece_bytes();
+        let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);
         self.submit()?;
-        while piece_bytes >= LEAST_PIECE_BYTES {
+        while piece_bytes >= least_bytes {
             if self.readbacks.provide(piece_bytes).await.is_ok() {
                 return Ok(Some(piece_bytes));
             }
@@ -275,7 +300,7 @@ impl Engine {
 
     /// Waits until a victim's bytes have arrived, and lets it leave.
     async fn finish_leaving(&self, leaving: Leaving) -> Result<()> {
-        let reading = &leaving.reading;
+        let reading = &leaving.reading.0;
         while !reading.is_done() {
             if let Some(error) = reading.failure() {
                 return Err(error);
@@ -342,8 +367,9 @@ impl Engine {
 impl State {
     /// Who should be put out so that so many bytes become free, first those who gain the most for
     /// what it costs to have them back. Only those that are elsewhere too (`clean`), or only those that are not.
-    fn victims(&self, wanted_bytes: u64, tier: Option<Tier>) -> Vec<Candidate> {
-        let mut candidates = self.memory.candidates(&self.needed_slots());
+    /// Those of the slots that `stay` are no candidates.
+    fn victims(&self, wanted_bytes: u64, tier: Option<Tier>, stay: &[u32]) -> Vec<Candidate> {
+        let mut candidates = self.memory.candidates(stay);
         candidates.retain(|candidate| candidate.is_clean == tier.is_none());
         let (next, known) = self.next_uses();
         let now = self.memory.now();

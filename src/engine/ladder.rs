@@ -11,10 +11,11 @@
 //! | drop | takes the places of storages whose bytes are elsewhere too |
 //! | host | puts storages out to the host's memory |
 //! | disk | puts storages out to disk |
+//! | anew | puts out what the command itself needs, and lays it out afresh |
 //!
 //! After each that freed something the room is looked for anew. Whoever climbs has the turn, so
 //! there is one at a time; the engine's lock is released while a rung waits. The operands of the
-//! command at the head of the queue, for which all this is done, are never put out.
+//! command at the head of the queue, for which all this is done, are put out by the last rung only.
 
 use std::sync::Arc;
 
@@ -30,6 +31,9 @@ use crate::transfer::refusal;
 
 /// How many plans are made for one request before it goes to the next rung.
 const PLANS: usize = 3;
+
+/// Slabs make way for so much staging at a time, at most.
+const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
 
 /// How many holders an out-of-memory error names.
 const HOLDERS_NAMED: usize = 5;
@@ -56,11 +60,13 @@ pub enum Rung {
     Host,
     /// Putting tensors out to disk.
     Disk,
+    /// Putting out even the tensors that the work at hand needs, to bring them back side by side.
+    Anew,
 }
 
 impl Rung {
     /// All of them, in the order in which they are climbed.
-    pub const ALL: [Rung; 9] = [
+    pub const ALL: [Rung; 10] = [
         Rung::Retire,
         Rung::Caches,
         Rung::Callbacks,
@@ -70,6 +76,7 @@ impl Rung {
         Rung::Drop,
         Rung::Host,
         Rung::Disk,
+        Rung::Anew,
     ];
 
     /// In lower case, as reports print it.
@@ -84,12 +91,13 @@ impl Rung {
             Rung::Drop => "drop",
             Rung::Host => "host",
             Rung::Disk => "disk",
+            Rung::Anew => "anew",
         }
     }
 
     /// Does it cost traffic with the host? Before those the soft budget is passed.
     fn has_traffic(self) -> bool {
-        matches!(self, Rung::Drop | Rung::Host | Rung::Disk)
+        matches!(self, Rung::Drop | Rung::Host | Rung::Disk | Rung::Anew)
     }
 }
 
@@ -134,11 +142,16 @@ impl Engine {
                 }
             }
         }
+        if let Some((made, freed_bytes)) = self.lay_out_anew(storage).await? {
+            self.lock().counters.gains[Rung::ALL.len() - 1] += freed_bytes;
+            return Ok(made);
+        }
         let mut state = self.lock();
         Ok(Err(state.out_of_memory(storage, gains)))
     }
 
-    /// Climbs one rung; returns the bytes that it freed.
+    /// Climbs one rung; returns the bytes that it freed. The last one is for a storage only, and
+    /// is not climbed here.
     pub(super) async fn climb(&self, rung: Rung, wanted_bytes: u64) -> Result<u64> {
         match rung {
             Rung::Retire => self.retire(),
@@ -150,6 +163,7 @@ impl Engine {
             Rung::Drop => Ok(self.drop_copied(wanted_bytes)),
             Rung::Host => self.put_out(wanted_bytes, Tier::Host).await,
             Rung::Disk => self.put_out(wanted_bytes, Tier::Disk).await,
+            Rung::Anew => Ok(0),
         }
     }
 
@@ -259,6 +273,66 @@ impl Engine {
         Ok(settled_bytes + state.memory.freed_bytes() - freed_before)
     }
 
+    /// For staging that found no memory, so many times already: gives the driver back all that is
+    /// empty and waits for what is on its way there; then makes the slabs fewer.
+    pub(super) async fn make_way(&self, wanted_bytes: u64, tries: usize) -> Result<()> {
+        self.submit()?;
+        self.trim_slabs()?;
+        self.wait_for_all().await?;
+        if tries == 0 {
+            return Ok(());
+        }
+        let reserved_bytes = self.lock().memory.reserved_bytes();
+        let target_bytes = reserved_bytes.saturating_sub(wanted_bytes.min(MAKE_WAY_MOST_BYTES));
+        self.sink_to(|_| target_bytes).await
+    }
+
+    /// Climbs the ladder until no more is reserved for slabs than the target, which may change.
+    pub(super) async fn sink_to(&self, target_bytes: impl Fn(&Engine) -> u64) -> Result<()> {
+        for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
+            loop {
+                // Only whole slabs make the reserved bytes fewer.
+                let target_bytes = target_bytes(self);
+                let steps = {
+                    let mut state = self.lock();
+                    state.bury();
+                    state.memory.plan_shrink(target_bytes)
+                };
+                if !steps.is_empty() {
+                    self.carry_out(&steps).await?;
+                }
+                self.wait_for_retiring().await?;
+                let reserved_bytes = self.lock().memory.reserved_bytes();
+                let above_bytes = reserved_bytes.saturating_sub(target_bytes);
+                if above_bytes == 0 {
+                    return Ok(());
+                }
+                let freed_bytes = self.climb(rung, above_bytes).await?;
+                self.lock().counters.gains[gain] += freed_bytes;
+                if freed_bytes == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A refusal of the driver, met on behalf of a storage: for want of memory it is no reason to
+    /// give up, and nothing is lost.
+    pub(super) fn refused(
+        &self,
+        what: &'static str,
+        error: DriverError,
+        storage: &Storage,
+    ) -> Error {
+        match error {
+            DriverError::OutOfMemory | DriverError::OverBudget => {
+                self.lock().out_of_memory(storage, Gains::default())
+            }
+            error => refusal(what, error),
+        }
+    }
+
     /// Gives back staging and read-back buffers that hold nothing.
     pub(super) fn shed_caches(&self) -> Result<u64> {
         let before_bytes = self.driver.ledger().levels().reserved_bytes;
@@ -281,7 +355,7 @@ impl Engine {
     }
 
     /// Waits for what the device still uses, staging included, and gives back what that frees.
-    async fn wait_for_all(&self) -> Result<u64> {
+    pub(super) async fn wait_for_all(&self) -> Result<u64> {
         let before_bytes = self.driver.ledger().levels().reserved_bytes;
         self.submit()?;
         let _ = self.wait_idle().await;
@@ -316,8 +390,18 @@ impl State {
         needed
     }
 
-    /// Bytes of the storages that the command at the head of the queue needs, or of this one.
-    fn needed_bytes(&self, storage: &Arc<Storage>) -> u64 {
+    /// Does the command at the head of the queue need the storage?
+    pub(super) fn is_needed(&self, storage: &Arc<Storage>) -> bool {
+        let mut needs = false;
+        if let Some(cmd) = self.queue.front() {
+            cmd.each_operand(|operand, _| needs |= Arc::ptr_eq(operand, storage));
+        }
+        needs
+    }
+
+    /// The storages that the command at the head of the queue needs, if this is one of them; else
+    /// only this one.
+    pub(super) fn needed_storages(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
         let mut seen: Vec<Arc<Storage>> = vec![storage.clone()];
         if let Some(cmd) = self.queue.front() {
             let mut needs = false;
@@ -329,13 +413,19 @@ impl State {
                 }
             });
         }
-        let sizes = seen.iter();
-        sizes
+        seen
+    }
+
+    /// Bytes of the [`needed_storages`](Self::needed_storages).
+    fn needed_bytes(&self, storage: &Arc<Storage>) -> u64 {
+        let needed = self.needed_storages(storage);
+        needed
+            .iter()
             .map(|storage| self.memory.granted_bytes(storage.size_bytes()))
             .sum()
     }
 
-    fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
+    pub(super) fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
         self.counters.refusals += 1;
         let report = self.memory.report(HOLDERS_NAMED);
         let levels = self.driver.ledger().levels();

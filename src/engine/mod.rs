@@ -9,6 +9,7 @@
 //! Locks, in order: the turn (asynchronous, held across a whole walk), then the state or the
 //! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
 
+mod anew;
 mod block;
 mod budget;
 mod caches;
@@ -27,6 +28,7 @@ mod share;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tiers;
 #[cfg(feature = "sim")]
 mod touch;
 mod turn;
@@ -89,6 +91,7 @@ impl Engine {
             readbacks: readbacks.clone(),
             queue: VecDeque::new(),
             left: LeftBehind::default(),
+            placed: Vec::new(),
             memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::caches::PipelineKey;
+use super::cmd::Cmd;
 use super::kernel::Program;
+use super::residency::STAGING_TRIES;
 use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
-use crate::alloc::{AllocError, Growth, SlabId};
-use crate::driver::{BufferKind, Caps, DriverError, PipelineDesc};
-use crate::error::{Error, OutOfMemory, Result};
+use crate::alloc::{AllocError, SlabId};
+use crate::driver::{Caps, DriverError, PipelineDesc};
+use crate::error::{Error, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
 
@@ -58,7 +60,7 @@ impl Engine {
                     storage,
                     reading,
                     piece,
-                } => self.read_away(&storage, &reading, piece)?,
+                } => self.read_away(&storage, &reading, piece).await?,
                 Need::Pipeline {
                     program,
                     key,
@@ -66,18 +68,12 @@ impl Engine {
                 } => {
                     self.provide_pipeline(&program, key, params_bytes).await?;
                 }
-                Need::Readback { size_bytes } => {
-                    self.submit()?;
-                    let mut provided = self.readbacks.provide(size_bytes).await;
-                    let refused = [DriverError::OutOfMemory, DriverError::OverBudget];
-                    if provided
-                        .as_ref()
-                        .is_err_and(|error| refused.contains(error))
-                    {
-                        self.make_way().await?;
-                        provided = self.readbacks.provide(size_bytes).await;
-                    }
-                    self.or_give_up(provided, "a read-back buffer")?;
+                Need::Readback {
+                    storage,
+                    size_bytes,
+                } => {
+                    let provided = self.provide_readback(&storage, size_bytes).await?;
+                    self.or_leave(provided);
                 }
                 Need::Direct {
                     reading,
@@ -98,6 +94,7 @@ impl Engine {
             false => self.submit_batch(&mut batch),
         };
         batch.clear();
+        self.drop_gone();
         let mut state = self.lock();
         state.batch = batch;
         for buffer in state.memory.take_forgotten_imports() {
@@ -137,6 +134,7 @@ impl Engine {
             let mut state = self.lock();
             state.memory.batch_ended(None);
             state.counters.refused_submissions += 1;
+            state.undo_moves(&mut batch.moved, &cause);
             for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
                 state.memory.poison(&storage, &cause);
             }
@@ -164,19 +162,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives the driver back all that is empty, and waits for what is still on its way there: for
-    /// whoever found no memory, to try once more. The caller has the turn.
-    pub(super) async fn make_way(&self) -> Result<()> {
-        self.submit()?;
-        self.release(Memory::next_empty)?;
-        // Who could not wait finds no memory once more, and says so.
-        let _ = self.wait_idle().await;
-        let _ = self.uploads.sweep();
-        self.uploads.trim();
-        self.readbacks.trim();
-        self.check_lost()
-    }
-
     /// Releases one slab, if it is empty.
     pub(super) fn release_one(&self, slab: SlabId) -> Result<u64> {
         self.release(|memory| memory.if_empty(slab))
@@ -202,6 +187,30 @@ impl Engine {
             };
             if named_by_batch {
                 self.submit()?;
+            }
+        }
+    }
+
+    /// Makes room for a piece among the read-back buffers. The inner error is the reading's.
+    async fn provide_readback(
+        &self,
+        storage: &Arc<Storage>,
+        size_bytes: u64,
+    ) -> Result<Result<()>> {
+        self.submit()?;
+        let mut tries = 0;
+        loop {
+            let provided = self.readbacks.provide(size_bytes).await;
+            self.check_lost()?;
+            match provided {
+                Ok(()) => return Ok(Ok(())),
+                Err(DriverError::OutOfMemory | DriverError::OverBudget)
+                    if tries < STAGING_TRIES =>
+                {
+                    self.make_way(size_bytes, tries).await?;
+                    tries += 1;
+                }
+                Err(error) => return Ok(Err(self.refused("a read-back buffer", error, storage))),
             }
         }
     }
@@ -255,15 +264,29 @@ impl State {
     /// Puts what was left behind by the last walk back in front of the queue, but for what nobody
     /// has a use for any more.
     fn try_again(&mut self) {
+        self.unplace_head();
         self.left.take_wanted(|cmd| self.queue.push_front(cmd));
+    }
+
+    /// Takes back the places that the command at the head of the queue was given so far.
+    pub(super) fn unplace_head(&mut self) {
+        for storage in std::mem::take(&mut self.placed) {
+            if let Some(storage) = storage.upgrade() {
+                self.memory.unplace(&storage);
+            }
+        }
     }
 
     /// The command at the head of the queue cannot run: not now, or not at all.
     fn head_failed(&mut self, error: Error) {
+        self.unplace_head();
         match self.queue.pop_front() {
+            // It was only a hint, and must not hold anybody up.
+            Some(Cmd::Prefetch(_)) | None => {}
+            // The budget may be raised, and what the command was to change keeps its bytes.
+            Some(cmd) if matches!(error, Error::NeverFits { .. }) => self.left.push(cmd, error),
             Some(cmd) if error.is_final() => self.poison(&cmd, &Arc::new(error)),
             Some(cmd) => self.left.push(cmd, error),
-            None => {}
         }
     }
 }

@@ -40,9 +40,10 @@ impl Engine {
             self.uploads.reserved_bytes() + self.arrivals.reserved_bytes(),
             self.readbacks.reserved_bytes(),
         );
-        let mut state = self.lock();
         // What is gone is not to be reported as held.
-        state.bury();
+        self.lock().bury();
+        self.drop_gone();
+        let state = self.lock();
         EngineReport {
             memory: state.memory.report(holders),
             levels: self.driver.ledger().levels(),

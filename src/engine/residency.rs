@@ -17,8 +17,14 @@ use crate::units::MIB;
 /// A source is asked for so many bytes at a time.
 const SOURCE_PIECE_BYTES: u64 = MIB;
 
+/// How often a storage is brought back when the submissions that do so are refused.
+const FILLS: usize = 3;
+
+/// How often room is made for staging before there is said to be none.
+pub(super) const STAGING_TRIES: usize = 4;
+
 /// A block for a storage on its way back; given up on drop, also if the walk is dropped.
-struct Arriving<'a>(&'a Engine, Option<Arrival>);
+pub(super) struct Arriving<'a>(pub(super) &'a Engine, pub(super) Option<Arrival>);
 
 impl Drop for Arriving<'_> {
     fn drop(&mut self) {
@@ -45,6 +51,11 @@ impl Supply<'_> {
             return Ok(&host.bytes[start..start + piece_bytes as usize]);
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
+        let mut missing = Error::Source {
+            made_at: self.storage.tag().to_string(),
+            offset_bytes,
+            message: "it has none".into(),
+        };
         if let Some(disk) = &self.copies.disk {
             let scratch = &mut self.scratch;
             scratch.clear();
@@ -52,19 +63,26 @@ impl Supply<'_> {
                 scratch.extend_from_slice(piece);
                 Ok(())
             };
-            disk.read(offset_bytes, piece_bytes, &mut keep)?;
-            return Ok(&self.scratch);
+            match disk.read(offset_bytes, piece_bytes, &mut keep) {
+                Ok(()) => return Ok(&self.scratch),
+                Err(error) => missing = error,
+            }
         }
-        self.scratch.resize(piece_bytes as usize, 0);
         if let Some(source) = &self.copies.source {
-            let read = source.read(offset_bytes, &mut self.scratch);
-            read.map_err(|error| Error::Source {
-                made_at: self.storage.tag().to_string(),
-                offset_bytes,
-                message: error.to_string(),
-            })?;
+            self.scratch.clear();
+            self.scratch.resize(piece_bytes as usize, 0);
+            match source.read(offset_bytes, &mut self.scratch) {
+                Ok(()) => return Ok(&self.scratch),
+                Err(error) => {
+                    missing = Error::Source {
+                        made_at: self.storage.tag().to_string(),
+                        offset_bytes,
+                        message: error.to_string(),
+                    };
+                }
+            }
         }
-        Ok(&self.scratch)
+        Err(missing)
     }
 }
 
@@ -72,7 +90,7 @@ impl Engine {
     /// Brings a storage back that was put out. The inner error is the command's that wants it.
     pub(super) async fn bring_in(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
         let mut arriving = Arriving(self, None);
-        let place = loop {
+        loop {
             {
                 let mut state = self.lock();
                 if !state.memory.is_away(storage) {
@@ -82,9 +100,8 @@ impl Engine {
                 state.memory.anywhere = false;
                 match received {
                     Ok(Some(arrival)) => {
-                        let place = arrival.place;
                         arriving.1 = Some(arrival);
-                        break place;
+                        break;
                     }
                     Ok(None) => {}
                     Err(error) => return Ok(Err(super::needs::never_fits(storage, &error))),
@@ -93,18 +110,32 @@ impl Engine {
             if let Err(error) = self.make_room(storage).await? {
                 return Ok(Err(error));
             }
-        };
-        let Some(copies) = self.lock().memory.away(storage) else {
+        }
+        self.arrive(storage, &mut arriving).await
+    }
+
+    /// Brings the bytes of a storage into the block that was taken for it. The inner error is the
+    /// command's that wants them.
+    pub(super) async fn arrive(
+        &self,
+        storage: &Arc<Storage>,
+        arriving: &mut Arriving<'_>,
+    ) -> Result<Result<()>> {
+        let copies = self.lock().memory.away(storage);
+        let (Some(copies), Some(arrival)) = (copies, &arriving.1) else {
             return Ok(Ok(()));
         };
-        if let Err(error) = self.fill(storage, &copies, place).await {
-            self.check_lost()?;
-            if error.is_final() {
+        match self.fill_for_sure(storage, &copies, arrival.place).await {
+            Ok(()) => {}
+            Err(error @ Error::SpillCorrupt { .. }) => {
                 // The bytes are gone: whoever wants them is told why.
                 self.lock().memory.poison(storage, &Arc::new(error));
                 return Ok(Ok(()));
             }
-            return Ok(Err(error));
+            Err(error) => {
+                self.check_lost()?;
+                return Ok(Err(error));
+            }
         }
         let mut state = self.lock();
         if let Some(arrival) = arriving.1.take() {
@@ -114,6 +145,28 @@ impl Engine {
             state.counters.brought_in_bytes += storage.len_bytes();
         }
         Ok(Ok(()))
+    }
+
+    /// Fills a place, however often it takes until no part of that was in a submission that was
+    /// refused.
+    async fn fill_for_sure(
+        &self,
+        storage: &Arc<Storage>,
+        copies: &Copies,
+        place: Place,
+    ) -> Result<()> {
+        let refused = || self.lock().counters.refused_submissions;
+        for _ in 0..FILLS {
+            let before = refused();
+            self.fill(storage, copies, place).await?;
+            if refused() == before {
+                return Ok(());
+            }
+        }
+        Err(Error::Driver {
+            what: "a submission",
+            message: "again and again, while a tensor was brought back".into(),
+        })
     }
 
     /// Records, or does, what fills a place with the bytes of a storage.
@@ -134,19 +187,23 @@ impl Engine {
         }
         let mut at = 0;
         while at < len_bytes {
-            let piece = supply.piece(at, u64::MAX)?;
-            let (region, taken) = self.stage_arrival(piece).await?;
-            let mut state = self.lock();
-            state.memory.touch(place);
-            state.batch.ops.push(Op::Copy {
-                src: region.buffer,
-                src_offset_bytes: region.offset_bytes,
-                dst: place.buffer,
-                dst_offset_bytes: place.offset_bytes + at,
-                size_bytes: region.size_bytes,
-            });
-            state.batch.regions.push(region);
-            at += taken as u64;
+            let mut rest = supply.piece(at, u64::MAX)?;
+            // A piece may be larger than staging is, and is not fetched twice for that.
+            while !rest.is_empty() {
+                let (region, taken) = self.stage_arrival(storage, rest).await?;
+                let mut state = self.lock();
+                state.memory.touch(place);
+                state.batch.ops.push(Op::Copy {
+                    src: region.buffer,
+                    src_offset_bytes: region.offset_bytes,
+                    dst: place.buffer,
+                    dst_offset_bytes: place.offset_bytes + at,
+                    size_bytes: region.size_bytes,
+                });
+                state.batch.regions.push(region);
+                at += taken as u64;
+                rest = &rest[taken..];
+            }
         }
         Ok(())
     }
@@ -178,13 +235,14 @@ impl Engine {
     }
 
     /// Copies the first of `bytes` into the walk's own staging, and says how many those are.
-    async fn stage_arrival(&self, bytes: &[u8]) -> Result<(Region, usize)> {
-        let refused = |error| refusal("staging memory", error);
+    async fn stage_arrival(&self, storage: &Arc<Storage>, bytes: &[u8]) -> Result<(Region, usize)> {
+        let refused = |error| self.refused("staging memory", error, storage);
+        let (wanted_bytes, mut tries) = (bytes.len() as u64, 0);
         loop {
             if let Some(staged) = self.arrivals.stage(bytes).map_err(refused)? {
                 return Ok(staged);
             }
-            match self.arrivals.grow(bytes.len() as u64).await {
+            match self.arrivals.grow(wanted_bytes).await {
                 Ok(true) => continue,
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(refused(error)),
@@ -192,24 +250,34 @@ impl Engine {
             // All of it is on its way: what was recorded so far must go, and come back.
             self.submit()?;
             self.arrivals.sweep().map_err(refused)?;
-            if !self.arrivals.wait().await.map_err(refused)? && !self.arrivals.has_room() {
-                self.make_way().await?;
-                let grown = self.arrivals.grow(bytes.len() as u64).await;
-                if !grown.map_err(refused)? && !self.arrivals.has_room() {
-                    return Err(refused(DriverError::OutOfMemory));
-                }
+            if self.arrivals.wait().await.map_err(refused)? || self.arrivals.has_room() {
+                continue;
             }
+            if tries == STAGING_TRIES {
+                return Err(refused(DriverError::OutOfMemory));
+            }
+            self.make_way(wanted_bytes, tries).await?;
+            tries += 1;
         }
     }
 
     /// Hands a piece of a storage that is not on the device to the reading at the head of the
     /// queue: what is only looked at need not come back for it.
-    pub(super) fn read_away(
+    pub(super) async fn read_away(
         &self,
         storage: &Arc<Storage>,
         reading: &Arc<Reading>,
         piece: Piece,
     ) -> Result<()> {
+        // What was read before comes first: its bytes may still be on their way.
+        self.submit()?;
+        while reading.next_signal().is_some() && reading.failure().is_none() {
+            let taken_in = self.readbacks.take_in(reading).await;
+            self.check_lost()?;
+            if let Err(error) = taken_in {
+                reading.fail(refusal("a read", error));
+            }
+        }
         let Some(copies) = self.lock().memory.away(storage) else {
             return Ok(());
         };
@@ -254,6 +322,12 @@ impl Engine {
         self.walk().await?;
         self.error_of(storage)?;
         let mut state = self.lock();
+        if state.memory.is_imported(storage) {
+            return Err(Error::Pinned {
+                operation: "backed_by",
+                made_at: storage.tag().to_string(),
+            });
+        }
         state
             .memory
             .copied(storage, |copies| copies.source = Some(source));

@@ -11,7 +11,7 @@ use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Memory, Residency, Storage};
+use crate::memory::{Memory, Moved, Residency, Storage};
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) queue: VecDeque<Cmd>,
     /// Commands that could not run in the walk under way, in program order.
     pub(super) left: LeftBehind,
+    /// What was given a place for the command at the head of the queue, which still needs more.
+    pub(super) placed: Vec<Weak<Storage>>,
     pub(super) memory: Memory,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,
@@ -76,6 +78,8 @@ pub(super) struct Batch {
     pub(super) written: Vec<Weak<Storage>>,
     /// Storages that the ops bring back.
     pub(super) arrived: Vec<Weak<Storage>>,
+    /// Blocks that the ops move.
+    pub(super) moved: Vec<Moved>,
     /// The custom kernel in it: nothing else may join, and its pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
 }
@@ -93,6 +97,7 @@ impl Batch {
         self.reads.clear();
         self.written.clear();
         self.arrived.clear();
+        self.moved.clear();
         self.custom = None;
     }
 }

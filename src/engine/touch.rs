@@ -44,8 +44,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives every operand a place, or, if one finds no room or must be brought in first, none of
-    /// those that had none.
+    /// Gives every operand a place, as `acquire` does for a launch.
     fn acquire_all(
         &mut self,
         operands: &[(Arc<Storage>, Role)],
@@ -67,9 +66,7 @@ impl State {
                     storage: storage.clone(),
                 }
             };
-            for storage in placed {
-                self.memory.unplace(storage);
-            }
+            self.placed.extend(placed.into_iter().map(Arc::downgrade));
             return Ok(Some(need));
         }
         Ok(None)

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::cmd::Cmd;
+use super::residency::STAGING_TRIES;
 use super::{Engine, block_on, refusal};
 use crate::driver::DriverError;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::Storage;
 
 impl Engine {
@@ -42,6 +43,7 @@ impl Engine {
         let (mut rest, mut at) = (bytes, offset_bytes);
         let mut whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
         let mut staged = Vec::new();
+        let mut tries = 0;
         while !rest.is_empty() {
             let piece = self.uploads.stage(rest);
             let piece = piece.map_err(|error| refusal("to write to staging memory", error))?;
@@ -53,7 +55,7 @@ impl Engine {
                     region,
                     whole: std::mem::take(&mut whole),
                 });
-                (rest, at) = (&rest[taken..], next);
+                (rest, at, tries) = (&rest[taken..], next, 0);
                 continue;
             }
             match block_on("an upload", async {
@@ -61,20 +63,28 @@ impl Engine {
             })? {
                 Ok(true) => continue,
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-                Err(error) => return Err(refusal("staging memory", error)),
+                Err(error) => return Err(self.refused("staging memory", error, dst)),
             }
             *begun |= !staged.is_empty();
             self.push(staged.drain(..))?;
-            block_on("an upload", self.more_staging(rest.len() as u64))?;
+            block_on(
+                "an upload",
+                self.more_staging(dst, rest.len() as u64, tries),
+            )?;
+            tries += 1;
         }
         self.push(staged)
     }
 
     /// Waits for room in the staging memory: for a chunk that comes back when its submission is
-    /// done, or for memory that others give back.
-    async fn more_staging(&self, wanted_bytes: u64) -> Result<()> {
-        let what = "staging memory";
-        let refused = |error| refusal(what, error);
+    /// done, or for memory that others give back. There was none so many times already.
+    async fn more_staging(
+        &self,
+        dst: &Arc<Storage>,
+        wanted_bytes: u64,
+        tries: usize,
+    ) -> Result<()> {
+        let refused = |error| self.refused("staging memory", error, dst);
         self.check_lost()?;
         let _turn = self.turn.take().await;
         self.walk().await?;
@@ -82,23 +92,23 @@ impl Engine {
         if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
             return Ok(());
         }
-        self.make_way().await?;
+        self.make_way(wanted_bytes, tries).await?;
         match self.uploads.grow(wanted_bytes).await {
             Ok(true) => return Ok(()),
             Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
             Err(error) => return Err(refused(error)),
         }
         let queued = self.lock().uploads_waiting();
-        if self.uploads.pending_regions() > queued {
-            // Another thread has staged what it is about to append.
+        if self.uploads.has_idle() || self.uploads.pending_regions() > queued {
+            // Another thread has a chunk, or has staged what it is about to append.
             std::thread::yield_now();
+            return Ok(());
+        }
+        if tries < STAGING_TRIES {
             return Ok(());
         }
         // Everything staged waits for commands that found no room.
         let left = self.lock().left.first_error();
-        Err(left.unwrap_or(Error::Driver {
-            what,
-            message: "out of memory".into(),
-        }))
+        Err(left.unwrap_or_else(|| refused(DriverError::OutOfMemory)))
     }
 }

@@ -43,8 +43,11 @@ pub(super) enum Need {
         key: PipelineKey,
         params_bytes: u32,
     },
-    /// A read-back buffer of so many bytes.
-    Readback { size_bytes: u64 },
+    /// A read-back buffer of so many bytes, for a piece of a storage.
+    Readback {
+        storage: Arc<Storage>,
+        size_bytes: u64,
+    },
     /// The slab of this place idle, to be mapped and read where it lies.
     Direct {
         reading: Arc<Reading>,
@@ -118,6 +121,9 @@ impl State {
             match self.encode(&cmd) {
                 Ok(()) => {
                     self.memory.anywhere = false;
+                    if !self.placed.is_empty() {
+                        self.placed.clear();
+                    }
                     self.counters.commands += 1;
                     self.memory.tick();
                     if cmd.outlasts_encoding() {
@@ -128,7 +134,10 @@ impl State {
                     self.queue.push_front(cmd);
                     return Some(need);
                 }
-                Err(Stop::Poison(cause)) => self.poison(&cmd, &cause),
+                Err(Stop::Poison(cause)) => {
+                    self.unplace_head();
+                    self.poison(&cmd, &cause);
+                }
                 // The caller finds the device lost as soon as it asks the driver.
                 Err(Stop::Lost) => self.queue.clear(),
             }
@@ -260,7 +269,11 @@ impl State {
             }));
         }
         let Some(buffer) = self.readbacks.take(size_bytes) else {
-            return Err(Stop::Need(Need::Readback { size_bytes }));
+            let storage = src.clone();
+            return Err(Stop::Need(Need::Readback {
+                storage,
+                size_bytes,
+            }));
         };
         self.memory.touch(place);
         self.memory.used(src);
@@ -320,35 +333,29 @@ impl State {
         Ok(())
     }
 
-    /// Gives every operand that has none a place, or, if one finds no room, none of them. Those
-    /// that were put out are brought back first, while nothing else is held for the command.
+    /// Gives every operand that has none a place. Those that were put out are brought back first.
+    /// What was placed when one finds no room is kept for the command until that is found, or it
+    /// is said that there is none: two that both take the one hole there is would never end.
     fn acquire(&mut self, launch: &Launch) -> Result<(), Stop> {
         let mut placed = SmallVec::<[&Arg; 4]>::new();
         for (index, arg) in launch.args.iter().enumerate() {
             if self.memory.find(&arg.storage).is_some() {
                 continue;
             }
-            if self.memory.is_away(&arg.storage) {
-                for arg in placed {
-                    self.memory.unplace(&arg.storage);
-                }
-                let storage = arg.storage.clone();
-                return Err(Stop::Need(Need::BringIn { storage }));
-            }
-            if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
+            let storage = || arg.storage.clone();
+            let need = if self.memory.is_away(&arg.storage) {
+                Need::BringIn { storage: storage() }
+            } else if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
                 continue;
-            }
-            match self.memory.place(&arg.storage) {
-                Ok(true) => placed.push(arg),
-                other => {
-                    for arg in placed {
-                        self.memory.unplace(&arg.storage);
-                    }
-                    other?;
-                    let storage = arg.storage.clone();
-                    return Err(Stop::Need(Need::Room { storage }));
-                }
-            }
+            } else if self.memory.place(&arg.storage)? {
+                placed.push(arg);
+                continue;
+            } else {
+                Need::Room { storage: storage() }
+            };
+            let placed = placed.iter().map(|arg| Arc::downgrade(&arg.storage));
+            self.placed.extend(placed);
+            return Err(Stop::Need(need));
         }
         Ok(())
     }

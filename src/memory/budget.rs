@@ -137,6 +137,16 @@ impl HostAccount {
         self.peak_bytes.load(Ordering::Acquire)
     }
 
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Acquire)
+    }
+
+    /// How many bytes must be given up before so many can be taken.
+    pub(crate) fn missing_bytes(&self, size_bytes: u64) -> u64 {
+        let after_bytes = self.used_bytes().saturating_add(size_bytes);
+        after_bytes.saturating_sub(self.limit_bytes())
+    }
+
     /// How far the use is above the limit: it may have been lowered.
     pub(crate) fn excess_bytes(&self) -> u64 {
         let limit_bytes = self.limit_bytes.load(Ordering::Acquire);

@@ -91,6 +91,8 @@ pub(crate) struct Memory {
     /// Blocks freed so far.
     freed: u64,
     freed_bytes: u64,
+    /// Copies that are out of date: dropping them may take a while.
+    gone: Vec<Box<Copies>>,
     dead: Receiver<Dead>,
     dead_list: Arc<DeadList>,
 }
@@ -117,6 +119,7 @@ impl Memory {
             clock: 0,
             freed: 0,
             freed_bytes: 0,
+            gone: Vec::new(),
             dead,
             dead_list,
         })
@@ -177,13 +180,20 @@ impl Memory {
     pub(super) fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
         let index = match storage.slot() {
             Some(index) => index,
-            None => self.new_slot(storage, None, None),
+            None => {
+                let index = self.new_slot(storage, None, None);
+                storage.set_slot(index, Residency::Device);
+                index
+            }
         };
         let slot = &mut self.slots[index as usize];
         slot.place = Some(place);
         slot.block = Some(block);
+        // Whose slot it is: it may have been handed on.
+        if let Some(owner) = slot.storage.upgrade() {
+            owner.set_residency(Residency::Device);
+        }
         self.set_owner(block, index);
-        storage.set_slot(index, Residency::Device);
     }
 
     /// Takes back the place of a storage that was placed for a command that cannot run yet.
@@ -202,7 +212,7 @@ impl Memory {
         if let Some(slot) = dying.slot() {
             let handed = &mut self.slots[slot as usize];
             handed.storage = Arc::downgrade(heir);
-            handed.copies = None;
+            self.gone.extend(handed.copies.take());
             handed.uses = Uses::new(self.clock);
             heir.set_slot(slot, Residency::Device);
             dying.hand_on_slot();
@@ -279,7 +289,7 @@ impl Memory {
             }
         };
         self.slots[slot as usize].poison = Some(cause.clone());
-        self.slots[slot as usize].copies = None;
+        self.gone.extend(self.slots[slot as usize].copies.take());
         storage.set_residency(Residency::Poisoned);
     }
 
@@ -328,7 +338,7 @@ impl Memory {
             self.forgotten.push(place.buffer);
         }
         slot.poison = None;
-        slot.copies = None;
+        self.gone.extend(slot.copies.take());
         slot.storage = Weak::new();
         if let Some(block) = slot.block.take() {
             self.free_block(block);

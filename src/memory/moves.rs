@@ -1,7 +1,10 @@
 //! Moving blocks: the plans of the pools, and what they mean for places.
 
+use std::sync::Arc;
+
 use super::{Memory, Place};
 use crate::alloc::{AllocError, BlockId, Spot, Step};
+use crate::error::Error;
 
 /// No slot lies in a block.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -9,7 +12,7 @@ pub(super) const NOBODY: u32 = u32::MAX;
 /// A block that has moved: what is to be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
-    block: BlockId,
+    pub(crate) block: BlockId,
     pub(crate) from: Place,
     pub(crate) to: Place,
     /// A multiple of 16.
@@ -92,10 +95,19 @@ impl Memory {
         })
     }
 
-    /// The copy was refused: the block is where it was.
-    pub(crate) fn move_back(&mut self, moved: &Moved) {
-        let back = self.relocate(moved.block, &moved.back);
-        debug_assert!(back.is_some(), "the old range of {moved:?} was taken");
+    /// The copy was refused: the block is where it was, if it still lives. `false` if its old range
+    /// has been taken.
+    pub(crate) fn move_back(&mut self, moved: &Moved) -> bool {
+        !self.is_there(moved.block) || self.relocate(moved.block, &moved.back).is_some()
+    }
+
+    /// The bytes of a block are lost.
+    pub(crate) fn poison_block(&mut self, block: BlockId, cause: &Arc<Error>) {
+        let owner = self.owners.get(block.index()).copied().unwrap_or(NOBODY);
+        let slot = self.slots.get(owner as usize);
+        if let Some(storage) = slot.and_then(|slot| slot.storage.upgrade()) {
+            self.poison(&storage, cause);
+        }
     }
 
     /// Bytes moved so far.

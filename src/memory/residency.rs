@@ -129,6 +129,25 @@ impl Memory {
         true
     }
 
+    /// Takes the places of storages without a value, but for those of the slots that `stay`.
+    /// Returns their bytes.
+    pub(crate) fn leave_poisoned(&mut self, stay: &[u32]) -> u64 {
+        let freed_before = self.freed_bytes;
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            let storage = slot.storage.upgrade();
+            let is_pinned = storage.is_none_or(|storage| storage.pins() > 0);
+            if slot.poison.is_none() || is_pinned || stay.contains(&(index as u32)) {
+                continue;
+            }
+            if let Some(block) = slot.block.take() {
+                slot.place = None;
+                self.free_block(block);
+            }
+        }
+        self.freed_bytes - freed_before
+    }
+
     /// Adds to the copies of a storage; they hold what it holds now.
     pub(crate) fn copied(&mut self, storage: &Storage, add: impl FnOnce(&mut Copies)) {
         let Some(index) = storage.slot() else { return };
@@ -154,9 +173,53 @@ impl Memory {
         if let Some(index) = storage.slot() {
             let slot = &mut self.slots[index as usize];
             if slot.copies.is_some() {
-                slot.copies = None;
+                self.gone.extend(slot.copies.take());
             }
         }
+    }
+
+    /// The copies that are out of date, to be dropped where nobody waits for that: room on disk is
+    /// given back then.
+    pub(crate) fn take_gone(&mut self) -> Vec<Box<Copies>> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Gives up copies in the host's memory, of so many bytes, of what is on the device or on disk
+    /// as well.
+    pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) {
+        let mut shed_bytes = 0;
+        for slot in &mut self.slots {
+            let Some(copies) = &mut slot.copies else {
+                continue;
+            };
+            let elsewhere = slot.place.is_some() || copies.disk.is_some();
+            if shed_bytes >= wanted_bytes || !elsewhere || copies.host.is_none() {
+                continue;
+            }
+            shed_bytes += slot.size_bytes;
+            let host = copies.host.take();
+            if copies.is_empty() {
+                slot.copies = None;
+            }
+            let gone = Copies {
+                host,
+                ..Copies::default()
+            };
+            self.gone.push(Box::new(gone));
+            if let (None, Some(storage)) = (slot.place, slot.storage.upgrade()) {
+                let copies = slot.copies.as_deref();
+                storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+            }
+        }
+    }
+
+    /// The storages whose bytes are in the host's memory and nowhere else that is as good.
+    pub(crate) fn on_host(&self) -> Vec<Arc<Storage>> {
+        let slots = self.slots.iter().filter(|slot| {
+            let copies = slot.copies.as_deref();
+            slot.place.is_none() && copies.is_some_and(|copies| copies.host.is_some())
+        });
+        slots.filter_map(|slot| slot.storage.upgrade()).collect()
     }
 
     /// The storages that could be put out now: in a slab, with a value, not pinned, and not one of

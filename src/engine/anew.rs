@@ -1,0 +1,116 @@
+//! The ladder's last rung: where all that is left on the device is what the command itself needs,
+//! and it lies so that there is no hole, it leaves too, and comes back side by side.
+//!
+//! So a command that fits within the budget finds room whatever lies where, as long as nothing
+//! that is pinned is in the way, and the host or the disk can take its operands for a moment.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::evict::Tier;
+use super::residency::Arriving;
+use crate::alloc::Growth;
+use crate::driver::DriverError;
+use crate::error::Result;
+use crate::memory::{Arrival, Storage};
+
+impl Engine {
+    /// Puts out what the command at the head of the queue needs, or this storage alone, and gives
+    /// each of them a block of its own. Returns what came of it and the bytes that were put out;
+    /// `None` where that is not possible.
+    pub(super) async fn lay_out_anew(
+        &self,
+        storage: &Arc<Storage>,
+    ) -> Result<Option<(Result<()>, u64)>> {
+        let (mut needed, is_head) = {
+            let mut state = self.lock();
+            state.unplace_head();
+            let is_head = state.is_needed(storage);
+            (state.needed_storages(storage), is_head)
+        };
+        let freed_bytes = self.put_out_needed(&needed).await?;
+        self.trim_slabs()?;
+        self.wait_for_all().await?;
+        // The largest first: they have the least choice.
+        needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
+        let mut blocks = Vec::new();
+        for storage in needed {
+            if self.lock().memory.find(&storage).is_some() {
+                continue;
+            }
+            match self.block_of_its_own(&storage).await? {
+                Some(arrival) => blocks.push((storage, Arriving(self, Some(arrival)))),
+                None => return Ok(None),
+            }
+        }
+        for (storage, mut arriving) in blocks {
+            if self.lock().memory.is_away(&storage) {
+                if let Err(error) = self.arrive(&storage, &mut arriving).await? {
+                    return Ok(Some((Err(error), freed_bytes)));
+                }
+            } else if is_head {
+                let mut state = self.lock();
+                if let Some(arrival) = arriving.1.take() {
+                    state.memory.arrive(&storage, arrival);
+                    state.placed.push(Arc::downgrade(&storage));
+                }
+            }
+        }
+        // The hole of one that is no operand is for whoever asked.
+        self.lock().memory.anywhere = true;
+        Ok(Some((Ok(()), freed_bytes)))
+    }
+
+    /// Puts these storages out, those that can be. Returns their bytes.
+    async fn put_out_needed(&self, needed: &[Arc<Storage>]) -> Result<u64> {
+        let mut freed_bytes = 0;
+        for tier in [Tier::Host, Tier::Disk] {
+            if tier == Tier::Host && self.caps().maps_slabs {
+                continue;
+            }
+            let mut victims = Vec::new();
+            {
+                let mut state = self.lock();
+                for storage in needed {
+                    let Some(victim) = state.memory.candidate(storage) else {
+                        continue;
+                    };
+                    if !victim.is_clean {
+                        victims.push(victim);
+                    } else if state.memory.leave(storage) {
+                        freed_bytes += storage.size_bytes();
+                    }
+                }
+            }
+            freed_bytes += self.take_out(victims, tier).await?;
+        }
+        Ok(freed_bytes)
+    }
+
+    /// A block in whatever hole there is, or in a slab that is no larger.
+    async fn block_of_its_own(&self, storage: &Arc<Storage>) -> Result<Option<Arrival>> {
+        for _ in 0..2 {
+            let growth = {
+                let mut state = self.lock();
+                state.memory.anywhere = true;
+                let received = state.memory.receive(storage);
+                state.memory.anywhere = false;
+                if let Ok(Some(arrival)) = received {
+                    return Ok(Some(arrival));
+                }
+                state.memory.growth(storage.size_bytes())
+            };
+            let Ok(growth) = growth else { return Ok(None) };
+            let least = Growth {
+                slab_bytes: growth.least_bytes,
+                ..growth
+            };
+            match self.create_planned(&least).await {
+                Ok(_) => {}
+                Err(DriverError::Lost(_)) => self.check_lost()?,
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+}

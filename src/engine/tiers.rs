@@ -1,0 +1,74 @@
+//! The host's share of what was put out: what gives way when it is short, and what goes on to disk.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::error::Result;
+use crate::memory::{HostCharge, Storage};
+
+impl Engine {
+    /// Takes bytes of the host's share, if need be of copies that are not the only ones.
+    pub(super) fn host_charge(&self, size_bytes: u64) -> Result<Option<HostCharge>> {
+        let charge = self.host.charge(size_bytes);
+        if charge.is_some() || self.host.limit_bytes() < size_bytes {
+            return Ok(charge);
+        }
+        let missing_bytes = self.host.missing_bytes(size_bytes);
+        self.shed_host_copies(missing_bytes)?;
+        Ok(self.host.charge(size_bytes))
+    }
+
+    /// Gives up copies in the host's memory of what is on the device or on disk as well.
+    fn shed_host_copies(&self, wanted_bytes: u64) -> Result<()> {
+        // The copies that bring back what has arrived in the batch may still be refused.
+        self.submit()?;
+        let mut state = self.lock();
+        state.memory.shed_host_copies(wanted_bytes);
+        let gone = state.memory.take_gone();
+        drop(state);
+        drop(gone);
+        Ok(())
+    }
+
+    /// Brings the host's share below its limit, as far as the disk has room. The caller has the
+    /// turn.
+    pub(super) fn sink_host(&self) -> Result<()> {
+        if self.host.excess_bytes() > 0 {
+            self.shed_host_copies(self.host.excess_bytes())?;
+        }
+        let mut on_host = match self.host.excess_bytes() {
+            0 => Vec::new(),
+            _ => self.lock().memory.on_host(),
+        };
+        while self.host.excess_bytes() > 0 {
+            let Some(storage) = on_host.pop() else { break };
+            // What finds no room on the disk stays: it has nowhere to go.
+            let _ = self.send_to_disk(&storage);
+        }
+        Ok(())
+    }
+
+    fn send_to_disk(&self, storage: &Arc<Storage>) -> Result<()> {
+        let Some(copies) = self.lock().memory.away(storage) else {
+            return Ok(());
+        };
+        let Some(host) = copies.host else {
+            return Ok(());
+        };
+        let tenant = storage.tenant().number();
+        let mut writer = self.spill.begin(storage.len_bytes(), tenant)?;
+        writer.write(&host.bytes)?;
+        let disk = Arc::new(writer.finish()?);
+        self.lock().memory.copied(storage, |copies| {
+            copies.disk = Some(disk);
+            copies.host = None;
+        });
+        Ok(())
+    }
+
+    /// Drops copies that are out of date, which may take the file system a while.
+    pub(super) fn drop_gone(&self) {
+        let gone = self.lock().memory.take_gone();
+        drop(gone);
+    }
+}
