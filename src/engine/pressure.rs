@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::turn::TurnGuard;
-use super::{Engine, block_on};
-use crate::driver::OsLimit;
+use super::Engine;
+use crate::driver::{AdapterKind, OsLimit};
 use crate::error::{Error, Result};
 
 /// The operating system is asked at every so manieth poll: it is a call to the driver.
@@ -74,6 +74,8 @@ pub(super) struct Outside {
     polls: AtomicU32,
     idle_polls: AtomicU32,
     os: Mutex<Option<OsLimit>>,
+    /// What the system said never changes: there is no need to ask again.
+    os_is_static: AtomicBool,
     /// The limit is below what is reserved: the next walk gets down to it.
     pub(super) must_shrink: AtomicBool,
 }
@@ -170,7 +172,7 @@ impl Engine {
             self.follow_os();
         }
         if let Some(_turn) = self.turn.try_take() {
-            let _ = block_on("a poll", async { self.release_idle(polls) });
+            self.release_idle(polls)?;
         }
         self.check_lost()
     }
@@ -187,9 +189,9 @@ impl Engine {
             state.bury();
             state.memory.polled(polls);
             let has_batch = !state.batch.is_empty();
-            (idle_polls > 0 && !has_batch).then(|| state.memory.has_idle(idle_polls))
+            idle_polls > 0 && !has_batch && state.memory.next_idle(idle_polls).is_some()
         };
-        if idle_slab == Some(true) {
+        if idle_slab {
             self.release(|memory| memory.next_idle(idle_polls))?;
         }
         if idle_polls > 0 && polls % idle_polls == idle_polls - 1 {
@@ -204,9 +206,16 @@ impl Engine {
 
     /// Asks the operating system what it leaves to us, and goes by it.
     pub(super) fn follow_os(&self) {
+        // A software rasterizer's heap is a number that its authors chose.
+        let is_static = self.outside.os_is_static.load(Ordering::Relaxed);
+        if is_static || self.caps().kind == AdapterKind::Cpu {
+            return;
+        }
         let Some(os_budget) = self.driver.os_budget() else {
             return;
         };
+        let is_static = os_budget.is_static;
+        self.outside.os_is_static.store(is_static, Ordering::Relaxed);
         let ours_bytes = self.driver.ledger().levels().reserved_bytes;
         {
             let mut os = lock(&self.outside.os);
