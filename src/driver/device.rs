@@ -283,7 +283,12 @@ impl Books {
                 let staging_bytes = self.staging_bytes.max(self.staging_floor_bytes);
                 self.slab_bytes + staging_bytes
             }
-            BufferKind::Upload | BufferKind::Readback => self.reserved_bytes(),
+            // Slabs take what is kept for staging only if the limit was lowered below them. Then it
+            // takes staging to put out what they hold.
+            BufferKind::Upload | BufferKind::Readback => {
+                let most_bytes = self.limit_bytes - self.staging_floor_bytes;
+                self.slab_bytes.min(most_bytes) + self.staging_bytes
+            }
         };
         self.limit_bytes.saturating_sub(taken_bytes)
     }

@@ -206,9 +206,7 @@ impl Engine {
 
     /// Asks the operating system what it leaves to us, and goes by it.
     pub(super) fn follow_os(&self) {
-        // A software rasterizer's heap is a number that its authors chose.
-        let is_static = self.outside.os_is_static.load(Ordering::Relaxed);
-        if is_static || self.caps().kind == AdapterKind::Cpu {
+        if self.outside.os_is_static.load(Ordering::Relaxed) {
             return;
         }
         let Some(os_budget) = self.driver.os_budget() else {
@@ -216,6 +214,10 @@ impl Engine {
         };
         let is_static = os_budget.is_static;
         self.outside.os_is_static.store(is_static, Ordering::Relaxed);
+        if is_static && self.caps().kind == AdapterKind::Cpu {
+            // The heap of a software rasterizer is a number that its authors chose.
+            return;
+        }
         let ours_bytes = self.driver.ledger().levels().reserved_bytes;
         {
             let mut os = lock(&self.outside.os);
