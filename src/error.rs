@@ -185,6 +185,14 @@ pub enum Error {
         /// What is wrong there.
         reason: &'static str,
     },
+    /// A tensor that was given up because it could be computed again could not.
+    #[error("the tensor made at {made_at} cannot be computed again: {reason}")]
+    Recompute {
+        /// Where the tensor was made, with its name if it has one.
+        made_at: String,
+        /// Why not.
+        reason: String,
+    },
     /// The driver refused something that we hold to be right, in its own words.
     #[error("the driver refused {what}: {message}")]
     Driver {

@@ -222,10 +222,10 @@ impl Engine {
                 *error = taker.take(piece).err();
             }
         });
-        let Some(piece_bytes) = self.piece_bytes_to_be_had().await? else {
+        let len_bytes = victim.storage.len_bytes();
+        let Some(piece_bytes) = self.piece_bytes_to_be_had(len_bytes).await? else {
             return Ok(None);
         };
-        let len_bytes = victim.storage.len_bytes();
         let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
         for piece in pieces {
             let (start, size_bytes) = piece.words();
@@ -260,8 +260,9 @@ impl Engine {
 
     /// The largest read-back buffer that there is memory for: what is put out because memory is
     /// short must do with little.
-    async fn piece_bytes_to_be_had(&self) -> Result<Option<u64>> {
-        let mut piece_bytes = self.readbacks.piece_bytes();
+    async fn piece_bytes_to_be_had(&self, len_bytes: u64) -> Result<Option<u64>> {
+        let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
+        let mut piece_bytes = self.readbacks.piece_bytes().min(whole_bytes);
         self.submit()?;
         while piece_bytes >= LEAST_PIECE_BYTES {
             if self.readbacks.provide(piece_bytes).await.is_ok() {

@@ -22,6 +22,7 @@ mod ladder;
 mod needs;
 mod pressure;
 mod read;
+mod recompute;
 mod recovery;
 mod report;
 mod residency;
@@ -38,16 +39,18 @@ pub(crate) mod wgsl;
 
 use std::collections::VecDeque;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustc_hash::FxHashMap;
 
 use crate::driver::{Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use budget::Limits;
-use pressure::Outside;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
+use pressure::Outside;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
 
@@ -67,6 +70,8 @@ const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
 /// One device's queue of commands, and everything that it takes to run them.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// The engine itself, for recipes.
+    me: Weak<Engine>,
     driver: Device,
     uploads: Uploads,
     /// Staging of the walk's own, for storages that come back.
@@ -100,12 +105,18 @@ impl Engine {
             batch: Batch::default(),
             counters: Counters::default(),
             last_submission: None,
+            recipes: FxHashMap::default(),
+            next_recipe: 0,
+            dropped_recipes: Vec::new(),
+            recorded: VecDeque::new(),
         };
-        Ok(Arc::new(Engine {
+        let spill = SpillStore::new(SpillOptions::default())?;
+        Ok(Arc::new_cyclic(|me| Engine {
+            me: me.clone(),
             uploads: Uploads::new(driver.clone(), 4),
             arrivals: Uploads::new(driver.clone(), 4),
             host: HostAccount::new(),
-            spill: SpillStore::new(SpillOptions::default())?,
+            spill,
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
             readbacks,
@@ -220,6 +231,10 @@ impl Engine {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
+            if self.is_recording() {
+                state.recorded.extend(cmds);
+                return Ok(());
+            }
             state.queue.extend(cmds);
             state.queue.len()
         };
@@ -231,6 +246,10 @@ impl Engine {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
+            if self.is_recording() {
+                state.recorded.push_back(cmd);
+                return Ok(());
+            }
             state.queue.push_back(cmd);
             state.queue.len()
         };

@@ -39,6 +39,7 @@ impl Engine {
                 break;
             }
         }
+        self.bury_all();
         self.submit()
     }
 

@@ -40,9 +40,9 @@ impl Engine {
             self.uploads.reserved_bytes() + self.arrivals.reserved_bytes(),
             self.readbacks.reserved_bytes(),
         );
-        let mut state = self.lock();
         // What is gone is not to be reported as held.
-        state.bury();
+        self.bury_all();
+        let state = self.lock();
         EngineReport {
             memory: state.memory.report(holders),
             levels: self.driver.ledger().levels(),

@@ -71,6 +71,10 @@ impl Supply<'_> {
 impl Engine {
     /// Brings a storage back that was put out. The inner error is the command's that wants it.
     pub(super) async fn bring_in(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
+        let copies = self.lock().memory.away(storage).unwrap_or_default();
+        if let (false, Some(recipe)) = (copies.has_bytes(), copies.recipe) {
+            return self.recompute(storage, &recipe);
+        }
         let mut arriving = Arriving(self, None);
         let place = loop {
             {

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
-pub(crate) use copies::{Copies, HostCopy};
+pub(crate) use copies::{Copies, HostCopy, RecipeToken};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
@@ -66,6 +66,8 @@ struct Slot {
     /// Where else the bytes are; most storages have none.
     copies: Option<Box<Copies>>,
     uses: Uses,
+    /// How many writes to it have been encoded.
+    writes: u32,
 }
 
 /// All storages of one engine.
@@ -126,12 +128,12 @@ impl Memory {
         })
     }
 
-    /// Frees the places of storages that are gone. Calls `kernel` for custom kernels that are.
-    pub(crate) fn bury(&mut self, mut kernel: impl FnMut(u64)) {
+    /// Frees the places of storages that are gone. Calls `other` for what else is.
+    pub(crate) fn bury(&mut self, mut other: impl FnMut(Dead)) {
         for _ in 0..self.dead_list.take_waiting() {
             match self.dead.try_recv() {
                 Ok(Dead::Slot(slot)) => self.free_slot(slot),
-                Ok(Dead::Kernel(id)) => kernel(id),
+                Ok(dead) => other(dead),
                 Err(_) => break,
             }
         }
@@ -315,6 +317,7 @@ impl Memory {
             poison: None,
             copies: None,
             uses: Uses::new(self.clock),
+            writes: 0,
         };
         if let Some(index) = self.free_slots.pop() {
             self.slots[index as usize] = slot;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Copies, Memory, Place, Residency, Storage};
+use super::{Copies, Memory, Place, RecipeToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -93,6 +93,15 @@ impl Memory {
         })
     }
 
+    /// Was the storage put out, and can its bytes be had without computing them again?
+    pub(crate) fn has_bytes_away(&self, storage: &Storage) -> bool {
+        storage.slot().is_some_and(|index| {
+            let slot = &self.slots[index as usize];
+            let copies = slot.copies.as_deref();
+            slot.place.is_none() && copies.is_some_and(Copies::has_bytes)
+        })
+    }
+
     /// The time by which uses are told, in commands.
     pub(crate) fn now(&self) -> Clock {
         self.clock
@@ -131,6 +140,13 @@ impl Memory {
         let Some(index) = storage.slot() else {
             return false;
         };
+        let slot = &self.slots[index as usize];
+        let Some(copies) = &slot.copies else {
+            return false;
+        };
+        if !self.is_valid(copies) {
+            return false;
+        }
         let slot = &mut self.slots[index as usize];
         let Some(copies) = &slot.copies else {
             return false;
@@ -163,10 +179,52 @@ impl Memory {
         self.slots[index as usize].copies = Some(Box::new(copies));
     }
 
+    /// A token for a recipe that computes from these.
+    pub(crate) fn recipe_token(&self, id: u64, inputs: Vec<Arc<Storage>>) -> RecipeToken {
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|input| {
+            let writes = self.writes_to(&input);
+            (input, writes)
+        });
+        RecipeToken {
+            id,
+            inputs: inputs.collect(),
+            dead: self.dead_list.clone(),
+        }
+    }
+
+    /// Have the inputs of a recipe not been written to since?
+    pub(crate) fn is_current(&self, token: &RecipeToken) -> bool {
+        let mut inputs = token.inputs.iter();
+        inputs.all(|(input, writes)| self.writes_to(input) == *writes)
+    }
+
+    fn writes_to(&self, storage: &Storage) -> u32 {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        slot.map_or(0, |slot| slot.writes)
+    }
+
+    /// `to`, which is not on the device, takes over the place of `from`. `false` if `from` has
+    /// none in a slab of ours.
+    pub(crate) fn take_over_place(&mut self, from: &Storage, to: &Arc<Storage>) -> bool {
+        let Some(index) = from.slot().filter(|_| self.in_slab(from)) else {
+            return false;
+        };
+        let slot = &mut self.slots[index as usize];
+        match (slot.block.take(), slot.place.take()) {
+            (Some(block), Some(place)) => {
+                self.settle_in(to, block, place);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// A write to the storage has been encoded: what was copied before is the past.
     pub(crate) fn written(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
             let slot = &mut self.slots[index as usize];
+            slot.writes = slot.writes.wrapping_add(1);
             if slot.copies.is_some() {
                 slot.copies = None;
             }
@@ -197,11 +255,17 @@ impl Memory {
         (storage.pins() == 0).then_some(Candidate {
             storage,
             place: slot.place?,
-            is_clean: slot.copies.is_some(),
+            is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_valid(copies)),
             is_backed: (slot.copies.as_ref()).is_some_and(|copies| copies.source.is_some()),
             slot: index,
             uses: slot.uses,
         })
+    }
+
+    /// Would these copies give the bytes again?
+    fn is_valid(&self, copies: &Copies) -> bool {
+        let recipe = copies.recipe.as_ref();
+        copies.has_bytes() || recipe.is_some_and(|recipe| self.is_current(recipe))
     }
 
     /// Is a storage in a buffer of the app?

@@ -256,6 +256,8 @@ pub(crate) enum Dead {
     Slot(u32),
     /// The custom kernel of this id.
     Kernel(u64),
+    /// The recipe of this number.
+    Recipe(u64),
 }
 
 /// What is gone and waits for the next walk. Pushing takes no lock and never waits, so a tensor
