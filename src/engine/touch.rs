@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::Engine;
 use super::cmd::Cmd;
 use super::kernel::Role;
@@ -44,33 +42,21 @@ impl State {
         Ok(())
     }
 
-    /// Gives every operand a place, or, if one finds no room or must be brought in first, none of
-    /// those that had none.
+    /// Gives every operand a place. Those that have one keep it while another waits for room: were
+    /// it taken back, the room that is looked for might be found there, again and again.
     fn acquire_all(
         &mut self,
         operands: &[(Arc<Storage>, Role)],
     ) -> std::result::Result<Option<Need>, Stop> {
-        let mut placed = SmallVec::<[&Arc<Storage>; 4]>::new();
         for (storage, _) in operands {
-            if self.memory.find(storage).is_some() {
-                continue;
+            let is_here = self.memory.find(storage).is_some();
+            let storage = storage.clone();
+            if !is_here && self.memory.is_away(&storage) {
+                return Ok(Some(Need::BringIn { storage }));
             }
-            let need = if self.memory.is_away(storage) {
-                Need::BringIn {
-                    storage: storage.clone(),
-                }
-            } else if self.memory.place(storage)? {
-                placed.push(storage);
-                continue;
-            } else {
-                Need::Room {
-                    storage: storage.clone(),
-                }
-            };
-            for storage in placed {
-                self.memory.unplace(storage);
+            if !is_here && !self.memory.place(&storage)? {
+                return Ok(Some(Need::Room { storage }));
             }
-            return Ok(Some(need));
         }
         Ok(None)
     }
