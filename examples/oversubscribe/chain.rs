@@ -11,7 +11,7 @@ pub(crate) const SIZE: usize = 1024;
 pub(crate) const WEIGHT_BYTES: u64 = (SIZE * SIZE * 4) as u64;
 pub(crate) const WEIGHTS: usize = 32;
 /// Rows of what goes through.
-const ROWS: usize = 64;
+const ROWS: usize = 16;
 /// What goes in, and what comes out, in bytes.
 pub(crate) const X_BYTES: u64 = (ROWS * SIZE * 4) as u64;
 /// How often it goes through all weights.
