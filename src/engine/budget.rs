@@ -1,10 +1,10 @@
 //! The budget as the engine keeps it: what the app said, and getting down to it.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::ladder::Rung;
-use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
 use crate::memory::Budget;
@@ -12,10 +12,10 @@ use crate::transfer::refusal;
 use crate::units::MIB;
 
 /// Of the device's budget, one part in so many is kept for staging, ...
-const STAGING_SHARE: u64 = 16;
+const STAGING_SHARE: u64 = 32;
 
 /// ... but no more than this.
-const STAGING_MOST_BYTES: u64 = 64 * MIB;
+const STAGING_MOST_BYTES: u64 = 128 * MIB;
 
 /// Slabs that are created ahead have this size: any request but a large one can use them.
 const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
@@ -50,18 +50,13 @@ impl Engine {
     /// is in use still passes them.
     pub(crate) async fn set_budget(&self, budget: Budget) -> Result<u64> {
         budget.check()?;
-        let hard_bytes = budget.device_bytes.unwrap_or(u64::MAX);
-        let staging_bytes = match budget.device_bytes {
-            Some(bytes) => (bytes / STAGING_SHARE).min(STAGING_MOST_BYTES),
-            None => 0,
-        };
-        let staging_bytes = budget.staging_bytes.unwrap_or(staging_bytes);
         {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
         }
-        self.driver.ledger().set_limit(hard_bytes, staging_bytes);
+        self.follow_os();
+        self.apply_limits();
         self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
         let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
         self.spill.set_quota(disk_bytes);
@@ -69,8 +64,25 @@ impl Engine {
         if self.excess_bytes() == 0 {
             return Ok(0);
         }
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.shrink().await
+    }
+
+    /// Tells the ledger what holds now: the app's limit, or what the system leaves if that is less.
+    pub(super) fn apply_limits(&self) {
+        let budget = self.budget();
+        let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
+        let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
+        let staging_bytes = match hard_bytes {
+            u64::MAX => 0,
+            bytes => (bytes / STAGING_SHARE).min(STAGING_MOST_BYTES),
+        };
+        let staging_bytes = budget.staging_bytes.unwrap_or(staging_bytes);
+        self.driver.ledger().set_limit(hard_bytes, staging_bytes);
+        let must_shrink = self.excess_bytes() > 0;
+        self.outside
+            .must_shrink
+            .store(must_shrink, Ordering::Release);
     }
 
     /// By how much what is reserved passes the limit.
@@ -82,6 +94,7 @@ impl Engine {
     /// Climbs the ladder until the reserved bytes are within the limit; returns by how much they
     /// are not. The caller has the turn.
     pub(super) async fn shrink(&self) -> Result<u64> {
+        self.outside.must_shrink.store(false, Ordering::Release);
         self.submit()?;
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
             loop {
@@ -108,7 +121,7 @@ impl Engine {
     /// Returns the bytes given back.
     pub(crate) async fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.lock().bury();
         self.submit()?;
         let before_bytes = self.lock().memory.reserved_bytes();
@@ -126,7 +139,7 @@ impl Engine {
     /// Creates slabs until so many bytes are reserved, or the budget's end. Returns how many are.
     pub(crate) async fn reserve(&self, bytes: u64) -> Result<u64> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         loop {
             let growth = {
                 let state = self.lock();
@@ -155,7 +168,7 @@ impl Engine {
     /// back.
     pub(crate) async fn compact(&self, limit_bytes: u64) -> Result<(u64, u64)> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.submit()?;
         self.compact_pass(limit_bytes).await
     }

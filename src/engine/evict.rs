@@ -146,7 +146,7 @@ impl Engine {
     /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
     pub(crate) async fn evict(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         self.error_of(storage)?;
         let pinned = || Error::Pinned {

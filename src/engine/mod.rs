@@ -20,7 +20,9 @@ mod host;
 pub(crate) mod kernel;
 mod ladder;
 mod needs;
+mod pressure;
 mod read;
+mod recovery;
 mod report;
 mod residency;
 mod share;
@@ -43,6 +45,7 @@ use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use budget::Limits;
+use pressure::Outside;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
 use state::{Batch, Counters, LeftBehind, State};
@@ -52,6 +55,7 @@ pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub use ladder::Rung;
+pub use pressure::{Pressure, PressureGuard};
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
@@ -74,6 +78,7 @@ pub(crate) struct Engine {
     /// The disk for those that find no room there either.
     spill: SpillStore,
     limits: Mutex<Limits>,
+    outside: Outside,
     turn: Turn,
     state: Mutex<State>,
 }
@@ -102,6 +107,7 @@ impl Engine {
             host: HostAccount::new(),
             spill: SpillStore::new(SpillOptions::default())?,
             limits: Mutex::new(Limits::default()),
+            outside: Outside::new(),
             readbacks,
             driver,
             dead,
@@ -171,14 +177,14 @@ impl Engine {
     /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
     pub(crate) async fn force(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         // The next walk, of whichever thread, will forget what this one has left behind.
         self.error_of(storage)

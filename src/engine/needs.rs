@@ -5,6 +5,7 @@
 //! it writes is poisoned (never).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::caches::PipelineKey;
@@ -12,15 +13,18 @@ use super::kernel::Program;
 use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
-use crate::alloc::{AllocError, Growth, SlabId};
-use crate::driver::{BufferKind, Caps, DriverError, PipelineDesc};
-use crate::error::{Error, OutOfMemory, Result};
+use crate::alloc::{AllocError, SlabId};
+use crate::driver::{Caps, DriverError, PipelineDesc};
+use crate::error::{Error, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
 
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
+        if self.outside.must_shrink.load(Ordering::Acquire) {
+            self.shrink().await?;
+        }
         loop {
             let (begun, freed) = {
                 let state = self.lock();
@@ -254,7 +258,7 @@ impl State {
 
     /// Puts what was left behind by the last walk back in front of the queue, but for what nobody
     /// has a use for any more.
-    fn try_again(&mut self) {
+    pub(super) fn try_again(&mut self) {
         self.left.take_wanted(|cmd| self.queue.push_front(cmd));
     }
 

@@ -250,7 +250,7 @@ impl Engine {
     /// Lets a source stand in for the bytes that a storage has now, once what is queued has run.
     pub(crate) async fn back(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         self.error_of(storage)?;
         let mut state = self.lock();

@@ -129,8 +129,12 @@ impl State {
                     return Some(need);
                 }
                 Err(Stop::Poison(cause)) => self.poison(&cmd, &cause),
-                // The caller finds the device lost as soon as it asks the driver.
-                Err(Stop::Lost) => self.queue.clear(),
+                // The caller finds the device lost as soon as it asks the driver. The command stays,
+                // for the device that may come after.
+                Err(Stop::Lost) => {
+                    self.queue.push_front(cmd);
+                    return None;
+                }
             }
         }
     }

@@ -34,6 +34,7 @@ pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
 pub use report::{Holder, SlabUse};
+pub use residency::Recovered;
 pub(crate) use residency::{Arrival, Candidate};
 use slabs::Slab;
 pub use source::Source;
@@ -88,6 +89,8 @@ pub(crate) struct Memory {
     pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
     clock: Clock,
+    /// How often the app has polled.
+    polls: u32,
     /// Blocks freed so far.
     freed: u64,
     freed_bytes: u64,
@@ -115,6 +118,7 @@ impl Memory {
             forgotten: Vec::new(),
             anywhere: false,
             clock: 0,
+            polls: 0,
             freed: 0,
             freed_bytes: 0,
             dead,

@@ -17,7 +17,21 @@ use rustc_hash::FxHashMap;
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
 use super::{Copies, Memory, Place, Residency, Storage};
-use crate::alloc::{AllocError, BlockId};
+use crate::alloc::{AllocError, BlockId, Pools};
+use crate::error::Error;
+
+/// What a [`reopen`](crate::Gpu::reopen) found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Bytes of tensors that were kept elsewhere, and will come back when somebody uses them.
+    pub kept_bytes: u64,
+    /// How many those are; views share one.
+    pub kept: u64,
+    /// Those that were only on the device: where each was made, with its name if it has one, and
+    /// its bytes. They are [`Poisoned`](Error::Poisoned) until they are written anew.
+    pub gone: Vec<(String, u64)>,
+}
 
 /// A block for a storage that is coming back. To be given to [`Memory::arrive`] or
 /// [`Memory::turn_away`].
@@ -194,5 +208,41 @@ impl Memory {
     pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
+    }
+}
+
+impl Memory {
+    /// The device is gone, and every place with it. What has copies is put out; the rest has no
+    /// value any more, for this reason.
+    pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
+        self.pools = Pools::new(*self.pools.config())?;
+        self.slabs.clear();
+        self.batch_slabs.clear();
+        self.forgotten.clear();
+        self.owners.clear();
+        self.imported_bytes = 0;
+        let mut recovered = Recovered::default();
+        for slot in &mut self.slots {
+            let had_place = slot.place.take().is_some();
+            slot.block = None;
+            let Some(storage) = slot.storage.upgrade() else {
+                continue;
+            };
+            if slot.poison.is_some() {
+                continue;
+            }
+            if let Some(copies) = &slot.copies {
+                recovered.kept += 1;
+                recovered.kept_bytes += storage.len_bytes();
+                storage.set_residency(copies.residency());
+            } else if had_place {
+                slot.poison = Some(cause.clone());
+                storage.set_residency(Residency::Poisoned);
+                let gone = (storage.tag().to_string(), storage.len_bytes());
+                recovered.gone.push(gone);
+            }
+        }
+        recovered.gone.sort();
+        Ok(recovered)
     }
 }
