@@ -79,7 +79,7 @@ pub use self::{
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure},
     gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options},
-    memory::{Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
+    memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Scalar},
     tensor::{Pin, Tensor},

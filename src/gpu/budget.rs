@@ -9,6 +9,10 @@ use crate::error::{Error, Result};
 use crate::memory::{Budget, Source};
 use crate::tensor::Tensor;
 
+/// How much is moved before the clock is looked at.
+#[cfg(not(target_arch = "wasm32"))]
+const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
+
 /// What a [`compact`](Gpu::compact) did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -89,6 +93,27 @@ impl Gpu {
             moved_bytes,
             released_bytes,
         })
+    }
+
+    /// As [`compact`](Gpu::compact), for at most so much time, waiting for the device after every few
+    /// MiB: it may take longer by one such slice.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn compact_for(&self, time: std::time::Duration) -> Result<Compacted> {
+        let until = std::time::Instant::now().checked_add(time);
+        let mut all = Compacted::default();
+        while until.is_none_or(|until| std::time::Instant::now() < until) {
+            let slice = self.compact(COMPACTION_SLICE_BYTES)?;
+            if slice.moved_bytes == 0 {
+                break;
+            }
+            all.moved_bytes += slice.moved_bytes;
+            all.released_bytes += slice.released_bytes;
+            self.finish()?;
+        }
+        Ok(all)
     }
 
     /// Calls back when memory is short, before tensors are moved or put out, so that the app can

@@ -40,7 +40,7 @@ use slabs::Slab;
 pub use source::Source;
 pub(crate) use storage::TenantId;
 pub(crate) use storage::{Dead, DeadList, Storage};
-pub use storage::{Residency, Tag};
+pub use storage::{Advice, Residency, Tag};
 pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
 pub(crate) use victims::{TransferCost, choose};

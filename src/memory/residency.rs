@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Copies, Memory, Place, RecipeToken, Residency, Storage};
+use super::{Advice, Copies, Memory, Place, RecipeToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -69,7 +69,11 @@ impl Candidate {
         Weight {
             size_bytes,
             is_clean: self.is_clean,
-            distance: self.uses.distance_knowing(now, next, known),
+            distance: match self.storage.advice() {
+                Advice::Normal => self.uses.distance_knowing(now, next, known),
+                Advice::Soon => 1,
+                Advice::Late => u32::MAX,
+            },
             back_ns: cost.ns(size_bytes),
         }
     }

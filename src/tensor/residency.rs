@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Tensor;
 use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Residency, Source, Storage};
+use crate::memory::{Advice, Residency, Source, Storage};
 
 /// Keeps a tensor where it is on the device until this is dropped.
 #[derive(Debug)]
@@ -57,6 +57,12 @@ impl Tensor {
     /// [`Error::DeviceLost`].
     pub fn prefetch(&self) -> Result<()> {
         self.engine.prefetch(&self.storage)
+    }
+
+    /// Says when the tensor is used next, where its past uses would mislead. It only decides who
+    /// is put out first; the last advice counts, for all views.
+    pub fn advise(&self, advice: Advice) {
+        self.storage.advise(advice);
     }
 
     /// Keeps the tensor at its place on the device, with all its views, until the [`Pin`] is
