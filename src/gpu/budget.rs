@@ -104,10 +104,16 @@ impl Gpu {
     pub fn compact_for(&self, time: std::time::Duration) -> Result<Compacted> {
         let until = std::time::Instant::now().checked_add(time);
         let mut all = Compacted::default();
+        let mut slice_bytes = COMPACTION_SLICE_BYTES;
         while until.is_none_or(|until| std::time::Instant::now() < until) {
-            let slice = self.compact(COMPACTION_SLICE_BYTES)?;
+            let slice = self.compact(slice_bytes)?;
             if slice.moved_bytes == 0 {
-                break;
+                // What is left to move may be larger than a slice.
+                match slice_bytes.checked_mul(4) {
+                    Some(larger_bytes) => slice_bytes = larger_bytes,
+                    None => break,
+                }
+                continue;
             }
             all.moved_bytes += slice.moved_bytes;
             all.released_bytes += slice.released_bytes;
