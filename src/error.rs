@@ -117,7 +117,8 @@ pub enum Error {
     },
     /// The device is gone; every call says so from now on.
     #[error(
-        "the device is lost: {reason}. Open a new Gpu and upload again what the host still has"
+        "the device is lost: {reason}. `Gpu::reopen` brings back what the host, the disk or a source \
+         still has"
     )]
     DeviceLost {
         /// What the driver, or the app, said.
@@ -126,6 +127,10 @@ pub enum Error {
     /// A kernel that cannot be used: a parse error, a binding that is missing or of another type.
     #[error("{0}")]
     Kernel(Arc<KernelError>),
+    /// A call that must wait for work under way came from a function of the app which that very
+    /// work has called: a callback for pressure, or a source.
+    #[error("called from a callback of this Gpu, which waits for the callback to end")]
+    Reentered,
     /// A call would have to wait, in a browser, where nothing may.
     #[error("{what} would have to wait, which nothing may in a browser: use the async form")]
     WouldBlock {
@@ -179,6 +184,14 @@ pub enum Error {
         offset_bytes: u64,
         /// What is wrong there.
         reason: &'static str,
+    },
+    /// A tensor that was given up because it could be computed again could not.
+    #[error("the tensor made at {made_at} cannot be computed again: {reason}")]
+    Recompute {
+        /// Where the tensor was made, with its name if it has one.
+        made_at: String,
+        /// Why not.
+        reason: String,
     },
     /// The driver refused something that we hold to be right, in its own words.
     #[error("the driver refused {what}: {message}")]

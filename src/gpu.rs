@@ -5,6 +5,7 @@
 
 mod budget;
 mod create;
+mod recovery;
 mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
@@ -176,14 +177,14 @@ impl Gpu {
         self.engine.finish().await
     }
 
-    /// Lets finished work be noticed; never waits. For apps with a frame loop.
+    /// For apps with a frame loop, once a frame: lets finished work be noticed, the budget follow
+    /// what the operating system leaves, and slabs and staging go that nobody has used for
+    /// [a while](Gpu::release_idle_after). Never waits.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
     pub fn poll(&self) -> Result<()> {
-        // Losing the device is the only failure that concerns the caller here.
-        let _ = self.engine.driver().poll();
-        self.engine.check_lost()
+        self.engine.poll()
     }
 
     /// Where the memory is, in numbers; prints as a report.

@@ -76,10 +76,10 @@ pub use self::gpu::adapters;
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps},
     dtype::{DType, Element},
-    engine::Rung,
+    engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure},
     gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options},
-    memory::{Budget, Holder, Residency, SlabUse, Source, Tag},
+    memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Scalar},
     tensor::{Pin, Tensor},

@@ -7,6 +7,10 @@ mod faults;
 mod order;
 #[path = "engine/pauses.rs"]
 mod pauses;
+#[path = "engine/recompute.rs"]
+mod recompute;
+#[path = "engine/recovery.rs"]
+mod recovery;
 #[path = "engine/report.rs"]
 mod report;
 #[path = "engine/reuse.rs"]

@@ -119,8 +119,6 @@ struct Books {
     slab_bytes: u64,
     /// Staging and buffers for reading back, with those retiring.
     staging_bytes: u64,
-    /// Host copies, where host and device share one memory.
-    shared_bytes: u64,
     peak_bytes: u64,
     peak_slab_bytes: u64,
     limit_bytes: u64,
@@ -133,7 +131,7 @@ struct Books {
 /// The levels of a [`Ledger`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Levels {
-    /// Everything: slabs, staging, what retires, and host copies where they share the memory.
+    /// Everything: slabs, staging, and what retires.
     pub(crate) reserved_bytes: u64,
     /// Of it, given back but still in use by the device.
     pub(crate) retiring_bytes: u64,
@@ -156,7 +154,6 @@ impl Ledger {
                 retiring_bytes: 0,
                 slab_bytes: 0,
                 staging_bytes: 0,
-                shared_bytes: 0,
                 peak_bytes: 0,
                 peak_slab_bytes: 0,
                 limit_bytes: u64::MAX,
@@ -194,41 +191,27 @@ impl Ledger {
         books.limit_bytes.saturating_sub(books.staging_floor_bytes)
     }
 
-    /// All that slabs may take while staging and host copies take what they do.
+    /// All that slabs may take while staging takes what it does.
     pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
         let books = self.lock();
         let staging_bytes = books.staging_bytes.max(books.staging_floor_bytes);
-        let others_bytes = staging_bytes + books.shared_bytes;
         match books.limit_bytes {
             u64::MAX => u64::MAX,
-            limit_bytes => limit_bytes.saturating_sub(others_bytes),
+            limit_bytes => limit_bytes.saturating_sub(staging_bytes),
         }
     }
 
-    /// What staging may take when everything else takes its full share.
-    pub(crate) fn staging_floor_bytes(&self) -> u64 {
+    /// What one of so many kinds of staging may take: its part of what is kept for staging, which
+    /// nobody can take from it, or more while there is room that slabs have not taken.
+    pub(crate) fn staging_share_bytes(&self, parts: u64) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
             u64::MAX => u64::MAX,
-            _ => books.staging_floor_bytes,
+            _ => {
+                let kept_bytes = books.staging_floor_bytes / parts;
+                kept_bytes.max(books.room_bytes(BufferKind::Slab) / 8)
+            }
         }
-    }
-
-    /// Charges host memory to the device's account, where they are one memory; `false` when there
-    /// is no room.
-    pub(crate) fn charge_shared(&self, size_bytes: u64) -> bool {
-        let mut books = self.lock();
-        if size_bytes > books.room_bytes(BufferKind::Slab) {
-            return false;
-        }
-        books.shared_bytes += size_bytes;
-        books.note_peak();
-        true
-    }
-
-    /// Takes back a [`charge_shared`](Self::charge_shared).
-    pub(crate) fn discharge_shared(&self, size_bytes: u64) {
-        self.lock().shared_bytes -= size_bytes;
     }
 
     /// Starts the peak anew from the present.
@@ -291,21 +274,20 @@ impl Ledger {
 
 impl Books {
     fn reserved_bytes(&self) -> u64 {
-        self.slab_bytes + self.staging_bytes + self.shared_bytes
+        self.slab_bytes + self.staging_bytes
     }
 
     fn room_bytes(&self, kind: BufferKind) -> u64 {
         let taken_bytes = match kind {
             BufferKind::Slab => {
                 let staging_bytes = self.staging_bytes.max(self.staging_floor_bytes);
-                self.slab_bytes + staging_bytes + self.shared_bytes
+                self.slab_bytes + staging_bytes
             }
+            // Slabs take what is kept for staging only if the limit was lowered below them. Then it
+            // takes staging to put out what they hold.
             BufferKind::Upload | BufferKind::Readback => {
-                // What is kept for staging is there for it even where the limit was lowered and
-                // slabs are still above it: without staging they could not be put out.
-                let kept_bytes = self.staging_floor_bytes.saturating_sub(self.staging_bytes);
-                let room_bytes = self.limit_bytes.saturating_sub(self.reserved_bytes());
-                return room_bytes.max(kept_bytes);
+                let most_bytes = self.limit_bytes - self.staging_floor_bytes;
+                self.slab_bytes.min(most_bytes) + self.staging_bytes
             }
         };
         self.limit_bytes.saturating_sub(taken_bytes)

@@ -19,7 +19,6 @@
 
 mod device;
 mod os_budget;
-#[allow(dead_code, reason = "the engine is about to follow it")]
 mod os_limit;
 mod signal;
 mod stack;
@@ -38,9 +37,7 @@ use std::sync::Arc;
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
 pub(crate) use device::{Device, Levels};
-#[allow(unused_imports, reason = "the engine is about to follow it")]
 pub(crate) use os_budget::OsBudget;
-#[allow(unused_imports, reason = "the engine is about to follow it")]
 pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;
 pub(crate) use stack::{panic_message, with_deep_stack};
@@ -358,12 +355,10 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Refuses, and changes nothing, with `Lost` when no device can be had now, so that it is worth
     /// another try; with `Invalid` when the device is not lost, is the app's, or can do less than
     /// the one before, since [`caps`](Driver::caps) stay what they were.
-    #[allow(dead_code, reason = "recovery is about to call it")]
     fn reopen(&self) -> BoxFuture<'_, DriverResult<()>>;
 
     /// What the operating system lets this process use of the device's memory, asked now; none
     /// where it does not tell. A question to the driver: ask seldom.
-    #[allow(dead_code, reason = "the engine is about to ask")]
     fn os_budget(&self) -> Option<OsBudget>;
 
     /// Bytes that the driver's own allocator holds of the device's memory, for us and for the app;

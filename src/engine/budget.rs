@@ -1,6 +1,7 @@
 //! The budget as the engine keeps it: what the app said, and getting down to it.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::Engine;
 use crate::driver::DriverError;
@@ -10,10 +11,10 @@ use crate::transfer::refusal;
 use crate::units::MIB;
 
 /// Of the device's budget, one part in so many is kept for staging, ...
-const STAGING_SHARE: u64 = 16;
+const STAGING_SHARE: u64 = 32;
 
 /// ... but no more than this.
-const STAGING_MOST_BYTES: u64 = 64 * MIB;
+const STAGING_MOST_BYTES: u64 = 128 * MIB;
 
 /// Staging needs so much to work at all, however small the budget is, ...
 const STAGING_LEAST_BYTES: u64 = 16 << 10;
@@ -54,14 +55,13 @@ impl Engine {
     /// is in use still passes them.
     pub(crate) async fn set_budget(&self, budget: Budget) -> Result<u64> {
         budget.check()?;
-        let hard_bytes = budget.device_bytes.unwrap_or(u64::MAX);
-        let staging_bytes = staging_bytes(&budget);
         {
             let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
         }
-        self.driver.ledger().set_limit(hard_bytes, staging_bytes);
+        self.follow_os();
+        self.apply_limits();
         self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
         let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
         self.spill.set_quota(disk_bytes);
@@ -69,8 +69,21 @@ impl Engine {
         if self.excess_bytes() == 0 && self.host.excess_bytes() == 0 {
             return Ok(0);
         }
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.shrink().await
+    }
+
+    /// Tells the ledger what holds now: the app's limit, or what the system leaves if that is less.
+    pub(super) fn apply_limits(&self) {
+        let budget = self.budget();
+        let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
+        let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
+        let staging_bytes = staging_bytes(hard_bytes, budget.staging_bytes);
+        self.driver.ledger().set_limit(hard_bytes, staging_bytes);
+        let must_shrink = self.excess_bytes() > 0;
+        self.outside
+            .must_shrink
+            .store(must_shrink, Ordering::Release);
     }
 
     /// By how much what is reserved passes the limit.
@@ -82,6 +95,7 @@ impl Engine {
     /// Gets down to the limits; returns by how much the reserved bytes are above the device's. The
     /// caller has the turn.
     pub(super) async fn shrink(&self) -> Result<u64> {
+        self.outside.must_shrink.store(false, Ordering::Release);
         self.submit()?;
         if self.excess_bytes() > 0 {
             let target_bytes = |engine: &Engine| engine.driver.ledger().slab_limit_now_bytes();
@@ -99,7 +113,7 @@ impl Engine {
     /// Returns the bytes given back.
     pub(crate) async fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.lock().bury();
         self.submit()?;
         let before_bytes = self.lock().memory.reserved_bytes();
@@ -117,7 +131,7 @@ impl Engine {
     /// Creates slabs until so many bytes are reserved, or the budget's end. Returns how many are.
     pub(crate) async fn reserve(&self, bytes: u64) -> Result<u64> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         loop {
             let growth = {
                 let state = self.lock();
@@ -146,19 +160,18 @@ impl Engine {
     /// back.
     pub(crate) async fn compact(&self, limit_bytes: u64) -> Result<(u64, u64)> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.submit()?;
         self.compact_pass(limit_bytes).await
     }
 }
 
-/// What slabs leave to staging.
-fn staging_bytes(budget: &Budget) -> u64 {
-    let Some(device_bytes) = budget.device_bytes else {
-        return budget.staging_bytes.unwrap_or(0);
-    };
-    let share_bytes = (device_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
-    let least_bytes = STAGING_LEAST_BYTES.min(device_bytes / STAGING_MOST_SHARE);
-    let staging_bytes = budget.staging_bytes.unwrap_or(share_bytes);
-    staging_bytes.max(least_bytes)
+/// What slabs leave to staging, of so much in all; what the app says is never too little.
+fn staging_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
+    if limit_bytes == u64::MAX {
+        return said_bytes.unwrap_or(0);
+    }
+    let share_bytes = (limit_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
+    let least_bytes = STAGING_LEAST_BYTES.min(limit_bytes / STAGING_MOST_SHARE);
+    said_bytes.unwrap_or(share_bytes).max(least_bytes)
 }

@@ -37,6 +37,11 @@ pub(super) enum Cmd {
     /// Needs its operands on the device and does nothing with them.
     #[cfg(feature = "sim")]
     Touch(Vec<(Arc<Storage>, Role)>),
+    /// What a recipe made becomes the bytes of the storage that it was made for.
+    TakeOver {
+        from: Arc<Storage>,
+        to: Arc<Storage>,
+    },
     /// Copies a piece of a storage to the host.
     Read {
         src: Arc<Storage>,
@@ -59,6 +64,10 @@ impl Cmd {
             Cmd::Touch(operands) => operands
                 .iter()
                 .for_each(|(storage, role)| visit(storage, *role)),
+            Cmd::TakeOver { from, to } => {
+                visit(from, Role::Read);
+                visit(to, Role::Write);
+            }
             Cmd::Upload { dst, .. } | Cmd::Poison { dst, .. } => visit(dst, Role::Update),
             Cmd::Read { src, .. } | Cmd::Prefetch(src) => visit(src, Role::Read),
         }

@@ -171,7 +171,7 @@ impl Engine {
     /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
     pub(crate) async fn evict(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         self.error_of(storage)?;
         let pinned = || Error::Pinned {
@@ -245,10 +245,10 @@ impl Engine {
                 *error = taker.take(piece).err();
             }
         });
-        let Some(piece_bytes) = self.piece_bytes_to_be_had().await? else {
+        let len_bytes = victim.storage.len_bytes();
+        let Some(piece_bytes) = self.piece_bytes_to_be_had(len_bytes).await? else {
             return Ok(None);
         };
-        let len_bytes = victim.storage.len_bytes();
         let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
         let wanted = Wanted(reading.clone());
         for piece in pieces {
@@ -284,8 +284,9 @@ impl Engine {
 
     /// The largest read-back buffer that there is memory for: what is put out because memory is
     /// short must do with little.
-    async fn piece_bytes_to_be_had(&self) -> Result<Option<u64>> {
-        let mut piece_bytes = self.readbacks.piece_bytes();
+    async fn piece_bytes_to_be_had(&self, len_bytes: u64) -> Result<Option<u64>> {
+        let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
+        let mut piece_bytes = self.readbacks.piece_bytes().min(whole_bytes);
         let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);
         self.submit()?;
         while piece_bytes >= least_bytes {

@@ -156,7 +156,7 @@ impl Engine {
         match rung {
             Rung::Retire => self.retire(),
             Rung::Caches => self.shed_caches(),
-            Rung::Callbacks => Ok(0),
+            Rung::Callbacks => Ok(self.call_back(wanted_bytes)),
             Rung::Trim => self.trim_slabs(),
             Rung::Compact => Ok(self.compact_pass(u64::MAX).await?.1),
             Rung::Wait => self.wait_for_all().await,

@@ -21,7 +21,10 @@ mod host;
 pub(crate) mod kernel;
 mod ladder;
 mod needs;
+mod pressure;
 mod read;
+mod recompute;
+mod recovery;
 mod report;
 mod residency;
 mod share;
@@ -38,7 +41,9 @@ pub(crate) mod wgsl;
 
 use std::collections::VecDeque;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustc_hash::FxHashMap;
 
 use crate::driver::{Caps, Device, Driver};
 use crate::error::{Error, Result};
@@ -47,6 +52,7 @@ use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
+use pressure::Outside;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
 
@@ -54,6 +60,7 @@ pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub use ladder::Rung;
+pub use pressure::{Pressure, PressureGuard};
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
@@ -65,6 +72,8 @@ const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
 /// One device's queue of commands, and everything that it takes to run them.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// The engine itself, for recipes.
+    me: Weak<Engine>,
     driver: Device,
     uploads: Uploads,
     /// Staging of the walk's own, for storages that come back.
@@ -76,6 +85,7 @@ pub(crate) struct Engine {
     /// The disk for those that find no room there either.
     spill: SpillStore,
     limits: Mutex<Limits>,
+    outside: Outside,
     turn: Turn,
     state: Mutex<State>,
 }
@@ -98,13 +108,20 @@ impl Engine {
             batch: Batch::default(),
             counters: Counters::default(),
             last_submission: None,
+            recipes: FxHashMap::default(),
+            next_recipe: 0,
+            dropped_recipes: Vec::new(),
+            recorded: VecDeque::new(),
         };
-        Ok(Arc::new(Engine {
+        let spill = SpillStore::new(SpillOptions::default())?;
+        Ok(Arc::new_cyclic(|me| Engine {
+            me: me.clone(),
             uploads: Uploads::new(driver.clone(), 4),
             arrivals: Uploads::new(driver.clone(), 4),
             host: HostAccount::new(),
-            spill: SpillStore::new(SpillOptions::default())?,
+            spill,
             limits: Mutex::new(Limits::default()),
+            outside: Outside::new(),
             readbacks,
             driver,
             dead,
@@ -174,14 +191,14 @@ impl Engine {
     /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
     pub(crate) async fn force(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         // The next walk, of whichever thread, will forget what this one has left behind.
         self.error_of(storage)
@@ -217,6 +234,10 @@ impl Engine {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
+            if self.is_recording() {
+                state.recorded.extend(cmds);
+                return Ok(());
+            }
             state.queue.extend(cmds);
             state.queue.len()
         };
@@ -228,6 +249,10 @@ impl Engine {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
+            if self.is_recording() {
+                state.recorded.push_back(cmd);
+                return Ok(());
+            }
             state.queue.push_back(cmd);
             state.queue.len()
         };

@@ -5,6 +5,7 @@
 //! it writes is poisoned (never).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::caches::PipelineKey;
@@ -23,6 +24,9 @@ use crate::transfer::refusal;
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
+        if self.outside.must_shrink.load(Ordering::Acquire) {
+            self.shrink().await?;
+        }
         loop {
             let (begun, freed) = {
                 let state = self.lock();
@@ -37,6 +41,7 @@ impl Engine {
                 break;
             }
         }
+        self.bury_all();
         self.submit()
     }
 
@@ -263,7 +268,7 @@ impl State {
 
     /// Puts what was left behind by the last walk back in front of the queue, but for what nobody
     /// has a use for any more.
-    fn try_again(&mut self) {
+    pub(super) fn try_again(&mut self) {
         self.unplace_head();
         self.left.take_wanted(|cmd| self.queue.push_front(cmd));
     }

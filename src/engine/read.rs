@@ -47,7 +47,7 @@ impl Engine {
     async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
         self.check_lost()?;
         {
-            let _turn = self.turn.take().await;
+            let _turn = self.take_turn().await?;
             self.walk().await?;
             // What became of the source later is no concern of a read that has been submitted,
             // and the next walk will forget what this one has left behind.

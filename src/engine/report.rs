@@ -41,8 +41,7 @@ impl Engine {
             self.readbacks.reserved_bytes(),
         );
         // What is gone is not to be reported as held.
-        self.lock().bury();
-        self.drop_gone();
+        self.bury_all();
         let state = self.lock();
         EngineReport {
             memory: state.memory.report(holders),

@@ -36,6 +36,7 @@ impl Drop for Arriving<'_> {
 
 /// The bytes of a storage that is not on the device, piece by piece.
 struct Supply<'a> {
+    engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
     scratch: Vec<u8>,
@@ -71,6 +72,7 @@ impl Supply<'_> {
         if let Some(source) = &self.copies.source {
             self.scratch.clear();
             self.scratch.resize(piece_bytes as usize, 0);
+            let _inside = self.engine.inside();
             match source.read(offset_bytes, &mut self.scratch) {
                 Ok(()) => return Ok(&self.scratch),
                 Err(error) => {
@@ -89,6 +91,10 @@ impl Supply<'_> {
 impl Engine {
     /// Brings a storage back that was put out. The inner error is the command's that wants it.
     pub(super) async fn bring_in(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
+        let copies = self.lock().memory.away(storage).unwrap_or_default();
+        if let (false, Some(recipe)) = (copies.has_bytes(), copies.recipe) {
+            return self.recompute(storage, &recipe);
+        }
         let mut arriving = Arriving(self, None);
         loop {
             {
@@ -173,6 +179,7 @@ impl Engine {
     async fn fill(&self, storage: &Arc<Storage>, copies: &Copies, place: Place) -> Result<()> {
         let scratch = Vec::new();
         let mut supply = Supply {
+            engine: self,
             storage,
             copies,
             scratch,
@@ -283,6 +290,7 @@ impl Engine {
         };
         let scratch = Vec::new();
         let mut supply = Supply {
+            engine: self,
             storage,
             copies: &copies,
             scratch,
@@ -318,7 +326,7 @@ impl Engine {
     /// Lets a source stand in for the bytes that a storage has now, once what is queued has run.
     pub(crate) async fn back(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         self.error_of(storage)?;
         let mut state = self.lock();

@@ -25,7 +25,7 @@ impl Engine {
     /// Runs what is queued and pins the storages at their places.
     pub(crate) async fn pin(&self, storages: &[&Arc<Storage>]) -> Result<Pinned> {
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         let mut pinned = Pinned {
             storages: Vec::new(),
@@ -61,7 +61,7 @@ impl Engine {
         written: &[&Arc<Storage>],
         submit: impl FnOnce() -> Result<Submission>,
     ) -> Result<()> {
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         let submission = submit()?;
         let mut state = self.lock();
         for storage in written {

@@ -9,12 +9,12 @@ use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
+use super::recompute::Recipe;
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Memory, Moved, Residency, Storage};
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
-#[derive(Debug)]
 pub(super) struct State {
     pub(super) driver: Device,
     pub(super) readbacks: Arc<Readbacks>,
@@ -30,6 +30,20 @@ pub(super) struct State {
     pub(super) batch: Batch,
     pub(super) counters: Counters,
     pub(super) last_submission: Option<Submission>,
+    /// How to make storages anew that were given up, by number.
+    pub(super) recipes: FxHashMap<u64, Recipe>,
+    pub(super) next_recipe: u64,
+    /// Recipes that nobody needs any more. They hold what is the app's: to be dropped without the
+    /// lock.
+    pub(super) dropped_recipes: Vec<Recipe>,
+    /// What a recipe appends while it runs.
+    pub(super) recorded: VecDeque<Cmd>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
 }
 
 impl State {

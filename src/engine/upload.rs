@@ -86,7 +86,7 @@ impl Engine {
     ) -> Result<()> {
         let refused = |error| self.refused("staging memory", error, dst);
         self.check_lost()?;
-        let _turn = self.turn.take().await;
+        let _turn = self.take_turn().await?;
         self.walk().await?;
         self.uploads.sweep().map_err(refused)?;
         if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {

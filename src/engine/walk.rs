@@ -16,7 +16,7 @@ use super::wgsl::Layout;
 use crate::alloc::AllocError;
 use crate::driver::{Binding, BufferId, DriverError, Op};
 use crate::error::Error;
-use crate::memory::{Place, Storage};
+use crate::memory::{Dead, Place, Storage};
 use crate::transfer::{Piece, Reading};
 
 /// Ops of one submission, at most: the device has work early, and stays clear of watchdogs.
@@ -138,8 +138,12 @@ impl State {
                     self.unplace_head();
                     self.poison(&cmd, &cause);
                 }
-                // The caller finds the device lost as soon as it asks the driver.
-                Err(Stop::Lost) => self.queue.clear(),
+                // The caller finds the device lost as soon as it asks the driver. The command stays,
+                // for the device that may come after.
+                Err(Stop::Lost) => {
+                    self.queue.push_front(cmd);
+                    return None;
+                }
             }
         }
     }
@@ -147,7 +151,15 @@ impl State {
     /// Frees what nobody holds any more.
     pub(super) fn bury(&mut self) {
         let mut kernels = SmallVec::<[u64; 2]>::new();
-        self.memory.bury(|id| kernels.push(id));
+        let mut recipes = SmallVec::<[u64; 2]>::new();
+        self.memory.bury(|dead| match dead {
+            Dead::Kernel(id) => kernels.push(id),
+            Dead::Recipe(id) => recipes.push(id),
+            Dead::Slot(_) => {}
+        });
+        for id in recipes {
+            self.dropped_recipes.extend(self.recipes.remove(&id));
+        }
         for id in kernels {
             for pipeline in self.pipelines.remove_custom(id) {
                 self.groups.forget_pipeline(pipeline);
@@ -229,6 +241,10 @@ impl State {
             Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
             #[cfg(feature = "sim")]
             Cmd::Touch(operands) => self.encode_touch(operands),
+            Cmd::TakeOver { from, to } => {
+                self.take_over_made(from, to);
+                Ok(())
+            }
             Cmd::Prefetch(storage) => match self.memory.is_away(storage) {
                 true => self.place(storage).map(|_| ()),
                 false => Ok(()),
@@ -252,7 +268,7 @@ impl State {
             reading.fail(Error::Poisoned { made_at, cause });
             return Ok(());
         }
-        if self.memory.is_away(src) {
+        if self.memory.has_bytes_away(src) {
             return Err(Stop::Need(Need::ReadAway {
                 storage: src.clone(),
                 reading: reading.clone(),

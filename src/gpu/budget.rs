@@ -1,11 +1,17 @@
 //! The budget, and what a program does to live within it.
 
+use std::sync::Arc;
+
 use super::Gpu;
 use crate::dtype::DType;
-use crate::engine::block_on;
+use crate::engine::{Pressure, PressureGuard, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, Source};
 use crate::tensor::Tensor;
+
+/// How much is moved before the clock is looked at.
+#[cfg(not(target_arch = "wasm32"))]
+const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 
 /// What a [`compact`](Gpu::compact) did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +93,75 @@ impl Gpu {
             moved_bytes,
             released_bytes,
         })
+    }
+
+    /// As [`compact`](Gpu::compact), for at most so much time, waiting for the device after every few
+    /// MiB: it may take longer by one such slice.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn compact_for(&self, time: std::time::Duration) -> Result<Compacted> {
+        let until = std::time::Instant::now().checked_add(time);
+        let mut all = Compacted::default();
+        let mut slice_bytes = COMPACTION_SLICE_BYTES;
+        while until.is_none_or(|until| std::time::Instant::now() < until) {
+            let slice = self.compact(slice_bytes)?;
+            if slice.moved_bytes == 0 {
+                // What is left to move may be larger than a slice.
+                match slice_bytes.checked_mul(4) {
+                    Some(larger_bytes) => slice_bytes = larger_bytes,
+                    None => break,
+                }
+                continue;
+            }
+            all.moved_bytes += slice.moved_bytes;
+            all.released_bytes += slice.released_bytes;
+            self.finish()?;
+        }
+        Ok(all)
+    }
+
+    /// Calls back when memory is short, before tensors are moved or put out, so that the app can
+    /// drop what it can do without. Until the guard is dropped.
+    ///
+    /// The callback runs on whichever thread needs the memory, with no lock of ours held, but
+    /// while work is under way: calls that would wait for that work are refused with
+    /// [`Error::Reentered`]. It should not wait for other threads that use this `Gpu`. A panic in
+    /// it is caught.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let cache = Arc::new(Mutex::new(vec![gpu.zeros(&[1 << 20], lapidary::DType::F32)?]));
+    /// let in_callback = cache.clone();
+    /// let _guard = gpu.on_pressure(move |_pressure| in_callback.lock().unwrap().clear());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn on_pressure(
+        &self,
+        callback: impl Fn(&Pressure) + Send + Sync + 'static,
+    ) -> PressureGuard {
+        self.engine.on_pressure(Arc::new(callback))
+    }
+
+    /// Calls back when memory is short, before tensors are moved or put out, so that the app can
+    /// drop what it can do without. Until the guard is dropped. Calls that would wait are refused
+    /// with [`Error::Reentered`] in it.
+    #[cfg(target_arch = "wasm32")]
+    pub fn on_pressure(&self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
+        self.engine.on_pressure(Arc::new(callback))
+    }
+
+    /// After so many calls of [`poll`](Gpu::poll) without a use, a slab that holds nothing, and
+    /// staging, are given back: 600 to begin with, which is ten seconds of a frame loop; 0 for
+    /// never. Polls are counted, not time, so a clock that jumps changes nothing.
+    pub fn release_idle_after(&self, polls: u32) {
+        self.engine.set_idle_polls(polls);
     }
 
     /// A tensor whose elements a source gives when somebody uses it, in row-major order and the

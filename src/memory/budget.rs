@@ -33,7 +33,7 @@ pub struct Budget {
     /// callbacks, giving back what is empty, moving blocks together.
     pub soft_device_bytes: Option<u64>,
     /// Bytes of the device's share that tensors leave to staging: to uploads, reads, and tensors
-    /// that are put out or come back. `None`: one part in 16, at most 64 MiB.
+    /// that are put out or come back. `None`: one part in 32, at most 128 MiB.
     pub staging_bytes: Option<u64>,
     /// Bytes of tensors that are put out to the host's memory. Where host and device share one
     /// memory nothing would be gained by that, and tensors go to disk at once.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::budget::HostCharge;
-use super::{Residency, Source};
+use super::{Dead, DeadList, Residency, Source, Storage};
 use crate::transfer::SpillBlock;
 
 /// Bytes in the host's memory, paid for.
@@ -14,17 +14,45 @@ pub(crate) struct HostCopy {
     pub(crate) _charge: HostCharge,
 }
 
+/// A recipe of the engine's, by number, and what it computes from, with how often each of those
+/// had been written to. When it goes, the recipe goes too.
+#[derive(Debug)]
+pub(crate) struct RecipeToken {
+    pub(super) id: u64,
+    pub(super) inputs: Vec<(Arc<Storage>, u32)>,
+    pub(super) dead: Arc<DeadList>,
+}
+
+impl RecipeToken {
+    /// The recipe's number.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for RecipeToken {
+    fn drop(&mut self) {
+        self.dead.push(Dead::Recipe(self.id));
+    }
+}
+
 /// Where a storage's bytes are besides the device. A write on the device ends them all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) host: Option<Arc<HostCopy>>,
     pub(crate) disk: Option<Arc<SpillBlock>>,
     pub(crate) source: Option<Source>,
+    pub(crate) recipe: Option<Arc<RecipeToken>>,
 }
 
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {
-        self.host.is_none() && self.disk.is_none() && self.source.is_none()
+        self.recipe.is_none() && !self.has_bytes()
+    }
+
+    /// Are the bytes to be had as they are, without computing them again?
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.host.is_some() || self.disk.is_some() || self.source.is_some()
     }
 
     /// Takes over the copies of another, which hold the same.
@@ -32,6 +60,7 @@ impl Copies {
         self.host = other.host.or_else(|| self.host.take());
         self.disk = other.disk.or_else(|| self.disk.take());
         self.source = other.source.or_else(|| self.source.take());
+        self.recipe = other.recipe.or_else(|| self.recipe.take());
     }
 
     /// Where a storage is that is nowhere else.
@@ -40,7 +69,7 @@ impl Copies {
             Residency::Host
         } else if self.disk.is_some() {
             Residency::Disk
-        } else if self.source.is_some() {
+        } else if !self.is_empty() {
             Residency::Backed
         } else {
             Residency::Pending

@@ -29,17 +29,18 @@ use crate::error::{Error, Result};
 
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
-pub(crate) use copies::{Copies, HostCopy};
+pub(crate) use copies::{Copies, HostCopy, RecipeToken};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
 pub use report::{Holder, SlabUse};
+pub use residency::Recovered;
 pub(crate) use residency::{Arrival, Candidate};
 use slabs::Slab;
 pub use source::Source;
 pub(crate) use storage::TenantId;
 pub(crate) use storage::{Dead, DeadList, Storage};
-pub use storage::{Residency, Tag};
+pub use storage::{Advice, Residency, Tag};
 pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
 pub(crate) use victims::{TransferCost, choose};
@@ -65,6 +66,8 @@ struct Slot {
     /// Where else the bytes are; most storages have none.
     copies: Option<Box<Copies>>,
     uses: Uses,
+    /// How many writes to it have been encoded.
+    writes: u32,
 }
 
 /// All storages of one engine.
@@ -88,6 +91,8 @@ pub(crate) struct Memory {
     pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
     clock: Clock,
+    /// How often the app has polled.
+    polls: u32,
     /// Blocks freed so far.
     freed: u64,
     freed_bytes: u64,
@@ -117,6 +122,7 @@ impl Memory {
             forgotten: Vec::new(),
             anywhere: false,
             clock: 0,
+            polls: 0,
             freed: 0,
             freed_bytes: 0,
             gone: Vec::new(),
@@ -125,12 +131,12 @@ impl Memory {
         })
     }
 
-    /// Frees the places of storages that are gone. Calls `kernel` for custom kernels that are.
-    pub(crate) fn bury(&mut self, mut kernel: impl FnMut(u64)) {
+    /// Frees the places of storages that are gone. Calls `other` for what else is.
+    pub(crate) fn bury(&mut self, mut other: impl FnMut(Dead)) {
         for _ in 0..self.dead_list.take_waiting() {
             match self.dead.try_recv() {
                 Ok(Dead::Slot(slot)) => self.free_slot(slot),
-                Ok(Dead::Kernel(id)) => kernel(id),
+                Ok(dead) => other(dead),
                 Err(_) => break,
             }
         }
@@ -321,6 +327,7 @@ impl Memory {
             poison: None,
             copies: None,
             uses: Uses::new(self.clock),
+            writes: 0,
         };
         if let Some(index) = self.free_slots.pop() {
             self.slots[index as usize] = slot;

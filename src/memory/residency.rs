@@ -16,8 +16,22 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Copies, Memory, Place, Residency, Storage};
-use crate::alloc::{AllocError, BlockId};
+use super::{Advice, Copies, Memory, Place, RecipeToken, Residency, Storage};
+use crate::alloc::{AllocError, BlockId, Pools};
+use crate::error::Error;
+
+/// What a [`reopen`](crate::Gpu::reopen) found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Bytes of tensors that were kept elsewhere, and will come back when somebody uses them.
+    pub kept_bytes: u64,
+    /// How many those are; views share one.
+    pub kept: u64,
+    /// Those that were only on the device: where each was made, with its name if it has one, and
+    /// its bytes. They are [`Poisoned`](Error::Poisoned) until they are written anew.
+    pub gone: Vec<(String, u64)>,
+}
 
 /// A block for a storage that is coming back. To be given to [`Memory::arrive`] or
 /// [`Memory::turn_away`].
@@ -55,7 +69,11 @@ impl Candidate {
         Weight {
             size_bytes,
             is_clean: self.is_clean,
-            distance: self.uses.distance_knowing(now, next, known),
+            distance: match self.storage.advice() {
+                Advice::Normal => self.uses.distance_knowing(now, next, known),
+                Advice::Soon => 1,
+                Advice::Late => u32::MAX,
+            },
             back_ns: cost.ns(size_bytes),
         }
     }
@@ -76,6 +94,15 @@ impl Memory {
         storage.slot().is_some_and(|index| {
             let slot = &self.slots[index as usize];
             slot.place.is_none() && slot.copies.is_some()
+        })
+    }
+
+    /// Was the storage put out, and can its bytes be had without computing them again?
+    pub(crate) fn has_bytes_away(&self, storage: &Storage) -> bool {
+        storage.slot().is_some_and(|index| {
+            let slot = &self.slots[index as usize];
+            let copies = slot.copies.as_deref();
+            slot.place.is_none() && copies.is_some_and(Copies::has_bytes)
         })
     }
 
@@ -117,6 +144,13 @@ impl Memory {
         let Some(index) = storage.slot() else {
             return false;
         };
+        let slot = &self.slots[index as usize];
+        let Some(copies) = &slot.copies else {
+            return false;
+        };
+        if !self.is_valid(copies) {
+            return false;
+        }
         let slot = &mut self.slots[index as usize];
         let Some(copies) = &slot.copies else {
             return false;
@@ -168,10 +202,52 @@ impl Memory {
         self.slots[index as usize].copies = Some(Box::new(copies));
     }
 
+    /// A token for a recipe that computes from these.
+    pub(crate) fn recipe_token(&self, id: u64, inputs: Vec<Arc<Storage>>) -> RecipeToken {
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|input| {
+            let writes = self.writes_to(&input);
+            (input, writes)
+        });
+        RecipeToken {
+            id,
+            inputs: inputs.collect(),
+            dead: self.dead_list.clone(),
+        }
+    }
+
+    /// Have the inputs of a recipe not been written to since?
+    pub(crate) fn is_current(&self, token: &RecipeToken) -> bool {
+        let mut inputs = token.inputs.iter();
+        inputs.all(|(input, writes)| self.writes_to(input) == *writes)
+    }
+
+    fn writes_to(&self, storage: &Storage) -> u32 {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        slot.map_or(0, |slot| slot.writes)
+    }
+
+    /// `to`, which is not on the device, takes over the place of `from`. `false` if `from` has
+    /// none in a slab of ours.
+    pub(crate) fn take_over_place(&mut self, from: &Storage, to: &Arc<Storage>) -> bool {
+        let Some(index) = from.slot().filter(|_| self.in_slab(from)) else {
+            return false;
+        };
+        let slot = &mut self.slots[index as usize];
+        match (slot.block.take(), slot.place.take()) {
+            (Some(block), Some(place)) => {
+                self.settle_in(to, block, place);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// A write to the storage has been encoded: what was copied before is the past.
     pub(crate) fn written(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
             let slot = &mut self.slots[index as usize];
+            slot.writes = slot.writes.wrapping_add(1);
             if slot.copies.is_some() {
                 self.gone.extend(slot.copies.take());
             }
@@ -246,16 +322,58 @@ impl Memory {
         (storage.pins() == 0).then_some(Candidate {
             storage,
             place: slot.place?,
-            is_clean: slot.copies.is_some(),
+            is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_valid(copies)),
             is_backed: (slot.copies.as_ref()).is_some_and(|copies| copies.source.is_some()),
             slot: index,
             uses: slot.uses,
         })
     }
 
+    /// Would these copies give the bytes again?
+    fn is_valid(&self, copies: &Copies) -> bool {
+        let recipe = copies.recipe.as_ref();
+        copies.has_bytes() || recipe.is_some_and(|recipe| self.is_current(recipe))
+    }
+
     /// Is a storage in a buffer of the app?
     pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
+    }
+}
+
+impl Memory {
+    /// The device is gone, and every place with it. What has copies is put out; the rest has no
+    /// value any more, for this reason.
+    pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
+        self.pools = Pools::new(*self.pools.config())?;
+        self.slabs.clear();
+        self.batch_slabs.clear();
+        self.forgotten.clear();
+        self.owners.clear();
+        self.imported_bytes = 0;
+        let mut recovered = Recovered::default();
+        for slot in &mut self.slots {
+            let had_place = slot.place.take().is_some();
+            slot.block = None;
+            let Some(storage) = slot.storage.upgrade() else {
+                continue;
+            };
+            if slot.poison.is_some() {
+                continue;
+            }
+            if let Some(copies) = &slot.copies {
+                recovered.kept += 1;
+                recovered.kept_bytes += storage.len_bytes();
+                storage.set_residency(copies.residency());
+            } else if had_place {
+                slot.poison = Some(cause.clone());
+                storage.set_residency(Residency::Poisoned);
+                let gone = (storage.tag().to_string(), storage.len_bytes());
+                recovered.gone.push(gone);
+            }
+        }
+        recovered.gone.sort();
+        Ok(recovered)
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Slab {
     last_serial: u64,
     /// The batch that is being encoded names it.
     in_batch: bool,
+    /// The last poll before which it was named.
+    used_at_poll: u32,
 }
 
 impl Memory {
@@ -60,6 +62,20 @@ impl Memory {
         (info.blocks == 0).then(|| (id, self.in_batch(id)))
     }
 
+    /// The app polls: time passes for those that nobody uses.
+    pub(crate) fn polled(&mut self, polls: u32) {
+        self.polls = polls;
+    }
+
+    /// The longest unused of the empty slabs, as [`next_empty`](Self::next_empty), if nobody has
+    /// named it for so many polls.
+    pub(crate) fn next_idle(&self, idle_polls: u32) -> Option<(SlabId, bool)> {
+        let id = self.pools.empty_slabs().next()?;
+        let slab = self.slabs.get(id.index())?.as_ref()?;
+        let age = self.polls.wrapping_sub(slab.used_at_poll);
+        (age >= idle_polls).then_some((id, slab.in_batch))
+    }
+
     fn in_batch(&self, id: SlabId) -> bool {
         let slab = self.slabs.get(id.index()).and_then(Option::as_ref);
         slab.is_some_and(|slab| slab.in_batch)
@@ -90,6 +106,7 @@ impl Memory {
             size_bytes: growth.slab_bytes,
             last_serial: 0,
             in_batch: false,
+            used_at_poll: self.polls,
         });
         Ok(id)
     }
@@ -100,6 +117,7 @@ impl Memory {
         let slab = self.slabs[index as usize].as_mut();
         if let Some(slab) = slab.filter(|slab| !slab.in_batch) {
             slab.in_batch = true;
+            slab.used_at_poll = self.polls;
             self.batch_slabs.push(index);
         }
     }

@@ -47,6 +47,20 @@ impl Residency {
     }
 }
 
+/// What the app knows of a tensor's next use, where the past would mislead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Advice {
+    /// Nothing: its past uses tell.
+    #[default]
+    Normal,
+    /// It is used again soon: put out others first.
+    Soon,
+    /// It is not used for a long time: put it out first.
+    Late,
+}
+
 /// Whose budget a storage counts against. There is one tenant so far: [`TenantId::MAIN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TenantId(u32);
@@ -119,6 +133,7 @@ pub(crate) struct Storage {
     /// Its slot in the memory's table once it has a place or a cause of poisoning.
     slot: AtomicU32,
     residency: AtomicU8,
+    advice: AtomicU8,
     dead: Arc<DeadList>,
 }
 
@@ -140,6 +155,7 @@ impl Storage {
             pins: AtomicU32::new(0),
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
+            advice: AtomicU8::new(Advice::Normal as u8),
             dead,
         })
     }
@@ -191,6 +207,18 @@ impl Storage {
 
     pub(crate) fn residency(&self) -> Residency {
         Residency::from_u8(self.residency.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn advise(&self, advice: Advice) {
+        self.advice.store(advice as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn advice(&self) -> Advice {
+        match self.advice.load(Ordering::Relaxed) {
+            1 => Advice::Soon,
+            2 => Advice::Late,
+            _ => Advice::Normal,
+        }
     }
 
     /// Its slot in the memory's table, once it has one.
@@ -256,6 +284,8 @@ pub(crate) enum Dead {
     Slot(u32),
     /// The custom kernel of this id.
     Kernel(u64),
+    /// The recipe of this number.
+    Recipe(u64),
 }
 
 /// What is gone and waits for the next walk. Pushing takes no lock and never waits, so a tensor

@@ -221,6 +221,26 @@ impl MemoryStats {
             let imported = "in buffers of the app".into();
             rows.push(("imported", self.imported_bytes, imported));
         }
+        if let Some(budget_bytes) = self.budget_bytes {
+            let budget = format!(
+                "of a budget of {}, peak {}",
+                Bytes(budget_bytes),
+                Bytes(self.peak_device_bytes)
+            );
+            rows.push(("device", self.device_bytes, budget));
+        }
+        if self.put_out_bytes + self.dropped_bytes + self.brought_in_bytes > 0 {
+            let (host, disk) = (Bytes(self.host_bytes), Bytes(self.disk_bytes));
+            let out = format!("{host} in the host's memory, {disk} on disk");
+            rows.push(("put out", self.host_bytes + self.disk_bytes, out));
+            let (written, dropped) = (Bytes(self.put_out_bytes), Bytes(self.dropped_bytes));
+            let back = format!("so far; {written} written out, {dropped} given up");
+            rows.push(("back", self.brought_in_bytes, back));
+        }
+        if self.moved_bytes > 0 {
+            let times = counted(self.compactions, "time");
+            rows.push(("moved", self.moved_bytes, format!("{times}, to make room")));
+        }
         if let Some(bytes) = self.driver_bytes {
             let driver = "what the driver holds for this device".into();
             rows.push(("driver", bytes, driver));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Tensor;
-use crate::engine::block_on;
+use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Source, Storage};
+use crate::memory::{Advice, Residency, Source, Storage};
 
 /// Keeps a tensor where it is on the device until this is dropped.
 #[derive(Debug)]
@@ -59,6 +59,12 @@ impl Tensor {
         self.engine.prefetch(&self.storage)
     }
 
+    /// Says when the tensor is used next, where its past uses would mislead. It only decides who
+    /// is put out first; the last advice counts, for all views.
+    pub fn advise(&self, advice: Advice) {
+        self.storage.advise(advice);
+    }
+
     /// Keeps the tensor at its place on the device, with all its views, until the [`Pin`] is
     /// dropped: it is neither put out nor moved.
     ///
@@ -71,6 +77,85 @@ impl Tensor {
         Ok(Pin(self.storage.clone()))
     }
 
+    /// Lets a function stand in for the elements that the tensor has now: when memory is short they
+    /// are given up, and computed again from `inputs` when somebody uses them. That is activation
+    /// checkpointing, without automatic differentiation.
+    ///
+    /// The function is handed the inputs, and returns a new tensor of this shape and type. It
+    /// is called while work is under way: it may record operations, but calls that wait are refused with
+    /// [`Error::Reentered`]. It should not hold tensors of its own. Once an input has been written to,
+    /// the elements are kept, or, if they had been given up, gone: [`Error::Recompute`].
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let x = gpu.ones(&[512, 512], lapidary::DType::F32)?;
+    /// let activation = x.matmul(&x)?.relu()?;
+    /// activation.recompute_with(&[&x], |inputs| inputs[0].matmul(&inputs[0])?.relu())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a view that does not show all of its memory in order,
+    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor; what [`force`](Self::force) says.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn recompute_with(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<()> {
+        const OPERATION: &str = "recompute_with";
+        self.check_whole(OPERATION)?;
+        let mut parts = Vec::new();
+        for input in inputs {
+            self.same_engine(OPERATION, input)?;
+            let storage = Arc::clone(&input.storage);
+            parts.push((storage, input.layout.clone(), input.dtype));
+        }
+        let storages = inputs.iter().map(|input| Arc::clone(&input.storage));
+        let (shape, dtype) = (self.shape().to_vec(), self.dtype);
+        let made_at = self.tag().to_string();
+        let recipe = move |engine: &Arc<Engine>| {
+            let inputs = parts.iter().map(|(storage, layout, dtype)| {
+                Tensor::from_parts(engine, Arc::clone(storage), layout.clone(), *dtype)
+            });
+            let made = compute(&inputs.collect::<Vec<_>>())?;
+            let fits = made.shape() == shape && made.dtype == dtype;
+            match made.check_whole(OPERATION) {
+                Ok(()) if fits && Arc::ptr_eq(&made.engine, engine) => Ok(made.storage),
+                _ => Err(Error::Recompute {
+                    made_at: made_at.clone(),
+                    reason: format!("{shape:?} of {dtype} is wanted, {made} was made"),
+                }),
+            }
+        };
+        let storages = storages.collect();
+        let recomputed = self
+            .engine
+            .recompute_with(&self.storage, storages, Arc::new(recipe));
+        block_on(OPERATION, recomputed)
+    }
+
+    /// Refuses a view that does not show all of its memory in order.
+    fn check_whole(&self, operation: &'static str) -> Result<()> {
+        let is_whole = self.is_contiguous()
+            && self.layout.offset == 0
+            && self.size_bytes() == self.storage.len_bytes();
+        match (is_whole, self.residency()) {
+            (true, Residency::Imported) => Err(Error::Pinned {
+                operation,
+                made_at: self.tag().to_string(),
+            }),
+            (true, _) => Ok(()),
+            (false, _) => Err(Error::Shape {
+                operation,
+                reason: "a view does not show all of its memory; name the tensor that it looks at"
+                    .into(),
+            }),
+        }
+    }
+
     /// Lets a source stand in for the elements that the tensor has now: it costs nothing to put out
     /// from now on, until it is written to. The bytes are those of the whole tensor, in row-major order and the
     /// byte order of this machine; they are not compared.
@@ -81,16 +166,7 @@ impl Tensor {
     /// [`force`](Self::force) says.
     pub fn backed_by(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
-        let is_whole = self.is_contiguous()
-            && self.layout.offset == 0
-            && self.size_bytes() == self.storage.len_bytes();
-        if !is_whole {
-            return Err(Error::Shape {
-                operation: OPERATION,
-                reason: "a view does not show all of its memory; back the tensor that it looks at"
-                    .into(),
-            });
-        }
+        self.check_whole(OPERATION)?;
         if let Some(len_bytes) = source.len_bytes() {
             if len_bytes < self.size_bytes() {
                 return Err(Error::Length {

@@ -167,6 +167,8 @@ struct Pool {
 #[derive(Debug)]
 pub(crate) struct Readbacks {
     driver: Device,
+    /// Somebody has read since the last look.
+    used: AtomicBool,
     pool: Mutex<Pool>,
 }
 
@@ -174,6 +176,7 @@ impl Readbacks {
     pub(crate) fn new(driver: Device) -> Self {
         Readbacks {
             driver,
+            used: AtomicBool::new(false),
             pool: Mutex::new(Pool::default()),
         }
     }
@@ -186,9 +189,9 @@ impl Readbacks {
         1 << most_bytes.ilog2()
     }
 
-    /// Half of what the budget keeps for staging.
+    /// Half of what the budget keeps for staging, or more while there is room.
     fn limit_bytes(&self) -> u64 {
-        LIMIT_BYTES.min(self.driver.ledger().staging_floor_bytes() / 2)
+        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(2))
     }
 
     /// The smallest buffer that is worth making, smaller where the budget is tiny.
@@ -199,6 +202,7 @@ impl Readbacks {
 
     /// A buffer of at least `size_bytes` and its size, if the pool has one free.
     pub(crate) fn take(&self, size_bytes: u64) -> Option<(BufferId, u64)> {
+        self.used.store(true, Ordering::Relaxed);
         let mut pool = self.lock();
         let fits = pool.free.iter().enumerate();
         let fits = fits.filter(|(_, (_, bytes))| *bytes >= size_bytes);
@@ -377,6 +381,27 @@ impl Readbacks {
         while let Some((buffer, buffer_bytes)) = pool.free.pop() {
             self.driver.destroy_buffer(buffer, 0);
             pool.total_bytes -= buffer_bytes;
+        }
+    }
+
+    /// As [`trim`](Self::trim), unless somebody has read since the last call.
+    pub(crate) fn trim_unused(&self) {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            self.trim();
+        }
+    }
+
+    /// Forgets all buffers: the device that they were on is gone, and readings under way fail.
+    pub(crate) fn forget_all(&self, cause: &Error) {
+        let readings = {
+            let mut pool = self.lock();
+            pool.free.clear();
+            pool.total_bytes = 0;
+            std::mem::take(&mut pool.readings)
+        };
+        for reading in readings {
+            reading.lock().in_flight.clear();
+            reading.fail(cause.clone());
         }
     }
 

@@ -11,7 +11,7 @@
 //! middle of one. `Queue::write_buffer` is not used: it runs ahead of everything that was recorded
 //! before it, and makes a buffer for each call.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{BufferId, BufferKind, Device, DriverResult, MapMode, Signal};
@@ -67,6 +67,8 @@ pub(crate) struct Uploads {
     driver: Device,
     /// Of what the budget keeps for staging, one part in so many is for these chunks.
     share: u64,
+    /// Somebody has staged since the last look.
+    used: AtomicBool,
     chunks: Mutex<Vec<Chunk>>,
 }
 
@@ -75,6 +77,7 @@ impl Uploads {
         Uploads {
             driver,
             share,
+            used: AtomicBool::new(false),
             chunks: Mutex::new(Vec::new()),
         }
     }
@@ -83,6 +86,7 @@ impl Uploads {
     /// zeros to a multiple of 4. `None` when no chunk has room; then [`grow`](Self::grow), or
     /// submit and [`wait`](Self::wait).
     pub(crate) fn stage(&self, bytes: &[u8]) -> DriverResult<Option<(Region, usize)>> {
+        self.used.store(true, Ordering::Relaxed);
         let mut chunks = self.lock();
         self.sweep_locked(&mut chunks)?;
         let wanted_bytes = bytes.len() as u64;
@@ -170,7 +174,7 @@ impl Uploads {
     }
 
     fn limit_bytes(&self) -> u64 {
-        LIMIT_BYTES.min(self.driver.ledger().staging_floor_bytes() / self.share)
+        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.share))
     }
 
     /// Regions that have not been submitted yet.
@@ -277,6 +281,18 @@ impl Uploads {
             }
             kept
         });
+    }
+
+    /// As [`trim`](Self::trim), unless somebody has staged since the last call.
+    pub(crate) fn trim_unused(&self) {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            self.trim();
+        }
+    }
+
+    /// Forgets all chunks: the device that they were on is gone. What was staged is lost.
+    pub(crate) fn forget_all(&self) {
+        self.lock().clear();
     }
 
     /// Bytes of all chunks.

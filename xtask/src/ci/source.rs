@@ -3,20 +3,24 @@
 use crate::process::{Result, cargo, run};
 use crate::suite::selected;
 
-/// How long the random runs are: operations of the allocator, calls of a random program.
+/// How long the random runs are: operations of the allocator, calls of a random program, and the
+/// profile of nextest that gives them the time.
 struct Length {
     operations: &'static str,
     calls: &'static str,
+    profile: &'static str,
 }
 
 /// Here, and in a run before a release. The ordinary suite makes far fewer.
 const IN_CI: Length = Length {
     operations: "10000000",
     calls: "10000",
+    profile: "default",
 };
 const BEFORE_A_RELEASE: Length = Length {
     operations: "40000000",
     calls: "30000",
+    profile: "long",
 };
 
 pub(crate) fn fmt() -> Result<String> {
@@ -66,8 +70,11 @@ fn run_random(length: &Length) -> Result<String> {
     let mut tests = selected(&["--test", "alloc_model", "--test", "random"], &[])?;
     run(tests
         .env("LAPIDARY_OPS", length.operations)
-        .env("LAPIDARY_CALLS", length.calls))?;
-    let Length { operations, calls } = length;
+        .env("LAPIDARY_CALLS", length.calls)
+        .env("NEXTEST_PROFILE", length.profile))?;
+    let Length {
+        operations, calls, ..
+    } = length;
     Ok(format!(
         "{operations} operations a case, {calls} calls a program"
     ))

@@ -1,0 +1,258 @@
+//! Work several times larger than the memory it may take: a chain of matmuls whose weights are 1, 2
+//! and 4 times the budget, once with the weights in a file and once without.
+//!
+//! ```text
+//! cargo run --release --example oversubscribe -- [FACTOR]
+//! ```
+//!
+//! FACTOR (4 where nothing is said, 8 at most) is how many times the budget the weights are in the
+//! end. The results must be those of a run without a budget, bit for bit. The last line is for programs;
+//! its bytes and times are those of both runs at FACTOR together.
+
+mod chain;
+mod files;
+mod least;
+
+use std::error::Error;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chain::{Numbers, Origin, PASSES, Run, WEIGHT_BYTES, WEIGHTS, X_BYTES};
+use files::{Rates, Weights};
+use lapidary::units::{Bytes, GIB};
+use lapidary::{Budget, Gpu, Options};
+
+const USAGE: &str = "usage: oversubscribe [FACTOR], of 1 to 8";
+
+const SEED: u64 = 4;
+
+/// The first run compiles the kernels, and the best of all counts.
+const RUNS: usize = 3;
+
+/// What all weights take.
+const ALL_BYTES: u64 = WEIGHTS as u64 * WEIGHT_BYTES;
+
+fn main() -> ExitCode {
+    oversubscribe().unwrap_or_else(|error| {
+        eprintln!("oversubscribe: failed: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn oversubscribe() -> Result<ExitCode, Box<dyn Error>> {
+    let factor: u64 = match std::env::args().nth(1).map(|factor| factor.parse()) {
+        None => 4,
+        Some(Ok(factor @ 1..=8)) => factor,
+        Some(_) => return Err(USAGE.into()),
+    };
+    let mut factors = vec![1, 2, factor];
+    factors.retain(|&one| one <= factor);
+    factors.dedup();
+
+    let gpu = Gpu::open(Options::default())?;
+    let numbers = Numbers::new(SEED);
+    let file = Weights::write(numbers.bytes())?;
+    let rates = Rates::measure(&file, numbers.bytes())?;
+    println!(
+        "{WEIGHTS} weights of {}, {} together, {PASSES} times through, on {} ({})\n",
+        Bytes(WEIGHT_BYTES),
+        Bytes(ALL_BYTES),
+        gpu.caps().name,
+        gpu.caps().backend,
+    );
+
+    let mut progress = Progress::new(2 * (1 + factors.len()) * RUNS * PASSES);
+    let mut rows = Vec::new();
+    for origin in [Origin::File(file.path()), Origin::Memory] {
+        let free = best(&gpu, None, &numbers, origin, &mut progress)?;
+        for &factor in &factors {
+            let budget_bytes = ALL_BYTES / factor;
+            let run = best(&gpu, Some(budget_bytes), &numbers, origin, &mut progress)?;
+            rows.push(Row::new(factor, origin, &free, &run, rates));
+        }
+    }
+    progress.clear();
+    print_table(&rows, rates);
+    rows.retain(|row| row.factor == factor);
+    Ok(verdict(factor, &rows))
+}
+
+/// The fastest of several runs, all with one result.
+fn best(
+    gpu: &Gpu,
+    budget_bytes: Option<u64>,
+    numbers: &Numbers,
+    origin: Origin<'_>,
+    progress: &mut Progress,
+) -> Result<Run, Box<dyn Error>> {
+    gpu.set_budget(budget_bytes.map_or_else(Budget::default, Budget::device))?;
+    let mut best: Option<Run> = None;
+    for _ in 0..RUNS {
+        let run = chain::run(gpu, numbers, origin, || progress.step())?;
+        if best.as_ref().is_some_and(|best| !same(best, &run)) {
+            return Err("two runs have different results".into());
+        }
+        if best.as_ref().is_none_or(|best| run.time < best.time) {
+            best = Some(run);
+        }
+    }
+    best.ok_or_else(|| "there was no run".into())
+}
+
+/// Do two runs have one result, bit for bit?
+fn same(a: &Run, b: &Run) -> bool {
+    let bits = |run: &Run| run.result.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    bits(a) == bits(b)
+}
+
+/// A run under a budget beside the one without.
+struct Row {
+    factor: u64,
+    origin: &'static str,
+    budget_bytes: u64,
+    run: Run,
+    free_time: Duration,
+    is_equal: bool,
+    /// The fewest bytes that may travel out and in.
+    least_bytes: u64,
+    /// The time of the run without a budget, and for the bytes that travelled besides.
+    explained: Duration,
+}
+
+impl Row {
+    fn new(factor: u64, origin: Origin<'_>, free: &Run, run: &Run, rates: Rates) -> Row {
+        let budget_bytes = ALL_BYTES / factor;
+        // What goes into a matmul and what comes out of it must be there beside the weights.
+        let room = (budget_bytes - 2 * X_BYTES) / WEIGHT_BYTES;
+        let room = (room as usize).min(WEIGHTS);
+        let least = match origin {
+            Origin::File(_) => least::loads(WEIGHTS, room, 0, PASSES),
+            Origin::Memory => {
+                // Those that were uploaded are there, as many as have room.
+                least::loads(WEIGHTS, room, room, PASSES) + least::stores(WEIGHTS, room)
+            }
+        };
+        let (write, read) = match (origin, run.on_disk) {
+            (Origin::Memory, false) => (rates.copy, rates.copy),
+            _ => (rates.write, rates.read),
+        };
+        // Without a budget the file is read once too: that is in its time.
+        let more_in_bytes = run.in_bytes.saturating_sub(free.in_bytes);
+        let travel = run.out_bytes as f64 / write + more_in_bytes as f64 / read;
+        Row {
+            factor,
+            origin: origin.name(),
+            budget_bytes,
+            run: run.clone(),
+            free_time: free.time,
+            is_equal: same(free, run),
+            least_bytes: least * WEIGHT_BYTES,
+            explained: free.time + Duration::from_secs_f64(travel),
+        }
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        self.run.out_bytes + self.run.in_bytes
+    }
+}
+
+fn print_table(rows: &[Row], rates: Rates) {
+    println!(
+        "factor  weights in      budget        out         in      least  moved/least  \
+         slow-down    time  explained  time/explained"
+    );
+    for row in rows {
+        let (time, explained) = (row.run.time.as_secs_f64(), row.explained.as_secs_f64());
+        println!(
+            "{:>5}x  {:<10} {:>11} {:>10} {:>10} {:>10} {:>12.3} {:>10.2} {:>6.2} s {:>8.2} s {:>15.2}",
+            row.factor,
+            row.origin,
+            Bytes(row.budget_bytes).to_string(),
+            Bytes(row.run.out_bytes).to_string(),
+            Bytes(row.run.in_bytes).to_string(),
+            Bytes(row.least_bytes).to_string(),
+            ratio(row.moved_bytes() as f64, row.least_bytes as f64),
+            ratio(time, row.free_time.as_secs_f64()),
+            time,
+            explained,
+            ratio(time, explained),
+        );
+    }
+    let gib = |rate: f64| rate / GIB as f64;
+    println!(
+        "\nslow-down: beside a run without a budget. explained: that run's time, and for what travelled\n\
+         besides, one byte after the other, at the rates of this machine: {:.1} GiB/s from a file, {:.1} to\n\
+         one, {:.1} within memory. Below 1 the transfers were hidden behind the work.\n",
+        gib(rates.read),
+        gib(rates.write),
+        gib(rates.copy),
+    );
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 1.0 }
+}
+
+/// Says whether the promises were kept, and prints the line for programs.
+fn verdict(factor: u64, rows: &[Row]) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    let is_equal = rows.iter().all(|row| row.is_equal);
+    if !is_equal {
+        eprintln!("oversubscribe: failed: the results differ from those without a budget");
+        code = ExitCode::FAILURE;
+    }
+    let peak = rows.iter().map(|row| row.run.peak_device_bytes).max();
+    let (peak_bytes, budget_bytes) = (peak.unwrap_or(0), ALL_BYTES / factor);
+    if peak_bytes > budget_bytes {
+        eprintln!("oversubscribe: failed: the budget was passed");
+        code = ExitCode::FAILURE;
+    }
+    let time: f64 = rows.iter().map(|row| row.run.time.as_secs_f64()).sum();
+    let free_time: f64 = rows.iter().map(|row| row.free_time.as_secs_f64()).sum();
+    println!(
+        "oversubscribe: equal={is_equal} factor={factor} bytes_moved={} least={} slowdown={:.3} \
+         peak_device_bytes={peak_bytes} budget_bytes={budget_bytes}",
+        rows.iter().map(Row::moved_bytes).sum::<u64>(),
+        rows.iter().map(|row| row.least_bytes).sum::<u64>(),
+        ratio(time, free_time),
+    );
+    code
+}
+
+/// A bar on the terminal, if there is one.
+struct Progress {
+    done: usize,
+    all: usize,
+    is_shown: bool,
+}
+
+impl Progress {
+    const CELLS: usize = 50;
+
+    fn new(all: usize) -> Progress {
+        Progress {
+            done: 0,
+            all,
+            is_shown: std::io::stdout().is_terminal(),
+        }
+    }
+
+    fn step(&mut self) {
+        self.done += 1;
+        let filled = "#".repeat(Self::CELLS * self.done / self.all);
+        let percent = 100 * self.done / self.all;
+        self.show(&format!("\r[{filled:<50}] {percent:>3} %"));
+    }
+
+    fn clear(&self) {
+        self.show(&format!("\r{:60}\r", ""));
+    }
+
+    fn show(&self, text: &str) {
+        if self.is_shown {
+            print!("{text}");
+            let _ = std::io::stdout().flush();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! After a loss: another device in the place of the one that is gone, and what came over.
+//!
+//! A storage whose bytes are in the host's memory, on disk or at a source comes back when
+//! somebody uses it, as if it had been put out. One that was only on the device has no value any
+//! more. Commands that had not run stay queued: they run on the new device, as far as what they
+//! need has come over.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::caches::{BindGroups, Pipelines};
+use super::cmd::Cmd;
+use super::state::{Batch, State};
+use crate::driver::{DriverError, DriverResult};
+use crate::error::{Error, Result};
+use crate::memory::Recovered;
+use crate::transfer::refusal;
+
+impl Engine {
+    /// Puts a new device into the place of one that was lost, by `reopen`, and takes stock.
+    pub(crate) async fn reopen(
+        &self,
+        reopen: impl Future<Output = DriverResult<()>>,
+    ) -> Result<Recovered> {
+        let _turn = self.take_turn().await?;
+        let Some(reason) = self.driver.lost() else {
+            return Err(Error::Option {
+                option: "reopen",
+                reason: "the device is not lost".into(),
+            });
+        };
+        let cause = Error::DeviceLost { reason };
+        reopen.await.map_err(|error| match error {
+            DriverError::Lost(reason) => Error::DeviceLost { reason },
+            error => refusal("to reopen the device", error),
+        })?;
+        self.uploads.forget_all();
+        self.arrivals.forget_all();
+        self.readbacks.forget_all(&cause);
+        self.driver.ledger().forget_all();
+        let cause = Arc::new(cause);
+        let mut state = self.lock();
+        state.batch = Batch::default();
+        state.last_submission = None;
+        state.pipelines = Pipelines::default();
+        state.groups = BindGroups::new(self.driver.clone());
+        state.unplace_head();
+        let recovered = state
+            .memory
+            .device_gone(&cause)
+            .map_err(|error| Error::Driver {
+                what: "the device's limits",
+                message: error.to_string(),
+            })?;
+        state.try_again();
+        state.drop_staged(&cause);
+        drop(state);
+        self.apply_limits();
+        Ok(recovered)
+    }
+}
+
+impl State {
+    /// Uploads whose bytes were staged on the device that is gone: what they write has no value.
+    fn drop_staged(&mut self, cause: &Arc<Error>) {
+        for cmd in &mut self.queue {
+            if let Cmd::Upload { dst, .. } = cmd {
+                let (dst, cause) = (dst.clone(), cause.clone());
+                *cmd = Cmd::Poison { dst, cause };
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A device that is lost and replaced, callbacks when memory is short, a limit that follows the
+//! system's, and what is given back when nobody uses it.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
+use lapidary::{Budget, DType, Error, Residency, Source, Tensor};
+
+use crate::{ended, numbers, open, options};
+
+fn ramp() -> Source {
+    let bytes: Vec<u8> = numbers(7, 64)
+        .iter()
+        .flat_map(|number| number.to_ne_bytes())
+        .collect();
+    Source::bytes(bytes.into())
+}
+
+#[test]
+fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
+    for maps_slabs in [false, true] {
+        let (gpu, sim) = open(SimOptions {
+            maps_slabs,
+            ..options()
+        });
+        let kept = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
+        kept.evict().unwrap();
+        let back_again = gpu.tensor(&numbers(5, 64), &[64]).unwrap();
+        back_again.evict().unwrap();
+        let sum = kept.add(&back_again).unwrap().named("sum");
+        sum.force().unwrap();
+        let backed = gpu.backed(ramp(), &[64], DType::F32).unwrap();
+        let early = backed.add_scalar(1).unwrap();
+        // Not run when the device goes.
+        sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
+        assert!(matches!(early.force(), Err(Error::DeviceLost { .. })));
+        assert!(matches!(gpu.flush(), Err(Error::DeviceLost { .. })));
+        let late = kept.add_scalar(2);
+        assert!(matches!(late, Err(Error::DeviceLost { .. })));
+
+        let recovered = gpu.reopen().unwrap();
+        assert_eq!(recovered.kept, 3);
+        assert!(recovered.gone.iter().any(|(tag, _)| tag.contains("sum")));
+        assert_eq!(kept.to_vec::<f32>().unwrap(), numbers(0, 64));
+        assert_eq!(back_again.to_vec::<f32>().unwrap(), numbers(5, 64));
+        assert_eq!(backed.to_vec::<f32>().unwrap(), numbers(7, 64));
+        assert!(matches!(sum.to_vec::<f32>(), Err(Error::Poisoned { .. })));
+        let again = kept.add(&backed).unwrap();
+        let expected: Vec<f32> = (0..64).map(|n| (2 * n + 7) as f32).collect();
+        assert_eq!(again.to_vec::<f32>().unwrap(), expected);
+        sum.write(&numbers(1, 64)).unwrap();
+        assert_eq!(sum.to_vec::<f32>().unwrap(), numbers(1, 64));
+        assert!(gpu.reopen().is_err(), "it is not lost");
+        drop((kept, back_again, sum, backed, early, again));
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn work_that_had_not_begun_runs_on_the_new_device() {
+    let (gpu, sim) = open(options());
+    let backed = gpu.backed(ramp(), &[64], DType::F32).unwrap();
+    let later = backed.mul_scalar(2).unwrap();
+    gpu.notify_lost("pulled out");
+    assert!(later.force().is_err());
+    gpu.reopen().unwrap();
+    let expected: Vec<f32> = numbers(7, 64).iter().map(|n| n * 2.0).collect();
+    assert_eq!(later.to_vec::<f32>().unwrap(), expected);
+    drop((backed, later));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn the_app_is_asked_before_anything_is_put_out() {
+    let (gpu, sim) = open(options());
+    let held = Arc::new(Mutex::new(Vec::<Tensor>::new()));
+    let asked = Arc::new(AtomicU32::new(0));
+    let refused = Arc::new(Mutex::new(None));
+    let guard = {
+        let (held, asked, gpu) = (held.clone(), asked.clone(), gpu.clone());
+        let refused = refused.clone();
+        gpu.clone().on_pressure(move |pressure| {
+            assert!(pressure.wanted_bytes > 0);
+            asked.fetch_add(1, Ordering::Relaxed);
+            *refused.lock().unwrap() = gpu.finish().err();
+            held.lock().unwrap().clear();
+        })
+    };
+    let panicking = gpu.on_pressure(|_| panic!("the app's own affair"));
+    gpu.set_budget(Budget::device(8 << 20)).unwrap();
+    for _ in 0..3 {
+        let x = gpu.zeros(&[2 << 20], DType::U8).unwrap();
+        x.force().unwrap();
+        held.lock().unwrap().push(x);
+    }
+    let big = gpu.zeros(&[5 << 20], DType::U8).unwrap();
+    big.force().unwrap();
+    assert!(asked.load(Ordering::Relaxed) > 0);
+    assert!(matches!(*refused.lock().unwrap(), Some(Error::Reentered)));
+    assert!(held.lock().unwrap().is_empty());
+    let memory = gpu.memory();
+    assert_eq!(memory.put_out_bytes, 0, "{memory}");
+    drop((big, guard, panicking, refused));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn the_limit_follows_what_the_system_leaves() {
+    let (gpu, sim) = open(SimOptions {
+        os_budget_bytes: Some(32 << 20),
+        ..options()
+    });
+    gpu.poll().unwrap();
+    let tensors: Vec<Tensor> = (0..6)
+        .map(|n| gpu.full(&[1 << 20], n, DType::F32).unwrap())
+        .collect();
+    gpu.finish().unwrap();
+    assert!(gpu.memory().device_bytes > 16 << 20);
+    // A game starts.
+    sim.set_os_budget(Some(32 << 20), 18 << 20);
+    for _ in 0..16 {
+        gpu.poll().unwrap();
+    }
+    gpu.finish().unwrap();
+    let memory = gpu.memory();
+    assert!(memory.device_bytes <= 14 << 20, "{memory}");
+    for (n, tensor) in tensors.iter().enumerate() {
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), vec![n as f32; 1 << 20]);
+    }
+    drop(tensors);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_nobody_uses_goes_after_a_while() {
+    let (gpu, sim) = open(options());
+    gpu.release_idle_after(10);
+    let x = gpu.tensor(&numbers(0, 100_000), &[100_000]).unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 100_000));
+    drop(x);
+    gpu.finish().unwrap();
+    gpu.poll().unwrap();
+    assert!(gpu.memory().reserved_bytes > 0);
+    for _ in 0..40 {
+        gpu.poll().unwrap();
+    }
+    let memory = gpu.memory();
+    assert_eq!(
+        (
+            memory.reserved_bytes,
+            memory.upload_bytes,
+            memory.readback_bytes
+        ),
+        (0, 0, 0),
+        "{memory}"
+    );
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_source_that_fails_is_asked_again() {
+    let (gpu, sim) = open(options());
+    let fails = Arc::new(AtomicU32::new(2));
+    let source = {
+        let fails = fails.clone();
+        Source::reader(move |at, bytes| {
+            match fails.load(Ordering::Relaxed) {
+                0 => {}
+                left => {
+                    fails.store(left - 1, Ordering::Relaxed);
+                    assert!(left != 1, "a panic is an error");
+                    return Err(io::Error::other("not now"));
+                }
+            }
+            bytes.fill(at as u8 + 1);
+            Ok(())
+        })
+    };
+    let x = gpu.backed(source, &[8], DType::U8).unwrap();
+    assert_eq!(x.residency(), Residency::Backed);
+    let y = x.add(&x).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(y.to_vec::<u8>(), Err(Error::Source { .. })));
+    }
+    assert_eq!(y.to_vec::<u8>().unwrap(), [2; 8]);
+    drop((x, y));
+    ended(gpu, &sim);
+}
