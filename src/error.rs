@@ -193,6 +193,17 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A state file could not be saved or loaded. A file that was there is as it was, unless the
+    /// reason says otherwise.
+    #[error("the state file {path}: {reason}{}", .failure.advice())]
+    State {
+        /// The file.
+        path: String,
+        /// Which kind of failure it is.
+        failure: StateFailure,
+        /// What is wrong, in the system's words or ours.
+        reason: String,
+    },
     /// The driver refused something that we hold to be right, in its own words.
     #[error("the driver refused {what}: {message}")]
     Driver {
@@ -332,6 +343,43 @@ impl fmt::Display for SpillError {
     }
 }
 
+/// The ways in which saving and loading a state fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StateFailure {
+    /// This system has no files, as in a browser, or keeps numbers the other way round.
+    Unavailable,
+    /// There is no such file.
+    NotFound,
+    /// A name that is given twice, is too long, or is not in the file.
+    Name,
+    /// The file is cut off, changed, or no state file at all.
+    Damaged,
+    /// The file was written by a version, or on a kind of machine, that this one cannot read.
+    Unsupported,
+    /// Another thread wrote to a tensor while it was saved.
+    Changed,
+    /// The disk is full.
+    DiskFull,
+    /// The system reports another failure.
+    Io,
+}
+
+impl StateFailure {
+    fn advice(self) -> &'static str {
+        match self {
+            StateFailure::Unavailable => ". Read the tensors, and keep their elements elsewhere",
+            StateFailure::NotFound => ". Save a state first, or look for it elsewhere",
+            StateFailure::Name => ". Give each tensor one name, and ask for it by that",
+            StateFailure::Damaged => ". Load an older state: nothing of this one was used",
+            StateFailure::Unsupported => ". Read it with the version that wrote it",
+            StateFailure::Changed => ". Save copies of the tensors, or save between the writes",
+            StateFailure::DiskFull => ". Free room on the disk, or save to another one",
+            StateFailure::Io => ". Look at the file and its folder, and try again",
+        }
+    }
+}
+
 /// What is wrong with a kernel, pointing at the place in its text where there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -362,6 +410,10 @@ impl Error {
         match self {
             Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. } => false,
             Error::Spill(error) => error.failure == SpillFailure::Unavailable,
+            Error::State { failure, .. } => !matches!(
+                failure,
+                StateFailure::Changed | StateFailure::DiskFull | StateFailure::Io
+            ),
             _ => true,
         }
     }

@@ -9,6 +9,7 @@ mod recovery;
 mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
+mod state;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::observe::MemoryStats;
 
 pub use budget::Compacted;
 pub use share::{Access, Bound, BoundRange};
+pub use state::State;
 
 /// How to open a device. `Options::default()` is the best adapter there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,10 +2,12 @@
 //!
 //! Both are bounded and reused: after a few rounds a steady loop creates no buffer here. This
 //! room knows the driver and nothing of tensors; the engine decides when a copy is encoded.
-//! Further down than the host is the disk: `spill` keeps blocks of bytes in a file.
+//! Further down than the host is the disk: `spill` keeps blocks of bytes in a file that ends with the
+//! process, `state_file` in one that outlives it.
 
 mod readback;
 mod spill;
+mod state_file;
 mod upload;
 
 use crate::driver::DriverError;
@@ -13,6 +15,7 @@ use crate::error::Error;
 
 pub(crate) use readback::{Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
+pub(crate) use state_file::{Entry, StateFileOptions, StateReader, StateWriter};
 pub(crate) use upload::{Region, Uploads};
 
 /// A driver's refusal as the crate's error.

@@ -27,13 +27,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result, SpillError, SpillFailure};
-use file::SpillFile;
 use frame::{HEADER_BYTES, Header};
 use room::{Piece, Refusal, Room};
 
 #[cfg(any(test, feature = "sim"))]
 #[allow(unused_imports, reason = "for tests of those that spill")]
 pub(crate) use faults::{FileFault, FileFaultKind, FileFaults, FileSite};
+pub(super) use file::{SpillFile, random};
 pub(crate) use writer::SpillWriter;
 
 /// Where blocks go, and how many bytes.
@@ -112,7 +112,7 @@ impl SpillStore {
             state: Mutex::new(State {
                 room: Room::new(options.quota_bytes),
                 // Another store's blocks have other generations.
-                next_generation: file::random(),
+                next_generation: random(),
                 file_failed: false,
                 spare: Vec::new(),
             }),

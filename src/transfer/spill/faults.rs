@@ -1,4 +1,4 @@
-//! What goes wrong with the spill file, and when: the simulation's plan of faults, for files.
+//! What goes wrong with files, and when: the simulation's plan of faults, for files.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,14 @@ pub(crate) enum FileSite {
     Read,
     /// The file's length changes.
     SetLen,
+    /// A file that is there is opened.
+    Open,
+    /// The bytes are made durable.
+    Sync,
+    /// The file takes the place of another.
+    Rename,
+    /// The names in the folder are made durable.
+    SyncFolder,
 }
 
 /// What a fault does to the call. Where no bytes move, what is not [`DiskFull`](Self::DiskFull)
@@ -111,7 +119,7 @@ impl FileFaults {
     }
 
     /// As [`strike`](Self::strike), for a call that moves no bytes.
-    pub(super) fn strike_plain(&self, site: FileSite) -> io::Result<()> {
+    pub(crate) fn strike_plain(&self, site: FileSite) -> io::Result<()> {
         match self.strike(site) {
             None => Ok(()),
             Some(kind) => Err(kind.error().unwrap_or_else(device_fails)),

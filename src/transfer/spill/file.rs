@@ -26,7 +26,7 @@ const MOST_INTERRUPTS: u32 = 1000;
 
 /// An open file without a name, or one that will not outlive its handle.
 #[derive(Debug)]
-pub(super) struct SpillFile {
+pub(crate) struct SpillFile {
     // Closed before the rest is removed: fields are dropped in this order.
     pub(super) file: File,
     _leftovers: Leftovers,
@@ -68,6 +68,26 @@ impl SpillFile {
         })
     }
 
+    /// A file that is somebody else's to name and to remove.
+    pub(crate) fn over(
+        file: File,
+        #[cfg(any(test, feature = "sim"))] faults: FileFaults,
+    ) -> SpillFile {
+        SpillFile {
+            file,
+            _leftovers: Leftovers::default(),
+            #[cfg(any(test, feature = "sim"))]
+            faults,
+        }
+    }
+
+    /// Makes what was written durable, and the file's length.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        #[cfg(any(test, feature = "sim"))]
+        self.faults.strike_plain(FileSite::Sync)?;
+        self.file.sync_data()
+    }
+
     pub(super) fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         #[cfg(any(test, feature = "sim"))]
         self.faults.strike_plain(FileSite::SetLen)?;
@@ -75,7 +95,7 @@ impl SpillFile {
     }
 
     /// Writes all of `bytes` at `offset_bytes`.
-    pub(super) fn write(&self, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
+    pub(crate) fn write(&self, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
         let mut interrupts = 0;
         while !bytes.is_empty() {
             match self.write_some(bytes, offset_bytes) {
@@ -95,7 +115,7 @@ impl SpillFile {
     }
 
     /// Fills `bytes` from `offset_bytes` on; `false` if the file ends before.
-    pub(super) fn read(&self, bytes: &mut [u8], mut offset_bytes: u64) -> io::Result<bool> {
+    pub(crate) fn read(&self, bytes: &mut [u8], mut offset_bytes: u64) -> io::Result<bool> {
         let mut interrupts = 0;
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -216,7 +236,7 @@ fn sweep(base: &Path) {
 }
 
 /// A number that nobody can guess.
-pub(super) fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -1,0 +1,359 @@
+//! States: tensors in a file, so that a long job goes on after the program has ended.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Gpu;
+use crate::driver::BoxFuture;
+use crate::dtype::{DType, Element};
+use crate::engine::block_on;
+use crate::error::{Error, Result, StateFailure};
+use crate::memory::Source;
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, Layout, Strides};
+use crate::transfer::{Entry, StateFileOptions, StateReader, StateWriter};
+use crate::units::MIB;
+
+/// Tensors pass through the host in parts of at most so many bytes.
+const PART_BYTES: u64 = 8 * MIB;
+
+/// So many parts, or bytes of them, are on their way at once: the device copies while the disk writes.
+const PARTS_UNDER_WAY: usize = 64;
+const BYTES_UNDER_WAY: u64 = 2 * PART_BYTES;
+
+/// Elements of a view that lie further apart than this are gathered by the device.
+const FAR_BYTES: u64 = 4 * PART_BYTES;
+
+/// What a state file holds: tensors by their names, in the order in which they were saved.
+#[derive(Clone, Debug)]
+pub struct State {
+    path: String,
+    tensors: Vec<(String, Tensor)>,
+    /// Numbers of the tensors, sorted by name.
+    sorted: Vec<usize>,
+}
+
+impl State {
+    fn new(reader: &StateReader, tensors: Vec<(String, Tensor)>) -> State {
+        let mut sorted: Vec<usize> = (0..tensors.len()).collect();
+        sorted.sort_by(|&a, &b| tensors[a].0.cmp(&tensors[b].0));
+        State {
+            path: reader.path().display().to_string(),
+            tensors,
+            sorted,
+        }
+    }
+
+    /// The tensor of this name.
+    ///
+    /// # Errors
+    /// [`Error::State`] with [`StateFailure::Name`] if there is none.
+    pub fn get(&self, name: &str) -> Result<Tensor> {
+        let found = self
+            .sorted
+            .binary_search_by(|&at| self.tensors[at].0.as_str().cmp(name));
+        match found {
+            Ok(at) => Ok(self.tensors[self.sorted[at]].1.clone()),
+            Err(_) => Err(Error::State {
+                path: self.path.clone(),
+                failure: StateFailure::Name,
+                reason: format!(
+                    "none of its {} tensors is called {}",
+                    self.len(),
+                    crate::memory::printable(name, 60)
+                ),
+            }),
+        }
+    }
+
+    /// The names, in the order in which the tensors were saved.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// How many tensors there are.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+}
+
+impl IntoIterator for State {
+    type Item = (String, Tensor);
+    type IntoIter = std::vec::IntoIter<(String, Tensor)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.tensors.into_iter()
+    }
+}
+
+impl Gpu {
+    /// Saves tensors under names into a file, for [`load_state`](Gpu::load_state) of this program
+    /// or another one, on whatever adapter.
+    ///
+    /// The file replaces the one at `path` only when it is whole and on the disk: whatever fails,
+    /// and whenever the program is killed, the old one is there as it was (a program that is killed
+    /// leaves a hidden file beside it, which a later save removes). Only its owner may read it.
+    ///
+    /// Tensors are saved as they are at the call, whatever is queued done, a few MiB at a time; those
+    /// that were put out stay out, and views are saved as what they show. A view whose elements lie
+    /// tens of MiB apart, such as the transpose of a large matrix, is copied on the device, a few MiB at
+    /// a time. Other threads must not write to the tensors until the call returns: then it is an error.
+    ///
+    /// There is no asynchronous form: natively it would block as this one does, and in a browser
+    /// there are no files.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::{DType, Error, StateFailure};
+    ///
+    /// let (mut weights, mut step) = match gpu.load_state("job.state") {
+    ///     Ok(state) => (state.get("weights")?, state.get("step")?.item::<u32>()?),
+    ///     Err(Error::State { failure: StateFailure::NotFound, .. }) => {
+    ///         (gpu.zeros(&[1000, 1000], DType::F32)?, 0)
+    ///     }
+    ///     Err(error) => return Err(error),
+    /// };
+    /// while step < 1000 {
+    ///     weights = (weights + 1.0)?;
+    ///     step += 1;
+    ///     if step % 100 == 0 {
+    ///         let saved_step = gpu.scalar(step)?;
+    ///         gpu.save_state("job.state", &[("weights", &weights), ("step", &saved_step)])?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::State`] when a name is given twice or has more than 64 KiB, when the file cannot be
+    /// written, or when a tensor was written to meanwhile; [`Error::Foreign`] for a tensor of another
+    /// `Gpu`; what [`read`](Tensor::read) says.
+    pub fn save_state(&self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {
+        const OPERATION: &str = "Gpu::save_state";
+        let path = path.as_ref();
+        for (_, tensor) in tensors {
+            if !self.engine.owns(&tensor.storage) {
+                return Err(Error::Foreign {
+                    operation: "save_state",
+                });
+            }
+        }
+        let versions: Vec<u64> = tensors.iter().map(|(_, t)| t.version()).collect();
+        let entries = tensors.iter();
+        let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
+        let options = StateFileOptions::default();
+        let mut writer = StateWriter::create(path, entries.collect(), &options)?;
+
+        let mut parts = tensors.iter().flat_map(|(_, tensor)| parts(tensor));
+        let (mut under_way, mut bytes_under_way) = (VecDeque::new(), 0);
+        loop {
+            while under_way.len() < PARTS_UNDER_WAY && bytes_under_way < BYTES_UNDER_WAY {
+                let Some(part) = parts.next() else { break };
+                bytes_under_way += part.size_bytes();
+                under_way.push_back((part.size_bytes(), start(&part)?));
+            }
+            let Some((part_bytes, reading)) = under_way.pop_front() else {
+                break;
+            };
+            writer.append(&block_on(OPERATION, reading)?)?;
+            bytes_under_way -= part_bytes;
+        }
+        for ((name, tensor), version) in tensors.iter().zip(versions) {
+            if tensor.version() != version {
+                let name = crate::memory::printable(name, 60);
+                return Err(Error::State {
+                    path: path.display().to_string(),
+                    failure: StateFailure::Changed,
+                    reason: format!("{name} was written to while it was saved"),
+                });
+            }
+        }
+        writer.finish()
+    }
+
+    /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte of it
+    /// is checked; each tensor gets its name (see [`Tensor::named`]).
+    ///
+    /// # Errors
+    /// [`Error::State`] for a file that is not there, cut off, changed, or not ours; what
+    /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
+    #[track_caller]
+    pub fn load_state(&self, path: impl AsRef<Path>) -> Result<State> {
+        let reader = StateReader::open(path.as_ref(), &StateFileOptions::default())?;
+        let (mut tensors, mut part) = (Vec::new(), Vec::new());
+        for (index, entry) in reader.entries().iter().enumerate() {
+            let tensor = self.tensor_for(entry)?;
+            let mut at = 0;
+            while at < entry.len_bytes {
+                let part_bytes = PART_BYTES.min(entry.len_bytes - at);
+                part.resize(part_bytes as usize, 0);
+                reader.read(index, at, &mut part)?;
+                self.engine.upload(&tensor.storage, at, &part)?;
+                at += part_bytes;
+            }
+            tensors.push((entry.name.clone(), tensor));
+        }
+        Ok(State::new(&reader, tensors))
+    }
+
+    /// As [`load_state`](Gpu::load_state), but the file stays the tensors' [source](Source): nothing is
+    /// uploaded before somebody uses it, and what was not written to since costs nothing to put out.
+    /// So are states used that are larger than the device.
+    ///
+    /// The whole file is read once, to be checked; what is read later is checked again. It is kept
+    /// open: to save to the same path, or to remove the file, does the tensors no harm, but nobody may
+    /// write into it.
+    ///
+    /// # Errors
+    /// As [`load_state`](Gpu::load_state). What becomes of the file later is
+    /// [`Error::Source`], for whoever uses the tensor.
+    #[track_caller]
+    pub fn load_state_backed(&self, path: impl AsRef<Path>) -> Result<State> {
+        let reader = StateReader::open(path.as_ref(), &StateFileOptions::default())?;
+        reader.verify()?;
+        let reader = Arc::new(reader);
+        let mut tensors = Vec::new();
+        for (index, entry) in reader.entries().iter().enumerate() {
+            let tensor = self.tensor_for(entry)?;
+            if entry.len_bytes > 0 {
+                let reader = reader.clone();
+                let source = Source::reader(move |offset_bytes, bytes| {
+                    let read = reader.read(index, offset_bytes, bytes);
+                    read.map_err(std::io::Error::other)
+                });
+                self.engine.back_new(&tensor.storage, source);
+            }
+            tensors.push((entry.name.clone(), tensor));
+        }
+        Ok(State::new(&reader, tensors))
+    }
+
+    /// A tensor as an entry describes it, without a value yet.
+    #[track_caller]
+    fn tensor_for(&self, entry: &Entry) -> Result<Tensor> {
+        let dims = entry.shape.iter().map(|&dim| usize::try_from(dim));
+        let shape: Vec<usize> = dims.collect::<Result<_, _>>().map_err(|_| Error::Shape {
+            operation: "load_state",
+            reason: format!("{:?} passes what this machine can address", entry.shape),
+        })?;
+        let tensor = Tensor::output(&self.engine, &shape, entry.dtype)?;
+        Ok(tensor.named(&entry.name))
+    }
+}
+
+/// Begins to read a part.
+fn start(part: &Tensor) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
+    let far = part.layout.span().is_some_and(|(lowest, highest)| {
+        (highest - lowest) as u64 * part.dtype().size_bytes() > FAR_BYTES
+    });
+    let gathered;
+    let part = if far {
+        gathered = part.contiguous()?;
+        &gathered
+    } else {
+        part
+    };
+    Ok(match part.dtype() {
+        DType::F32 => start_typed::<f32>(part),
+        DType::F16 => start_typed::<half::f16>(part),
+        DType::I32 => start_typed::<i32>(part),
+        DType::U32 => start_typed::<u32>(part),
+        DType::U8 => start_typed::<u8>(part),
+        DType::Bool => start_typed::<bool>(part),
+    })
+}
+
+fn start_typed<T: Element>(part: &Tensor) -> BoxFuture<'static, Result<Vec<u8>>> {
+    let reading = part.read::<T>();
+    Box::pin(async move { Ok(T::bytes_of(&reading.await?).to_vec()) })
+}
+
+/// A tensor in parts of at most [`PART_BYTES`], which are its elements in row-major order.
+fn parts(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
+    let most = (PART_BYTES / tensor.dtype().size_bytes()) as usize;
+    layouts(&tensor.layout, most).map(|layout| tensor.view(layout))
+}
+
+/// A layout in parts of at most so many elements: runs along the first axis of which one step is no
+/// more than that, for each index of the axes before it.
+fn layouts(layout: &Layout, most: usize) -> impl Iterator<Item = Layout> + use<> {
+    let mut whole = layout.clone();
+    if whole.is_contiguous() {
+        whole.shape = Dims::from_slice(&[layout.len()]);
+        whole.strides = Strides::from_slice(&[1]);
+    }
+    let (mut axis, mut step_len) = (0, whole.len());
+    for (at, &dim) in whole.shape.iter().enumerate() {
+        axis = at;
+        step_len = step_len.checked_div(dim).unwrap_or(0);
+        if step_len <= most {
+            break;
+        }
+    }
+    let dim = whole.shape[axis];
+    let run = most.checked_div(step_len).unwrap_or(1).clamp(1, dim.max(1));
+    let runs = dim.div_ceil(run);
+    let outer: usize = match whole.len() {
+        0 => 0,
+        _ => whole.shape[..axis].iter().product(),
+    };
+    (0..outer * runs).map(move |number| {
+        let (mut rest, first) = (number / runs, number % runs * run);
+        let mut offset = whole.offset as isize + first as isize * whole.strides[axis];
+        for at in (0..axis).rev() {
+            offset += (rest % whole.shape[at]) as isize * whole.strides[at];
+            rest /= whole.shape[at];
+        }
+        let mut shape = Dims::from_slice(&whole.shape[axis..]);
+        shape[0] = run.min(dim - first);
+        Layout {
+            shape,
+            strides: Strides::from_slice(&whole.strides[axis..]),
+            offset: offset as usize,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(layout: &Layout) {
+        for most in [1, 2, 3, 7, 24, 1000] {
+            let all: Vec<usize> = layout.elements().collect();
+            let mut seen = Vec::new();
+            for part in layouts(layout, most) {
+                assert!((1..=most).contains(&part.len()), "{part:?}");
+                seen.extend(part.elements());
+            }
+            assert_eq!(seen, all, "{layout:?} in parts of {most}");
+        }
+    }
+
+    #[test]
+    fn parts_are_all_elements_in_order_and_none_is_too_large() {
+        let base = Layout::contiguous(&[3, 4, 5]);
+        check(&base);
+        check(&base.permute(&[2, 0, 1]).unwrap());
+        check(&base.flip(&[0, 2]).unwrap());
+        check(&base.slice(1, Some(1), None, 2).unwrap());
+        check(&base.select(2, 3).unwrap());
+        check(
+            &Layout::contiguous(&[1, 5, 1])
+                .broadcast_to(&[6, 5, 4])
+                .unwrap(),
+        );
+        check(&Layout::contiguous(&[]));
+        check(&Layout::contiguous(&[4, 0, 3]));
+        check(&Layout::contiguous(&[4, 0, 3]).permute(&[2, 1, 0]).unwrap());
+    }
+}
