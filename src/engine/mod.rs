@@ -45,9 +45,9 @@ use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use budget::Limits;
-use pressure::Outside;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
+use pressure::Outside;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
 

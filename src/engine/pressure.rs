@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::turn::TurnGuard;
 use super::Engine;
+use super::turn::TurnGuard;
 use crate::driver::{AdapterKind, OsLimit};
 use crate::error::{Error, Result};
 
@@ -213,7 +213,9 @@ impl Engine {
             return;
         };
         let is_static = os_budget.is_static;
-        self.outside.os_is_static.store(is_static, Ordering::Relaxed);
+        self.outside
+            .os_is_static
+            .store(is_static, Ordering::Relaxed);
         if is_static && self.caps().kind == AdapterKind::Cpu {
             // The heap of a software rasterizer is a number that its authors chose.
             return;

@@ -44,10 +44,13 @@ impl Engine {
         state.last_submission = None;
         state.pipelines = Pipelines::default();
         state.groups = BindGroups::new(self.driver.clone());
-        let recovered = state.memory.device_gone(&cause).map_err(|error| Error::Driver {
-            what: "the device's limits",
-            message: error.to_string(),
-        })?;
+        let recovered = state
+            .memory
+            .device_gone(&cause)
+            .map_err(|error| Error::Driver {
+                what: "the device's limits",
+                message: error.to_string(),
+            })?;
         state.try_again();
         state.drop_staged(&cause);
         drop(state);

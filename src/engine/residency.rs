@@ -134,19 +134,23 @@ impl Engine {
         }
         let mut at = 0;
         while at < len_bytes {
-            let piece = supply.piece(at, u64::MAX)?;
-            let (region, taken) = self.stage_arrival(piece).await?;
-            let mut state = self.lock();
-            state.memory.touch(place);
-            state.batch.ops.push(Op::Copy {
-                src: region.buffer,
-                src_offset_bytes: region.offset_bytes,
-                dst: place.buffer,
-                dst_offset_bytes: place.offset_bytes + at,
-                size_bytes: region.size_bytes,
-            });
-            state.batch.regions.push(region);
-            at += taken as u64;
+            let mut piece = supply.piece(at, u64::MAX)?;
+            // To its end before the next is asked for: the rest of it would be read again.
+            while !piece.is_empty() {
+                let (region, taken) = self.stage_arrival(piece).await?;
+                let mut state = self.lock();
+                state.memory.touch(place);
+                state.batch.ops.push(Op::Copy {
+                    src: region.buffer,
+                    src_offset_bytes: region.offset_bytes,
+                    dst: place.buffer,
+                    dst_offset_bytes: place.offset_bytes + at,
+                    size_bytes: region.size_bytes,
+                });
+                state.batch.regions.push(region);
+                at += taken as u64;
+                piece = &piece[taken..];
+            }
         }
         Ok(())
     }
