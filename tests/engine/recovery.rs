@@ -148,7 +148,11 @@ fn what_nobody_uses_goes_after_a_while() {
     }
     let memory = gpu.memory();
     assert_eq!(
-        (memory.reserved_bytes, memory.upload_bytes, memory.readback_bytes),
+        (
+            memory.reserved_bytes,
+            memory.upload_bytes,
+            memory.readback_bytes
+        ),
         (0, 0, 0),
         "{memory}"
     );
