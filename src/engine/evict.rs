@@ -15,10 +15,6 @@ use crate::error::{Error, Result};
 use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, TransferCost, choose};
 use crate::transfer::{Piece, Reading, SpillWriter};
 
-/// Victims are put out together until they free this much more than was asked for: one wait for
-/// the device serves them all.
-const AHEAD_PERCENT: u64 = 25;
-
 /// The commands of the queue among which the next uses are known.
 const LOOK_AHEAD_COMMANDS: usize = 1024;
 
@@ -93,27 +89,25 @@ impl Engine {
     /// Takes the places of storages whose bytes are elsewhere too, as many as it takes.
     pub(super) fn drop_copied(&self, wanted_bytes: u64) -> u64 {
         let mut state = self.lock();
-        let mut freed_bytes = 0;
-        for victim in state.victims(wanted_bytes, None) {
-            if state.memory.leave(&victim.storage) {
-                freed_bytes += victim.storage.size_bytes();
-            }
-        }
-        state.counters.dropped_bytes += freed_bytes;
-        freed_bytes
+        let victims = state.victims(wanted_bytes, None);
+        victims.iter().map(|victim| state.drop_one(victim)).sum()
     }
 
-    /// Puts storages out until so many bytes are free. Returns how many became free.
+    /// Lets storages leave until so many bytes are free: those whose bytes are elsewhere too are
+    /// dropped, the others are put out. Returns how many bytes became free.
     pub(super) async fn put_out(&self, wanted_bytes: u64, tier: Tier) -> Result<u64> {
         if tier == Tier::Host && self.caps().maps_slabs {
             // Host and device share one memory: nothing would be gained.
             return Ok(0);
         }
-        let enough_bytes = wanted_bytes.saturating_add(wanted_bytes / 100 * AHEAD_PERCENT);
         let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
-        let victims = self.lock().victims(enough_bytes, Some(tier));
+        let victims = self.lock().victims(wanted_bytes, Some(tier));
         for victim in victims {
             let size_bytes = victim.storage.size_bytes();
+            if victim.is_clean {
+                freed_bytes += self.lock().drop_one(&victim);
+                continue;
+            }
             // A tier without room for this one may have room for a smaller one.
             let Ok(taker) = self.taker(&victim.storage, tier) else {
                 continue;
@@ -125,14 +119,12 @@ impl Engine {
                 }
             } else if let Some(next) = self.start_leaving(victim, taker).await? {
                 leaving.push(next);
-                freed_bytes += size_bytes;
             }
         }
-        if self.caps().maps_slabs {
+        if leaving.is_empty() {
             return Ok(freed_bytes);
         }
         self.submit()?;
-        let mut freed_bytes = 0;
         for leaving in leaving {
             let size_bytes = leaving.victim.storage.size_bytes();
             match self.finish_leaving(leaving).await {
@@ -341,18 +333,31 @@ impl Engine {
 }
 
 impl State {
+    /// Drops a storage whose bytes are elsewhere too. Returns the bytes that became free.
+    fn drop_one(&mut self, victim: &Candidate) -> u64 {
+        let freed_bytes = match self.memory.leave(&victim.storage) {
+            true => victim.storage.size_bytes(),
+            false => 0,
+        };
+        self.counters.dropped_bytes += freed_bytes;
+        freed_bytes
+    }
+
     /// Who should be put out so that so many bytes become free, first those who gain the most for
-    /// what it costs to have them back. Only those that are elsewhere too (`clean`), or only those that are not.
+    /// what it costs to have them back. Without a tier to put them, only those that are elsewhere too.
+    ///
+    /// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
+    /// would move several times as much.
     fn victims(&self, wanted_bytes: u64, tier: Option<Tier>) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(&self.needed_slots());
-        candidates.retain(|candidate| candidate.is_clean == tier.is_none());
+        candidates.retain(|candidate| candidate.is_clean || tier.is_some());
         let (next, known) = self.next_uses();
         let now = self.memory.now();
         let weigh = |candidate: &Candidate| {
-            let cost = match tier {
-                None if candidate.is_backed => DISK_COST,
-                Some(Tier::Disk) => DISK_COST,
-                None | Some(Tier::Host) => HOST_COST,
+            let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
+            let cost = match candidate.is_backed || to_disk {
+                true => DISK_COST,
+                false => HOST_COST,
             };
             candidate.weight(now, &next, known, cost)
         };
