@@ -17,6 +17,8 @@ mod report;
 mod reuse;
 #[path = "engine/shortage.rs"]
 mod shortage;
+#[path = "engine/stand_ins.rs"]
+mod stand_ins;
 #[path = "engine/threads.rs"]
 mod threads;
 

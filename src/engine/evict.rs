@@ -16,10 +16,6 @@ use crate::error::{Error, Result};
 use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, TransferCost, choose};
 use crate::transfer::{Piece, Reading, SpillWriter};
 
-/// Victims are put out together until they free this much more than was asked for: one wait for
-/// the device serves them all.
-const AHEAD_PERCENT: u64 = 25;
-
 /// After so many rounds in a row in which nobody could leave, nobody else is asked.
 const ROUNDS_IN_VAIN: usize = 4;
 
@@ -100,30 +96,26 @@ impl Engine {
     pub(super) fn drop_copied(&self, wanted_bytes: u64) -> u64 {
         let mut state = self.lock();
         let stay = state.needed_slots();
-        let mut freed_bytes = state.memory.leave_poisoned(&stay);
+        let freed_bytes = state.memory.leave_poisoned(&stay);
         if freed_bytes > 0 {
             return freed_bytes;
         }
-        for victim in state.victims(wanted_bytes, None, &stay) {
-            if state.memory.leave(&victim.storage) {
-                freed_bytes += victim.storage.size_bytes();
-            }
-        }
-        state.counters.dropped_bytes += freed_bytes;
-        freed_bytes
+        let victims = state.victims(wanted_bytes, None, &stay);
+        victims.iter().map(|victim| state.drop_one(victim)).sum()
     }
 
-    /// Puts storages out until so many bytes are free. Returns how many became free.
+    /// Lets storages leave until so many bytes are free: those whose bytes are elsewhere too are
+    /// dropped, the others are put out. Returns how many bytes became free.
     pub(super) async fn put_out(&self, wanted_bytes: u64, tier: Tier) -> Result<u64> {
         if tier == Tier::Host && self.caps().maps_slabs {
             // Host and device share one memory: nothing would be gained.
             return Ok(0);
         }
-        let enough_bytes = wanted_bytes.saturating_add(wanted_bytes / 100 * AHEAD_PERCENT);
-        let (mut freed_bytes, mut in_vain) = (0, 0);
         let mut stay = self.lock().needed_slots();
+        let mut freed_bytes = self.lock().memory.leave_poisoned(&stay);
+        let mut in_vain = 0;
         while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
-            let missing_bytes = enough_bytes - freed_bytes;
+            let missing_bytes = wanted_bytes - freed_bytes;
             let victims = self.lock().victims(missing_bytes, Some(tier), &stay);
             if victims.is_empty() {
                 break;
@@ -137,11 +129,15 @@ impl Engine {
         Ok(freed_bytes)
     }
 
-    /// Puts these storages out, as far as the tier has room. Returns the bytes that became free.
+    /// Lets these storages leave, as far as the tier has room. Returns the bytes that became free.
     pub(super) async fn take_out(&self, victims: Vec<Candidate>, tier: Tier) -> Result<u64> {
         let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
         self.drop_gone();
         for victim in victims {
+            if victim.is_clean {
+                freed_bytes += self.lock().drop_one(&victim);
+                continue;
+            }
             let Ok(taker) = self.taker(&victim.storage, tier) else {
                 continue;
             };
@@ -156,6 +152,9 @@ impl Engine {
                 Some(next) => leaving.push(next),
                 None => break,
             }
+        }
+        if leaving.is_empty() {
+            return Ok(freed_bytes);
         }
         self.submit()?;
         for leaving in leaving {
@@ -366,19 +365,32 @@ impl Engine {
 }
 
 impl State {
+    /// Drops a storage whose bytes are elsewhere too. Returns the bytes that became free.
+    fn drop_one(&mut self, victim: &Candidate) -> u64 {
+        let freed_bytes = match self.memory.leave(&victim.storage) {
+            true => victim.storage.size_bytes(),
+            false => 0,
+        };
+        self.counters.dropped_bytes += freed_bytes;
+        freed_bytes
+    }
+
     /// Who should be put out so that so many bytes become free, first those who gain the most for
-    /// what it costs to have them back. Only those that are elsewhere too (`clean`), or only those that are not.
+    /// what it costs to have them back. Without a tier to put them, only those that are elsewhere too.
     /// Those of the slots that `stay` are no candidates.
+    ///
+    /// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
+    /// would move several times as much.
     fn victims(&self, wanted_bytes: u64, tier: Option<Tier>, stay: &[u32]) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(stay);
-        candidates.retain(|candidate| candidate.is_clean == tier.is_none());
+        candidates.retain(|candidate| candidate.is_clean || tier.is_some());
         let (next, known) = self.next_uses();
         let now = self.memory.now();
         let weigh = |candidate: &Candidate| {
-            let cost = match tier {
-                None if candidate.is_backed => DISK_COST,
-                Some(Tier::Disk) => DISK_COST,
-                None | Some(Tier::Host) => HOST_COST,
+            let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
+            let cost = match candidate.is_backed || to_disk {
+                true => DISK_COST,
+                false => HOST_COST,
             };
             candidate.weight(now, &next, known, cost)
         };

@@ -8,9 +8,9 @@
 //! | trim | gives back slabs that hold nothing |
 //! | compact | moves blocks together |
 //! | wait | waits for submissions that still use slabs given back |
-//! | drop | takes the places of storages whose bytes are elsewhere too |
-//! | host | puts storages out to the host's memory |
-//! | disk | puts storages out to disk |
+//! | host | puts storages out to the host's memory, or drops those whose bytes are elsewhere too |
+//! | disk | puts storages out to disk, or drops them |
+//! | drop | drops what is elsewhere too, where nothing can be put out |
 //! | anew | puts out what the command itself needs, and lays it out afresh |
 //!
 //! After each that freed something the room is looked for anew. Whoever climbs has the turn, so
@@ -31,6 +31,9 @@ use crate::transfer::refusal;
 
 /// How many plans are made for one request before it goes to the next rung.
 const PLANS: usize = 3;
+
+/// At least one part in so many of a request's size is made free at a time.
+const LEAST_PART: u64 = 8;
 
 /// Slabs make way for so much staging at a time, at most.
 const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
@@ -73,9 +76,9 @@ impl Rung {
         Rung::Trim,
         Rung::Compact,
         Rung::Wait,
-        Rung::Drop,
         Rung::Host,
         Rung::Disk,
+        Rung::Drop,
         Rung::Anew,
     ];
 
@@ -131,7 +134,8 @@ impl Engine {
             }
             // A rung is climbed again for as long as it frees something.
             loop {
-                let freed_bytes = self.climb(rung, storage.size_bytes()).await?;
+                let wanted_bytes = self.missing_bytes(storage, ceiling);
+                let freed_bytes = self.climb(rung, wanted_bytes).await?;
                 if freed_bytes == 0 {
                     break;
                 }
@@ -229,6 +233,17 @@ impl Engine {
             }
         }
         Ok(None)
+    }
+
+    /// How much should leave for a storage: what is missing if all that is free lay together, which
+    /// moving sees to. Where that is nothing, a part of its size, so that every round counts.
+    fn missing_bytes(&self, storage: &Storage, ceiling: Ceiling) -> u64 {
+        let limit_bytes = self.slabs_limit_bytes(ceiling);
+        let state = self.lock();
+        let size_bytes = state.memory.granted_bytes(storage.size_bytes());
+        let wanted_bytes = state.memory.live_bytes().saturating_add(size_bytes);
+        let missing_bytes = wanted_bytes.saturating_sub(limit_bytes);
+        missing_bytes.clamp(size_bytes.div_ceil(LEAST_PART), size_bytes)
     }
 
     /// What all slabs may take together, those excluded that are on their way back.

@@ -38,6 +38,11 @@ impl Memory {
         size_bytes.next_multiple_of(self.pools.config().unit_bytes)
     }
 
+    /// Bytes of all blocks that are handed out.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.pools.stats().granted_bytes
+    }
+
     /// Bytes of all slabs.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.pools.reserved_bytes()
