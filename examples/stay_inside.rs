@@ -74,7 +74,8 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
         );
         is_right &= step_is_right;
         peak_bytes = peak_bytes.max(after.peak_device_bytes);
-        worst_over_bytes = worst_over_bytes.max(after.peak_device_bytes.saturating_sub(budget_bytes));
+        worst_over_bytes =
+            worst_over_bytes.max(after.peak_device_bytes.saturating_sub(budget_bytes));
     }
     println!("\n{}", gpu.memory());
     println!(
@@ -120,7 +121,10 @@ impl Job {
         for (tensor, &factor) in self.tensors.iter().zip(&self.factors) {
             let values = tensor.to_vec::<i32>()?;
             let mut ramp = 0..LEN as i32;
-            let is_right = |value: &i32| ramp.next().is_some_and(|x| *value == x.wrapping_mul(factor));
+            let is_right = |value: &i32| {
+                ramp.next()
+                    .is_some_and(|x| *value == x.wrapping_mul(factor))
+            };
             if !values.iter().all(is_right) {
                 return Ok(false);
             }

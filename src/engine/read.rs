@@ -53,6 +53,9 @@ impl Engine {
             // and the next walk will forget what this one has left behind.
             if !reading.is_submitted() {
                 self.error_of(src)?;
+                if let Some(error) = self.lock().left.reason_of_reading(reading) {
+                    return Err(error);
+                }
             }
         }
         while !reading.is_done() {

@@ -169,6 +169,15 @@ impl LeftBehind {
         touched.written.then(|| touched.error.clone())
     }
 
+    /// Why a reading was left behind, if it was.
+    pub(super) fn reason_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
+        let mut cmds = self.cmds.iter();
+        cmds.find_map(|(cmd, error)| match cmd {
+            Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.clone()),
+            _ => None,
+        })
+    }
+
     /// The error of the first command that was left.
     pub(super) fn first_error(&self) -> Option<Error> {
         self.cmds.first().map(|(_, error)| error.clone())

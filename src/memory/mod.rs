@@ -39,8 +39,8 @@ pub(crate) use residency::{Arrival, Candidate};
 use slabs::Slab;
 pub use source::Source;
 pub(crate) use storage::TenantId;
-pub(crate) use storage::{Dead, DeadList, Storage};
 pub use storage::{Advice, Residency, Tag};
+pub(crate) use storage::{Dead, DeadList, Storage};
 pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
 pub(crate) use victims::{TransferCost, choose};
@@ -153,7 +153,7 @@ impl Memory {
     }
 
     /// A block of the slabs there are, and where it is.
-    pub(super) fn take_block(
+    fn take_block(
         &mut self,
         size_bytes: u64,
     ) -> Result<Option<(BlockId, Place)>, AllocError> {
@@ -183,7 +183,7 @@ impl Memory {
     }
 
     /// The storage lies in this block from now on.
-    pub(super) fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
+    fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
         let index = match storage.slot() {
             Some(index) => index,
             None => {
@@ -353,7 +353,7 @@ impl Memory {
         self.free_slots.push(index);
     }
 
-    pub(super) fn free_block(&mut self, block: BlockId) {
+    fn free_block(&mut self, block: BlockId) {
         self.set_owner(block, NOBODY);
         self.freed += 1;
         self.freed_bytes += self.pools.block(block).map_or(0, |block| block.size_bytes);
