@@ -94,7 +94,9 @@ pub(super) struct Batch {
     pub(super) arrived: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
     pub(super) moved: Vec<Moved>,
-    /// The custom kernel in it: nothing else may join, and its pipeline stays until it is submitted.
+    /// Nothing else may join: what it does is not ours to vouch for.
+    pub(super) is_closed: bool,
+    /// The custom kernel in it, whose pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
 }
 
@@ -112,6 +114,7 @@ impl Batch {
         self.written.clear();
         self.arrived.clear();
         self.moved.clear();
+        self.is_closed = false;
         self.custom = None;
     }
 }

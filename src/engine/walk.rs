@@ -103,7 +103,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.bury();
-            if self.batch.ops.len() >= MAX_BATCH_OPS || self.batch.custom.is_some() {
+            if self.batch.ops.len() >= MAX_BATCH_OPS || self.batch.is_closed {
                 return Some(Need::Submit);
             }
             let cmd = self.queue.pop_front()?;
@@ -114,7 +114,8 @@ impl State {
                 self.left.push(cmd, error);
                 continue;
             }
-            if cmd.stands_alone() && !self.batch.is_empty() {
+            let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
+            if alone && !self.batch.is_empty() {
                 self.queue.push_front(cmd);
                 return Some(Need::Submit);
             }
@@ -125,6 +126,7 @@ impl State {
                         self.placed.clear();
                     }
                     self.counters.commands += 1;
+                    self.batch.is_closed = alone;
                     self.memory.tick();
                     if cmd.outlasts_encoding() {
                         self.keep(cmd);

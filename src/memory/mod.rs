@@ -153,10 +153,7 @@ impl Memory {
     }
 
     /// A block of the slabs there are, and where it is.
-    fn take_block(
-        &mut self,
-        size_bytes: u64,
-    ) -> Result<Option<(BlockId, Place)>, AllocError> {
+    fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block = match self.pools.allocate(size_bytes) {
             Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
                 self.pools.allocate_anywhere(size_bytes)
@@ -235,6 +232,11 @@ impl Memory {
         self.imported_bytes += storage.size_bytes();
         let slot = self.new_slot(storage, Some(place), None);
         storage.set_slot(slot, Residency::Imported);
+    }
+
+    /// Is there any storage in a buffer of the app?
+    pub(crate) fn has_imports(&self) -> bool {
+        self.imported_bytes > 0
     }
 
     /// Who has imported a part of this range already, if somebody has.
