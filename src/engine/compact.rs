@@ -84,23 +84,36 @@ impl Engine {
         Ok(self.lock().counters.refused_submissions == refused_before)
     }
 
-    /// Creates a slab. One that the budget has no room for only because of slabs that are still
-    /// in use is had by waiting for those.
+    /// Creates a slab. Where slabs given back are still in use, and with them the device's bytes
+    /// would pass the high-water mark or the budget, those are waited for first.
     pub(super) async fn create_planned(
         &self,
         growth: &Growth,
     ) -> Result<crate::alloc::SlabId, DriverError> {
-        let mut created = self.create_slab(growth).await;
-        if matches!(
+        let retiring_bytes = self.driver.ledger().levels().retiring_bytes;
+        if self
+            .lock()
+            .memory
+            .passes_mark(growth.slab_bytes.saturating_add(retiring_bytes))
+        {
+            self.wait_to_create().await?;
+        }
+        let created = self.create_slab(growth).await;
+        if !matches!(
             created,
             Err(DriverError::OverBudget | DriverError::OutOfMemory)
         ) {
-            self.wait_for_retiring()
-                .await
-                .map_err(|error| DriverError::Lost(error.to_string()))?;
-            created = self.create_slab(growth).await;
+            return created;
         }
-        created
+        self.wait_to_create().await?;
+        self.create_slab(growth).await
+    }
+
+    async fn wait_to_create(&self) -> Result<(), DriverError> {
+        let waited = self.wait_for_retiring().await;
+        waited
+            .map(|_| ())
+            .map_err(|error| DriverError::Lost(error.to_string()))
     }
 
     async fn create_slab(&self, growth: &Growth) -> Result<crate::alloc::SlabId, DriverError> {

@@ -43,6 +43,12 @@ impl Memory {
         self.pools.stats().granted_bytes
     }
 
+    /// Would so many bytes more pass the high-water mark?
+    pub(crate) fn passes_mark(&self, more_bytes: u64) -> bool {
+        let reserved_bytes = self.pools.reserved_bytes();
+        reserved_bytes.saturating_add(more_bytes) > self.pools.mark_bytes()
+    }
+
     /// Bytes of all slabs.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.pools.reserved_bytes()
