@@ -4,9 +4,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
+use super::ladder::HOLDERS_NAMED;
 use crate::driver::DriverError;
 use crate::error::Result;
-use crate::memory::Budget;
+use crate::memory::{Budget, Holder};
 use crate::transfer::refusal;
 use crate::units::MIB;
 
@@ -163,6 +164,11 @@ impl Engine {
         let _turn = self.take_turn().await?;
         self.submit()?;
         self.compact_pass(limit_bytes).await
+    }
+
+    /// The greatest holders of what is pinned in slabs with free room.
+    pub(crate) fn pinned_in_the_way(&self) -> Vec<Holder> {
+        self.lock().memory.pinned_in_the_way(HOLDERS_NAMED)
     }
 }
 

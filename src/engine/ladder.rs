@@ -38,8 +38,8 @@ const LEAST_PART: u64 = 8;
 /// Slabs make way for so much staging at a time, at most.
 const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
 
-/// How many holders an out-of-memory error names.
-const HOLDERS_NAMED: usize = 5;
+/// How many holders an error or a report of a pass names.
+pub(super) const HOLDERS_NAMED: usize = 5;
 
 /// One thing to try when there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -451,6 +451,7 @@ impl State {
             reserved_bytes: report.alloc.reserved_bytes,
             retiring_bytes: levels.retiring_bytes,
             largest_hole_bytes: report.alloc.largest_hole_bytes,
+            pinned_bytes: self.memory.pinned_bytes(),
             budget_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
             freed: (Rung::ALL.into_iter().zip(gains))
                 .filter(|(_, bytes)| *bytes > 0)

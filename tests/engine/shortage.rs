@@ -55,8 +55,8 @@ fn the_error_says_who_asked_and_who_holds() {
     assert_eq!(
         error.to_string(),
         format!(
-            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room (8.00 MiB \
-             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B); most is held by `weights` \
+            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room: 8.00 MiB \
+             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B; most is held by `weights` \
              ({file}:{held}) (8.00 MiB). Drop tensors and force again: the work is still queued"
         )
     );
