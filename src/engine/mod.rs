@@ -48,7 +48,7 @@ use rustc_hash::FxHashMap;
 use crate::driver::{Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
-use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
+use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
@@ -92,7 +92,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// An engine over a driver.
-    pub(crate) fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>> {
+    pub(crate) fn new(driver: Arc<dyn Driver>, spill: SpillOptions) -> Result<Arc<Self>> {
+        let spill = SpillStore::new(spill)?;
         let driver = Device::new(driver);
         let (dead, buried) = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
@@ -113,7 +114,6 @@ impl Engine {
             dropped_recipes: Vec::new(),
             recorded: VecDeque::new(),
         };
-        let spill = SpillStore::new(SpillOptions::default())?;
         Ok(Arc::new_cyclic(|me| Engine {
             me: me.clone(),
             uploads: Uploads::new(driver.clone(), 4),
@@ -138,6 +138,14 @@ impl Engine {
     /// The driver.
     pub(crate) fn driver(&self) -> &Device {
         &self.driver
+    }
+
+    /// How state files are read and written.
+    pub(crate) fn state_file_options(&self) -> StateFileOptions {
+        StateFileOptions {
+            #[cfg(any(test, feature = "sim"))]
+            faults: self.spill.faults(),
+        }
     }
 
     /// A storage of at least `bytes` (padded to 16), without a place yet, tagged with the caller.

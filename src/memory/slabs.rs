@@ -54,14 +54,8 @@ impl Memory {
         self.pools.reserved_bytes()
     }
 
-    /// The empty slab that should go before a new one comes, and whether the batch names it:
-    /// then the batch must be submitted first.
-    pub(crate) fn next_release(&self, growth: &Growth) -> Option<(SlabId, bool)> {
-        let id = self.pools.next_release(growth)?;
-        Some((id, self.in_batch(id)))
-    }
-
-    /// Any empty slab, longest unused first, as [`next_release`](Self::next_release).
+    /// Any empty slab, longest unused first, and whether the batch names it: then the batch must
+    /// be submitted before it goes.
     pub(crate) fn next_empty(&self) -> Option<(SlabId, bool)> {
         let id = self.pools.empty_slabs().next()?;
         Some((id, self.in_batch(id)))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Device;
 use super::faults::{Fault, SITES, Site};
+use super::files::FileFaults;
 use super::options::SimOptions;
 
 /// A hand on a simulated device, to arm faults, to look at counters and to let time pass. Cheap
@@ -26,6 +27,11 @@ impl SimHandle {
     /// Takes all faults back.
     pub fn disarm(&self) {
         self.device.with(|state| state.faults.disarm());
+    }
+
+    /// What goes wrong with files: those that tensors are spilled to, and those of states.
+    pub fn files(&self) -> &FileFaults {
+        &self.device.files
     }
 
     /// What was called, made and taken so far.
