@@ -185,6 +185,15 @@ impl Ledger {
         }
     }
 
+    /// By how much what is reserved passes the limit. What is kept for staging counts even while
+    /// nobody uses it: slabs that lie in it would be beside staging that does.
+    pub(crate) fn excess_bytes(&self) -> u64 {
+        let books = self.lock();
+        let staging_bytes = books.staging_bytes.max(books.staging_floor_bytes);
+        let taken_bytes = books.slab_bytes.saturating_add(staging_bytes);
+        taken_bytes.saturating_sub(books.limit_bytes)
+    }
+
     /// All that slabs may ever take: the limit without what is kept for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
         let books = self.lock();

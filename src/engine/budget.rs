@@ -87,10 +87,9 @@ impl Engine {
             .store(must_shrink, Ordering::Release);
     }
 
-    /// By how much what is reserved passes the limit.
+    /// By how much what is reserved, or must stay free for staging, passes the limit.
     fn excess_bytes(&self) -> u64 {
-        let levels = self.driver.ledger().levels();
-        levels.reserved_bytes.saturating_sub(levels.limit_bytes)
+        self.driver.ledger().excess_bytes()
     }
 
     /// Gets down to the limits; returns by how much the reserved bytes are above the device's. The

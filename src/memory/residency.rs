@@ -359,7 +359,9 @@ impl Memory {
             let Some(storage) = slot.storage.upgrade() else {
                 continue;
             };
-            if slot.poison.is_some() {
+            // The submission that met the loss has taken the value of what it should have written.
+            let is_lost = |error: &Arc<Error>| matches!(**error, Error::DeviceLost { .. });
+            if !slot.poison.as_ref().is_none_or(is_lost) {
                 continue;
             }
             if let Some(copies) = &slot.copies {

@@ -1,7 +1,7 @@
 //! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Error, Gpu};
+use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
 use crate::{ended, nothing_leaves, numbers, open, options};
@@ -236,4 +236,34 @@ fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
     drop(small);
     huge.force().unwrap();
     assert_eq!(sim.complaints(), [""; 0]);
+}
+
+/// Slabs that are within a new limit may still lie where staging must have room.
+#[test]
+fn a_limit_that_was_lowered_is_never_passed_again() {
+    for maps_slabs in [false, true] {
+        let (gpu, sim) = open(SimOptions {
+            maps_slabs,
+            ..options()
+        });
+        let held = (0..12).map(|n| gpu.full(&[64 << 10], n, DType::F32));
+        let held: Vec<_> = held.collect::<Result<_, _>>().unwrap();
+        gpu.finish().unwrap();
+        for spare_bytes in [0, 1 << 10, 64 << 10] {
+            gpu.trim(0).unwrap();
+            let budget_bytes = gpu.memory().device_bytes + spare_bytes;
+            let shortfall_bytes = gpu.set_budget(Budget::device(budget_bytes)).unwrap();
+            assert_eq!(shortfall_bytes, 0, "{}", gpu.memory());
+            gpu.reset_peaks();
+            for (n, tensor) in held.iter().enumerate() {
+                tensor.evict().unwrap();
+                let values = (tensor + 1).unwrap().to_vec::<f32>().unwrap();
+                assert!(values.iter().all(|value| *value == (n + 1) as f32));
+            }
+            let memory = gpu.memory();
+            assert!(memory.peak_device_bytes <= budget_bytes, "{memory}");
+        }
+        drop(held);
+        ended(gpu, &sim);
+    }
 }
