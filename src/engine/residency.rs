@@ -48,8 +48,14 @@ impl Supply<'_> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
-            let start = offset_bytes as usize;
-            return Ok(&host.bytes[start..start + piece_bytes as usize]);
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            if let Some(piece) = host.bytes.get(range) {
+                return Ok(piece);
+            }
+            // The device has no contents: any bytes will do.
+            self.scratch
+                .resize(piece_bytes.min(SOURCE_PIECE_BYTES) as usize, 0);
+            return Ok(&self.scratch);
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         let mut missing = Error::Source {
@@ -70,7 +76,6 @@ impl Supply<'_> {
             }
         }
         if let Some(source) = &self.copies.source {
-            self.scratch.clear();
             self.scratch.resize(piece_bytes as usize, 0);
             let _inside = self.engine.inside();
             match source.read(offset_bytes, &mut self.scratch) {
