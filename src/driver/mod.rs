@@ -371,6 +371,11 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         None
     }
 
+    /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would hold.
+    fn has_contents(&self) -> bool {
+        true
+    }
+
     /// The wgpu objects behind it, if it is wgpu.
     fn as_wgpu(&self) -> Option<&WgpuDriver> {
         None

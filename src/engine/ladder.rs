@@ -127,9 +127,13 @@ impl Engine {
         let (mut gains, mut ceiling) = (Gains::default(), Ceiling::Soft);
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
             if rung.has_traffic() && ceiling == Ceiling::Soft {
+                let soft_bytes = self.slabs_limit_bytes(ceiling);
                 ceiling = Ceiling::Hard;
-                if let Some(made) = self.grow(storage, ceiling).await? {
-                    return Ok(made);
+                // Where both are one, it has been tried.
+                if self.slabs_limit_bytes(ceiling) > soft_bytes {
+                    if let Some(made) = self.grow(storage, ceiling).await? {
+                        return Ok(made);
+                    }
                 }
             }
             // A rung is climbed again for as long as it frees something.

@@ -87,6 +87,8 @@ pub(crate) struct Engine {
     limits: Mutex<Limits>,
     outside: Outside,
     turn: Turn,
+    /// Where bytes rest that come from the disk or a source, on their way to staging.
+    scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
 }
 
@@ -126,6 +128,7 @@ impl Engine {
             driver,
             dead,
             turn: Turn::default(),
+            scratch: Mutex::default(),
             state: Mutex::new(state),
         }))
     }
