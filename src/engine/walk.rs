@@ -127,8 +127,9 @@ impl State {
                     }
                     self.counters.commands += 1;
                     self.memory.tick();
-                    if cmd.outlasts_encoding() {
-                        self.keep(cmd);
+                    match cmd.outlasts_encoding() {
+                        true => self.keep(cmd),
+                        false => cmd.into_operands(|storage| self.memory.let_go(storage)),
                     }
                 }
                 Err(Stop::Need(need)) => {

@@ -155,6 +155,15 @@ impl Memory {
         }
     }
 
+    /// A command lets go of an operand. If nobody else holds it, its place is free at once.
+    pub(crate) fn let_go(&mut self, storage: Arc<Storage>) {
+        if let Some(mut storage) = Arc::into_inner(storage) {
+            if let Some(slot) = storage.take_slot() {
+                self.free_slot(slot);
+            }
+        }
+    }
+
     /// Gives a storage without a place a block of the slabs there are. `false` when none has room.
     /// What the block holds is old content: of one that was put out, not its bytes.
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<bool, AllocError> {
