@@ -73,6 +73,19 @@ impl Cmd {
         }
     }
 
+    /// Drops it, and hands on its operands one by one.
+    pub(super) fn into_operands(self, mut hand_on: impl FnMut(Arc<Storage>)) {
+        match self {
+            Cmd::Launch(launch) => launch
+                .args
+                .into_iter()
+                .for_each(|arg| hand_on(arg.storage)),
+            Cmd::Clear(storage) => hand_on(storage),
+            // Rarely the last to hold something: that is buried like all that dies elsewhere.
+            _ => {}
+        }
+    }
+
     /// Does the submission need something of it? Else it is dropped as soon as it is encoded, and
     /// with it whatever it was the last to hold.
     pub(super) fn outlasts_encoding(&self) -> bool {

@@ -292,27 +292,19 @@ impl Engine {
 
     fn check_launch(&self, launch: &Launch) -> Result<()> {
         let caps = self.caps();
-        let mut windows = 0;
+        let mut are_single = true;
         for (index, arg) in launch.args.iter().enumerate() {
             if !self.owns(&arg.storage) {
                 return Err(Error::Foreign {
                     operation: "a kernel",
                 });
             }
-            let is_known = (0..index).any(|other| {
-                Arc::ptr_eq(&launch.args[other].storage, &arg.storage)
-                    && launch.ranges.get(other) == launch.ranges.get(index)
-            });
-            let size_bytes = match launch.ranges.get(index) {
-                Some((_, size_bytes)) => *size_bytes,
-                None => arg.storage.size_bytes(),
-            };
-            if !is_known || matches!(launch.program, kernel::Program::Custom(_)) {
-                windows += size_bytes.div_ceil(caps.max_binding_bytes);
-            }
+            are_single &= launch.shown_bytes(index) <= caps.max_binding_bytes;
         }
         let most = self.most_windows();
-        if windows > most {
+        // As nearly always: one window an operand.
+        let is_small = are_single && launch.args.len() as u64 <= most;
+        if !is_small && launch.windows(caps.max_binding_bytes) > most {
             let operands = launch.args.iter().map(|arg| arg.storage.size_bytes());
             return Err(Error::NeverFits {
                 what: "the operands of one kernel",

@@ -88,8 +88,6 @@ pub(super) struct Batch {
     pub(super) regions: Vec<Region>,
     /// Reads whose copies are among the ops, with their buffers.
     pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
-    /// What the ops write: without a value, should the submission be refused.
-    pub(super) written: Vec<Weak<Storage>>,
     /// Storages that the ops bring back.
     pub(super) arrived: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
@@ -111,7 +109,6 @@ impl Batch {
         self.params.clear();
         self.regions.clear();
         self.reads.clear();
-        self.written.clear();
         self.arrived.clear();
         self.moved.clear();
         self.is_closed = false;

@@ -357,7 +357,8 @@ impl Driver for SimDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        self.device.with(|state| state.lost.clone())
+        let state = self.device.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner).lost.clone()
     }
 
     fn declare_lost(&self, reason: &str) {
