@@ -18,6 +18,7 @@
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
+mod learned;
 mod os_budget;
 mod os_limit;
 mod signal;

@@ -122,9 +122,16 @@ impl Engine {
             .driver
             .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
         let buffer = buffer.await?;
-        let mut state = self.lock();
-        state.counters.slabs_created += 1;
-        state.memory.add_slab(growth, buffer).map_err(|error| {
+        let added = {
+            let mut state = self.lock();
+            state.counters.slabs_created += 1;
+            state.memory.add_slab(growth, buffer)
+        };
+        if self.driver.ledger().levels().limit_bytes == u64::MAX && !self.caps().maps_slabs {
+            // A limit keeps room for staging. Without one slabs may take all there is.
+            self.readbacks.keep_one().await;
+        }
+        added.map_err(|error| {
             self.driver.destroy_buffer(buffer, 0);
             DriverError::Invalid(error.to_string())
         })

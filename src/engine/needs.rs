@@ -187,6 +187,9 @@ impl Engine {
                         state.groups.forget_buffer(buffer);
                         self.driver.destroy_buffer(buffer, last_serial);
                         released += 1;
+                        if state.memory.reserved_bytes() == 0 {
+                            self.readbacks.keep_none();
+                        }
                     }
                 }
                 in_batch
