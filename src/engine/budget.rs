@@ -96,6 +96,7 @@ impl Engine {
     /// caller has the turn.
     pub(super) async fn shrink(&self) -> Result<u64> {
         self.outside.must_shrink.store(false, Ordering::Release);
+        self.outside.may_ask_anew();
         self.submit()?;
         if self.excess_bytes() > 0 {
             let target_bytes = |engine: &Engine| engine.driver.ledger().slab_limit_now_bytes();
