@@ -18,6 +18,7 @@
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
+mod ledger;
 mod os_budget;
 mod os_limit;
 mod signal;
@@ -36,7 +37,8 @@ use std::sync::Arc;
 
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
-pub(crate) use device::{Device, Levels};
+pub(crate) use device::Device;
+pub(crate) use ledger::{Account, Levels};
 pub(crate) use os_budget::OsBudget;
 pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::refusal;
-use crate::driver::{BufferId, BufferKind, Device, DriverError, DriverResult, MapMode, Signal};
+use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
 use crate::error::Error;
 use crate::units::MIB;
 
@@ -191,7 +191,7 @@ impl Readbacks {
 
     /// Half of what the budget keeps for staging, or more while there is room.
     fn limit_bytes(&self) -> u64 {
-        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(2))
+        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(Account::Readbacks))
     }
 
     /// The smallest buffer that is worth making, smaller where the budget is tiny.
@@ -220,35 +220,50 @@ impl Readbacks {
         let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
         let limit_bytes = self.limit_bytes();
         self.take_in_abandoned();
+        let mut refused = None;
         loop {
             let (oldest, too_small) = {
                 let mut pool = self.lock();
                 if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
                     return Ok(());
                 }
-                if pool.total_bytes + buffer_bytes <= limit_bytes {
-                    break;
+                let fits = pool.total_bytes + buffer_bytes <= limit_bytes;
+                match fits && refused.is_none() {
+                    true => (None, None),
+                    false => (pool.readings.front().cloned(), pool.free.pop()),
                 }
-                (pool.readings.front().cloned(), pool.free.pop())
             };
             if let Some((buffer, bytes)) = too_small {
                 self.driver.destroy_buffer(buffer, 0);
                 self.lock().total_bytes -= bytes;
-            } else if let Some(oldest) = oldest {
+                refused = None;
+                continue;
+            }
+            if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
-            } else {
-                break;
+                continue;
+            }
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            let account = Account::Readbacks;
+            let created = self
+                .driver
+                .create_buffer(account, buffer_bytes, "lapidary read-back");
+            match created.await {
+                Ok(buffer) => {
+                    let mut pool = self.lock();
+                    pool.total_bytes += buffer_bytes;
+                    pool.free.push((buffer, buffer_bytes));
+                    return Ok(());
+                }
+                // Those that are on their way may serve once more.
+                Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
             }
         }
-        let kind = BufferKind::Readback;
-        let buffer = self
-            .driver
-            .create_buffer(kind, buffer_bytes, "lapidary read-back");
-        let buffer = buffer.await?;
-        let mut pool = self.lock();
-        pool.total_bytes += buffer_bytes;
-        pool.free.push((buffer, buffer_bytes));
-        Ok(())
     }
 
     /// The copy of a piece into `buffer` has been submitted: map the buffer when it is done.

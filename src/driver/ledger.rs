@@ -1,0 +1,285 @@
+//! The account of a device's bytes: what they are spent on, and how many there may be.
+//!
+//! Staging has a part of the limit that slabs cannot take, since without staging nothing can be put
+//! out; and each kind of staging has a part of that, since an upload waits in its staging until its
+//! turn comes, which may take that somebody is put out or comes back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::{BufferId, BufferKind};
+
+/// On what bytes are spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// Slabs.
+    Slabs,
+    /// Staging for what the app uploads.
+    Uploads,
+    /// Staging for what comes back.
+    Arrivals,
+    /// Buffers for reading back, also what is put out.
+    Readbacks,
+}
+
+/// Those that share what is kept for staging.
+const STAGING: [Account; 3] = [Account::Uploads, Account::Arrivals, Account::Readbacks];
+
+impl Account {
+    /// What its buffers are for.
+    pub(super) fn kind(self) -> BufferKind {
+        match self {
+            Account::Slabs => BufferKind::Slab,
+            Account::Uploads | Account::Arrivals => BufferKind::Upload,
+            Account::Readbacks => BufferKind::Readback,
+        }
+    }
+}
+
+/// What the device's bytes are spent on, and how many there may be.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    owned: FxHashMap<BufferId, (Account, u64)>,
+    retiring: Vec<(u64, Account, u64)>,
+    retiring_bytes: u64,
+    /// By account, with what retires.
+    taken_bytes: [u64; 4],
+    peak_bytes: u64,
+    peak_slab_bytes: u64,
+    limit_bytes: u64,
+    /// Of the limit, what slabs leave to staging.
+    staging_floor_bytes: u64,
+    /// Slabs must get down to what they may take, which takes staging even above the limit.
+    is_sinking: bool,
+    /// What was reserved when the driver refused for the first time.
+    refused_at_bytes: Option<u64>,
+}
+
+/// The levels of a [`Ledger`], in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Levels {
+    /// Everything: slabs, staging, and what retires.
+    pub(crate) reserved_bytes: u64,
+    /// Of it, given back but still in use by the device.
+    pub(crate) retiring_bytes: u64,
+    /// The highest level so far.
+    pub(crate) peak_bytes: u64,
+    /// The highest level of slabs and retiring slabs.
+    pub(crate) peak_slab_bytes: u64,
+    /// What may not be passed; `u64::MAX` for no limit.
+    pub(crate) limit_bytes: u64,
+    /// What was reserved when the driver refused for the first time, if it has.
+    pub(crate) refused_at_bytes: Option<u64>,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Ledger {
+            books: Mutex::new(Books {
+                limit_bytes: u64::MAX,
+                ..Books::default()
+            }),
+        }
+    }
+
+    /// Nothing is created any more that would pass `limit_bytes`; `staging_floor_bytes` of it are
+    /// out of reach for slabs. What is there already stays.
+    pub(crate) fn set_limit(&self, limit_bytes: u64, staging_floor_bytes: u64) {
+        let mut books = self.lock();
+        books.limit_bytes = limit_bytes;
+        books.staging_floor_bytes = staging_floor_bytes.min(limit_bytes);
+        books.refused_at_bytes = None;
+    }
+
+    /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
+    /// staging may take what is kept for it on top of what they still hold.
+    pub(crate) fn set_sinking(&self, is_sinking: bool) {
+        self.lock().is_sinking = is_sinking;
+    }
+
+    /// By how much slabs pass what they may take.
+    pub(crate) fn slab_excess_bytes(&self) -> u64 {
+        let books = self.lock();
+        let most_bytes = books.limit_bytes.saturating_sub(books.staging_floor_bytes);
+        books.taken(Account::Slabs).saturating_sub(most_bytes)
+    }
+
+    /// All levels at once.
+    pub(crate) fn levels(&self) -> Levels {
+        let books = self.lock();
+        Levels {
+            reserved_bytes: books.reserved_bytes(),
+            retiring_bytes: books.retiring_bytes,
+            peak_bytes: books.peak_bytes,
+            peak_slab_bytes: books.peak_slab_bytes,
+            limit_bytes: books.limit_bytes,
+            refused_at_bytes: books.refused_at_bytes,
+        }
+    }
+
+    /// All that slabs may ever take: the limit without what is kept for staging.
+    pub(crate) fn slab_limit_bytes(&self) -> u64 {
+        let books = self.lock();
+        books.limit_bytes.saturating_sub(books.staging_floor_bytes)
+    }
+
+    /// All that slabs may take while staging takes what it does.
+    pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
+        let books = self.lock();
+        match books.limit_bytes {
+            u64::MAX => u64::MAX,
+            limit_bytes => limit_bytes.saturating_sub(books.kept_bytes(None)),
+        }
+    }
+
+    /// What one kind of staging may take: its part of what is kept for staging, which nobody can
+    /// take from it, or more while there is room that slabs have not taken.
+    pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
+        let books = self.lock();
+        match books.limit_bytes {
+            u64::MAX => u64::MAX,
+            _ => {
+                let room_bytes = books.room_bytes(Account::Slabs);
+                books.part_bytes(account).max(room_bytes / 8)
+            }
+        }
+    }
+
+    /// Starts the peak anew from the present.
+    pub(crate) fn reset_peak(&self) {
+        let mut books = self.lock();
+        books.peak_bytes = books.reserved_bytes();
+        books.peak_slab_bytes = books.taken(Account::Slabs);
+    }
+
+    /// Forgets every buffer: the device they were on is gone.
+    pub(crate) fn forget_all(&self) {
+        let mut books = self.lock();
+        books.owned.clear();
+        books.retiring.clear();
+        books.retiring_bytes = 0;
+        books.taken_bytes = [0; 4];
+    }
+
+    /// Takes bytes, if there are as many.
+    pub(super) fn reserve(&self, account: Account, size_bytes: u64) -> bool {
+        let mut books = self.lock();
+        if size_bytes > books.room_bytes(account) {
+            return false;
+        }
+        books.taken_bytes[account as usize] += size_bytes;
+        books.peak_bytes = books.peak_bytes.max(books.reserved_bytes());
+        books.peak_slab_bytes = books.peak_slab_bytes.max(books.taken(Account::Slabs));
+        true
+    }
+
+    /// Gives bytes back that nobody owns.
+    pub(super) fn release(&self, account: Account, size_bytes: u64) {
+        // The device may have been replaced meanwhile, and all accounts with it.
+        let taken_bytes = &mut self.lock().taken_bytes[account as usize];
+        *taken_bytes = taken_bytes.saturating_sub(size_bytes);
+    }
+
+    /// The driver had no memory for so many bytes, which are still reserved.
+    pub(super) fn refused(&self, size_bytes: u64) {
+        let mut books = self.lock();
+        let before_bytes = books.reserved_bytes().saturating_sub(size_bytes);
+        books.refused_at_bytes.get_or_insert(before_bytes);
+    }
+
+    /// A buffer owns bytes that were reserved.
+    pub(super) fn created(&self, buffer: BufferId, account: Account, size_bytes: u64) {
+        self.lock().owned.insert(buffer, (account, size_bytes));
+    }
+
+    /// A buffer is destroyed; its bytes come back once submission `last_serial` is done.
+    pub(super) fn destroyed(&self, buffer: BufferId, last_serial: u64, completed: u64) {
+        let mut books = self.lock();
+        let Some((account, size_bytes)) = books.owned.remove(&buffer) else {
+            return;
+        };
+        if last_serial > completed {
+            books.retiring_bytes += size_bytes;
+            books.retiring.push((last_serial, account, size_bytes));
+        } else {
+            books.taken_bytes[account as usize] -= size_bytes;
+        }
+    }
+
+    /// Submissions up to `completed` are done. Returns the bytes that this freed.
+    pub(super) fn settle(&self, completed: u64) -> u64 {
+        let mut guard = self.lock();
+        let books = &mut *guard;
+        let before_bytes = books.retiring_bytes;
+        books.retiring.retain(|&(serial, account, size_bytes)| {
+            let over = serial <= completed;
+            if over {
+                books.retiring_bytes -= size_bytes;
+                books.taken_bytes[account as usize] -= size_bytes;
+            }
+            !over
+        });
+        before_bytes - books.retiring_bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    fn taken(&self, account: Account) -> u64 {
+        self.taken_bytes[account as usize]
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.taken_bytes.iter().sum()
+    }
+
+    /// What of the part that is kept for staging is this account's.
+    fn part_bytes(&self, account: Account) -> u64 {
+        let floor_bytes = self.staging_floor_bytes;
+        match account {
+            Account::Slabs => 0,
+            Account::Uploads | Account::Arrivals => floor_bytes / 4,
+            Account::Readbacks => floor_bytes - 2 * (floor_bytes / 4),
+        }
+    }
+
+    /// What staging takes or could, without one account of it.
+    fn kept_bytes(&self, without: Option<Account>) -> u64 {
+        let others = STAGING
+            .into_iter()
+            .filter(|account| Some(*account) != without);
+        others
+            .map(|account| self.taken(account).max(self.part_bytes(account)))
+            .sum()
+    }
+
+    fn room_bytes(&self, account: Account) -> u64 {
+        let slab_bytes = self.taken(Account::Slabs);
+        let kept_bytes = self.kept_bytes(Some(account));
+        let room_bytes = |slab_bytes: u64| {
+            let taken_bytes = slab_bytes + kept_bytes + self.taken(account);
+            self.limit_bytes.saturating_sub(taken_bytes)
+        };
+        if account == Account::Slabs {
+            return room_bytes(slab_bytes);
+        }
+        let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
+        if self.is_sinking {
+            let most_bytes = self.limit_bytes - self.staging_floor_bytes;
+            return room_bytes(slab_bytes.min(most_bytes)).max(part_bytes);
+        }
+        // Where slabs take what is kept for staging, since the limit was lowered, what they leave
+        // is for whoever comes.
+        let left_bytes = self.limit_bytes.saturating_sub(self.reserved_bytes());
+        room_bytes(slab_bytes).max(left_bytes.min(part_bytes))
+    }
+}
