@@ -9,7 +9,7 @@ use lapidary::{Advice, DType, Error, Result, Source};
 
 use crate::data::Held;
 use crate::steps::sums;
-use crate::world::{World, budget};
+use crate::world::{World, budget, folder};
 
 pub(crate) fn evict(w: &mut World) -> Result<()> {
     match w.pick() {
@@ -173,11 +173,7 @@ pub(crate) fn state(w: &mut World) -> Result<()> {
     static STATES: AtomicU64 = AtomicU64::new(0);
     let number = STATES.fetch_add(1, Ordering::Relaxed);
     let name = format!("lapidary-pressure-{}-{number}", std::process::id());
-    // In memory, where there is such a folder: a save waits for the disk.
-    let folder = Some(std::path::Path::new("/dev/shm")).filter(|folder| folder.is_dir());
-    let path = folder
-        .map_or_else(std::env::temp_dir, Into::into)
-        .join(name);
+    let path = folder().join(name);
     let saved = w.gpu.save_state(&path, &[("x", &held.tensor)]);
     let loaded = match (&saved, w.rng.bool()) {
         (Err(error), _) => Err(error.clone()),

@@ -1,5 +1,6 @@
 //! A device under a budget, what a program holds on it, and what errors it may see.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
@@ -71,6 +72,12 @@ pub(crate) fn budget(rng: &mut Rng, rules: Rules, maps_slabs: bool) -> Budget {
     }
 }
 
+/// One in memory, where there is one: a file elsewhere may wait for the disk.
+pub(crate) fn folder() -> PathBuf {
+    let folder = Some(PathBuf::from("/dev/shm")).filter(|folder| folder.is_dir());
+    folder.unwrap_or_else(std::env::temp_dir)
+}
+
 /// A strict device that runs late and starts dirty.
 pub(crate) fn device(rng: &mut Rng, seed: u64) -> SimOptions {
     SimOptions {
@@ -97,6 +104,7 @@ impl World {
         let device = device(&mut rng, seed);
         let options = Options {
             budget: Some(budget(&mut rng, rules, device.maps_slabs)),
+            spill_folder: Some(folder()),
             spill_compress: cfg!(feature = "lz4") && rng.bool(),
             ..Options::default()
         };
