@@ -18,6 +18,7 @@
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
+mod learned;
 mod os_budget;
 mod os_limit;
 mod signal;
@@ -174,6 +175,10 @@ pub(crate) struct PipelineDesc {
     /// Bytes of parameters: immediates, or a uniform binding after the last storage binding.
     pub(crate) params_bytes: u32,
     /// The twin, for a device that computes on the host.
+    #[cfg_attr(
+        not(any(test, feature = "sim")),
+        allow(dead_code, reason = "only a simulated device computes on the host")
+    )]
     pub(crate) host: Option<HostKernel>,
 }
 
@@ -365,6 +370,11 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// none where there is no such allocator, or it does not tell.
     fn driver_reserved_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would hold.
+    fn has_contents(&self) -> bool {
+        true
     }
 
     /// The wgpu objects behind it, if it is wgpu.

@@ -52,8 +52,10 @@ enum Taker {
 impl Taker {
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
+            // Room was made for all of them before, unless the device has none to give.
             Taker::Host(copy, _) => {
-                copy.extend_from_slice(bytes);
+                let room = copy.capacity() - copy.len();
+                copy.extend_from_slice(&bytes[..room.min(bytes.len())]);
                 Ok(())
             }
             Taker::Disk(writer) => writer.write(bytes),
@@ -217,7 +219,11 @@ impl Engine {
             Tier::Host => {
                 let mut bytes = Vec::new();
                 let charge = self.host_charge(len_bytes)?;
-                let reserved = bytes.try_reserve_exact(len_bytes as usize);
+                let kept_bytes = match self.driver.has_contents() {
+                    true => len_bytes,
+                    false => 0,
+                };
+                let reserved = bytes.try_reserve_exact(kept_bytes as usize);
                 match (charge, reserved) {
                     (Some(charge), Ok(())) => Ok(Taker::Host(bytes, charge)),
                     _ => Err(Error::Option {

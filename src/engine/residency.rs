@@ -5,7 +5,7 @@
 //! in the batch; or straight into the slab, where host and device share memory and the
 //! slab is idle.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::{Engine, refusal};
 use crate::driver::{DriverError, MapMode, Op};
@@ -39,17 +39,47 @@ struct Supply<'a> {
     engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
+    /// The engine's, for as long as this lasts: its content is of no interest.
     scratch: Vec<u8>,
 }
 
-impl Supply<'_> {
+impl Drop for Supply<'_> {
+    fn drop(&mut self) {
+        *self.engine.lock_scratch() = std::mem::take(&mut self.scratch);
+    }
+}
+
+impl<'a> Supply<'a> {
+    fn new(engine: &'a Engine, storage: &'a Storage, copies: &'a Copies) -> Self {
+        let scratch = std::mem::take(&mut *engine.lock_scratch());
+        Supply {
+            engine,
+            storage,
+            copies,
+            scratch,
+        }
+    }
+
+    /// Room for some bytes, with anything in it.
+    fn room(&mut self, size_bytes: u64) -> &mut [u8] {
+        let size = size_bytes as usize;
+        if self.scratch.len() < size {
+            self.scratch.resize(size, 0);
+        }
+        &mut self.scratch[..size]
+    }
+
     /// Some of the bytes from an offset on, at most so many.
     fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
-            let start = offset_bytes as usize;
-            return Ok(&host.bytes[start..start + piece_bytes as usize]);
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            if let Some(piece) = host.bytes.get(range) {
+                return Ok(piece);
+            }
+            // The device has no contents: any bytes will do.
+            return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         let mut missing = Error::Source {
@@ -58,23 +88,22 @@ impl Supply<'_> {
             message: "it has none".into(),
         };
         if let Some(disk) = &self.copies.disk {
-            let scratch = &mut self.scratch;
-            scratch.clear();
+            let (scratch, mut at) = (self.room(piece_bytes), 0);
             let mut keep = |piece: &[u8]| {
-                scratch.extend_from_slice(piece);
+                scratch[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
                 Ok(())
             };
             match disk.read(offset_bytes, piece_bytes, &mut keep) {
-                Ok(()) => return Ok(&self.scratch),
+                Ok(()) => return Ok(self.room(piece_bytes)),
                 Err(error) => missing = error,
             }
         }
         if let Some(source) = &self.copies.source {
-            self.scratch.clear();
-            self.scratch.resize(piece_bytes as usize, 0);
-            let _inside = self.engine.inside();
-            match source.read(offset_bytes, &mut self.scratch) {
-                Ok(()) => return Ok(&self.scratch),
+            let engine = self.engine;
+            let _inside = engine.inside();
+            match source.read(offset_bytes, self.room(piece_bytes)) {
+                Ok(()) => return Ok(self.room(piece_bytes)),
                 Err(error) => {
                     missing = Error::Source {
                         made_at: self.storage.tag().to_string(),
@@ -177,13 +206,7 @@ impl Engine {
 
     /// Records, or does, what fills a place with the bytes of a storage.
     async fn fill(&self, storage: &Arc<Storage>, copies: &Copies, place: Place) -> Result<()> {
-        let scratch = Vec::new();
-        let mut supply = Supply {
-            engine: self,
-            storage,
-            copies,
-            scratch,
-        };
+        let mut supply = Supply::new(self, storage, copies);
         let len_bytes = storage.len_bytes();
         if len_bytes == 0 {
             return Ok(());
@@ -288,13 +311,7 @@ impl Engine {
         let Some(copies) = self.lock().memory.away(storage) else {
             return Ok(());
         };
-        let scratch = Vec::new();
-        let mut supply = Supply {
-            engine: self,
-            storage,
-            copies: &copies,
-            scratch,
-        };
+        let mut supply = Supply::new(self, storage, &copies);
         let (mut at, end) = (piece.offset_bytes, piece.offset_bytes + piece.size_bytes);
         let mut bytes = Vec::new();
         while at < end {
@@ -316,6 +333,10 @@ impl Engine {
         state.memory.used(storage);
         state.queue.pop_front();
         Ok(())
+    }
+
+    fn lock_scratch(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a storage to be back on the device when the queue comes to it.

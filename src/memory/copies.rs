@@ -9,6 +9,7 @@ use crate::transfer::SpillBlock;
 /// Bytes in the host's memory, paid for.
 #[derive(Debug)]
 pub(crate) struct HostCopy {
+    /// None of a device that has none.
     pub(crate) bytes: Vec<u8>,
     /// Takes the bytes off the account when the copy goes.
     pub(crate) _charge: HostCharge,

@@ -1,6 +1,6 @@
 //! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
 
-use lapidary::sim::SimOptions;
+use lapidary::sim::{SimMode, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
@@ -55,8 +55,8 @@ fn the_error_says_who_asked_and_who_holds() {
     assert_eq!(
         error.to_string(),
         format!(
-            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room (8.00 MiB \
-             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B); most is held by `weights` \
+            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room: 8.00 MiB \
+             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B; most is held by `weights` \
              ({file}:{held}) (8.00 MiB). Drop tensors and force again: the work is still queued"
         )
     );
@@ -266,4 +266,33 @@ fn a_limit_that_was_lowered_is_never_passed_again() {
         drop(held);
         ended(gpu, &sim);
     }
+}
+
+#[test]
+fn a_device_that_says_nothing_of_its_size_is_not_asked_for_more_at_each_request() {
+    let (gpu, sim) = open(SimOptions {
+        mode: SimMode::SizesOnly,
+        ..options()
+    });
+    // Twice what the device has, used in turns: each use puts others out. Slabs take all there is
+    // before the first refusal, and leave nothing for staging.
+    let tensors: Vec<_> = (0..16)
+        .map(|_| gpu.zeros(&[8 << 20], DType::U8).unwrap())
+        .collect();
+    let refusals = || {
+        let counters = sim.counters();
+        counters.calls(Site::CreateBuffer) - counters.buffers_created
+    };
+    tensors.iter().for_each(|tensor| tensor.force().unwrap());
+    let (before, uses) = (refusals(), 200);
+    for tensor in tensors.iter().cycle().take(uses) {
+        tensor.fill_(1).unwrap();
+        tensor.force().unwrap();
+    }
+    let memory = gpu.memory();
+    assert!(memory.put_out_bytes > 100 * (8 << 20), "{memory}");
+    let refused = refusals() - before;
+    assert!(refused < uses as u64 / 4, "{refused} refusals");
+    drop(tensors);
+    ended(gpu, &sim);
 }
