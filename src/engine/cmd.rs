@@ -76,10 +76,7 @@ impl Cmd {
     /// Drops it, and hands on its operands one by one.
     pub(super) fn into_operands(self, mut hand_on: impl FnMut(Arc<Storage>)) {
         match self {
-            Cmd::Launch(launch) => launch
-                .args
-                .into_iter()
-                .for_each(|arg| hand_on(arg.storage)),
+            Cmd::Launch(launch) => launch.args.into_iter().for_each(|arg| hand_on(arg.storage)),
             Cmd::Clear(storage) => hand_on(storage),
             // Rarely the last to hold something: that is buried like all that dies elsewhere.
             _ => {}

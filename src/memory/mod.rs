@@ -175,10 +175,7 @@ impl Memory {
     }
 
     /// A block of the slabs there are, and where it is.
-    fn take_block(
-        &mut self,
-        size_bytes: u64,
-    ) -> Result<Option<(BlockId, Place)>, AllocError> {
+    fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block = match self.pools.allocate(size_bytes) {
             Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
                 self.pools.allocate_anywhere(size_bytes)
