@@ -13,7 +13,7 @@ pub(crate) struct Key {
 /// As one word: a bind group is looked up by many of them.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(u64::from(self.generation) << 32 | u64::from(self.index));
+        state.write_u64((u64::from(self.generation) << 32) | u64::from(self.index));
     }
 }
 
