@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) left: LeftBehind,
     /// What was given a place for the command at the head of the queue, which still needs more.
     pub(super) placed: Vec<Weak<Storage>>,
+    /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
+    pub(super) is_sinking: bool,
     pub(super) memory: Memory,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,
