@@ -46,6 +46,13 @@ pub(crate) struct Copies {
     pub(crate) recipe: Option<Arc<RecipeToken>>,
 }
 
+/// Copies that are out of date, until they are dropped where nobody waits for that.
+#[allow(
+    clippy::vec_box,
+    reason = "they come boxed, one or two at a time; to unbox them would be to copy them"
+)]
+pub(crate) type Gone = Vec<Box<Copies>>;
+
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {
         self.recipe.is_none() && !self.has_bytes()

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
-pub(crate) use copies::{Copies, HostCopy, RecipeToken};
+pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
@@ -110,7 +110,7 @@ pub(crate) struct Memory {
     freed: u64,
     freed_bytes: u64,
     /// Copies that are out of date: dropping them may take a while.
-    gone: Vec<Box<Copies>>,
+    gone: Gone,
     dead: Receiver<Dead>,
     dead_list: Arc<DeadList>,
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Advice, Copies, Memory, Place, RecipeToken, Residency, Storage};
+use super::{Advice, Copies, Gone, Memory, Place, RecipeToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -281,7 +281,7 @@ impl Memory {
 
     /// The copies that are out of date, to be dropped where nobody waits for that: room on disk is
     /// given back then.
-    pub(crate) fn take_gone(&mut self) -> Vec<Box<Copies>> {
+    pub(crate) fn take_gone(&mut self) -> Gone {
         std::mem::take(&mut self.gone)
     }
 
