@@ -185,7 +185,7 @@ impl Engine {
         self.driver.settle();
         self.driver.ledger().polled();
         let polls = self.outside.polls.fetch_add(1, Ordering::Relaxed);
-        if polls % POLLS_PER_QUESTION == 0 {
+        if polls.is_multiple_of(POLLS_PER_QUESTION) {
             self.follow_os();
         }
         if let Some(_turn) = self.turn.try_take() {

@@ -110,6 +110,7 @@ pub(crate) struct Memory {
     freed: u64,
     freed_bytes: u64,
     /// Copies that are out of date: dropping them may take a while.
+    #[allow(clippy::vec_box, reason = "slots hold boxes: only the pointer moves")]
     gone: Vec<Box<Copies>>,
     dead: Receiver<Dead>,
     dead_list: Arc<DeadList>,

@@ -281,6 +281,7 @@ impl Memory {
 
     /// The copies that are out of date, to be dropped where nobody waits for that: room on disk is
     /// given back then.
+    #[allow(clippy::vec_box, reason = "slots hold boxes: only the pointer moves")]
     pub(crate) fn take_gone(&mut self) -> Vec<Box<Copies>> {
         std::mem::take(&mut self.gone)
     }
