@@ -13,6 +13,7 @@ mod run;
 #[path = "common/spilling.rs"]
 mod spilling;
 #[path = "common/trace.rs"]
+#[allow(dead_code, reason = "shared with benches, which print more of it")]
 mod trace;
 #[path = "../src/memory/victims.rs"]
 mod victims;

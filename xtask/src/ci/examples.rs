@@ -199,6 +199,9 @@ mod tests {
         "stay_inside: steps=14 right=true peak_device_bytes=33 worst_over_budget_bytes=0";
     const SURVIVE_LOSS: &str = "survive_loss: equal=true losses=2 kept_bytes=8 gone_bytes=4";
 
+    /// What stands in a good line, and what in a bad one.
+    type Change = (&'static str, &'static str);
+
     #[test]
     fn good_lines_are_accepted() {
         let accept = |judge: Judge, text| judge(&Line { text }).expect("a good line");
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn bad_lines_are_refused_and_shown() {
-        let all: [(Judge, &str, &[(&str, &str)]); 4] = [
+        let all: [(Judge, &str, &[Change]); 4] = [
             (
                 demo,
                 DEMO,
