@@ -5,6 +5,8 @@
 mod faults;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/overlap.rs"]
+mod overlap;
 #[path = "engine/pauses.rs"]
 mod pauses;
 #[path = "engine/recompute.rs"]

@@ -201,6 +201,14 @@ impl Ledger {
         }
     }
 
+    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for it, unless
+    /// it is the driver that has no more.
+    pub(crate) fn staging_hinders(&self) -> bool {
+        let books = self.lock();
+        let is_beyond = books.staging_bytes > books.staging_floor_bytes;
+        is_beyond || books.limit_bytes == u64::MAX || books.refused_at_bytes.is_some()
+    }
+
     /// What one of so many kinds of staging may take: its part of what is kept for staging, which
     /// nobody can take from it, or more while there is room that slabs have not taken.
     pub(crate) fn staging_share_bytes(&self, parts: u64) -> u64 {

@@ -9,6 +9,7 @@
 //! Locks, in order: the turn (asynchronous, held across a whole walk), then the state or the
 //! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
 
+mod ahead;
 mod anew;
 mod block;
 mod budget;
@@ -104,6 +105,7 @@ impl Engine {
             queue: VecDeque::new(),
             left: LeftBehind::default(),
             placed: Vec::new(),
+            cleaning: Vec::new(),
             memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),

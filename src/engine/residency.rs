@@ -17,6 +17,10 @@ use crate::units::MIB;
 /// A source is asked for so many bytes at a time.
 const SOURCE_PIECE_BYTES: u64 = MIB;
 
+/// What takes at least so many bytes to bring in is staged while the device computes what was encoded
+/// before: about as long as a submission takes.
+const OVERLAP_BYTES: u64 = 256 << 10;
+
 /// How often a storage is brought back when the submissions that do so are refused.
 const FILLS: usize = 3;
 
@@ -210,6 +214,10 @@ impl Engine {
         let len_bytes = storage.len_bytes();
         if len_bytes == 0 {
             return Ok(());
+        }
+        if len_bytes >= OVERLAP_BYTES && self.lock().batch.computes() {
+            // The device has something to do while these are staged.
+            self.submit()?;
         }
         let idle = self.lock().memory.idle(place, self.driver.completed());
         if self.caps().maps_slabs && idle == Some(true) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
+use super::ahead::Cleaning;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
 use super::kernel::{Custom, Role};
@@ -24,6 +25,8 @@ pub(super) struct State {
     pub(super) left: LeftBehind,
     /// What was given a place for the command at the head of the queue, which still needs more.
     pub(super) placed: Vec<Weak<Storage>>,
+    /// Copies on their way of what will have to leave before long.
+    pub(super) cleaning: Vec<Cleaning>,
     pub(super) memory: Memory,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,
@@ -101,6 +104,12 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// Does it keep the device busy with more than copies?
+    pub(super) fn computes(&self) -> bool {
+        let mut ops = self.ops.iter();
+        ops.any(|op| matches!(op, Op::Dispatch { .. }))
     }
 
     /// Empties it, keeping its allocations.

@@ -222,7 +222,8 @@ impl Memory {
         inputs.all(|(input, writes)| self.writes_to(input) == *writes)
     }
 
-    fn writes_to(&self, storage: &Storage) -> u32 {
+    /// How many writes to a storage have been encoded.
+    pub(crate) fn writes_to(&self, storage: &Storage) -> u32 {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.map_or(0, |slot| slot.writes)
     }
