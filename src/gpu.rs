@@ -12,6 +12,7 @@ mod stand_in;
 mod state;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -22,6 +23,7 @@ use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Budget;
 use crate::observe::MemoryStats;
+use crate::transfer::SpillOptions;
 
 pub use budget::Compacted;
 pub use share::{Access, Bound, BoundRange};
@@ -39,6 +41,36 @@ pub struct Options {
     /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
     /// (`512MiB`, or `device=512MiB,host=2GiB`), else no limit but the device's own.
     pub budget: Option<Budget>,
+    /// The folder for the file that tensors are put out to when neither the device nor the host's
+    /// share has room. `None`: what the environment variable `LAPIDARY_SPILL_FOLDER` says, else the system's
+    /// folder for temporary files (which on some systems is kept in memory, and then saves none).
+    ///
+    /// Nothing is touched before the first tensor is put out. The folder is then made if it is
+    /// not there, and in it a file that nobody else can open and that is gone when the process ends,
+    /// however it ends. A folder that cannot be used is an [`Error::Spill`] for the tensor that should
+    /// have left, and is tried again for the next one.
+    pub spill_folder: Option<PathBuf>,
+    /// Compress what is put out to disk, where it becomes smaller by that: for disks that are
+    /// slower than a core. Needs the feature `lz4`.
+    pub spill_compress: bool,
+}
+
+impl Options {
+    /// What they, and the environment, say of memory.
+    fn memory(&self) -> Result<(Budget, SpillOptions)> {
+        let budget = match self.budget {
+            Some(budget) => budget,
+            None => budget_of_environment()?,
+        };
+        budget.check()?;
+        let named = || std::env::var_os("LAPIDARY_SPILL_FOLDER").filter(|name| !name.is_empty());
+        let spill = SpillOptions {
+            folder: (self.spill_folder.clone()).or_else(|| named().map(PathBuf::from)),
+            compress: self.spill_compress,
+            ..SpillOptions::default()
+        };
+        Ok((budget, spill))
+    }
 }
 
 /// A device, its memory, and the queue of work for it.
@@ -63,7 +95,8 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::NoAdapter`] when there is none, or none like the one asked for; it says what to
-    /// install.
+    /// install. [`Error::Option`] for a budget that contradicts itself, and for compression without the
+    /// feature.
     pub fn open(options: Options) -> Result<Gpu> {
         block_on("Gpu::open", Self::open_async(options))
     }
@@ -79,6 +112,7 @@ impl Gpu {
     /// # Errors
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
+        let (budget, spill) = options.memory()?;
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -87,12 +121,7 @@ impl Gpu {
             },
             backends: None,
         };
-        let budget = match options.budget {
-            Some(budget) => budget,
-            None => budget_of_environment()?,
-        };
-        budget.check()?;
-        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?))?;
+        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?), spill)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
     }
@@ -116,8 +145,22 @@ impl Gpu {
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<Gpu> {
-        let budget = budget_of_environment()?;
-        let gpu = Self::over(Arc::new(WgpuDriver::adopt(Some(adapter), device, queue)?))?;
+        Self::adopt_with(adapter, device, queue, Options::default())
+    }
+
+    /// As [`adopt`](Gpu::adopt), with what [`Options`] say of memory; the adapter has been chosen.
+    ///
+    /// # Errors
+    /// As [`adopt`](Gpu::adopt), and [`Error::Option`] as [`open`](Gpu::open).
+    pub fn adopt_with(
+        adapter: &wgpu::Adapter,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        options: Options,
+    ) -> Result<Gpu> {
+        let (budget, spill) = options.memory()?;
+        let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
+        let gpu = Self::over(Arc::new(driver), spill)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
     }
@@ -128,13 +171,29 @@ impl Gpu {
     /// [`Error::Option`] when the options contradict each other.
     #[cfg(feature = "sim")]
     pub fn simulated(options: crate::sim::SimOptions) -> Result<(Gpu, crate::sim::SimHandle)> {
-        let (driver, handle) = crate::driver::sim::SimDriver::new(options)?;
-        Ok((Self::over(Arc::new(driver))?, handle))
+        Self::simulated_with(options, Options::default())
     }
 
-    fn over(driver: Arc<dyn Driver>) -> Result<Gpu> {
+    /// As [`simulated`](Gpu::simulated), with what [`Options`] say of memory.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when the options contradict each other.
+    #[cfg(feature = "sim")]
+    pub fn simulated_with(
+        device: crate::sim::SimOptions,
+        options: Options,
+    ) -> Result<(Gpu, crate::sim::SimHandle)> {
+        let (budget, mut spill) = options.memory()?;
+        let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
+        spill.faults = handle.files().clone();
+        let gpu = Self::over(Arc::new(driver), spill)?;
+        gpu.set_budget(budget)?;
+        Ok((gpu, handle))
+    }
+
+    fn over(driver: Arc<dyn Driver>, spill: SpillOptions) -> Result<Gpu> {
         Ok(Gpu {
-            engine: Engine::new(driver)?,
+            engine: Engine::new(driver, spill)?,
         })
     }
 

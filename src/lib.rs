@@ -111,7 +111,8 @@ pub use wgpu;
 #[cfg(all(feature = "gpu", any(test, feature = "sim")))]
 pub mod sim {
     pub use crate::driver::sim::{
-        Fault, FaultKind, Repeat, SimCounters, SimHandle, SimMode, SimOptions, Site,
+        Fault, FaultKind, FileFault, FileFaultKind, FileFaults, FileSite, Repeat, SimCounters,
+        SimHandle, SimMode, SimOptions, Site,
     };
     pub use crate::ops::custom::HostCall;
 }

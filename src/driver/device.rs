@@ -10,7 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::learned::LearnedLimit;
 use super::{BufferId, BufferKind, Driver, DriverError, DriverResult};
+use crate::units::MIB;
+
+/// Of a limit, one part in so many is kept for staging, ...
+const STAGING_SHARE: u64 = 32;
+
+/// ... but no more than this.
+const STAGING_MOST_BYTES: u64 = 128 * MIB;
+
+/// Staging needs so much to work at all, however low the limit is, ...
+const STAGING_LEAST_BYTES: u64 = 16 << 10;
+
+/// ... but never takes more than one part in so many.
+const STAGING_MOST_SHARE: u64 = 4;
 
 /// A driver whose buffers are accounted for. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -57,7 +71,7 @@ impl Device {
         let created = self.driver.create_buffer(kind, size_bytes, label).await;
         match created {
             Ok(buffer) => {
-                self.ledger.lock().owned.insert(buffer, (kind, size_bytes));
+                self.ledger.created(buffer, kind, size_bytes);
                 reserved.size_bytes = 0;
             }
             Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
@@ -121,11 +135,14 @@ struct Books {
     staging_bytes: u64,
     peak_bytes: u64,
     peak_slab_bytes: u64,
+    /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
+    said_bytes: u64,
+    said_staging_bytes: Option<u64>,
+    learned: LearnedLimit,
+    /// The least of the limits.
     limit_bytes: u64,
     /// Of the limit, what slabs leave to staging: without it nothing could be put out.
     staging_floor_bytes: u64,
-    /// What was reserved when the driver refused for the first time.
-    refused_at_bytes: Option<u64>,
 }
 
 /// The levels of a [`Ledger`], in bytes.
@@ -141,8 +158,8 @@ pub(crate) struct Levels {
     pub(crate) peak_slab_bytes: u64,
     /// What may not be passed; `u64::MAX` for no limit.
     pub(crate) limit_bytes: u64,
-    /// What was reserved when the driver refused for the first time, if it has.
-    pub(crate) refused_at_bytes: Option<u64>,
+    /// What of the limit was said, and not learned from refusals.
+    pub(crate) said_bytes: u64,
 }
 
 impl Ledger {
@@ -156,20 +173,46 @@ impl Ledger {
                 staging_bytes: 0,
                 peak_bytes: 0,
                 peak_slab_bytes: 0,
+                said_bytes: u64::MAX,
+                said_staging_bytes: None,
+                learned: LearnedLimit::default(),
                 limit_bytes: u64::MAX,
                 staging_floor_bytes: 0,
-                refused_at_bytes: None,
             }),
         }
     }
 
-    /// Nothing is created any more that would pass `limit_bytes`; `staging_floor_bytes` of it are
-    /// out of reach for slabs. What is there already stays.
-    pub(crate) fn set_limit(&self, limit_bytes: u64, staging_floor_bytes: u64) {
+    /// Nothing is created any more that would pass `limit_bytes`. Part of it is out of reach for
+    /// slabs: so much, or what staging takes as a rule. What is there already stays.
+    pub(crate) fn set_limit(&self, limit_bytes: u64, staging_bytes: Option<u64>) {
         let mut books = self.lock();
-        books.limit_bytes = limit_bytes;
-        books.staging_floor_bytes = staging_floor_bytes.min(limit_bytes);
-        books.refused_at_bytes = None;
+        books.said_bytes = limit_bytes;
+        books.said_staging_bytes = staging_bytes;
+        books.update_limit();
+    }
+
+    /// What was learned of the device's size stands in the way of a request: now and then the
+    /// driver is to be asked all the same.
+    pub(crate) fn hinders(&self) {
+        let mut books = self.lock();
+        if books.learned.hinders() {
+            books.update_limit();
+        }
+    }
+
+    /// Somebody polled: what was learned is not for ever.
+    pub(crate) fn polled(&self) {
+        let mut books = self.lock();
+        books.learned.polled();
+        books.update_limit();
+    }
+
+    /// Forgets what was learned of the device's size. Returns whether there was anything.
+    pub(crate) fn forget_learned(&self) -> bool {
+        let mut books = self.lock();
+        let had = books.learned.forget();
+        books.update_limit();
+        had
     }
 
     /// All levels at once.
@@ -181,14 +224,24 @@ impl Ledger {
             peak_bytes: books.peak_bytes,
             peak_slab_bytes: books.peak_slab_bytes,
             limit_bytes: books.limit_bytes,
-            refused_at_bytes: books.refused_at_bytes,
+            said_bytes: books.said_bytes,
         }
     }
 
-    /// All that slabs may ever take: the limit without what is kept for staging.
+    /// By how much what is reserved passes the limit. What is kept for staging counts even while
+    /// nobody uses it: slabs that lie in it would be beside staging that does.
+    pub(crate) fn excess_bytes(&self) -> u64 {
+        let books = self.lock();
+        let staging_bytes = books.staging_bytes.max(books.staging_floor_bytes);
+        let taken_bytes = books.slab_bytes.saturating_add(staging_bytes);
+        taken_bytes.saturating_sub(books.limit_bytes)
+    }
+
+    /// All that slabs may ever take: what was said, without what is kept for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
         let books = self.lock();
-        books.limit_bytes.saturating_sub(books.staging_floor_bytes)
+        let floor_bytes = staging_floor_bytes(books.said_bytes, books.said_staging_bytes);
+        books.said_bytes.saturating_sub(floor_bytes)
     }
 
     /// All that slabs may take while staging takes what it does.
@@ -237,6 +290,8 @@ impl Ledger {
         books.retiring_bytes = 0;
         books.slab_bytes = 0;
         books.staging_bytes = 0;
+        books.learned.forget();
+        books.update_limit();
     }
 
     fn reserve(&self, kind: BufferKind, size_bytes: u64) -> bool {
@@ -252,10 +307,21 @@ impl Ledger {
         true
     }
 
+    fn created(&self, buffer: BufferId, kind: BufferKind, size_bytes: u64) {
+        let mut books = self.lock();
+        books.owned.insert(buffer, (kind, size_bytes));
+        let held_bytes = books.reserved_bytes();
+        books.learned.had(held_bytes);
+        books.update_limit();
+    }
+
     fn refused(&self, size_bytes: u64) {
         let mut books = self.lock();
-        let before_bytes = books.reserved_bytes() - size_bytes;
-        books.refused_at_bytes.get_or_insert(before_bytes);
+        let wanted_bytes = books.reserved_bytes();
+        books
+            .learned
+            .refused(wanted_bytes - size_bytes, wanted_bytes);
+        books.update_limit();
     }
 
     fn settle(&self, completed: u64) -> u64 {
@@ -281,6 +347,11 @@ impl Ledger {
 }
 
 impl Books {
+    fn update_limit(&mut self) {
+        self.limit_bytes = self.said_bytes.min(self.learned.limit_bytes());
+        self.staging_floor_bytes = staging_floor_bytes(self.limit_bytes, self.said_staging_bytes);
+    }
+
     fn reserved_bytes(&self) -> u64 {
         self.slab_bytes + self.staging_bytes
     }
@@ -312,4 +383,16 @@ impl Books {
         self.peak_bytes = self.peak_bytes.max(self.reserved_bytes());
         self.peak_slab_bytes = self.peak_slab_bytes.max(self.slab_bytes);
     }
+}
+
+/// What slabs leave to staging, of so much in all. What the app says is never too little, but is
+/// no more than there is.
+fn staging_floor_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
+    if limit_bytes == u64::MAX {
+        return said_bytes.unwrap_or(0);
+    }
+    let share_bytes = (limit_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
+    let least_bytes = STAGING_LEAST_BYTES.min(limit_bytes / STAGING_MOST_SHARE);
+    let floor_bytes = said_bytes.unwrap_or(share_bytes).max(least_bytes);
+    floor_bytes.min(limit_bytes)
 }

@@ -18,6 +18,7 @@
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
+mod learned;
 mod os_budget;
 mod os_limit;
 mod signal;
@@ -174,6 +175,10 @@ pub(crate) struct PipelineDesc {
     /// Bytes of parameters: immediates, or a uniform binding after the last storage binding.
     pub(crate) params_bytes: u32,
     /// The twin, for a device that computes on the host.
+    #[cfg_attr(
+        not(any(test, feature = "sim")),
+        allow(dead_code, reason = "only a simulated device computes on the host")
+    )]
     pub(crate) host: Option<HostKernel>,
 }
 

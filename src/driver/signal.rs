@@ -75,7 +75,8 @@ impl Signal {
         }
     }
 
-    /// Wakes `waker` when it happens; at once if it already has.
+    /// Wakes `waker` when it happens; at once if it already has. Native devices wake nobody.
+    #[cfg(any(test, feature = "sim", target_arch = "wasm32"))]
     pub(crate) fn wake_on_set(&self, waker: &Waker) {
         let mut wakers = self.wakers();
         if self.outcome().is_some() {

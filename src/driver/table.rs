@@ -68,7 +68,7 @@ impl<T> Table<T> {
 
     /// Takes all entries out: no key from before finds anything.
     pub(crate) fn clear(&mut self) -> Vec<T> {
-        let mut entries = Vec::with_capacity(self.len());
+        let mut entries = Vec::with_capacity(self.slots.len());
         for (index, slot) in (0..).zip(&mut self.slots) {
             if let Some(entry) = slot.1.take() {
                 slot.0 = slot.0.wrapping_add(1);
@@ -89,6 +89,7 @@ impl<T> Table<T> {
     }
 
     /// How many entries there are.
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -4,23 +4,12 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
+use super::ladder::HOLDERS_NAMED;
 use crate::driver::DriverError;
 use crate::error::Result;
-use crate::memory::Budget;
+use crate::memory::{Budget, Holder};
 use crate::transfer::refusal;
 use crate::units::MIB;
-
-/// Of the device's budget, one part in so many is kept for staging, ...
-const STAGING_SHARE: u64 = 32;
-
-/// ... but no more than this.
-const STAGING_MOST_BYTES: u64 = 128 * MIB;
-
-/// Staging needs so much to work at all, however small the budget is, ...
-const STAGING_LEAST_BYTES: u64 = 16 << 10;
-
-/// ... but never takes more than one part in so many.
-const STAGING_MOST_SHARE: u64 = 4;
 
 /// Slabs that are created ahead have this size: any request but a large one can use them.
 const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
@@ -60,6 +49,7 @@ impl Engine {
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
         }
+        self.driver.ledger().forget_learned();
         self.follow_os();
         self.apply_limits();
         self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
@@ -78,18 +68,17 @@ impl Engine {
         let budget = self.budget();
         let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
         let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
-        let staging_bytes = staging_bytes(hard_bytes, budget.staging_bytes);
-        self.driver.ledger().set_limit(hard_bytes, staging_bytes);
+        let ledger = self.driver.ledger();
+        ledger.set_limit(hard_bytes, budget.staging_bytes);
         let must_shrink = self.excess_bytes() > 0;
         self.outside
             .must_shrink
             .store(must_shrink, Ordering::Release);
     }
 
-    /// By how much what is reserved passes the limit.
+    /// By how much what is reserved, or must stay free for staging, passes the limit.
     fn excess_bytes(&self) -> u64 {
-        let levels = self.driver.ledger().levels();
-        levels.reserved_bytes.saturating_sub(levels.limit_bytes)
+        self.driver.ledger().excess_bytes()
     }
 
     /// Gets down to the limits; returns by how much the reserved bytes are above the device's. The
@@ -164,14 +153,9 @@ impl Engine {
         self.submit()?;
         self.compact_pass(limit_bytes).await
     }
-}
 
-/// What slabs leave to staging, of so much in all; what the app says is never too little.
-fn staging_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
-    if limit_bytes == u64::MAX {
-        return said_bytes.unwrap_or(0);
+    /// The greatest holders of what is pinned in slabs with free room.
+    pub(crate) fn pinned_in_the_way(&self) -> Vec<Holder> {
+        self.lock().memory.pinned_in_the_way(HOLDERS_NAMED)
     }
-    let share_bytes = (limit_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
-    let least_bytes = STAGING_LEAST_BYTES.min(limit_bytes / STAGING_MOST_SHARE);
-    said_bytes.unwrap_or(share_bytes).max(least_bytes)
 }

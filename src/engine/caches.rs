@@ -74,7 +74,7 @@ impl Pipelines {
     }
 }
 
-type Bindings = SmallVec<[Binding; 4]>;
+pub(super) type Bindings = SmallVec<[Binding; 4]>;
 
 /// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked
 /// for since the last time goes. That is within a factor of two of keeping the most recently used, for

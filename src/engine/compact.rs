@@ -84,23 +84,36 @@ impl Engine {
         Ok(self.lock().counters.refused_submissions == refused_before)
     }
 
-    /// Creates a slab. One that the budget has no room for only because of slabs that are still
-    /// in use is had by waiting for those.
+    /// Creates a slab. Where slabs given back are still in use, and with them the device's bytes
+    /// would pass the high-water mark or the budget, those are waited for first.
     pub(super) async fn create_planned(
         &self,
         growth: &Growth,
     ) -> Result<crate::alloc::SlabId, DriverError> {
-        let mut created = self.create_slab(growth).await;
-        if matches!(
+        let retiring_bytes = self.driver.ledger().levels().retiring_bytes;
+        if self
+            .lock()
+            .memory
+            .passes_mark(growth.slab_bytes.saturating_add(retiring_bytes))
+        {
+            self.wait_to_create().await?;
+        }
+        let created = self.create_slab(growth).await;
+        if !matches!(
             created,
             Err(DriverError::OverBudget | DriverError::OutOfMemory)
         ) {
-            self.wait_for_retiring()
-                .await
-                .map_err(|error| DriverError::Lost(error.to_string()))?;
-            created = self.create_slab(growth).await;
+            return created;
         }
-        created
+        self.wait_to_create().await?;
+        self.create_slab(growth).await
+    }
+
+    async fn wait_to_create(&self) -> Result<(), DriverError> {
+        let waited = self.wait_for_retiring().await;
+        waited
+            .map(|_| ())
+            .map_err(|error| DriverError::Lost(error.to_string()))
     }
 
     async fn create_slab(&self, growth: &Growth) -> Result<crate::alloc::SlabId, DriverError> {
@@ -109,9 +122,16 @@ impl Engine {
             .driver
             .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
         let buffer = buffer.await?;
-        let mut state = self.lock();
-        state.counters.slabs_created += 1;
-        state.memory.add_slab(growth, buffer).map_err(|error| {
+        let added = {
+            let mut state = self.lock();
+            state.counters.slabs_created += 1;
+            state.memory.add_slab(growth, buffer)
+        };
+        if self.driver.ledger().levels().limit_bytes == u64::MAX && !self.caps().maps_slabs {
+            // A limit keeps room for staging. Without one slabs may take all there is.
+            self.readbacks.keep_one().await;
+        }
+        added.map_err(|error| {
             self.driver.destroy_buffer(buffer, 0);
             DriverError::Invalid(error.to_string())
         })

@@ -38,8 +38,8 @@ const LEAST_PART: u64 = 8;
 /// Slabs make way for so much staging at a time, at most.
 const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
 
-/// How many holders an out-of-memory error names.
-const HOLDERS_NAMED: usize = 5;
+/// How many holders an error or a report of a pass names.
+pub(super) const HOLDERS_NAMED: usize = 5;
 
 /// One thing to try when there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,6 +128,7 @@ impl Engine {
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
             if rung.has_traffic() && ceiling == Ceiling::Soft {
                 let soft_bytes = self.slabs_limit_bytes(ceiling);
+                self.driver.ledger().hinders();
                 ceiling = Ceiling::Hard;
                 // Where both are one, it has been tried.
                 if self.slabs_limit_bytes(ceiling) > soft_bytes {
@@ -148,6 +149,12 @@ impl Engine {
                 if let Some(made) = self.grow(storage, ceiling).await? {
                     return Ok(made);
                 }
+            }
+        }
+        // Nobody is turned away for what was only learned.
+        if self.driver.ledger().forget_learned() {
+            if let Some(made) = self.grow(storage, ceiling).await? {
+                return Ok(made);
             }
         }
         if let Some((made, freed_bytes)) = self.lay_out_anew(storage).await? {
@@ -464,7 +471,8 @@ impl State {
             reserved_bytes: report.alloc.reserved_bytes,
             retiring_bytes: levels.retiring_bytes,
             largest_hole_bytes: report.alloc.largest_hole_bytes,
-            budget_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
+            pinned_bytes: self.memory.pinned_bytes(),
+            budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
             freed: (Rung::ALL.into_iter().zip(gains))
                 .filter(|(_, bytes)| *bytes > 0)
                 .map(|(rung, bytes)| (rung.name(), bytes))

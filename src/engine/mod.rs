@@ -49,7 +49,7 @@ use rustc_hash::FxHashMap;
 use crate::driver::{Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
-use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
+use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
@@ -95,7 +95,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// An engine over a driver.
-    pub(crate) fn new(driver: Arc<dyn Driver>) -> Result<Arc<Self>> {
+    pub(crate) fn new(driver: Arc<dyn Driver>, spill: SpillOptions) -> Result<Arc<Self>> {
+        let spill = SpillStore::new(spill)?;
         let driver = Device::new(driver);
         let (dead, buried) = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
@@ -117,7 +118,6 @@ impl Engine {
             dropped_recipes: Vec::new(),
             recorded: VecDeque::new(),
         };
-        let spill = SpillStore::new(SpillOptions::default())?;
         Ok(Arc::new_cyclic(|me| Engine {
             me: me.clone(),
             uploads: Uploads::new(driver.clone(), 4),
@@ -143,6 +143,14 @@ impl Engine {
     /// The driver.
     pub(crate) fn driver(&self) -> &Device {
         &self.driver
+    }
+
+    /// How state files are read and written.
+    pub(crate) fn state_file_options(&self) -> StateFileOptions {
+        StateFileOptions {
+            #[cfg(any(test, feature = "sim"))]
+            faults: self.spill.faults(),
+        }
     }
 
     /// A storage of at least `bytes` (padded to 16), without a place yet, tagged with the caller.
@@ -286,27 +294,19 @@ impl Engine {
 
     fn check_launch(&self, launch: &Launch) -> Result<()> {
         let caps = self.caps();
-        let mut windows = 0;
+        let mut are_single = true;
         for (index, arg) in launch.args.iter().enumerate() {
             if !self.owns(&arg.storage) {
                 return Err(Error::Foreign {
                     operation: "a kernel",
                 });
             }
-            let is_known = (0..index).any(|other| {
-                Arc::ptr_eq(&launch.args[other].storage, &arg.storage)
-                    && launch.ranges.get(other) == launch.ranges.get(index)
-            });
-            let size_bytes = match launch.ranges.get(index) {
-                Some((_, size_bytes)) => *size_bytes,
-                None => arg.storage.size_bytes(),
-            };
-            if !is_known || matches!(launch.program, kernel::Program::Custom(_)) {
-                windows += size_bytes.div_ceil(caps.max_binding_bytes);
-            }
+            are_single &= launch.shown_bytes(index) <= caps.max_binding_bytes;
         }
         let most = self.most_windows();
-        if windows > most {
+        // As nearly always: one window an operand.
+        let is_small = are_single && launch.args.len() as u64 <= most;
+        if !is_small && launch.windows(caps.max_binding_bytes) > most {
             let operands = launch.args.iter().map(|arg| arg.storage.size_bytes());
             return Err(Error::NeverFits {
                 what: "the operands of one kernel",

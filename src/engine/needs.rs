@@ -137,10 +137,11 @@ impl Engine {
                 self.readbacks.give_back(buffer);
             }
             let mut state = self.lock();
+            let written = state.memory.written_in_batch();
             state.memory.batch_ended(None);
             state.counters.refused_submissions += 1;
             state.undo_moves(&mut batch.moved, &cause);
-            for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
+            for storage in written {
                 state.memory.poison(&storage, &cause);
             }
             // What should have brought these back was refused too: they are where they were.
@@ -186,6 +187,9 @@ impl Engine {
                         state.groups.forget_buffer(buffer);
                         self.driver.destroy_buffer(buffer, last_serial);
                         released += 1;
+                        if state.memory.reserved_bytes() == 0 {
+                            self.readbacks.keep_none();
+                        }
                     }
                 }
                 in_batch

@@ -167,6 +167,7 @@ impl Engine {
         let _ = self.driver.poll();
         self.check_lost()?;
         self.driver.settle();
+        self.driver.ledger().polled();
         let polls = self.outside.polls.fetch_add(1, Ordering::Relaxed);
         if polls % POLLS_PER_QUESTION == 0 {
             self.follow_os();

@@ -22,7 +22,9 @@ pub(crate) struct EngineReport {
     pub(crate) refusals: u64,
     pub(crate) budget_bytes: Option<u64>,
     pub(crate) host_bytes: u64,
+    pub(crate) peak_host_bytes: u64,
     pub(crate) disk_bytes: u64,
+    pub(crate) spilled_bytes: u64,
     pub(crate) put_out_bytes: u64,
     pub(crate) dropped_bytes: u64,
     pub(crate) brought_in_bytes: u64,
@@ -57,7 +59,9 @@ impl Engine {
             refusals: state.counters.refusals,
             budget_bytes: self.limits().budget.device_bytes,
             host_bytes: self.host.used_bytes(),
+            peak_host_bytes: self.host.peak_bytes(),
             disk_bytes: self.spill.file_bytes(),
+            spilled_bytes: self.spill.used_bytes(),
             put_out_bytes: state.counters.put_out_bytes,
             dropped_bytes: state.counters.dropped_bytes,
             brought_in_bytes: state.counters.brought_in_bytes,
@@ -71,6 +75,7 @@ impl Engine {
     /// Starts the peaks anew from the present.
     pub(crate) fn reset_peaks(&self) {
         self.driver.ledger().reset_peak();
+        self.host.reset_peak();
         self.lock().memory.reset_peaks();
     }
 }

@@ -91,13 +91,13 @@ pub(super) struct Batch {
     pub(super) regions: Vec<Region>,
     /// Reads whose copies are among the ops, with their buffers.
     pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
-    /// What the ops write: without a value, should the submission be refused.
-    pub(super) written: Vec<Weak<Storage>>,
     /// Storages that the ops bring back.
     pub(super) arrived: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
     pub(super) moved: Vec<Moved>,
-    /// The custom kernel in it: nothing else may join, and its pipeline stays until it is submitted.
+    /// Nothing else may join: what it does is not ours to vouch for.
+    pub(super) is_closed: bool,
+    /// The custom kernel in it, whose pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
 }
 
@@ -118,9 +118,9 @@ impl Batch {
         self.params.clear();
         self.regions.clear();
         self.reads.clear();
-        self.written.clear();
         self.arrived.clear();
         self.moved.clear();
+        self.is_closed = false;
         self.custom = None;
     }
 }

@@ -6,7 +6,7 @@ use super::Gpu;
 use crate::dtype::DType;
 use crate::engine::{Pressure, PressureGuard, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Source};
+use crate::memory::{Budget, Holder, Source};
 use crate::tensor::Tensor;
 
 /// How much is moved before the clock is looked at.
@@ -14,13 +14,15 @@ use crate::tensor::Tensor;
 const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 
 /// What a [`compact`](Gpu::compact) did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compacted {
     /// Bytes of tensors that were moved.
     pub moved_bytes: u64,
     /// Bytes of slabs that this emptied, and that were given back.
     pub released_bytes: u64,
+    /// The greatest holders of what is in the way: pinned, in slabs that are not full.
+    pub pinned: Vec<Holder>,
 }
 
 impl Gpu {
@@ -92,6 +94,7 @@ impl Gpu {
         Ok(Compacted {
             moved_bytes,
             released_bytes,
+            pinned: self.engine.pinned_in_the_way(),
         })
     }
 
@@ -107,6 +110,7 @@ impl Gpu {
         let mut slice_bytes = COMPACTION_SLICE_BYTES;
         while until.is_none_or(|until| std::time::Instant::now() < until) {
             let slice = self.compact(slice_bytes)?;
+            all.pinned = slice.pinned;
             if slice.moved_bytes == 0 {
                 // What is left to move may be larger than a slice.
                 match slice_bytes.checked_mul(4) {

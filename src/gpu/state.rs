@@ -12,7 +12,7 @@ use crate::error::{Error, Result, StateFailure};
 use crate::memory::Source;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
-use crate::transfer::{Entry, StateFileOptions, StateReader, StateWriter};
+use crate::transfer::{Entry, StateReader, StateWriter};
 use crate::units::MIB;
 
 /// Tensors pass through the host in parts of at most so many bytes.
@@ -149,7 +149,7 @@ impl Gpu {
         let versions: Vec<u64> = tensors.iter().map(|(_, t)| t.version()).collect();
         let entries = tensors.iter();
         let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
-        let options = StateFileOptions::default();
+        let options = self.engine.state_file_options();
         let mut writer = StateWriter::create(path, entries.collect(), &options)?;
 
         let mut parts = tensors.iter().flat_map(|(_, tensor)| parts(tensor));
@@ -187,7 +187,7 @@ impl Gpu {
     /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
     #[track_caller]
     pub fn load_state(&self, path: impl AsRef<Path>) -> Result<State> {
-        let reader = StateReader::open(path.as_ref(), &StateFileOptions::default())?;
+        let reader = StateReader::open(path.as_ref(), &self.engine.state_file_options())?;
         let (mut tensors, mut part) = (Vec::new(), Vec::new());
         for (index, entry) in reader.entries().iter().enumerate() {
             let tensor = self.tensor_for(entry)?;
@@ -217,7 +217,7 @@ impl Gpu {
     /// [`Error::Source`], for whoever uses the tensor.
     #[track_caller]
     pub fn load_state_backed(&self, path: impl AsRef<Path>) -> Result<State> {
-        let reader = StateReader::open(path.as_ref(), &StateFileOptions::default())?;
+        let reader = StateReader::open(path.as_ref(), &self.engine.state_file_options())?;
         reader.verify()?;
         let reader = Arc::new(reader);
         let mut tensors = Vec::new();

@@ -137,6 +137,11 @@ impl HostAccount {
         self.peak_bytes.load(Ordering::Acquire)
     }
 
+    /// Starts the peak anew from the present.
+    pub(crate) fn reset_peak(&self) {
+        self.peak_bytes.store(self.used_bytes(), Ordering::Release);
+    }
+
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.limit_bytes.load(Ordering::Acquire)
     }

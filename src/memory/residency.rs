@@ -38,6 +38,7 @@ pub struct Recovered {
 #[derive(Debug)]
 pub(crate) struct Arrival {
     block: BlockId,
+    size_bytes: u64,
     pub(crate) place: Place,
 }
 
@@ -116,7 +117,28 @@ impl Memory {
         self.clock = self.clock.wrapping_add(1);
     }
 
-    /// A command that is being encoded uses the storage.
+    /// A command that is being encoded names the storage, and writes to it or only reads.
+    pub(crate) fn named(&mut self, storage: &Storage, is_written: bool) {
+        let Some(index) = storage.slot() else { return };
+        let slot = &mut self.slots[index as usize];
+        slot.uses.touch(self.clock);
+        if is_written {
+            slot.written_in = self.batch;
+            self.gone.extend(slot.written());
+        }
+        if let Some(place) = slot.place {
+            self.touch(place);
+        }
+    }
+
+    /// The storages that the batch writes to.
+    pub(crate) fn written_in_batch(&self) -> Vec<Arc<Storage>> {
+        let slots = self.slots.iter();
+        let written = slots.filter(|slot| slot.written_in == self.batch);
+        written.filter_map(|slot| slot.storage.upgrade()).collect()
+    }
+
+    /// A command uses the storage, wherever it is.
     pub(crate) fn used(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
             self.slots[index as usize].uses.touch(self.clock);
@@ -125,8 +147,13 @@ impl Memory {
 
     /// A block for a storage that is coming back; `None` when there is no room.
     pub(crate) fn receive(&mut self, storage: &Storage) -> Result<Option<Arrival>, AllocError> {
-        let taken = self.take_block(storage.size_bytes())?;
-        Ok(taken.map(|(block, place)| Arrival { block, place }))
+        let size_bytes = storage.size_bytes();
+        let taken = self.take_block(size_bytes)?;
+        Ok(taken.map(|(block, place)| Arrival {
+            block,
+            size_bytes,
+            place,
+        }))
     }
 
     /// The ops that bring a storage's bytes are in the batch: it is back.
@@ -136,7 +163,7 @@ impl Memory {
 
     /// The bytes could not be brought.
     pub(crate) fn turn_away(&mut self, arrival: Arrival) {
-        self.free_block(arrival.block);
+        self.free_block(arrival.block, arrival.size_bytes);
     }
 
     /// Takes the place of a storage whose bytes are elsewhere too. `false` if they are not.
@@ -157,8 +184,9 @@ impl Memory {
         };
         storage.set_residency(copies.residency());
         slot.place = None;
+        let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
-            self.free_block(block);
+            self.free_block(block, size_bytes);
         }
         true
     }
@@ -176,7 +204,8 @@ impl Memory {
             }
             if let Some(block) = slot.block.take() {
                 slot.place = None;
-                self.free_block(block);
+                let size_bytes = slot.size_bytes;
+                self.free_block(block, size_bytes);
             }
         }
         self.freed_bytes - freed_before
@@ -247,11 +276,7 @@ impl Memory {
     /// A write to the storage has been encoded: what was copied before is the past.
     pub(crate) fn written(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
-            let slot = &mut self.slots[index as usize];
-            slot.writes = slot.writes.wrapping_add(1);
-            if slot.copies.is_some() {
-                self.gone.extend(slot.copies.take());
-            }
+            self.gone.extend(self.slots[index as usize].written());
         }
     }
 
@@ -349,7 +374,7 @@ impl Memory {
     pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
         self.pools = Pools::new(*self.pools.config())?;
         self.slabs.clear();
-        self.batch_slabs.clear();
+        self.batch_ended(None);
         self.forgotten.clear();
         self.owners.clear();
         self.imported_bytes = 0;
@@ -360,7 +385,9 @@ impl Memory {
             let Some(storage) = slot.storage.upgrade() else {
                 continue;
             };
-            if slot.poison.is_some() {
+            // The submission that met the loss has taken the value of what it should have written.
+            let is_lost = |error: &Arc<Error>| matches!(**error, Error::DeviceLost { .. });
+            if !slot.poison.as_ref().is_none_or(is_lost) {
                 continue;
             }
             if let Some(copies) = &slot.copies {

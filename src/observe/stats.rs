@@ -81,10 +81,14 @@ pub struct MemoryStats {
     pub device_bytes: u64,
     /// `device_bytes` at its highest.
     pub peak_device_bytes: u64,
-    /// Tensors that were put out to the host's memory.
+    /// Copies of tensors in the host's memory, of those that were put out and of those that are back.
     pub host_bytes: u64,
-    /// The spill file.
+    /// `host_bytes` at its highest.
+    pub peak_host_bytes: u64,
+    /// The length of the spill file.
     pub disk_bytes: u64,
+    /// Of it, what tensors take: headers and rounding to pages included.
+    pub spilled_bytes: u64,
     /// Bytes of tensors written out to the host or to disk so far.
     pub put_out_bytes: u64,
     /// Bytes of tensors given up so far because they were elsewhere too.
@@ -143,7 +147,9 @@ impl MemoryStats {
             device_bytes: report.levels.reserved_bytes,
             peak_device_bytes: report.levels.peak_bytes,
             host_bytes: report.host_bytes,
+            peak_host_bytes: report.peak_host_bytes,
             disk_bytes: report.disk_bytes,
+            spilled_bytes: report.spilled_bytes,
             put_out_bytes: report.put_out_bytes,
             dropped_bytes: report.dropped_bytes,
             brought_in_bytes: report.brought_in_bytes,
@@ -231,7 +237,8 @@ impl MemoryStats {
         }
         if self.put_out_bytes + self.dropped_bytes + self.brought_in_bytes > 0 {
             let (host, disk) = (Bytes(self.host_bytes), Bytes(self.disk_bytes));
-            let out = format!("{host} in the host's memory, {disk} on disk");
+            let (peak, used) = (Bytes(self.peak_host_bytes), Bytes(self.spilled_bytes));
+            let out = format!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
             rows.push(("put out", self.host_bytes + self.disk_bytes, out));
             let (written, dropped) = (Bytes(self.put_out_bytes), Bytes(self.dropped_bytes));
             let back = format!("so far; {written} written out, {dropped} given up");

@@ -10,6 +10,7 @@ use crate::dtype::{DType, Element};
 use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Residency;
+use crate::transfer::SpillOptions;
 
 fn engine() -> (Arc<Engine>, SimHandle) {
     let options = SimOptions {
@@ -17,7 +18,8 @@ fn engine() -> (Arc<Engine>, SimHandle) {
         ..SimOptions::default()
     };
     let (driver, sim) = SimDriver::new(options).unwrap();
-    (Engine::new(Arc::new(driver)).unwrap(), sim)
+    let engine = Engine::new(Arc::new(driver), SpillOptions::default());
+    (engine.unwrap(), sim)
 }
 
 fn tensor<T: Element>(engine: &Arc<Engine>, elements: &[T], shape: &[usize]) -> Tensor {

@@ -25,6 +25,9 @@ const PIECE_BYTES: u64 = 16 * MIB;
 /// The smallest buffer; others are powers of two times this.
 const LEAST_BUFFER_BYTES: u64 = 4 << 10;
 
+/// The buffer that is kept for when the driver has no memory left.
+const KEPT_BYTES: u64 = 64 << 10;
+
 /// Where the bytes of a reading go, in order.
 pub(crate) type Sink = Box<dyn FnMut(&[u8]) + Send>;
 
@@ -161,6 +164,18 @@ struct Pool {
     total_bytes: u64,
     /// Readings with pieces in flight, oldest first.
     readings: VecDeque<Arc<Reading>>,
+    kept: Kept,
+}
+
+/// A buffer for when there is no memory for another: without one nothing could be put out to make
+/// some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    #[default]
+    None,
+    Idle(BufferId),
+    /// It is one of the pool's for the moment.
+    Lent,
 }
 
 /// The read-back buffers.
@@ -226,29 +241,77 @@ impl Readbacks {
                 if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
                     return Ok(());
                 }
-                if pool.total_bytes + buffer_bytes <= limit_bytes {
-                    break;
+                let has_room = pool.total_bytes + buffer_bytes <= limit_bytes;
+                match has_room {
+                    true => (None, None),
+                    false => (pool.readings.front().cloned(), pool.free.pop()),
                 }
-                (pool.readings.front().cloned(), pool.free.pop())
             };
             if let Some((buffer, bytes)) = too_small {
-                self.driver.destroy_buffer(buffer, 0);
-                self.lock().total_bytes -= bytes;
-            } else if let Some(oldest) = oldest {
+                self.give_up(buffer, bytes);
+                continue;
+            }
+            if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
-            } else {
-                break;
+                continue;
+            }
+            match self.create(buffer_bytes).await {
+                Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
+                    if self.lend_kept(size_bytes) {
+                        return Ok(());
+                    }
+                    // What an older piece gives back may do.
+                    let oldest = self.lock().readings.front().cloned();
+                    match oldest {
+                        Some(oldest) => self.take_in(&oldest).await?,
+                        None => return Err(error),
+                    }
+                }
+                made => {
+                    let mut pool = self.lock();
+                    pool.free.push((made?, buffer_bytes));
+                    pool.total_bytes += buffer_bytes;
+                    return Ok(());
+                }
             }
         }
-        let kind = BufferKind::Readback;
-        let buffer = self
-            .driver
-            .create_buffer(kind, buffer_bytes, "lapidary read-back");
-        let buffer = buffer.await?;
+    }
+
+    async fn create(&self, buffer_bytes: u64) -> DriverResult<BufferId> {
+        let (kind, label) = (BufferKind::Readback, "lapidary read-back");
+        self.driver.create_buffer(kind, buffer_bytes, label).await
+    }
+
+    /// Keeps a small buffer aside for as long as there is something to put out. Where there is no
+    /// memory for it, there is none to save either.
+    pub(crate) async fn keep_one(&self) {
+        if self.lock().kept != Kept::None {
+            return;
+        }
+        if let Ok(buffer) = self.create(KEPT_BYTES).await {
+            self.lock().kept = Kept::Idle(buffer);
+        }
+    }
+
+    /// There is nothing left that could be put out.
+    pub(crate) fn keep_none(&self) {
+        let kept = std::mem::take(&mut self.lock().kept);
+        if let Kept::Idle(buffer) = kept {
+            self.driver.destroy_buffer(buffer, 0);
+        }
+    }
+
+    fn lend_kept(&self, size_bytes: u64) -> bool {
         let mut pool = self.lock();
-        pool.total_bytes += buffer_bytes;
-        pool.free.push((buffer, buffer_bytes));
-        Ok(())
+        match pool.kept {
+            Kept::Idle(buffer) if size_bytes <= KEPT_BYTES => {
+                pool.kept = Kept::Lent;
+                pool.free.push((buffer, KEPT_BYTES));
+                pool.total_bytes += KEPT_BYTES;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Bytes of pieces that need not wait for older ones.
@@ -396,8 +459,12 @@ impl Readbacks {
         self.take_in_abandoned();
         let mut pool = self.lock();
         while let Some((buffer, buffer_bytes)) = pool.free.pop() {
-            self.driver.destroy_buffer(buffer, 0);
             pool.total_bytes -= buffer_bytes;
+            if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
+                pool.kept = Kept::Idle(buffer);
+            } else {
+                self.driver.destroy_buffer(buffer, 0);
+            }
         }
     }
 
@@ -414,6 +481,7 @@ impl Readbacks {
             let mut pool = self.lock();
             pool.free.clear();
             pool.total_bytes = 0;
+            pool.kept = Kept::None;
             std::mem::take(&mut pool.readings)
         };
         for reading in readings {
@@ -422,9 +490,13 @@ impl Readbacks {
         }
     }
 
-    /// Bytes of all buffers of the pool.
+    /// Bytes of all buffers, with the one that is kept.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.lock().total_bytes
+        let pool = self.lock();
+        match pool.kept {
+            Kept::Idle(_) => pool.total_bytes + KEPT_BYTES,
+            Kept::None | Kept::Lent => pool.total_bytes,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {

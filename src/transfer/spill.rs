@@ -10,10 +10,8 @@
 //! again at the next spill.
 //!
 //! `file` makes the file and reads and writes it, `room` knows who has which range of it, `frame`
-//! is what a frame looks like, `writer` fills a block; `faults` lets tests fail every call.
+//! is what a frame looks like, `writer` fills a block. The simulation can fail every call.
 
-#[cfg(any(test, feature = "sim"))]
-mod faults;
 mod file;
 mod frame;
 mod room;
@@ -26,13 +24,12 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+#[cfg(any(test, feature = "sim"))]
+use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, SpillError, SpillFailure};
 use frame::{HEADER_BYTES, Header};
 use room::{Piece, Refusal, Room};
 
-#[cfg(any(test, feature = "sim"))]
-#[allow(unused_imports, reason = "for tests of those that spill")]
-pub(crate) use faults::{FileFault, FileFaultKind, FileFaults, FileSite};
 pub(super) use file::{SpillFile, random};
 pub(crate) use writer::SpillWriter;
 
@@ -71,6 +68,7 @@ pub(crate) struct SpillStore(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     folder: PathBuf,
+    #[cfg(feature = "lz4")]
     compress: bool,
     state: Mutex<State>,
     #[cfg(any(test, feature = "sim"))]
@@ -96,8 +94,8 @@ impl SpillStore {
     pub(crate) fn new(options: SpillOptions) -> Result<SpillStore> {
         if options.compress && cfg!(not(feature = "lz4")) {
             return Err(Error::Option {
-                option: "compress",
-                reason: "compressing what is spilled needs the feature `lz4`".into(),
+                option: "spill_compress",
+                reason: "compressing what is put out to disk needs the feature `lz4`".into(),
             });
         }
         let folder = match options.folder {
@@ -108,6 +106,7 @@ impl SpillStore {
         };
         Ok(SpillStore(Arc::new(Shared {
             folder,
+            #[cfg(feature = "lz4")]
             compress: options.compress,
             state: Mutex::new(State {
                 room: Room::new(options.quota_bytes),
@@ -152,6 +151,12 @@ impl SpillStore {
         Ok(SpillWriter::new(block))
     }
 
+    /// What goes wrong with its file.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn faults(&self) -> FileFaults {
+        self.0.faults.clone()
+    }
+
     /// Bytes of the file that blocks take, with headers and rounded up to pages.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.0.lock().room.used_bytes()
@@ -163,6 +168,7 @@ impl SpillStore {
     }
 
     /// The most bytes that the file may have.
+    #[cfg(test)]
     pub(crate) fn quota_bytes(&self) -> u64 {
         self.0.lock().room.quota_bytes
     }
@@ -264,11 +270,13 @@ pub(crate) struct SpillBlock {
 
 impl SpillBlock {
     /// Its bytes.
+    #[cfg(test)]
     pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
     /// What it takes in the file.
+    #[cfg(test)]
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.frames.iter().map(|frame| frame.piece.size_bytes).sum()
     }

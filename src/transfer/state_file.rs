@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 #[cfg(any(test, feature = "sim"))]
-use super::spill::FileFaults;
+use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, StateFailure};
 
 pub(crate) use format::Entry;

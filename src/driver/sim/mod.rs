@@ -5,6 +5,7 @@
 //!               ├─► Device (one lock) ─┼─ queue     what was submitted and is not executed yet
 //!   SimHandle ──┘                      ├─ mapping   what the host waits for, or has
 //!                                      ├─ faults    what goes wrong at which call
+//!                                      ├─ files     the same for the disk
 //!                                      ├─ reopen    a fresh one after a loss
 //!                                      └─ check     every rule, before anything takes effect
 //! ```
@@ -15,6 +16,7 @@
 mod check;
 mod contents;
 mod faults;
+mod files;
 mod handle;
 mod mapping;
 mod options;
@@ -29,8 +31,8 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-pub(crate) use faults::Chance;
 pub use faults::{Fault, FaultKind, Repeat, Site};
+pub use files::{FileFault, FileFaultKind, FileFaults, FileSite};
 pub use handle::{SimCounters, SimHandle};
 pub use options::{SimMode, SimOptions};
 
@@ -46,6 +48,7 @@ use queue::{Fate, Group, Pipeline, State};
 struct Device {
     caps: Caps,
     pauses: u32,
+    files: FileFaults,
     state: Mutex<State>,
 }
 
@@ -93,6 +96,7 @@ impl SimDriver {
         let device = Arc::new(Device {
             caps: options.caps()?,
             pauses: options.pauses,
+            files: FileFaults::new(options.seed),
             state: Mutex::new(State::new(options)),
         });
         let handle = SimHandle {
@@ -353,7 +357,8 @@ impl Driver for SimDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        self.device.with(|state| state.lost.clone())
+        let state = self.device.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner).lost.clone()
     }
 
     fn declare_lost(&self, reason: &str) {

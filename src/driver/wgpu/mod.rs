@@ -220,7 +220,8 @@ impl Driver for WgpuDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        self.opened().progress.lost().map(str::to_owned)
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.progress.lost().map(str::to_owned)
     }
 
     fn declare_lost(&self, reason: &str) {

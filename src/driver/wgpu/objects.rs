@@ -238,7 +238,8 @@ impl Opened {
             bindings: bindings.to_vec(),
             by_page: Mutex::default(),
         };
-        let guarded = self.guarded(|| self.group_for(&self.tables(), &entry, page.as_ref()));
+        let guarded =
+            self.guarded_quietly(|| self.group_for(&self.tables(), &entry, page.as_ref()));
         if let Some(page) = page {
             self.pages.put_back(page);
         }

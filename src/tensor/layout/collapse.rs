@@ -50,13 +50,14 @@ pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     if dims.is_empty() {
         dims.push(u32::from(!is_empty));
     }
+    let mut offsets = SmallVec::new();
+    for operand in operands {
+        offsets.push(operand.offset as u32);
+    }
     Collapsed {
         dims,
         strides,
-        offsets: operands
-            .iter()
-            .map(|operand| operand.offset as u32)
-            .collect(),
+        offsets,
     }
 }
 

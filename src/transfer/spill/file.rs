@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 #[cfg(any(test, feature = "sim"))]
-use super::faults::{FileFaults, FileSite};
+use crate::driver::sim::{FileFaults, FileSite};
 
 /// What the names of our folders, and of the files in them, begin with.
 const NAME: &str = "lapidary-spill-";

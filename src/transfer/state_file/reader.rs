@@ -7,10 +7,10 @@ use super::format::{
     ALIGNMENT_BYTES, Entry, FRAME_BYTES, HEADER_BYTES, decode_header, decode_table,
 };
 use super::{Fault, StateFileOptions, check_system, io_error};
+#[cfg(any(test, feature = "sim"))]
+use crate::driver::sim::FileSite;
 use crate::dtype::DType;
 use crate::error::{Result, StateFailure};
-#[cfg(any(test, feature = "sim"))]
-use crate::transfer::spill::FileSite;
 use crate::transfer::spill::SpillFile;
 
 /// An open state file, whose table is sound. It may be replaced or removed meanwhile, and is read

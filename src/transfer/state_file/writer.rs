@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use super::format::{Entry, FRAME_BYTES, encode, lay_out};
 use super::{Fault, StateFileOptions, check_system, io_error};
-use crate::error::{Result, StateFailure};
 #[cfg(any(test, feature = "sim"))]
-use crate::transfer::spill::FileSite;
+use crate::driver::sim::FileSite;
+use crate::error::{Result, StateFailure};
 use crate::transfer::spill::{SpillFile, random};
 
 /// What the names of unfinished files begin and end with.

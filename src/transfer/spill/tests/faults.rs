@@ -1,9 +1,10 @@
 //! Every call of the file system fails, once, every second time and for ever: the block in hand
 //! gets an error, and all others stay as they are.
 
-use super::super::{FileFault, FileFaultKind, FileFaults, FileSite, SpillBlock, SpillOptions};
+use super::super::{SpillBlock, SpillOptions};
 use super::{Folder, SpillStore, read, read_part, spill};
 use crate::driver::sim::Repeat;
+use crate::driver::sim::{FileFault, FileFaultKind, FileFaults, FileSite};
 use crate::error::{Error, SpillFailure};
 use crate::units::MIB;
 

@@ -6,8 +6,8 @@ use std::fs;
 use super::{Arrays, Folder, StateFailure, StateFileOptions, contents, failure, large, load};
 use super::{load_with, save, save_with, small};
 use crate::driver::sim::Repeat;
+use crate::driver::sim::{FileFault, FileFaultKind, FileFaults, FileSite};
 use crate::error::Error;
-use crate::transfer::spill::{FileFault, FileFaultKind, FileFaults, FileSite};
 
 const SITES: [FileSite; 6] = [
     FileSite::AnyCall,

@@ -1,13 +1,16 @@
-//! What goes wrong with files, and when: the simulation's plan of faults, for files.
+//! What goes wrong with files, and when: the plan of faults for a simulated disk.
+//!
+//! The files themselves are real ones; whoever reads and writes them asks here first, at each call.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::driver::sim::{Chance, Repeat};
+use super::faults::{Chance, Repeat};
 
 /// A call of the file system, as faults name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileSite {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FileSite {
     /// Every call below.
     AnyCall,
     /// The file is made.
@@ -30,8 +33,8 @@ pub(crate) enum FileSite {
 
 /// What a fault does to the call. Where no bytes move, what is not [`DiskFull`](Self::DiskFull)
 /// is an I/O error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileFaultKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileFaultKind {
     /// It says that there is no room on the disk.
     DiskFull,
     /// It says that the device fails.
@@ -46,22 +49,43 @@ pub(crate) enum FileFaultKind {
     Flip,
 }
 
-/// One thing that goes wrong.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FileFault {
+/// One thing that goes wrong with files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileFault {
     /// Which calls are counted.
-    pub(crate) site: FileSite,
+    pub site: FileSite,
     /// The call that it strikes first, counted from the one after it was armed: 1 is the next.
-    pub(crate) nth: u64,
+    pub nth: u64,
     /// And then?
-    pub(crate) repeat: Repeat,
+    pub repeat: Repeat,
     /// What it does.
-    pub(crate) kind: FileFaultKind,
+    pub kind: FileFaultKind,
 }
 
-/// The armed faults of a store's file: the test keeps a clone of what it puts into the options.
+/// What goes wrong with the files of a [`Gpu`](crate::Gpu) over a simulated device: see
+/// [`SimHandle::files`](super::SimHandle::files). Clones are the same plan.
+///
+/// ```
+/// use lapidary::sim::{FileFault, FileFaultKind, FileSite, Repeat, SimOptions};
+/// use lapidary::{Budget, DType, Error, Gpu};
+///
+/// let (gpu, sim) = Gpu::simulated(SimOptions::default())?;
+/// gpu.set_budget(Budget { host_bytes: Some(0), ..Budget::default() })?;
+/// let x = gpu.full(&[100], 7, DType::F32)?;
+/// sim.files().arm(FileFault {
+///     site: FileSite::Write,
+///     nth: 1,
+///     repeat: Repeat::Once,
+///     kind: FileFaultKind::DiskFull,
+/// });
+/// assert!(matches!(x.evict(), Err(Error::Spill(_))));
+/// x.evict()?;
+/// assert_eq!(sim.files().struck(), 1);
+/// assert_eq!(x.to_vec::<f32>()?, [7.0; 100]);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct FileFaults(Arc<Mutex<Plan>>);
+pub struct FileFaults(Arc<Mutex<Plan>>);
 
 #[derive(Debug)]
 struct Plan {
@@ -86,21 +110,23 @@ impl FileFaults {
         })))
     }
 
-    pub(crate) fn arm(&self, fault: FileFault) {
+    /// Adds a fault; its calls are counted from now.
+    pub fn arm(&self, fault: FileFault) {
         self.with(|plan| plan.armed.push((fault, 0)));
     }
 
-    pub(crate) fn disarm(&self) {
+    /// Takes all faults back.
+    pub fn disarm(&self) {
         self.with(|plan| plan.armed.clear());
     }
 
     /// How many calls were struck so far.
-    pub(crate) fn struck(&self) -> u64 {
+    pub fn struck(&self) -> u64 {
         self.with(|plan| plan.struck)
     }
 
     /// Counts a call; what strikes it, if anything does: the first armed of those that do.
-    pub(super) fn strike(&self, site: FileSite) -> Option<FileFaultKind> {
+    pub(crate) fn strike(&self, site: FileSite) -> Option<FileFaultKind> {
         self.with(|plan| {
             let mut strikes = None;
             for (fault, seen) in &mut plan.armed {
@@ -142,7 +168,7 @@ impl FileFaultKind {
     }
 
     /// A write that this strikes.
-    pub(super) fn write(
+    pub(crate) fn write(
         self,
         bytes: &[u8],
         write: impl FnOnce(&[u8]) -> io::Result<usize>,
@@ -161,7 +187,7 @@ impl FileFaultKind {
     }
 
     /// A read that this strikes.
-    pub(super) fn read(
+    pub(crate) fn read(
         self,
         bytes: &mut [u8],
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
