@@ -259,7 +259,8 @@ impl Ledger {
     pub(crate) fn staging_hinders(&self) -> bool {
         let books = self.lock();
         let is_beyond = books.staging_bytes > books.staging_floor_bytes;
-        is_beyond || books.limit_bytes == u64::MAX || books.refused_at_bytes.is_some()
+        let is_learned = books.limit_bytes < books.said_bytes;
+        is_beyond || is_learned || books.limit_bytes == u64::MAX
     }
 
     /// What one of so many kinds of staging may take: its part of what is kept for staging, which
