@@ -19,6 +19,7 @@
 
 mod device;
 mod learned;
+mod ledger;
 mod os_budget;
 mod os_limit;
 mod signal;
@@ -37,7 +38,8 @@ use std::sync::Arc;
 
 pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
-pub(crate) use device::{Device, Levels};
+pub(crate) use device::Device;
+pub(crate) use ledger::{Account, Levels};
 pub(crate) use os_budget::OsBudget;
 pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;

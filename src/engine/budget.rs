@@ -30,6 +30,27 @@ impl Default for Limits {
     }
 }
 
+/// While it lives, slabs get down to a limit that was lowered: staging may pass it, and nobody is
+/// spared for the sake of the command at the head of the queue.
+struct Sinking<'a>(&'a Engine);
+
+impl<'a> Sinking<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        engine.driver.ledger().set_sinking(true);
+        let mut state = engine.lock();
+        state.unplace_head();
+        state.is_sinking = true;
+        Sinking(engine)
+    }
+}
+
+impl Drop for Sinking<'_> {
+    fn drop(&mut self) {
+        self.0.driver.ledger().set_sinking(false);
+        self.0.lock().is_sinking = false;
+    }
+}
+
 impl Engine {
     pub(super) fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,7 +77,7 @@ impl Engine {
         let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
         self.spill.set_quota(disk_bytes);
         self.check_lost()?;
-        if self.excess_bytes() == 0 && self.host.excess_bytes() == 0 {
+        if self.excess_bytes() == 0 && !self.must_sink() && self.host.excess_bytes() == 0 {
             return Ok(0);
         }
         let _turn = self.take_turn().await?;
@@ -68,25 +89,38 @@ impl Engine {
         let budget = self.budget();
         let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
         let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
-        let ledger = self.driver.ledger();
-        ledger.set_limit(hard_bytes, budget.staging_bytes);
-        let must_shrink = self.excess_bytes() > 0;
+        self.driver
+            .ledger()
+            .set_limit(hard_bytes, budget.staging_bytes);
+        self.note_excess();
+    }
+
+    /// Lets the next walk get down to the limits, if they are passed.
+    fn note_excess(&self) {
+        let must_shrink = self.must_sink() || self.excess_bytes() > 0;
         self.outside
             .must_shrink
             .store(must_shrink, Ordering::Release);
     }
 
-    /// By how much what is reserved, or must stay free for staging, passes the limit.
+    /// By how much what is reserved passes the limit.
     fn excess_bytes(&self) -> u64 {
-        self.driver.ledger().excess_bytes()
+        let levels = self.driver.ledger().levels();
+        levels.reserved_bytes.saturating_sub(levels.limit_bytes)
+    }
+
+    /// Do slabs take what is kept for staging?
+    fn must_sink(&self) -> bool {
+        self.driver.ledger().slab_excess_bytes() > 0
     }
 
     /// Gets down to the limits; returns by how much the reserved bytes are above the device's. The
     /// caller has the turn.
     pub(super) async fn shrink(&self) -> Result<u64> {
-        self.outside.must_shrink.store(false, Ordering::Release);
+        self.outside.may_ask_anew();
         self.submit()?;
-        if self.excess_bytes() > 0 {
+        if self.must_sink() || self.excess_bytes() > 0 {
+            let _sinking = Sinking::new(self);
             let target_bytes = |engine: &Engine| engine.driver.ledger().slab_limit_now_bytes();
             self.sink_to(target_bytes).await?;
         }
@@ -95,6 +129,8 @@ impl Engine {
             self.make_way(0, 0).await?;
         }
         self.sink_host()?;
+        // What is pinned may be let go later.
+        self.note_excess();
         Ok(self.excess_bytes())
     }
 

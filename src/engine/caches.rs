@@ -1,5 +1,6 @@
 //! Pipelines and bind groups that were made once and are wanted again.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -18,7 +19,7 @@ enum ProgramId {
 }
 
 /// Everything that a compiled kernel depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PipelineKey {
     program: ProgramId,
     pub(super) variant: Variant,
@@ -36,6 +37,20 @@ impl PipelineKey {
             variant,
             layout,
         }
+    }
+}
+
+/// By words: it is looked up once a command, and most of it is lists of small numbers.
+impl Hash for PipelineKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (variant, layout) = (&self.variant, &self.layout);
+        self.program.hash(state);
+        state.write_u64(variant.code);
+        let dtypes = variant.dtypes.map(|dtype| dtype as u8);
+        for bytes in [dtypes, layout.parts, layout.windows] {
+            state.write_u64(u64::from_le_bytes(bytes));
+        }
+        state.write_u16(u16::from_le_bytes([variant.quads, layout.written]));
     }
 }
 

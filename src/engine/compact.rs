@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::alloc::{BlockId, Growth, Spot, Step};
-use crate::driver::{BufferKind, DriverError, Op};
+use crate::driver::{Account, DriverError, Op};
 use crate::error::{Error, Result};
 use crate::memory::Moved;
 use crate::transfer::refusal;
@@ -120,7 +120,7 @@ impl Engine {
         let label = "lapidary slab";
         let buffer = self
             .driver
-            .create_buffer(BufferKind::Slab, growth.slab_bytes, label);
+            .create_buffer(Account::Slabs, growth.slab_bytes, label);
         let buffer = buffer.await?;
         let added = {
             let mut state = self.lock();

@@ -212,7 +212,12 @@ impl Engine {
             if state.memory.is_away(storage) {
                 return Ok(());
             }
-            let victim = state.memory.candidate(storage).ok_or_else(pinned)?;
+            let victim = match state.memory.candidate(storage) {
+                Some(victim) => victim,
+                // It has no bytes, and no place.
+                None if storage.len_bytes() == 0 => return Ok(()),
+                None => return Err(pinned()),
+            };
             if victim.is_clean && state.memory.leave(storage) {
                 state.counters.dropped_bytes += storage.size_bytes();
                 return Ok(());

@@ -419,7 +419,7 @@ impl State {
     /// The slots of the command at the head of the queue: what it needs must stay.
     pub(super) fn needed_slots(&self) -> Vec<u32> {
         let mut needed = Vec::new();
-        if let Some(cmd) = self.queue.front() {
+        if let Some(cmd) = self.queue.front().filter(|_| !self.is_sinking) {
             cmd.each_operand(|storage, _| needed.extend(storage.slot()));
         }
         needed

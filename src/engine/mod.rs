@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
 
-use crate::driver::{Caps, Device, Driver};
+use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
@@ -107,6 +107,7 @@ impl Engine {
             left: LeftBehind::default(),
             placed: Vec::new(),
             cleaning: Vec::new(),
+            is_sinking: false,
             memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
@@ -120,8 +121,8 @@ impl Engine {
         };
         Ok(Arc::new_cyclic(|me| Engine {
             me: me.clone(),
-            uploads: Uploads::new(driver.clone(), 4),
-            arrivals: Uploads::new(driver.clone(), 4),
+            uploads: Uploads::new(driver.clone(), Account::Uploads),
+            arrivals: Uploads::new(driver.clone(), Account::Arrivals),
             host: HostAccount::new(),
             spill,
             limits: Mutex::new(Limits::default()),

@@ -24,6 +24,7 @@ use crate::transfer::refusal;
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
+        self.outside.may_ask_anew();
         if self.outside.must_shrink.load(Ordering::Acquire) {
             self.shrink().await?;
         }

@@ -18,6 +18,10 @@ const POLLS_PER_QUESTION: u32 = 8;
 /// Polls after which what nobody has used is given back: ten seconds at 60 a second.
 const IDLE_POLLS: u32 = 600;
 
+/// How often the app is asked in one walk, at most. One that frees a little and records work that needs
+/// more, whenever it is asked, would keep the walk busy for ever.
+const MOST_ROUNDS: u32 = 256;
+
 /// What an app is told when memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -71,6 +75,8 @@ struct Listener {
 pub(super) struct Outside {
     listeners: Arc<Mutex<Vec<Listener>>>,
     next_id: AtomicU64,
+    /// How often the app may still be asked in this walk.
+    rounds_left: AtomicU32,
     polls: AtomicU32,
     idle_polls: AtomicU32,
     os: Mutex<Option<OsLimit>>,
@@ -91,6 +97,11 @@ impl Outside {
         let outside = Outside::default();
         outside.idle_polls.store(IDLE_POLLS, Ordering::Relaxed);
         outside
+    }
+
+    /// A walk begins: the app may have something to drop again.
+    pub(super) fn may_ask_anew(&self) {
+        self.rounds_left.store(MOST_ROUNDS, Ordering::Relaxed);
     }
 }
 
@@ -134,13 +145,15 @@ impl Engine {
         }
     }
 
-    /// Asks the app; returns the bytes that came free. No lock of ours is held but the turn.
+    /// Asks the app; returns the bytes that came free. No lock of ours is held but the turn. After
+    /// a round that freed nothing it is not asked again in the same walk.
     pub(super) fn call_back(&self, wanted_bytes: u64) -> u64 {
         let callbacks: Vec<_> = lock(&self.outside.listeners)
             .iter()
             .map(|listener| listener.callback.clone())
             .collect();
-        if callbacks.is_empty() {
+        let rounds_left = self.outside.rounds_left.load(Ordering::Relaxed);
+        if callbacks.is_empty() || rounds_left == 0 {
             return 0;
         }
         let freed_before = self.lock().memory.freed_bytes();
@@ -157,7 +170,10 @@ impl Engine {
         }
         let mut state = self.lock();
         state.bury();
-        state.memory.freed_bytes() - freed_before
+        let freed_bytes = state.memory.freed_bytes() - freed_before;
+        let rounds_left = if freed_bytes > 0 { rounds_left - 1 } else { 0 };
+        (self.outside.rounds_left).store(rounds_left, Ordering::Relaxed);
+        freed_bytes
     }
 
     /// Lets finished work be noticed, the limit follow what the operating system leaves, and

@@ -34,6 +34,10 @@ impl Engine {
         for &storage in storages {
             self.error_of(storage)?;
             self.bring_in(storage).await??;
+            if self.lock().memory.is_away(storage) {
+                // What makes it anew is in the queue now.
+                self.walk().await?;
+            }
             self.error_of(storage)?;
             // At once, so that the next one does not put it out.
             storage.pin();

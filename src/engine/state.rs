@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) placed: Vec<Weak<Storage>>,
     /// Copies on their way of what will have to leave before long.
     pub(super) cleaning: Vec<Cleaning>,
+    /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
+    pub(super) is_sinking: bool,
     pub(super) memory: Memory,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,

@@ -361,7 +361,7 @@ impl State {
                 Need::BringIn { storage: storage() }
             } else if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
                 continue;
-            } else if self.memory.place(&arg.storage)? {
+            } else if self.memory.place(&arg.storage)?.is_some() {
                 placed.push(arg);
                 continue;
             } else {
@@ -469,11 +469,10 @@ impl State {
         if let Some(place) = self.memory.find(storage) {
             return Ok(place);
         }
-        if !self.memory.place(storage)? {
+        self.memory.place(storage)?.ok_or_else(|| {
             let storage = storage.clone();
-            return Err(Stop::Need(Need::Room { storage }));
-        }
-        self.memory.find(storage).ok_or(Stop::Lost)
+            Stop::Need(Need::Room { storage })
+        })
     }
 
     fn write(&mut self, storage: &Storage, op: Op) {

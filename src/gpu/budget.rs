@@ -129,6 +129,9 @@ impl Gpu {
     /// Calls back when memory is short, before tensors are moved or put out, so that the app can
     /// drop what it can do without. Until the guard is dropped.
     ///
+    /// It is asked again as long as it frees something; once it has freed nothing, not before the next call
+    /// that runs the queue.
+    ///
     /// The callback runs on whichever thread needs the memory, with no lock of ours held, but
     /// while work is under way: calls that would wait for that work are refused with
     /// [`Error::Reentered`]. It should not wait for other threads that use this `Gpu`. A panic in

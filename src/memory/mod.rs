@@ -55,7 +55,8 @@ pub(crate) struct Place {
     slab: Option<u32>,
 }
 
-#[derive(Debug)]
+/// Nobody's, unless it was given to a storage.
+#[derive(Debug, Default)]
 struct Slot {
     storage: Weak<Storage>,
     size_bytes: u64,
@@ -164,14 +165,14 @@ impl Memory {
         }
     }
 
-    /// Gives a storage without a place a block of the slabs there are. `false` when none has room.
+    /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
     /// What the block holds is old content: of one that was put out, not its bytes.
-    pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<bool, AllocError> {
+    pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage.size_bytes())? else {
-            return Ok(false);
+            return Ok(None);
         };
         self.settle_in(storage, block, place);
-        Ok(true)
+        Ok(Some(place))
     }
 
     /// A block of the slabs there are, and where it is.
@@ -345,23 +346,20 @@ impl Memory {
         place: Option<Place>,
         block: Option<BlockId>,
     ) -> u32 {
-        let slot = Slot {
-            storage: Arc::downgrade(storage),
-            size_bytes: storage.size_bytes(),
-            place,
-            block,
-            poison: None,
-            copies: None,
-            uses: Uses::new(self.clock),
-            writes: 0,
-            written_in: 0,
-        };
-        if let Some(index) = self.free_slots.pop() {
-            self.slots[index as usize] = slot;
-            return index;
-        }
-        self.slots.push(slot);
-        (self.slots.len() - 1) as u32
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        // What is not set here was left empty by whoever had it before.
+        let slot = &mut self.slots[index as usize];
+        slot.storage = Arc::downgrade(storage);
+        slot.size_bytes = storage.size_bytes();
+        slot.place = place;
+        slot.block = block;
+        slot.uses = Uses::new(self.clock);
+        slot.writes = 0;
+        slot.written_in = 0;
+        index
     }
 
     fn free_slot(&mut self, index: u32) {

@@ -71,9 +71,15 @@ impl Tensor {
     /// # Errors
     /// What [`force`](Self::force) says.
     pub fn pin(&self) -> Result<Pin> {
-        let pinned = block_on("Tensor::pin", self.engine.pin(&[&self.storage]))?;
-        self.storage.pin();
-        drop(pinned);
+        if self.storage.len_bytes() == 0 {
+            // It is nowhere.
+            block_on("Tensor::pin", self.engine.force(&self.storage))?;
+            self.storage.pin();
+        } else {
+            let pinned = block_on("Tensor::pin", self.engine.pin(&[&self.storage]))?;
+            self.storage.pin();
+            drop(pinned);
+        }
         Ok(Pin(self.storage.clone()))
     }
 

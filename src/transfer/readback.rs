@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::refusal;
-use crate::driver::{BufferId, BufferKind, Device, DriverError, DriverResult, MapMode, Signal};
+use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
 use crate::error::Error;
 use crate::units::MIB;
 
@@ -206,7 +206,7 @@ impl Readbacks {
 
     /// Half of what the budget keeps for staging, or more while there is room.
     fn limit_bytes(&self) -> u64 {
-        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(2))
+        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(Account::Readbacks))
     }
 
     /// The smallest buffer that is worth making, smaller where the budget is tiny.
@@ -235,51 +235,55 @@ impl Readbacks {
         let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
         let limit_bytes = self.limit_bytes();
         self.take_in_abandoned();
+        let mut refused = None;
         loop {
             let (oldest, too_small) = {
                 let mut pool = self.lock();
                 if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
                     return Ok(());
                 }
-                let has_room = pool.total_bytes + buffer_bytes <= limit_bytes;
-                match has_room {
+                let fits = pool.total_bytes + buffer_bytes <= limit_bytes;
+                match fits && refused.is_none() {
                     true => (None, None),
                     false => (pool.readings.front().cloned(), pool.free.pop()),
                 }
             };
             if let Some((buffer, bytes)) = too_small {
                 self.give_up(buffer, bytes);
+                refused = None;
                 continue;
             }
             if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
                 continue;
             }
+            if let Some(error) = refused {
+                return Err(error);
+            }
             match self.create(buffer_bytes).await {
+                Ok(buffer) => {
+                    let mut pool = self.lock();
+                    pool.total_bytes += buffer_bytes;
+                    pool.free.push((buffer, buffer_bytes));
+                    return Ok(());
+                }
+                // Those that are on their way may serve once more.
                 Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
                     if self.lend_kept(size_bytes) {
                         return Ok(());
                     }
-                    // What an older piece gives back may do.
-                    let oldest = self.lock().readings.front().cloned();
-                    match oldest {
-                        Some(oldest) => self.take_in(&oldest).await?,
-                        None => return Err(error),
-                    }
+                    refused = Some(error);
                 }
-                made => {
-                    let mut pool = self.lock();
-                    pool.free.push((made?, buffer_bytes));
-                    pool.total_bytes += buffer_bytes;
-                    return Ok(());
-                }
+                Err(error) => return Err(error),
             }
         }
     }
 
     async fn create(&self, buffer_bytes: u64) -> DriverResult<BufferId> {
-        let (kind, label) = (BufferKind::Readback, "lapidary read-back");
-        self.driver.create_buffer(kind, buffer_bytes, label).await
+        let (account, label) = (Account::Readbacks, "lapidary read-back");
+        self.driver
+            .create_buffer(account, buffer_bytes, label)
+            .await
     }
 
     /// Keeps a small buffer aside for as long as there is something to put out. Where there is no

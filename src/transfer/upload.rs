@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{BufferId, BufferKind, Device, DriverResult, MapMode, Signal};
+use crate::driver::{Account, BufferId, Device, DriverResult, MapMode, Signal};
 use crate::units::MIB;
 
 /// Chunks together are at most this large: an upload that finds no room waits for the device.
@@ -65,18 +65,17 @@ struct Chunk {
 #[derive(Debug)]
 pub(crate) struct Uploads {
     driver: Device,
-    /// Of what the budget keeps for staging, one part in so many is for these chunks.
-    share: u64,
+    account: Account,
     /// Somebody has staged since the last look.
     used: AtomicBool,
     chunks: Mutex<Vec<Chunk>>,
 }
 
 impl Uploads {
-    pub(crate) fn new(driver: Device, share: u64) -> Self {
+    pub(crate) fn new(driver: Device, account: Account) -> Self {
         Uploads {
             driver,
-            share,
+            account,
             used: AtomicBool::new(false),
             chunks: Mutex::new(Vec::new()),
         }
@@ -143,7 +142,7 @@ impl Uploads {
         }
         let buffer = self
             .driver
-            .create_buffer(BufferKind::Upload, size_bytes, "lapidary upload")
+            .create_buffer(self.account, size_bytes, "lapidary upload")
             .await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
         let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer, 0))?;
@@ -174,7 +173,7 @@ impl Uploads {
     }
 
     fn limit_bytes(&self) -> u64 {
-        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.share))
+        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
     }
 
     /// Regions that have not been submitted yet.

@@ -65,7 +65,8 @@ fn reads_that_nobody_awaits_cost_no_buffer_each() {
         gpu.poll().unwrap();
     }
     let readback_bytes = gpu.memory().readback_bytes;
-    assert!(readback_bytes <= 16 * 4096, "{readback_bytes}");
+    // One of 64 KiB is kept for when memory is short.
+    assert!(readback_bytes <= (64 << 10) + 15 * 4096, "{readback_bytes}");
     drop(x);
     ended(gpu, &sim);
 }

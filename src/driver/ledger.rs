@@ -1,0 +1,362 @@
+//! The account of a device's bytes: what they are spent on, and how many there may be.
+//!
+//! Staging has a part of the limit that slabs cannot take, since without staging nothing can be put
+//! out; and each kind of staging has a part of that, since an upload waits in its staging until its
+//! turn comes, which may take that somebody is put out or comes back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::learned::LearnedLimit;
+use super::{BufferId, BufferKind};
+use crate::units::MIB;
+
+/// Of a limit, one part in so many is kept for staging, ...
+const STAGING_SHARE: u64 = 32;
+
+/// ... but no more than this.
+const STAGING_MOST_BYTES: u64 = 128 * MIB;
+
+/// Staging needs so much to work at all, however low the limit is, ...
+const STAGING_LEAST_BYTES: u64 = 16 << 10;
+
+/// ... but never takes more than one part in so many.
+const STAGING_MOST_SHARE: u64 = 4;
+
+/// On what bytes are spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// Slabs.
+    Slabs,
+    /// Staging for what the app uploads.
+    Uploads,
+    /// Staging for what comes back.
+    Arrivals,
+    /// Buffers for reading back, also what is put out.
+    Readbacks,
+}
+
+/// Those that share what is kept for staging.
+const STAGING: [Account; 3] = [Account::Uploads, Account::Arrivals, Account::Readbacks];
+
+impl Account {
+    /// What its buffers are for.
+    pub(super) fn kind(self) -> BufferKind {
+        match self {
+            Account::Slabs => BufferKind::Slab,
+            Account::Uploads | Account::Arrivals => BufferKind::Upload,
+            Account::Readbacks => BufferKind::Readback,
+        }
+    }
+}
+
+/// What the device's bytes are spent on, and how many there may be.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    owned: FxHashMap<BufferId, (Account, u64)>,
+    retiring: Vec<(u64, Account, u64)>,
+    retiring_bytes: u64,
+    /// By account, with what retires.
+    taken_bytes: [u64; 4],
+    peak_bytes: u64,
+    peak_slab_bytes: u64,
+    /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
+    said_bytes: u64,
+    said_staging_bytes: Option<u64>,
+    learned: LearnedLimit,
+    /// The least of the limits.
+    limit_bytes: u64,
+    /// Of the limit, what slabs leave to staging.
+    staging_floor_bytes: u64,
+    /// Slabs must get down to what they may take, which takes staging even above the limit.
+    is_sinking: bool,
+}
+
+/// The levels of a [`Ledger`], in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Levels {
+    /// Everything: slabs, staging, and what retires.
+    pub(crate) reserved_bytes: u64,
+    /// Of it, given back but still in use by the device.
+    pub(crate) retiring_bytes: u64,
+    /// The highest level so far.
+    pub(crate) peak_bytes: u64,
+    /// The highest level of slabs and retiring slabs.
+    pub(crate) peak_slab_bytes: u64,
+    /// What may not be passed; `u64::MAX` for no limit.
+    pub(crate) limit_bytes: u64,
+    /// What of the limit was said, and not learned from refusals.
+    pub(crate) said_bytes: u64,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Ledger {
+            books: Mutex::new(Books {
+                said_bytes: u64::MAX,
+                limit_bytes: u64::MAX,
+                ..Books::default()
+            }),
+        }
+    }
+
+    /// Nothing is created any more that would pass `limit_bytes`. Part of it is out of reach for
+    /// slabs: so much, or what staging takes as a rule. What is there already stays.
+    pub(crate) fn set_limit(&self, limit_bytes: u64, staging_bytes: Option<u64>) {
+        let mut books = self.lock();
+        books.said_bytes = limit_bytes;
+        books.said_staging_bytes = staging_bytes;
+        books.update_limit();
+    }
+
+    /// What was learned of the device's size stands in the way of a request: now and then the
+    /// driver is to be asked all the same.
+    pub(crate) fn hinders(&self) {
+        let mut books = self.lock();
+        if books.learned.hinders() {
+            books.update_limit();
+        }
+    }
+
+    /// Somebody polled: what was learned is not for ever.
+    pub(crate) fn polled(&self) {
+        let mut books = self.lock();
+        books.learned.polled();
+        books.update_limit();
+    }
+
+    /// Forgets what was learned of the device's size. Returns whether there was anything.
+    pub(crate) fn forget_learned(&self) -> bool {
+        let mut books = self.lock();
+        let had = books.learned.forget();
+        books.update_limit();
+        had
+    }
+
+    /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
+    /// staging may take what is kept for it on top of what they still hold.
+    pub(crate) fn set_sinking(&self, is_sinking: bool) {
+        self.lock().is_sinking = is_sinking;
+    }
+
+    /// By how much slabs pass what they may take.
+    pub(crate) fn slab_excess_bytes(&self) -> u64 {
+        let books = self.lock();
+        let most_bytes = books.limit_bytes.saturating_sub(books.staging_floor_bytes);
+        books.taken(Account::Slabs).saturating_sub(most_bytes)
+    }
+
+    /// All levels at once.
+    pub(crate) fn levels(&self) -> Levels {
+        let books = self.lock();
+        Levels {
+            reserved_bytes: books.reserved_bytes(),
+            retiring_bytes: books.retiring_bytes,
+            peak_bytes: books.peak_bytes,
+            peak_slab_bytes: books.peak_slab_bytes,
+            limit_bytes: books.limit_bytes,
+            said_bytes: books.said_bytes,
+        }
+    }
+
+    /// All that slabs may ever take: what was said, without what is kept for staging.
+    pub(crate) fn slab_limit_bytes(&self) -> u64 {
+        let books = self.lock();
+        let floor_bytes = staging_floor_bytes(books.said_bytes, books.said_staging_bytes);
+        books.said_bytes.saturating_sub(floor_bytes)
+    }
+
+    /// All that slabs may take while staging takes what it does.
+    pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
+        let books = self.lock();
+        match books.limit_bytes {
+            u64::MAX => u64::MAX,
+            limit_bytes => limit_bytes.saturating_sub(books.kept_bytes(None)),
+        }
+    }
+
+    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for it, unless
+    /// it is the driver that has no more.
+    pub(crate) fn staging_hinders(&self) -> bool {
+        let books = self.lock();
+        let is_beyond = books.kept_bytes(None) > books.staging_floor_bytes;
+        let is_learned = books.limit_bytes < books.said_bytes;
+        is_beyond || is_learned || books.limit_bytes == u64::MAX
+    }
+
+    /// What one kind of staging may take: its part of what is kept for staging, which nobody can
+    /// take from it, or more while there is room that slabs have not taken.
+    pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
+        let books = self.lock();
+        match books.limit_bytes {
+            u64::MAX => u64::MAX,
+            _ => {
+                let room_bytes = books.room_bytes(Account::Slabs);
+                books.part_bytes(account).max(room_bytes / 8)
+            }
+        }
+    }
+
+    /// Starts the peak anew from the present.
+    pub(crate) fn reset_peak(&self) {
+        let mut books = self.lock();
+        books.peak_bytes = books.reserved_bytes();
+        books.peak_slab_bytes = books.taken(Account::Slabs);
+    }
+
+    /// Forgets every buffer: the device they were on is gone.
+    pub(crate) fn forget_all(&self) {
+        let mut books = self.lock();
+        books.owned.clear();
+        books.retiring.clear();
+        books.retiring_bytes = 0;
+        books.taken_bytes = [0; 4];
+        books.learned.forget();
+        books.update_limit();
+    }
+
+    /// Takes bytes, if there are as many.
+    pub(super) fn reserve(&self, account: Account, size_bytes: u64) -> bool {
+        let mut books = self.lock();
+        if size_bytes > books.room_bytes(account) {
+            return false;
+        }
+        books.taken_bytes[account as usize] += size_bytes;
+        books.peak_bytes = books.peak_bytes.max(books.reserved_bytes());
+        books.peak_slab_bytes = books.peak_slab_bytes.max(books.taken(Account::Slabs));
+        true
+    }
+
+    /// Gives bytes back that nobody owns.
+    pub(super) fn release(&self, account: Account, size_bytes: u64) {
+        // The device may have been replaced meanwhile, and all accounts with it.
+        let taken_bytes = &mut self.lock().taken_bytes[account as usize];
+        *taken_bytes = taken_bytes.saturating_sub(size_bytes);
+    }
+
+    /// The driver had no memory for so many bytes, which are still reserved.
+    pub(super) fn refused(&self, size_bytes: u64) {
+        let mut books = self.lock();
+        let wanted_bytes = books.reserved_bytes();
+        let held_bytes = wanted_bytes.saturating_sub(size_bytes);
+        books.learned.refused(held_bytes, wanted_bytes);
+        books.update_limit();
+    }
+
+    /// A buffer owns bytes that were reserved.
+    pub(super) fn created(&self, buffer: BufferId, account: Account, size_bytes: u64) {
+        let mut books = self.lock();
+        books.owned.insert(buffer, (account, size_bytes));
+        let held_bytes = books.reserved_bytes();
+        books.learned.had(held_bytes);
+        books.update_limit();
+    }
+
+    /// A buffer is destroyed; its bytes come back once submission `last_serial` is done.
+    pub(super) fn destroyed(&self, buffer: BufferId, last_serial: u64, completed: u64) {
+        let mut books = self.lock();
+        let Some((account, size_bytes)) = books.owned.remove(&buffer) else {
+            return;
+        };
+        if last_serial > completed {
+            books.retiring_bytes += size_bytes;
+            books.retiring.push((last_serial, account, size_bytes));
+        } else {
+            books.taken_bytes[account as usize] -= size_bytes;
+        }
+    }
+
+    /// Submissions up to `completed` are done. Returns the bytes that this freed.
+    pub(super) fn settle(&self, completed: u64) -> u64 {
+        let mut guard = self.lock();
+        let books = &mut *guard;
+        let before_bytes = books.retiring_bytes;
+        books.retiring.retain(|&(serial, account, size_bytes)| {
+            let over = serial <= completed;
+            if over {
+                books.retiring_bytes -= size_bytes;
+                books.taken_bytes[account as usize] -= size_bytes;
+            }
+            !over
+        });
+        before_bytes - books.retiring_bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    fn update_limit(&mut self) {
+        self.limit_bytes = self.said_bytes.min(self.learned.limit_bytes());
+        self.staging_floor_bytes = staging_floor_bytes(self.limit_bytes, self.said_staging_bytes);
+    }
+
+    fn taken(&self, account: Account) -> u64 {
+        self.taken_bytes[account as usize]
+    }
+
+    fn reserved_bytes(&self) -> u64 {
+        self.taken_bytes.iter().sum()
+    }
+
+    /// What of the part that is kept for staging is this account's.
+    fn part_bytes(&self, account: Account) -> u64 {
+        let floor_bytes = self.staging_floor_bytes;
+        match account {
+            Account::Slabs => 0,
+            Account::Uploads | Account::Arrivals => floor_bytes / 4,
+            Account::Readbacks => floor_bytes - 2 * (floor_bytes / 4),
+        }
+    }
+
+    /// What staging takes or could, without one account of it.
+    fn kept_bytes(&self, without: Option<Account>) -> u64 {
+        let others = STAGING
+            .into_iter()
+            .filter(|account| Some(*account) != without);
+        others
+            .map(|account| self.taken(account).max(self.part_bytes(account)))
+            .sum()
+    }
+
+    fn room_bytes(&self, account: Account) -> u64 {
+        let slab_bytes = self.taken(Account::Slabs);
+        let kept_bytes = self.kept_bytes(Some(account));
+        let room_bytes = |slab_bytes: u64| {
+            let taken_bytes = slab_bytes + kept_bytes + self.taken(account);
+            self.limit_bytes.saturating_sub(taken_bytes)
+        };
+        if account == Account::Slabs {
+            return room_bytes(slab_bytes);
+        }
+        let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
+        if self.is_sinking {
+            let most_bytes = self.limit_bytes - self.staging_floor_bytes;
+            return room_bytes(slab_bytes.min(most_bytes)).max(part_bytes);
+        }
+        // Where slabs take what is kept for staging, since the limit was lowered, what they leave
+        // is for whoever comes.
+        let left_bytes = self.limit_bytes.saturating_sub(self.reserved_bytes());
+        room_bytes(slab_bytes).max(left_bytes.min(part_bytes))
+    }
+}
+
+/// What slabs leave to staging, of so much in all. What the app says is never too little, but is
+/// no more than there is.
+fn staging_floor_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
+    if limit_bytes == u64::MAX {
+        return said_bytes.unwrap_or(0);
+    }
+    let share_bytes = (limit_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
+    let least_bytes = STAGING_LEAST_BYTES.min(limit_bytes / STAGING_MOST_SHARE);
+    let floor_bytes = said_bytes.unwrap_or(share_bytes).max(least_bytes);
+    floor_bytes.min(limit_bytes)
+}

@@ -1,0 +1,116 @@
+//! The oracle: what a storage holds as a plain vector, and who depends on it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use lapidary::{Pin, Tensor};
+
+/// What a storage should hold.
+pub(crate) struct Data {
+    pub(crate) values: RefCell<Vec<u32>>,
+    /// A fault, a loss or a recipe whose inputs have changed may have taken its value. A read gives an
+    /// error then, or what it should.
+    pub(crate) is_unsure: Cell<bool>,
+    /// What was computed from it.
+    children: RefCell<Vec<Weak<Data>>>,
+    /// What a recipe would compute from it again, had it been given up.
+    recipes: RefCell<Vec<Weak<Data>>>,
+}
+
+impl Data {
+    pub(crate) fn new(values: Vec<u32>) -> Rc<Data> {
+        Rc::new(Data {
+            values: RefCell::new(values),
+            is_unsure: Cell::new(false),
+            children: RefCell::default(),
+            recipes: RefCell::default(),
+        })
+    }
+
+    /// It was computed from these, so it has no more of a value than they have.
+    pub(crate) fn comes_of(self: &Rc<Self>, parents: &[&Rc<Data>]) {
+        for parent in parents {
+            let mut children = parent.children.borrow_mut();
+            children.retain(|child| child.strong_count() > 0);
+            children.push(Rc::downgrade(self));
+            if parent.is_unsure.get() {
+                self.doubt();
+            }
+        }
+    }
+
+    /// It may be computed from these again.
+    pub(crate) fn recomputed_from(self: &Rc<Self>, inputs: &[&Rc<Data>]) {
+        for input in inputs {
+            input.recipes.borrow_mut().push(Rc::downgrade(self));
+        }
+    }
+
+    pub(crate) fn feeds_recipes(&self) -> bool {
+        let mut recipes = self.recipes.borrow_mut();
+        recipes.retain(|recipe| recipe.strong_count() > 0);
+        !recipes.is_empty()
+    }
+
+    /// It is written to: what would have been computed from it again may be gone.
+    pub(crate) fn written(&self) {
+        let recipes = std::mem::take(&mut *self.recipes.borrow_mut());
+        for recipe in recipes.iter().filter_map(Weak::upgrade) {
+            recipe.doubt();
+        }
+    }
+
+    /// It may be without a value, and with it all that was computed from it.
+    pub(crate) fn doubt(&self) {
+        if self.is_unsure.replace(true) {
+            return;
+        }
+        for child in self.children.borrow().iter().filter_map(Weak::upgrade) {
+            child.doubt();
+        }
+        for recipe in self.recipes.borrow().iter().filter_map(Weak::upgrade) {
+            recipe.doubt();
+        }
+    }
+}
+
+/// A tensor that a program holds: some of the elements of a storage, in a row.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) tensor: Tensor,
+    pub(crate) data: Rc<Data>,
+    pub(crate) start: usize,
+    pub(crate) pin: Option<Rc<Pin>>,
+}
+
+impl Held {
+    pub(crate) fn new(tensor: Tensor, values: Vec<u32>) -> Held {
+        Held {
+            tensor,
+            data: Data::new(values),
+            start: 0,
+            pin: None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tensor.len()
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.len() == self.data.values.borrow().len()
+    }
+
+    pub(crate) fn values(&self) -> Vec<u32> {
+        self.data.values.borrow()[self.start..self.start + self.len()].to_vec()
+    }
+
+    /// The program has written these elements.
+    pub(crate) fn set(&self, values: &[u32]) {
+        self.data.values.borrow_mut()[self.start..self.start + self.len()].copy_from_slice(values);
+        if self.is_whole() {
+            self.data.is_unsure.set(false);
+        }
+        self.data.written();
+    }
+}

@@ -1,0 +1,203 @@
+//! What a program says about memory: where tensors are to be, what gives them again, how much there
+//! may be.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lapidary::{Advice, DType, Error, Result, Source};
+
+use crate::data::Held;
+use crate::steps::sums;
+use crate::world::{World, budget, folder};
+
+pub(crate) fn evict(w: &mut World) -> Result<()> {
+    match w.pick() {
+        Some(held) => held.tensor.evict().or_else(|error| forgive(&held, error)),
+        None => Ok(()),
+    }
+}
+
+/// What has no value, of which that was to be expected, says so.
+fn forgive(held: &Held, error: Error) -> Result<()> {
+    match error {
+        Error::Poisoned { .. } if held.data.is_unsure.get() => Ok(()),
+        error => Err(error),
+    }
+}
+
+pub(crate) fn prefetch(w: &mut World) -> Result<()> {
+    w.pick().map_or(Ok(()), |held| held.tensor.prefetch())
+}
+
+pub(crate) fn advise(w: &mut World) -> Result<()> {
+    let advice = [Advice::Normal, Advice::Soon, Advice::Late];
+    if let Some(held) = w.pick() {
+        held.tensor.advise(*w.rng.choice(&advice).expect("three"));
+    }
+    Ok(())
+}
+
+pub(crate) fn pin(w: &mut World) -> Result<()> {
+    if !w.rules.pins || w.held.is_empty() {
+        return Ok(());
+    }
+    let index = w.rng.usize(..w.held.len());
+    match w.held[index].tensor.pin() {
+        Ok(pin) => w.held[index].pin = Some(Rc::new(pin)),
+        Err(error) => return forgive(&w.held[index], error),
+    }
+    Ok(())
+}
+
+pub(crate) fn unpin(w: &mut World) -> Result<()> {
+    for held in &mut w.held {
+        held.pin = None;
+    }
+    Ok(())
+}
+
+pub(crate) fn trim(w: &mut World) -> Result<()> {
+    let keep_bytes = w.rng.u64(..64 << 10);
+    w.gpu.trim(keep_bytes).map(drop)
+}
+
+pub(crate) fn compact(w: &mut World) -> Result<()> {
+    let limit_bytes = *w.rng.choice(&[0, 1 << 10, 16 << 10, u64::MAX]).expect("4");
+    w.gpu.compact(limit_bytes).map(drop)
+}
+
+pub(crate) fn reserve(w: &mut World) -> Result<()> {
+    let bytes = w.rng.u64(..1 << 20);
+    w.gpu.reserve(bytes).map(drop)
+}
+
+pub(crate) fn set_budget(w: &mut World) -> Result<()> {
+    let budget = budget(&mut w.rng, w.rules, w.gpu.caps().maps_slabs);
+    w.set_budget(budget)
+}
+
+/// The bytes of a tensor, as a source has them.
+fn source(w: &mut World, values: &[u32]) -> Source {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
+    match w.rng.bool() {
+        true => Source::bytes(bytes.into()),
+        false => Source::reader(move |at, into| {
+            let at = at as usize;
+            into.copy_from_slice(&bytes[at..at + into.len()]);
+            Ok(())
+        }),
+    }
+}
+
+pub(crate) fn backed(w: &mut World) -> Result<()> {
+    let len = w.len();
+    let values = w.values(len);
+    let source = source(w, &values);
+    let tensor = w.gpu.backed(source, &[len], DType::U32)?;
+    w.hold(Held::new(tensor, values));
+    Ok(())
+}
+
+pub(crate) fn backed_by(w: &mut World) -> Result<()> {
+    let Some(held) = w.pick().filter(Held::is_whole) else {
+        return Ok(());
+    };
+    let source = source(w, &held.values());
+    let backed = held.tensor.backed_by(source);
+    backed.or_else(|error| forgive(&held, error))
+}
+
+/// A sum that is computed again when it was given up.
+pub(crate) fn recompute_with(w: &mut World) -> Result<()> {
+    let (Some(a), Some(b)) = (w.pick(), w.pick()) else {
+        return Ok(());
+    };
+    if a.len() != b.len() {
+        return Ok(());
+    }
+    let sum = a.tensor.add(&b.tensor)?;
+    let held = Held::new(sum, sums(&a.values(), &b.values()));
+    held.data.comes_of(&[&a.data, &b.data]);
+    let recomputed = held
+        .tensor
+        .recompute_with(&[&a.tensor, &b.tensor], |inputs| inputs[0].add(&inputs[1]));
+    let recomputed = recomputed.or_else(|error| forgive(&held, error));
+    if recomputed.is_ok() {
+        held.data.recomputed_from(&[&a.data, &b.data]);
+    }
+    w.hold(held);
+    recomputed
+}
+
+/// A tensor that a callback may drop.
+pub(crate) fn cache(w: &mut World) -> Result<()> {
+    let len = w.len();
+    let values = w.values(len);
+    let tensor = w.gpu.tensor(&values, &[len])?;
+    if !w.in_fault {
+        let mut cache = w.cache.lock().expect("callbacks let go of it");
+        if cache.len() < 8 {
+            cache.push((tensor, values));
+        }
+    }
+    Ok(())
+}
+
+/// A callback that does what callbacks should, and what they should not.
+pub(crate) fn listen(w: &mut World) -> Result<()> {
+    if w.guards.len() == 3 {
+        let index = w.rng.usize(..3);
+        drop(w.guards.swap_remove(index));
+        return Ok(());
+    }
+    let (cache, gpu, manner) = (Arc::clone(&w.cache), w.gpu.clone(), w.rng.u32(..4));
+    // What a callback holds must not keep the device.
+    let gpu = (manner == 2).then_some(gpu);
+    w.guards
+        .push(w.gpu.on_pressure(move |_| match (manner, &gpu) {
+            (0, _) => drop(cache.lock().expect("nobody panics with it").pop()),
+            (1, _) => cache.lock().expect("nobody panics with it").clear(),
+            (2, Some(gpu)) => {
+                assert!(gpu.flush().is_err(), "it waits for itself");
+                let _ = gpu.zeros(&[64], DType::U32);
+            }
+            _ => std::panic::panic_any("the app's own affair"),
+        }));
+    Ok(())
+}
+
+/// Saved, and loaded again, at once or as a source.
+pub(crate) fn state(w: &mut World) -> Result<()> {
+    let Some(held) = w.pick() else { return Ok(()) };
+    static STATES: AtomicU64 = AtomicU64::new(0);
+    let number = STATES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("lapidary-pressure-{}-{number}", std::process::id());
+    let path = folder().join(name);
+    let saved = w.gpu.save_state(&path, &[("x", &held.tensor)]);
+    let loaded = match (&saved, w.rng.bool()) {
+        (Err(error), _) => Err(error.clone()),
+        (Ok(()), true) => w.gpu.load_state(&path),
+        (Ok(()), false) => w.gpu.load_state_backed(&path),
+    };
+    let _ = std::fs::remove_file(&path);
+    match loaded {
+        Ok(state) => w.hold(Held::new(state.get("x")?, held.values())),
+        Err(error) => return forgive(&held, error),
+    }
+    Ok(())
+}
+
+pub(crate) fn memory(w: &mut World) -> Result<()> {
+    let memory = w.gpu.memory();
+    assert!(memory.live_bytes <= memory.reserved_bytes, "{memory}");
+    assert!(memory.spilled_bytes <= memory.disk_bytes, "{memory}");
+    assert!(memory.host_bytes <= memory.peak_host_bytes, "{memory}");
+    let budget = w.gpu.budget();
+    if let (Some(host_bytes), true) = (budget.host_bytes, w.rules.alone) {
+        // Unless the limit was lowered below what had nowhere else to go.
+        let has_disk = budget.disk_bytes != Some(0);
+        assert!(memory.host_bytes <= host_bytes || !has_disk, "{memory}");
+    }
+    Ok(())
+}

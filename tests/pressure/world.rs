@@ -1,0 +1,283 @@
+//! A device under a budget, what a program holds on it, and what errors it may see.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{Budget, Error, Gpu, Options, PressureGuard, Result, Tensor};
+
+use crate::data::Held;
+
+/// Tensors that a program holds, at most.
+const HELD: usize = 40;
+
+/// Elements of a tensor, at most: 4 KiB.
+pub(crate) const ELEMENTS: usize = 1024;
+
+/// What a kind of program may do, and what it may meet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Tensors may be put out, so everything that fits alone fits.
+    pub(crate) leaves: bool,
+    /// Tensors may be pinned, and then be in the way.
+    pub(crate) pins: bool,
+    /// The program alone sets budgets and holds tensors.
+    pub(crate) alone: bool,
+}
+
+/// A reading under way.
+pub(crate) type Read = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u32>>> + Send>>;
+
+/// Tensors that a callback drops when memory is short.
+pub(crate) type Cache = Arc<Mutex<Vec<(Tensor, Vec<u32>)>>>;
+
+pub(crate) struct World {
+    pub(crate) rng: Rng,
+    pub(crate) gpu: Gpu,
+    pub(crate) sim: SimHandle,
+    pub(crate) rules: Rules,
+    pub(crate) held: Vec<Held>,
+    pub(crate) reads: Vec<(Read, Held, Vec<u32>)>,
+    pub(crate) cache: Cache,
+    pub(crate) guards: Vec<PressureGuard>,
+    /// Faults are armed, or were a moment ago: whatever runs may fail.
+    pub(crate) in_fault: bool,
+    /// The highest limit so far.
+    most_bytes: u64,
+    /// What the last budget left above its limit.
+    shortfall_bytes: u64,
+    /// Reads that were right, and reads that gave an error.
+    pub(crate) checked: (u64, u64),
+}
+
+/// A budget that some tensors must leave.
+pub(crate) fn budget(rng: &mut Rng, rules: Rules, maps_slabs: bool) -> Budget {
+    let device_bytes = rng.u64(24 << 10..160 << 10);
+    let (host_bytes, disk_bytes) = match rng.u32(..4) {
+        _ if !rules.leaves => (Some(0), Some(0)),
+        // Where host and device share memory, all go to disk.
+        _ if maps_slabs => (None, None),
+        0 => (Some(0), None),
+        1 => (Some(rng.u64(1 << 10..64 << 10)), None),
+        2 => (None, Some(0)),
+        _ => (None, None),
+    };
+    Budget {
+        device_bytes: Some(device_bytes),
+        soft_device_bytes: rng.bool().then(|| rng.u64(1..=device_bytes)),
+        staging_bytes: (rng.u32(..4) == 0).then(|| rng.u64(..device_bytes / 3)),
+        host_bytes,
+        disk_bytes,
+    }
+}
+
+/// One in memory, where there is one: a file elsewhere may wait for the disk.
+pub(crate) fn folder() -> PathBuf {
+    let folder = Some(PathBuf::from("/dev/shm")).filter(|folder| folder.is_dir());
+    folder.unwrap_or_else(std::env::temp_dir)
+}
+
+/// A strict device that runs late and starts dirty.
+pub(crate) fn device(rng: &mut Rng, seed: u64) -> SimOptions {
+    SimOptions {
+        memory_bytes: 8 << 20,
+        max_buffer_bytes: 64 << 10 << rng.u32(..4),
+        max_binding_bytes: 16 << 10,
+        offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
+        max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
+        maps_slabs: rng.u32(..3) == 0,
+        lag_submissions: rng.u32(..5),
+        jitter: rng.bool(),
+        pauses: rng.u32(..2),
+        dirty: true,
+        // Each program compiles the same few kernels.
+        checks_shaders: false,
+        seed,
+        ..SimOptions::default()
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, rules: Rules) -> World {
+        let mut rng = Rng::with_seed(seed);
+        let device = device(&mut rng, seed);
+        let options = Options {
+            budget: Some(budget(&mut rng, rules, device.maps_slabs)),
+            spill_folder: Some(folder()),
+            spill_compress: cfg!(feature = "lz4") && rng.bool(),
+            ..Options::default()
+        };
+        let (gpu, sim) = Gpu::simulated_with(device, options).expect("a device");
+        World::on(gpu, sim, rng, rules)
+    }
+
+    /// One of several that share a device.
+    pub(crate) fn on(gpu: Gpu, sim: SimHandle, rng: Rng, rules: Rules) -> World {
+        World {
+            rng,
+            most_bytes: gpu.budget().device_bytes.unwrap_or(u64::MAX),
+            shortfall_bytes: 0,
+            gpu,
+            sim,
+            rules,
+            held: Vec::new(),
+            reads: Vec::new(),
+            cache: Cache::default(),
+            guards: Vec::new(),
+            in_fault: false,
+            checked: (0, 0),
+        }
+    }
+
+    pub(crate) fn values(&mut self, len: usize) -> Vec<u32> {
+        (0..len).map(|_| self.rng.u32(..)).collect()
+    }
+
+    /// Mostly small, often of one size, sometimes as large as it gets; now and then empty.
+    pub(crate) fn len(&mut self) -> usize {
+        match self.rng.u32(..16) {
+            0 => self.rng.usize(..4),
+            1..4 => ELEMENTS,
+            4..8 => 256,
+            _ => self.rng.usize(1..=ELEMENTS),
+        }
+    }
+
+    /// A tensor that the program holds.
+    pub(crate) fn pick(&mut self) -> Option<Held> {
+        self.rng.choice(&self.held).cloned()
+    }
+
+    /// Keeps a tensor; in exchange for another one if there are many.
+    pub(crate) fn hold(&mut self, held: Held) {
+        if self.held.len() == HELD {
+            let index = self.rng.usize(..HELD);
+            self.held.swap_remove(index);
+        }
+        if self.in_fault {
+            held.data.doubt();
+        }
+        self.held.push(held);
+    }
+
+    pub(crate) fn set_budget(&mut self, budget: Budget) -> Result<()> {
+        self.shortfall_bytes = self.gpu.set_budget(budget)?;
+        self.most_bytes = self.most_bytes.max(budget.device_bytes.unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    /// May a call end like this?
+    pub(crate) fn judge(&self, name: &str, error: &Error) {
+        let reserved_bytes = self.gpu.budget().device_bytes.unwrap_or(u64::MAX);
+        let is_in_order = match error {
+            _ if self.in_fault => true,
+            Error::NeverFits {
+                requested_bytes,
+                limit_bytes,
+                ..
+            } => requested_bytes > limit_bytes && *limit_bytes >= reserved_bytes / 2,
+            Error::OutOfMemory(_) => !self.rules.leaves || self.rules.pins,
+            Error::Pinned { .. } => self.rules.pins || !self.rules.alone,
+            // Neither the host nor the disk has room: it stays.
+            Error::Spill(_) => name == "evict" && self.gpu.budget().disk_bytes.is_some(),
+            _ => false,
+        };
+        assert!(
+            is_in_order,
+            "{name}: {error}\n{:?}\n{}",
+            self.gpu.budget(),
+            self.gpu.memory()
+        );
+    }
+
+    /// Compares what was read.
+    pub(crate) fn check(&mut self, read: Result<Vec<u32>>, held: &Held, expected: &[u32]) -> bool {
+        match read {
+            Ok(got) => {
+                assert!(got == expected, "wrong bytes in {}", held.tensor);
+                self.checked.0 += 1;
+                true
+            }
+            Err(Error::Poisoned { .. } | Error::DeviceLost { .. } | Error::SpillCorrupt { .. })
+                if held.data.is_unsure.get() =>
+            {
+                self.checked.1 += 1;
+                false
+            }
+            Err(error) => {
+                self.judge("a read", &error);
+                self.checked.1 += 1;
+                false
+            }
+        }
+    }
+
+    /// Awaits one of the reads under way.
+    pub(crate) fn await_one(&mut self) {
+        if self.reads.is_empty() {
+            return;
+        }
+        let index = self.rng.usize(..self.reads.len());
+        let (read, held, expected) = self.reads.swap_remove(index);
+        let read = pollster::block_on(read);
+        self.check(read, &held, &expected);
+    }
+
+    /// Nothing passes the limit, now or at any moment before.
+    pub(crate) fn check_levels(&self) {
+        let device = self.sim.counters();
+        let taken_bytes = device.reserved_bytes + device.retiring_bytes;
+        let limit_bytes = self.gpu.budget().device_bytes.unwrap_or(u64::MAX);
+        if self.rules.alone && self.shortfall_bytes == 0 {
+            assert!(taken_bytes <= limit_bytes, "{}", self.gpu.memory());
+        }
+        assert!(device.peak_bytes <= self.most_bytes, "{device:?}");
+    }
+
+    /// Reads everything that is held. Those without a value go.
+    pub(crate) fn check_all(&mut self) {
+        while !self.reads.is_empty() {
+            self.await_one();
+        }
+        for held in std::mem::take(&mut self.held) {
+            let read = held.tensor.to_vec();
+            if self.check(read, &held, &held.values()) {
+                held.data.is_unsure.set(false);
+                self.held.push(held);
+            } else if !held.data.is_unsure.get() {
+                self.held.push(held);
+            }
+        }
+        let cached = self.cache.lock().expect("callbacks let go of it").clone();
+        for (tensor, expected) in cached {
+            match tensor.to_vec::<u32>() {
+                Ok(got) => assert!(got == expected, "wrong bytes in {tensor}"),
+                Err(error) => self.judge("a cached read", &error),
+            }
+        }
+    }
+
+    /// Everything is right, and nothing stays behind.
+    pub(crate) fn end(mut self) {
+        self.check_all();
+        self.held.clear();
+        self.cache.lock().expect("callbacks let go of it").clear();
+        self.guards.clear();
+        assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
+        let memory = self.gpu.memory();
+        assert_eq!(
+            (memory.live_bytes, memory.live_storages),
+            (0, 0),
+            "{memory}"
+        );
+        assert_eq!((memory.queued, memory.retiring_bytes), (0, 0), "{memory}");
+        assert_eq!((memory.host_bytes, memory.disk_bytes), (0, 0), "{memory}");
+        self.check_levels();
+        drop(self.gpu);
+        let left = self.sim.counters();
+        assert_eq!((left.buffers_live, left.submissions_pending), (0, 0));
+        assert_eq!((left.pipelines_live, left.bind_groups_live), (0, 0));
+        assert_eq!(self.sim.complaints(), [""; 0]);
+    }
+}
