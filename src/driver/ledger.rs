@@ -330,13 +330,13 @@ impl Books {
     fn room_bytes(&self, account: Account) -> u64 {
         let slab_bytes = self.taken(Account::Slabs);
         let kept_bytes = self.kept_bytes(Some(account));
+        if account == Account::Slabs {
+            return self.limit_bytes.saturating_sub(slab_bytes + kept_bytes);
+        }
         let room_bytes = |slab_bytes: u64| {
             let taken_bytes = slab_bytes + kept_bytes + self.taken(account);
             self.limit_bytes.saturating_sub(taken_bytes)
         };
-        if account == Account::Slabs {
-            return room_bytes(slab_bytes);
-        }
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
         if self.is_sinking {
             let most_bytes = self.limit_bytes - self.staging_floor_bytes;
