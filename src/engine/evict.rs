@@ -13,7 +13,7 @@ use super::state::State;
 use super::{Engine, refusal};
 use crate::driver::{DriverError, MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, TransferCost, choose};
+use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, choose};
 use crate::transfer::{Piece, Reading, SpillWriter};
 
 /// After so many rounds in a row in which nobody could leave, nobody else is asked.
@@ -21,16 +21,6 @@ const ROUNDS_IN_VAIN: usize = 4;
 
 /// The commands of the queue among which the next uses are known.
 pub(super) const LOOK_AHEAD_COMMANDS: usize = 1024;
-
-/// What it costs to have bytes back, to begin with.
-const HOST_COST: TransferCost = TransferCost {
-    ns_per_transfer: 20_000,
-    ns_per_kib: 200,
-};
-const DISK_COST: TransferCost = TransferCost {
-    ns_per_transfer: 60_000,
-    ns_per_kib: 500,
-};
 
 /// Pieces smaller than this are not worth the copies.
 const LEAST_PIECE_BYTES: u64 = 4 << 10;
@@ -469,11 +459,11 @@ impl State {
         let now = self.memory.now();
         let weigh = |candidate: &Candidate| {
             let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
-            let cost = match candidate.is_backed || to_disk {
-                true => DISK_COST,
-                false => HOST_COST,
+            let from = match candidate.is_far || to_disk {
+                true => Tier::Disk,
+                false => Tier::Host,
             };
-            candidate.weight(now, next, *known, cost)
+            candidate.weight(now, next, *known, self.costs.of(from))
         };
         let chosen = choose(&mut candidates, weigh, wanted_bytes);
         candidates.truncate(chosen);

@@ -16,6 +16,7 @@ mod budget;
 mod caches;
 mod cmd;
 mod compact;
+mod cost;
 mod direct;
 mod evict;
 mod host;
@@ -53,6 +54,7 @@ use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Upl
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
+use cost::Costs;
 use pressure::Outside;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
@@ -107,6 +109,7 @@ impl Engine {
             left: LeftBehind::default(),
             placed: Vec::new(),
             cleaning: Vec::new(),
+            costs: Costs::default(),
             is_sinking: false,
             memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),

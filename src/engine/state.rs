@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::ahead::Cleaning;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
+use super::cost::Costs;
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::Recipe;
@@ -27,6 +28,8 @@ pub(super) struct State {
     pub(super) placed: Vec<Weak<Storage>>,
     /// Copies on their way of what will have to leave before long.
     pub(super) cleaning: Vec<Cleaning>,
+    /// What it costs to have back what is put out.
+    pub(super) costs: Costs,
     /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
     pub(super) is_sinking: bool,
     pub(super) memory: Memory,
