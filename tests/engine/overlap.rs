@@ -41,7 +41,7 @@ fn weights(gpu: &Gpu, sim: &SimHandle, count: usize, len: usize) -> (Vec<Tensor>
         let source = Source::reader(move |offset, bytes| {
             if offset == 0 {
                 let counters = sim.counters();
-                let now = (counters.submissions_pending as u64, counters.dispatches);
+                let now = (counters.submissions_pending, counters.dispatches);
                 seen.lock().unwrap().push(now);
             }
             bytes.copy_from_slice(&value.to_le_bytes().repeat(bytes.len() / 4));
