@@ -176,7 +176,7 @@ impl Job {
         }
         gpu.flush()?;
         self.step += 1;
-        if self.step % SAVE_EVERY == 0 {
+        if self.step.is_multiple_of(SAVE_EVERY) {
             self.save(gpu, path)?;
         }
         Ok(())

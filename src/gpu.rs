@@ -39,7 +39,8 @@ pub struct Options {
     /// Rather the GPU that saves power than the fastest one.
     pub low_power: bool,
     /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
-    /// (`512MiB`, or `device=512MiB,host=2GiB`), else no limit but the device's own.
+    /// (`512MiB`, or `device=512MiB,host=2GiB`), else what the operating system leaves to this
+    /// process, where it says so.
     pub budget: Option<Budget>,
     /// The folder for the file that tensors are put out to when neither the device nor the host's
     /// share has room. `None`: what the environment variable `LAPIDARY_SPILL_FOLDER` says, else the system's

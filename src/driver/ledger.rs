@@ -329,22 +329,22 @@ impl Books {
 
     fn room_bytes(&self, account: Account) -> u64 {
         let slab_bytes = self.taken(Account::Slabs);
-        let kept_bytes = self.kept_bytes(Some(account));
         if account == Account::Slabs {
-            return self.limit_bytes.saturating_sub(slab_bytes + kept_bytes);
+            let taken_bytes = slab_bytes + self.kept_bytes(None);
+            return self.limit_bytes.saturating_sub(taken_bytes);
         }
-        let room_bytes = |slab_bytes: u64| {
-            let taken_bytes = slab_bytes + kept_bytes + self.taken(account);
-            self.limit_bytes.saturating_sub(taken_bytes)
-        };
+        // What was only learned is for slabs: for staging the driver is asked.
+        let limit_bytes = self.said_bytes;
+        let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
+        let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
         if self.is_sinking {
-            let most_bytes = self.limit_bytes - self.staging_floor_bytes;
+            let most_bytes = limit_bytes.saturating_sub(self.staging_floor_bytes);
             return room_bytes(slab_bytes.min(most_bytes)).max(part_bytes);
         }
         // Where slabs take what is kept for staging, since the limit was lowered, what they leave
         // is for whoever comes.
-        let left_bytes = self.limit_bytes.saturating_sub(self.reserved_bytes());
+        let left_bytes = limit_bytes.saturating_sub(self.reserved_bytes());
         room_bytes(slab_bytes).max(left_bytes.min(part_bytes))
     }
 }

@@ -41,7 +41,9 @@ const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
 /// How many holders an error or a report of a pass names.
 pub(super) const HOLDERS_NAMED: usize = 5;
 
-/// One thing to try when there is no room.
+/// One thing to try when there is no room. All are tried in the order of [`Rung::ALL`], which is
+/// the one below, until there is room; [`MemoryStats::freed`](crate::MemoryStats::freed) and
+/// [`OutOfMemory::freed`] tell what each gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rung {
@@ -57,12 +59,13 @@ pub enum Rung {
     Compact,
     /// Waiting for submissions that still use slabs given back.
     Wait,
-    /// Taking the places of tensors whose bytes are elsewhere too.
-    Drop,
-    /// Putting tensors out to the host's memory.
+    /// Putting tensors out to the host's memory. Those whose bytes are elsewhere too are only given
+    /// up, and chosen together with the others.
     Host,
-    /// Putting tensors out to disk.
+    /// Putting tensors out to disk, in the same way.
     Disk,
+    /// Giving up tensors whose bytes are elsewhere too, where nothing can be put out.
+    Drop,
     /// Putting out even the tensors that the work at hand needs, to bring them back side by side.
     Anew,
 }

@@ -26,9 +26,9 @@ const MOST_ROUNDS: u32 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pressure {
-    /// Bytes that are wanted.
+    /// Bytes that should come free.
     pub wanted_bytes: u64,
-    /// Bytes that are reserved on the device.
+    /// Bytes that are reserved on the device: slabs and staging.
     pub reserved_bytes: u64,
     /// What they are limited to, if they are.
     pub limit_bytes: Option<u64>,

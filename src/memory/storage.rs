@@ -3,7 +3,8 @@
 //! Tensors, and the commands that wait in the queue, hold a storage by `Arc`. Nobody holds a
 //! place: the place is looked up when a command is encoded, so storages can move, leave and come
 //! back between two commands. When the last `Arc` goes, on whatever thread, the slot's number
-//! goes to the dead list and nothing else happens; the next walk frees the place.
+//! goes to the dead list and nothing else happens; the next walk frees the place. Of what a command
+//! of its own was the last to hold, the walk frees the place at once.
 
 use std::fmt;
 use std::panic::Location;

@@ -11,6 +11,8 @@ pub(crate) struct Data {
     /// A fault, a loss or a recipe whose inputs have changed may have taken its value. A read gives an
     /// error then, or what it should.
     pub(crate) is_unsure: Cell<bool>,
+    /// A recipe stands in for it.
+    pub(crate) has_recipe: Cell<bool>,
     /// What was computed from it.
     children: RefCell<Vec<Weak<Data>>>,
     /// What a recipe would compute from it again, had it been given up.
@@ -22,6 +24,7 @@ impl Data {
         Rc::new(Data {
             values: RefCell::new(values),
             is_unsure: Cell::new(false),
+            has_recipe: Cell::new(false),
             children: RefCell::default(),
             recipes: RefCell::default(),
         })
@@ -41,6 +44,7 @@ impl Data {
 
     /// It may be computed from these again.
     pub(crate) fn recomputed_from(self: &Rc<Self>, inputs: &[&Rc<Data>]) {
+        self.has_recipe.set(true);
         for input in inputs {
             input.recipes.borrow_mut().push(Rc::downgrade(self));
         }

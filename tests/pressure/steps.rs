@@ -6,7 +6,7 @@ use lapidary::{DType, Result, Tensor};
 
 use crate::data::{Data, Held};
 use crate::orders;
-use crate::world::{Read, World};
+use crate::world::{Reading, World};
 
 type Step = (&'static str, u32, fn(&mut World) -> Result<()>);
 
@@ -227,9 +227,13 @@ fn start_read(w: &mut World) -> Result<()> {
     if w.reads.len() == 8 {
         w.await_one();
     }
-    let (read, expected) = (held.tensor.read::<u32>(), held.values());
-    let read: Read = Box::pin(read);
-    w.reads.push((read, held, expected));
+    let read = Box::pin(held.tensor.read::<u32>());
+    w.reads.push(Reading {
+        read,
+        expected: held.values(),
+        was_unsure: held.data.is_unsure.get(),
+        held,
+    });
     Ok(())
 }
 

@@ -9,8 +9,8 @@ use lapidary::{Budget, Error, Gpu, Options, PressureGuard, Result, Tensor};
 
 use crate::data::Held;
 
-/// Tensors that a program holds, at most.
-const HELD: usize = 40;
+/// The device's part of a budget, at most.
+const MOST_BYTES: u64 = 160 << 10;
 
 /// Elements of a tensor, at most: 4 KiB.
 pub(crate) const ELEMENTS: usize = 1024;
@@ -18,6 +18,8 @@ pub(crate) const ELEMENTS: usize = 1024;
 /// What a kind of program may do, and what it may meet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
+    /// Tensors that a program holds, at most.
+    pub(crate) held: usize,
     /// Tensors may be put out, so everything that fits alone fits.
     pub(crate) leaves: bool,
     /// Tensors may be pinned, and then be in the way.
@@ -26,8 +28,14 @@ pub(crate) struct Rules {
     pub(crate) alone: bool,
 }
 
-/// A reading under way.
-pub(crate) type Read = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u32>>> + Send>>;
+/// A reading under way, and what it will give.
+pub(crate) struct Reading {
+    pub(crate) read: std::pin::Pin<Box<dyn Future<Output = Result<Vec<u32>>> + Send>>,
+    pub(crate) held: Held,
+    pub(crate) expected: Vec<u32>,
+    /// What was in doubt when it began is so for this reading, also if it was written since.
+    pub(crate) was_unsure: bool,
+}
 
 /// Tensors that a callback drops when memory is short.
 pub(crate) type Cache = Arc<Mutex<Vec<(Tensor, Vec<u32>)>>>;
@@ -38,7 +46,7 @@ pub(crate) struct World {
     pub(crate) sim: SimHandle,
     pub(crate) rules: Rules,
     pub(crate) held: Vec<Held>,
-    pub(crate) reads: Vec<(Read, Held, Vec<u32>)>,
+    pub(crate) reads: Vec<Reading>,
     pub(crate) cache: Cache,
     pub(crate) guards: Vec<PressureGuard>,
     /// Faults are armed, or were a moment ago: whatever runs may fail.
@@ -53,7 +61,7 @@ pub(crate) struct World {
 
 /// A budget that some tensors must leave.
 pub(crate) fn budget(rng: &mut Rng, rules: Rules, maps_slabs: bool) -> Budget {
-    let device_bytes = rng.u64(24 << 10..160 << 10);
+    let device_bytes = rng.u64(24 << 10..MOST_BYTES);
     let (host_bytes, disk_bytes) = match rng.u32(..4) {
         _ if !rules.leaves => (Some(0), Some(0)),
         // Where host and device share memory, all go to disk.
@@ -116,7 +124,10 @@ impl World {
     pub(crate) fn on(gpu: Gpu, sim: SimHandle, rng: Rng, rules: Rules) -> World {
         World {
             rng,
-            most_bytes: gpu.budget().device_bytes.unwrap_or(u64::MAX),
+            most_bytes: match rules.alone {
+                true => gpu.budget().device_bytes.unwrap_or(u64::MAX),
+                false => MOST_BYTES,
+            },
             shortfall_bytes: 0,
             gpu,
             sim,
@@ -151,8 +162,8 @@ impl World {
 
     /// Keeps a tensor; in exchange for another one if there are many.
     pub(crate) fn hold(&mut self, held: Held) {
-        if self.held.len() == HELD {
-            let index = self.rng.usize(..HELD);
+        if self.held.len() == self.rules.held {
+            let index = self.rng.usize(..self.rules.held);
             self.held.swap_remove(index);
         }
         if self.in_fault {
@@ -176,7 +187,10 @@ impl World {
                 requested_bytes,
                 limit_bytes,
                 ..
-            } => requested_bytes > limit_bytes && *limit_bytes >= reserved_bytes / 2,
+            } => {
+                let is_limit = *limit_bytes >= reserved_bytes / 2 || !self.rules.alone;
+                requested_bytes > limit_bytes && is_limit
+            }
             Error::OutOfMemory(_) => !self.rules.leaves || self.rules.pins,
             Error::Pinned { .. } => self.rules.pins || !self.rules.alone,
             // Neither the host nor the disk has room: it stays.
@@ -193,6 +207,17 @@ impl World {
 
     /// Compares what was read.
     pub(crate) fn check(&mut self, read: Result<Vec<u32>>, held: &Held, expected: &[u32]) -> bool {
+        let is_unsure = held.data.is_unsure.get();
+        self.compare(read, held, expected, is_unsure)
+    }
+
+    fn compare(
+        &mut self,
+        read: Result<Vec<u32>>,
+        held: &Held,
+        expected: &[u32],
+        is_unsure: bool,
+    ) -> bool {
         match read {
             Ok(got) => {
                 assert!(got == expected, "wrong bytes in {}", held.tensor);
@@ -200,7 +225,7 @@ impl World {
                 true
             }
             Err(Error::Poisoned { .. } | Error::DeviceLost { .. } | Error::SpillCorrupt { .. })
-                if held.data.is_unsure.get() =>
+                if is_unsure =>
             {
                 self.checked.1 += 1;
                 false
@@ -219,9 +244,10 @@ impl World {
             return;
         }
         let index = self.rng.usize(..self.reads.len());
-        let (read, held, expected) = self.reads.swap_remove(index);
-        let read = pollster::block_on(read);
-        self.check(read, &held, &expected);
+        let reading = self.reads.swap_remove(index);
+        let read = pollster::block_on(reading.read);
+        let is_unsure = reading.was_unsure || reading.held.data.is_unsure.get();
+        self.compare(read, &reading.held, &reading.expected, is_unsure);
     }
 
     /// Nothing passes the limit, now or at any moment before.
@@ -258,12 +284,17 @@ impl World {
         }
     }
 
-    /// Everything is right, and nothing stays behind.
-    pub(crate) fn end(mut self) {
+    /// Everything is right, and is let go.
+    pub(crate) fn let_go(&mut self) {
         self.check_all();
         self.held.clear();
         self.cache.lock().expect("callbacks let go of it").clear();
         self.guards.clear();
+    }
+
+    /// Everything is right, and nothing stays behind.
+    pub(crate) fn end(mut self) {
+        self.let_go();
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
         let memory = self.gpu.memory();
         assert_eq!(
