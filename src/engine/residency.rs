@@ -230,7 +230,13 @@ impl Engine {
             self.submit()?;
         }
         let idle = self.lock().memory.idle(place, self.driver.completed());
-        if self.caps().maps_slabs && idle == Some(true) {
+        let waits_anyway = idle == Some(false) && !self.arrivals.holds(len_bytes);
+        if self.caps().maps_slabs && waits_anyway {
+            // Through staging it would be done piece by piece, with a wait for each.
+            self.submit()?;
+            self.wait_idle().await?;
+        }
+        if self.caps().maps_slabs && (idle == Some(true) || waits_anyway) {
             return self.fill_in_place(&mut supply, place, len_bytes).await;
         }
         let (mut at, mut watch, tier) = (0, self.stopwatch(), supply.tier());
