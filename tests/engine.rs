@@ -7,6 +7,8 @@ mod compacting;
 mod faults;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/overlap.rs"]
+mod overlap;
 #[path = "engine/pauses.rs"]
 mod pauses;
 #[path = "engine/recompute.rs"]

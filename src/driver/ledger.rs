@@ -181,6 +181,15 @@ impl Ledger {
         }
     }
 
+    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for it, unless
+    /// it is the driver that has no more.
+    pub(crate) fn staging_hinders(&self) -> bool {
+        let books = self.lock();
+        let is_beyond = books.kept_bytes(None) > books.staging_floor_bytes;
+        let is_learned = books.limit_bytes < books.said_bytes;
+        is_beyond || is_learned || books.limit_bytes == u64::MAX
+    }
+
     /// What one kind of staging may take: its part of what is kept for staging, which nobody can
     /// take from it, or more while there is room that slabs have not taken.
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {

@@ -173,10 +173,12 @@ impl Engine {
     pub(super) async fn climb(&self, rung: Rung, wanted_bytes: u64) -> Result<u64> {
         match rung {
             Rung::Retire => self.retire(),
+            Rung::Caches if !self.driver.ledger().staging_hinders() => Ok(0),
             Rung::Caches => self.shed_caches(),
             Rung::Callbacks => Ok(self.call_back(wanted_bytes)),
             Rung::Trim => self.trim_slabs(),
             Rung::Compact => Ok(self.compact_pass(u64::MAX).await?.1),
+            Rung::Wait if !self.wait_would_help() => Ok(0),
             Rung::Wait => self.wait_for_all().await,
             Rung::Drop => Ok(self.drop_copied(wanted_bytes)),
             Rung::Host => self.put_out(wanted_bytes, Tier::Host).await,
@@ -383,12 +385,19 @@ impl Engine {
         Ok(before_bytes.saturating_sub(after_bytes))
     }
 
+    /// Is there anything that slabs could have once the device is done with it?
+    fn wait_would_help(&self) -> bool {
+        let ledger = self.driver.ledger();
+        ledger.levels().retiring_bytes > 0 || ledger.staging_hinders()
+    }
+
     /// Waits for what the device still uses, staging included, and gives back what that frees.
     pub(super) async fn wait_for_all(&self) -> Result<u64> {
         let before_bytes = self.driver.ledger().levels().reserved_bytes;
         self.submit()?;
         let _ = self.wait_idle().await;
         self.check_lost()?;
+        self.take_in_cleaned();
         self.shed_caches()?;
         let after_bytes = self.driver.ledger().levels().reserved_bytes;
         Ok(before_bytes.saturating_sub(after_bytes))

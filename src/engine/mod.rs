@@ -9,12 +9,14 @@
 //! Locks, in order: the turn (asynchronous, held across a whole walk), then the state or the
 //! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
 
+mod ahead;
 mod anew;
 mod block;
 mod budget;
 mod caches;
 mod cmd;
 mod compact;
+mod cost;
 mod direct;
 mod evict;
 mod host;
@@ -52,6 +54,7 @@ use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Upl
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
+use cost::Costs;
 use pressure::Outside;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
@@ -105,6 +108,8 @@ impl Engine {
             queue: VecDeque::new(),
             left: LeftBehind::default(),
             placed: Vec::new(),
+            cleaning: Vec::new(),
+            costs: Costs::default(),
             is_sinking: false,
             memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),

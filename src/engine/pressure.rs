@@ -189,6 +189,7 @@ impl Engine {
             self.follow_os();
         }
         if let Some(_turn) = self.turn.try_take() {
+            self.take_in_cleaned();
             self.release_idle(polls)?;
         }
         self.check_lost()

@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use super::cost::Stopwatch;
+use super::evict::Tier;
 use super::{Engine, refusal};
 use crate::driver::{DriverError, MapMode, Op};
 use crate::error::{Error, Result};
@@ -16,6 +18,10 @@ use crate::units::MIB;
 
 /// A source is asked for so many bytes at a time.
 const SOURCE_PIECE_BYTES: u64 = MIB;
+
+/// What takes at least so many bytes to bring in is staged while the device computes what was encoded
+/// before: about as long as a submission takes.
+const OVERLAP_BYTES: u64 = 256 << 10;
 
 /// How often a storage is brought back when the submissions that do so are refused.
 const FILLS: usize = 3;
@@ -57,6 +63,14 @@ impl<'a> Supply<'a> {
             storage,
             copies,
             scratch,
+        }
+    }
+
+    /// Where the bytes come from; a source counts as a disk.
+    fn tier(&self) -> Tier {
+        match self.copies.host {
+            Some(_) => Tier::Host,
+            None => Tier::Disk,
         }
     }
 
@@ -211,16 +225,26 @@ impl Engine {
         if len_bytes == 0 {
             return Ok(());
         }
+        if len_bytes >= OVERLAP_BYTES && self.lock().batch.computes() {
+            // The device has something to do while these are staged.
+            self.submit()?;
+        }
         let idle = self.lock().memory.idle(place, self.driver.completed());
-        if self.caps().maps_slabs && idle == Some(true) {
+        let waits_anyway = idle == Some(false) && !self.arrivals.holds(len_bytes);
+        if self.caps().maps_slabs && waits_anyway {
+            // Through staging it would be done piece by piece, with a wait for each.
+            self.submit()?;
+            self.wait_idle().await?;
+        }
+        if self.caps().maps_slabs && (idle == Some(true) || waits_anyway) {
             return self.fill_in_place(&mut supply, place, len_bytes).await;
         }
-        let mut at = 0;
+        let (mut at, mut watch, tier) = (0, self.stopwatch(), supply.tier());
         while at < len_bytes {
-            let mut rest = supply.piece(at, u64::MAX)?;
+            let mut rest = watch.time(|| supply.piece(at, u64::MAX))?;
             // A piece may be larger than staging is, and is not fetched twice for that.
             while !rest.is_empty() {
-                let (region, taken) = self.stage_arrival(storage, rest).await?;
+                let (region, taken) = self.stage_arrival(storage, rest, &mut watch).await?;
                 let mut state = self.lock();
                 state.memory.touch(place);
                 state.batch.ops.push(Op::Copy {
@@ -235,6 +259,7 @@ impl Engine {
                 rest = &rest[taken..];
             }
         }
+        self.note_cost(tier, len_bytes, &watch);
         Ok(())
     }
 
@@ -252,24 +277,38 @@ impl Engine {
         let signal = mapping.map_err(refused)?;
         let _mapped = super::direct::Mapped(self, buffer);
         self.driver.wait(&signal).await.map_err(refused)?;
-        let mut at = 0;
+        let (mut at, mut watch, tier) = (0, self.stopwatch(), supply.tier());
         while at < len_bytes {
-            let piece = supply.piece(at, u64::MAX)?;
-            let written = self
-                .driver
-                .write_mapped(buffer, place.offset_bytes + at, piece);
-            written.map_err(refused)?;
-            at += piece.len() as u64;
+            let done = watch.time(|| {
+                let piece = supply.piece(at, u64::MAX)?;
+                let to = place.offset_bytes + at;
+                let written = self.driver.write_mapped(buffer, to, piece);
+                written.map(|()| piece.len() as u64).map_err(refused)
+            });
+            at += done?;
         }
+        self.note_cost(tier, len_bytes, &watch);
         Ok(())
     }
 
+    fn note_cost(&self, tier: Tier, size_bytes: u64, watch: &Stopwatch) {
+        if let Some(time) = watch.spent() {
+            self.lock().costs.note(tier, size_bytes, time);
+        }
+    }
+
     /// Copies the first of `bytes` into the walk's own staging, and says how many those are.
-    async fn stage_arrival(&self, storage: &Arc<Storage>, bytes: &[u8]) -> Result<(Region, usize)> {
+    async fn stage_arrival(
+        &self,
+        storage: &Arc<Storage>,
+        bytes: &[u8],
+        watch: &mut Stopwatch,
+    ) -> Result<(Region, usize)> {
         let refused = |error| self.refused("staging memory", error, storage);
         let (wanted_bytes, mut tries) = (bytes.len() as u64, 0);
         loop {
-            if let Some(staged) = self.arrivals.stage(bytes).map_err(refused)? {
+            let staged = watch.time(|| self.arrivals.stage(bytes));
+            if let Some(staged) = staged.map_err(refused)? {
                 return Ok(staged);
             }
             match self.arrivals.grow(wanted_bytes).await {

@@ -5,8 +5,10 @@ use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
+use super::ahead::Cleaning;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
+use super::cost::Costs;
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::Recipe;
@@ -24,6 +26,10 @@ pub(super) struct State {
     pub(super) left: LeftBehind,
     /// What was given a place for the command at the head of the queue, which still needs more.
     pub(super) placed: Vec<Weak<Storage>>,
+    /// Copies on their way of what will have to leave before long.
+    pub(super) cleaning: Vec<Cleaning>,
+    /// What it costs to have back what is put out.
+    pub(super) costs: Costs,
     /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
     pub(super) is_sinking: bool,
     pub(super) memory: Memory,
@@ -103,6 +109,12 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// Does it keep the device busy with more than copies?
+    pub(super) fn computes(&self) -> bool {
+        let mut ops = self.ops.iter();
+        ops.any(|op| matches!(op, Op::Dispatch { .. }))
     }
 
     /// Empties it, keeping its allocations.

@@ -49,8 +49,9 @@ pub(crate) struct Candidate {
     pub(crate) place: Place,
     /// Its bytes are elsewhere too: to put it out costs nothing.
     pub(crate) is_clean: bool,
-    /// It comes back from a source.
-    pub(crate) is_backed: bool,
+    /// It will come back from the disk or from a source: its bytes are there, and not in the host's
+    /// memory.
+    pub(crate) is_far: bool,
     slot: u32,
     uses: Uses,
 }
@@ -251,7 +252,8 @@ impl Memory {
         inputs.all(|(input, writes)| self.writes_to(input) == *writes)
     }
 
-    fn writes_to(&self, storage: &Storage) -> u32 {
+    /// How many writes to a storage have been encoded.
+    pub(crate) fn writes_to(&self, storage: &Storage) -> u32 {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.map_or(0, |slot| slot.writes)
     }
@@ -348,7 +350,8 @@ impl Memory {
             storage,
             place: slot.place?,
             is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_valid(copies)),
-            is_backed: (slot.copies.as_ref()).is_some_and(|copies| copies.source.is_some()),
+            is_far: (slot.copies.as_ref())
+                .is_some_and(|copies| copies.has_bytes() && copies.host.is_none()),
             slot: index,
             uses: slot.uses,
         })

@@ -318,6 +318,23 @@ impl Readbacks {
         }
     }
 
+    /// Bytes of pieces that need not wait for older ones.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let limit_bytes = self.limit_bytes();
+        let pool = self.lock();
+        let free_bytes: u64 = pool.free.iter().map(|(_, bytes)| bytes).sum();
+        free_bytes + limit_bytes.saturating_sub(pool.total_bytes)
+    }
+
+    /// Is there a buffer for a piece, or room for one, without an older one's giving its up?
+    pub(crate) fn has_room(&self, size_bytes: u64) -> bool {
+        let is_free = {
+            let pool = self.lock();
+            pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes)
+        };
+        is_free || self.room_bytes() >= size_bytes.next_power_of_two()
+    }
+
     /// The copy of a piece into `buffer` has been submitted: map the buffer when it is done.
     pub(crate) fn submitted(
         &self,
@@ -378,7 +395,7 @@ impl Readbacks {
     }
 
     /// Hands over the pieces that have arrived, and takes their buffers back.
-    fn take_in_arrived(&self, reading: &Arc<Reading>) {
+    pub(crate) fn take_in_arrived(&self, reading: &Arc<Reading>) {
         let mut back = Vec::new();
         self.pass_on_arrived(reading, &mut back);
         let mut pool = self.lock();
