@@ -205,7 +205,8 @@ impl FileFaultKind {
                 flip(&mut bytes[..got]);
                 Ok(got)
             }
-            _ => read(&mut bytes[..half]),
+            // None at all would be the end of the file.
+            _ => read(&mut bytes[..half.max(1)]),
         }
     }
 }
