@@ -28,6 +28,7 @@ impl Engine {
         if self.outside.must_shrink.load(Ordering::Acquire) {
             self.shrink().await?;
         }
+        let mut left_before = usize::MAX;
         loop {
             let (begun, freed) = {
                 let state = self.lock();
@@ -38,9 +39,13 @@ impl Engine {
             let state = self.lock();
             let has_run = state.counters.commands > begun;
             let has_freed = state.memory.freed() > freed;
-            if state.left.cmds.is_empty() || !(has_run && has_freed) {
+            // What is left time and again, though some of it is done anew each time, waits for the
+            // next walk.
+            let left = state.left.cmds.len();
+            if left == 0 || left >= left_before || !(has_run && has_freed) {
                 break;
             }
+            left_before = left;
         }
         self.bury_all();
         self.submit()

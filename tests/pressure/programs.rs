@@ -34,7 +34,11 @@ fn run(part: u64, program: impl Fn(u64, u64)) {
     let steps = number("LAPIDARY_STEPS").unwrap_or(STEPS) / part;
     for seed in 0..steps.div_ceil(PROGRAM_STEPS) {
         let _seed = Seed(seed);
+        let t = std::time::Instant::now();
         program(seed, PROGRAM_STEPS.min(steps - seed * PROGRAM_STEPS));
+        if t.elapsed().as_millis() > 500 {
+            eprintln!("seed {seed} {:?}", t.elapsed());
+        }
     }
 }
 
