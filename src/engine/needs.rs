@@ -21,6 +21,10 @@ use crate::error::{Error, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
 
+/// So many submissions are refused while one command is at the head of the queue, and it is given up:
+/// what it needs is undone each time.
+const MOST_REFUSALS: u64 = 8;
+
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
@@ -53,8 +57,24 @@ impl Engine {
 
     async fn walk_once(&self) -> Result<()> {
         self.lock().try_again();
+        let mut begun = self.lock().counters;
         loop {
-            let need = self.lock().step();
+            let need = {
+                let mut state = self.lock();
+                let need = state.step();
+                let now = state.counters;
+                if now.commands != begun.commands {
+                    begun = now;
+                } else if now.refused_submissions - begun.refused_submissions > MOST_REFUSALS {
+                    begun = now;
+                    state.head_failed(Error::Driver {
+                        what: "a submission",
+                        message: "again and again, while room was made for a command".into(),
+                    });
+                    continue;
+                }
+                need
+            };
             self.check_lost()?;
             let Some(need) = need else { return Ok(()) };
             match need {

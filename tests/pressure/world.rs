@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) guards: Vec<PressureGuard>,
     /// Faults are armed, or were a moment ago: whatever runs may fail.
     pub(crate) in_fault: bool,
+    /// The last budget was set while the disk failed: the host's memory may still hold too much.
+    pub(crate) is_above: bool,
     /// The highest limit so far.
     most_bytes: u64,
     /// What the last budget left above its limit.
@@ -137,6 +139,7 @@ impl World {
             cache: Cache::default(),
             guards: Vec::new(),
             in_fault: false,
+            is_above: false,
             checked: (0, 0),
         }
     }
@@ -173,6 +176,7 @@ impl World {
     }
 
     pub(crate) fn set_budget(&mut self, budget: Budget) -> Result<()> {
+        self.is_above = self.in_fault;
         self.shortfall_bytes = self.gpu.set_budget(budget)?;
         self.most_bytes = self.most_bytes.max(budget.device_bytes.unwrap_or(u64::MAX));
         Ok(())
