@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) guards: Vec<PressureGuard>,
     /// Faults are armed, or were a moment ago: whatever runs may fail.
     pub(crate) in_fault: bool,
+    /// What was read once may still be gone the next time.
+    pub(crate) disk_lies: bool,
     /// The last budget was set while the disk failed: the host's memory may still hold too much.
     pub(crate) is_above: bool,
     /// The highest limit so far.
@@ -139,6 +141,7 @@ impl World {
             cache: Cache::default(),
             guards: Vec::new(),
             in_fault: false,
+            disk_lies: false,
             is_above: false,
             checked: (0, 0),
         }
@@ -273,7 +276,9 @@ impl World {
         for held in std::mem::take(&mut self.held) {
             let read = held.tensor.to_vec();
             if self.check(read, &held, &held.values()) {
-                held.data.is_unsure.set(false);
+                // No element says nothing of the others.
+                let is_unsure = held.data.is_unsure.get() && held.len() == 0;
+                held.data.is_unsure.set(is_unsure || self.disk_lies);
                 self.held.push(held);
             } else if !held.data.is_unsure.get() {
                 self.held.push(held);
