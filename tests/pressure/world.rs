@@ -180,9 +180,11 @@ impl World {
 
     pub(crate) fn set_budget(&mut self, budget: Budget) -> Result<()> {
         self.is_above = self.in_fault;
-        self.shortfall_bytes = self.gpu.set_budget(budget)?;
+        let set = self.gpu.set_budget(budget);
+        // A device that was lost meanwhile has not got down to it.
+        self.shortfall_bytes = *set.as_ref().unwrap_or(&u64::MAX);
         self.most_bytes = self.most_bytes.max(budget.device_bytes.unwrap_or(u64::MAX));
-        Ok(())
+        set.map(drop)
     }
 
     /// May a call end like this?
