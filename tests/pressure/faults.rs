@@ -43,8 +43,12 @@ const FILE_KINDS: [FileFaultKind; 6] = [
 ];
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 
-/// Of the faults that there are, the ordinary suite tries one in so many.
-const SAMPLE: usize = 17;
+/// Of the faults that there are one in so many is tried: in the ordinary suite, and in longer runs.
+const SAMPLE: usize = 41;
+const LONGER_SAMPLE: usize = 5;
+
+/// Random runs of so many steps a kind try them all.
+const ALL_STEPS: u64 = 1_000_000;
 
 /// Elements of a tensor.
 const LEN: usize = 700;
@@ -136,7 +140,9 @@ fn check(maps_slabs: bool, name: &str, arm: impl FnOnce(&SimHandle), may: May) {
     let t = std::time::Instant::now();
     let held = scenario(&gpu, &before).unwrap_or_default();
     sim.disarm();
-    if t.elapsed().as_millis() > 400 { eprintln!("SLOW {name} {:?}", t.elapsed()); }
+    if t.elapsed().as_millis() > 400 {
+        eprintln!("SLOW {name} {:?}", t.elapsed());
+    }
     sim.files().disarm();
     let is_lost = matches!(gpu.flush(), Err(Error::DeviceLost { .. }));
     if is_lost {
@@ -184,7 +190,7 @@ fn check(maps_slabs: bool, name: &str, arm: impl FnOnce(&SimHandle), may: May) {
         "{name}: {memory}"
     );
     assert_eq!(
-        (memory.host_bytes, memory.disk_bytes),
+        (memory.host_bytes, memory.spilled_bytes),
         (0, 0),
         "{name}: {memory}"
     );
@@ -204,10 +210,10 @@ struct May {
 
 /// All of these, or a sample.
 fn sampled<T>(faults: Vec<T>) -> Vec<T> {
-    let every = if number("LAPIDARY_STEPS").is_some() {
-        1
-    } else {
-        SAMPLE
+    let every = match number("LAPIDARY_STEPS") {
+        None => SAMPLE,
+        Some(ALL_STEPS..) => 1,
+        Some(_) => LONGER_SAMPLE,
     };
     let first = faults.len() % every;
     faults.into_iter().skip(first).step_by(every).collect()
