@@ -78,7 +78,12 @@ impl Engine {
             self.check_lost()?;
             let Some(need) = need else { return Ok(()) };
             match need {
-                Need::Submit => self.submit()?,
+                Need::Submit => {
+                    self.submit()?;
+                    if self.lock().most_batch_ops == 1 {
+                        self.compact_pass(u64::MAX).await?;
+                    }
+                }
                 Need::Room { storage } => {
                     let made = self.make_room(&storage).await?;
                     self.or_leave(made);
