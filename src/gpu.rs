@@ -185,9 +185,14 @@ impl Gpu {
         options: Options,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
         let (budget, mut spill) = options.memory()?;
+        let always = std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
+        let compact_always = device.compact_always || always;
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
         spill.faults = handle.files().clone();
         let gpu = Self::over(Arc::new(driver), spill)?;
+        if compact_always {
+            gpu.engine.compact_always();
+        }
         gpu.set_budget(budget)?;
         Ok((gpu, handle))
     }

@@ -360,3 +360,49 @@ fn staging_floor_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
     let floor_bytes = said_bytes.unwrap_or(share_bytes).max(least_bytes);
     floor_bytes.min(limit_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Account::{Arrivals, Readbacks, Slabs, Uploads};
+
+    /// A limit of 100, of which 40 are kept for staging, with so much taken by slabs, uploads,
+    /// arrivals and read-backs.
+    fn check(taken_bytes: [u64; 4], is_sinking: bool, expected: [u64; 4]) {
+        let ledger = Ledger::new();
+        ledger.set_limit(100, Some(40));
+        ledger.set_sinking(is_sinking);
+        let mut books = ledger.lock();
+        books.taken_bytes = taken_bytes;
+        let rooms = [Slabs, Uploads, Arrivals, Readbacks].map(|account| books.room_bytes(account));
+        assert_eq!(rooms, expected, "{taken_bytes:?}");
+    }
+
+    #[test]
+    fn each_kind_of_staging_has_a_part_that_nobody_takes_from_it() {
+        check([0, 0, 0, 0], false, [60, 70, 70, 80]);
+        check([60, 0, 0, 0], false, [0, 10, 10, 20]);
+        // Uploads that took more leave less to slabs, and nothing less to the others.
+        check([30, 40, 0, 0], false, [0, 0, 10, 20]);
+        check([30, 40, 5, 0], false, [0, 0, 5, 20]);
+    }
+
+    #[test]
+    fn above_a_lowered_limit_staging_goes_on_only_to_get_down_to_it() {
+        check([80, 0, 0, 0], false, [0, 10, 10, 20]);
+        check([95, 0, 0, 0], false, [0, 5, 5, 5]);
+        check([120, 0, 0, 0], false, [0, 0, 0, 0]);
+        check([120, 0, 0, 0], true, [0, 10, 10, 20]);
+        check([120, 40, 0, 0], true, [0, 0, 10, 20]);
+    }
+
+    #[test]
+    fn without_a_limit_there_is_room_for_everything() {
+        let ledger = Ledger::new();
+        assert!(ledger.reserve(Slabs, 1 << 40));
+        assert!(ledger.reserve(Uploads, 1 << 40));
+        assert_eq!(ledger.slab_limit_now_bytes(), u64::MAX);
+        assert_eq!(ledger.staging_share_bytes(Readbacks), u64::MAX);
+        assert!(!ledger.reserve(Readbacks, u64::MAX));
+    }
+}

@@ -140,8 +140,10 @@ impl Engine {
                     }
                 }
             }
-            // A rung is climbed again for as long as it frees something.
-            loop {
+            // A rung is climbed again for as long as it frees something, unless the driver refuses
+            // what is submitted for it: what came of that is undone, and would be done again.
+            let refused_before = self.refused_submissions();
+            while self.refused_submissions() == refused_before {
                 let wanted_bytes = self.missing_bytes(storage, ceiling);
                 let freed_bytes = self.climb(rung, wanted_bytes).await?;
                 if freed_bytes == 0 {
@@ -185,6 +187,10 @@ impl Engine {
             Rung::Disk => self.put_out(wanted_bytes, Tier::Disk).await,
             Rung::Anew => Ok(0),
         }
+    }
+
+    fn refused_submissions(&self) -> u64 {
+        self.lock().counters.refused_submissions
     }
 
     /// A slab for the storage, or a hole that it fits into, if need be by moving others together.
@@ -321,7 +327,8 @@ impl Engine {
     /// Climbs the ladder until no more is reserved for slabs than the target, which may change.
     pub(super) async fn sink_to(&self, target_bytes: impl Fn(&Engine) -> u64) -> Result<()> {
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
-            loop {
+            let refused_before = self.refused_submissions();
+            while self.refused_submissions() == refused_before {
                 // Only whole slabs make the reserved bytes fewer.
                 let target_bytes = target_bytes(self);
                 let steps = {

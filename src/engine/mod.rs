@@ -115,6 +115,7 @@ impl Engine {
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
+            most_batch_ops: walk::MAX_BATCH_OPS,
             counters: Counters::default(),
             last_submission: None,
             recipes: FxHashMap::default(),
@@ -137,6 +138,12 @@ impl Engine {
             scratch: Mutex::default(),
             state: Mutex::new(state),
         }))
+    }
+
+    /// From now on every command is submitted alone, and all that can be moved is moved after it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn compact_always(&self) {
+        self.lock().most_batch_ops = 1;
     }
 
     /// What the device can do.

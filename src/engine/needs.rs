@@ -21,6 +21,10 @@ use crate::error::{Error, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
 
+/// So many submissions are refused while one command is at the head of the queue, and it is given up:
+/// what it needs is undone each time.
+const MOST_REFUSALS: u64 = 8;
+
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
@@ -28,6 +32,7 @@ impl Engine {
         if self.outside.must_shrink.load(Ordering::Acquire) {
             self.shrink().await?;
         }
+        let mut left_before = usize::MAX;
         loop {
             let (begun, freed) = {
                 let state = self.lock();
@@ -38,9 +43,13 @@ impl Engine {
             let state = self.lock();
             let has_run = state.counters.commands > begun;
             let has_freed = state.memory.freed() > freed;
-            if state.left.cmds.is_empty() || !(has_run && has_freed) {
+            // What is left time and again, though some of it is done anew each time, waits for the
+            // next walk.
+            let left = state.left.cmds.len();
+            if left == 0 || left >= left_before || !(has_run && has_freed) {
                 break;
             }
+            left_before = left;
         }
         self.bury_all();
         self.submit()
@@ -48,12 +57,33 @@ impl Engine {
 
     async fn walk_once(&self) -> Result<()> {
         self.lock().try_again();
+        let mut begun = self.lock().counters;
         loop {
-            let need = self.lock().step();
+            let need = {
+                let mut state = self.lock();
+                let need = state.step();
+                let now = state.counters;
+                if now.commands != begun.commands {
+                    begun = now;
+                } else if now.refused_submissions - begun.refused_submissions > MOST_REFUSALS {
+                    begun = now;
+                    state.head_failed(Error::Driver {
+                        what: "a submission",
+                        message: "again and again, while room was made for a command".into(),
+                    });
+                    continue;
+                }
+                need
+            };
             self.check_lost()?;
             let Some(need) = need else { return Ok(()) };
             match need {
-                Need::Submit => self.submit()?,
+                Need::Submit => {
+                    self.submit()?;
+                    if self.lock().most_batch_ops == 1 {
+                        self.compact_pass(u64::MAX).await?;
+                    }
+                }
                 Need::Room { storage } => {
                     let made = self.make_room(&storage).await?;
                     self.or_leave(made);

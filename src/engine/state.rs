@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,
     pub(super) batch: Batch,
+    /// Ops of one submission, at most.
+    pub(super) most_batch_ops: usize,
     pub(super) counters: Counters,
     pub(super) last_submission: Option<Submission>,
     /// How to make storages anew that were given up, by number.

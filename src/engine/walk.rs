@@ -20,7 +20,7 @@ use crate::memory::{Dead, Place, Storage};
 use crate::transfer::{Piece, Reading};
 
 /// Ops of one submission, at most: the device has work early, and stays clear of watchdogs.
-const MAX_BATCH_OPS: usize = 256;
+pub(super) const MAX_BATCH_OPS: usize = 256;
 
 /// What the walk cannot go on without.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.bury();
-            if self.batch.ops.len() >= MAX_BATCH_OPS || self.batch.is_closed {
+            if self.batch.ops.len() >= self.most_batch_ops || self.batch.is_closed {
                 return Some(Need::Submit);
             }
             let cmd = self.queue.pop_front()?;

@@ -168,7 +168,13 @@ impl Uploads {
             self.driver.destroy_buffer(buffer, 0);
             return Ok(false);
         }
-        self.driver.wait(&mapped).await?;
+        if let Err(error) = self.driver.wait(&mapped).await {
+            // It would count as one that comes back before long.
+            self.lock().retain(|chunk| chunk.buffer != buffer);
+            self.driver.unmap(buffer);
+            self.driver.destroy_buffer(buffer, 0);
+            return Err(error);
+        }
         Ok(true)
     }
 

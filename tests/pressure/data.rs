@@ -112,7 +112,7 @@ impl Held {
     /// The program has written these elements.
     pub(crate) fn set(&self, values: &[u32]) {
         self.data.values.borrow_mut()[self.start..self.start + self.len()].copy_from_slice(values);
-        if self.is_whole() {
+        if self.is_whole() && self.len() > 0 {
             self.data.is_unsure.set(false);
         }
         self.data.written();

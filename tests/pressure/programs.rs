@@ -202,7 +202,8 @@ fn a_disk_that_fails_loses_nothing() {
 fn a_disk_that_lies_is_found_out() {
     use FileFaultKind::{Flip, Torn};
     check_faults(4, |w| {
-        // Whatever is on disk, or goes there, may be lost.
+        // Whatever is on disk, or goes there, may be lost, also while it is on the device as well.
+        w.disk_lies = true;
         w.held.iter().for_each(|held| held.data.doubt());
         w.cache.lock().expect("callbacks let go of it").clear();
         arm_file(w, &[Flip, Torn]);

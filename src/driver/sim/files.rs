@@ -31,6 +31,9 @@ pub enum FileSite {
     SyncFolder,
 }
 
+/// How many variants [`FileSite`] has.
+const SITES: usize = FileSite::SyncFolder as usize + 1;
+
 /// What a fault does to the call. Where no bytes move, what is not [`DiskFull`](Self::DiskFull)
 /// is an I/O error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +94,7 @@ pub struct FileFaults(Arc<Mutex<Plan>>);
 struct Plan {
     armed: Vec<(FileFault, u64)>,
     chance: Chance,
+    calls: [u64; SITES],
     struck: u64,
 }
 
@@ -106,6 +110,7 @@ impl FileFaults {
         FileFaults(Arc::new(Mutex::new(Plan {
             armed: Vec::new(),
             chance: Chance(seed),
+            calls: [0; SITES],
             struck: 0,
         })))
     }
@@ -120,6 +125,11 @@ impl FileFaults {
         self.with(|plan| plan.armed.clear());
     }
 
+    /// How often the file system was called there, whatever came of it.
+    pub fn calls(&self, site: FileSite) -> u64 {
+        self.with(|plan| plan.calls[site as usize])
+    }
+
     /// How many calls were struck so far.
     pub fn struck(&self) -> u64 {
         self.with(|plan| plan.struck)
@@ -128,6 +138,8 @@ impl FileFaults {
     /// Counts a call; what strikes it, if anything does: the first armed of those that do.
     pub(crate) fn strike(&self, site: FileSite) -> Option<FileFaultKind> {
         self.with(|plan| {
+            plan.calls[site as usize] += 1;
+            plan.calls[FileSite::AnyCall as usize] += 1;
             let mut strikes = None;
             for (fault, seen) in &mut plan.armed {
                 if fault.site != site && fault.site != FileSite::AnyCall {
@@ -205,7 +217,8 @@ impl FileFaultKind {
                 flip(&mut bytes[..got]);
                 Ok(got)
             }
-            _ => read(&mut bytes[..half]),
+            // None at all would be the end of the file.
+            _ => read(&mut bytes[..half.max(1)]),
         }
     }
 }
