@@ -246,7 +246,8 @@ impl Gpu {
 
     /// For apps with a frame loop, once a frame: lets finished work be noticed, the budget follow
     /// what the operating system leaves, and slabs and staging go that nobody has used for
-    /// [a while](Gpu::release_idle_after). Never waits.
+    /// [a while](Gpu::release_idle_after). Waits only to put out what passes a budget that fell below
+    /// what is held: whoever polls may do nothing else that would.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].

@@ -5,6 +5,8 @@
 mod compacting;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/limits.rs"]
+mod limits;
 #[path = "engine/order.rs"]
 mod order;
 #[path = "engine/overlap.rs"]
