@@ -255,6 +255,8 @@ impl Readbacks {
             }
             if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
+                // What was copied along with it has arrived too, and is not waited for one by one.
+                self.take_in_all_arrived();
                 continue;
             }
             if let Some(error) = refused {
@@ -392,6 +394,13 @@ impl Readbacks {
         let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
         let abandoned = readings.iter().filter(|reading| reading.is_cancelled());
         abandoned.for_each(|reading| self.take_in_arrived(reading));
+    }
+
+    fn take_in_all_arrived(&self) {
+        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
+        readings
+            .iter()
+            .for_each(|reading| self.take_in_arrived(reading));
     }
 
     /// Hands over the pieces that have arrived, and takes their buffers back.
