@@ -4,7 +4,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{DType, Error, Gpu};
 use pollster::block_on;
 
-use crate::{ended, nothing_leaves, numbers, open, options};
+use crate::{ended, nothing_leaves, numbers, open_alone as open, options};
 
 /// Room for one tensor of 8 MiB, not for two.
 fn narrow() -> SimOptions {

@@ -18,7 +18,7 @@ fn arrived(readbacks: &Readbacks, sink: Sink) -> Arc<Reading> {
 #[test]
 fn the_pool_does_not_wait_for_a_reading_that_copies() {
     let (driver, _sim) = SimDriver::new(SimOptions::default()).unwrap();
-    let readbacks = Readbacks::new(crate::driver::Device::new(Arc::new(driver)));
+    let readbacks = Readbacks::new(Device::new(Arc::new(driver)));
     let (begun, copying) = mpsc::channel();
     let (go_on, may_end) = mpsc::channel::<()>();
     let slow = arrived(
