@@ -185,8 +185,8 @@ impl Gpu {
         options: Options,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
         let (budget, mut spill) = options.memory()?;
-        let always = std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
-        let compact_always = device.compact_always || always;
+        let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
+        let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
         spill.faults = handle.files().clone();
         let gpu = Self::over(Arc::new(driver), spill)?;

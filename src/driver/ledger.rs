@@ -62,6 +62,8 @@ struct Books {
     owned: FxHashMap<BufferId, (Account, u64)>,
     retiring: Vec<(u64, Account, u64)>,
     retiring_bytes: u64,
+    /// The last submission.
+    last_serial: u64,
     /// By account, with what retires.
     taken_bytes: [u64; 4],
     peak_bytes: u64,
@@ -281,6 +283,16 @@ impl Ledger {
         } else {
             books.taken_bytes[account as usize] -= size_bytes;
         }
+    }
+
+    /// Work was submitted.
+    pub(super) fn submitted(&self, serial: u64) {
+        self.lock().last_serial = serial;
+    }
+
+    /// The last submission; 0 if there was none.
+    pub(super) fn last_serial(&self) -> u64 {
+        self.lock().last_serial
     }
 
     /// Submissions up to `completed` are done. Returns the bytes that this freed.

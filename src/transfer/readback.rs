@@ -443,7 +443,7 @@ impl Readbacks {
             };
             self.driver.unmap(buffer);
             if read.is_err() {
-                self.driver.destroy_buffer(buffer, 0);
+                self.driver.destroy_in_use(buffer);
             }
             back.push((buffer, arrived.buffer_bytes, read.is_ok()));
             match read {
@@ -463,7 +463,7 @@ impl Readbacks {
     }
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
-        self.driver.destroy_buffer(buffer, 0);
+        self.driver.destroy_in_use(buffer);
         self.lock().total_bytes -= buffer_bytes;
     }
 
