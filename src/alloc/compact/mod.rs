@@ -24,10 +24,14 @@
 
 mod pass;
 mod room;
+mod sorted;
 mod victims;
 mod windows;
 
+use std::cmp::Reverse;
+
 use super::config::{Growth, SlabClass, ZONES};
+use super::nodes::Node;
 use super::{AllocError, BlockId, Pools, SlabId, Spot};
 use room::{Hole, Room};
 use windows::Window;
@@ -88,12 +92,22 @@ struct Candidate {
     live: u64,
 }
 
-/// A block of a slab that is to be emptied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A block of a slab that is to be emptied, in granules.
+#[derive(Clone, Copy, Debug)]
 struct Tenant {
-    /// In granules.
     size: u64,
+    offset: u64,
     node: u32,
+}
+
+impl Tenant {
+    fn new((index, node): (u32, &Node)) -> Self {
+        Tenant {
+            size: node.size().0,
+            offset: node.offset().0,
+            node: index,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +144,14 @@ impl Query<'_> {
             .unit
             .granules_ceil(self.growth.least_bytes)
             .0
+    }
+
+    /// Where a block belongs by its size.
+    fn zone_of(&self, tenant: &Tenant) -> u8 {
+        let carver = &self.pools.carver;
+        let node = &carver.nodes[tenant.node];
+        let bytes = carver.unit.bytes(node.size()) - node.slack_bytes();
+        self.pools.class(bytes).zone()
     }
 
     fn handle(&self, node: u32) -> BlockId {
@@ -340,7 +362,23 @@ impl Planner {
 
     /// Writes down the slabs, and the holes of those with the most free bytes.
     fn survey(&mut self, pools: &Pools) {
-        let carver = &pools.carver;
+        self.list_slabs(pools);
+        self.slabs
+            .sort_unstable_by_key(|slab| (Reverse(slab.size - slab.live), slab.index));
+        let mut walked = 0;
+        for index in 0..self.slabs.len() {
+            let slab = self.slabs[index];
+            if slab.size == slab.live || walked > MOST_NODES {
+                break;
+            }
+            walked += self.enter_holes(pools, &slab);
+        }
+        self.room.sort();
+    }
+
+    /// Writes down the slabs. None has a fate yet, and none of their holes is entered.
+    fn list_slabs(&mut self, pools: &Pools) {
+        let slabs = &pools.carver.slabs;
         self.room.clear();
         self.slabs.clear();
         let candidate = |(id, slab): (SlabId, &super::slabs::Slab)| Candidate {
@@ -349,39 +387,43 @@ impl Planner {
             size: slab.size.0,
             live: slab.live.0,
         };
-        self.slabs.extend(carver.slabs.iter().map(candidate));
-        self.slabs
-            .sort_unstable_by_key(|slab| (std::cmp::Reverse(slab.size - slab.live), slab.index));
+        self.slabs.extend(slabs.iter().map(candidate));
         self.fates.clear();
-        self.fates.resize(carver.slabs.len(), Fate::Stays);
+        self.fates.resize(slabs.len(), Fate::Stays);
+    }
+
+    /// Enters the holes of a slab; they are still to be sorted. Returns how many blocks and holes
+    /// were walked over.
+    fn enter_holes(&mut self, pools: &Pools, slab: &Candidate) -> usize {
+        let carver = &pools.carver;
         let mut walked = 0;
-        for slab in &self.slabs {
-            if slab.size == slab.live || walked > MOST_NODES {
-                break;
-            }
-            for (index, node) in carver.indexed_nodes_of(carver.slabs[slab.index].first) {
-                walked += 1;
-                if !node.is_live() {
-                    let hole = Hole {
-                        size: node.size().0,
-                        slab: slab.index,
-                        offset: node.offset().0,
-                        node: index,
-                    };
-                    self.room.push(slab.zone, hole);
-                }
+        for (index, node) in carver.indexed_nodes_of(carver.slabs[slab.index].first) {
+            walked += 1;
+            if !node.is_live() {
+                let hole = Hole {
+                    size: node.size().0,
+                    slab: slab.index,
+                    offset: node.offset().0,
+                    node: index,
+                };
+                self.room.push(slab.zone, hole);
             }
         }
-        self.room.sort();
+        walked
+    }
+
+    /// The largest block first, since it has the least choice; those of one size as they lie, so
+    /// that neighbours may be neighbours again and are copied together.
+    fn sort_blocks(&mut self) {
+        self.blocks
+            .sort_unstable_by_key(|block| (Reverse(block.size), block.offset));
     }
 
     /// Takes a hole for a block among the slabs that stay, other than `source`: of the block's own
     /// kind, or of any if the query allows it. Adds the step.
     fn rehouse(&mut self, query: &Query<'_>, tenant: &Tenant, source: u32) -> Option<u32> {
         let pools = query.pools;
-        let node = &pools.carver.nodes[tenant.node];
-        let bytes = pools.carver.unit.bytes(node.size()) - node.slack_bytes();
-        let own = pools.class(bytes).zone();
+        let own = query.zone_of(tenant);
         let others = (0..ZONES).filter(|&zone| query.anywhere && zone != own);
         let fates = &self.fates;
         let allowed = |slab: u32| slab != source && fates[slab as usize] != Fate::Leaves;
