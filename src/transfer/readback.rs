@@ -153,6 +153,15 @@ impl Reading {
         state.in_flight.front().map(|next| next.signal.clone())
     }
 
+    /// Has the next piece arrived, and is nobody else about to take it in?
+    fn has_arrived(&self) -> bool {
+        let Ok(state) = self.state.try_lock() else {
+            return false;
+        };
+        let next = state.in_flight.front();
+        next.is_some_and(|next| next.signal.outcome().is_some())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ReadingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -398,9 +407,8 @@ impl Readbacks {
 
     fn take_in_all_arrived(&self) {
         let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
-        readings
-            .iter()
-            .for_each(|reading| self.take_in_arrived(reading));
+        let arrived = readings.iter().filter(|reading| reading.has_arrived());
+        arrived.for_each(|reading| self.take_in_arrived(reading));
     }
 
     /// Hands over the pieces that have arrived, and takes their buffers back.
