@@ -177,7 +177,7 @@ impl Engine {
             }
             // What should have brought these back was refused too: they are where they were.
             for storage in batch.arrived.iter().filter_map(std::sync::Weak::upgrade) {
-                state.memory.leave(&storage);
+                state.memory.never_arrived(&storage, &cause);
             }
         }
         // A chunk that cannot be mapped again is found broken at its next use.

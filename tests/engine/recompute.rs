@@ -134,3 +134,88 @@ fn recipes_that_fail_concern_their_tensor_and_nothing_else() {
     drop((x, kept));
     ended(gpu, &sim);
 }
+
+#[test]
+fn what_a_refused_batch_left_half_done_is_no_value() {
+    let (gpu, sim) = open(options());
+    let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    y.evict().unwrap();
+    let junk = gpu.full(&[64], 99, DType::F32).unwrap();
+    junk.force().unwrap();
+    drop(junk);
+    gpu.finish().unwrap();
+    // Computed again, and then its input is changed, all in one batch.
+    y.prefetch().unwrap();
+    x.add_(&gpu.scalar(1.0_f32).unwrap()).unwrap();
+    sim.arm(Fault::once(Site::Submit, 1, FaultKind::Invalid));
+    gpu.flush().unwrap();
+    assert_eq!(sim.counters().faults, 1);
+    for tensor in [&x, &y] {
+        let error = tensor.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+    }
+    drop((x, y));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn an_input_that_was_lost_and_written_anew_is_another() {
+    let (gpu, sim) = open(options());
+    let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let z = doubled(&y).unwrap();
+    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let kept = gpu.tensor(&numbers(5, 64), &[64]).unwrap();
+    let computed = doubled(&kept).unwrap();
+    computed
+        .recompute_with(&[&kept], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    for tensor in [&z, &y, &kept, &computed] {
+        tensor.evict().unwrap();
+    }
+    sim.lose("pulled out");
+    assert!(gpu.flush().is_err());
+    let recovered = gpu.reopen().unwrap();
+    // With `x` goes `y`, and with `y` goes `z`.
+    assert_eq!((recovered.kept, recovered.kept_bytes), (2, 2 * 256));
+    assert_eq!(recovered.gone.len(), 3, "{recovered:?}");
+    x.write(&numbers(100, 64)).unwrap();
+    for tensor in [&y, &z] {
+        let error = tensor.to_vec::<f32>().unwrap_err();
+        assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+    }
+    assert_eq!(computed.to_vec::<f32>().unwrap(), expected(5));
+    drop((x, y, z, kept, computed));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_only_a_lost_input_could_give_again_is_kept() {
+    let (gpu, sim) = open(options());
+    let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let z = doubled(&y).unwrap();
+    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    y.evict().unwrap();
+    assert_eq!(y.residency(), Residency::Backed);
+    sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
+    x.exp_().unwrap();
+    assert!(x.force().is_err());
+    // `y` is gone with `x`; `z` is still here, and its recipe is worth nothing.
+    z.evict().unwrap();
+    assert_ne!(z.residency(), Residency::Backed);
+    let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
+    assert_eq!(z.to_vec::<f32>().unwrap(), twice);
+    assert!(y.to_vec::<f32>().is_err());
+    drop((x, y, z));
+    ended(gpu, &sim);
+}
