@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
 use super::{Advice, Copies, Gone, Memory, Place, RecipeToken, Residency, Storage};
@@ -110,6 +110,38 @@ impl Memory {
             let copies = slot.copies.as_deref();
             slot.place.is_none() && copies.is_some_and(Copies::has_bytes)
         })
+    }
+
+    /// Can a storage's bytes be had from elsewhere, without computing them again?
+    pub(crate) fn has_bytes_elsewhere(&self, storage: &Storage) -> bool {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        let copies = slot.and_then(|slot| slot.copies.as_deref());
+        copies.is_some_and(Copies::has_bytes)
+    }
+
+    /// The copy on disk of a storage that is away turned out to be damaged. `false` if nothing else gives
+    /// its bytes.
+    pub(crate) fn disk_is_damaged(&mut self, storage: &Storage) -> bool {
+        let Some(index) = storage.slot() else {
+            return false;
+        };
+        let Some(copies) = &self.slots[index as usize].copies else {
+            return false;
+        };
+        let recipe = copies.recipe.as_ref();
+        let gives = copies.host.is_some()
+            || copies.source.is_some()
+            || recipe.is_some_and(|recipe| self.is_current(recipe));
+        if gives {
+            let mut disk = None;
+            self.copied(storage, |copies| disk = copies.disk.take());
+            let gone = Copies {
+                disk,
+                ..Copies::default()
+            };
+            self.gone.push(Box::new(gone));
+        }
+        gives
     }
 
     /// The time by which uses are told, in commands.
@@ -277,6 +309,35 @@ impl Memory {
         inputs.all(|(input, writes)| {
             self.writes_to(input) == *writes && self.poison_of(input).is_none()
         })
+    }
+
+    /// Is a storage one of these, or among what recipes compute them from? What recipes are worth nothing any
+    /// more is forgotten, so that they lead nowhere.
+    pub(crate) fn comes_from(&mut self, inputs: &[Arc<Storage>], storage: &Arc<Storage>) -> bool {
+        let (mut known, mut ahead) = (FxHashSet::default(), inputs.to_vec());
+        while let Some(one) = ahead.pop() {
+            if !known.insert(Arc::as_ptr(&one)) {
+                continue;
+            }
+            if Arc::ptr_eq(&one, storage) {
+                return true;
+            }
+            let slot = one.slot().map(|index| &self.slots[index as usize]);
+            let Some((slot, recipe)) = slot.and_then(|slot| {
+                let recipe = slot.copies.as_ref()?.recipe.clone()?;
+                Some((slot, recipe))
+            }) else {
+                continue;
+            };
+            let copies = slot.copies.as_deref();
+            let is_needed = slot.place.is_none() && !copies.is_some_and(Copies::has_bytes);
+            if !is_needed && !self.is_current(&recipe) {
+                self.copied(&one, |copies| copies.recipe = None);
+                continue;
+            }
+            ahead.extend(recipe.inputs.iter().map(|(input, _)| input.clone()));
+        }
+        false
     }
 
     /// Is a recipe current, and are its inputs there, or to be had? `most` is how many of them, and of those

@@ -144,7 +144,8 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Shape`] for a view that does not show all of its memory in order,
-    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor; what [`force`](Self::force) says.
+    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor, [`Error::Recompute`] for one that is
+    /// among the inputs, or among what those are computed from; what [`force`](Self::force) says.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn recompute_with(
         &self,
