@@ -444,6 +444,8 @@ impl State {
     /// would move several times as much.
     fn victims(&self, wanted_bytes: u64, tier: Option<Tier>, stay: &[u32]) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(stay);
+        self.makings
+            .keep_what_was_made_twice(&mut candidates, &self.memory);
         candidates.retain(|candidate| candidate.is_clean || tier.is_some());
         self.best(candidates, wanted_bytes, tier, &self.next_uses())
     }

@@ -15,9 +15,9 @@ use rustc_hash::FxHashMap;
 use super::Engine;
 use super::cmd::Cmd;
 use super::ladder::Gains;
-use super::state::State;
+use super::state::{State, address};
 use crate::error::{Error, Result};
-use crate::memory::{RecipeToken, Storage};
+use crate::memory::{Candidate, Memory, RecipeToken, Storage};
 
 /// Records the commands that make a storage anew, and names what they make.
 #[cfg(not(target_arch = "wasm32"))]
@@ -26,8 +26,7 @@ pub(crate) type Recipe = Arc<dyn Fn(&Arc<Engine>) -> Result<Arc<Storage>> + Send
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Recipe = Arc<dyn Fn(&Arc<Engine>) -> Result<Arc<Storage>>>;
 
-/// A storage is made anew so many times for one command of the app's at most: what it is made with
-/// may take the room that it needs itself.
+/// A storage is made anew so many times for one command of the app's at most.
 const MOST_TIMES: u32 = 8;
 
 /// What recipes make anew for the command that the walk has come to, and for those that make it.
@@ -49,7 +48,7 @@ struct Making {
 
 impl Makings {
     fn of(&mut self, storage: &Arc<Storage>) -> &mut Making {
-        let making = self.of.entry(Arc::as_ptr(storage) as usize).or_default();
+        let making = self.of.entry(address(storage)).or_default();
         making.storage = Arc::downgrade(storage);
         making
     }
@@ -83,6 +82,20 @@ impl Makings {
         true
     }
 
+    /// What was made twice for one command is not given up for a third time, but put out: two that need
+    /// each other's room would never end.
+    pub(super) fn keep_what_was_made_twice(&self, candidates: &mut [Candidate], memory: &Memory) {
+        if self.of.is_empty() {
+            return;
+        }
+        for candidate in candidates {
+            let making = self.of.get(&address(&candidate.storage));
+            if making.is_some_and(|making| making.times > 1) {
+                candidate.is_clean = memory.has_bytes_elsewhere(&candidate.storage);
+            }
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.of.clear();
         self.under_way = 0;
@@ -90,7 +103,7 @@ impl Makings {
 
     /// Why a storage could not be made, if nobody has been told.
     pub(super) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
-        let making = self.of.get(&(Arc::as_ptr(storage) as usize))?;
+        let making = self.of.get(&address(storage))?;
         making.failure.clone()
     }
 }

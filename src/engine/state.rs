@@ -237,6 +237,6 @@ impl LeftBehind {
     }
 }
 
-fn address(storage: &Arc<Storage>) -> usize {
+pub(super) fn address(storage: &Arc<Storage>) -> usize {
     Arc::as_ptr(storage) as usize
 }
