@@ -185,8 +185,8 @@ impl Gpu {
         options: Options,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
         let (budget, mut spill) = options.memory()?;
-        let always = std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
-        let compact_always = device.compact_always || always;
+        let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
+        let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
         spill.faults = handle.files().clone();
         let gpu = Self::over(Arc::new(driver), spill)?;
@@ -246,7 +246,8 @@ impl Gpu {
 
     /// For apps with a frame loop, once a frame: lets finished work be noticed, the budget follow
     /// what the operating system leaves, and slabs and staging go that nobody has used for
-    /// [a while](Gpu::release_idle_after). Never waits.
+    /// [a while](Gpu::release_idle_after). Waits only to put out what passes a budget that fell below
+    /// what is held: whoever polls may do nothing else that would.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].

@@ -5,6 +5,8 @@
 mod compacting;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/limits.rs"]
+mod limits;
 #[path = "engine/order.rs"]
 mod order;
 #[path = "engine/overlap.rs"]
@@ -27,7 +29,7 @@ mod stand_ins;
 mod threads;
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, Gpu};
+use lapidary::{Budget, Gpu, Options};
 
 /// A strict device that runs late and starts dirty, with bindings of 64 KiB.
 pub(crate) fn options() -> SimOptions {
@@ -43,6 +45,20 @@ pub(crate) fn options() -> SimOptions {
 
 pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
     Gpu::simulated(options).expect("the options go together")
+}
+
+/// As [`open`], for a test that counts what happens: whatever the environment says of the budget and of
+/// compaction does not hold for it.
+pub(crate) fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
+    let device = SimOptions {
+        compact_always: Some(false),
+        ..options
+    };
+    let options = Options {
+        budget: Some(Budget::default()),
+        ..Options::default()
+    };
+    Gpu::simulated_with(device, options).expect("the options go together")
 }
 
 /// Nothing can be put out, so what finds no room finds none.

@@ -1,15 +1,16 @@
 //! A driver with an account: every buffer is paid for before it is created, and until the device
 //! has let go of it.
 //!
-//! [`Device`] is what the rooms above hold. It is a driver in all but two calls: creating a buffer
-//! asks the [`Ledger`] first, and destroying one says when its bytes come back. So nothing, be it
+//! [`Device`] is what the rooms above hold. It is a driver in all but three calls: creating a buffer
+//! asks the [`Ledger`] first, destroying one says when its bytes come back, and submissions are counted
+//! for that. So nothing, be it
 //! a slab, staging or a buffer for reading back, can pass the budget, not for a moment.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ledger::{Account, Ledger};
-use super::{BufferId, Driver, DriverError, DriverResult};
+use super::{BufferId, Driver, DriverError, DriverResult, Op, Submission};
 
 /// A driver whose buffers are accounted for. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -64,6 +65,19 @@ impl Device {
             Err(_) => {}
         }
         created
+    }
+
+    /// Submits work as [`Driver::submit`] does, and takes note of how far that went.
+    pub(crate) fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
+        let submission = self.driver.submit(ops, params)?;
+        self.ledger.submitted(submission.serial);
+        Ok(submission)
+    }
+
+    /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that whatever was submitted so far may
+    /// still use.
+    pub(crate) fn destroy_in_use(&self, buffer: BufferId) {
+        self.destroy_buffer(buffer, self.ledger.last_serial());
     }
 
     /// Gives a buffer back. Its bytes count as *retiring* until submission `last_serial`, the last

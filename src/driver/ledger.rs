@@ -62,12 +62,16 @@ struct Books {
     owned: FxHashMap<BufferId, (Account, u64)>,
     retiring: Vec<(u64, Account, u64)>,
     retiring_bytes: u64,
+    /// The last submission.
+    last_serial: u64,
     /// By account, with what retires.
     taken_bytes: [u64; 4],
     peak_bytes: u64,
     peak_slab_bytes: u64,
     /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
     said_bytes: u64,
+    /// What of it lasts: the system may take more today than tomorrow.
+    lasting_bytes: u64,
     said_staging_bytes: Option<u64>,
     learned: LearnedLimit,
     /// The least of the limits.
@@ -100,6 +104,7 @@ impl Ledger {
         Ledger {
             books: Mutex::new(Books {
                 said_bytes: u64::MAX,
+                lasting_bytes: u64::MAX,
                 limit_bytes: u64::MAX,
                 ..Books::default()
             }),
@@ -108,9 +113,16 @@ impl Ledger {
 
     /// Nothing is created any more that would pass `limit_bytes`. Part of it is out of reach for
     /// slabs: so much, or what staging takes as a rule. What is there already stays.
-    pub(crate) fn set_limit(&self, limit_bytes: u64, staging_bytes: Option<u64>) {
+    /// The limit may rise to `lasting_bytes` without anybody's doing.
+    pub(crate) fn set_limit(
+        &self,
+        limit_bytes: u64,
+        lasting_bytes: u64,
+        staging_bytes: Option<u64>,
+    ) {
         let mut books = self.lock();
         books.said_bytes = limit_bytes;
+        books.lasting_bytes = lasting_bytes;
         books.said_staging_bytes = staging_bytes;
         books.update_limit();
     }
@@ -140,7 +152,8 @@ impl Ledger {
     }
 
     /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
-    /// staging may take what is kept for it on top of what they still hold.
+    /// reading back, without which nothing can be put out, may take what is kept for it on top of
+    /// what they still hold.
     pub(crate) fn set_sinking(&self, is_sinking: bool) {
         self.lock().is_sinking = is_sinking;
     }
@@ -165,11 +178,11 @@ impl Ledger {
         }
     }
 
-    /// All that slabs may ever take: what was said, without what is kept for staging.
+    /// All that slabs may ever take: what lasts of the limit, without what is kept for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
         let books = self.lock();
-        let floor_bytes = staging_floor_bytes(books.said_bytes, books.said_staging_bytes);
-        books.said_bytes.saturating_sub(floor_bytes)
+        let floor_bytes = staging_floor_bytes(books.lasting_bytes, books.said_staging_bytes);
+        books.lasting_bytes.saturating_sub(floor_bytes)
     }
 
     /// All that slabs may take while staging takes what it does.
@@ -272,6 +285,16 @@ impl Ledger {
         }
     }
 
+    /// Work was submitted.
+    pub(super) fn submitted(&self, serial: u64) {
+        self.lock().last_serial = serial;
+    }
+
+    /// The last submission; 0 if there was none.
+    pub(super) fn last_serial(&self) -> u64 {
+        self.lock().last_serial
+    }
+
     /// Submissions up to `completed` are done. Returns the bytes that this freed.
     pub(super) fn settle(&self, completed: u64) -> u64 {
         let mut guard = self.lock();
@@ -338,7 +361,7 @@ impl Books {
         let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
         let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
-        if self.is_sinking {
+        if self.is_sinking && account == Account::Readbacks {
             let most_bytes = limit_bytes.saturating_sub(self.staging_floor_bytes);
             return room_bytes(slab_bytes.min(most_bytes)).max(part_bytes);
         }
@@ -370,7 +393,7 @@ mod tests {
     /// arrivals and read-backs.
     fn check(taken_bytes: [u64; 4], is_sinking: bool, expected: [u64; 4]) {
         let ledger = Ledger::new();
-        ledger.set_limit(100, Some(40));
+        ledger.set_limit(100, 100, Some(40));
         ledger.set_sinking(is_sinking);
         let mut books = ledger.lock();
         books.taken_bytes = taken_bytes;
@@ -392,8 +415,8 @@ mod tests {
         check([80, 0, 0, 0], false, [0, 10, 10, 20]);
         check([95, 0, 0, 0], false, [0, 5, 5, 5]);
         check([120, 0, 0, 0], false, [0, 0, 0, 0]);
-        check([120, 0, 0, 0], true, [0, 10, 10, 20]);
-        check([120, 40, 0, 0], true, [0, 0, 10, 20]);
+        check([120, 0, 0, 0], true, [0, 0, 0, 20]);
+        check([120, 40, 0, 0], true, [0, 0, 0, 20]);
     }
 
     #[test]

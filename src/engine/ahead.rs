@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Weak};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Engine;
 use super::evict::{LOOK_AHEAD_COMMANDS, Leaving, Shared, Tier};
@@ -140,7 +140,7 @@ impl State {
         &self,
         victims: &[Candidate],
         tier: Tier,
-        stay: &[u32],
+        stay: &FxHashSet<u32>,
         limit_bytes: u64,
         most_bytes: u64,
     ) -> Vec<Candidate> {

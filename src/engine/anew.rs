@@ -89,7 +89,7 @@ impl Engine {
                     }
                 }
             }
-            freed_bytes += self.take_out(victims, Vec::new(), tier).await?;
+            freed_bytes += self.take_out(victims, Vec::new(), tier).await?.0;
         }
         Ok(freed_bytes)
     }

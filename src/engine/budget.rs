@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 use super::ladder::HOLDERS_NAMED;
+use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
 use crate::memory::{Budget, Holder};
@@ -13,6 +14,9 @@ use crate::units::MIB;
 
 /// Slabs that are created ahead have this size: any request but a large one can use them.
 const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
+
+/// ... or, at the end, a multiple of this.
+const LEAST_RESERVED_BYTES: u64 = 64 << 10;
 
 /// What the engine goes by besides the ledger's limit.
 #[derive(Clone, Copy, Debug)]
@@ -89,9 +93,13 @@ impl Engine {
         let budget = self.budget();
         let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
         let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
-        self.driver
-            .ledger()
-            .set_limit(hard_bytes, budget.staging_bytes);
+        // What the system takes it may give back.
+        let lasting_bytes = match self.outside.os_is_static() {
+            true => hard_bytes,
+            false => app_bytes,
+        };
+        let ledger = self.driver.ledger();
+        ledger.set_limit(hard_bytes, lasting_bytes, budget.staging_bytes);
         self.note_excess();
     }
 
@@ -153,18 +161,25 @@ impl Engine {
         Ok(before_bytes - after_bytes)
     }
 
-    /// Creates slabs until so many bytes are reserved, or the budget's end. Returns how many are.
+    /// Creates slabs until so many bytes are reserved, up to 64 KiB less, or the soft budget's end.
+    /// Returns how many are.
     pub(crate) async fn reserve(&self, bytes: u64) -> Result<u64> {
         self.check_lost()?;
         let _turn = self.take_turn().await?;
         loop {
+            let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
+            let limit_bytes = limit_bytes.min(self.limits().soft_bytes).min(bytes);
             let growth = {
                 let state = self.lock();
                 let reserved_bytes = state.memory.reserved_bytes();
-                let size_bytes = RESERVED_SLAB_BYTES.min(self.caps().max_buffer_bytes);
-                let growth = state.memory.growth(size_bytes);
-                match growth {
-                    Ok(growth) if reserved_bytes < bytes => growth,
+                let missing_bytes = limit_bytes.saturating_sub(reserved_bytes);
+                let most_bytes = RESERVED_SLAB_BYTES.min(self.caps().max_buffer_bytes);
+                let slab_bytes = missing_bytes.min(most_bytes) & !(LEAST_RESERVED_BYTES - 1);
+                match state.memory.growth(slab_bytes) {
+                    Ok(growth) if slab_bytes > 0 => Growth {
+                        slab_bytes: growth.least_bytes,
+                        ..growth
+                    },
                     _ => return Ok(reserved_bytes),
                 }
             };

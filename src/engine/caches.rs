@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::kernel::{Program, Variant};
@@ -103,7 +103,7 @@ pub(super) struct BindGroups {
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     /// Out of the cache, but the batch may name them.
-    discarded: Vec<BindGroupId>,
+    pub(super) discarded: Vec<BindGroupId>,
 }
 
 impl BindGroups {
@@ -142,6 +142,14 @@ impl BindGroups {
     /// name it any more.
     pub(super) fn forget_buffer(&mut self, buffer: BufferId) {
         self.forget(|(_, bindings)| bindings.iter().any(|binding| binding.buffer == buffer));
+    }
+
+    /// As [`forget_buffer`](Self::forget_buffer) of all of them, which takes no longer than of one.
+    pub(super) fn forget_buffers(&mut self, buffers: &FxHashSet<BufferId>) {
+        self.forget(|(_, bindings)| {
+            let mut named = bindings.iter().map(|binding| &binding.buffer);
+            named.any(|buffer| buffers.contains(buffer))
+        });
     }
 
     /// Forgets the groups of a pipeline that is about to be destroyed.

@@ -10,7 +10,7 @@ use super::Engine;
 use crate::alloc::{BlockId, Growth, Spot, Step};
 use crate::driver::{Account, DriverError, Op};
 use crate::error::{Error, Result};
-use crate::memory::Moved;
+use crate::memory::{Moved, Place};
 use crate::transfer::refusal;
 
 /// What became of a plan.
@@ -39,15 +39,17 @@ impl Engine {
             self.lock().counters.compactions += 1;
         }
         let refused_before = self.lock().counters.refused_submissions;
-        for step in steps {
-            match step {
+        let are_moves =
+            |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
+        for steps in steps.chunk_by(are_moves) {
+            match &steps[0] {
+                Step::Move { .. } => self.lock().record_moves(steps),
                 Step::Release(slab) => {
                     if !self.submit_moves(refused_before)? {
                         return Ok(Outcome::Void);
                     }
                     self.release_one(*slab)?;
                 }
-                Step::Move { block, to } => self.lock().record_move(*block, to),
                 Step::Evacuate { block, .. } if !self.lock().memory.is_there(*block) => {}
                 Step::Evacuate { block, growth } => match self.create_planned(growth).await {
                     Ok(slab) => self.lock().record_move(*block, &Spot::new(slab, 0)),
@@ -159,6 +161,14 @@ impl Engine {
 }
 
 impl super::state::State {
+    fn record_moves(&mut self, steps: &[Step]) {
+        for step in steps {
+            if let Step::Move { block, to } = step {
+                self.record_move(*block, to);
+            }
+        }
+    }
+
     /// Moves a block and records the copy. One that died meanwhile need not move.
     fn record_move(&mut self, block: BlockId, to: &Spot) {
         let Some(one) = self.memory.relocate(block, to) else {
@@ -166,14 +176,46 @@ impl super::state::State {
         };
         self.memory.touch(one.from);
         self.memory.touch(one.to);
-        self.batch.ops.push(Op::Copy {
-            src: one.from.buffer,
-            src_offset_bytes: one.from.offset_bytes,
-            dst: one.to.buffer,
-            dst_offset_bytes: one.to.offset_bytes,
-            size_bytes: one.size_bytes,
-        });
+        if !self.extend_copy(&one) {
+            self.batch.ops.push(Op::Copy {
+                src: one.from.buffer,
+                src_offset_bytes: one.from.offset_bytes,
+                dst: one.to.buffer,
+                dst_offset_bytes: one.to.offset_bytes,
+                size_bytes: one.size_bytes,
+            });
+        }
         self.batch.moved.push(one);
+    }
+
+    /// Lets the last copy do this one too, if it moves the block before this to the place before
+    /// this one's. What lies between the two is the first block's own.
+    fn extend_copy(&mut self, one: &Moved) -> bool {
+        let Some(last) = self.batch.moved.last() else {
+            return false;
+        };
+        let step_bytes = self.memory.granted_bytes(last.size_bytes);
+        let follows = |last: Place, one: Place| {
+            last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
+        };
+        if !follows(last.from, one.from) || !follows(last.to, one.to) {
+            return false;
+        }
+        match self.batch.ops.last_mut() {
+            Some(Op::Copy {
+                src_offset_bytes,
+                dst,
+                dst_offset_bytes,
+                size_bytes,
+                ..
+            }) if *dst == one.to.buffer
+                && *dst_offset_bytes + *size_bytes == last.to.offset_bytes + last.size_bytes =>
+            {
+                *size_bytes = one.from.offset_bytes + one.size_bytes - *src_offset_bytes;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The batch was refused: what it should have moved is where it was. A block whose old range

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::read::Wanted;
 use super::state::State;
@@ -101,7 +101,7 @@ impl Engine {
         if freed_bytes > 0 {
             return freed_bytes;
         }
-        let victims = state.victims(wanted_bytes, None, &stay);
+        let victims = state.victims(wanted_bytes, None, &stay, u64::MAX);
         victims.iter().map(|victim| state.drop_one(victim)).sum()
     }
 
@@ -115,32 +115,36 @@ impl Engine {
         self.take_in_cleaned();
         let mut stay = self.lock().needed_slots();
         let mut freed_bytes = self.lock().memory.leave_poisoned(&stay);
-        let mut in_vain = 0;
+        let (mut in_vain, mut most_bytes) = (0, u64::MAX);
         while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
             let missing_bytes = wanted_bytes - freed_bytes;
-            let victims = self.lock().victims(missing_bytes, Some(tier), &stay);
+            let victims = (self.lock()).victims(missing_bytes, Some(tier), &stay, most_bytes);
             if victims.is_empty() {
                 break;
             }
-            // A tier without room for these may have room for smaller ones.
             stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
             let ahead = self.who_comes_next(&victims, tier, &stay);
-            let left_bytes = self.take_out(victims, ahead, tier).await?;
-            in_vain = if left_bytes == 0 { in_vain + 1 } else { 0 };
+            let (left_bytes, too_large_bytes) = self.take_out(victims, ahead, tier).await?;
             freed_bytes += left_bytes;
+            match too_large_bytes {
+                // A tier without room for these may have room for smaller ones.
+                Some(too_large_bytes) => most_bytes = too_large_bytes.saturating_sub(1),
+                None if left_bytes == 0 => in_vain += 1,
+                None => in_vain = 0,
+            }
         }
         Ok(freed_bytes)
     }
 
     /// Lets these storages leave, as far as the tier has room, and starts to copy those out that will have
-    /// to leave next. Returns the bytes that became free.
+    /// to leave next. Returns the bytes that became free, and the least that the tier had no room for.
     pub(super) async fn take_out(
         &self,
         victims: Vec<Candidate>,
         ahead: Vec<Candidate>,
         tier: Tier,
-    ) -> Result<u64> {
-        let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
+    ) -> Result<(u64, Option<u64>)> {
+        let (mut leaving, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
         self.drop_gone();
         for victim in victims {
             if victim.is_clean {
@@ -155,6 +159,8 @@ impl Engine {
                 Err(victim) => victim,
             };
             let Ok(taker) = self.taker(&victim.storage, tier) else {
+                let len_bytes = victim.storage.len_bytes();
+                too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
                 continue;
             };
             if self.caps().maps_slabs {
@@ -184,7 +190,7 @@ impl Engine {
                 Err(_) => self.check_lost()?,
             }
         }
-        Ok(freed_bytes)
+        Ok((freed_bytes, too_large_bytes))
     }
 
     /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
@@ -240,7 +246,12 @@ impl Engine {
     }
 
     /// Who should be copied out now, since they will have to leave after these.
-    fn who_comes_next(&self, victims: &[Candidate], tier: Tier, stay: &[u32]) -> Vec<Candidate> {
+    fn who_comes_next(
+        &self,
+        victims: &[Candidate],
+        tier: Tier,
+        stay: &FxHashSet<u32>,
+    ) -> Vec<Candidate> {
         if self.caps().maps_slabs {
             return Vec::new();
         }
@@ -442,11 +453,21 @@ impl State {
     ///
     /// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
     /// would move several times as much.
-    fn victims(&self, wanted_bytes: u64, tier: Option<Tier>, stay: &[u32]) -> Vec<Candidate> {
+    /// Those that would have to be put out are of at most `most_bytes` each.
+    fn victims(
+        &self,
+        wanted_bytes: u64,
+        tier: Option<Tier>,
+        stay: &FxHashSet<u32>,
+        most_bytes: u64,
+    ) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(stay);
         self.makings
             .keep_what_was_made_twice(&mut candidates, &self.memory);
-        candidates.retain(|candidate| candidate.is_clean || tier.is_some());
+        candidates.retain(|candidate| {
+            let may_go = tier.is_some() && candidate.storage.len_bytes() <= most_bytes;
+            candidate.is_clean || may_go
+        });
         self.best(candidates, wanted_bytes, tier, &self.next_uses())
     }
 

@@ -19,6 +19,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::Engine;
 use super::compact::Outcome;
 use super::evict::Tier;
@@ -32,8 +34,15 @@ use crate::transfer::refusal;
 /// How many plans are made for one request before it goes to the next rung.
 const PLANS: usize = 3;
 
-/// At least one part in so many of a request's size is made free at a time.
+/// At least one part in so many of a request's size is made free at a time, ...
 const LEAST_PART: u64 = 8;
+
+/// ... and so many bytes, where many small ones leave: each round looks at all there are and waits
+/// for the device. ...
+const LEAST_ROUND_BYTES: u64 = 256 << 10;
+
+/// ... but no more than one part in so many of the limit.
+const LEAST_ROUND_PART: u64 = 64;
 
 /// Slabs make way for so much staging at a time, at most.
 const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
@@ -265,7 +274,9 @@ impl Engine {
         let size_bytes = state.memory.granted_bytes(storage.size_bytes());
         let wanted_bytes = state.memory.live_bytes().saturating_add(size_bytes);
         let missing_bytes = wanted_bytes.saturating_sub(limit_bytes);
-        missing_bytes.clamp(size_bytes.div_ceil(LEAST_PART), size_bytes)
+        let round_bytes = LEAST_ROUND_BYTES.min(limit_bytes / LEAST_ROUND_PART);
+        let least_bytes = size_bytes.div_ceil(LEAST_PART).max(round_bytes);
+        missing_bytes.clamp(least_bytes, size_bytes.max(least_bytes))
     }
 
     /// What all slabs may take together, those excluded that are on their way back.
@@ -427,8 +438,8 @@ impl Engine {
 
 impl State {
     /// The slots of the command at the head of the queue: what it needs must stay.
-    pub(super) fn needed_slots(&self) -> Vec<u32> {
-        let mut needed = Vec::new();
+    pub(super) fn needed_slots(&self) -> FxHashSet<u32> {
+        let mut needed = FxHashSet::default();
         if let Some(cmd) = self.queue.front().filter(|_| !self.is_sinking) {
             cmd.each_operand(|storage, _| needed.extend(storage.slot()));
         }

@@ -58,12 +58,10 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Uploads whose staged bytes wait in the queue, or behind a command that found no room.
-    pub(super) fn uploads_waiting(&self) -> u64 {
-        let left = self.left.cmds.iter().map(|(cmd, _)| cmd);
-        let waiting = self.queue.iter().chain(left);
-        waiting
-            .filter(|cmd| matches!(cmd, Cmd::Upload { .. }))
+    /// Uploads whose staged bytes wait behind a command that found no room.
+    pub(super) fn uploads_left_behind(&self) -> u64 {
+        let left = self.left.cmds.iter();
+        left.filter(|(cmd, _)| matches!(cmd, Cmd::Upload { .. }))
             .count() as u64
     }
 }

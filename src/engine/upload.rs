@@ -98,9 +98,9 @@ impl Engine {
             Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
             Err(error) => return Err(refused(error)),
         }
-        let queued = self.lock().uploads_waiting();
-        if self.uploads.has_idle() || self.uploads.pending_regions() > queued {
-            // Another thread has a chunk, or has staged what it is about to append.
+        let left_behind = self.lock().uploads_left_behind();
+        if self.uploads.has_idle() || self.uploads.pending_regions() > left_behind {
+            // Another thread has a chunk, or has staged what runs with the next walk.
             std::thread::yield_now();
             return Ok(());
         }

@@ -251,13 +251,15 @@ impl Memory {
 
     /// Takes the places of storages without a value, but for those of the slots that `stay`.
     /// Returns their bytes.
-    pub(crate) fn leave_poisoned(&mut self, stay: &[u32]) -> u64 {
+    pub(crate) fn leave_poisoned(&mut self, stay: &FxHashSet<u32>) -> u64 {
         let freed_before = self.freed_bytes;
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
+            if slot.poison.is_none() || stay.contains(&(index as u32)) {
+                continue;
+            }
             let storage = slot.storage.upgrade();
-            let is_pinned = storage.is_none_or(|storage| storage.pins() > 0);
-            if slot.poison.is_none() || is_pinned || stay.contains(&(index as u32)) {
+            if storage.is_none_or(|storage| storage.pins() > 0) {
                 continue;
             }
             if let Some(block) = slot.block.take() {
@@ -432,7 +434,7 @@ impl Memory {
 
     /// The storages that could be put out now: in a slab, with a value, not pinned, and not one of
     /// `needed`.
-    pub(crate) fn candidates(&self, needed: &[u32]) -> Vec<Candidate> {
+    pub(crate) fn candidates(&self, needed: &FxHashSet<u32>) -> Vec<Candidate> {
         let slots = self.slots.iter().enumerate();
         let slots = slots.filter(|(index, _)| !needed.contains(&(*index as u32)));
         slots

@@ -153,6 +153,15 @@ impl Reading {
         state.in_flight.front().map(|next| next.signal.clone())
     }
 
+    /// Has the next piece arrived, and is nobody else about to take it in?
+    fn has_arrived(&self) -> bool {
+        let Ok(state) = self.state.try_lock() else {
+            return false;
+        };
+        let next = state.in_flight.front();
+        next.is_some_and(|next| next.signal.outcome().is_some())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ReadingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,6 +264,8 @@ impl Readbacks {
             }
             if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
+                // What was copied along with it has arrived too, and is not waited for one by one.
+                self.take_in_all_arrived();
                 continue;
             }
             if let Some(error) = refused {
@@ -394,6 +405,12 @@ impl Readbacks {
         abandoned.for_each(|reading| self.take_in_arrived(reading));
     }
 
+    fn take_in_all_arrived(&self) {
+        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
+        let arrived = readings.iter().filter(|reading| reading.has_arrived());
+        arrived.for_each(|reading| self.take_in_arrived(reading));
+    }
+
     /// Hands over the pieces that have arrived, and takes their buffers back.
     pub(crate) fn take_in_arrived(&self, reading: &Arc<Reading>) {
         let mut back = Vec::new();
@@ -434,7 +451,7 @@ impl Readbacks {
             };
             self.driver.unmap(buffer);
             if read.is_err() {
-                self.driver.destroy_buffer(buffer, 0);
+                self.driver.destroy_in_use(buffer);
             }
             back.push((buffer, arrived.buffer_bytes, read.is_ok()));
             match read {
@@ -454,7 +471,7 @@ impl Readbacks {
     }
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
-        self.driver.destroy_buffer(buffer, 0);
+        self.driver.destroy_in_use(buffer);
         self.lock().total_bytes -= buffer_bytes;
     }
 

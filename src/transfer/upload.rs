@@ -240,7 +240,7 @@ impl Uploads {
         }
         for index in broken.into_iter().rev() {
             let chunk = chunks.swap_remove(index);
-            self.driver.destroy_buffer(chunk.buffer, 0);
+            self.driver.destroy_in_use(chunk.buffer);
         }
         Ok(())
     }

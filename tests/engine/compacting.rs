@@ -100,3 +100,29 @@ fn what_is_pinned_stays_and_is_named() {
     drop(held);
     ended(gpu, &sim);
 }
+
+#[test]
+fn neighbours_that_stay_neighbours_are_one_copy() {
+    let (gpu, sim) = open(options());
+    // Blocks of 4 KiB, of which the tensors leave the end unused: 512 fill a slab.
+    let all: Vec<Tensor> = (0..1000)
+        .map(|n| gpu.full(&[1001], n as f32, DType::F32).unwrap())
+        .collect();
+    gpu.finish().unwrap();
+    // The last 20 of the first slab, and all of the second, which has room for them.
+    let kept: Vec<(usize, Tensor)> = all.into_iter().enumerate().skip(492).collect();
+    gpu.finish().unwrap();
+    let copies_before = sim.counters().copies;
+    let compacted = gpu.compact(MIB).unwrap();
+    gpu.finish().unwrap();
+    assert_eq!(
+        (compacted.moved_bytes, compacted.released_bytes),
+        (20 * 4096, 2 * MIB)
+    );
+    assert_eq!(sim.counters().copies - copies_before, 1);
+    for (n, tensor) in &kept {
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), [*n as f32; 1001]);
+    }
+    drop(kept);
+    ended(gpu, &sim);
+}

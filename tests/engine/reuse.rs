@@ -4,7 +4,7 @@ use lapidary::DType;
 use lapidary::sim::{SimOptions, Site};
 use pollster::block_on;
 
-use crate::{ended, numbers, open, options};
+use crate::{ended, numbers, open_alone as open, options};
 
 #[test]
 fn many_calls_make_few_submissions() {

@@ -4,7 +4,7 @@ use lapidary::sim::{SimMode, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
-use crate::{ended, nothing_leaves, numbers, open, options};
+use crate::{ended, nothing_leaves, numbers, open_alone as open, options};
 
 /// Room for one tensor of 8 MiB, not for two.
 fn narrow() -> SimOptions {
@@ -218,11 +218,10 @@ fn what_nobody_wants_any_more_is_not_tried_again() {
 
 #[test]
 fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
-    let (gpu, sim) = Gpu::simulated(SimOptions {
+    let (gpu, sim) = open(SimOptions {
         memory_bytes: 16 << 20,
         ..SimOptions::default()
-    })
-    .unwrap();
+    });
     // A slab of 16 MiB is all there is, and small tensors would rather have one of their own.
     let large = gpu.zeros(&[3 << 20], DType::U8).unwrap();
     large.force().unwrap();

@@ -39,7 +39,7 @@ fn run(part: u64, program: impl Fn(u64, u64)) {
 }
 
 /// Panics in callbacks are wanted, and say nothing.
-fn quiet() {
+pub(crate) fn quiet() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if !info.payload().is::<crate::orders::Wanted>() {

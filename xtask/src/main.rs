@@ -33,7 +33,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "test",
         usage: "test [--long] [FILTER…]",
-        about: "Run the whole suite, on a software adapter where there is no GPU. --long, for a release: also the random runs at length, and all of it on SwiftShader.",
+        about: "Run the whole suite, on a software adapter where there is no GPU. --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, and all of it on SwiftShader.",
         run: suite::test,
     },
     Verb {

@@ -37,6 +37,8 @@ pub(crate) fn test(args: &[String]) -> Result {
     }
     if !long.is_empty() {
         crate::ci::source::random_long()?;
+        crate::ci::pressure::programs_long()?;
+        crate::ci::pressure::tight()?;
         crate::ci::adapters::swiftshader_whole()?;
     }
     Ok(())

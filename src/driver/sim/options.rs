@@ -70,8 +70,8 @@ pub struct SimOptions {
     /// said to be. Costs well under a millisecond a kernel.
     pub checks_shaders: bool,
     /// Submits every command alone, and moves all that can be moved after it: to find what relies on
-    /// a place. The environment variable `LAPIDARY_SIM_COMPACT` sets it for all simulated devices.
-    pub compact_always: bool,
+    /// a place. `None`: if there is an environment variable `LAPIDARY_SIM_COMPACT`.
+    pub compact_always: Option<bool>,
     /// Where all chance comes from: same seed and same calls, same behaviour.
     pub seed: u64,
     /// What goes wrong from the start; more can be armed later, by
@@ -98,7 +98,7 @@ impl Default for SimOptions {
             pauses: 0,
             dirty: false,
             checks_shaders: true,
-            compact_always: false,
+            compact_always: None,
             seed: 0,
             faults: Vec::new(),
         }

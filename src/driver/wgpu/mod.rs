@@ -163,7 +163,7 @@ impl Driver for WgpuDriver {
     }
 
     fn destroy_bind_group(&self, group: BindGroupId) {
-        let removed = self.opened().tables_mut().groups.remove(group.0);
+        let removed = self.opened().tables_mut().remove_group(group);
         drop(removed);
     }
 

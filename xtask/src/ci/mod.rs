@@ -3,6 +3,7 @@
 pub(crate) mod adapters;
 mod examples;
 mod messages;
+pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
 mod targets;
@@ -43,6 +44,16 @@ const STEPS: &[Step] = &[
         name: "random",
         about: "long random runs against models",
         run: source::random,
+    },
+    Step {
+        name: "pressure",
+        about: "random programs under small budgets, with faults",
+        run: pressure::programs,
+    },
+    Step {
+        name: "tight",
+        about: "the suite where tensors must leave and move",
+        run: pressure::tight,
     },
     Step {
         name: "swiftshader",

@@ -1,0 +1,90 @@
+//! Memory under pressure: the random programs at length, and the suite again where nothing stays in its
+//! place: under budgets so tight that tensors must leave, and with everything moved after every command.
+
+use crate::process::{Result, run};
+use crate::suite::selected;
+
+/// Steps of each kind of random program, of which there are four and a half: a million in all here, ten
+/// million before a release.
+const STEPS: &str = "225000";
+const STEPS_BEFORE_A_RELEASE: &str = "2250000";
+
+/// Test files, the budget that they run under, and tests whose tensors alone are larger.
+struct Tight {
+    files: &'static [&'static str],
+    budget: &'static str,
+    too_large: &'static [&'static str],
+}
+
+const TIGHT: &[Tight] = &[
+    Tight {
+        files: &["engine"],
+        budget: "4MiB",
+        too_large: &[],
+    },
+    Tight {
+        files: &["random"],
+        budget: "600KiB",
+        too_large: &[],
+    },
+    Tight {
+        files: &["ops_elementwise", "custom_kernels"],
+        budget: "512KiB",
+        too_large: &[],
+    },
+    Tight {
+        files: &["ops_matmul"],
+        budget: "1MiB",
+        too_large: &[
+            "reductions_of_long_rows_are_whole",
+            "sums_longer_than_an_invocation_may_loop_are_whole",
+        ],
+    },
+    Tight {
+        files: &["ops_reduce"],
+        budget: "2MiB",
+        too_large: &["sums_of_millions_are_accurate"],
+    },
+];
+
+/// The test files whose simulated devices compact after every command.
+const COMPACTED: &[&str] = &["engine", "random", "pressure", "state"];
+
+/// The random programs, with faults at many calls.
+pub(crate) fn programs() -> Result<String> {
+    run_programs(STEPS, "default")
+}
+
+/// The random programs as long as they are before a release, with faults at every call.
+pub(crate) fn programs_long() -> Result<String> {
+    run_programs(STEPS_BEFORE_A_RELEASE, "long")
+}
+
+fn run_programs(steps: &str, profile: &str) -> Result<String> {
+    let mut tests = selected(&["--test", "pressure"], &[])?;
+    run(tests
+        .env("LAPIDARY_STEPS", steps)
+        .env("NEXTEST_PROFILE", profile))?;
+    Ok(format!("{steps} steps a kind"))
+}
+
+/// The suite where tensors must leave, and where they move all the time.
+pub(crate) fn tight() -> Result<String> {
+    for tight in TIGHT {
+        let mut tests = selected(&as_targets(tight.files), &[])?;
+        if !tight.too_large.is_empty() {
+            tests.arg("--");
+            for name in tight.too_large {
+                tests.args(["--skip", name]);
+            }
+        }
+        run(tests.env("LAPIDARY_BUDGET", tight.budget))?;
+    }
+    let mut tests = selected(&as_targets(COMPACTED), &[])?;
+    run(tests.env("LAPIDARY_SIM_COMPACT", "1"))?;
+    Ok(String::new())
+}
+
+fn as_targets(files: &[&'static str]) -> Vec<&'static str> {
+    files.iter().flat_map(|file| ["--test", *file]).collect()
+}
