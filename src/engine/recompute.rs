@@ -27,7 +27,7 @@ pub(crate) type Recipe = Arc<dyn Fn(&Arc<Engine>) -> Result<Arc<Storage>> + Send
 pub(crate) type Recipe = Arc<dyn Fn(&Arc<Engine>) -> Result<Arc<Storage>>>;
 
 /// A storage is made anew so many times for one command of the app's at most.
-const MOST_TIMES: u32 = 8;
+const MOST_TIMES: u32 = 16;
 
 /// What recipes make anew for the command that the walk has come to, and for those that make it.
 #[derive(Debug, Default)]

@@ -130,7 +130,8 @@ impl Tensor {
     /// The function is handed the inputs, and returns a new tensor of this shape and type. It
     /// is called while work is under way: it may record operations, but calls that wait are refused with
     /// [`Error::Reentered`]. It should not hold tensors of its own. Once an input has been written to,
-    /// the elements are kept, or, if they had been given up, gone: [`Error::Recompute`].
+    /// the elements are kept, or, if they had been given up, gone: [`Error::Recompute`]. Where it fails, so does
+    /// what wanted the elements; they can be asked for again.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

@@ -480,3 +480,31 @@ fn two_that_need_each_others_room_are_put_out_in_turn() {
         });
     }
 }
+
+#[test]
+fn recipes_end_where_every_submission_is_refused() {
+    in_time(|| {
+        for compact_always in [false, true] {
+            let (gpu, sim) = open(SimOptions {
+                compact_always: Some(compact_always),
+                ..options()
+            });
+            let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+            let y = doubled(&x).unwrap();
+            y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+                .unwrap();
+            y.evict().unwrap();
+            sim.arm(Fault {
+                repeat: Repeat::ForEver,
+                ..Fault::once(Site::Submit, 1, FaultKind::Invalid)
+            });
+            let user = y.sub_scalar(1).unwrap();
+            let error = user.to_vec::<f32>().unwrap_err();
+            assert!(error.to_string().contains("submission"), "{error}");
+            sim.disarm();
+            assert_eq!(y.to_vec::<f32>().unwrap(), expected(3));
+            drop((x, y, user));
+            ended(gpu, &sim);
+        }
+    });
+}
