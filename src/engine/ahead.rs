@@ -20,8 +20,8 @@ use crate::memory::{Candidate, Copies, Storage};
 pub(super) struct Cleaning {
     storage: Weak<Storage>,
     len_bytes: u64,
-    /// How often it had been written to when the copy was recorded.
-    writes: u32,
+    /// The last write to it before the copy was recorded.
+    writes: u64,
     taker: Arc<Shared>,
     reading: Wanted,
 }

@@ -35,8 +35,13 @@ impl Engine {
         needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
         let mut blocks = Vec::new();
         for storage in needed {
-            if self.lock().memory.find(&storage).is_some() {
-                continue;
+            {
+                let memory = &self.lock().memory;
+                // What has no bytes is computed when the command asks for it.
+                let is_unmade = memory.is_away(&storage) && !memory.has_bytes_away(&storage);
+                if is_unmade || memory.find(&storage).is_some() {
+                    continue;
+                }
             }
             match self.block_of_its_own(&storage).await? {
                 Some(arrival) => blocks.push((storage, Arriving(self, Some(arrival)))),
@@ -72,10 +77,12 @@ impl Engine {
             {
                 let mut state = self.lock();
                 for storage in needed {
-                    let Some(victim) = state.memory.candidate(storage) else {
+                    let Some(mut victim) = state.memory.candidate(storage) else {
                         continue;
                     };
-                    if !victim.is_clean {
+                    // What would be computed again would need room for that.
+                    if !state.memory.has_bytes_elsewhere(storage) {
+                        victim.is_clean = false;
                         victims.push(victim);
                     } else if state.memory.leave(storage) {
                         freed_bytes += storage.size_bytes();

@@ -462,6 +462,8 @@ impl State {
         most_bytes: u64,
     ) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(stay);
+        self.makings
+            .keep_what_was_made_twice(&mut candidates, &self.memory);
         candidates.retain(|candidate| {
             let may_go = tier.is_some() && candidate.storage.len_bytes() <= most_bytes;
             candidate.is_clean || may_go

@@ -56,6 +56,7 @@ use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
 use cost::Costs;
 use pressure::Outside;
+use recompute::Makings;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
 
@@ -121,6 +122,7 @@ impl Engine {
             recipes: FxHashMap::default(),
             next_recipe: 0,
             dropped_recipes: Vec::new(),
+            makings: Makings::default(),
             recorded: VecDeque::new(),
         };
         Ok(Arc::new_cyclic(|me| Engine {
@@ -241,6 +243,9 @@ impl Engine {
         if let Some(cause) = state.memory.poison_of(storage) {
             let made_at = storage.tag().to_string();
             return Err(Error::Poisoned { made_at, cause });
+        }
+        if let Some(cause) = state.makings.failure(storage) {
+            return Err((*cause).clone());
         }
         state.left.reason(storage).map_or(Ok(()), Err)
     }

@@ -36,12 +36,12 @@ impl Engine {
         loop {
             let (begun, freed) = {
                 let state = self.lock();
-                (state.counters.commands, state.memory.freed())
+                (state.counters.commands_of_app, state.memory.freed())
             };
             self.walk_once().await?;
             // Room may have come free behind a command that found none.
             let state = self.lock();
-            let has_run = state.counters.commands > begun;
+            let has_run = state.counters.commands_of_app > begun;
             let has_freed = state.memory.freed() > freed;
             // What is left time and again, though some of it is done anew each time, waits for the
             // next walk.
@@ -63,7 +63,7 @@ impl Engine {
                 let mut state = self.lock();
                 let need = state.step();
                 let now = state.counters;
-                if now.commands != begun.commands {
+                if now.commands_of_app != begun.commands_of_app {
                     begun = now;
                 } else if now.refused_submissions - begun.refused_submissions > MOST_REFUSALS {
                     begun = now;
@@ -177,7 +177,7 @@ impl Engine {
             }
             // What should have brought these back was refused too: they are where they were.
             for storage in batch.arrived.iter().filter_map(std::sync::Weak::upgrade) {
-                state.memory.leave(&storage);
+                state.memory.never_arrived(&storage, &cause);
             }
         }
         // A chunk that cannot be mapped again is found broken at its next use.
@@ -342,6 +342,7 @@ impl State {
     /// has a use for any more.
     pub(super) fn try_again(&mut self) {
         self.unplace_head();
+        self.makings.clear();
         self.left.take_wanted(|cmd| self.queue.push_front(cmd));
     }
 
@@ -357,6 +358,7 @@ impl State {
     /// The command at the head of the queue cannot run: not now, or not at all.
     fn head_failed(&mut self, error: Error) {
         self.unplace_head();
+        self.makings.is_the_apps();
         match self.queue.pop_front() {
             // It was only a hint, and must not hold anybody up.
             Some(Cmd::Prefetch(_)) | None => {}

@@ -8,13 +8,16 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+
+use rustc_hash::FxHashMap;
 
 use super::Engine;
 use super::cmd::Cmd;
-use super::state::State;
+use super::ladder::Gains;
+use super::state::{State, address};
 use crate::error::{Error, Result};
-use crate::memory::{RecipeToken, Storage};
+use crate::memory::{Candidate, Memory, RecipeToken, Storage};
 
 /// Records the commands that make a storage anew, and names what they make.
 #[cfg(not(target_arch = "wasm32"))]
@@ -22,6 +25,88 @@ pub(crate) type Recipe = Arc<dyn Fn(&Arc<Engine>) -> Result<Arc<Storage>> + Send
 /// Records the commands that make a storage anew, and names what they make.
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Recipe = Arc<dyn Fn(&Arc<Engine>) -> Result<Arc<Storage>>>;
+
+/// A storage is made anew so many times for one command of the app's at most.
+const MOST_TIMES: u32 = 16;
+
+/// What recipes make anew for the command that the walk has come to, and for those that make it.
+#[derive(Debug, Default)]
+pub(super) struct Makings {
+    /// By address of the storage; that it is known here keeps the address from being another's.
+    of: FxHashMap<usize, Making>,
+    under_way: usize,
+}
+
+#[derive(Debug, Default)]
+struct Making {
+    storage: Weak<Storage>,
+    times: u32,
+    is_under_way: bool,
+    /// Why it could not be made, for whoever wants it.
+    failure: Option<Arc<Error>>,
+}
+
+impl Makings {
+    fn of(&mut self, storage: &Arc<Storage>) -> &mut Making {
+        let making = self.of.entry(address(storage)).or_default();
+        making.storage = Arc::downgrade(storage);
+        making
+    }
+
+    fn begun(&mut self, storage: &Arc<Storage>) {
+        let making = self.of(storage);
+        making.is_under_way = true;
+        making.times += 1;
+        self.under_way += 1;
+    }
+
+    /// What should have been made is made, has failed, or is put off.
+    pub(super) fn ended(&mut self, storage: &Arc<Storage>, failure: Option<Arc<Error>>) {
+        if self.of.is_empty() && failure.is_none() {
+            return;
+        }
+        let making = self.of(storage);
+        let was_under_way = std::mem::replace(&mut making.is_under_way, false);
+        making.failure = failure;
+        self.under_way -= usize::from(was_under_way);
+    }
+
+    /// A command has come to its end. Was it one of the app's, and not of a recipe's?
+    pub(super) fn is_the_apps(&mut self) -> bool {
+        if self.under_way > 0 {
+            return false;
+        }
+        if !self.of.is_empty() {
+            self.of.clear();
+        }
+        true
+    }
+
+    /// What was made twice for one command is not given up for a third time, but put out: two that need
+    /// each other's room would never end.
+    pub(super) fn keep_what_was_made_twice(&self, candidates: &mut [Candidate], memory: &Memory) {
+        if self.of.is_empty() {
+            return;
+        }
+        for candidate in candidates {
+            let making = self.of.get(&address(&candidate.storage));
+            if making.is_some_and(|making| making.times > 1) {
+                candidate.is_clean = memory.has_bytes_elsewhere(&candidate.storage);
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+        self.under_way = 0;
+    }
+
+    /// Why a storage could not be made, if nobody has been told.
+    pub(super) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
+        let making = self.of.get(&address(storage))?;
+        making.failure.clone()
+    }
+}
 
 thread_local! {
     /// The engine for which this thread runs a recipe, by address; 0 for none.
@@ -59,6 +144,12 @@ impl Engine {
             self.error_of(input)?;
         }
         let mut state = self.lock();
+        if state.memory.comes_from(&inputs, storage) {
+            return Err(Error::Recompute {
+                made_at: storage.tag().to_string(),
+                reason: "it is among what its inputs are computed from".into(),
+            });
+        }
         let id = state.next_recipe;
         state.next_recipe += 1;
         state.recipes.insert(id, recipe);
@@ -95,21 +186,31 @@ impl Engine {
             made_at: storage.tag().to_string(),
             reason,
         };
-        let (recipe, is_current) = {
-            let state = self.lock();
-            let recipe = state.recipes.get(&token.id()).cloned();
-            (recipe, state.memory.is_current(token))
+        let recipe = {
+            let mut state = self.lock();
+            let making = state.makings.of(storage);
+            if let Some(failure) = making.failure.take() {
+                return Ok(Err((*failure).clone()));
+            }
+            let (is_under_way, times) = (making.is_under_way, making.times);
+            let never = match (is_under_way, state.memory.is_current(token)) {
+                (true, _) => "its recipe uses the tensor itself",
+                (_, false) => "one of its inputs has been written to since",
+                _ => "",
+            };
+            if !never.is_empty() {
+                let cause = Arc::new(refused(never.into()));
+                state.memory.poison(storage, &cause);
+                return Ok(Ok(()));
+            }
+            if times >= MOST_TIMES {
+                return Ok(Err(state.out_of_memory(storage, Gains::default())));
+            }
+            state.recipes.get(&token.id()).cloned()
         };
         let (Some(recipe), Some(engine)) = (recipe, self.me.upgrade()) else {
             return Ok(Ok(()));
         };
-        if !is_current {
-            let changed = "one of its inputs has been written to since".to_string();
-            self.lock()
-                .memory
-                .poison(storage, &Arc::new(refused(changed)));
-            return Ok(Ok(()));
-        }
         let made = {
             let _inside = self.inside();
             let _recording = Recording(RECORDING.replace(std::ptr::from_ref(self) as usize));
@@ -121,6 +222,9 @@ impl Engine {
         match made {
             Ok(from) if from.size_bytes() == storage.size_bytes() => {
                 let to = storage.clone();
+                // It may have to give way to what comes first now.
+                state.unplace_head();
+                state.makings.begun(storage);
                 state.queue.push_front(Cmd::TakeOver { from, to });
                 state.put_in_front(recorded);
                 Ok(Ok(()))
@@ -140,8 +244,10 @@ impl State {
 
     /// A recipe's result becomes the bytes of the storage that it was made for.
     pub(super) fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
-        if let Some(cause) = self.memory.poison_of(from) {
-            self.memory.poison(to, &cause);
+        let failure = self.memory.poison_of(from);
+        self.makings.ended(to, failure.clone());
+        if failure.is_some() || !self.memory.is_away(to) {
+            // Another time it may go well. Or there is nothing to be taken over any more.
         } else if Arc::strong_count(from) != 1 || !self.memory.take_over_place(from, to) {
             let reason = "it kept what it made, or made nothing new".into();
             let made_at = to.tag().to_string();

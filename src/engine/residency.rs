@@ -177,8 +177,11 @@ impl Engine {
         match self.fill_for_sure(storage, &copies, arrival.place).await {
             Ok(()) => {}
             Err(error @ Error::SpillCorrupt { .. }) => {
-                // The bytes are gone: whoever wants them is told why.
-                self.lock().memory.poison(storage, &Arc::new(error));
+                let mut state = self.lock();
+                if !state.memory.disk_is_damaged(storage) {
+                    // The bytes are gone: whoever wants them is told why.
+                    state.memory.poison(storage, &Arc::new(error));
+                }
                 return Ok(Ok(()));
             }
             Err(error) => {
@@ -360,6 +363,11 @@ impl Engine {
                     at += piece.len() as u64;
                 }
                 Err(error) => {
+                    let is_damaged = matches!(error, Error::SpillCorrupt { .. });
+                    if is_damaged && self.lock().memory.disk_is_damaged(storage) {
+                        // The read is still at the head of the queue, and finds another way.
+                        return Ok(());
+                    }
                     reading.fail(error);
                     break;
                 }

@@ -11,7 +11,7 @@ use super::cmd::Cmd;
 use super::cost::Costs;
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
-use super::recompute::Recipe;
+use super::recompute::{Makings, Recipe};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Memory, Moved, Residency, Storage};
@@ -46,6 +46,7 @@ pub(super) struct State {
     /// Recipes that nobody needs any more. They hold what is the app's: to be dropped without the
     /// lock.
     pub(super) dropped_recipes: Vec<Recipe>,
+    pub(super) makings: Makings,
     /// What a recipe appends while it runs.
     pub(super) recorded: VecDeque<Cmd>,
 }
@@ -69,6 +70,8 @@ impl State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) commands: u64,
+    /// Those of them that no recipe recorded: what recipes do may be undone, and done again.
+    pub(super) commands_of_app: u64,
     pub(super) submissions: u64,
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,
@@ -167,9 +170,12 @@ impl LeftBehind {
             return None;
         }
         let mut reason = None;
+        // To have a value again changes nothing for those who only read it.
+        let changes = !matches!(cmd, Cmd::TakeOver { .. });
         cmd.each_operand(|storage, role| {
             let touched = self.touched.get(&address(storage));
-            let hindered = touched.filter(|touched| touched.written || role != Role::Read);
+            let hindered =
+                touched.filter(|touched| touched.written || changes && role != Role::Read);
             if let Some(touched) = hindered {
                 reason = Some(touched.error.clone());
             }
@@ -229,6 +235,6 @@ impl LeftBehind {
     }
 }
 
-fn address(storage: &Arc<Storage>) -> usize {
+pub(super) fn address(storage: &Arc<Storage>) -> usize {
     Arc::as_ptr(storage) as usize
 }

@@ -112,6 +112,9 @@ impl State {
                 continue;
             }
             if let Some(error) = self.left.holds_up(&cmd) {
+                if let Cmd::TakeOver { to, .. } = &cmd {
+                    self.makings.ended(to, None);
+                }
                 self.left.push(cmd, error);
                 continue;
             }
@@ -127,6 +130,10 @@ impl State {
                         self.placed.clear();
                     }
                     self.counters.commands += 1;
+                    let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
+                    if is_the_apps && self.makings.is_the_apps() {
+                        self.counters.commands_of_app += 1;
+                    }
                     self.batch.is_closed = alone;
                     self.memory.tick();
                     match cmd.outlasts_encoding() {
@@ -140,6 +147,7 @@ impl State {
                 }
                 Err(Stop::Poison(cause)) => {
                     self.unplace_head();
+                    self.makings.is_the_apps();
                     self.poison(&cmd, &cause);
                 }
                 // The caller finds the device lost as soon as it asks the driver. The command stays,
@@ -244,6 +252,10 @@ impl State {
             #[cfg(feature = "sim")]
             Cmd::Touch(operands) => self.encode_touch(operands),
             Cmd::TakeOver { from, to } => {
+                if self.memory.is_away(from) {
+                    // It has been put out while more was made.
+                    self.place(from)?;
+                }
                 self.take_over_made(from, to);
                 Ok(())
             }

@@ -15,12 +15,12 @@ pub(crate) struct HostCopy {
     pub(crate) _charge: HostCharge,
 }
 
-/// A recipe of the engine's, by number, and what it computes from, with how often each of those
-/// had been written to. When it goes, the recipe goes too.
+/// A recipe of the engine's, by number, and what it computes from, with the last write to each of
+/// those. When it goes, the recipe goes too.
 #[derive(Debug)]
 pub(crate) struct RecipeToken {
     pub(super) id: u64,
-    pub(super) inputs: Vec<(Arc<Storage>, u32)>,
+    pub(super) inputs: Vec<(Arc<Storage>, u64)>,
     pub(super) dead: Arc<DeadList>,
 }
 

@@ -67,16 +67,16 @@ struct Slot {
     /// Where else the bytes are; most storages have none.
     copies: Option<Box<Copies>>,
     uses: Uses,
-    /// How many writes to it have been encoded.
-    writes: u32,
+    /// The last write to it, as a number that no other write has.
+    writes: u64,
     /// The last batch that writes to it; 0 for none.
     written_in: u64,
 }
 
 impl Slot {
     /// It is written to: what was copied before is the past, and is to be dropped by the caller.
-    fn written(&mut self) -> Option<Box<Copies>> {
-        self.writes = self.writes.wrapping_add(1);
+    fn written(&mut self, number: u64) -> Option<Box<Copies>> {
+        self.writes = number;
         self.copies.take()
     }
 }
@@ -104,6 +104,9 @@ pub(crate) struct Memory {
     pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
     clock: Clock,
+    /// Writes so far, to whatever storage: each has a number that never comes again, also not when a
+    /// slot is another's, or a storage has lost its slot and got one anew.
+    writes: u64,
     /// How often the app has polled.
     polls: u32,
     /// Blocks freed so far.
@@ -136,6 +139,7 @@ impl Memory {
             forgotten: Vec::new(),
             anywhere: false,
             clock: 0,
+            writes: 0,
             polls: 0,
             freed: 0,
             freed_bytes: 0,
@@ -321,8 +325,11 @@ impl Memory {
                 slot
             }
         };
-        self.slots[slot as usize].poison = Some(cause.clone());
-        self.gone.extend(self.slots[slot as usize].copies.take());
+        self.writes += 1;
+        let slot = &mut self.slots[slot as usize];
+        slot.poison = Some(cause.clone());
+        // What is computed from it is computed from what it held before.
+        self.gone.extend(slot.written(self.writes));
         storage.set_residency(Residency::Poisoned);
     }
 
@@ -350,6 +357,7 @@ impl Memory {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
+        self.writes += 1;
         // What is not set here was left empty by whoever had it before.
         let slot = &mut self.slots[index as usize];
         slot.storage = Arc::downgrade(storage);
@@ -357,7 +365,7 @@ impl Memory {
         slot.place = place;
         slot.block = block;
         slot.uses = Uses::new(self.clock);
-        slot.writes = 0;
+        slot.writes = self.writes;
         slot.written_in = 0;
         index
     }

@@ -33,6 +33,10 @@ pub struct Recovered {
     pub gone: Vec<(String, u64)>,
 }
 
+/// A recipe counts as a copy if what it computes from is on the device or kept elsewhere, or can be computed
+/// in its turn from what is: so many storages are looked at to find that out.
+const INPUTS_LOOKED_AT: u32 = 32;
+
 /// A block for a storage that is coming back. To be given to [`Memory::arrive`] or
 /// [`Memory::turn_away`].
 #[derive(Debug)]
@@ -108,6 +112,38 @@ impl Memory {
         })
     }
 
+    /// Can a storage's bytes be had from elsewhere, without computing them again?
+    pub(crate) fn has_bytes_elsewhere(&self, storage: &Storage) -> bool {
+        let slot = storage.slot().map(|index| &self.slots[index as usize]);
+        let copies = slot.and_then(|slot| slot.copies.as_deref());
+        copies.is_some_and(Copies::has_bytes)
+    }
+
+    /// The copy on disk of a storage that is away turned out to be damaged. `false` if nothing else gives
+    /// its bytes.
+    pub(crate) fn disk_is_damaged(&mut self, storage: &Storage) -> bool {
+        let Some(index) = storage.slot() else {
+            return false;
+        };
+        let Some(copies) = &self.slots[index as usize].copies else {
+            return false;
+        };
+        let recipe = copies.recipe.as_ref();
+        let gives = copies.host.is_some()
+            || copies.source.is_some()
+            || recipe.is_some_and(|recipe| self.is_current(recipe));
+        if gives {
+            let mut disk = None;
+            self.copied(storage, |copies| disk = copies.disk.take());
+            let gone = Copies {
+                disk,
+                ..Copies::default()
+            };
+            self.gone.push(Box::new(gone));
+        }
+        gives
+    }
+
     /// The time by which uses are told, in commands.
     pub(crate) fn now(&self) -> Clock {
         self.clock
@@ -125,7 +161,8 @@ impl Memory {
         slot.uses.touch(self.clock);
         if is_written {
             slot.written_in = self.batch;
-            self.gone.extend(slot.written());
+            self.writes += 1;
+            self.gone.extend(slot.written(self.writes));
         }
         if let Some(place) = slot.place {
             self.touch(place);
@@ -179,17 +216,37 @@ impl Memory {
         if !self.is_valid(copies) {
             return false;
         }
-        let slot = &mut self.slots[index as usize];
-        let Some(copies) = &slot.copies else {
-            return false;
+        self.vacate(storage, index);
+        true
+    }
+
+    /// What should have brought the storage was refused: it is where it was before. If that can be no
+    /// more, it has no value, for this reason.
+    pub(crate) fn never_arrived(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
+        let Some(index) = storage.slot().filter(|_| self.in_slab(storage)) else {
+            return;
         };
-        storage.set_residency(copies.residency());
+        let copies = self.slots[index as usize].copies.as_deref();
+        let recipe = |copies: &Copies| {
+            let recipe = copies.recipe.as_ref();
+            recipe.is_some_and(|recipe| self.is_current(recipe))
+        };
+        match copies.is_some_and(|copies| copies.has_bytes() || recipe(copies)) {
+            true => self.vacate(storage, index),
+            false => self.poison(storage, cause),
+        }
+    }
+
+    /// Takes the place of a storage that has copies.
+    fn vacate(&mut self, storage: &Storage, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let copies = slot.copies.as_deref();
+        storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
         slot.place = None;
         let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
             self.free_block(block, size_bytes);
         }
-        true
     }
 
     /// Takes the places of storages without a value, but for those of the slots that `stay`.
@@ -248,14 +305,60 @@ impl Memory {
         }
     }
 
-    /// Have the inputs of a recipe not been written to since?
+    /// Have the inputs of a recipe not been written to since, nor lost their values?
     pub(crate) fn is_current(&self, token: &RecipeToken) -> bool {
         let mut inputs = token.inputs.iter();
-        inputs.all(|(input, writes)| self.writes_to(input) == *writes)
+        inputs.all(|(input, writes)| {
+            self.writes_to(input) == *writes && self.poison_of(input).is_none()
+        })
     }
 
-    /// How many writes to a storage have been encoded.
-    pub(crate) fn writes_to(&self, storage: &Storage) -> u32 {
+    /// Is a storage one of these, or among what recipes compute them from? What recipes are worth nothing any
+    /// more is forgotten, so that they lead nowhere.
+    pub(crate) fn comes_from(&mut self, inputs: &[Arc<Storage>], storage: &Arc<Storage>) -> bool {
+        let (mut known, mut ahead) = (FxHashSet::default(), inputs.to_vec());
+        while let Some(one) = ahead.pop() {
+            if !known.insert(Arc::as_ptr(&one)) {
+                continue;
+            }
+            if Arc::ptr_eq(&one, storage) {
+                return true;
+            }
+            let slot = one.slot().map(|index| &self.slots[index as usize]);
+            let Some((slot, recipe)) = slot.and_then(|slot| {
+                let recipe = slot.copies.as_ref()?.recipe.clone()?;
+                Some((slot, recipe))
+            }) else {
+                continue;
+            };
+            let copies = slot.copies.as_deref();
+            let is_needed = slot.place.is_none() && !copies.is_some_and(Copies::has_bytes);
+            if !is_needed && !self.is_current(&recipe) {
+                self.copied(&one, |copies| copies.recipe = None);
+                continue;
+            }
+            ahead.extend(recipe.inputs.iter().map(|(input, _)| input.clone()));
+        }
+        false
+    }
+
+    /// Is a recipe current, and are its inputs there, or to be had? `most` is how many of them, and of those
+    /// they are computed from in turn, are looked at: what is further off is not relied upon.
+    fn is_computable(&self, token: &RecipeToken, most: &mut u32) -> bool {
+        self.is_current(token)
+            && token.inputs.iter().all(|(input, _)| {
+                let slot = input.slot().map(|index| &self.slots[index as usize]);
+                let Some(slot) = slot.filter(|slot| slot.place.is_none()) else {
+                    return true;
+                };
+                *most = most.saturating_sub(1);
+                let copies = slot.copies.as_deref();
+                copies.is_some_and(|copies| self.gives_again(copies, most))
+            })
+    }
+
+    /// The last write to a storage, by a number that no other write has; 0 for none.
+    pub(crate) fn writes_to(&self, storage: &Storage) -> u64 {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.map_or(0, |slot| slot.writes)
     }
@@ -279,7 +382,9 @@ impl Memory {
     /// A write to the storage has been encoded: what was copied before is the past.
     pub(crate) fn written(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
-            self.gone.extend(self.slots[index as usize].written());
+            self.writes += 1;
+            let slot = &mut self.slots[index as usize];
+            self.gone.extend(slot.written(self.writes));
         }
     }
 
@@ -361,8 +466,12 @@ impl Memory {
 
     /// Would these copies give the bytes again?
     fn is_valid(&self, copies: &Copies) -> bool {
-        let recipe = copies.recipe.as_ref();
-        copies.has_bytes() || recipe.is_some_and(|recipe| self.is_current(recipe))
+        self.gives_again(copies, &mut { INPUTS_LOOKED_AT })
+    }
+
+    fn gives_again(&self, copies: &Copies, most: &mut u32) -> bool {
+        let recipe = copies.recipe.as_ref().filter(|_| *most > 0);
+        copies.has_bytes() || recipe.is_some_and(|recipe| self.is_computable(recipe, most))
     }
 
     /// Is a storage in a buffer of the app?
@@ -382,7 +491,7 @@ impl Memory {
         self.forgotten.clear();
         self.owners.clear();
         self.imported_bytes = 0;
-        let mut recovered = Recovered::default();
+        let (mut recovered, mut lost) = (Recovered::default(), Vec::new());
         for slot in &mut self.slots {
             let had_place = slot.place.take().is_some();
             slot.block = None;
@@ -394,15 +503,32 @@ impl Memory {
             if !slot.poison.as_ref().is_none_or(is_lost) {
                 continue;
             }
-            if let Some(copies) = &slot.copies {
+            if had_place && slot.copies.is_none() {
+                lost.push(storage);
+            }
+        }
+        // What was to be computed from what is lost is lost too, and so on.
+        loop {
+            let slots = self.slots.iter().filter(|slot| {
+                let copies = slot.copies.as_deref().filter(|copies| !copies.has_bytes());
+                let recipe = copies.and_then(|copies| copies.recipe.as_ref());
+                recipe.is_some_and(|recipe| !self.is_current(recipe))
+            });
+            lost.extend(slots.filter_map(|slot| slot.storage.upgrade()));
+            if lost.is_empty() {
+                break;
+            }
+            for storage in lost.drain(..) {
+                self.poison(&storage, cause);
+                let gone = (storage.tag().to_string(), storage.len_bytes());
+                recovered.gone.push(gone);
+            }
+        }
+        for slot in &self.slots {
+            if let (Some(copies), Some(storage)) = (&slot.copies, slot.storage.upgrade()) {
                 recovered.kept += 1;
                 recovered.kept_bytes += storage.len_bytes();
                 storage.set_residency(copies.residency());
-            } else if had_place {
-                slot.poison = Some(cause.clone());
-                storage.set_residency(Residency::Poisoned);
-                let gone = (storage.tag().to_string(), storage.len_bytes());
-                recovered.gone.push(gone);
             }
         }
         recovered.gone.sort();

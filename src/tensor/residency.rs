@@ -130,7 +130,8 @@ impl Tensor {
     /// The function is handed the inputs, and returns a new tensor of this shape and type. It
     /// is called while work is under way: it may record operations, but calls that wait are refused with
     /// [`Error::Reentered`]. It should not hold tensors of its own. Once an input has been written to,
-    /// the elements are kept, or, if they had been given up, gone: [`Error::Recompute`].
+    /// the elements are kept, or, if they had been given up, gone: [`Error::Recompute`]. Where it fails, so does
+    /// what wanted the elements; they can be asked for again.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -144,7 +145,8 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Shape`] for a view that does not show all of its memory in order,
-    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor; what [`force`](Self::force) says.
+    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor, [`Error::Recompute`] for one that is
+    /// among the inputs, or among what those are computed from; what [`force`](Self::force) says.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn recompute_with(
         &self,
