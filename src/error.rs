@@ -235,6 +235,8 @@ pub struct OutOfMemory {
     pub retiring_bytes: u64,
     /// The largest free range inside the slabs.
     pub largest_hole_bytes: u64,
+    /// Bytes of tensors that are pinned, and so can neither move nor leave.
+    pub pinned_bytes: u64,
     /// What the device's bytes are limited to, if they are.
     pub budget_bytes: Option<u64>,
     /// What was tried to make room, and the bytes that it freed.
@@ -249,8 +251,8 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "out of memory: {} for the tensor made at {} found no room ({} live, {} reserved, \
-             {} retiring, largest hole {})",
+            "out of memory: {} for the tensor made at {} found no room: {} live, {} reserved, \
+             {} retiring, largest hole {}",
             Bytes(self.requested_bytes),
             self.made_at,
             Bytes(self.live_bytes),
@@ -258,6 +260,9 @@ impl fmt::Display for OutOfMemory {
             Bytes(self.retiring_bytes),
             Bytes(self.largest_hole_bytes),
         )?;
+        if self.pinned_bytes > 0 {
+            write!(f, ", {} pinned", Bytes(self.pinned_bytes))?;
+        }
         if let Some(budget_bytes) = self.budget_bytes {
             write!(f, " within a budget of {}", Bytes(budget_bytes))?;
         }

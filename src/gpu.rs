@@ -39,7 +39,8 @@ pub struct Options {
     /// Rather the GPU that saves power than the fastest one.
     pub low_power: bool,
     /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
-    /// (`512MiB`, or `device=512MiB,host=2GiB`), else no limit but the device's own.
+    /// (`512MiB`, or `device=512MiB,host=2GiB`), else what the operating system leaves to this
+    /// process, where it says so.
     pub budget: Option<Budget>,
     /// The folder for the file that tensors are put out to when neither the device nor the host's
     /// share has room. `None`: what the environment variable `LAPIDARY_SPILL_FOLDER` says, else the system's
@@ -245,7 +246,8 @@ impl Gpu {
 
     /// For apps with a frame loop, once a frame: lets finished work be noticed, the budget follow
     /// what the operating system leaves, and slabs and staging go that nobody has used for
-    /// [a while](Gpu::release_idle_after). Never waits.
+    /// [a while](Gpu::release_idle_after). Waits only to put out what passes a budget that fell below
+    /// what is held: whoever polls may do nothing else that would.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].

@@ -1,10 +1,16 @@
 //! The engine's promises, on a simulated device: order without waits, reuse, what happens when
 //! the driver refuses, many threads, futures dropped half-way, and the reports.
 
+#[path = "engine/compacting.rs"]
+mod compacting;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/limits.rs"]
+mod limits;
 #[path = "engine/order.rs"]
 mod order;
+#[path = "engine/overlap.rs"]
+mod overlap;
 #[path = "engine/pauses.rs"]
 mod pauses;
 #[path = "engine/recompute.rs"]

@@ -27,8 +27,10 @@ const USAGE: &str = "usage: oversubscribe [FACTOR], of 1 to 8";
 
 const SEED: u64 = 4;
 
-/// The first run compiles the kernels, and the best of all counts.
-const RUNS: usize = 3;
+/// So often all budgets have their turn, so that what else the machine does hits none alone, ...
+const ROUNDS: usize = 3;
+/// ... with so many runs each. The first makes the slabs; of all the fastest counts.
+const RUNS: usize = 2;
 
 /// What all weights take.
 const ALL_BYTES: u64 = WEIGHTS as u64 * WEIGHT_BYTES;
@@ -62,42 +64,46 @@ fn oversubscribe() -> Result<ExitCode, Box<dyn Error>> {
         gpu.caps().backend,
     );
 
-    let mut progress = Progress::new(2 * (1 + factors.len()) * RUNS * PASSES);
-    let mut rows = Vec::new();
-    for origin in [Origin::File(file.path()), Origin::Memory] {
-        let free = best(&gpu, None, &numbers, origin, &mut progress)?;
-        for &factor in &factors {
-            let budget_bytes = ALL_BYTES / factor;
-            let run = best(&gpu, Some(budget_bytes), &numbers, origin, &mut progress)?;
-            rows.push(Row::new(factor, origin, &free, &run, rates));
+    let origins = [Origin::File(file.path()), Origin::Memory];
+    let mut budgets = vec![None];
+    budgets.extend(factors.iter().map(|factor| Some(ALL_BYTES / factor)));
+    let mut progress = Progress::new(ROUNDS * origins.len() * budgets.len() * RUNS * PASSES);
+    let mut fastest = vec![None; origins.len() * budgets.len()];
+    for _ in 0..ROUNDS {
+        let settings = origins.iter().flat_map(|origin| {
+            let budgets = budgets.iter();
+            budgets.map(move |budget_bytes| (*origin, *budget_bytes))
+        });
+        for ((origin, budget_bytes), fastest) in settings.zip(&mut fastest) {
+            gpu.set_budget(budget_bytes.map_or_else(Budget::default, Budget::device))?;
+            for _ in 0..RUNS {
+                let run = chain::run(&gpu, &numbers, origin, || progress.step())?;
+                keep_faster(fastest, run)?;
+            }
         }
     }
     progress.clear();
+
+    let runs: Vec<Run> = fastest.into_iter().flatten().collect();
+    let mut rows = Vec::new();
+    for (origin, runs) in origins.into_iter().zip(runs.chunks(budgets.len())) {
+        let (free, runs) = runs.split_first().ok_or("there was no run")?;
+        let runs = factors.iter().zip(runs);
+        rows.extend(runs.map(|(&factor, run)| Row::new(factor, origin, free, run, rates)));
+    }
     print_table(&rows, rates);
     rows.retain(|row| row.factor == factor);
     Ok(verdict(factor, &rows))
 }
 
-/// The fastest of several runs, all with one result.
-fn best(
-    gpu: &Gpu,
-    budget_bytes: Option<u64>,
-    numbers: &Numbers,
-    origin: Origin<'_>,
-    progress: &mut Progress,
-) -> Result<Run, Box<dyn Error>> {
-    gpu.set_budget(budget_bytes.map_or_else(Budget::default, Budget::device))?;
-    let mut best: Option<Run> = None;
-    for _ in 0..RUNS {
-        let run = chain::run(gpu, numbers, origin, || progress.step())?;
-        if best.as_ref().is_some_and(|best| !same(best, &run)) {
-            return Err("two runs have different results".into());
-        }
-        if best.as_ref().is_none_or(|best| run.time < best.time) {
-            best = Some(run);
-        }
+/// Keeps the faster of two runs, which must have one result.
+fn keep_faster(fastest: &mut Option<Run>, run: Run) -> Result<(), Box<dyn Error>> {
+    match fastest {
+        Some(best) if !same(best, &run) => return Err("two runs have different results".into()),
+        Some(best) if best.time <= run.time => {}
+        _ => *fastest = Some(run),
     }
-    best.ok_or_else(|| "there was no run".into())
+    Ok(())
 }
 
 /// Do two runs have one result, bit for bit?
@@ -116,8 +122,8 @@ struct Row {
     is_equal: bool,
     /// The fewest bytes that may travel out and in.
     least_bytes: u64,
-    /// The time of the run without a budget, and for the bytes that travelled besides.
-    explained: Duration,
+    /// The time of the run without a budget, and at the machine's rates for what travelled besides.
+    reference: Duration,
 }
 
 impl Row {
@@ -148,7 +154,7 @@ impl Row {
             free_time: free.time,
             is_equal: same(free, run),
             least_bytes: least * WEIGHT_BYTES,
-            explained: free.time + Duration::from_secs_f64(travel),
+            reference: free.time + Duration::from_secs_f64(travel),
         }
     }
 
@@ -159,13 +165,13 @@ impl Row {
 
 fn print_table(rows: &[Row], rates: Rates) {
     println!(
-        "factor  weights in      budget        out         in      least  moved/least  \
-         slow-down    time  explained  time/explained"
+        "factor  weights in      budget        out         in     least  moved/least     time  \
+         slow-down  reference  time/reference"
     );
     for row in rows {
-        let (time, explained) = (row.run.time.as_secs_f64(), row.explained.as_secs_f64());
+        let (time, reference) = (row.run.time.as_secs_f64(), row.reference.as_secs_f64());
         println!(
-            "{:>5}x  {:<10} {:>11} {:>10} {:>10} {:>10} {:>12.3} {:>10.2} {:>6.2} s {:>8.2} s {:>15.2}",
+            "{:>5}x  {:<10} {:>11} {:>10} {:>10} {:>9} {:>12.2} {:>6.2} s {:>9.2}x {:>8.2} s {:>15.2}",
             row.factor,
             row.origin,
             Bytes(row.budget_bytes).to_string(),
@@ -173,16 +179,17 @@ fn print_table(rows: &[Row], rates: Rates) {
             Bytes(row.run.in_bytes).to_string(),
             Bytes(row.least_bytes).to_string(),
             ratio(row.moved_bytes() as f64, row.least_bytes as f64),
-            ratio(time, row.free_time.as_secs_f64()),
             time,
-            explained,
-            ratio(time, explained),
+            ratio(time, row.free_time.as_secs_f64()),
+            reference,
+            ratio(time, reference),
         );
     }
     let gib = |rate: f64| rate / GIB as f64;
     println!(
-        "\nslow-down: beside a run without a budget. explained: that run's time, and for what travelled\n\
-         besides, one byte after the other, at the rates of this machine: {:.1} GiB/s from a file, {:.1} to\n\
+        "\nleast: the fewest bytes that may travel, for one who knows the future. slow-down: beside a run\n\
+         without a budget. reference: the time of that run, and for all bytes that travelled besides, by one\n\
+         thread and with nothing else to do, at the rates of this machine: {:.1} GiB/s from a file, {:.1} to\n\
          one, {:.1} within memory. Below 1 the transfers were hidden behind the work.\n",
         gib(rates.read),
         gib(rates.write),
@@ -210,12 +217,14 @@ fn verdict(factor: u64, rows: &[Row]) -> ExitCode {
     }
     let time: f64 = rows.iter().map(|row| row.run.time.as_secs_f64()).sum();
     let free_time: f64 = rows.iter().map(|row| row.free_time.as_secs_f64()).sum();
+    let reference: f64 = rows.iter().map(|row| row.reference.as_secs_f64()).sum();
     println!(
         "oversubscribe: equal={is_equal} factor={factor} bytes_moved={} least={} slowdown={:.3} \
-         peak_device_bytes={peak_bytes} budget_bytes={budget_bytes}",
+         time_over_reference={:.3} peak_device_bytes={peak_bytes} budget_bytes={budget_bytes}",
         rows.iter().map(Row::moved_bytes).sum::<u64>(),
         rows.iter().map(|row| row.least_bytes).sum::<u64>(),
         ratio(time, free_time),
+        ratio(time, reference),
     );
     code
 }

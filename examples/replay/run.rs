@@ -68,7 +68,7 @@ pub(crate) fn replay(
         memory_bytes: u64::MAX,
         max_buffer_bytes: limit_bytes,
         offset_alignment_bytes: UNIT_BYTES,
-        lag_submissions: 0,
+        lag_submissions: 2,
         ..SimOptions::default()
     })?;
     if let Some(budget_bytes) = budget_bytes {

@@ -239,12 +239,6 @@ impl Pools {
             .max(u64::try_from(with_slack).unwrap_or(u64::MAX))
     }
 
-    /// Raises the highest reserved bytes to what the caller has counted, which knows of slabs that
-    /// were given back but are not gone yet: what was taken once may be taken again.
-    pub fn raise_mark(&mut self, reserved_bytes: u64) {
-        self.highest_reserved_bytes = self.highest_reserved_bytes.max(reserved_bytes);
-    }
-
     /// Lowers the mark to the present levels: what was needed once is not kept for its return. For
     /// after a trim, or where a program turns to other work.
     pub fn reset_mark(&mut self) {

@@ -8,7 +8,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::learned::LearnedLimit;
 use super::{BufferId, BufferKind};
+use crate::units::MIB;
+
+/// Of a limit, one part in so many is kept for staging, ...
+const STAGING_SHARE: u64 = 32;
+
+/// ... but no more than this.
+const STAGING_MOST_BYTES: u64 = 128 * MIB;
+
+/// Staging needs so much to work at all, however low the limit is, ...
+const STAGING_LEAST_BYTES: u64 = 16 << 10;
+
+/// ... but never takes more than one part in so many.
+const STAGING_MOST_SHARE: u64 = 4;
 
 /// On what bytes are spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +68,18 @@ struct Books {
     taken_bytes: [u64; 4],
     peak_bytes: u64,
     peak_slab_bytes: u64,
+    /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
+    said_bytes: u64,
+    /// What of it lasts: the system may take more today than tomorrow.
+    lasting_bytes: u64,
+    said_staging_bytes: Option<u64>,
+    learned: LearnedLimit,
+    /// The least of the limits.
     limit_bytes: u64,
     /// Of the limit, what slabs leave to staging.
     staging_floor_bytes: u64,
     /// Slabs must get down to what they may take, which takes staging even above the limit.
     is_sinking: bool,
-    /// What was reserved when the driver refused for the first time.
-    refused_at_bytes: Option<u64>,
 }
 
 /// The levels of a [`Ledger`], in bytes.
@@ -76,31 +95,65 @@ pub(crate) struct Levels {
     pub(crate) peak_slab_bytes: u64,
     /// What may not be passed; `u64::MAX` for no limit.
     pub(crate) limit_bytes: u64,
-    /// What was reserved when the driver refused for the first time, if it has.
-    pub(crate) refused_at_bytes: Option<u64>,
+    /// What of the limit was said, and not learned from refusals.
+    pub(crate) said_bytes: u64,
 }
 
 impl Ledger {
     pub(super) fn new() -> Self {
         Ledger {
             books: Mutex::new(Books {
+                said_bytes: u64::MAX,
+                lasting_bytes: u64::MAX,
                 limit_bytes: u64::MAX,
                 ..Books::default()
             }),
         }
     }
 
-    /// Nothing is created any more that would pass `limit_bytes`; `staging_floor_bytes` of it are
-    /// out of reach for slabs. What is there already stays.
-    pub(crate) fn set_limit(&self, limit_bytes: u64, staging_floor_bytes: u64) {
+    /// Nothing is created any more that would pass `limit_bytes`. Part of it is out of reach for
+    /// slabs: so much, or what staging takes as a rule. What is there already stays.
+    /// The limit may rise to `lasting_bytes` without anybody's doing.
+    pub(crate) fn set_limit(
+        &self,
+        limit_bytes: u64,
+        lasting_bytes: u64,
+        staging_bytes: Option<u64>,
+    ) {
         let mut books = self.lock();
-        books.limit_bytes = limit_bytes;
-        books.staging_floor_bytes = staging_floor_bytes.min(limit_bytes);
-        books.refused_at_bytes = None;
+        books.said_bytes = limit_bytes;
+        books.lasting_bytes = lasting_bytes;
+        books.said_staging_bytes = staging_bytes;
+        books.update_limit();
+    }
+
+    /// What was learned of the device's size stands in the way of a request: now and then the
+    /// driver is to be asked all the same.
+    pub(crate) fn hinders(&self) {
+        let mut books = self.lock();
+        if books.learned.hinders() {
+            books.update_limit();
+        }
+    }
+
+    /// Somebody polled: what was learned is not for ever.
+    pub(crate) fn polled(&self) {
+        let mut books = self.lock();
+        books.learned.polled();
+        books.update_limit();
+    }
+
+    /// Forgets what was learned of the device's size. Returns whether there was anything.
+    pub(crate) fn forget_learned(&self) -> bool {
+        let mut books = self.lock();
+        let had = books.learned.forget();
+        books.update_limit();
+        had
     }
 
     /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
-    /// staging may take what is kept for it on top of what they still hold.
+    /// reading back, without which nothing can be put out, may take what is kept for it on top of
+    /// what they still hold.
     pub(crate) fn set_sinking(&self, is_sinking: bool) {
         self.lock().is_sinking = is_sinking;
     }
@@ -121,14 +174,15 @@ impl Ledger {
             peak_bytes: books.peak_bytes,
             peak_slab_bytes: books.peak_slab_bytes,
             limit_bytes: books.limit_bytes,
-            refused_at_bytes: books.refused_at_bytes,
+            said_bytes: books.said_bytes,
         }
     }
 
-    /// All that slabs may ever take: the limit without what is kept for staging.
+    /// All that slabs may ever take: what lasts of the limit, without what is kept for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
         let books = self.lock();
-        books.limit_bytes.saturating_sub(books.staging_floor_bytes)
+        let floor_bytes = staging_floor_bytes(books.lasting_bytes, books.said_staging_bytes);
+        books.lasting_bytes.saturating_sub(floor_bytes)
     }
 
     /// All that slabs may take while staging takes what it does.
@@ -138,6 +192,15 @@ impl Ledger {
             u64::MAX => u64::MAX,
             limit_bytes => limit_bytes.saturating_sub(books.kept_bytes(None)),
         }
+    }
+
+    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for it, unless
+    /// it is the driver that has no more.
+    pub(crate) fn staging_hinders(&self) -> bool {
+        let books = self.lock();
+        let is_beyond = books.kept_bytes(None) > books.staging_floor_bytes;
+        let is_learned = books.limit_bytes < books.said_bytes;
+        is_beyond || is_learned || books.limit_bytes == u64::MAX
     }
 
     /// What one kind of staging may take: its part of what is kept for staging, which nobody can
@@ -167,6 +230,8 @@ impl Ledger {
         books.retiring.clear();
         books.retiring_bytes = 0;
         books.taken_bytes = [0; 4];
+        books.learned.forget();
+        books.update_limit();
     }
 
     /// Takes bytes, if there are as many.
@@ -191,13 +256,19 @@ impl Ledger {
     /// The driver had no memory for so many bytes, which are still reserved.
     pub(super) fn refused(&self, size_bytes: u64) {
         let mut books = self.lock();
-        let before_bytes = books.reserved_bytes().saturating_sub(size_bytes);
-        books.refused_at_bytes.get_or_insert(before_bytes);
+        let wanted_bytes = books.reserved_bytes();
+        let held_bytes = wanted_bytes.saturating_sub(size_bytes);
+        books.learned.refused(held_bytes, wanted_bytes);
+        books.update_limit();
     }
 
     /// A buffer owns bytes that were reserved.
     pub(super) fn created(&self, buffer: BufferId, account: Account, size_bytes: u64) {
-        self.lock().owned.insert(buffer, (account, size_bytes));
+        let mut books = self.lock();
+        books.owned.insert(buffer, (account, size_bytes));
+        let held_bytes = books.reserved_bytes();
+        books.learned.had(held_bytes);
+        books.update_limit();
     }
 
     /// A buffer is destroyed; its bytes come back once submission `last_serial` is done.
@@ -246,6 +317,11 @@ impl Ledger {
 }
 
 impl Books {
+    fn update_limit(&mut self) {
+        self.limit_bytes = self.said_bytes.min(self.learned.limit_bytes());
+        self.staging_floor_bytes = staging_floor_bytes(self.limit_bytes, self.said_staging_bytes);
+    }
+
     fn taken(&self, account: Account) -> u64 {
         self.taken_bytes[account as usize]
     }
@@ -280,19 +356,32 @@ impl Books {
             let taken_bytes = slab_bytes + self.kept_bytes(None);
             return self.limit_bytes.saturating_sub(taken_bytes);
         }
-        let others_bytes = self.kept_bytes(Some(account)) + self.taken(account);
-        let room_bytes =
-            |slab_bytes: u64| self.limit_bytes.saturating_sub(slab_bytes + others_bytes);
+        // What was only learned is for slabs: for staging the driver is asked.
+        let limit_bytes = self.said_bytes;
+        let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
+        let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
-        if self.is_sinking {
-            let most_bytes = self.limit_bytes - self.staging_floor_bytes;
+        if self.is_sinking && account == Account::Readbacks {
+            let most_bytes = limit_bytes.saturating_sub(self.staging_floor_bytes);
             return room_bytes(slab_bytes.min(most_bytes)).max(part_bytes);
         }
         // Where slabs take what is kept for staging, since the limit was lowered, what they leave
         // is for whoever comes.
-        let left_bytes = self.limit_bytes.saturating_sub(self.reserved_bytes());
+        let left_bytes = limit_bytes.saturating_sub(self.reserved_bytes());
         room_bytes(slab_bytes).max(left_bytes.min(part_bytes))
     }
+}
+
+/// What slabs leave to staging, of so much in all. What the app says is never too little, but is
+/// no more than there is.
+fn staging_floor_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
+    if limit_bytes == u64::MAX {
+        return said_bytes.unwrap_or(0);
+    }
+    let share_bytes = (limit_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
+    let least_bytes = STAGING_LEAST_BYTES.min(limit_bytes / STAGING_MOST_SHARE);
+    let floor_bytes = said_bytes.unwrap_or(share_bytes).max(least_bytes);
+    floor_bytes.min(limit_bytes)
 }
 
 #[cfg(test)]
@@ -304,7 +393,7 @@ mod tests {
     /// arrivals and read-backs.
     fn check(taken_bytes: [u64; 4], is_sinking: bool, expected: [u64; 4]) {
         let ledger = Ledger::new();
-        ledger.set_limit(100, 40);
+        ledger.set_limit(100, 100, Some(40));
         ledger.set_sinking(is_sinking);
         let mut books = ledger.lock();
         books.taken_bytes = taken_bytes;
@@ -326,8 +415,8 @@ mod tests {
         check([80, 0, 0, 0], false, [0, 10, 10, 20]);
         check([95, 0, 0, 0], false, [0, 5, 5, 5]);
         check([120, 0, 0, 0], false, [0, 0, 0, 0]);
-        check([120, 0, 0, 0], true, [0, 10, 10, 20]);
-        check([120, 40, 0, 0], true, [0, 0, 10, 20]);
+        check([120, 0, 0, 0], true, [0, 0, 0, 20]);
+        check([120, 40, 0, 0], true, [0, 0, 0, 20]);
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
+mod learned;
 mod ledger;
 mod os_budget;
 mod os_limit;
@@ -371,6 +372,11 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// none where there is no such allocator, or it does not tell.
     fn driver_reserved_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would hold.
+    fn has_contents(&self) -> bool {
+        true
     }
 
     /// The wgpu objects behind it, if it is wgpu.

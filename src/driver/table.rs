@@ -1,11 +1,20 @@
 //! A table of a driver's objects: an id names a slot and the object's generation, so an id that
 //! outlived its object finds nothing.
 
+use std::hash::{Hash, Hasher};
+
 /// Index and generation of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: u32,
     generation: u32,
+}
+
+/// As one word: a bind group is looked up by many of them.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64((u64::from(self.generation) << 32) | u64::from(self.index));
+    }
 }
 
 /// Objects by [`Key`]; slots are reused.

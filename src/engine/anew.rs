@@ -82,7 +82,7 @@ impl Engine {
                     }
                 }
             }
-            freed_bytes += self.take_out(victims, tier).await?;
+            freed_bytes += self.take_out(victims, Vec::new(), tier).await?.0;
         }
         Ok(freed_bytes)
     }

@@ -4,26 +4,19 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Engine;
+use super::ladder::HOLDERS_NAMED;
+use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
-use crate::memory::Budget;
+use crate::memory::{Budget, Holder};
 use crate::transfer::refusal;
 use crate::units::MIB;
 
-/// Of the device's budget, one part in so many is kept for staging, ...
-const STAGING_SHARE: u64 = 32;
-
-/// ... but no more than this.
-const STAGING_MOST_BYTES: u64 = 128 * MIB;
-
-/// Staging needs so much to work at all, however small the budget is, ...
-const STAGING_LEAST_BYTES: u64 = 16 << 10;
-
-/// ... but never takes more than one part in so many.
-const STAGING_MOST_SHARE: u64 = 4;
-
 /// Slabs that are created ahead have this size: any request but a large one can use them.
 const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
+
+/// ... or, at the end, a multiple of this.
+const LEAST_RESERVED_BYTES: u64 = 64 << 10;
 
 /// What the engine goes by besides the ledger's limit.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +74,7 @@ impl Engine {
             limits.budget = budget;
             limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
         }
+        self.driver.ledger().forget_learned();
         self.follow_os();
         self.apply_limits();
         self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
@@ -99,8 +93,13 @@ impl Engine {
         let budget = self.budget();
         let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
         let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
-        let staging_bytes = staging_bytes(hard_bytes, budget.staging_bytes);
-        self.driver.ledger().set_limit(hard_bytes, staging_bytes);
+        // What the system takes it may give back.
+        let lasting_bytes = match self.outside.os_is_static() {
+            true => hard_bytes,
+            false => app_bytes,
+        };
+        let ledger = self.driver.ledger();
+        ledger.set_limit(hard_bytes, lasting_bytes, budget.staging_bytes);
         self.note_excess();
     }
 
@@ -162,18 +161,25 @@ impl Engine {
         Ok(before_bytes - after_bytes)
     }
 
-    /// Creates slabs until so many bytes are reserved, or the budget's end. Returns how many are.
+    /// Creates slabs until so many bytes are reserved, up to 64 KiB less, or the soft budget's end.
+    /// Returns how many are.
     pub(crate) async fn reserve(&self, bytes: u64) -> Result<u64> {
         self.check_lost()?;
         let _turn = self.take_turn().await?;
         loop {
+            let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
+            let limit_bytes = limit_bytes.min(self.limits().soft_bytes).min(bytes);
             let growth = {
                 let state = self.lock();
                 let reserved_bytes = state.memory.reserved_bytes();
-                let size_bytes = RESERVED_SLAB_BYTES.min(self.caps().max_buffer_bytes);
-                let growth = state.memory.growth(size_bytes);
-                match growth {
-                    Ok(growth) if reserved_bytes < bytes => growth,
+                let missing_bytes = limit_bytes.saturating_sub(reserved_bytes);
+                let most_bytes = RESERVED_SLAB_BYTES.min(self.caps().max_buffer_bytes);
+                let slab_bytes = missing_bytes.min(most_bytes) & !(LEAST_RESERVED_BYTES - 1);
+                match state.memory.growth(slab_bytes) {
+                    Ok(growth) if slab_bytes > 0 => Growth {
+                        slab_bytes: growth.least_bytes,
+                        ..growth
+                    },
                     _ => return Ok(reserved_bytes),
                 }
             };
@@ -198,14 +204,9 @@ impl Engine {
         self.submit()?;
         self.compact_pass(limit_bytes).await
     }
-}
 
-/// What slabs leave to staging, of so much in all; what the app says is never too little.
-fn staging_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
-    if limit_bytes == u64::MAX {
-        return said_bytes.unwrap_or(0);
+    /// The greatest holders of what is pinned in slabs with free room.
+    pub(crate) fn pinned_in_the_way(&self) -> Vec<Holder> {
+        self.lock().memory.pinned_in_the_way(HOLDERS_NAMED)
     }
-    let share_bytes = (limit_bytes / STAGING_SHARE).min(STAGING_MOST_BYTES);
-    let least_bytes = STAGING_LEAST_BYTES.min(limit_bytes / STAGING_MOST_SHARE);
-    said_bytes.unwrap_or(share_bytes).max(least_bytes)
 }

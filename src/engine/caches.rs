@@ -1,8 +1,9 @@
 //! Pipelines and bind groups that were made once and are wanted again.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::kernel::{Program, Variant};
@@ -18,7 +19,7 @@ enum ProgramId {
 }
 
 /// Everything that a compiled kernel depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PipelineKey {
     program: ProgramId,
     pub(super) variant: Variant,
@@ -36,6 +37,20 @@ impl PipelineKey {
             variant,
             layout,
         }
+    }
+}
+
+/// By words: it is looked up once a command, and most of it is lists of small numbers.
+impl Hash for PipelineKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (variant, layout) = (&self.variant, &self.layout);
+        self.program.hash(state);
+        state.write_u64(variant.code);
+        let dtypes = variant.dtypes.map(|dtype| dtype as u8);
+        for bytes in [dtypes, layout.parts, layout.windows] {
+            state.write_u64(u64::from_le_bytes(bytes));
+        }
+        state.write_u16(u16::from_le_bytes([variant.quads, layout.written]));
     }
 }
 
@@ -74,7 +89,7 @@ impl Pipelines {
     }
 }
 
-type Bindings = SmallVec<[Binding; 4]>;
+pub(super) type Bindings = SmallVec<[Binding; 4]>;
 
 /// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked
 /// for since the last time goes. That is within a factor of two of keeping the most recently used, for
@@ -88,7 +103,7 @@ pub(super) struct BindGroups {
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     /// Out of the cache, but the batch may name them.
-    discarded: Vec<BindGroupId>,
+    pub(super) discarded: Vec<BindGroupId>,
 }
 
 impl BindGroups {
@@ -127,6 +142,14 @@ impl BindGroups {
     /// name it any more.
     pub(super) fn forget_buffer(&mut self, buffer: BufferId) {
         self.forget(|(_, bindings)| bindings.iter().any(|binding| binding.buffer == buffer));
+    }
+
+    /// As [`forget_buffer`](Self::forget_buffer) of all of them, which takes no longer than of one.
+    pub(super) fn forget_buffers(&mut self, buffers: &FxHashSet<BufferId>) {
+        self.forget(|(_, bindings)| {
+            let mut named = bindings.iter().map(|binding| &binding.buffer);
+            named.any(|buffer| buffers.contains(buffer))
+        });
     }
 
     /// Forgets the groups of a pipeline that is about to be destroyed.

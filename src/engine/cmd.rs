@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::kernel::{Launch, Role};
 use crate::error::Error;
-use crate::memory::Storage;
+use crate::memory::{Residency, Storage};
 use crate::transfer::{Piece, Reading, Region};
 
 /// A command. It holds its operands' storages, not their places: those are looked up when the
@@ -73,15 +73,34 @@ impl Cmd {
         }
     }
 
+    /// Drops it, and hands on its operands one by one.
+    pub(super) fn into_operands(self, mut hand_on: impl FnMut(Arc<Storage>)) {
+        match self {
+            Cmd::Launch(launch) => launch.args.into_iter().for_each(|arg| hand_on(arg.storage)),
+            Cmd::Clear(storage) => hand_on(storage),
+            // Rarely the last to hold something: that is buried like all that dies elsewhere.
+            _ => {}
+        }
+    }
+
     /// Does the submission need something of it? Else it is dropped as soon as it is encoded, and
     /// with it whatever it was the last to hold.
     pub(super) fn outlasts_encoding(&self) -> bool {
-        matches!(self, Cmd::Upload { .. }) || self.stands_alone()
+        matches!(self, Cmd::Upload { .. }) || self.is_custom()
     }
 
-    /// Is it of a kind that wants a submission of its own?
-    pub(super) fn stands_alone(&self) -> bool {
+    /// Does it run a kernel of the app's? Those get a submission of their own: a driver that
+    /// refuses it refuses nothing else.
+    pub(super) fn is_custom(&self) -> bool {
         use super::kernel::Program;
         matches!(self, Cmd::Launch(launch) if matches!(launch.program, Program::Custom(_)))
+    }
+
+    /// Does it touch a buffer of the app's? Those get a submission of their own too: the app may
+    /// have destroyed the buffer.
+    pub(super) fn is_foreign(&self) -> bool {
+        let mut foreign = false;
+        self.each_operand(|storage, _| foreign |= storage.residency() == Residency::Imported);
+        foreign
     }
 }

@@ -10,7 +10,7 @@ use super::Engine;
 use crate::alloc::{BlockId, Growth, Spot, Step};
 use crate::driver::{Account, DriverError, Op};
 use crate::error::{Error, Result};
-use crate::memory::Moved;
+use crate::memory::{Moved, Place};
 use crate::transfer::refusal;
 
 /// What became of a plan.
@@ -39,15 +39,17 @@ impl Engine {
             self.lock().counters.compactions += 1;
         }
         let refused_before = self.lock().counters.refused_submissions;
-        for step in steps {
-            match step {
+        let are_moves =
+            |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
+        for steps in steps.chunk_by(are_moves) {
+            match &steps[0] {
+                Step::Move { .. } => self.lock().record_moves(steps),
                 Step::Release(slab) => {
                     if !self.submit_moves(refused_before)? {
                         return Ok(Outcome::Void);
                     }
                     self.release_one(*slab)?;
                 }
-                Step::Move { block, to } => self.lock().record_move(*block, to),
                 Step::Evacuate { block, .. } if !self.lock().memory.is_there(*block) => {}
                 Step::Evacuate { block, growth } => match self.create_planned(growth).await {
                     Ok(slab) => self.lock().record_move(*block, &Spot::new(slab, 0)),
@@ -84,23 +86,36 @@ impl Engine {
         Ok(self.lock().counters.refused_submissions == refused_before)
     }
 
-    /// Creates a slab. One that the budget has no room for only because of slabs that are still
-    /// in use is had by waiting for those.
+    /// Creates a slab. Where slabs given back are still in use, and with them the device's bytes
+    /// would pass the high-water mark or the budget, those are waited for first.
     pub(super) async fn create_planned(
         &self,
         growth: &Growth,
     ) -> Result<crate::alloc::SlabId, DriverError> {
-        let mut created = self.create_slab(growth).await;
-        if matches!(
+        let retiring_bytes = self.driver.ledger().levels().retiring_bytes;
+        if self
+            .lock()
+            .memory
+            .passes_mark(growth.slab_bytes.saturating_add(retiring_bytes))
+        {
+            self.wait_to_create().await?;
+        }
+        let created = self.create_slab(growth).await;
+        if !matches!(
             created,
             Err(DriverError::OverBudget | DriverError::OutOfMemory)
         ) {
-            self.wait_for_retiring()
-                .await
-                .map_err(|error| DriverError::Lost(error.to_string()))?;
-            created = self.create_slab(growth).await;
+            return created;
         }
-        created
+        self.wait_to_create().await?;
+        self.create_slab(growth).await
+    }
+
+    async fn wait_to_create(&self) -> Result<(), DriverError> {
+        let waited = self.wait_for_retiring().await;
+        waited
+            .map(|_| ())
+            .map_err(|error| DriverError::Lost(error.to_string()))
     }
 
     async fn create_slab(&self, growth: &Growth) -> Result<crate::alloc::SlabId, DriverError> {
@@ -109,9 +124,16 @@ impl Engine {
             .driver
             .create_buffer(Account::Slabs, growth.slab_bytes, label);
         let buffer = buffer.await?;
-        let mut state = self.lock();
-        state.counters.slabs_created += 1;
-        state.memory.add_slab(growth, buffer).map_err(|error| {
+        let added = {
+            let mut state = self.lock();
+            state.counters.slabs_created += 1;
+            state.memory.add_slab(growth, buffer)
+        };
+        if self.driver.ledger().levels().limit_bytes == u64::MAX && !self.caps().maps_slabs {
+            // A limit keeps room for staging. Without one slabs may take all there is.
+            self.readbacks.keep_one().await;
+        }
+        added.map_err(|error| {
             self.driver.destroy_buffer(buffer, 0);
             DriverError::Invalid(error.to_string())
         })
@@ -139,6 +161,14 @@ impl Engine {
 }
 
 impl super::state::State {
+    fn record_moves(&mut self, steps: &[Step]) {
+        for step in steps {
+            if let Step::Move { block, to } = step {
+                self.record_move(*block, to);
+            }
+        }
+    }
+
     /// Moves a block and records the copy. One that died meanwhile need not move.
     fn record_move(&mut self, block: BlockId, to: &Spot) {
         let Some(one) = self.memory.relocate(block, to) else {
@@ -146,14 +176,46 @@ impl super::state::State {
         };
         self.memory.touch(one.from);
         self.memory.touch(one.to);
-        self.batch.ops.push(Op::Copy {
-            src: one.from.buffer,
-            src_offset_bytes: one.from.offset_bytes,
-            dst: one.to.buffer,
-            dst_offset_bytes: one.to.offset_bytes,
-            size_bytes: one.size_bytes,
-        });
+        if !self.extend_copy(&one) {
+            self.batch.ops.push(Op::Copy {
+                src: one.from.buffer,
+                src_offset_bytes: one.from.offset_bytes,
+                dst: one.to.buffer,
+                dst_offset_bytes: one.to.offset_bytes,
+                size_bytes: one.size_bytes,
+            });
+        }
         self.batch.moved.push(one);
+    }
+
+    /// Lets the last copy do this one too, if it moves the block before this to the place before
+    /// this one's. What lies between the two is the first block's own.
+    fn extend_copy(&mut self, one: &Moved) -> bool {
+        let Some(last) = self.batch.moved.last() else {
+            return false;
+        };
+        let step_bytes = self.memory.granted_bytes(last.size_bytes);
+        let follows = |last: Place, one: Place| {
+            last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
+        };
+        if !follows(last.from, one.from) || !follows(last.to, one.to) {
+            return false;
+        }
+        match self.batch.ops.last_mut() {
+            Some(Op::Copy {
+                src_offset_bytes,
+                dst,
+                dst_offset_bytes,
+                size_bytes,
+                ..
+            }) if *dst == one.to.buffer
+                && *dst_offset_bytes + *size_bytes == last.to.offset_bytes + last.size_bytes =>
+            {
+                *size_bytes = one.from.offset_bytes + one.size_bytes - *src_offset_bytes;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The batch was refused: what it should have moved is where it was. A block whose old range

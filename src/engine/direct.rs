@@ -61,8 +61,8 @@ impl Engine {
                 state.bury();
                 let placed = state.memory.place(storage);
                 state.memory.anywhere = false;
-                if let Ok(true) = placed {
-                    return Ok(state.memory.find(storage));
+                if let Ok(Some(place)) = placed {
+                    return Ok(Some(place));
                 }
             }
             if block_on("an upload", self.make_room(storage))?.is_err() {

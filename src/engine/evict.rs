@@ -6,31 +6,21 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::read::Wanted;
 use super::state::State;
 use super::{Engine, refusal};
 use crate::driver::{DriverError, MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, TransferCost, choose};
+use crate::memory::{Candidate, Copies, HostCharge, HostCopy, Storage, choose};
 use crate::transfer::{Piece, Reading, SpillWriter};
 
 /// After so many rounds in a row in which nobody could leave, nobody else is asked.
 const ROUNDS_IN_VAIN: usize = 4;
 
 /// The commands of the queue among which the next uses are known.
-const LOOK_AHEAD_COMMANDS: usize = 1024;
-
-/// What it costs to have bytes back, to begin with.
-const HOST_COST: TransferCost = TransferCost {
-    ns_per_transfer: 20_000,
-    ns_per_kib: 200,
-};
-const DISK_COST: TransferCost = TransferCost {
-    ns_per_transfer: 60_000,
-    ns_per_kib: 500,
-};
+pub(super) const LOOK_AHEAD_COMMANDS: usize = 1024;
 
 /// Pieces smaller than this are not worth the copies.
 const LEAST_PIECE_BYTES: u64 = 4 << 10;
@@ -44,7 +34,7 @@ pub(super) enum Tier {
 
 /// What takes a victim's bytes.
 #[derive(Debug)]
-enum Taker {
+pub(super) enum Taker {
     Host(Vec<u8>, HostCharge),
     Disk(SpillWriter),
 }
@@ -52,8 +42,10 @@ enum Taker {
 impl Taker {
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
+            // Room was made for all of them before, unless the device has none to give.
             Taker::Host(copy, _) => {
-                copy.extend_from_slice(bytes);
+                let room = copy.capacity() - copy.len();
+                copy.extend_from_slice(&bytes[..room.min(bytes.len())]);
                 Ok(())
             }
             Taker::Disk(writer) => writer.write(bytes),
@@ -74,20 +66,29 @@ impl Taker {
 
 /// A taker that a reading's sink fills, and the first thing that went wrong with it.
 #[derive(Debug)]
-struct Shared(Mutex<(Option<Taker>, Option<Error>)>);
+pub(super) struct Shared(Mutex<(Option<Taker>, Option<Error>)>);
 
 impl Shared {
+    /// All that was to come has come: it is a copy from now on.
+    pub(super) fn finish(&self, copies: &mut Copies) -> Result<()> {
+        match std::mem::take(&mut *self.lock()) {
+            (Some(taker), None) => taker.finish(copies),
+            (_, Some(error)) => Err(error),
+            (None, None) => Ok(()),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, (Option<Taker>, Option<Error>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A victim whose bytes are on their way.
-struct Leaving {
-    victim: Candidate,
-    taker: Arc<Shared>,
+pub(super) struct Leaving {
+    pub(super) victim: Candidate,
+    pub(super) taker: Arc<Shared>,
     /// Whoever stops waiting gives up: the storage stays where it is.
-    reading: Wanted,
+    pub(super) reading: Wanted,
 }
 
 impl Engine {
@@ -100,7 +101,7 @@ impl Engine {
         if freed_bytes > 0 {
             return freed_bytes;
         }
-        let victims = state.victims(wanted_bytes, None, &stay);
+        let victims = state.victims(wanted_bytes, None, &stay, u64::MAX);
         victims.iter().map(|victim| state.drop_one(victim)).sum()
     }
 
@@ -111,34 +112,55 @@ impl Engine {
             // Host and device share one memory: nothing would be gained.
             return Ok(0);
         }
+        self.take_in_cleaned();
         let mut stay = self.lock().needed_slots();
         let mut freed_bytes = self.lock().memory.leave_poisoned(&stay);
-        let mut in_vain = 0;
+        let (mut in_vain, mut most_bytes) = (0, u64::MAX);
         while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
             let missing_bytes = wanted_bytes - freed_bytes;
-            let victims = self.lock().victims(missing_bytes, Some(tier), &stay);
+            let victims = (self.lock()).victims(missing_bytes, Some(tier), &stay, most_bytes);
             if victims.is_empty() {
                 break;
             }
-            // A tier without room for these may have room for smaller ones.
             stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
-            let left_bytes = self.take_out(victims, tier).await?;
-            in_vain = if left_bytes == 0 { in_vain + 1 } else { 0 };
+            let ahead = self.who_comes_next(&victims, tier, &stay);
+            let (left_bytes, too_large_bytes) = self.take_out(victims, ahead, tier).await?;
             freed_bytes += left_bytes;
+            match too_large_bytes {
+                // A tier without room for these may have room for smaller ones.
+                Some(too_large_bytes) => most_bytes = too_large_bytes.saturating_sub(1),
+                None if left_bytes == 0 => in_vain += 1,
+                None => in_vain = 0,
+            }
         }
         Ok(freed_bytes)
     }
 
-    /// Lets these storages leave, as far as the tier has room. Returns the bytes that became free.
-    pub(super) async fn take_out(&self, victims: Vec<Candidate>, tier: Tier) -> Result<u64> {
-        let (mut leaving, mut freed_bytes) = (Vec::new(), 0);
+    /// Lets these storages leave, as far as the tier has room, and starts to copy those out that will have
+    /// to leave next. Returns the bytes that became free, and the least that the tier had no room for.
+    pub(super) async fn take_out(
+        &self,
+        victims: Vec<Candidate>,
+        ahead: Vec<Candidate>,
+        tier: Tier,
+    ) -> Result<(u64, Option<u64>)> {
+        let (mut leaving, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
         self.drop_gone();
         for victim in victims {
             if victim.is_clean {
                 freed_bytes += self.lock().drop_one(&victim);
                 continue;
             }
+            let victim = match self.already_leaving(victim) {
+                Ok(begun) => {
+                    leaving.push(begun);
+                    continue;
+                }
+                Err(victim) => victim,
+            };
             let Ok(taker) = self.taker(&victim.storage, tier) else {
+                let len_bytes = victim.storage.len_bytes();
+                too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
                 continue;
             };
             if self.caps().maps_slabs {
@@ -153,10 +175,14 @@ impl Engine {
                 None => break,
             }
         }
-        if leaving.is_empty() {
-            return Ok(freed_bytes);
+        if !leaving.is_empty() {
+            // Nobody waits for more than these.
+            self.submit()?;
         }
-        self.submit()?;
+        if !ahead.is_empty() {
+            self.start_ahead(ahead, tier).await?;
+            self.submit()?;
+        }
         for leaving in leaving {
             let size_bytes = leaving.victim.storage.size_bytes();
             match self.finish_leaving(leaving).await {
@@ -164,7 +190,7 @@ impl Engine {
                 Err(_) => self.check_lost()?,
             }
         }
-        Ok(freed_bytes)
+        Ok((freed_bytes, too_large_bytes))
     }
 
     /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
@@ -199,6 +225,10 @@ impl Engine {
             let taker = self.taker(storage, Tier::Disk)?;
             return self.leave_in_place(&victim, taker).await;
         }
+        let victim = match self.already_leaving(victim) {
+            Ok(begun) => return self.finish_leaving(begun).await,
+            Err(victim) => victim,
+        };
         let taker = match self.taker(storage, Tier::Host) {
             Ok(taker) => taker,
             Err(_) => self.taker(storage, Tier::Disk)?,
@@ -215,6 +245,30 @@ impl Engine {
         }
     }
 
+    /// Who should be copied out now, since they will have to leave after these.
+    fn who_comes_next(
+        &self,
+        victims: &[Candidate],
+        tier: Tier,
+        stay: &FxHashSet<u32>,
+    ) -> Vec<Candidate> {
+        if self.caps().maps_slabs {
+            return Vec::new();
+        }
+        let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
+        let most_bytes = self.readbacks.room_bytes();
+        let state = self.lock();
+        state.victims_ahead(victims, tier, stay, limit_bytes, most_bytes)
+    }
+
+    /// Somewhere to take a storage's bytes, that nobody else has to give way for.
+    pub(super) fn taker_to_spare(&self, storage: &Storage, tier: Tier) -> Result<Taker> {
+        if tier == Tier::Host && self.host.missing_bytes(storage.len_bytes()) > 0 {
+            return Err(no_room_on_host());
+        }
+        self.taker(storage, tier)
+    }
+
     /// Somewhere to take a storage's bytes.
     fn taker(&self, storage: &Storage, tier: Tier) -> Result<Taker> {
         let len_bytes = storage.len_bytes();
@@ -222,13 +276,14 @@ impl Engine {
             Tier::Host => {
                 let mut bytes = Vec::new();
                 let charge = self.host_charge(len_bytes)?;
-                let reserved = bytes.try_reserve_exact(len_bytes as usize);
+                let kept_bytes = match self.driver.has_contents() {
+                    true => len_bytes,
+                    false => 0,
+                };
+                let reserved = bytes.try_reserve_exact(kept_bytes as usize);
                 match (charge, reserved) {
                     (Some(charge), Ok(())) => Ok(Taker::Host(bytes, charge)),
-                    _ => Err(Error::Option {
-                        option: "budget",
-                        reason: "the host has no room for the tensor".into(),
-                    }),
+                    _ => Err(no_room_on_host()),
                 }
             }
             Tier::Disk => {
@@ -240,7 +295,11 @@ impl Engine {
 
     /// Records the copies that take a victim's bytes to the host. `None` if there is no buffer
     /// for them.
-    async fn start_leaving(&self, victim: Candidate, taker: Taker) -> Result<Option<Leaving>> {
+    pub(super) async fn start_leaving(
+        &self,
+        victim: Candidate,
+        taker: Taker,
+    ) -> Result<Option<Leaving>> {
         let taker = Arc::new(Shared(Mutex::new((Some(taker), None))));
         let into = taker.clone();
         let sink = Box::new(move |piece: &[u8]| {
@@ -292,7 +351,10 @@ impl Engine {
         let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
         let mut piece_bytes = self.readbacks.piece_bytes().min(whole_bytes);
         let least_bytes = LEAST_PIECE_BYTES.min(piece_bytes);
-        self.submit()?;
+        if !self.readbacks.has_room(piece_bytes) {
+            // It is taken from an older one, whose copy must be under way.
+            self.submit()?;
+        }
         while piece_bytes >= least_bytes {
             if self.readbacks.provide(piece_bytes).await.is_ok() {
                 return Ok(Some(piece_bytes));
@@ -317,12 +379,10 @@ impl Engine {
                 return Err(refusal("a read", error));
             }
         }
-        let (taker, error) = std::mem::take(&mut *leaving.taker.lock());
-        match (taker, error) {
-            (Some(taker), None) => self.let_go(&leaving.victim, taker),
-            (_, Some(error)) => Err(error),
-            (None, None) => Ok(()),
-        }
+        let mut copies = Copies::default();
+        leaving.taker.finish(&mut copies)?;
+        self.let_go(&leaving.victim, copies);
+        Ok(())
     }
 
     /// Takes a victim's bytes out of its slab, where the host can look into it.
@@ -352,20 +412,27 @@ impl Engine {
             read.map_err(refused)?;
             taken?;
         }
-        self.let_go(victim, taker)
+        let mut copies = Copies::default();
+        taker.finish(&mut copies)?;
+        self.let_go(victim, copies);
+        Ok(())
     }
 
     /// The bytes have been taken: the storage leaves.
-    fn let_go(&self, victim: &Candidate, taker: Taker) -> Result<()> {
-        let mut copies = Copies::default();
-        taker.finish(&mut copies)?;
+    fn let_go(&self, victim: &Candidate, copies: Copies) {
         let mut state = self.lock();
         state
             .memory
             .copied(&victim.storage, |known| known.add(copies));
         state.memory.leave(&victim.storage);
         state.counters.put_out_bytes += victim.storage.len_bytes();
-        Ok(())
+    }
+}
+
+fn no_room_on_host() -> Error {
+    Error::Option {
+        option: "budget",
+        reason: "the host has no room for the tensor".into(),
     }
 }
 
@@ -386,18 +453,38 @@ impl State {
     ///
     /// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
     /// would move several times as much.
-    fn victims(&self, wanted_bytes: u64, tier: Option<Tier>, stay: &[u32]) -> Vec<Candidate> {
+    /// Those that would have to be put out are of at most `most_bytes` each.
+    fn victims(
+        &self,
+        wanted_bytes: u64,
+        tier: Option<Tier>,
+        stay: &FxHashSet<u32>,
+        most_bytes: u64,
+    ) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(stay);
-        candidates.retain(|candidate| candidate.is_clean || tier.is_some());
-        let (next, known) = self.next_uses();
+        candidates.retain(|candidate| {
+            let may_go = tier.is_some() && candidate.storage.len_bytes() <= most_bytes;
+            candidate.is_clean || may_go
+        });
+        self.best(candidates, wanted_bytes, tier, &self.next_uses())
+    }
+
+    /// Those of the candidates who should go so that so many bytes become free.
+    pub(super) fn best(
+        &self,
+        mut candidates: Vec<Candidate>,
+        wanted_bytes: u64,
+        tier: Option<Tier>,
+        (next, known): &(FxHashMap<u32, u32>, u32),
+    ) -> Vec<Candidate> {
         let now = self.memory.now();
         let weigh = |candidate: &Candidate| {
             let to_disk = !candidate.is_clean && tier == Some(Tier::Disk);
-            let cost = match candidate.is_backed || to_disk {
-                true => DISK_COST,
-                false => HOST_COST,
+            let from = match candidate.is_far || to_disk {
+                true => Tier::Disk,
+                false => Tier::Host,
             };
-            candidate.weight(now, &next, known, cost)
+            candidate.weight(now, next, *known, self.costs.of(from))
         };
         let chosen = choose(&mut candidates, weigh, wanted_bytes);
         candidates.truncate(chosen);
@@ -406,7 +493,7 @@ impl State {
 
     /// By slot, how many commands there are before the next that uses it; and how many commands
     /// that is known of.
-    fn next_uses(&self) -> (FxHashMap<u32, u32>, u32) {
+    pub(super) fn next_uses(&self) -> (FxHashMap<u32, u32>, u32) {
         let mut next = FxHashMap::default();
         let mut known = 0;
         for cmd in self.queue.iter().take(LOOK_AHEAD_COMMANDS) {

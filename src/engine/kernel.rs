@@ -266,6 +266,30 @@ impl Launch {
         }
     }
 
+    /// How many bytes of its storage an operand is.
+    pub(crate) fn shown_bytes(&self, index: usize) -> u64 {
+        match self.ranges.get(index) {
+            Some((_, size_bytes)) => *size_bytes,
+            None => self.args[index].storage.size_bytes(),
+        }
+    }
+
+    /// How many windows of this size its operands need. Those of a kernel of the crate that are the
+    /// same bytes share theirs.
+    pub(crate) fn windows(&self, window_bytes: u64) -> u64 {
+        let is_known = |index: usize| {
+            (0..index).any(|other| {
+                Arc::ptr_eq(&self.args[other].storage, &self.args[index].storage)
+                    && self.ranges.get(other) == self.ranges.get(index)
+            })
+        };
+        let is_custom = matches!(self.program, Program::Custom(_));
+        (0..self.args.len())
+            .filter(|&index| is_custom || !is_known(index))
+            .map(|index| self.shown_bytes(index).div_ceil(window_bytes))
+            .sum()
+    }
+
     /// Which text of the kernel it runs.
     pub(crate) fn variant(&self) -> Variant {
         let mut variant = Variant {

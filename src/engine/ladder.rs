@@ -19,6 +19,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::Engine;
 use super::compact::Outcome;
 use super::evict::Tier;
@@ -32,16 +34,25 @@ use crate::transfer::refusal;
 /// How many plans are made for one request before it goes to the next rung.
 const PLANS: usize = 3;
 
-/// At least one part in so many of a request's size is made free at a time.
+/// At least one part in so many of a request's size is made free at a time, ...
 const LEAST_PART: u64 = 8;
+
+/// ... and so many bytes, where many small ones leave: each round looks at all there are and waits
+/// for the device. ...
+const LEAST_ROUND_BYTES: u64 = 256 << 10;
+
+/// ... but no more than one part in so many of the limit.
+const LEAST_ROUND_PART: u64 = 64;
 
 /// Slabs make way for so much staging at a time, at most.
 const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
 
-/// How many holders an out-of-memory error names.
-const HOLDERS_NAMED: usize = 5;
+/// How many holders an error or a report of a pass names.
+pub(super) const HOLDERS_NAMED: usize = 5;
 
-/// One thing to try when there is no room.
+/// One thing to try when there is no room. All are tried in the order of [`Rung::ALL`], which is
+/// the one below, until there is room; [`MemoryStats::freed`](crate::MemoryStats::freed) and
+/// [`OutOfMemory::freed`] tell what each gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rung {
@@ -57,12 +68,13 @@ pub enum Rung {
     Compact,
     /// Waiting for submissions that still use slabs given back.
     Wait,
-    /// Taking the places of tensors whose bytes are elsewhere too.
-    Drop,
-    /// Putting tensors out to the host's memory.
+    /// Putting tensors out to the host's memory. Those whose bytes are elsewhere too are only given
+    /// up, and chosen together with the others.
     Host,
-    /// Putting tensors out to disk.
+    /// Putting tensors out to disk, in the same way.
     Disk,
+    /// Giving up tensors whose bytes are elsewhere too, where nothing can be put out.
+    Drop,
     /// Putting out even the tensors that the work at hand needs, to bring them back side by side.
     Anew,
 }
@@ -127,9 +139,14 @@ impl Engine {
         let (mut gains, mut ceiling) = (Gains::default(), Ceiling::Soft);
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
             if rung.has_traffic() && ceiling == Ceiling::Soft {
+                let soft_bytes = self.slabs_limit_bytes(ceiling);
+                self.driver.ledger().hinders();
                 ceiling = Ceiling::Hard;
-                if let Some(made) = self.grow(storage, ceiling).await? {
-                    return Ok(made);
+                // Where both are one, it has been tried.
+                if self.slabs_limit_bytes(ceiling) > soft_bytes {
+                    if let Some(made) = self.grow(storage, ceiling).await? {
+                        return Ok(made);
+                    }
                 }
             }
             // A rung is climbed again for as long as it frees something, unless the driver refuses
@@ -148,6 +165,12 @@ impl Engine {
                 }
             }
         }
+        // Nobody is turned away for what was only learned.
+        if self.driver.ledger().forget_learned() {
+            if let Some(made) = self.grow(storage, ceiling).await? {
+                return Ok(made);
+            }
+        }
         if let Some((made, freed_bytes)) = self.lay_out_anew(storage).await? {
             self.lock().counters.gains[Rung::ALL.len() - 1] += freed_bytes;
             return Ok(made);
@@ -161,10 +184,12 @@ impl Engine {
     pub(super) async fn climb(&self, rung: Rung, wanted_bytes: u64) -> Result<u64> {
         match rung {
             Rung::Retire => self.retire(),
+            Rung::Caches if !self.driver.ledger().staging_hinders() => Ok(0),
             Rung::Caches => self.shed_caches(),
             Rung::Callbacks => Ok(self.call_back(wanted_bytes)),
             Rung::Trim => self.trim_slabs(),
             Rung::Compact => Ok(self.compact_pass(u64::MAX).await?.1),
+            Rung::Wait if !self.wait_would_help() => Ok(0),
             Rung::Wait => self.wait_for_all().await,
             Rung::Drop => Ok(self.drop_copied(wanted_bytes)),
             Rung::Host => self.put_out(wanted_bytes, Tier::Host).await,
@@ -249,7 +274,9 @@ impl Engine {
         let size_bytes = state.memory.granted_bytes(storage.size_bytes());
         let wanted_bytes = state.memory.live_bytes().saturating_add(size_bytes);
         let missing_bytes = wanted_bytes.saturating_sub(limit_bytes);
-        missing_bytes.clamp(size_bytes.div_ceil(LEAST_PART), size_bytes)
+        let round_bytes = LEAST_ROUND_BYTES.min(limit_bytes / LEAST_ROUND_PART);
+        let least_bytes = size_bytes.div_ceil(LEAST_PART).max(round_bytes);
+        missing_bytes.clamp(least_bytes, size_bytes.max(least_bytes))
     }
 
     /// What all slabs may take together, those excluded that are on their way back.
@@ -376,12 +403,19 @@ impl Engine {
         Ok(before_bytes.saturating_sub(after_bytes))
     }
 
+    /// Is there anything that slabs could have once the device is done with it?
+    fn wait_would_help(&self) -> bool {
+        let ledger = self.driver.ledger();
+        ledger.levels().retiring_bytes > 0 || ledger.staging_hinders()
+    }
+
     /// Waits for what the device still uses, staging included, and gives back what that frees.
     pub(super) async fn wait_for_all(&self) -> Result<u64> {
         let before_bytes = self.driver.ledger().levels().reserved_bytes;
         self.submit()?;
         let _ = self.wait_idle().await;
         self.check_lost()?;
+        self.take_in_cleaned();
         self.shed_caches()?;
         let after_bytes = self.driver.ledger().levels().reserved_bytes;
         Ok(before_bytes.saturating_sub(after_bytes))
@@ -404,8 +438,8 @@ impl Engine {
 
 impl State {
     /// The slots of the command at the head of the queue: what it needs must stay.
-    pub(super) fn needed_slots(&self) -> Vec<u32> {
-        let mut needed = Vec::new();
+    pub(super) fn needed_slots(&self) -> FxHashSet<u32> {
+        let mut needed = FxHashSet::default();
         if let Some(cmd) = self.queue.front().filter(|_| !self.is_sinking) {
             cmd.each_operand(|storage, _| needed.extend(storage.slot()));
         }
@@ -458,7 +492,8 @@ impl State {
             reserved_bytes: report.alloc.reserved_bytes,
             retiring_bytes: levels.retiring_bytes,
             largest_hole_bytes: report.alloc.largest_hole_bytes,
-            budget_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
+            pinned_bytes: self.memory.pinned_bytes(),
+            budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
             freed: (Rung::ALL.into_iter().zip(gains))
                 .filter(|(_, bytes)| *bytes > 0)
                 .map(|(rung, bytes)| (rung.name(), bytes))

@@ -9,12 +9,14 @@
 //! Locks, in order: the turn (asynchronous, held across a whole walk), then the state or the
 //! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
 
+mod ahead;
 mod anew;
 mod block;
 mod budget;
 mod caches;
 mod cmd;
 mod compact;
+mod cost;
 mod direct;
 mod evict;
 mod host;
@@ -52,6 +54,7 @@ use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Upl
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cmd::Cmd;
+use cost::Costs;
 use pressure::Outside;
 use state::{Batch, Counters, LeftBehind, State};
 use turn::Turn;
@@ -87,6 +90,8 @@ pub(crate) struct Engine {
     limits: Mutex<Limits>,
     outside: Outside,
     turn: Turn,
+    /// Where bytes rest that come from the disk or a source, on their way to staging.
+    scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
 }
 
@@ -103,6 +108,8 @@ impl Engine {
             queue: VecDeque::new(),
             left: LeftBehind::default(),
             placed: Vec::new(),
+            cleaning: Vec::new(),
+            costs: Costs::default(),
             is_sinking: false,
             memory: Memory::new(driver.caps(), dead.clone(), buried)?,
             pipelines: Pipelines::default(),
@@ -128,6 +135,7 @@ impl Engine {
             driver,
             dead,
             turn: Turn::default(),
+            scratch: Mutex::default(),
             state: Mutex::new(state),
         }))
     }
@@ -297,27 +305,19 @@ impl Engine {
 
     fn check_launch(&self, launch: &Launch) -> Result<()> {
         let caps = self.caps();
-        let mut windows = 0;
+        let mut are_single = true;
         for (index, arg) in launch.args.iter().enumerate() {
             if !self.owns(&arg.storage) {
                 return Err(Error::Foreign {
                     operation: "a kernel",
                 });
             }
-            let is_known = (0..index).any(|other| {
-                Arc::ptr_eq(&launch.args[other].storage, &arg.storage)
-                    && launch.ranges.get(other) == launch.ranges.get(index)
-            });
-            let size_bytes = match launch.ranges.get(index) {
-                Some((_, size_bytes)) => *size_bytes,
-                None => arg.storage.size_bytes(),
-            };
-            if !is_known || matches!(launch.program, kernel::Program::Custom(_)) {
-                windows += size_bytes.div_ceil(caps.max_binding_bytes);
-            }
+            are_single &= launch.shown_bytes(index) <= caps.max_binding_bytes;
         }
         let most = self.most_windows();
-        if windows > most {
+        // As nearly always: one window an operand.
+        let is_small = are_single && launch.args.len() as u64 <= most;
+        if !is_small && launch.windows(caps.max_binding_bytes) > most {
             let operands = launch.args.iter().map(|arg| arg.storage.size_bytes());
             return Err(Error::NeverFits {
                 what: "the operands of one kernel",

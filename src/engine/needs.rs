@@ -16,7 +16,7 @@ use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
 use crate::alloc::{AllocError, SlabId};
-use crate::driver::{Caps, DriverError, PipelineDesc};
+use crate::driver::{BindGroupId, BufferId, Caps, DriverError, PipelineDesc};
 use crate::error::{Error, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
@@ -168,10 +168,11 @@ impl Engine {
                 self.readbacks.give_back(buffer);
             }
             let mut state = self.lock();
+            let written = state.memory.written_in_batch();
             state.memory.batch_ended(None);
             state.counters.refused_submissions += 1;
             state.undo_moves(&mut batch.moved, &cause);
-            for storage in batch.written.iter().filter_map(std::sync::Weak::upgrade) {
+            for storage in written {
                 state.memory.poison(&storage, &cause);
             }
             // What should have brought these back was refused too: they are where they were.
@@ -207,23 +208,27 @@ impl Engine {
     pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
         let mut released = 0;
         loop {
-            let named_by_batch = {
+            let mut buffers = Vec::new();
+            let (is_over, groups) = {
                 let mut state = self.lock();
-                let Some((slab, in_batch)) = next(&state.memory) else {
-                    return Ok(released);
-                };
-                if !in_batch {
-                    if let Some((buffer, last_serial)) = state.memory.release(slab) {
-                        state.groups.forget_buffer(buffer);
-                        self.driver.destroy_buffer(buffer, last_serial);
-                        released += 1;
-                    }
+                let is_over = state.release_slabs(&next, &mut buffers);
+                if !buffers.is_empty() && state.memory.reserved_bytes() == 0 {
+                    self.readbacks.keep_none();
                 }
-                in_batch
+                (is_over, state.forget_buffers(&buffers))
             };
-            if named_by_batch {
-                self.submit()?;
+            // That takes a while where there are many, and others may record meanwhile.
+            for group in groups {
+                self.driver.destroy_bind_group(group);
             }
+            for &(buffer, last_serial) in &buffers {
+                self.driver.destroy_buffer(buffer, last_serial);
+            }
+            released += buffers.len() as u64;
+            if is_over {
+                return Ok(released);
+            }
+            self.submit()?;
         }
     }
 
@@ -294,6 +299,42 @@ impl State {
         self.groups.sweep();
         for pipeline in self.pipelines.discarded.drain(..) {
             self.driver.destroy_pipeline(pipeline);
+        }
+    }
+
+    /// Gives up the empty slabs that `next` names. Returns whether that was all: if not, the batch
+    /// names the next one, and must be submitted first.
+    fn release_slabs(
+        &mut self,
+        next: impl Fn(&Memory) -> Option<(SlabId, bool)>,
+        buffers: &mut Vec<(BufferId, u64)>,
+    ) -> bool {
+        while let Some((slab, in_batch)) = next(&self.memory) {
+            if in_batch {
+                return false;
+            }
+            match self.memory.release(slab) {
+                Some(buffer) => buffers.push(buffer),
+                None => break,
+            }
+        }
+        true
+    }
+
+    /// Forgets the bind groups that name buffers which are about to be destroyed. Returns what is
+    /// to be destroyed now; with a batch on its way that waits for the batch.
+    fn forget_buffers(&mut self, buffers: &[(BufferId, u64)]) -> Vec<BindGroupId> {
+        match buffers {
+            [] => return Vec::new(),
+            [(buffer, _)] => self.groups.forget_buffer(*buffer),
+            _ => {
+                let gone = buffers.iter().map(|(buffer, _)| *buffer).collect();
+                self.groups.forget_buffers(&gone);
+            }
+        }
+        match self.batch.is_empty() {
+            true => std::mem::take(&mut self.groups.discarded),
+            false => Vec::new(),
         }
     }
 

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::Engine;
 use super::turn::TurnGuard;
+use super::{Engine, block_on};
 use crate::driver::{AdapterKind, OsLimit};
 use crate::error::{Error, Result};
 
@@ -26,9 +26,9 @@ const MOST_ROUNDS: u32 = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pressure {
-    /// Bytes that are wanted.
+    /// Bytes that should come free.
     pub wanted_bytes: u64,
-    /// Bytes that are reserved on the device.
+    /// Bytes that are reserved on the device: slabs and staging.
     pub reserved_bytes: u64,
     /// What they are limited to, if they are.
     pub limit_bytes: Option<u64>,
@@ -97,6 +97,11 @@ impl Outside {
         let outside = Outside::default();
         outside.idle_polls.store(IDLE_POLLS, Ordering::Relaxed);
         outside
+    }
+
+    /// Is what the system said the size of something, which never changes?
+    pub(super) fn os_is_static(&self) -> bool {
+        self.os_is_static.load(Ordering::Relaxed)
     }
 
     /// A walk begins: the app may have something to drop again.
@@ -177,17 +182,26 @@ impl Engine {
     }
 
     /// Lets finished work be noticed, the limit follow what the operating system leaves, and
-    /// what is idle go. Never waits.
+    /// what is idle go. Waits only to get down to a limit that has fallen below what is held, and
+    /// not in a browser.
     pub(crate) fn poll(&self) -> Result<()> {
         // Losing the device is the only failure that concerns the caller here.
         let _ = self.driver.poll();
         self.check_lost()?;
         self.driver.settle();
+        self.driver.ledger().polled();
         let polls = self.outside.polls.fetch_add(1, Ordering::Relaxed);
-        if polls % POLLS_PER_QUESTION == 0 {
+        let asks = polls.is_multiple_of(POLLS_PER_QUESTION);
+        if asks {
             self.follow_os();
         }
         if let Some(_turn) = self.turn.try_take() {
+            let must_shrink = self.outside.must_shrink.load(Ordering::Acquire);
+            if asks && must_shrink && cfg!(not(target_arch = "wasm32")) {
+                // Whoever polls may have no other work that would get down to it.
+                block_on("Gpu::poll", self.shrink())?;
+            }
+            self.take_in_cleaned();
             self.release_idle(polls)?;
         }
         self.check_lost()
@@ -222,7 +236,7 @@ impl Engine {
 
     /// Asks the operating system what it leaves to us, and goes by it.
     pub(super) fn follow_os(&self) {
-        if self.outside.os_is_static.load(Ordering::Relaxed) {
+        if self.outside.os_is_static() {
             return;
         }
         let Some(os_budget) = self.driver.os_budget() else {

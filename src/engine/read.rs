@@ -10,6 +10,7 @@ use crate::memory::Storage;
 use crate::transfer::{Reading, Sink};
 
 /// Tells the engine, on drop, that nobody wants the bytes.
+#[derive(Debug)]
 pub(super) struct Wanted(pub(super) Arc<Reading>);
 
 impl Drop for Wanted {

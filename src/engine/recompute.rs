@@ -147,6 +147,9 @@ impl State {
             let made_at = to.tag().to_string();
             let cause = Error::Recompute { made_at, reason };
             self.memory.poison(to, &Arc::new(cause));
+        } else {
+            // The batch that made it may still be refused.
+            self.batch.arrived.push(Arc::downgrade(to));
         }
     }
 }

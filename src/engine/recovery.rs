@@ -41,6 +41,7 @@ impl Engine {
         let cause = Arc::new(cause);
         let mut state = self.lock();
         state.batch = Batch::default();
+        state.cleaning.clear();
         state.last_submission = None;
         state.pipelines = Pipelines::default();
         state.groups = BindGroups::new(self.driver.clone());

@@ -5,8 +5,10 @@
 //! in the batch; or straight into the slab, where host and device share memory and the
 //! slab is idle.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
+use super::cost::Stopwatch;
+use super::evict::Tier;
 use super::{Engine, refusal};
 use crate::driver::{DriverError, MapMode, Op};
 use crate::error::{Error, Result};
@@ -16,6 +18,10 @@ use crate::units::MIB;
 
 /// A source is asked for so many bytes at a time.
 const SOURCE_PIECE_BYTES: u64 = MIB;
+
+/// What takes at least so many bytes to bring in is staged while the device computes what was encoded
+/// before: about as long as a submission takes.
+const OVERLAP_BYTES: u64 = 256 << 10;
 
 /// How often a storage is brought back when the submissions that do so are refused.
 const FILLS: usize = 3;
@@ -39,17 +45,55 @@ struct Supply<'a> {
     engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
+    /// The engine's, for as long as this lasts: its content is of no interest.
     scratch: Vec<u8>,
 }
 
-impl Supply<'_> {
+impl Drop for Supply<'_> {
+    fn drop(&mut self) {
+        *self.engine.lock_scratch() = std::mem::take(&mut self.scratch);
+    }
+}
+
+impl<'a> Supply<'a> {
+    fn new(engine: &'a Engine, storage: &'a Storage, copies: &'a Copies) -> Self {
+        let scratch = std::mem::take(&mut *engine.lock_scratch());
+        Supply {
+            engine,
+            storage,
+            copies,
+            scratch,
+        }
+    }
+
+    /// Where the bytes come from; a source counts as a disk.
+    fn tier(&self) -> Tier {
+        match self.copies.host {
+            Some(_) => Tier::Host,
+            None => Tier::Disk,
+        }
+    }
+
+    /// Room for some bytes, with anything in it.
+    fn room(&mut self, size_bytes: u64) -> &mut [u8] {
+        let size = size_bytes as usize;
+        if self.scratch.len() < size {
+            self.scratch.resize(size, 0);
+        }
+        &mut self.scratch[..size]
+    }
+
     /// Some of the bytes from an offset on, at most so many.
     fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
-            let start = offset_bytes as usize;
-            return Ok(&host.bytes[start..start + piece_bytes as usize]);
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            if let Some(piece) = host.bytes.get(range) {
+                return Ok(piece);
+            }
+            // The device has no contents: any bytes will do.
+            return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         let mut missing = Error::Source {
@@ -58,23 +102,22 @@ impl Supply<'_> {
             message: "it has none".into(),
         };
         if let Some(disk) = &self.copies.disk {
-            let scratch = &mut self.scratch;
-            scratch.clear();
+            let (scratch, mut at) = (self.room(piece_bytes), 0);
             let mut keep = |piece: &[u8]| {
-                scratch.extend_from_slice(piece);
+                scratch[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
                 Ok(())
             };
             match disk.read(offset_bytes, piece_bytes, &mut keep) {
-                Ok(()) => return Ok(&self.scratch),
+                Ok(()) => return Ok(self.room(piece_bytes)),
                 Err(error) => missing = error,
             }
         }
         if let Some(source) = &self.copies.source {
-            self.scratch.clear();
-            self.scratch.resize(piece_bytes as usize, 0);
-            let _inside = self.engine.inside();
-            match source.read(offset_bytes, &mut self.scratch) {
-                Ok(()) => return Ok(&self.scratch),
+            let engine = self.engine;
+            let _inside = engine.inside();
+            match source.read(offset_bytes, self.room(piece_bytes)) {
+                Ok(()) => return Ok(self.room(piece_bytes)),
                 Err(error) => {
                     missing = Error::Source {
                         made_at: self.storage.tag().to_string(),
@@ -177,27 +220,31 @@ impl Engine {
 
     /// Records, or does, what fills a place with the bytes of a storage.
     async fn fill(&self, storage: &Arc<Storage>, copies: &Copies, place: Place) -> Result<()> {
-        let scratch = Vec::new();
-        let mut supply = Supply {
-            engine: self,
-            storage,
-            copies,
-            scratch,
-        };
+        let mut supply = Supply::new(self, storage, copies);
         let len_bytes = storage.len_bytes();
         if len_bytes == 0 {
             return Ok(());
         }
+        if len_bytes >= OVERLAP_BYTES && self.lock().batch.computes() {
+            // The device has something to do while these are staged.
+            self.submit()?;
+        }
         let idle = self.lock().memory.idle(place, self.driver.completed());
-        if self.caps().maps_slabs && idle == Some(true) {
+        let waits_anyway = idle == Some(false) && !self.arrivals.holds(len_bytes);
+        if self.caps().maps_slabs && waits_anyway {
+            // Through staging it would be done piece by piece, with a wait for each.
+            self.submit()?;
+            self.wait_idle().await?;
+        }
+        if self.caps().maps_slabs && (idle == Some(true) || waits_anyway) {
             return self.fill_in_place(&mut supply, place, len_bytes).await;
         }
-        let mut at = 0;
+        let (mut at, mut watch, tier) = (0, self.stopwatch(), supply.tier());
         while at < len_bytes {
-            let mut rest = supply.piece(at, u64::MAX)?;
+            let mut rest = watch.time(|| supply.piece(at, u64::MAX))?;
             // A piece may be larger than staging is, and is not fetched twice for that.
             while !rest.is_empty() {
-                let (region, taken) = self.stage_arrival(storage, rest).await?;
+                let (region, taken) = self.stage_arrival(storage, rest, &mut watch).await?;
                 let mut state = self.lock();
                 state.memory.touch(place);
                 state.batch.ops.push(Op::Copy {
@@ -212,6 +259,7 @@ impl Engine {
                 rest = &rest[taken..];
             }
         }
+        self.note_cost(tier, len_bytes, &watch);
         Ok(())
     }
 
@@ -229,24 +277,38 @@ impl Engine {
         let signal = mapping.map_err(refused)?;
         let _mapped = super::direct::Mapped(self, buffer);
         self.driver.wait(&signal).await.map_err(refused)?;
-        let mut at = 0;
+        let (mut at, mut watch, tier) = (0, self.stopwatch(), supply.tier());
         while at < len_bytes {
-            let piece = supply.piece(at, u64::MAX)?;
-            let written = self
-                .driver
-                .write_mapped(buffer, place.offset_bytes + at, piece);
-            written.map_err(refused)?;
-            at += piece.len() as u64;
+            let done = watch.time(|| {
+                let piece = supply.piece(at, u64::MAX)?;
+                let to = place.offset_bytes + at;
+                let written = self.driver.write_mapped(buffer, to, piece);
+                written.map(|()| piece.len() as u64).map_err(refused)
+            });
+            at += done?;
         }
+        self.note_cost(tier, len_bytes, &watch);
         Ok(())
     }
 
+    fn note_cost(&self, tier: Tier, size_bytes: u64, watch: &Stopwatch) {
+        if let Some(time) = watch.spent() {
+            self.lock().costs.note(tier, size_bytes, time);
+        }
+    }
+
     /// Copies the first of `bytes` into the walk's own staging, and says how many those are.
-    async fn stage_arrival(&self, storage: &Arc<Storage>, bytes: &[u8]) -> Result<(Region, usize)> {
+    async fn stage_arrival(
+        &self,
+        storage: &Arc<Storage>,
+        bytes: &[u8],
+        watch: &mut Stopwatch,
+    ) -> Result<(Region, usize)> {
         let refused = |error| self.refused("staging memory", error, storage);
         let (wanted_bytes, mut tries) = (bytes.len() as u64, 0);
         loop {
-            if let Some(staged) = self.arrivals.stage(bytes).map_err(refused)? {
+            let staged = watch.time(|| self.arrivals.stage(bytes));
+            if let Some(staged) = staged.map_err(refused)? {
                 return Ok(staged);
             }
             match self.arrivals.grow(wanted_bytes).await {
@@ -288,13 +350,7 @@ impl Engine {
         let Some(copies) = self.lock().memory.away(storage) else {
             return Ok(());
         };
-        let scratch = Vec::new();
-        let mut supply = Supply {
-            engine: self,
-            storage,
-            copies: &copies,
-            scratch,
-        };
+        let mut supply = Supply::new(self, storage, &copies);
         let (mut at, end) = (piece.offset_bytes, piece.offset_bytes + piece.size_bytes);
         let mut bytes = Vec::new();
         while at < end {
@@ -316,6 +372,10 @@ impl Engine {
         state.memory.used(storage);
         state.queue.pop_front();
         Ok(())
+    }
+
+    fn lock_scratch(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for a storage to be back on the device when the queue comes to it.

@@ -5,8 +5,10 @@ use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
+use super::ahead::Cleaning;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
+use super::cost::Costs;
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::Recipe;
@@ -24,6 +26,10 @@ pub(super) struct State {
     pub(super) left: LeftBehind,
     /// What was given a place for the command at the head of the queue, which still needs more.
     pub(super) placed: Vec<Weak<Storage>>,
+    /// Copies on their way of what will have to leave before long.
+    pub(super) cleaning: Vec<Cleaning>,
+    /// What it costs to have back what is put out.
+    pub(super) costs: Costs,
     /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
     pub(super) is_sinking: bool,
     pub(super) memory: Memory,
@@ -90,13 +96,13 @@ pub(super) struct Batch {
     pub(super) regions: Vec<Region>,
     /// Reads whose copies are among the ops, with their buffers.
     pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
-    /// What the ops write: without a value, should the submission be refused.
-    pub(super) written: Vec<Weak<Storage>>,
     /// Storages that the ops bring back.
     pub(super) arrived: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
     pub(super) moved: Vec<Moved>,
-    /// The custom kernel in it: nothing else may join, and its pipeline stays until it is submitted.
+    /// Nothing else may join: what it does is not ours to vouch for.
+    pub(super) is_closed: bool,
+    /// The custom kernel in it, whose pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
 }
 
@@ -105,15 +111,21 @@ impl Batch {
         self.ops.is_empty()
     }
 
+    /// Does it keep the device busy with more than copies?
+    pub(super) fn computes(&self) -> bool {
+        let mut ops = self.ops.iter();
+        ops.any(|op| matches!(op, Op::Dispatch { .. }))
+    }
+
     /// Empties it, keeping its allocations.
     pub(super) fn clear(&mut self) {
         self.ops.clear();
         self.params.clear();
         self.regions.clear();
         self.reads.clear();
-        self.written.clear();
         self.arrived.clear();
         self.moved.clear();
+        self.is_closed = false;
         self.custom = None;
     }
 }

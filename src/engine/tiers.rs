@@ -57,7 +57,10 @@ impl Engine {
         };
         let tenant = storage.tenant().number();
         let mut writer = self.spill.begin(storage.len_bytes(), tenant)?;
-        writer.write(&host.bytes)?;
+        match self.driver.has_contents() {
+            true => writer.write(&host.bytes)?,
+            false => writer.write(&vec![0; storage.len_bytes() as usize])?,
+        }
         let disk = Arc::new(writer.finish()?);
         self.lock().memory.copied(storage, |copies| {
             copies.disk = Some(disk);

@@ -58,7 +58,7 @@ impl State {
                 Need::BringIn {
                     storage: storage.clone(),
                 }
-            } else if self.memory.place(storage)? {
+            } else if self.memory.place(storage)?.is_some() {
                 placed.push(storage);
                 continue;
             } else {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::caches::PipelineKey;
+use super::caches::{Bindings, PipelineKey};
 use super::cmd::Cmd;
 use super::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
 use super::state::State;
@@ -91,11 +91,12 @@ impl From<AllocError> for Stop {
     }
 }
 
-/// The places of a launch's operands, and how they are bound.
-struct Bound {
-    layout: Layout,
-    bindings: SmallVec<[Binding; 4]>,
-    places: SmallVec<[Place; 4]>,
+/// What several operands may have in common: a storage, or one range of it.
+struct Part<'a> {
+    /// Its slot.
+    slot: Option<u32>,
+    range: Option<&'a (u64, u64)>,
+    buffer: BufferId,
 }
 
 impl State {
@@ -103,7 +104,7 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.bury();
-            if self.batch.ops.len() >= self.most_batch_ops || self.batch.custom.is_some() {
+            if self.batch.ops.len() >= self.most_batch_ops || self.batch.is_closed {
                 return Some(Need::Submit);
             }
             let cmd = self.queue.pop_front()?;
@@ -114,7 +115,8 @@ impl State {
                 self.left.push(cmd, error);
                 continue;
             }
-            if cmd.stands_alone() && !self.batch.is_empty() {
+            let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
+            if alone && !self.batch.is_empty() {
                 self.queue.push_front(cmd);
                 return Some(Need::Submit);
             }
@@ -125,9 +127,11 @@ impl State {
                         self.placed.clear();
                     }
                     self.counters.commands += 1;
+                    self.batch.is_closed = alone;
                     self.memory.tick();
-                    if cmd.outlasts_encoding() {
-                        self.keep(cmd);
+                    match cmd.outlasts_encoding() {
+                        true => self.keep(cmd),
+                        false => cmd.into_operands(|storage| self.memory.let_go(storage)),
                     }
                 }
                 Err(Stop::Need(need)) => {
@@ -200,7 +204,6 @@ impl State {
                 let place = self.place_anew(storage)?;
                 self.write(
                     storage,
-                    place,
                     Op::Clear {
                         buffer: place.buffer,
                         offset_bytes: place.offset_bytes,
@@ -227,7 +230,6 @@ impl State {
                 };
                 self.write(
                     dst,
-                    place,
                     Op::Copy {
                         src: region.buffer,
                         src_offset_bytes: region.offset_bytes,
@@ -291,8 +293,7 @@ impl State {
                 size_bytes,
             }));
         };
-        self.memory.touch(place);
-        self.memory.used(src);
+        self.memory.named(src, false);
         self.batch.reads.push((reading.clone(), piece, buffer));
         self.batch.ops.push(Op::Copy {
             src: place.buffer,
@@ -305,17 +306,20 @@ impl State {
     }
 
     fn encode_launch(&mut self, launch: &Launch) -> Result<(), Stop> {
+        let mut all_are_here = true;
         for (index, arg) in launch.args.iter().enumerate() {
-            if launch.program.role(index) == Role::Write {
-                continue;
+            if launch.program.role(index) != Role::Write {
+                if let Some(cause) = self.memory.poison_of(&arg.storage) {
+                    return Err(Stop::Poison(cause));
+                }
             }
-            if let Some(cause) = self.memory.poison_of(&arg.storage) {
-                return Err(Stop::Poison(cause));
-            }
+            all_are_here &= self.memory.find(&arg.storage).is_some();
         }
-        self.acquire(launch)?;
-        let bound = self.bind(launch)?;
-        let key = PipelineKey::new(&launch.program, launch.variant(), bound.layout);
+        if !all_are_here {
+            self.acquire(launch)?;
+        }
+        let (layout, bindings) = self.bind(launch)?;
+        let key = PipelineKey::new(&launch.program, launch.variant(), layout);
         let pipeline = match self.pipelines.get(&key) {
             Some(Ok(pipeline)) => *pipeline,
             Some(Err(cause)) => return Err(Stop::Poison(cause.clone())),
@@ -327,16 +331,10 @@ impl State {
                 }));
             }
         };
-        let bind_group = self.groups.get(pipeline, bound.bindings)?;
-        for place in bound.places {
-            self.memory.touch(place);
-        }
+        let bind_group = self.groups.get(pipeline, bindings)?;
         for (index, arg) in launch.args.iter().enumerate() {
-            self.memory.used(&arg.storage);
-            if launch.program.role(index) != Role::Read {
-                self.memory.written(&arg.storage);
-                self.batch.written.push(Arc::downgrade(&arg.storage));
-            }
+            let is_written = launch.program.role(index) != Role::Read;
+            self.memory.named(&arg.storage, is_written);
         }
         let start = self.batch.params.len() as u32;
         self.batch.params.extend_from_slice(&launch.params);
@@ -363,7 +361,7 @@ impl State {
                 Need::BringIn { storage: storage() }
             } else if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
                 continue;
-            } else if self.memory.place(&arg.storage)? {
+            } else if self.memory.place(&arg.storage)?.is_some() {
                 placed.push(arg);
                 continue;
             } else {
@@ -405,54 +403,56 @@ impl State {
     /// Decides how the operands are bound: one part for each storage or range of one, in as many
     /// windows as it needs, and one for each operand of a custom kernel; read-write where it, or
     /// another part of the same slab, is written.
-    fn bind(&self, launch: &Launch) -> Result<Bound, Stop> {
+    fn bind(&self, launch: &Launch) -> Result<(Layout, Bindings), Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
             windows: [0; MAX_OPERANDS],
             written: 0,
         };
-        let mut shown = SmallVec::<[(Option<u32>, Option<&(u64, u64)>); 4]>::new();
-        let mut places = SmallVec::<[Place; 4]>::new();
-        let mut bindings = SmallVec::<[Binding; 4]>::new();
+        let mut parts = SmallVec::<[Part<'_>; 4]>::new();
+        let mut bindings = Bindings::new();
         for (index, arg) in launch.args.iter().enumerate() {
-            let range = launch.ranges.get(index);
-            let shows = (arg.storage.slot(), range);
+            let (slot, range) = (arg.storage.slot(), launch.ranges.get(index));
             let known = match launch.program {
-                Program::Builtin(_) => shown.iter().position(|&other| other == shows),
+                Program::Builtin(_) => (parts.iter())
+                    .position(|part: &Part<'_>| part.slot == slot && part.range == range),
                 Program::Custom(_) => None,
             };
-            let part = known.unwrap_or(shown.len());
+            let part = known.unwrap_or(parts.len());
             if known.is_none() {
                 let place = self.memory.find(&arg.storage).ok_or(Stop::Lost)?;
+                let buffer = place.buffer;
+                parts.push(Part {
+                    slot,
+                    range,
+                    buffer,
+                });
                 let (start, size_bytes) = range.copied().unwrap_or((0, arg.storage.size_bytes()));
-                let windows = size_bytes.div_ceil(window_bytes);
-                shown.push(shows);
-                places.push(place);
-                layout.windows[part] = windows as u8;
-                bindings.extend((0..windows).map(|window| Binding {
-                    buffer: place.buffer,
-                    offset_bytes: place.offset_bytes + start + window * window_bytes,
-                    size_bytes: window_bytes.min(size_bytes - window * window_bytes),
-                }));
+                let mut shown_bytes = 0;
+                while shown_bytes < size_bytes {
+                    let binding = Binding {
+                        buffer,
+                        offset_bytes: place.offset_bytes + start + shown_bytes,
+                        size_bytes: window_bytes.min(size_bytes - shown_bytes),
+                    };
+                    shown_bytes += binding.size_bytes;
+                    layout.windows[part] = layout.windows[part].wrapping_add(1);
+                    bindings.push(binding);
+                }
             }
             layout.parts[index] = part as u8;
             if launch.program.role(index) != Role::Read {
                 layout.written |= 1 << part;
             }
         }
-        let written: SmallVec<[BufferId; 4]> = (0..places.len())
-            .filter(|part| layout.written >> part & 1 == 1)
-            .map(|part| places[part].buffer)
-            .collect();
-        for (part, place) in places.iter().enumerate() {
-            layout.written |= u8::from(written.contains(&place.buffer)) << part;
+        let written = layout.written;
+        for (index, part) in parts.iter().enumerate() {
+            let is_written = (parts.iter().enumerate())
+                .any(|(other, of)| written >> other & 1 == 1 && of.buffer == part.buffer);
+            layout.written |= u8::from(is_written) << index;
         }
-        Ok(Bound {
-            layout,
-            bindings,
-            places,
-        })
+        Ok((layout, bindings))
     }
 
     /// The place of a storage, with what it holds: it gets one if it has none.
@@ -469,18 +469,14 @@ impl State {
         if let Some(place) = self.memory.find(storage) {
             return Ok(place);
         }
-        if !self.memory.place(storage)? {
+        self.memory.place(storage)?.ok_or_else(|| {
             let storage = storage.clone();
-            return Err(Stop::Need(Need::Room { storage }));
-        }
-        self.memory.find(storage).ok_or(Stop::Lost)
+            Stop::Need(Need::Room { storage })
+        })
     }
 
-    fn write(&mut self, storage: &Arc<Storage>, place: Place, op: Op) {
-        self.memory.touch(place);
-        self.memory.used(storage);
-        self.memory.written(storage);
-        self.batch.written.push(Arc::downgrade(storage));
+    fn write(&mut self, storage: &Storage, op: Op) {
+        self.memory.named(storage, true);
         self.batch.ops.push(op);
     }
 }

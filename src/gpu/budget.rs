@@ -6,7 +6,7 @@ use super::Gpu;
 use crate::dtype::DType;
 use crate::engine::{Pressure, PressureGuard, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Source};
+use crate::memory::{Budget, Holder, Source};
 use crate::tensor::Tensor;
 
 /// How much is moved before the clock is looked at.
@@ -14,13 +14,15 @@ use crate::tensor::Tensor;
 const COMPACTION_SLICE_BYTES: u64 = 4 << 20;
 
 /// What a [`compact`](Gpu::compact) did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compacted {
     /// Bytes of tensors that were moved.
     pub moved_bytes: u64,
     /// Bytes of slabs that this emptied, and that were given back.
     pub released_bytes: u64,
+    /// The greatest holders of what is in the way: pinned, in slabs that are not full.
+    pub pinned: Vec<Holder>,
 }
 
 impl Gpu {
@@ -30,9 +32,11 @@ impl Gpu {
     }
 
     /// Changes what this `Gpu` may take, and gets down to it: what is empty is given back, blocks
-    /// are moved together, and tensors are put out to the host's memory or to disk. Returns the
-    /// bytes by which what must stay (pinned and imported tensors aside: those in use by work
-    /// under way) still passes the device's limit; nothing more is created until it does not.
+    /// are moved together, and tensors are put out to the host's memory or to disk.
+    ///
+    /// Returns the shortfall, which is 0 as a rule: the bytes by which what cannot leave still passes
+    /// the device's limit, such as pinned tensors, and tensors that neither the host nor the disk has
+    /// room for. Until there is less, nothing more is created; work that needs more stays queued.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -52,7 +56,7 @@ impl Gpu {
         block_on("Gpu::set_budget", self.set_budget_async(budget))
     }
 
-    /// As [`set_budget`](Gpu::set_budget), for browsers.
+    /// As [`set_budget`](Gpu::set_budget), as a future: the only form in a browser.
     ///
     /// # Errors
     /// As [`set_budget`](Gpu::set_budget).
@@ -61,7 +65,18 @@ impl Gpu {
     }
 
     /// Creates slabs ahead, so that a program need not wait for them later, until `bytes` are
-    /// reserved or the budget is used up. Returns how many bytes are.
+    /// reserved, those there are included, or the budget is used up. Returns how many bytes are.
+    ///
+    /// What nobody uses goes again: [`trim`](Gpu::trim) and
+    /// [`poll`](Gpu::release_idle_after) give it back, and so does whoever needs the room.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let reserved_bytes = gpu.reserve(256 << 20)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -71,6 +86,17 @@ impl Gpu {
 
     /// Gives the driver back slabs that hold nothing, longest unused first, while more than
     /// `keep_bytes` are reserved; with 0, idle staging too. Returns the bytes of slabs given back.
+    /// No tensor moves or leaves: for that there are [`compact`](Gpu::compact) and
+    /// [`set_budget`](Gpu::set_budget).
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// // Between two phases of a program.
+    /// let given_back_bytes = gpu.trim(0)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
@@ -82,7 +108,23 @@ impl Gpu {
     /// be given back. For a frame loop: a few MiB a frame, until nothing is moved any more. Nobody
     /// notices but by the time it takes; pinned tensors stay where they are.
     ///
-    /// There is no need to call it: a request that finds no room moves what it must.
+    /// There is no need to call it: a request that finds no room moves what it must. A tensor that
+    /// is larger than the limit is not moved.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// # let draw_frame = || {};
+    /// loop {
+    ///     draw_frame();
+    ///     gpu.poll()?;
+    ///     if gpu.compact(4 << 20)?.moved_bytes == 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
@@ -92,11 +134,21 @@ impl Gpu {
         Ok(Compacted {
             moved_bytes,
             released_bytes,
+            pinned: self.engine.pinned_in_the_way(),
         })
     }
 
     /// As [`compact`](Gpu::compact), for at most so much time, waiting for the device after every few
-    /// MiB: it may take longer by one such slice.
+    /// MiB: it may take longer by one such slice, or by one tensor that is larger.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let compacted = gpu.compact_for(std::time::Duration::from_millis(2))?;
+    /// println!("{} bytes were given back", compacted.released_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
@@ -107,6 +159,7 @@ impl Gpu {
         let mut slice_bytes = COMPACTION_SLICE_BYTES;
         while until.is_none_or(|until| std::time::Instant::now() < until) {
             let slice = self.compact(slice_bytes)?;
+            all.pinned = slice.pinned;
             if slice.moved_bytes == 0 {
                 // What is left to move may be larger than a slice.
                 match slice_bytes.checked_mul(4) {
@@ -154,7 +207,7 @@ impl Gpu {
 
     /// Calls back when memory is short, before tensors are moved or put out, so that the app can
     /// drop what it can do without. Until the guard is dropped. Calls that would wait are refused
-    /// with [`Error::Reentered`] in it.
+    /// with [`Error::Reentered`] in it, and a panic in it is caught.
     #[cfg(target_arch = "wasm32")]
     pub fn on_pressure(&self, callback: impl Fn(&Pressure) + 'static) -> PressureGuard {
         self.engine.on_pressure(Arc::new(callback))

@@ -10,10 +10,12 @@ impl Gpu {
     /// the host's memory, the disk or a source still has come back when somebody uses them; those
     /// that were only on the device are [`Poisoned`](crate::Error::Poisoned) until they are
     /// written anew, and are listed. All handles stay good. Work that had not begun runs on the
-    /// new device, as far as what it needs is still there.
+    /// new device, as far as what it needs is still there; what was under way has no results.
     ///
-    /// So it pays to [`evict`](crate::Tensor::evict) what must survive, or to give it a
-    /// [source](crate::Tensor::backed_by).
+    /// So it pays to [`evict`](crate::Tensor::evict) once what must survive and is only read from then
+    /// on (the copy stays good until it is written to), or to give it a
+    /// [source](crate::Tensor::backed_by); and to [save](Gpu::save_state) now and then what
+    /// changes.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -39,7 +41,7 @@ impl Gpu {
         block_on("Gpu::reopen", self.reopen_async())
     }
 
-    /// As [`reopen`](Gpu::reopen), for browsers.
+    /// As [`reopen`](Gpu::reopen), as a future: the only form in a browser.
     ///
     /// # Errors
     /// As [`reopen`](Gpu::reopen).
@@ -51,8 +53,21 @@ impl Gpu {
     /// As [`reopen`](Gpu::reopen), for an adopted device: the app has opened another one.
     /// [`watch_lost`](Gpu::watch_lost) is to be called again, if it was.
     ///
+    /// ```no_run
+    /// # use lapidary::wgpu;
+    /// # async fn open() -> (wgpu::Adapter, wgpu::Device, wgpu::Queue) { unimplemented!() }
+    /// # async fn example(gpu: lapidary::Gpu) -> lapidary::Result<()> {
+    /// let (adapter, device, queue) = open().await;
+    /// let recovered = gpu.readopt(&adapter, &device, &queue)?;
+    /// println!("{} tensors are still there", recovered.kept);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// As [`reopen`](Gpu::reopen).
+    /// [`DeviceLost`](crate::Error::DeviceLost) when the new device takes no calls,
+    /// [`Option`](crate::Error::Option) when the old one is not lost,
+    /// [`Driver`](crate::Error::Driver) when the new one can do less than the old one.
     pub fn readopt(
         &self,
         adapter: &wgpu::Adapter,

@@ -180,7 +180,18 @@ impl Gpu {
     }
 
     /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte of it
-    /// is checked; each tensor gets its name (see [`Tensor::named`]).
+    /// is checked; each tensor gets its name (see [`Tensor::named`]). What the file holds need not fit
+    /// on the device at once: what finds no room there is put out.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// for (name, tensor) in gpu.load_state("job.state")? {
+    ///     println!("{name}: {:?} of {}", tensor.shape(), tensor.dtype());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::State`] for a file that is not there, cut off, changed, or not ours; what

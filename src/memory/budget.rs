@@ -13,7 +13,11 @@ use crate::units::parse_bytes;
 /// back, and slabs that were given back but are still in use. Bytes are paid for before anything
 /// is created, so a limit is never passed, not for a moment. When work needs more, tensors that
 /// are not in use at that moment are put out to the host's memory or to disk, and brought back
-/// when somebody uses them; a single operation must still fit on the device.
+/// when somebody uses them; the operands and results of a single operation must still fit on the
+/// device together. Buffers of the app, which were imported, do not count.
+///
+/// A budget is read from text as `512MiB`, for the device, or as a list of `device=`, `soft=`, `host=` and
+/// `disk=`; so is the environment variable `LAPIDARY_BUDGET`.
 ///
 /// ```
 /// use lapidary::Budget;
@@ -35,10 +39,10 @@ pub struct Budget {
     /// Bytes of the device's share that tensors leave to staging: to uploads, reads, and tensors
     /// that are put out or come back. `None`: one part in 32, at most 128 MiB.
     pub staging_bytes: Option<u64>,
-    /// Bytes of tensors that are put out to the host's memory. Where host and device share one
-    /// memory nothing would be gained by that, and tensors go to disk at once.
+    /// Bytes of tensors that are put out to the host's memory; 0 for none. Where host and device share
+    /// one memory nothing would be gained by that, and tensors go to disk at once.
     pub host_bytes: Option<u64>,
-    /// Bytes of tensors that are put out to disk.
+    /// Bytes of tensors that are put out to disk; 0 for none.
     pub disk_bytes: Option<u64>,
 }
 

@@ -9,6 +9,7 @@ use crate::transfer::SpillBlock;
 /// Bytes in the host's memory, paid for.
 #[derive(Debug)]
 pub(crate) struct HostCopy {
+    /// None of a device that has none.
     pub(crate) bytes: Vec<u8>,
     /// Takes the bytes off the account when the copy goes.
     pub(crate) _charge: HostCharge,
@@ -44,6 +45,13 @@ pub(crate) struct Copies {
     pub(crate) source: Option<Source>,
     pub(crate) recipe: Option<Arc<RecipeToken>>,
 }
+
+/// Copies that are out of date, until they are dropped where nobody waits for that.
+#[allow(
+    clippy::vec_box,
+    reason = "they come boxed, one or two at a time; to unbox them would be to copy them"
+)]
+pub(crate) type Gone = Vec<Box<Copies>>;
 
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {

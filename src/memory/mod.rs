@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
-pub(crate) use copies::{Copies, HostCopy, RecipeToken};
+pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
@@ -55,7 +55,8 @@ pub(crate) struct Place {
     slab: Option<u32>,
 }
 
-#[derive(Debug)]
+/// Nobody's, unless it was given to a storage.
+#[derive(Debug, Default)]
 struct Slot {
     storage: Weak<Storage>,
     size_bytes: u64,
@@ -68,6 +69,16 @@ struct Slot {
     uses: Uses,
     /// How many writes to it have been encoded.
     writes: u32,
+    /// The last batch that writes to it; 0 for none.
+    written_in: u64,
+}
+
+impl Slot {
+    /// It is written to: what was copied before is the past, and is to be dropped by the caller.
+    fn written(&mut self) -> Option<Box<Copies>> {
+        self.writes = self.writes.wrapping_add(1);
+        self.copies.take()
+    }
 }
 
 /// All storages of one engine.
@@ -75,6 +86,8 @@ struct Slot {
 pub(crate) struct Memory {
     pools: Pools,
     slabs: Vec<Option<Slab>>,
+    /// The number of the batch that is being encoded, from 1.
+    batch: u64,
     /// Slabs that the batch names.
     batch_slabs: Vec<u32>,
     slots: Vec<Slot>,
@@ -97,7 +110,7 @@ pub(crate) struct Memory {
     freed: u64,
     freed_bytes: u64,
     /// Copies that are out of date: dropping them may take a while.
-    gone: Vec<Box<Copies>>,
+    gone: Gone,
     dead: Receiver<Dead>,
     dead_list: Arc<DeadList>,
 }
@@ -112,6 +125,7 @@ impl Memory {
         Ok(Memory {
             pools,
             slabs: Vec::new(),
+            batch: 1,
             batch_slabs: Vec::new(),
             slots: Vec::new(),
             owners: Vec::new(),
@@ -142,14 +156,23 @@ impl Memory {
         }
     }
 
-    /// Gives a storage without a place a block of the slabs there are. `false` when none has room.
+    /// A command lets go of an operand. If nobody else holds it, its place is free at once.
+    pub(crate) fn let_go(&mut self, storage: Arc<Storage>) {
+        if let Some(mut storage) = Arc::into_inner(storage) {
+            if let Some(slot) = storage.take_slot() {
+                self.free_slot(slot);
+            }
+        }
+    }
+
+    /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
     /// What the block holds is old content: of one that was put out, not its bytes.
-    pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<bool, AllocError> {
+    pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage.size_bytes())? else {
-            return Ok(false);
+            return Ok(None);
         };
         self.settle_in(storage, block, place);
-        Ok(true)
+        Ok(Some(place))
     }
 
     /// A block of the slabs there are, and where it is.
@@ -182,20 +205,22 @@ impl Memory {
     /// The storage lies in this block from now on.
     fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
         let index = match storage.slot() {
-            Some(index) => index,
+            Some(index) => {
+                let slot = &mut self.slots[index as usize];
+                slot.place = Some(place);
+                slot.block = Some(block);
+                // Whose slot it is: it may have been handed on.
+                if let Some(owner) = slot.storage.upgrade() {
+                    owner.set_residency(Residency::Device);
+                }
+                index
+            }
             None => {
-                let index = self.new_slot(storage, None, None);
+                let index = self.new_slot(storage, Some(place), Some(block));
                 storage.set_slot(index, Residency::Device);
                 index
             }
         };
-        let slot = &mut self.slots[index as usize];
-        slot.place = Some(place);
-        slot.block = Some(block);
-        // Whose slot it is: it may have been handed on.
-        if let Some(owner) = slot.storage.upgrade() {
-            owner.set_residency(Residency::Device);
-        }
         self.set_owner(block, index);
     }
 
@@ -232,6 +257,11 @@ impl Memory {
         self.imported_bytes += storage.size_bytes();
         let slot = self.new_slot(storage, Some(place), None);
         storage.set_slot(slot, Residency::Imported);
+    }
+
+    /// Is there any storage in a buffer of the app?
+    pub(crate) fn has_imports(&self) -> bool {
+        self.imported_bytes > 0
     }
 
     /// Who has imported a part of this range already, if somebody has.
@@ -316,22 +346,20 @@ impl Memory {
         place: Option<Place>,
         block: Option<BlockId>,
     ) -> u32 {
-        let slot = Slot {
-            storage: Arc::downgrade(storage),
-            size_bytes: storage.size_bytes(),
-            place,
-            block,
-            poison: None,
-            copies: None,
-            uses: Uses::new(self.clock),
-            writes: 0,
-        };
-        if let Some(index) = self.free_slots.pop() {
-            self.slots[index as usize] = slot;
-            return index;
-        }
-        self.slots.push(slot);
-        (self.slots.len() - 1) as u32
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        // What is not set here was left empty by whoever had it before.
+        let slot = &mut self.slots[index as usize];
+        slot.storage = Arc::downgrade(storage);
+        slot.size_bytes = storage.size_bytes();
+        slot.place = place;
+        slot.block = block;
+        slot.uses = Uses::new(self.clock);
+        slot.writes = 0;
+        slot.written_in = 0;
+        index
     }
 
     fn free_slot(&mut self, index: u32) {
@@ -344,16 +372,18 @@ impl Memory {
         slot.poison = None;
         self.gone.extend(slot.copies.take());
         slot.storage = Weak::new();
+        let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
-            self.free_block(block);
+            self.free_block(block, size_bytes);
         }
         self.free_slots.push(index);
     }
 
-    fn free_block(&mut self, block: BlockId) {
+    /// Frees the block of a storage of this size.
+    fn free_block(&mut self, block: BlockId, size_bytes: u64) {
         self.set_owner(block, NOBODY);
         self.freed += 1;
-        self.freed_bytes += self.pools.block(block).map_or(0, |block| block.size_bytes);
+        self.freed_bytes += self.granted_bytes(size_bytes);
         let freed = self.pools.free(block);
         debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::{Memory, Storage};
+use super::{Memory, Slot, Storage};
 use crate::alloc::AllocStats;
 
 /// Who holds memory: a place in the source, with its name if it has one.
@@ -69,16 +69,48 @@ impl Memory {
     }
 
     fn holders(&self, most: usize) -> Vec<Holder> {
-        let mut by_tag = BTreeMap::new();
         let live = self.slots.iter().filter(|slot| slot.block.is_some());
-        for storage in live.filter_map(|slot| slot.storage.upgrade()) {
-            add_holder(&mut by_tag, &storage);
-        }
-        let mut holders: Vec<Holder> = by_tag.into_values().collect();
-        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
-        holders.truncate(most);
-        holders
+        by_tag(live.filter_map(|slot| slot.storage.upgrade()), most)
     }
+
+    /// The `most` greatest holders of what is pinned in slabs with free room: it is in the way of
+    /// moving things together. O(slabs + storages).
+    pub(crate) fn pinned_in_the_way(&self, most: usize) -> Vec<Holder> {
+        let has_room = |slot: &&Slot| {
+            let slab = slot.place.and_then(|place| place.slab);
+            let slab = slab.and_then(|index| self.slabs.get(index as usize)?.as_ref());
+            let info = slab.and_then(|slab| self.pools.slab(slab.id).ok());
+            slot.block.is_some() && info.is_some_and(|info| info.largest_hole_bytes > 0)
+        };
+        let pinned = self.storages().filter(|(_, storage)| storage.pins() > 0);
+        let pinned = pinned.filter(|(slot, _)| has_room(slot));
+        by_tag(pinned.map(|(_, storage)| storage), most)
+    }
+
+    /// Bytes of what is pinned in slabs. O(storages).
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        let pinned = self
+            .storages()
+            .filter(|(slot, storage)| slot.block.is_some() && storage.pins() > 0);
+        pinned.map(|(_, storage)| storage.size_bytes()).sum()
+    }
+
+    fn storages(&self) -> impl Iterator<Item = (&Slot, Arc<Storage>)> {
+        self.slots
+            .iter()
+            .filter_map(|slot| Some((slot, slot.storage.upgrade()?)))
+    }
+}
+
+fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Holder> {
+    let mut by_tag = BTreeMap::new();
+    for storage in storages {
+        add_holder(&mut by_tag, &storage);
+    }
+    let mut holders: Vec<Holder> = by_tag.into_values().collect();
+    holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
+    holders.truncate(most);
+    holders
 }
 
 /// Where it was made, and its whole name, of which a tag may show a part.

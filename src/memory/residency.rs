@@ -13,10 +13,10 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Advice, Copies, Memory, Place, RecipeToken, Residency, Storage};
+use super::{Advice, Copies, Gone, Memory, Place, RecipeToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -38,6 +38,7 @@ pub struct Recovered {
 #[derive(Debug)]
 pub(crate) struct Arrival {
     block: BlockId,
+    size_bytes: u64,
     pub(crate) place: Place,
 }
 
@@ -48,8 +49,9 @@ pub(crate) struct Candidate {
     pub(crate) place: Place,
     /// Its bytes are elsewhere too: to put it out costs nothing.
     pub(crate) is_clean: bool,
-    /// It comes back from a source.
-    pub(crate) is_backed: bool,
+    /// It will come back from the disk or from a source: its bytes are there, and not in the host's
+    /// memory.
+    pub(crate) is_far: bool,
     slot: u32,
     uses: Uses,
 }
@@ -116,7 +118,28 @@ impl Memory {
         self.clock = self.clock.wrapping_add(1);
     }
 
-    /// A command that is being encoded uses the storage.
+    /// A command that is being encoded names the storage, and writes to it or only reads.
+    pub(crate) fn named(&mut self, storage: &Storage, is_written: bool) {
+        let Some(index) = storage.slot() else { return };
+        let slot = &mut self.slots[index as usize];
+        slot.uses.touch(self.clock);
+        if is_written {
+            slot.written_in = self.batch;
+            self.gone.extend(slot.written());
+        }
+        if let Some(place) = slot.place {
+            self.touch(place);
+        }
+    }
+
+    /// The storages that the batch writes to.
+    pub(crate) fn written_in_batch(&self) -> Vec<Arc<Storage>> {
+        let slots = self.slots.iter();
+        let written = slots.filter(|slot| slot.written_in == self.batch);
+        written.filter_map(|slot| slot.storage.upgrade()).collect()
+    }
+
+    /// A command uses the storage, wherever it is.
     pub(crate) fn used(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
             self.slots[index as usize].uses.touch(self.clock);
@@ -125,8 +148,13 @@ impl Memory {
 
     /// A block for a storage that is coming back; `None` when there is no room.
     pub(crate) fn receive(&mut self, storage: &Storage) -> Result<Option<Arrival>, AllocError> {
-        let taken = self.take_block(storage.size_bytes())?;
-        Ok(taken.map(|(block, place)| Arrival { block, place }))
+        let size_bytes = storage.size_bytes();
+        let taken = self.take_block(size_bytes)?;
+        Ok(taken.map(|(block, place)| Arrival {
+            block,
+            size_bytes,
+            place,
+        }))
     }
 
     /// The ops that bring a storage's bytes are in the batch: it is back.
@@ -136,7 +164,7 @@ impl Memory {
 
     /// The bytes could not be brought.
     pub(crate) fn turn_away(&mut self, arrival: Arrival) {
-        self.free_block(arrival.block);
+        self.free_block(arrival.block, arrival.size_bytes);
     }
 
     /// Takes the place of a storage whose bytes are elsewhere too. `false` if they are not.
@@ -157,26 +185,30 @@ impl Memory {
         };
         storage.set_residency(copies.residency());
         slot.place = None;
+        let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
-            self.free_block(block);
+            self.free_block(block, size_bytes);
         }
         true
     }
 
     /// Takes the places of storages without a value, but for those of the slots that `stay`.
     /// Returns their bytes.
-    pub(crate) fn leave_poisoned(&mut self, stay: &[u32]) -> u64 {
+    pub(crate) fn leave_poisoned(&mut self, stay: &FxHashSet<u32>) -> u64 {
         let freed_before = self.freed_bytes;
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
+            if slot.poison.is_none() || stay.contains(&(index as u32)) {
+                continue;
+            }
             let storage = slot.storage.upgrade();
-            let is_pinned = storage.is_none_or(|storage| storage.pins() > 0);
-            if slot.poison.is_none() || is_pinned || stay.contains(&(index as u32)) {
+            if storage.is_none_or(|storage| storage.pins() > 0) {
                 continue;
             }
             if let Some(block) = slot.block.take() {
                 slot.place = None;
-                self.free_block(block);
+                let size_bytes = slot.size_bytes;
+                self.free_block(block, size_bytes);
             }
         }
         self.freed_bytes - freed_before
@@ -222,7 +254,8 @@ impl Memory {
         inputs.all(|(input, writes)| self.writes_to(input) == *writes)
     }
 
-    fn writes_to(&self, storage: &Storage) -> u32 {
+    /// How many writes to a storage have been encoded.
+    pub(crate) fn writes_to(&self, storage: &Storage) -> u32 {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.map_or(0, |slot| slot.writes)
     }
@@ -246,17 +279,13 @@ impl Memory {
     /// A write to the storage has been encoded: what was copied before is the past.
     pub(crate) fn written(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
-            let slot = &mut self.slots[index as usize];
-            slot.writes = slot.writes.wrapping_add(1);
-            if slot.copies.is_some() {
-                self.gone.extend(slot.copies.take());
-            }
+            self.gone.extend(self.slots[index as usize].written());
         }
     }
 
     /// The copies that are out of date, to be dropped where nobody waits for that: room on disk is
     /// given back then.
-    pub(crate) fn take_gone(&mut self) -> Vec<Box<Copies>> {
+    pub(crate) fn take_gone(&mut self) -> Gone {
         std::mem::take(&mut self.gone)
     }
 
@@ -300,7 +329,7 @@ impl Memory {
 
     /// The storages that could be put out now: in a slab, with a value, not pinned, and not one of
     /// `needed`.
-    pub(crate) fn candidates(&self, needed: &[u32]) -> Vec<Candidate> {
+    pub(crate) fn candidates(&self, needed: &FxHashSet<u32>) -> Vec<Candidate> {
         let slots = self.slots.iter().enumerate();
         let slots = slots.filter(|(index, _)| !needed.contains(&(*index as u32)));
         slots
@@ -323,7 +352,8 @@ impl Memory {
             storage,
             place: slot.place?,
             is_clean: (slot.copies.as_deref()).is_some_and(|copies| self.is_valid(copies)),
-            is_backed: (slot.copies.as_ref()).is_some_and(|copies| copies.source.is_some()),
+            is_far: (slot.copies.as_ref())
+                .is_some_and(|copies| copies.has_bytes() && copies.host.is_none()),
             slot: index,
             uses: slot.uses,
         })
@@ -348,7 +378,7 @@ impl Memory {
     pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
         self.pools = Pools::new(*self.pools.config())?;
         self.slabs.clear();
-        self.batch_slabs.clear();
+        self.batch_ended(None);
         self.forgotten.clear();
         self.owners.clear();
         self.imported_bytes = 0;
@@ -359,7 +389,9 @@ impl Memory {
             let Some(storage) = slot.storage.upgrade() else {
                 continue;
             };
-            if slot.poison.is_some() {
+            // The submission that met the loss has taken the value of what it should have written.
+            let is_lost = |error: &Arc<Error>| matches!(**error, Error::DeviceLost { .. });
+            if !slot.poison.as_ref().is_none_or(is_lost) {
                 continue;
             }
             if let Some(copies) = &slot.copies {

@@ -35,12 +35,20 @@ impl Memory {
 
     /// What a block for so many bytes takes.
     pub(crate) fn granted_bytes(&self, size_bytes: u64) -> u64 {
-        size_bytes.next_multiple_of(self.pools.config().unit_bytes)
+        // A power of two.
+        let unit_bytes = self.pools.config().unit_bytes;
+        (size_bytes + unit_bytes - 1) & !(unit_bytes - 1)
     }
 
     /// Bytes of all blocks that are handed out.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.pools.stats().granted_bytes
+    }
+
+    /// Would so many bytes more pass the high-water mark?
+    pub(crate) fn passes_mark(&self, more_bytes: u64) -> bool {
+        let reserved_bytes = self.pools.reserved_bytes();
+        reserved_bytes.saturating_add(more_bytes) > self.pools.mark_bytes()
     }
 
     /// Bytes of all slabs.
@@ -131,8 +139,9 @@ impl Memory {
 
     /// The batch was submitted with this serial, or (with none) it was refused.
     pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
+        self.batch += 1;
         for index in self.batch_slabs.drain(..) {
-            if let Some(slab) = &mut self.slabs[index as usize] {
+            if let Some(Some(slab)) = self.slabs.get_mut(index as usize) {
                 slab.in_batch = false;
                 slab.last_serial = serial.unwrap_or(slab.last_serial);
             }

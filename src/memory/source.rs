@@ -28,7 +28,10 @@ type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
 ///     }
 ///     Ok(())
 /// });
-/// # drop(ramp);
+/// # fn use_it(gpu: lapidary::Gpu, ramp: Source) -> lapidary::Result<()> {
+/// let tensor = gpu.backed(ramp, &[256], lapidary::DType::U8)?;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct Source {
@@ -38,7 +41,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The bytes of a file from an offset on. The file is opened now and must not change.
+    /// The bytes of a file from an offset on. The file is opened now and must not change: what is read
+    /// is not checked. As many bytes are read as the tensor has; a file may hold many tensors.
     ///
     /// # Errors
     /// What the system says when it cannot be opened.

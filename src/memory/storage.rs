@@ -3,7 +3,8 @@
 //! Tensors, and the commands that wait in the queue, hold a storage by `Arc`. Nobody holds a
 //! place: the place is looked up when a command is encoded, so storages can move, leave and come
 //! back between two commands. When the last `Arc` goes, on whatever thread, the slot's number
-//! goes to the dead list and nothing else happens; the next walk frees the place.
+//! goes to the dead list and nothing else happens; the next walk frees the place. Of what a command
+//! of its own was the last to hold, the walk frees the place at once.
 
 use std::fmt;
 use std::panic::Location;
@@ -241,6 +242,14 @@ impl Storage {
         self.residency.store(pending, Ordering::Release);
     }
 
+    /// Its slot, if it has one that nobody took over. Whoever takes it frees it.
+    pub(crate) fn take_slot(&mut self) -> Option<u32> {
+        match std::mem::replace(self.slot.get_mut(), NO_SLOT) {
+            NO_SLOT => None,
+            slot => (slot & HANDED_ON == 0).then_some(slot),
+        }
+    }
+
     /// Only the walk calls this, under the engine's lock.
     pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
         self.slot.store(slot, Ordering::Release);
@@ -270,8 +279,7 @@ impl fmt::Debug for Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        let slot = *self.slot.get_mut();
-        if slot != NO_SLOT && slot & HANDED_ON == 0 {
+        if let Some(slot) = self.take_slot() {
             self.dead.push(Dead::Slot(slot));
         }
     }

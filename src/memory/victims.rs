@@ -103,42 +103,69 @@ const NEAR: f64 = 0.7;
 /// `needed_bytes`; returns how many that is. All of them when all together do not suffice.
 ///
 /// The best go first. As soon as a single one that is nearly as good covers what is still missing, the
-/// smallest such one ends the list, so that little leaves for nothing. O(candidates × victims).
+/// smallest such one ends the list, so that little leaves for nothing. O(n log n) where nobody covers it
+/// alone, as among many small ones.
 pub(crate) fn choose<T>(
     candidates: &mut [T],
     weigh: impl Fn(&T) -> Weight,
     needed_bytes: u64,
 ) -> usize {
-    let mut weights: Vec<Weight> = candidates.iter().map(weigh).collect();
+    let by_worth = |candidate: &T| {
+        let weight = weigh(candidate);
+        (weight.worth(), weight)
+    };
+    let mut weights: Vec<(f64, Weight, usize)> = candidates
+        .iter()
+        .map(by_worth)
+        .enumerate()
+        .map(|(index, (worth, weight))| (worth, weight, index))
+        .collect();
+    weights.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let largest_bytes = weights.iter().map(|(_, weight, _)| weight.size_bytes).max();
     let (mut chosen, mut missing_bytes) = (0, needed_bytes);
     while missing_bytes > 0 && chosen < weights.len() {
-        let victim = chosen + next(&weights[chosen..], missing_bytes);
-        missing_bytes = missing_bytes.saturating_sub(weights[victim].size_bytes);
-        weights.swap(chosen, victim);
-        candidates.swap(chosen, victim);
+        if largest_bytes.is_some_and(|largest_bytes| missing_bytes <= largest_bytes) {
+            if let Some(last) = last_of(&weights[chosen..], missing_bytes) {
+                weights[chosen..=chosen + last].rotate_right(1);
+            }
+        }
+        missing_bytes = missing_bytes.saturating_sub(weights[chosen].1.size_bytes);
         chosen += 1;
     }
+    let order = weights.iter().map(|(_, _, index)| *index).collect();
+    reorder(candidates, order);
     chosen
 }
 
-/// The index of who should go next; there is somebody.
-fn next(weights: &[Weight], missing_bytes: u64) -> usize {
-    let (mut best, mut most) = (0, f64::NEG_INFINITY);
-    for (index, weight) in weights.iter().enumerate() {
-        if weight.worth() > most {
-            (best, most) = (index, weight.worth());
-        }
-    }
-    let all = weights.iter().enumerate();
-    let covering = all.filter(|(_, weight)| weight.size_bytes >= missing_bytes);
-    let near = covering.filter(|(_, weight)| weight.worth() >= most * NEAR);
-    let last = near.min_by(|(_, a), (_, b)| {
+/// Of those that are sorted by worth, the index of the one that ends the list; `None` if none does.
+fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize> {
+    let most = weights.first()?.0;
+    let near = weights
+        .iter()
+        .take_while(|(worth, ..)| *worth >= most * NEAR);
+    let covering = near.enumerate();
+    let covering = covering.filter(|(_, (_, weight, _))| weight.size_bytes >= missing_bytes);
+    let last = covering.min_by(|(_, (a_worth, a, _)), (_, (b_worth, b, _))| {
         let by_size = a.size_bytes.cmp(&b.size_bytes);
         let by_state = b.is_clean.cmp(&a.is_clean);
-        let by_worth = b.worth().total_cmp(&a.worth());
-        by_size.then(by_state).then(by_worth)
+        by_size.then(by_state).then(b_worth.total_cmp(a_worth))
     });
-    last.map_or(best, |(index, _)| index)
+    last.map(|(index, _)| index)
+}
+
+/// Moves what is at `order[n]` to `n`.
+fn reorder<T>(items: &mut [T], mut order: Vec<usize>) {
+    for start in 0..order.len() {
+        let mut to = start;
+        loop {
+            let from = std::mem::replace(&mut order[to], to);
+            if from == start {
+                break;
+            }
+            items.swap(to, from);
+            to = from;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -300,7 +300,7 @@ impl Tensor {
     fn copied(&self, dtype: DType) -> Result<Tensor> {
         let shape = &self.layout.shape;
         let (_, bytes) = checked(shape, dtype)?;
-        let plan = match is_wide(&self.engine, &[self], bytes) {
+        let plan = match is_wide(&self.engine, [self].into_iter(), bytes) {
             true => None,
             false => Transpose::new(&self.layout),
         };
@@ -330,7 +330,7 @@ impl Tensor {
     #[track_caller]
     fn scatter(&self, src: &Tensor) -> Result<()> {
         let src = src.view(src.layout.broadcast_to(&self.layout.shape)?);
-        match is_wide(&self.engine, &[&src, self], 0) {
+        match is_wide(&self.engine, [&src, self].into_iter(), 0) {
             false => self.launch_scatter(&src, Ranges::new()),
             true => self.scatter_part(&src),
         }

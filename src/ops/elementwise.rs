@@ -135,7 +135,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+    fn tensors(&self) -> impl Iterator<Item = &Tensor> + Clone {
         self.inputs.iter().filter_map(|input| match input {
             Input::Tensor(tensor) => Some(*tensor),
             Input::Scalar => None,
@@ -208,17 +208,20 @@ impl Call<'_> {
             broadcast.push(tensor.layout.broadcast_to(shape)?);
         }
         let mut broadcast = broadcast.iter();
-        let refs: SmallVec<[&Layout; 3]> = self
-            .tensors()
-            .filter_map(|tensor| match tensor.layout.shape[..] == *shape {
-                true => Some(&tensor.layout),
-                false => broadcast.next(),
-            })
-            .collect();
-        let scalar_inputs = self.inputs.iter().map(|i| matches!(i, Input::Scalar));
-        let mut plan = match Plan::new(shape, &refs, &scalar_inputs.collect::<SmallVec<[_; 3]>>()) {
-            Some(plan) => plan,
-            None => return Ok(None),
+        let mut layouts: SmallVec<[&Layout; 3]> = SmallVec::new();
+        let mut are_scalars: SmallVec<[bool; 3]> = SmallVec::new();
+        for input in self.inputs {
+            are_scalars.push(matches!(input, Input::Scalar));
+            match input {
+                Input::Scalar => {}
+                Input::Tensor(tensor) if tensor.layout.shape[..] == *shape => {
+                    layouts.push(&tensor.layout);
+                }
+                Input::Tensor(_) => layouts.extend(broadcast.next()),
+            }
+        }
+        let Some(mut plan) = Plan::new(shape, &layouts, &are_scalars) else {
+            return Ok(None);
         };
         plan.code.0 |= u64::from(self.op);
         plan.words[1] = out_start;
@@ -272,8 +275,8 @@ impl Call<'_> {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) code: Code,
-    /// The parameters: whole vectors of four.
-    pub(super) words: SmallVec<[u32; MAX_PARAMS_BYTES / 4]>,
+    /// The parameters: whole vectors of four, at most [`MAX_PARAMS_BYTES`].
+    pub(super) words: SmallVec<[u32; 16]>,
     pub(super) groups: [u32; 3],
 }
 
@@ -284,10 +287,10 @@ impl Plan {
         let map = collapse(shape, layouts);
         let elements = shape.iter().product::<usize>() as u32;
         let count = MAP + layouts.len() * (1 + map.dims.len()) + map.dims.len();
-        let mut words: SmallVec<[u32; MAX_PARAMS_BYTES / 4]> = SmallVec::new();
-        if count.next_multiple_of(4) > words.inline_size() {
+        if 4 * count.next_multiple_of(4) > MAX_PARAMS_BYTES {
             return None;
         }
+        let mut words = SmallVec::new();
         words.extend([elements, 0, 0, 0]);
         let rank = if layouts.is_empty() {
             1

@@ -19,11 +19,12 @@ use smallvec::SmallVec;
 pub(crate) use collapse::{Collapsed, collapse};
 pub(crate) use shapes::{axis, broadcast_shapes, checked};
 
-/// Dimensions, outermost first. A tensor has at most [`MAX_RANK`] of them.
-pub(crate) type Dims = SmallVec<[usize; 6]>;
+/// Dimensions, outermost first. A tensor has at most [`MAX_RANK`] of them. With five in place it is
+/// two cache lines long, and moves without a call.
+pub(crate) type Dims = SmallVec<[usize; 5]>;
 
 /// Strides in elements; 0 where an axis is broadcast, negative where it is flipped.
-pub(crate) type Strides = SmallVec<[isize; 6]>;
+pub(crate) type Strides = SmallVec<[isize; 5]>;
 
 /// Dimensions of a tensor, at most.
 pub(crate) const MAX_RANK: usize = 8;

@@ -7,7 +7,7 @@ use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Advice, Residency, Source, Storage};
 
-/// Keeps a tensor where it is on the device until this is dropped.
+/// Keeps a tensor where it is on the device until this is dropped: see [`Tensor::pin`].
 #[derive(Debug)]
 #[must_use = "the tensor is let go as soon as this is dropped"]
 pub struct Pin(Arc<Storage>);
@@ -42,7 +42,7 @@ impl Tensor {
         block_on("Tensor::evict", self.evict_async())
     }
 
-    /// As [`evict`](Self::evict), for browsers.
+    /// As [`evict`](Self::evict), as a future: the only form in a browser.
     ///
     /// # Errors
     /// As [`evict`](Self::evict).
@@ -51,7 +51,23 @@ impl Tensor {
     }
 
     /// Asks for the tensor to be on the device soon: it is brought back when the queue comes to
-    /// it, ahead of the work that is asked for next.
+    /// it, ahead of the work that is asked for next. It is a hint: where no room can be made,
+    /// nothing happens.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// # let layers = [gpu.ones(&[8, 8], lapidary::DType::F32)?];
+    /// # let mut x = layers[0].clone();
+    /// for (index, layer) in layers.iter().enumerate() {
+    ///     if let Some(next) = layers.get(index + 1) {
+    ///         next.prefetch()?;
+    ///     }
+    ///     x = x.matmul(layer)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -61,12 +77,36 @@ impl Tensor {
 
     /// Says when the tensor is used next, where its past uses would mislead. It only decides who
     /// is put out first; the last advice counts, for all views.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::Advice;
+    ///
+    /// let best_so_far = gpu.ones(&[1000, 1000], lapidary::DType::F32)?;
+    /// best_so_far.advise(Advice::Late);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn advise(&self, advice: Advice) {
         self.storage.advise(advice);
     }
 
-    /// Keeps the tensor at its place on the device, with all its views, until the [`Pin`] is
-    /// dropped: it is neither put out nor moved.
+    /// Brings the tensor to the device, if it is not there, and keeps it at its place, with all its
+    /// views, until the [`Pin`] is dropped: it is neither put out nor moved. What is pinned is
+    /// in the way of everybody else, so a pin should be short.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let weights = gpu.ones(&[1000, 1000], lapidary::DType::F32)?;
+    /// let pin = weights.pin()?;
+    /// assert!(weights.evict().is_err());
+    /// drop(pin);
+    /// weights.evict()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What [`force`](Self::force) says.
@@ -165,6 +205,19 @@ impl Tensor {
     /// Lets a source stand in for the elements that the tensor has now: it costs nothing to put out
     /// from now on, until it is written to. The bytes are those of the whole tensor, in row-major order and the
     /// byte order of this machine; they are not compared.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::Source;
+    ///
+    /// // The app keeps these bytes anyhow.
+    /// let image: std::sync::Arc<[u8]> = vec![7; 1 << 20].into();
+    /// let tensor = gpu.tensor(&image[..], &[1024, 1024])?;
+    /// tensor.backed_by(Source::bytes(image))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Shape`] for a view that does not show all of its memory in order, [`Error::Length`]

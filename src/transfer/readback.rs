@@ -25,6 +25,9 @@ const PIECE_BYTES: u64 = 16 * MIB;
 /// The smallest buffer; others are powers of two times this.
 const LEAST_BUFFER_BYTES: u64 = 4 << 10;
 
+/// The buffer that is kept for when the driver has no memory left.
+const KEPT_BYTES: u64 = 64 << 10;
+
 /// Where the bytes of a reading go, in order.
 pub(crate) type Sink = Box<dyn FnMut(&[u8]) + Send>;
 
@@ -150,6 +153,15 @@ impl Reading {
         state.in_flight.front().map(|next| next.signal.clone())
     }
 
+    /// Has the next piece arrived, and is nobody else about to take it in?
+    fn has_arrived(&self) -> bool {
+        let Ok(state) = self.state.try_lock() else {
+            return false;
+        };
+        let next = state.in_flight.front();
+        next.is_some_and(|next| next.signal.outcome().is_some())
+    }
+
     fn lock(&self) -> MutexGuard<'_, ReadingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,6 +173,18 @@ struct Pool {
     total_bytes: u64,
     /// Readings with pieces in flight, oldest first.
     readings: VecDeque<Arc<Reading>>,
+    kept: Kept,
+}
+
+/// A buffer for when there is no memory for another: without one nothing could be put out to make
+/// some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    #[default]
+    None,
+    Idle(BufferId),
+    /// It is one of the pool's for the moment.
+    Lent,
 }
 
 /// The read-back buffers.
@@ -234,23 +258,20 @@ impl Readbacks {
                 }
             };
             if let Some((buffer, bytes)) = too_small {
-                self.driver.destroy_buffer(buffer, 0);
-                self.lock().total_bytes -= bytes;
+                self.give_up(buffer, bytes);
                 refused = None;
                 continue;
             }
             if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
+                // What was copied along with it has arrived too, and is not waited for one by one.
+                self.take_in_all_arrived();
                 continue;
             }
             if let Some(error) = refused {
                 return Err(error);
             }
-            let account = Account::Readbacks;
-            let created = self
-                .driver
-                .create_buffer(account, buffer_bytes, "lapidary read-back");
-            match created.await {
+            match self.create(buffer_bytes).await {
                 Ok(buffer) => {
                     let mut pool = self.lock();
                     pool.total_bytes += buffer_bytes;
@@ -259,11 +280,70 @@ impl Readbacks {
                 }
                 // Those that are on their way may serve once more.
                 Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
+                    if self.lend_kept(size_bytes) {
+                        return Ok(());
+                    }
                     refused = Some(error);
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    async fn create(&self, buffer_bytes: u64) -> DriverResult<BufferId> {
+        let (account, label) = (Account::Readbacks, "lapidary read-back");
+        self.driver
+            .create_buffer(account, buffer_bytes, label)
+            .await
+    }
+
+    /// Keeps a small buffer aside for as long as there is something to put out. Where there is no
+    /// memory for it, there is none to save either.
+    pub(crate) async fn keep_one(&self) {
+        if self.lock().kept != Kept::None {
+            return;
+        }
+        if let Ok(buffer) = self.create(KEPT_BYTES).await {
+            self.lock().kept = Kept::Idle(buffer);
+        }
+    }
+
+    /// There is nothing left that could be put out.
+    pub(crate) fn keep_none(&self) {
+        let kept = std::mem::take(&mut self.lock().kept);
+        if let Kept::Idle(buffer) = kept {
+            self.driver.destroy_buffer(buffer, 0);
+        }
+    }
+
+    fn lend_kept(&self, size_bytes: u64) -> bool {
+        let mut pool = self.lock();
+        match pool.kept {
+            Kept::Idle(buffer) if size_bytes <= KEPT_BYTES => {
+                pool.kept = Kept::Lent;
+                pool.free.push((buffer, KEPT_BYTES));
+                pool.total_bytes += KEPT_BYTES;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Bytes of pieces that need not wait for older ones.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let limit_bytes = self.limit_bytes();
+        let pool = self.lock();
+        let free_bytes: u64 = pool.free.iter().map(|(_, bytes)| bytes).sum();
+        free_bytes + limit_bytes.saturating_sub(pool.total_bytes)
+    }
+
+    /// Is there a buffer for a piece, or room for one, without an older one's giving its up?
+    pub(crate) fn has_room(&self, size_bytes: u64) -> bool {
+        let is_free = {
+            let pool = self.lock();
+            pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes)
+        };
+        is_free || self.room_bytes() >= size_bytes.next_power_of_two()
     }
 
     /// The copy of a piece into `buffer` has been submitted: map the buffer when it is done.
@@ -325,8 +405,14 @@ impl Readbacks {
         abandoned.for_each(|reading| self.take_in_arrived(reading));
     }
 
+    fn take_in_all_arrived(&self) {
+        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
+        let arrived = readings.iter().filter(|reading| reading.has_arrived());
+        arrived.for_each(|reading| self.take_in_arrived(reading));
+    }
+
     /// Hands over the pieces that have arrived, and takes their buffers back.
-    fn take_in_arrived(&self, reading: &Arc<Reading>) {
+    pub(crate) fn take_in_arrived(&self, reading: &Arc<Reading>) {
         let mut back = Vec::new();
         self.pass_on_arrived(reading, &mut back);
         let mut pool = self.lock();
@@ -394,8 +480,12 @@ impl Readbacks {
         self.take_in_abandoned();
         let mut pool = self.lock();
         while let Some((buffer, buffer_bytes)) = pool.free.pop() {
-            self.driver.destroy_buffer(buffer, 0);
             pool.total_bytes -= buffer_bytes;
+            if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
+                pool.kept = Kept::Idle(buffer);
+            } else {
+                self.driver.destroy_buffer(buffer, 0);
+            }
         }
     }
 
@@ -412,6 +502,7 @@ impl Readbacks {
             let mut pool = self.lock();
             pool.free.clear();
             pool.total_bytes = 0;
+            pool.kept = Kept::None;
             std::mem::take(&mut pool.readings)
         };
         for reading in readings {
@@ -420,9 +511,13 @@ impl Readbacks {
         }
     }
 
-    /// Bytes of all buffers of the pool.
+    /// Bytes of all buffers, with the one that is kept.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.lock().total_bytes
+        let pool = self.lock();
+        match pool.kept {
+            Kept::Idle(_) => pool.total_bytes + KEPT_BYTES,
+            Kept::None | Kept::Lent => pool.total_bytes,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {

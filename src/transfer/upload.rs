@@ -178,6 +178,11 @@ impl Uploads {
         Ok(true)
     }
 
+    /// Can so many bytes be staged at once?
+    pub(crate) fn holds(&self, size_bytes: u64) -> bool {
+        self.limit_bytes() >= size_bytes
+    }
+
     fn limit_bytes(&self) -> u64 {
         LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
     }

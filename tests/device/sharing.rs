@@ -98,6 +98,29 @@ fn the_apps_callbacks_stay_the_apps() -> Result<()> {
 }
 
 #[test]
+fn a_buffer_that_the_app_destroyed_harms_only_those_who_use_it() -> Result<()> {
+    let app = App::open();
+    let gpu = app.gpu();
+    let buffer = app.buffer(400);
+    let (x, theirs) = (
+        gpu.tensor(&ramp(0, 100), &[100])?,
+        gpu.import(&buffer, 0..400, &[100], DType::F32)?,
+    );
+    gpu.finish()?;
+    buffer.destroy();
+    // All of these are in the queue together.
+    let before = (&x + 1.0)?;
+    let wrong = (&theirs + &x)?;
+    let after = (&before + 1.0)?;
+    x.add_(&after)?;
+    assert!(matches!(wrong.to_vec::<f32>(), Err(Error::Poisoned { .. })));
+    assert_eq!(floats(&before), ramp(1, 100));
+    assert_eq!(floats(&after), ramp(2, 100));
+    assert_eq!(floats(&x)[..3], [2.0, 4.0, 6.0]);
+    Ok(())
+}
+
+#[test]
 fn what_starts_inside_a_word_is_not_bound() -> Result<()> {
     let gpu = App::open().gpu();
     let bytes = gpu.tensor(&[1_u8, 2, 3, 4, 5, 6, 7, 8], &[8])?;

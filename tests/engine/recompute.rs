@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use lapidary::sim::{Fault, FaultKind, Site};
 use lapidary::{DType, Error, Residency, Tensor};
 
 use crate::{ended, numbers, open, options};
@@ -40,6 +41,24 @@ fn what_is_given_up_is_computed_again_when_somebody_uses_it() {
     }
     let memory = gpu.memory();
     assert!(memory.dropped_bytes >= 3 * 256, "{memory}");
+    drop((x, y));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_a_refused_submission_should_have_computed_again_is_not_there() {
+    let (gpu, sim) = open(options());
+    let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    y.evict().unwrap();
+    y.prefetch().unwrap();
+    sim.arm(Fault::once(Site::Submit, 1, FaultKind::Invalid));
+    gpu.flush().unwrap();
+    assert_eq!(sim.counters().faults, 1);
+    assert_eq!(y.residency(), Residency::Backed);
+    assert_eq!(y.to_vec::<f32>().unwrap(), expected(3));
     drop((x, y));
     ended(gpu, &sim);
 }

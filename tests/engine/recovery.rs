@@ -32,8 +32,8 @@ fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
         let sum = kept.add(&back_again).unwrap().named("sum");
         sum.force().unwrap();
         let backed = gpu.backed(ramp(), &[64], DType::F32).unwrap();
-        let early = backed.add_scalar(1).unwrap();
-        // Not run when the device goes.
+        // Its submission meets the loss.
+        let early = backed.add_scalar(1).unwrap().named("early");
         sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
         assert!(matches!(early.force(), Err(Error::DeviceLost { .. })));
         assert!(matches!(gpu.flush(), Err(Error::DeviceLost { .. })));
@@ -42,7 +42,9 @@ fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
 
         let recovered = gpu.reopen().unwrap();
         assert_eq!(recovered.kept, 3);
-        assert!(recovered.gone.iter().any(|(tag, _)| tag.contains("sum")));
+        for name in ["sum", "early"] {
+            assert!(recovered.gone.iter().any(|(tag, _)| tag.contains(name)));
+        }
         assert_eq!(kept.to_vec::<f32>().unwrap(), numbers(0, 64));
         assert_eq!(back_again.to_vec::<f32>().unwrap(), numbers(5, 64));
         assert_eq!(backed.to_vec::<f32>().unwrap(), numbers(7, 64));

@@ -65,7 +65,8 @@ fn reads_that_nobody_awaits_cost_no_buffer_each() {
         gpu.poll().unwrap();
     }
     let readback_bytes = gpu.memory().readback_bytes;
-    assert!(readback_bytes <= 16 * 4096, "{readback_bytes}");
+    // One of 64 KiB is kept for when memory is short.
+    assert!(readback_bytes <= (64 << 10) + 15 * 4096, "{readback_bytes}");
     drop(x);
     ended(gpu, &sim);
 }
@@ -174,7 +175,7 @@ fn empty_slabs_go_before_the_mark_rises() {
     }
     let memory = gpu.memory();
     assert!(memory.reserved_bytes <= 11 << 20, "{memory}");
-    assert!(memory.peak_reserved_bytes <= 40 << 20, "{memory}");
+    assert!(memory.peak_reserved_bytes <= 11 << 20, "{memory}");
     ended(gpu, &sim);
 }
 

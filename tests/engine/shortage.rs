@@ -1,7 +1,7 @@
 //! No room: the error is its tensor's alone, order holds behind it, and the work runs later.
 
-use lapidary::sim::SimOptions;
-use lapidary::{DType, Error, Gpu};
+use lapidary::sim::{SimMode, SimOptions, Site};
+use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
 use crate::{ended, nothing_leaves, numbers, open_alone as open, options};
@@ -55,8 +55,8 @@ fn the_error_says_who_asked_and_who_holds() {
     assert_eq!(
         error.to_string(),
         format!(
-            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room (8.00 MiB \
-             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B); most is held by `weights` \
+            "out of memory: 8.00 MiB for the tensor made at {file}:{wanted} found no room: 8.00 MiB \
+             live, 8.00 MiB reserved, 0 B retiring, largest hole 0 B; most is held by `weights` \
              ({file}:{held}) (8.00 MiB). Drop tensors and force again: the work is still queued"
         )
     );
@@ -235,4 +235,63 @@ fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
     drop(small);
     huge.force().unwrap();
     assert_eq!(sim.complaints(), [""; 0]);
+}
+
+/// Slabs that are within a new limit may still lie where staging must have room.
+#[test]
+fn a_limit_that_was_lowered_is_never_passed_again() {
+    for maps_slabs in [false, true] {
+        let (gpu, sim) = open(SimOptions {
+            maps_slabs,
+            ..options()
+        });
+        let held = (0..12).map(|n| gpu.full(&[64 << 10], n, DType::F32));
+        let held: Vec<_> = held.collect::<Result<_, _>>().unwrap();
+        gpu.finish().unwrap();
+        for spare_bytes in [0, 1 << 10, 64 << 10] {
+            gpu.trim(0).unwrap();
+            let budget_bytes = gpu.memory().device_bytes + spare_bytes;
+            let shortfall_bytes = gpu.set_budget(Budget::device(budget_bytes)).unwrap();
+            assert_eq!(shortfall_bytes, 0, "{}", gpu.memory());
+            gpu.reset_peaks();
+            for (n, tensor) in held.iter().enumerate() {
+                tensor.evict().unwrap();
+                let values = (tensor + 1).unwrap().to_vec::<f32>().unwrap();
+                assert!(values.iter().all(|value| *value == (n + 1) as f32));
+            }
+            let memory = gpu.memory();
+            assert!(memory.peak_device_bytes <= budget_bytes, "{memory}");
+        }
+        drop(held);
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn a_device_that_says_nothing_of_its_size_is_not_asked_for_more_at_each_request() {
+    let (gpu, sim) = open(SimOptions {
+        mode: SimMode::SizesOnly,
+        ..options()
+    });
+    // Twice what the device has, used in turns: each use puts others out. Slabs take all there is
+    // before the first refusal, and leave nothing for staging.
+    let tensors: Vec<_> = (0..16)
+        .map(|_| gpu.zeros(&[8 << 20], DType::U8).unwrap())
+        .collect();
+    let refusals = || {
+        let counters = sim.counters();
+        counters.calls(Site::CreateBuffer) - counters.buffers_created
+    };
+    tensors.iter().for_each(|tensor| tensor.force().unwrap());
+    let (before, uses) = (refusals(), 200);
+    for tensor in tensors.iter().cycle().take(uses) {
+        tensor.fill_(1).unwrap();
+        tensor.force().unwrap();
+    }
+    let memory = gpu.memory();
+    assert!(memory.put_out_bytes > 100 * (8 << 20), "{memory}");
+    let refused = refusals() - before;
+    assert!(refused < uses as u64 / 4, "{refused} refusals");
+    drop(tensors);
+    ended(gpu, &sim);
 }

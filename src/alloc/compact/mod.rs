@@ -13,7 +13,8 @@
 //! more is refused.
 //!
 //! The search is greedy and bounded: [`MOST_WINDOWS`] windows, [`MOST_SLABS`] slabs and
-//! [`MOST_NODES`] blocks and holes are looked at, whatever there is. A [`Planner`] keeps its
+//! [`MOST_NODES`] blocks and holes are looked at, whatever there is, and for a slice of compaction
+//! (`pass`) only as many as the slice may concern. A [`Planner`] keeps its
 //! tables, so that planning takes nothing from the heap once they have grown.
 //!
 //! **The order of the means**, each tried only when those before it do not do: a hole that the
@@ -24,12 +25,15 @@
 
 mod pass;
 mod room;
+mod sorted;
+mod survey;
 mod victims;
 mod windows;
 
 use super::config::{Growth, SlabClass, ZONES};
+use super::nodes::Node;
 use super::{AllocError, BlockId, Pools, SlabId, Spot};
-use room::{Hole, Room};
+use room::Room;
 use windows::Window;
 
 /// How many places are tried in which a window of the request's size could be emptied.
@@ -88,12 +92,22 @@ struct Candidate {
     live: u64,
 }
 
-/// A block of a slab that is to be emptied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A block of a slab that is to be emptied, in granules.
+#[derive(Clone, Copy, Debug)]
 struct Tenant {
-    /// In granules.
     size: u64,
+    offset: u64,
     node: u32,
+}
+
+impl Tenant {
+    fn new((index, node): (u32, &Node)) -> Self {
+        Tenant {
+            size: node.size().0,
+            offset: node.offset().0,
+            node: index,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +144,14 @@ impl Query<'_> {
             .unit
             .granules_ceil(self.growth.least_bytes)
             .0
+    }
+
+    /// Where a block belongs by its size.
+    fn zone_of(&self, tenant: &Tenant) -> u8 {
+        let carver = &self.pools.carver;
+        let node = &carver.nodes[tenant.node];
+        let bytes = carver.unit.bytes(node.size()) - node.slack_bytes();
+        self.pools.class(bytes).zone()
     }
 
     fn handle(&self, node: u32) -> BlockId {
@@ -336,64 +358,5 @@ impl Planner {
         }
         std::mem::swap(&mut self.steps, &mut self.other);
         hole.is_some()
-    }
-
-    /// Writes down the slabs, and the holes of those with the most free bytes.
-    fn survey(&mut self, pools: &Pools) {
-        let carver = &pools.carver;
-        self.room.clear();
-        self.slabs.clear();
-        let candidate = |(id, slab): (SlabId, &super::slabs::Slab)| Candidate {
-            index: id.index,
-            zone: slab.zone,
-            size: slab.size.0,
-            live: slab.live.0,
-        };
-        self.slabs.extend(carver.slabs.iter().map(candidate));
-        self.slabs
-            .sort_unstable_by_key(|slab| (std::cmp::Reverse(slab.size - slab.live), slab.index));
-        self.fates.clear();
-        self.fates.resize(carver.slabs.len(), Fate::Stays);
-        let mut walked = 0;
-        for slab in &self.slabs {
-            if slab.size == slab.live || walked > MOST_NODES {
-                break;
-            }
-            for (index, node) in carver.indexed_nodes_of(carver.slabs[slab.index].first) {
-                walked += 1;
-                if !node.is_live() {
-                    let hole = Hole {
-                        size: node.size().0,
-                        slab: slab.index,
-                        offset: node.offset().0,
-                        node: index,
-                    };
-                    self.room.push(slab.zone, hole);
-                }
-            }
-        }
-        self.room.sort();
-    }
-
-    /// Takes a hole for a block among the slabs that stay, other than `source`: of the block's own
-    /// kind, or of any if the query allows it. Adds the step.
-    fn rehouse(&mut self, query: &Query<'_>, tenant: &Tenant, source: u32) -> Option<u32> {
-        let pools = query.pools;
-        let node = &pools.carver.nodes[tenant.node];
-        let bytes = pools.carver.unit.bytes(node.size()) - node.slack_bytes();
-        let own = pools.class(bytes).zone();
-        let others = (0..ZONES).filter(|&zone| query.anywhere && zone != own);
-        let fates = &self.fates;
-        let allowed = |slab: u32| slab != source && fates[slab as usize] != Fate::Leaves;
-        let room = &mut self.room;
-        let hole = std::iter::once(own)
-            .chain(others)
-            .find_map(|zone| room.take(zone, tenant.size, allowed))?;
-        let offset_bytes = pools.carver.unit.bytes(crate::units::Granules(hole.offset));
-        self.steps.push(Step::Move {
-            block: query.handle(tenant.node),
-            to: Spot::in_hole(pools.carver.slabs.id(hole.slab), offset_bytes, hole.node),
-        });
-        Some(hole.slab)
     }
 }

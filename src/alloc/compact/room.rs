@@ -3,6 +3,7 @@
 //! A copy of the holes as they are when planning begins. A plan takes from the copy what its steps
 //! will take from the slabs, so that later steps of it see what earlier ones leave.
 
+use super::sorted::Sorted;
 use crate::alloc::config::ZONES;
 
 /// A free range of a slab, in granules.
@@ -26,25 +27,34 @@ struct Taken {
 /// All holes by zone, each list in the order of size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
-    zones: [Vec<Hole>; ZONES as usize],
+    zones: [Sorted; ZONES as usize],
+    /// Those that are still to be sorted in.
+    entered: [Vec<Hole>; ZONES as usize],
     log: Vec<Taken>,
 }
 
 impl Room {
     pub(super) fn clear(&mut self) {
-        self.zones.iter_mut().for_each(Vec::clear);
+        self.zones.iter_mut().for_each(Sorted::clear);
+        self.entered.iter_mut().for_each(Vec::clear);
         self.log.clear();
     }
 
     /// Enters a hole; [`Room::sort`] must follow the last one.
     pub(super) fn push(&mut self, zone: u8, hole: Hole) {
-        self.zones[zone as usize].push(hole);
+        self.entered[zone as usize].push(hole);
     }
 
+    /// Sorts in what was entered, also in the midst of a trial.
     pub(super) fn sort(&mut self) {
-        self.zones
-            .iter_mut()
-            .for_each(|holes| holes.sort_unstable());
+        for (sorted, entered) in self.zones.iter_mut().zip(&mut self.entered) {
+            if !entered.is_empty() {
+                sorted.empty_into(entered);
+                entered.sort_unstable();
+                sorted.fill(entered);
+                entered.clear();
+            }
+        }
     }
 
     /// Takes `size` off the front of the smallest hole of a zone that has it, among those of slabs
@@ -56,12 +66,10 @@ impl Room {
         allowed: impl Fn(u32) -> bool,
     ) -> Option<Hole> {
         let holes = &mut self.zones[zone as usize];
-        let least = holes.partition_point(|hole| hole.size < size);
-        let fits = least + holes[least..].iter().position(|hole| allowed(hole.slab))?;
-        let hole = holes.remove(fits);
+        let hole = holes.take(size, |hole| allowed(hole.slab))?;
         self.log.push(Taken { zone, hole, size });
         if hole.size > size {
-            self.insert(zone, rest(&hole, size));
+            holes.insert(rest(&hole, size));
         }
         Some(hole)
     }
@@ -78,17 +86,19 @@ impl Room {
                 return;
             };
             let holes = &mut self.zones[zone as usize];
-            if let Ok(index) = holes.binary_search(&rest(&hole, size)) {
-                holes.remove(index);
+            if hole.size > size {
+                holes.remove(&rest(&hole, size));
             }
-            self.insert(zone, hole);
+            holes.insert(hole);
         }
     }
 
-    fn insert(&mut self, zone: u8, hole: Hole) {
-        let holes = &mut self.zones[zone as usize];
-        let index = holes.partition_point(|other| *other < hole);
-        holes.insert(index, hole);
+    /// Drops the holes of a slab that is to receive nothing. What was taken so far stays taken.
+    pub(super) fn leave_out(&mut self, slab: u32) {
+        self.log.clear();
+        for holes in &mut self.zones {
+            holes.retain(|hole| hole.slab != slab);
+        }
     }
 }
 

@@ -71,12 +71,9 @@ impl Planner {
             if !(query.movable)(query.handle(index)) {
                 return None;
             }
-            self.blocks.push(Tenant {
-                size: node.size().0,
-                node: index,
-            });
+            self.blocks.push(Tenant::new((index, node)));
         }
-        self.blocks.sort_unstable_by(|one, other| other.cmp(one));
+        self.sort_blocks();
         let (mark, steps) = (self.room.mark(), self.steps.len());
         let mut reserved_bytes = tally.reserved_bytes;
         for block in 0..self.blocks.len() {

@@ -109,12 +109,8 @@ impl Planner {
         let live = pieces
             .take(window.pieces as usize)
             .filter(|(_, node)| node.is_live());
-        self.blocks.extend(live.map(|(index, node)| Tenant {
-            size: node.size().0,
-            node: index,
-        }));
-        // The largest first: they have the least choice.
-        self.blocks.sort_unstable_by(|one, other| other.cmp(one));
+        self.blocks.extend(live.map(Tenant::new));
+        self.sort_blocks();
         for block in 0..self.blocks.len() {
             let tenant = self.blocks[block];
             if self.rehouse(query, &tenant, window.slab).is_none() {

@@ -112,11 +112,12 @@ impl State {
 
     /// The whole submission as steps, or why it is refused as a whole.
     pub(super) fn resolve(&self, ops: &[Op], params: &[u8]) -> Check<Vec<Step>> {
-        let resolve = |(index, op)| {
+        let mut steps = Vec::with_capacity(ops.len());
+        for (index, op) in ops.iter().enumerate() {
             let step = self.resolve_op(op, params.len());
-            step.map_err(|why| format!("submission: op {index}: {why}"))
-        };
-        ops.iter().enumerate().map(resolve).collect()
+            steps.push(step.map_err(|why| format!("submission: op {index}: {why}"))?);
+        }
+        Ok(steps)
     }
 
     fn resolve_op(&self, op: &Op, params_len: usize) -> Check<Step> {

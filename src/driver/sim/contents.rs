@@ -4,6 +4,7 @@
 //! its bytes, and its share of the memory, stay until the submissions that use it are executed.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -58,6 +59,8 @@ pub(super) struct Memory {
     pub(super) live_bytes: u64,
     pub(super) retiring_bytes: u64,
     pub(super) peak_bytes: u64,
+    /// What is read of buffers without contents.
+    zeros: Arc<[u8]>,
 }
 
 impl Memory {
@@ -144,6 +147,18 @@ impl Memory {
         });
     }
 
+    /// At least a part of a buffer's contents; zeros if it has none.
+    pub(super) fn read(&mut self, id: BufferId, offset_bytes: u64, size_bytes: u64) -> Arc<[u8]> {
+        let bytes = self.live.get(id.0).map(|buffer| &buffer.bytes);
+        if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+            return bytes[host_range(offset_bytes, size_bytes)].into();
+        }
+        if (self.zeros.len() as u64) < size_bytes {
+            self.zeros = vec![0; size_bytes as usize].into();
+        }
+        self.zeros.clone()
+    }
+
     /// Copies between two buffers, which were found to be valid and different when submitted.
     pub(super) fn copy(&mut self, src: (BufferId, u64), dst: (BufferId, u64), size_bytes: u64) {
         let mut target = std::mem::take(self.bytes_mut(dst.0));
@@ -186,14 +201,6 @@ impl Memory {
 const KEPT: &str = "a buffer stays until the submissions that use it are executed";
 
 impl Buffer {
-    /// A part of the contents; zeros if there are none.
-    pub(super) fn read(&self, offset_bytes: u64, size_bytes: u64) -> Vec<u8> {
-        match self.bytes.is_empty() {
-            true => vec![0; size_bytes as usize],
-            false => self.bytes[host_range(offset_bytes, size_bytes)].to_vec(),
-        }
-    }
-
     /// Replaces a part of the contents, if there are any.
     pub(super) fn write(&mut self, offset_bytes: u64, bytes: &[u8]) {
         if !self.bytes.is_empty() {

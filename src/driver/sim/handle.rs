@@ -169,7 +169,7 @@ impl SimCounters {
     }
 }
 
-/// FNV-1a over numbers of fixed width, so that it is the same whatever a `usize` is.
+/// A hash over numbers of fixed width, so that it is the same whatever a `usize` is.
 pub(super) struct Digest(u64);
 
 impl Default for Digest {
@@ -190,17 +190,20 @@ impl Hasher for Digest {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for word in bytes.chunks(8) {
+            let mut padded = [0; 8];
+            padded[..word.len()].copy_from_slice(word);
+            self.write_u64(u64::from_le_bytes(padded));
         }
     }
 
     fn write_u32(&mut self, value: u32) {
-        self.write(&value.to_le_bytes());
+        self.write_u64(value.into());
     }
 
     fn write_u64(&mut self, value: u64) {
-        self.write(&value.to_le_bytes());
+        // 2^64 divided by the golden ratio.
+        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 
     fn write_usize(&mut self, value: usize) {

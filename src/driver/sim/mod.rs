@@ -154,6 +154,10 @@ impl Driver for SimDriver {
         &self.device.caps
     }
 
+    fn has_contents(&self) -> bool {
+        self.device.caps.host_kernels
+    }
+
     fn create_buffer(
         &self,
         kind: BufferKind,
@@ -329,10 +333,9 @@ impl Driver for SimDriver {
             state
                 .check_read_mapped(buffer, offset_bytes, size_bytes)
                 .map_err(|why| state.refuse(why))?;
-            let buffer = state.memory.get(buffer);
-            Ok(buffer.map(|buffer| buffer.read(offset_bytes, size_bytes)))
+            Ok(state.memory.read(buffer, offset_bytes, size_bytes))
         })?;
-        look(&bytes.unwrap_or_default());
+        look(&bytes[..size_bytes as usize]);
         Ok(())
     }
 
@@ -354,7 +357,8 @@ impl Driver for SimDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        self.device.with(|state| state.lost.clone())
+        let state = self.device.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner).lost.clone()
     }
 
     fn declare_lost(&self, reason: &str) {

@@ -28,8 +28,23 @@ impl Opened {
 
     /// Runs calls to wgpu so that their errors reach us and nobody else.
     ///
-    /// Scopes belong to a thread, natively, so nothing in `call` may be awaited.
+    /// Scopes belong to a thread, natively, so nothing in `call` may be awaited. If the device is
+    /// gone, wgpu calls back to say so, to us or to the app: the engine's lock must not be held.
     pub(super) fn guarded<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
+        self.guarded_or(call, Self::gone)
+    }
+
+    /// As [`guarded`](Self::guarded) for calls under the engine's lock: nobody is called back, and
+    /// a loss that is found here has no better reason than that it was found.
+    pub(super) fn guarded_quietly<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
+        self.guarded_or(call, Self::found_gone)
+    }
+
+    fn guarded_or<T>(
+        &self,
+        call: impl FnOnce() -> T,
+        gone: impl FnOnce(&Self) -> DriverError,
+    ) -> Guarded<T> {
         use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
         let [outer, middle, inner] =
             [OutOfMemory, Internal, Validation].map(|filter| self.device.push_error_scope(filter));
@@ -47,7 +62,7 @@ impl Opened {
             }
         };
         Guarded {
-            value: if here { value } else { Err(self.gone()) },
+            value: if here { value } else { Err(gone(self)) },
             caught: [inner, middle, outer],
         }
     }
@@ -119,6 +134,10 @@ impl Opened {
             let poll = || self.device.poll(wgpu::PollType::Poll);
             drop(catch_unwind(AssertUnwindSafe(poll)));
         }
+        self.found_gone()
+    }
+
+    fn found_gone(&self) -> DriverError {
         self.progress
             .lose("it takes no more calls: it was destroyed, or its driver failed");
         let reason = self.progress.lost().unwrap_or_default();

@@ -163,7 +163,7 @@ impl Driver for WgpuDriver {
     }
 
     fn destroy_bind_group(&self, group: BindGroupId) {
-        let removed = self.opened().tables_mut().groups.remove(group.0);
+        let removed = self.opened().tables_mut().remove_group(group);
         drop(removed);
     }
 
@@ -220,7 +220,8 @@ impl Driver for WgpuDriver {
     }
 
     fn lost(&self) -> Option<String> {
-        self.opened().progress.lost().map(str::to_owned)
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        current.progress.lost().map(str::to_owned)
     }
 
     fn declare_lost(&self, reason: &str) {

@@ -19,6 +19,8 @@ pub(super) struct BufferEntry {
     pub(super) mapping: Option<Signal>,
     /// The app's own: never destroyed by us.
     imported: bool,
+    /// In how many places bind groups name it.
+    named: usize,
 }
 
 pub(super) struct PipelineEntry {
@@ -90,6 +92,7 @@ impl Opened {
             raw,
             mapping: None,
             imported: false,
+            named: 0,
         };
         Ok(BufferId(self.tables_to_fill()?.buffers.insert(entry)))
     }
@@ -108,6 +111,7 @@ impl Opened {
                 raw: buffer.clone(),
                 mapping: None,
                 imported: true,
+                named: 0,
             })
         })))
     }
@@ -125,14 +129,17 @@ impl Opened {
         let Some(entry) = tables.buffers.remove(buffer.0) else {
             return;
         };
-        let naming = tables
-            .groups
-            .iter()
-            .filter(|(_, group)| group.names(buffer));
-        let naming = naming.map(|(key, _)| key).collect::<Vec<_>>();
+        let naming = match entry.named {
+            0 => Vec::new(),
+            _ => {
+                let naming = tables.groups.iter();
+                let naming = naming.filter(|(_, group)| group.names(buffer));
+                naming.map(|(key, _)| BindGroupId(key)).collect()
+            }
+        };
         let groups = naming
             .into_iter()
-            .filter_map(|key| tables.groups.remove(key))
+            .filter_map(|group| tables.remove_group(group))
             .collect::<Vec<_>>();
         drop(tables);
         drop(groups);
@@ -238,12 +245,13 @@ impl Opened {
             bindings: bindings.to_vec(),
             by_page: Mutex::default(),
         };
-        let guarded = self.guarded(|| self.group_for(&self.tables(), &entry, page.as_ref()));
+        let guarded =
+            self.guarded_quietly(|| self.group_for(&self.tables(), &entry, page.as_ref()));
         if let Some(page) = page {
             self.pages.put_back(page);
         }
         self.now(guarded)??;
-        Ok(BindGroupId(self.tables_to_fill()?.groups.insert(entry)))
+        Ok(self.tables_to_fill()?.insert_group(entry))
     }
 
     /// The wgpu bind group for a page of parameters, made when it is first asked for. Must be
@@ -288,6 +296,27 @@ impl Opened {
         });
         by_page.push((number, raw.clone()));
         Ok(raw)
+    }
+}
+
+impl Tables {
+    fn insert_group(&mut self, group: BindGroupEntry) -> BindGroupId {
+        for binding in &group.bindings {
+            if let Some(entry) = self.buffers.get_mut(binding.buffer.0) {
+                entry.named += 1;
+            }
+        }
+        BindGroupId(self.groups.insert(group))
+    }
+
+    pub(super) fn remove_group(&mut self, group: BindGroupId) -> Option<BindGroupEntry> {
+        let removed = self.groups.remove(group.0)?;
+        for binding in &removed.bindings {
+            if let Some(entry) = self.buffers.get_mut(binding.buffer.0) {
+                entry.named -= 1;
+            }
+        }
+        Some(removed)
     }
 }
 

@@ -67,7 +67,7 @@ impl ParamPages {
         let number = pool.made;
         pool.made += 1;
         drop(pool);
-        let guarded = driver.guarded(|| {
+        let guarded = driver.guarded_quietly(|| {
             driver.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("lapidary parameters"),
                 size: PAGE_BYTES,

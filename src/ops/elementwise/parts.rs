@@ -17,14 +17,17 @@ use crate::tensor::Tensor;
 
 /// Bindings that whole storages need: one for every window. Operands that share a storage share
 /// its bindings.
-fn windows_of_whole(engine: &Engine, tensors: &[&Tensor]) -> u64 {
+fn windows_of_whole<'a>(engine: &Engine, tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
     let window_bytes = engine.caps().max_binding_bytes;
-    let firsts = tensors.iter().enumerate().filter(|(index, tensor)| {
-        let earlier = &tensors[..*index];
-        !earlier.iter().any(|other| same_storage(other, tensor))
-    });
-    let windows = firsts.map(|(_, tensor)| tensor.storage.size_bytes().div_ceil(window_bytes));
-    windows.sum()
+    let mut seen = SmallVec::<[&Tensor; 4]>::new();
+    let mut windows = 0;
+    for tensor in tensors {
+        if !seen.iter().any(|other| same_storage(other, tensor)) {
+            windows += tensor.storage.size_bytes().div_ceil(window_bytes);
+            seen.push(tensor);
+        }
+    }
+    windows
 }
 
 fn same_storage(a: &Tensor, b: &Tensor) -> bool {
@@ -32,10 +35,14 @@ fn same_storage(a: &Tensor, b: &Tensor) -> bool {
 }
 
 /// Do these tensors, and a new one of so many bytes, need more bindings than a dispatch has?
-pub(in crate::ops) fn is_wide(engine: &Engine, tensors: &[&Tensor], new_bytes: u64) -> bool {
+pub(in crate::ops) fn is_wide<'a>(
+    engine: &Engine,
+    tensors: impl Iterator<Item = &'a Tensor> + Clone,
+    new_bytes: u64,
+) -> bool {
     let window_bytes = engine.caps().max_binding_bytes;
-    let is_one = |tensor: &&Tensor| tensor.storage.size_bytes() <= window_bytes;
-    if new_bytes <= window_bytes && tensors.iter().all(is_one) {
+    let is_one = |tensor: &Tensor| tensor.storage.size_bytes() <= window_bytes;
+    if new_bytes <= window_bytes && tensors.clone().all(is_one) {
         // As nearly always.
         return false;
     }
@@ -144,10 +151,9 @@ impl Call<'_> {
         out: Option<&Tensor>,
         new_bytes: u64,
     ) -> bool {
-        let tensors: SmallVec<[&Tensor; 4]> = self.tensors().chain(out).collect();
         let has_parts = !std::ptr::eq(self.family.fresh, self.family.into);
         has_parts
-            && is_wide(engine, &tensors, new_bytes)
+            && is_wide(engine, self.tensors().chain(out), new_bytes)
             && (!self.inputs.is_empty() || self.op == 0)
     }
 

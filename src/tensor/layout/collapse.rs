@@ -1,6 +1,6 @@
 //! What a kernel is told of layouts: as few dimensions as say the same.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::{Layout, MAX_RANK};
 
@@ -22,7 +22,12 @@ pub(crate) struct Collapsed {
 pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     debug_assert!(operands.iter().all(|operand| operand.shape[..] == *shape));
     let mut dims: SmallVec<[u32; MAX_RANK]> = SmallVec::new();
-    let mut strides: SmallVec<[[u32; MAX_RANK]; 4]> = smallvec![[0; MAX_RANK]; operands.len()];
+    let mut strides: SmallVec<[[u32; MAX_RANK]; 4]> = SmallVec::new();
+    let mut offsets = SmallVec::new();
+    for operand in operands {
+        strides.push([0; MAX_RANK]);
+        offsets.push(operand.offset as u32);
+    }
     let is_empty = shape.contains(&0);
     for (axis, &dim) in shape.iter().enumerate() {
         if dim == 1 || is_empty {
@@ -53,10 +58,7 @@ pub(crate) fn collapse(shape: &[usize], operands: &[&Layout]) -> Collapsed {
     Collapsed {
         dims,
         strides,
-        offsets: operands
-            .iter()
-            .map(|operand| operand.offset as u32)
-            .collect(),
+        offsets,
     }
 }
 

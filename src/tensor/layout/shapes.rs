@@ -90,6 +90,9 @@ pub(super) fn position(index: isize, len: usize) -> Option<usize> {
 /// The shape that two shapes broadcast to: aligned at their last dimensions, a dimension of 1, or
 /// one that is not there, takes the size of the other.
 pub(crate) fn broadcast_shapes(operation: &'static str, a: &[usize], b: &[usize]) -> Result<Dims> {
+    if a == b {
+        return Ok(Dims::from_slice(a));
+    }
     let rank = a.len().max(b.len());
     let aligned = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(rank) {
         Some(own) => shape[own],

@@ -117,7 +117,9 @@ fn what_is_saved_is_loaded_from_any_offset() {
     save(&folder.file(), &arrays).unwrap();
     assert!(load(&folder.file()).unwrap() == contents(&arrays));
 
-    let mut bytes: Vec<u8> = (0..(5 << 19) + 3).map(|at| (at * 31 >> 8) as u8).collect();
+    let mut bytes: Vec<u8> = (0..(5 << 19) + 3)
+        .map(|at| ((at * 31) >> 8) as u8)
+        .collect();
     let arrays = vec![(Entry::new("a", DType::U8, &[bytes.len()]), bytes.clone())];
     save(&folder.file(), &arrays).unwrap();
     let reader = StateReader::open(&folder.file(), &StateFileOptions::default()).unwrap();

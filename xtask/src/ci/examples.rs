@@ -1,4 +1,5 @@
-//! The programs that a user starts from: they run, and the demo learns what it should.
+//! The programs that a user starts from: they run, the demo learns what it should, and those that
+//! have too little memory, or lose their device, end with the right result.
 
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, run, watch};
@@ -7,33 +8,48 @@ use crate::suite::FEATURES;
 /// Programs that need only run to their end.
 const PROGRAMS: &[&str] = &["hello", "matmul", "custom_kernel", "adopt_device"];
 
-const DEMO: &str = "demo";
+/// Programs whose last line says what came of them, each with what must be true of it.
+const JUDGED: &[(&str, Judge)] = &[
+    ("demo", demo),
+    ("oversubscribe", oversubscribe),
+    ("stay_inside", stay_inside),
+    ("survive_loss", survive_loss),
+];
+
+/// Reads a last line. Returns what is worth telling, or what is wrong with it.
+type Judge = fn(&Line) -> Result<String>;
 
 /// The least accuracy that the demo's network reaches on the data it never saw.
 const LEAST_ACCURACY: f64 = 0.97;
 
-/// Builds all programs at once, runs each, and reads what the demo says at the end.
+/// The most bytes that travel in `oversubscribe`, beside the fewest that may: 1.04 as a rule.
+const MOST_TRAFFIC: f64 = 1.25;
+
+/// Builds all programs at once, runs each, and reads what some say at the end.
 pub(crate) fn run_all() -> Result<String> {
     let mut build = cargo_with_gpu()?;
     build.args(["build", "--release"]).args(FEATURES);
-    for name in PROGRAMS.iter().chain([&DEMO]) {
+    let judged = JUDGED.iter().map(|(name, _)| name);
+    for name in PROGRAMS.iter().chain(judged) {
         build.args(["--example", name]);
     }
     run(&mut build)?;
 
-    let mut failures = Vec::new();
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
     for name in PROGRAMS {
-        if let Err(sentence) = run_one(name) {
-            failures.push(sentence);
+        failures.extend(run_one(name).err());
+    }
+    for (name, judge) in JUDGED {
+        let lines = run_one(name);
+        match lines.and_then(|lines| judge(&Line::last(name, &lines)?)) {
+            Ok(text) => found.push(text),
+            Err(sentence) => failures.push(sentence),
         }
     }
-    let demo = run_one(DEMO).and_then(|lines| judge(last_line_for_programs(&lines)));
-    match demo {
-        Ok(found) if failures.is_empty() => return Ok(found),
-        Ok(_) => {}
-        Err(sentence) => failures.push(sentence),
+    match failures.is_empty() {
+        true => Ok(found.join("; ")),
+        false => Err(failures.join(" ")),
     }
-    Err(failures.join(" "))
 }
 
 /// Runs one program and returns the lines it printed.
@@ -59,87 +75,209 @@ fn run_one(name: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The last line that is meant for us; a driver may have warned about something after it.
-fn last_line_for_programs(lines: &[String]) -> &str {
-    lines
-        .iter()
-        .rfind(|line| line.starts_with("demo: "))
-        .or(lines.last())
-        .map_or("", String::as_str)
+/// A last line that is meant for programs: `NAME: KEY=VALUE KEY=VALUE …`.
+struct Line<'a> {
+    text: &'a str,
 }
 
-/// Reads the demo's last line, which is meant for programs:
-/// `demo: accuracy=… buffers_after_first_epoch=… peak_reserved_bytes=… peak_live_bytes=… adapter="…"`.
-fn judge(line: &str) -> Result<String> {
-    let complain = |fault: &str| Err(format!("the demo's last line {fault}: {line}"));
-    let Some(fields) = line.strip_prefix("demo: ") else {
-        return complain("does not begin with `demo: `");
-    };
-    // The adapter's name stands last because it may hold spaces.
-    let (numbers, adapter) = fields.split_once(" adapter=").unwrap_or((fields, ""));
-    let number = |name: &str| -> Result<f64> {
-        let mut pairs = numbers
-            .split_whitespace()
-            .filter_map(|field| field.split_once('='));
-        let value = pairs
-            .find(|(key, _)| *key == name)
-            .and_then(|(_, value)| value.parse().ok());
-        value.ok_or(format!(
-            "the demo's last line has no number `{name}`: {line}"
-        ))
-    };
-    let accuracy = number("accuracy")?;
-    let late_buffers = number("buffers_after_first_epoch")?;
-    let (reserved, live) = (number("peak_reserved_bytes")?, number("peak_live_bytes")?);
-    // Not `accuracy < LEAST_ACCURACY`, which a NaN would pass.
+impl<'a> Line<'a> {
+    /// The last that begins with the program's name; a driver may have warned about something after it.
+    fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
+        let is_it = |line: &&String| line.starts_with(&format!("{name}: "));
+        match lines.iter().rfind(is_it) {
+            Some(text) => Ok(Line { text }),
+            None => Err(format!("the example `{name}` has no line for programs.")),
+        }
+    }
+
+    fn complain<T>(&self, fault: &str) -> Result<T> {
+        Err(format!("a last line {fault}: {}", self.text))
+    }
+
+    fn text(&self, key: &str) -> Result<&'a str> {
+        let mut pairs = (self.text.split_whitespace()).filter_map(|field| field.split_once('='));
+        match pairs.find(|(name, _)| *name == key) {
+            Some((_, value)) => Ok(value),
+            None => self.complain(&format!("has no `{key}`")),
+        }
+    }
+
+    fn number(&self, key: &str) -> Result<f64> {
+        match self.text(key)?.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => self.complain(&format!("has no number `{key}`")),
+        }
+    }
+
+    /// Complains unless it says exactly this.
+    fn expect(&self, key: &str, value: &str) -> Result<()> {
+        match self.text(key)? == value {
+            true => Ok(()),
+            false => self.complain(&format!("does not say {key}={value}")),
+        }
+    }
+}
+
+/// `demo: accuracy=… buffers_after_first_epoch=… peak_reserved_bytes=… peak_live_bytes=… adapter="…"`
+fn demo(line: &Line) -> Result<String> {
+    let accuracy = line.number("accuracy")?;
+    let (reserved, live) = (
+        line.number("peak_reserved_bytes")?,
+        line.number("peak_live_bytes")?,
+    );
     if !(LEAST_ACCURACY..=1.0).contains(&accuracy) {
-        return complain(&format!("has an accuracy below {LEAST_ACCURACY}"));
+        return line.complain(&format!("has an accuracy below {LEAST_ACCURACY}"));
     }
-    if late_buffers != 0.0 {
-        return complain("tells of buffers created after the first epoch");
-    }
+    line.expect("buffers_after_first_epoch", "0")?;
     if !(live > 0.0 && reserved >= live) {
-        return complain("has peaks that cannot be");
+        return line.complain("has peaks that cannot be");
     }
-    if adapter.trim_matches('"').is_empty() {
-        return complain("names no adapter");
+    if line.text("adapter")?.trim_matches('"').is_empty() {
+        return line.complain("names no adapter");
     }
+    let ratio = reserved / live;
+    Ok(format!("accuracy {accuracy}, reserved/live {ratio:.3}"))
+}
+
+/// `oversubscribe: equal=true factor=4 bytes_moved=… least=… slowdown=… …`
+fn oversubscribe(line: &Line) -> Result<String> {
+    line.expect("equal", "true")?;
+    line.expect("factor", "4")?;
+    let (moved, least) = (line.number("bytes_moved")?, line.number("least")?);
+    let (peak, budget) = (
+        line.number("peak_device_bytes")?,
+        line.number("budget_bytes")?,
+    );
+    if !(peak > 0.0 && peak <= budget) {
+        return line.complain("tells of a budget that was passed");
+    }
+    let traffic = moved / least;
+    if !(least > 0.0 && (0.5..=MOST_TRAFFIC).contains(&traffic)) {
+        return line.complain("tells of more traffic than there need be, or of hardly any");
+    }
+    let (slowdown, beside) = (
+        line.number("slowdown")?,
+        line.number("time_over_reference")?,
+    );
     Ok(format!(
-        "accuracy {accuracy}, reserved/live {:.3}",
-        reserved / live
+        "4 x the budget: {traffic:.2} x the least traffic, {slowdown:.2} x the time, {beside:.2} x the reference"
     ))
+}
+
+/// `stay_inside: steps=14 right=true peak_device_bytes=… worst_over_budget_bytes=0`
+fn stay_inside(line: &Line) -> Result<String> {
+    line.expect("right", "true")?;
+    line.expect("worst_over_budget_bytes", "0")?;
+    let steps = line.number("steps")?;
+    if steps < 1.0 || line.number("peak_device_bytes")? <= 0.0 {
+        return line.complain("tells of no work");
+    }
+    Ok(format!("{steps} budgets kept"))
+}
+
+/// `survive_loss: equal=true losses=2 kept_bytes=… gone_bytes=…`
+fn survive_loss(line: &Line) -> Result<String> {
+    line.expect("equal", "true")?;
+    line.expect("losses", "2")?;
+    for key in ["kept_bytes", "gone_bytes"] {
+        if line.number(key)? <= 0.0 {
+            return line.complain("tells of a loss that cost nothing");
+        }
+    }
+    Ok("2 lost devices survived".into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use super::*;
 
-    const GOOD: &str = "demo: accuracy=0.9811 buffers_after_first_epoch=0 peak_reserved_bytes=2097152 \
+    const DEMO: &str = "demo: accuracy=0.9811 buffers_after_first_epoch=0 peak_reserved_bytes=2097152 \
                         peak_live_bytes=2000000 adapter=\"llvmpipe (LLVM 15.0.6, 256 bits)\"";
+    const OVERSUBSCRIBE: &str = "oversubscribe: equal=true factor=4 bytes_moved=104 least=100 \
+                                 slowdown=1.2 time_over_reference=0.9 peak_device_bytes=90 budget_bytes=99";
+    const STAY_INSIDE: &str =
+        "stay_inside: steps=14 right=true peak_device_bytes=33 worst_over_budget_bytes=0";
+    const SURVIVE_LOSS: &str = "survive_loss: equal=true losses=2 kept_bytes=8 gone_bytes=4";
+
+    /// What stands in a good line, and what in a bad one.
+    type Change = (&'static str, &'static str);
 
     #[test]
-    fn a_demo_that_learned_is_accepted() {
-        assert_eq!(
-            judge(GOOD),
-            Ok("accuracy 0.9811, reserved/live 1.049".into())
-        );
+    fn good_lines_are_accepted() {
+        let accept = |judge: Judge, text| judge(&Line { text }).expect("a good line");
+        assert_eq!(accept(demo, DEMO), "accuracy 0.9811, reserved/live 1.049");
+        assert!(accept(oversubscribe, OVERSUBSCRIBE).contains("1.04 x the least"));
+        assert_eq!(accept(stay_inside, STAY_INSIDE), "14 budgets kept");
+        accept(survive_loss, SURVIVE_LOSS);
     }
 
     #[test]
-    fn a_demo_that_did_not_is_refused_with_its_line() {
-        let bad = [
-            GOOD.replace("0.9811", "0.96"),
-            GOOD.replace("0.9811", "NaN"),
-            GOOD.replace("epoch=0", "epoch=3"),
-            GOOD.replace("2097152", "1"),
-            GOOD.replace("peak_live_bytes", "peak"),
-            GOOD.replace("llvmpipe (LLVM 15.0.6, 256 bits)", ""),
-            GOOD.replace("demo: ", ""),
-            String::new(),
+    fn bad_lines_are_refused_and_shown() {
+        let all: [(Judge, &str, &[Change]); 4] = [
+            (
+                demo,
+                DEMO,
+                &[
+                    ("0.9811", "0.96"),
+                    ("0.9811", "NaN"),
+                    ("epoch=0", "epoch=3"),
+                    ("2097152", "1"),
+                    ("peak_live_bytes", "peak"),
+                    ("llvmpipe (LLVM 15.0.6, 256 bits)", ""),
+                ],
+            ),
+            (
+                oversubscribe,
+                OVERSUBSCRIBE,
+                &[
+                    ("equal=true", "equal=false"),
+                    ("factor=4", "factor=2"),
+                    ("moved=104", "moved=130"),
+                    ("moved=104", "moved=0"),
+                    ("least=100", "least=0"),
+                    ("bytes=90", "bytes=100"),
+                    ("slowdown=1.2", ""),
+                ],
+            ),
+            (
+                stay_inside,
+                STAY_INSIDE,
+                &[
+                    ("right=true", "right=false"),
+                    ("budget_bytes=0", "budget_bytes=1"),
+                    ("steps=14", "steps=0"),
+                ],
+            ),
+            (
+                survive_loss,
+                SURVIVE_LOSS,
+                &[
+                    ("equal=true", "equal=false"),
+                    ("losses=2", "losses=1"),
+                    ("gone_bytes=4", "gone_bytes=0"),
+                ],
+            ),
         ];
-        for line in bad {
-            let sentence = judge(&line).expect_err("this line is bad");
-            assert!(sentence.ends_with(&line), "{sentence}");
+        for (judge, good, changes) in all {
+            for (from, to) in changes {
+                assert!(good.contains(from), "{from}");
+                let text = &good.replace(from, to);
+                let sentence = judge(&Line { text }).expect_err(text);
+                assert!(sentence.ends_with(text), "{sentence}");
+            }
         }
+    }
+
+    #[test]
+    fn the_line_is_found_whatever_follows_it() {
+        let lines = [
+            "demo: a=1",
+            "demo: a=2",
+            "WARNING: lavapipe is not conformant",
+        ];
+        let lines = lines.map(String::from);
+        let line = Line::last("demo", &lines).expect("there is one");
+        assert_eq!(line.text("a"), Ok("2"));
+        assert!(Line::last("stay_inside", &lines).is_err());
     }
 }

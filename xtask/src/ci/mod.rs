@@ -77,7 +77,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "examples",
-        about: "the example programs run, and the demo learns",
+        about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
     },
 ];

@@ -1,20 +1,10 @@
 //! The choice of victims against one who knows the future, on patterns that programs have, and the
 //! model of a device that both run on.
-//!
-//! `LAPIDARY_SEED` sets the seed.
-
-mod common {
-    pub(crate) mod spilling;
-    #[allow(dead_code, reason = "shared with the example that reads whole files")]
-    pub(crate) mod trace;
-    #[path = "../../src/memory/victims.rs"]
-    pub(crate) mod victims;
-}
 
 use std::fmt::Write;
 
-use common::spilling::{Order, Spilled, spill};
-use common::trace::{self, Trace};
+use crate::spilling::{Order, Spilled, spill};
+use crate::trace::{self, Trace};
 
 const MIB: u64 = 1 << 20;
 const ONE_BY_ONE: Order = Order::Choice { batch: 1 };

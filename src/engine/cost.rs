@@ -1,0 +1,144 @@
+//! What it costs to have bytes back from the host's memory, and from the disk or a source: guesses to begin
+//! with, then what was measured on this machine.
+//!
+//! Only the work of bringing bytes in is timed, never a wait: what the device was busy with says nothing of
+//! the tier. Writing out is not, since the choice of victims does not ask for it. A simulated
+//! device keeps the guesses, so that the same calls have the same outcome.
+
+use std::time::Duration;
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Instant;
+
+use super::Engine;
+use super::evict::Tier;
+use crate::memory::TransferCost;
+
+/// Less than this says more of the clock than of the tier.
+const LEAST_BYTES: u64 = 64 << 10;
+
+/// A new time counts for one part in so many.
+const NEWS_PART: u64 = 8;
+
+/// No tier is taken to be faster, or slower, than this.
+const NS_PER_KIB: std::ops::RangeInclusive<u64> = 1..=10_000_000;
+
+/// The costs of one device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Costs {
+    host: TransferCost,
+    disk: TransferCost,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs {
+            host: TransferCost {
+                ns_per_transfer: 20_000,
+                ns_per_kib: 200,
+            },
+            disk: TransferCost {
+                ns_per_transfer: 60_000,
+                ns_per_kib: 500,
+            },
+        }
+    }
+}
+
+impl Costs {
+    /// What it costs to have bytes back from a tier; a source counts as a disk.
+    pub(super) fn of(&self, tier: Tier) -> TransferCost {
+        match tier {
+            Tier::Host => self.host,
+            Tier::Disk => self.disk,
+        }
+    }
+
+    /// So many bytes took so long to bring in.
+    pub(super) fn note(&mut self, tier: Tier, size_bytes: u64, time: Duration) {
+        if size_bytes < LEAST_BYTES {
+            return;
+        }
+        let cost = match tier {
+            Tier::Host => &mut self.host,
+            Tier::Disk => &mut self.disk,
+        };
+        let ns = time.as_nanos() * 1024 / u128::from(size_bytes);
+        let news = u64::try_from(ns).unwrap_or(u64::MAX);
+        let news = news.clamp(*NS_PER_KIB.start(), *NS_PER_KIB.end());
+        let mean = (u64::from(cost.ns_per_kib) * (NEWS_PART - 1) + news).div_ceil(NEWS_PART);
+        cost.ns_per_kib = mean.min(*NS_PER_KIB.end()) as u32;
+    }
+}
+
+/// Time spent working, without the waits in between.
+#[derive(Debug, Default)]
+pub(super) struct Stopwatch {
+    runs: bool,
+    spent: Duration,
+}
+
+impl Stopwatch {
+    /// Does some work, and counts the time that it takes.
+    pub(super) fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.runs {
+            let start = Instant::now();
+            let done = work();
+            self.spent += start.elapsed();
+            return done;
+        }
+        work()
+    }
+
+    /// The time, if there was a clock to take it.
+    pub(super) fn spent(&self) -> Option<Duration> {
+        self.runs.then_some(self.spent)
+    }
+}
+
+impl Engine {
+    /// A stopwatch; one that stands still where times must not matter, or there is no clock.
+    pub(super) fn stopwatch(&self) -> Stopwatch {
+        let runs = cfg!(not(target_arch = "wasm32")) && self.caps().backend != "sim";
+        Stopwatch {
+            runs,
+            spent: Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_replaces_the_guess_little_by_little() {
+        let mut costs = Costs::default();
+        let (guess, other) = (costs.of(Tier::Disk), costs.of(Tier::Host));
+        costs.note(Tier::Disk, 1 << 20, Duration::from_micros(1024 * 2));
+        let once = costs.of(Tier::Disk).ns_per_kib;
+        assert!(guess.ns_per_kib < once && once < 2000, "{once}");
+        for _ in 0..100 {
+            costs.note(Tier::Disk, 1 << 20, Duration::from_micros(1024 * 2));
+        }
+        assert!(costs.of(Tier::Disk).ns_per_kib.abs_diff(2000) <= 8);
+        assert_eq!(costs.of(Tier::Disk).ns_per_transfer, guess.ns_per_transfer);
+        assert_eq!(costs.of(Tier::Host), other);
+    }
+
+    #[test]
+    fn no_time_is_too_odd() {
+        let mut costs = Costs::default();
+        costs.note(Tier::Host, 1000, Duration::MAX);
+        assert_eq!(costs.of(Tier::Host), Costs::default().of(Tier::Host));
+        for time in [Duration::MAX, Duration::ZERO] {
+            for _ in 0..200 {
+                costs.note(Tier::Host, u64::MAX, time);
+                costs.note(Tier::Disk, LEAST_BYTES, time);
+            }
+            let found = [Tier::Host, Tier::Disk].map(|tier| costs.of(tier).ns_per_kib);
+            let sound = |ns: &u32| NS_PER_KIB.contains(&u64::from(*ns));
+            assert!(found.iter().all(sound), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Moving tensors together on demand: slice by slice, unseen, and around what is pinned.
+
+use std::time::Duration;
+
+use lapidary::sim::SimOptions;
+use lapidary::{Compacted, DType, Gpu, Tensor};
+
+use crate::{ended, open, options};
+
+const MIB: u64 = 1 << 20;
+
+/// Elements of a tensor of one MiB.
+const LEN: usize = 256 << 10;
+
+/// Tensors of a MiB each, and which of them are kept: every fourth. The others leave holes.
+fn scattered(gpu: &Gpu) -> Vec<(Tensor, f32)> {
+    let all: Vec<(Tensor, f32)> = (0..64)
+        .map(|n| (gpu.full(&[LEN], n, DType::F32).unwrap(), n as f32))
+        .collect();
+    gpu.finish().unwrap();
+    all.into_iter().step_by(4).collect()
+}
+
+fn check(held: &[(Tensor, f32)]) {
+    for (tensor, value) in held {
+        let ends = tensor.slice(0, None, None, LEN as isize - 1).unwrap();
+        assert_eq!(ends.to_vec::<f32>().unwrap(), [*value, *value]);
+    }
+}
+
+#[test]
+fn slices_move_no_more_than_they_may_and_end_where_nothing_is_left_to_gain() {
+    let (gpu, sim) = open(options());
+    let held = scattered(&gpu);
+    let before = gpu.memory();
+    let mut all = Compacted::default();
+    loop {
+        let slice = gpu.compact(3 * MIB).unwrap();
+        assert!(slice.moved_bytes <= 3 * MIB, "{slice:?}");
+        assert!(slice.pinned.is_empty(), "{slice:?}");
+        all.moved_bytes += slice.moved_bytes;
+        all.released_bytes += slice.released_bytes;
+        if slice.moved_bytes == 0 {
+            break;
+        }
+    }
+    let after = gpu.memory();
+    assert!(
+        all.moved_bytes <= 16 * MIB,
+        "no tensor moves twice: {all:?}"
+    );
+    assert_eq!(
+        before.reserved_bytes - after.reserved_bytes,
+        all.released_bytes
+    );
+    assert!(after.reserved_bytes <= 24 * MIB, "{before}\n{after}");
+    check(&held);
+    drop(held);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn time_is_a_limit_too() {
+    let (gpu, sim) = open(options());
+    let held = scattered(&gpu);
+    assert_eq!(
+        gpu.compact_for(Duration::ZERO).unwrap(),
+        Compacted::default()
+    );
+    let all = gpu.compact_for(Duration::MAX).unwrap();
+    assert!(all.released_bytes > 0, "{all:?}");
+    check(&held);
+    drop(held);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_is_pinned_stays_and_is_named() {
+    let (gpu, sim) = open(SimOptions {
+        memory_bytes: 256 * MIB,
+        ..options()
+    });
+    let held = scattered(&gpu);
+    let pins: Vec<_> = held.iter().map(|(tensor, _)| tensor.pin()).collect();
+    let all = gpu.compact_for(Duration::MAX).unwrap();
+    let [holder] = &all.pinned[..] else {
+        panic!("{all:?}");
+    };
+    assert!(holder.tag.starts_with(file!()), "{holder:?}");
+    assert_eq!(
+        (all.moved_bytes, holder.bytes, holder.storages),
+        (0, 16 * MIB, 16)
+    );
+    check(&held);
+    drop(pins);
+    let rest = gpu.compact_for(Duration::MAX).unwrap();
+    assert!(rest.pinned.is_empty(), "{rest:?}");
+    assert!(rest.released_bytes > 0, "{rest:?}");
+    check(&held);
+    drop(held);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn neighbours_that_stay_neighbours_are_one_copy() {
+    let (gpu, sim) = open(options());
+    // Blocks of 4 KiB, of which the tensors leave the end unused: 512 fill a slab.
+    let all: Vec<Tensor> = (0..1000)
+        .map(|n| gpu.full(&[1001], n as f32, DType::F32).unwrap())
+        .collect();
+    gpu.finish().unwrap();
+    // The last 20 of the first slab, and all of the second, which has room for them.
+    let kept: Vec<(usize, Tensor)> = all.into_iter().enumerate().skip(492).collect();
+    gpu.finish().unwrap();
+    let copies_before = sim.counters().copies;
+    let compacted = gpu.compact(MIB).unwrap();
+    gpu.finish().unwrap();
+    assert_eq!(
+        (compacted.moved_bytes, compacted.released_bytes),
+        (20 * 4096, 2 * MIB)
+    );
+    assert_eq!(sim.counters().copies - copies_before, 1);
+    for (n, tensor) in &kept {
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), [*n as f32; 1001]);
+    }
+    drop(kept);
+    ended(gpu, &sim);
+}

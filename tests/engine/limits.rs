@@ -1,0 +1,160 @@
+//! Limits: who makes way, how far, and what is promised about it.
+
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, DType, Error, Gpu, Options, Tensor};
+
+use crate::ended;
+
+const MIB: u64 = 1 << 20;
+
+fn options() -> SimOptions {
+    SimOptions {
+        memory_bytes: 256 * MIB,
+        max_buffer_bytes: 64 * MIB,
+        max_binding_bytes: 64 * MIB,
+        lag_submissions: 3,
+        dirty: true,
+        ..SimOptions::default()
+    }
+}
+
+fn open(sim: SimOptions, budget: Budget) -> (Gpu, lapidary::sim::SimHandle) {
+    let options = Options {
+        budget: Some(budget),
+        ..Options::default()
+    };
+    Gpu::simulated_with(sim, options).unwrap()
+}
+
+/// Tensors of so many bytes each, with a value, placed.
+fn fill(gpu: &Gpu, count: usize, size_bytes: u64) -> Vec<Tensor> {
+    let make = |number: usize| {
+        let len = (size_bytes / 4) as usize;
+        let tensor = gpu.full(&[len], number as f32, DType::F32).unwrap();
+        tensor.force().unwrap();
+        tensor
+    };
+    (0..count).map(make).collect()
+}
+
+fn check(tensors: &[Tensor]) {
+    for (number, tensor) in tensors.iter().enumerate() {
+        let first = tensor.narrow(0, 0, 1).unwrap();
+        assert_eq!(first.item::<f32>().unwrap(), number as f32);
+    }
+}
+
+#[test]
+fn small_ones_leave_where_the_host_has_no_room_for_large_ones() {
+    for large in 2..7_u64 {
+        let slab_bytes = (2 * large + 2) * MIB;
+        let budget = Budget {
+            host_bytes: Some(MIB),
+            disk_bytes: Some(0),
+            ..Budget::device(slab_bytes * 33 / 32 + (64 << 10))
+        };
+        let (gpu, sim) = open(options(), budget);
+        let big = fill(&gpu, large as usize, 2 * MIB);
+        let small = fill(&gpu, 8, MIB / 4);
+        gpu.finish().unwrap();
+        // Only four of the small ones fit on the host, and they are just enough.
+        let one = gpu.full(&[MIB as usize / 4], 1, DType::F32).unwrap();
+        one.force().unwrap();
+        check(&big);
+        drop((one, big, small));
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn many_small_ones_leave_together() {
+    let (gpu, sim) = open(options(), Budget::device(4 * MIB));
+    let tensors = fill(&gpu, 6000, 1024);
+    gpu.finish().unwrap();
+    let memory = gpu.memory();
+    let left = memory.put_out_bytes / 1024;
+    let submissions = sim.counters().submissions;
+    assert!(left >= 2000, "{memory}");
+    // Each force submits once; what leaves adds few more.
+    assert!(submissions < 6000 + left / 6, "{submissions} for {left}");
+    check(&tensors);
+    drop(tensors);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn polls_alone_give_back_what_the_system_wants() {
+    let sim = SimOptions {
+        os_budget_bytes: Some(128 * MIB),
+        ..options()
+    };
+    let (gpu, sim) = Gpu::simulated(sim).unwrap();
+    let tensors = fill(&gpu, 32, MIB);
+    gpu.finish().unwrap();
+    sim.set_os_budget(Some(16 * MIB), 0);
+    for _ in 0..64 {
+        gpu.poll().unwrap();
+    }
+    let memory = gpu.memory();
+    assert!(memory.device_bytes <= 16 * MIB, "{memory}");
+    check(&tensors);
+
+    // What another program takes today is no reason to say never.
+    sim.set_os_budget(Some(MIB), 0);
+    for _ in 0..64 {
+        gpu.poll().unwrap();
+    }
+    let sum = tensors[0].add(&tensors[1]).unwrap();
+    let error = sum.force().unwrap_err();
+    assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
+    assert!(!error.is_final());
+    sim.set_os_budget(Some(128 * MIB), 0);
+    for _ in 0..64 {
+        gpu.poll().unwrap();
+    }
+    assert_eq!(sum.narrow(0, 0, 1).unwrap().item::<f32>().unwrap(), 1.0);
+    drop((tensors, sum));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_is_reserved_ahead_is_what_was_asked_for_or_the_soft_budget() {
+    for budget_bytes in [4 * MIB, 8 * MIB, 20 * MIB, 40 * MIB] {
+        let (gpu, sim) = open(options(), Budget::device(budget_bytes));
+        let reserved_bytes = gpu.reserve(budget_bytes).unwrap();
+        assert!(reserved_bytes <= budget_bytes);
+        assert!(
+            reserved_bytes >= budget_bytes / 32 * 31 - (64 << 10),
+            "{reserved_bytes}"
+        );
+        gpu.trim(0).unwrap();
+        let soft = Budget {
+            soft_device_bytes: Some(budget_bytes / 2),
+            ..Budget::device(budget_bytes)
+        };
+        gpu.set_budget(soft).unwrap();
+        let reserved_bytes = gpu.reserve(u64::MAX).unwrap();
+        assert_eq!(reserved_bytes, budget_bytes / 2);
+        gpu.trim(0).unwrap();
+        assert_eq!(gpu.reserve(MIB).unwrap(), MIB);
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
+fn getting_down_to_a_lowered_limit_takes_only_what_reading_back_takes() {
+    let (gpu, sim) = open(options(), Budget::default());
+    let tensors = fill(&gpu, 32, MIB);
+    gpu.finish().unwrap();
+    gpu.trim(0).unwrap();
+    gpu.reset_peaks();
+    let before = gpu.memory();
+    assert_eq!(gpu.set_budget(Budget::device(8 * MIB)).unwrap(), 0);
+    let after = gpu.memory();
+    assert!(after.device_bytes <= 8 * MIB, "{after}");
+    let above_bytes = after.peak_device_bytes - before.device_bytes;
+    assert!(above_bytes <= 8 * MIB / 64, "{above_bytes}");
+    check(&tensors);
+    drop(tensors);
+    ended(gpu, &sim);
+}

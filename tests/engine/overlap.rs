@@ -1,0 +1,135 @@
+//! What leaves and what comes back travels while the device computes.
+
+use std::sync::{Arc, Mutex};
+
+use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{Budget, DType, Gpu, Source, Tensor};
+
+use crate::{ended, open, options};
+
+const MIB: u64 = 1 << 20;
+
+/// Elements of a tensor of 1 MiB.
+const LEN: usize = 256 << 10;
+
+/// A device that does nothing until somebody waits for it.
+fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
+    let (gpu, sim) = open(SimOptions {
+        lag_submissions: u32::MAX,
+        memory_bytes: 256 * MIB,
+        max_binding_bytes: 16 * MIB,
+        ..options()
+    });
+    let budget = Budget {
+        staging_bytes: Some(64 * MIB),
+        ..Budget::device(device_bytes + 64 * MIB)
+    };
+    assert_eq!(gpu.set_budget(budget).unwrap(), 0);
+    (gpu, sim)
+}
+
+/// What a device had been given to do when the bytes of a tensor were asked for: submissions that it had not
+/// finished, and dispatches, done or not.
+type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
+
+/// Tensors whose bytes a function gives, the first filled with 1.0, the next with 2.0.
+fn weights(gpu: &Gpu, sim: &SimHandle, count: usize, len: usize) -> (Vec<Tensor>, Seen) {
+    let seen = Seen::default();
+    let weight = |index: usize| {
+        let (seen, sim) = (seen.clone(), sim.clone());
+        let value = (index + 1) as f32;
+        let source = Source::reader(move |offset, bytes| {
+            if offset == 0 {
+                let counters = sim.counters();
+                let now = (counters.submissions_pending, counters.dispatches);
+                seen.lock().unwrap().push(now);
+            }
+            bytes.copy_from_slice(&value.to_le_bytes().repeat(bytes.len() / 4));
+            Ok(())
+        });
+        gpu.backed(source, &[len], DType::F32).unwrap()
+    };
+    ((0..count).map(weight).collect(), seen)
+}
+
+#[test]
+fn what_comes_back_is_staged_while_the_device_computes() {
+    let (gpu, sim) = open_idle(4 * MIB);
+    let (weights, seen) = weights(&gpu, &sim, 8, LEN);
+    let mut sum = gpu.zeros(&[LEN], DType::F32).unwrap();
+    for weight in &weights {
+        sum = (&sum + weight).unwrap();
+    }
+    gpu.flush().unwrap();
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen.len(), 8);
+    for (index, &(pending, dispatches)) in seen.iter().enumerate().skip(1) {
+        // All that came before it has been handed over, and nobody has waited for that.
+        assert_eq!(dispatches, index as u64, "{seen:?}");
+        assert!(pending >= index as u64, "{seen:?}");
+    }
+    assert_eq!(sum.to_vec::<f32>().unwrap(), vec![36.0; LEN]);
+    drop((sum, weights));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_leaves_is_copied_out_while_the_device_computes() {
+    let (gpu, sim) = open_idle(8 * MIB);
+    let ones = gpu.full(&[LEN], 1, DType::F32).unwrap();
+    // Small enough that they stay, and large enough to be asked for what the device does meanwhile.
+    let (weights, seen) = weights(&gpu, &sim, 24, 1);
+    let results = weights
+        .iter()
+        .map(|weight| (&ones + &weight.broadcast_to(&[LEN]).unwrap()).unwrap());
+    let results: Vec<Tensor> = results.collect();
+    gpu.flush().unwrap();
+    let memory = gpu.memory();
+    assert!(memory.peak_device_bytes <= 72 * MIB, "{memory}");
+    // Of 25 MiB all but 7 had to leave, and that is all that did.
+    assert_eq!(memory.put_out_bytes, 18 * MIB, "{memory}");
+    // What was left to do before it began to be short is not looked at. From then on there is always
+    // something that the device was given and nobody has waited for.
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen.len(), 24);
+    let late = &seen[8..];
+    assert!(late.iter().all(|(pending, _)| *pending > 0), "{seen:?}");
+    for (result, number) in results.iter().zip(1_u16..) {
+        let expected = vec![f32::from(number) + 1.0; LEN];
+        assert!(result.to_vec::<f32>().unwrap() == expected, "{number}");
+    }
+    drop((results, weights, ones));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_copy_ahead_of_need_is_forgotten_when_its_tensor_is_written_or_dies() {
+    let (gpu, sim) = open_idle(8 * MIB);
+    let mut kept: Vec<(Tensor, f32)> = Vec::new();
+    let make = |kept: &mut Vec<(Tensor, f32)>, value: u16| {
+        let tensor = gpu.full(&[LEN], f32::from(value), DType::F32).unwrap();
+        kept.push((tensor, value.into()));
+    };
+    (0..7).for_each(|value| make(&mut kept, value));
+    gpu.flush().unwrap();
+    for round in 1..7_u16 {
+        // More than there is room for, after which one is changed whose copy may be on its way, and
+        // another dies.
+        (0..4).for_each(|index| make(&mut kept, 100 * round + index));
+        gpu.flush().unwrap();
+        let count = kept.len();
+        for index in [0, 3, 5, 8].map(|step| (usize::from(round) + step) % count) {
+            let (tensor, value) = &mut kept[index];
+            *value += 1000.0;
+            tensor.fill_(*value).unwrap();
+        }
+        drop(kept.remove(7 * usize::from(round) % count));
+        make(&mut kept, 99);
+        gpu.flush().unwrap();
+    }
+    for (tensor, value) in &kept {
+        assert!(tensor.to_vec::<f32>().unwrap() == vec![*value; LEN]);
+    }
+    drop(kept);
+    ended(gpu, &sim);
+}

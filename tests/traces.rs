@@ -1,0 +1,19 @@
+//! Traces of what programs allocate and use, made up and recorded: who leaves when memory is short,
+//! against one who knows the future, and what the whole engine reserves, moves and puts out.
+//!
+//! `LAPIDARY_SEED` sets the seed.
+
+#[path = "traces/patterns.rs"]
+mod patterns;
+#[path = "traces/recorded.rs"]
+mod recorded;
+#[path = "../examples/replay/run.rs"]
+#[allow(dead_code, reason = "shared with the example, which prints more of it")]
+mod run;
+#[path = "common/spilling.rs"]
+mod spilling;
+#[path = "common/trace.rs"]
+#[allow(dead_code, reason = "shared with benches, which print more of it")]
+mod trace;
+#[path = "../src/memory/victims.rs"]
+mod victims;

@@ -1,0 +1,65 @@
+//! Recorded traces through the whole engine, on a simulated device whose queue runs late: what it
+//! reserves, moves and puts out stays within the bounds that we promise.
+
+use std::path::Path;
+
+use crate::run::{self, Outcome};
+use crate::spilling::{self, Order};
+use crate::trace::{self, Event, Trace};
+
+/// The largest buffer of the device.
+const LIMIT_BYTES: u64 = 4 << 30;
+
+fn recorded(name: &str) -> Trace {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    trace::read(&folder.join(name)).unwrap()
+}
+
+fn replay(trace: &Trace, budget: Option<f64>) -> Outcome {
+    let budget_bytes = budget.map(|share| (trace.peak_live_bytes as f64 * share) as u64);
+    run::replay(trace, LIMIT_BYTES, budget_bytes, true).unwrap()
+}
+
+fn allocated_bytes(trace: &Trace) -> u64 {
+    let bytes = trace.events.iter().map(|event| match event {
+        Event::Alloc { bytes, .. } => *bytes,
+        _ => 0,
+    });
+    bytes.sum()
+}
+
+#[test]
+fn little_more_is_reserved_than_is_live_and_a_program_that_repeats_itself_comes_to_rest() {
+    for name in ["mlp_accum_train.trace.gz", "bert_mlm_train.trace.gz"] {
+        let trace = recorded(name);
+        let outcome = replay(&trace, None);
+        assert_eq!(outcome.refused, 0, "{name}");
+        assert!(outcome.ratio() <= 1.10, "{name}: {}", outcome.ratio());
+        assert!(outcome.buffers_created_last_third <= 20, "{name}");
+        assert!(outcome.compactions_last_third <= 1, "{name}");
+        let moved_share = outcome.moved_bytes as f64 / allocated_bytes(&trace) as f64;
+        assert!(moved_share <= 0.02, "{name}: {moved_share}");
+        assert_eq!((outcome.out_bytes, outcome.in_bytes), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_budget_little_above_what_is_live_is_enough_without_putting_anything_out() {
+    for name in ["mlp_accum_train.trace.gz", "bert_mlm_train.trace.gz"] {
+        let outcome = replay(&recorded(name), Some(1.05));
+        assert_eq!((outcome.refused, outcome.out_bytes), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn below_what_is_live_little_more_travels_than_for_one_who_knows_the_future() {
+    let trace = recorded("resnet50_train.reads.trace.gz");
+    for budget in [0.75, 0.5] {
+        let outcome = replay(&trace, Some(budget));
+        let budget_bytes = (trace.peak_live_bytes as f64 * budget) as u64;
+        let reference = spilling::spill(&trace, budget_bytes, Order::Oracle);
+        let share = (outcome.out_bytes + outcome.in_bytes) as f64 / reference.bytes() as f64;
+        assert_eq!(outcome.refused, 0, "{budget}");
+        assert!(share <= 1.3, "{budget}: {share}");
+    }
+}
