@@ -44,6 +44,9 @@ pub(super) struct State {
     pub(super) recipes: FxHashMap<u64, Recipe>,
     pub(super) next_recipe: u64,
     /// Recipes that nobody needs any more. They hold what is the app's: to be dropped without the
+    /// Uploads that were staged in an earlier epoch were lost, for this reason.
+    pub(super) staging_epoch: u64,
+    pub(super) staging_lost: Option<Arc<Error>>,
     /// lock.
     pub(super) dropped_recipes: Vec<Recipe>,
     /// What a recipe appends while it runs.

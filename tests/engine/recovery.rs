@@ -2,7 +2,7 @@
 //! system's, and what is given back when nobody uses it.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
@@ -189,4 +189,50 @@ fn a_source_that_fails_is_asked_again() {
     assert_eq!(y.to_vec::<u8>().unwrap(), [2; 8]);
     drop((x, y));
     ended(gpu, &sim);
+}
+
+#[test]
+fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
+    crate::threads::watched(|| {
+        let (gpu, sim) = open(options());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (gpu, over) = (&gpu, &over);
+                scope.spawn(move || {
+                    let mut round = thread;
+                    while !over.load(Ordering::Relaxed) {
+                        round += 2;
+                        // More than one chunk of staging holds, now and then.
+                        let len = if round % 8 == 0 { 300_000 } else { 2000 };
+                        let values = numbers(round, len);
+                        let read = match gpu.tensor(&values, &[len]) {
+                            Ok(tensor) => tensor.to_vec::<f32>(),
+                            Err(error) => Err(error),
+                        };
+                        match read {
+                            Ok(read) => assert!(read == values, "others' numbers"),
+                            Err(Error::DeviceLost { .. }) => {}
+                            Err(Error::Poisoned { cause, .. }) => {
+                                assert!(matches!(*cause, Error::DeviceLost { .. }), "{cause}");
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            for _ in 0..300 {
+                std::thread::yield_now();
+                sim.lose("on purpose");
+                while gpu.flush().is_ok() {}
+                gpu.reopen().unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        gpu.finish().unwrap();
+        let memory = gpu.memory();
+        let all_bytes = memory.reserved_bytes + memory.upload_bytes + memory.readback_bytes;
+        assert_eq!(memory.device_bytes, all_bytes, "{memory}");
+        ended(gpu, &sim);
+    });
 }
