@@ -134,9 +134,14 @@ impl Engine {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(theirs)));
     }
 
+    /// Is this thread inside a function of the app that was called with the turn?
+    pub(super) fn is_inside(&self) -> bool {
+        INSIDE.get() == std::ptr::from_ref(self) as usize
+    }
+
     /// Waits for the turn.
     pub(super) async fn take_turn(&self) -> Result<TurnGuard<'_>> {
-        if INSIDE.get() == std::ptr::from_ref(self) as usize {
+        if self.is_inside() {
             return Err(Error::Reentered);
         }
         Ok(self.turn.take().await)

@@ -90,12 +90,16 @@ impl<'a> Supply<'a> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
-            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
-            if let Some(piece) = host.bytes.get(range) {
-                return Ok(piece);
+            if !self.engine.driver.has_contents() {
+                // Any bytes will do.
+                return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
             }
-            // The device has no contents: any bytes will do.
-            return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            return host.bytes.get(range).ok_or_else(|| Error::Source {
+                made_at: self.storage.tag().to_string(),
+                offset_bytes,
+                message: "its copy in the host's memory ends before".into(),
+            });
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         let mut missing = Error::Source {

@@ -74,6 +74,8 @@ impl State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) commands: u64,
+    /// Of the bytes that were moved, those that came to nothing, and those that were moved back.
+    pub(super) undone_bytes: u64,
     pub(super) submissions: u64,
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,

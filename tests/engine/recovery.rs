@@ -236,3 +236,58 @@ fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
         ended(gpu, &sim);
     });
 }
+
+#[test]
+fn limits_that_are_set_inside_a_callback_are_refused_and_stay_as_they_were() {
+    let (gpu, sim) = open(options());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(4 << 20)
+    };
+    gpu.set_budget(budget).unwrap();
+    let tried = Arc::new(AtomicU32::new(0));
+    let (its_gpu, its_tried) = (gpu.clone(), tried.clone());
+    let guard = gpu.on_pressure(move |_| {
+        let set = its_gpu.set_budget(Budget::default());
+        assert!(matches!(set, Err(Error::Reentered)), "{set:?}");
+        its_tried.fetch_add(1, Ordering::Relaxed);
+    });
+    let held: Vec<Tensor> = (0..8)
+        .map(|_| gpu.zeros(&[1 << 18], DType::F32).unwrap())
+        .collect();
+    assert!(held.iter().any(|tensor| tensor.force().is_err()));
+    assert!(tried.load(Ordering::Relaxed) > 0);
+    assert_eq!(gpu.budget(), budget);
+    drop((held, guard));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn limits_that_one_thread_sets_are_not_undone_by_another_that_polls() {
+    crate::threads::watched(|| {
+        let (gpu, sim) = open(SimOptions {
+            os_budget_bytes: Some(48 << 20),
+            ..options()
+        });
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        gpu.poll().unwrap();
+                    }
+                });
+            }
+            for _ in 0..100 {
+                gpu.set_budget(Budget::device(32 << 20)).unwrap();
+                gpu.set_budget(Budget::device(8 << 20)).unwrap();
+                let reserved_bytes = gpu.reserve(64 << 20).unwrap();
+                assert!(reserved_bytes <= 8 << 20, "{reserved_bytes}");
+                gpu.trim(0).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        ended(gpu, &sim);
+    });
+}
