@@ -386,7 +386,7 @@ fn a_tensor_that_another_thread_writes_to_is_not_saved_half() {
                 value += 1;
                 t.fill_(value).unwrap();
                 gpu.flush().unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
             }
         });
         for _ in 0..3 {
@@ -437,8 +437,8 @@ fn a_tensor_that_is_written_piece_by_piece_meanwhile_is_saved_whole_or_not_at_al
     let mut saved = 0;
     for round in 1..=40 {
         let save = || gpu.save_state(folder.file(), &[("it", &tensor)]);
+        let values = vec![round as f32; LEN];
         let result = std::thread::scope(|scope| {
-            let values = vec![round as f32; LEN];
             let writer = scope.spawn(|| tensor.write(&values).unwrap());
             std::thread::sleep(Duration::from_micros(100 * (round % 10)));
             let result = save();
