@@ -431,7 +431,6 @@ impl Readbacks {
             let Some(arrived) = state.in_flight.pop_front() else {
                 break;
             };
-            reading.under_way.fetch_sub(1, Ordering::AcqRel);
             let buffer = arrived.buffer;
             let read = match mapped {
                 true if reading.is_cancelled() => Ok(()),
@@ -445,6 +444,8 @@ impl Readbacks {
                 self.driver.destroy_buffer(buffer, 0);
             }
             back.push((arrived, read.is_ok()));
+            // Not before: who replaces the device waits for readings with something under way.
+            reading.under_way.fetch_sub(1, Ordering::AcqRel);
             match read {
                 Ok(()) => state.pieces_left -= 1,
                 Err(error) => reading.fail(refusal("a read", error)),

@@ -14,7 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{Account, BufferId, Device, DriverResult, MapMode, Signal};
+use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
 use crate::units::MIB;
 
 /// Chunks together are at most this large: an upload that finds no room waits for the device.
@@ -153,7 +153,13 @@ impl Uploads {
             .create_buffer(self.account, size_bytes, "lapidary upload")
             .await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
-        let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer, 0))?;
+        let mapped = match mapped {
+            Ok(mapped) => mapped,
+            Err(error) => {
+                self.driver.destroy_buffer(buffer, 0);
+                return self.or_replaced(epoch, error);
+            }
+        };
         // Into the table before the wait, so that a dropped future loses nothing; unless others
         // have grown meanwhile, or the device has been replaced.
         let (kept, is_here) = {
@@ -182,9 +188,17 @@ impl Uploads {
             self.lock().retain(|chunk| chunk.buffer != buffer);
             self.driver.unmap(buffer);
             self.driver.destroy_buffer(buffer, 0);
-            return Err(error);
+            return self.or_replaced(epoch, error);
         }
         Ok(true)
+    }
+
+    /// What came of a chunk that was begun in this epoch and met an error.
+    fn or_replaced(&self, epoch: u64, error: DriverError) -> DriverResult<bool> {
+        match self.epoch() == epoch {
+            true => Err(error),
+            false => Ok(true),
+        }
     }
 
     /// Can so many bytes be staged at once?
