@@ -295,12 +295,17 @@ impl fmt::Debug for Gpu {
 
 /// What `LAPIDARY_BUDGET` says.
 fn budget_of_environment() -> Result<Budget> {
+    use std::env::VarError;
     match std::env::var("LAPIDARY_BUDGET") {
         Ok(text) => text.parse().map_err(|error: Error| Error::Option {
             option: "LAPIDARY_BUDGET",
             reason: error.to_string(),
         }),
-        Err(_) => Ok(Budget::default()),
+        Err(VarError::NotPresent) => Ok(Budget::default()),
+        Err(VarError::NotUnicode(_)) => Err(Error::Option {
+            option: "LAPIDARY_BUDGET",
+            reason: "it is no text".into(),
+        }),
     }
 }
 

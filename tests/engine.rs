@@ -3,6 +3,8 @@
 
 #[path = "engine/compacting.rs"]
 mod compacting;
+#[path = "engine/drops.rs"]
+mod drops;
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/limits.rs"]

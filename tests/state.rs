@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use half::f16;
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
@@ -385,7 +386,7 @@ fn a_tensor_that_another_thread_writes_to_is_not_saved_half() {
                 value += 1;
                 t.fill_(value).unwrap();
                 gpu.flush().unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
             }
         });
         for _ in 0..3 {
@@ -423,4 +424,38 @@ fn a_tensor_beyond_the_device_that_loads_is_an_error() {
     ] {
         assert!(matches!(result, Err(Error::NeverFits { .. })), "{result:?}");
     }
+}
+
+#[test]
+fn a_tensor_that_is_written_piece_by_piece_meanwhile_is_saved_whole_or_not_at_all() {
+    const LEN: usize = 1 << 20;
+    let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
+    // Many pieces of staging to a write.
+    gpu.set_budget(Budget::device(8 << 20)).unwrap();
+    let tensor = gpu.full(&[LEN], 0, DType::F32).unwrap();
+    let folder = Folder::new();
+    let mut saved = 0;
+    for round in 1..=40 {
+        let save = || gpu.save_state(folder.file(), &[("it", &tensor)]);
+        let values = vec![round as f32; LEN];
+        let result = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| tensor.write(&values).unwrap());
+            std::thread::sleep(Duration::from_micros(100 * (round % 10)));
+            let result = save();
+            writer.join().unwrap();
+            result
+        });
+        match result {
+            Ok(()) => saved += 1,
+            Err(error) => {
+                assert_eq!(failure::<()>(Err(error)), StateFailure::Changed);
+                save().unwrap();
+            }
+        }
+        let state = open().load_state(folder.file()).unwrap();
+        let values = state.get("it").unwrap().to_vec::<f32>().unwrap();
+        let torn = values.iter().find(|value| **value != values[0]);
+        assert_eq!(torn, None, "beside {}", values[0]);
+    }
+    println!("{saved} of 40 states were saved at once");
 }

@@ -46,25 +46,32 @@ impl Device {
         size_bytes: u64,
         label: &str,
     ) -> DriverResult<BufferId> {
-        if !self.ledger.reserve(account, size_bytes) {
-            return Err(DriverError::OverBudget);
-        }
-        let mut reserved = Reserved {
-            ledger: &self.ledger,
-            account,
-            size_bytes,
-        };
-        let kind = account.kind();
-        let created = self.driver.create_buffer(kind, size_bytes, label).await;
-        match created {
-            Ok(buffer) => {
-                self.ledger.created(buffer, account, size_bytes);
-                reserved.size_bytes = 0;
+        loop {
+            let Some(epoch) = self.ledger.reserve(account, size_bytes) else {
+                return Err(DriverError::OverBudget);
+            };
+            let mut reserved = Reserved {
+                ledger: &self.ledger,
+                account,
+                size_bytes,
+                epoch,
+            };
+            let kind = account.kind();
+            let created = self.driver.create_buffer(kind, size_bytes, label).await;
+            match created {
+                Ok(buffer) => {
+                    reserved.size_bytes = 0;
+                    if !self.ledger.created(buffer, account, size_bytes, epoch) {
+                        // Perhaps it is the old device's: once more, on the new one.
+                        self.driver.destroy_buffer(buffer);
+                        continue;
+                    }
+                }
+                Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
+                Err(_) => {}
             }
-            Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
-            Err(_) => {}
+            return created;
         }
-        created
     }
 
     /// Submits work as [`Driver::submit`] does, and takes note of how far that went.
@@ -100,12 +107,14 @@ struct Reserved<'a> {
     ledger: &'a Ledger,
     account: Account,
     size_bytes: u64,
+    epoch: u64,
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if self.size_bytes > 0 {
-            self.ledger.release(self.account, self.size_bytes);
+            self.ledger
+                .release(self.account, self.size_bytes, self.epoch);
         }
     }
 }

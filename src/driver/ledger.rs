@@ -59,6 +59,8 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Books {
+    /// How often a device has been replaced. What was reserved before is nobody's.
+    epoch: u64,
     owned: FxHashMap<BufferId, (Account, u64)>,
     retiring: Vec<(u64, Account, u64)>,
     retiring_bytes: u64,
@@ -223,9 +225,15 @@ impl Ledger {
         books.peak_slab_bytes = books.taken(Account::Slabs);
     }
 
+    /// How often the device has been replaced.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
     /// Forgets every buffer: the device they were on is gone.
     pub(crate) fn forget_all(&self) {
         let mut books = self.lock();
+        books.epoch += 1;
         books.owned.clear();
         books.retiring.clear();
         books.retiring_bytes = 0;
@@ -234,23 +242,25 @@ impl Ledger {
         books.update_limit();
     }
 
-    /// Takes bytes, if there are as many.
-    pub(super) fn reserve(&self, account: Account, size_bytes: u64) -> bool {
+    /// Takes bytes, if there are as many, and says of which device, by its epoch.
+    pub(super) fn reserve(&self, account: Account, size_bytes: u64) -> Option<u64> {
         let mut books = self.lock();
         if size_bytes > books.room_bytes(account) {
-            return false;
+            return None;
         }
         books.taken_bytes[account as usize] += size_bytes;
         books.peak_bytes = books.peak_bytes.max(books.reserved_bytes());
         books.peak_slab_bytes = books.peak_slab_bytes.max(books.taken(Account::Slabs));
-        true
+        Some(books.epoch)
     }
 
-    /// Gives bytes back that nobody owns.
-    pub(super) fn release(&self, account: Account, size_bytes: u64) {
-        // The device may have been replaced meanwhile, and all accounts with it.
-        let taken_bytes = &mut self.lock().taken_bytes[account as usize];
-        *taken_bytes = taken_bytes.saturating_sub(size_bytes);
+    /// Gives bytes back that nobody owns, and that were reserved in this epoch.
+    pub(super) fn release(&self, account: Account, size_bytes: u64, epoch: u64) {
+        let mut books = self.lock();
+        // Else the device was replaced meanwhile, and all accounts with it.
+        if books.epoch == epoch {
+            books.give_back(account, size_bytes);
+        }
     }
 
     /// The driver had no memory for so many bytes, which are still reserved.
@@ -262,13 +272,24 @@ impl Ledger {
         books.update_limit();
     }
 
-    /// A buffer owns bytes that were reserved.
-    pub(super) fn created(&self, buffer: BufferId, account: Account, size_bytes: u64) {
+    /// A buffer owns bytes that were reserved in this epoch. `false`, if that is over: nobody knows of
+    /// which device the buffer is, and nothing is reserved for it.
+    pub(super) fn created(
+        &self,
+        buffer: BufferId,
+        account: Account,
+        size_bytes: u64,
+        epoch: u64,
+    ) -> bool {
         let mut books = self.lock();
+        if books.epoch != epoch {
+            return false;
+        }
         books.owned.insert(buffer, (account, size_bytes));
         let held_bytes = books.reserved_bytes();
         books.learned.had(held_bytes);
         books.update_limit();
+        true
     }
 
     /// A buffer is destroyed; its bytes come back once submission `last_serial` is done.
@@ -281,7 +302,7 @@ impl Ledger {
             books.retiring_bytes += size_bytes;
             books.retiring.push((last_serial, account, size_bytes));
         } else {
-            books.taken_bytes[account as usize] -= size_bytes;
+            books.give_back(account, size_bytes);
         }
     }
 
@@ -304,7 +325,8 @@ impl Ledger {
             let over = serial <= completed;
             if over {
                 books.retiring_bytes -= size_bytes;
-                books.taken_bytes[account as usize] -= size_bytes;
+                let taken_bytes = &mut books.taken_bytes[account as usize];
+                *taken_bytes = taken_bytes.saturating_sub(size_bytes);
             }
             !over
         });
@@ -320,6 +342,15 @@ impl Books {
     fn update_limit(&mut self) {
         self.limit_bytes = self.said_bytes.min(self.learned.limit_bytes());
         self.staging_floor_bytes = staging_floor_bytes(self.limit_bytes, self.said_staging_bytes);
+    }
+
+    fn give_back(&mut self, account: Account, size_bytes: u64) {
+        let taken_bytes = &mut self.taken_bytes[account as usize];
+        debug_assert!(
+            *taken_bytes >= size_bytes,
+            "{account:?} gives back too much"
+        );
+        *taken_bytes = taken_bytes.saturating_sub(size_bytes);
     }
 
     fn taken(&self, account: Account) -> u64 {
@@ -422,10 +453,27 @@ mod tests {
     #[test]
     fn without_a_limit_there_is_room_for_everything() {
         let ledger = Ledger::new();
-        assert!(ledger.reserve(Slabs, 1 << 40));
-        assert!(ledger.reserve(Uploads, 1 << 40));
+        assert!(ledger.reserve(Slabs, 1 << 40).is_some());
+        assert!(ledger.reserve(Uploads, 1 << 40).is_some());
         assert_eq!(ledger.slab_limit_now_bytes(), u64::MAX);
         assert_eq!(ledger.staging_share_bytes(Readbacks), u64::MAX);
-        assert!(!ledger.reserve(Readbacks, u64::MAX));
+        assert_eq!(ledger.reserve(Readbacks, u64::MAX), None);
+    }
+
+    #[test]
+    fn what_was_reserved_for_a_device_that_is_gone_is_nobodys() {
+        let ledger = Ledger::new();
+        let buffer = BufferId(crate::driver::table::Table::default().insert(()));
+        let before = ledger.reserve(Uploads, 100).unwrap();
+        ledger.forget_all();
+        let after = ledger.reserve(Uploads, 7).unwrap();
+        assert!(!ledger.created(buffer, Uploads, 100, before));
+        ledger.release(Uploads, 100, before);
+        assert_eq!(ledger.levels().reserved_bytes, 7);
+        ledger.destroyed(buffer, 0, 0);
+        assert_eq!(ledger.levels().reserved_bytes, 7);
+        assert!(ledger.created(buffer, Uploads, 7, after));
+        ledger.destroyed(buffer, 0, 0);
+        assert_eq!(ledger.levels().reserved_bytes, 0);
     }
 }

@@ -1,13 +1,13 @@
 //! The budget as the engine keeps it: what the app said, and getting down to it.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use super::Engine;
 use super::ladder::HOLDERS_NAMED;
 use crate::alloc::Growth;
 use crate::driver::DriverError;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Budget, Holder};
 use crate::transfer::refusal;
 use crate::units::MIB;
@@ -57,7 +57,12 @@ impl Drop for Sinking<'_> {
 
 impl Engine {
     pub(super) fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.lock_limits()
+    }
+
+    /// Before any lock of the ledger or of what was heard from the operating system.
+    fn lock_limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the app allows.
@@ -69,17 +74,20 @@ impl Engine {
     /// is in use still passes them.
     pub(crate) async fn set_budget(&self, budget: Budget) -> Result<u64> {
         budget.check()?;
-        {
-            let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-            limits.budget = budget;
-            limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
+        if self.is_inside() {
+            return Err(Error::Reentered);
         }
         self.driver.ledger().forget_learned();
         self.follow_os();
-        self.apply_limits();
-        self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
-        let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
-        self.spill.set_quota(disk_bytes);
+        {
+            let mut limits = self.lock_limits();
+            limits.budget = budget;
+            limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
+            self.apply(&limits);
+            self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
+            let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
+            self.spill.set_quota(disk_bytes);
+        }
         self.check_lost()?;
         if self.excess_bytes() == 0 && !self.must_sink() && self.host.excess_bytes() == 0 {
             return Ok(0);
@@ -90,7 +98,12 @@ impl Engine {
 
     /// Tells the ledger what holds now: the app's limit, or what the system leaves if that is less.
     pub(super) fn apply_limits(&self) {
-        let budget = self.budget();
+        self.apply(&self.lock_limits());
+    }
+
+    /// With the lock on the limits: who applies older ones would undo what another has set.
+    fn apply(&self, limits: &Limits) {
+        let budget = &limits.budget;
         let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
         let hard_bytes = app_bytes.min(self.os_limit_bytes().unwrap_or(u64::MAX));
         // What the system takes it may give back.
@@ -100,11 +113,11 @@ impl Engine {
         };
         let ledger = self.driver.ledger();
         ledger.set_limit(hard_bytes, lasting_bytes, budget.staging_bytes);
-        self.note_excess();
+        self.note_excess(limits);
     }
 
-    /// Lets the next walk get down to the limits, if they are passed.
-    fn note_excess(&self) {
+    /// Lets the next walk get down to the limits, if they are passed. They stay what they are meanwhile.
+    fn note_excess(&self, _limits: &Limits) {
         let must_shrink = self.must_sink() || self.excess_bytes() > 0;
         self.outside
             .must_shrink
@@ -138,7 +151,7 @@ impl Engine {
         }
         self.sink_host()?;
         // What is pinned may be let go later.
-        self.note_excess();
+        self.note_excess(&self.lock_limits());
         Ok(self.excess_bytes())
     }
 

@@ -142,12 +142,13 @@ impl Engine {
     /// Moves blocks together, at most so many bytes of them, and gives back the slabs that this
     /// empties. Returns the bytes moved and those given back.
     pub(super) async fn compact_pass(&self, limit_bytes: u64) -> Result<(u64, u64)> {
-        let (steps, moved_before) = {
+        let (steps, moved_before, undone_before) = {
             let mut state = self.lock();
             state.bury();
             (
                 state.memory.plan_pass(limit_bytes),
                 state.memory.moved_bytes(),
+                state.counters.undone_bytes,
             )
         };
         if steps.is_empty() {
@@ -155,8 +156,10 @@ impl Engine {
         }
         self.carry_out(&steps).await?;
         let freed_bytes = self.trim_slabs()?;
-        let moved_bytes = self.lock().memory.moved_bytes() - moved_before;
-        Ok((moved_bytes, freed_bytes))
+        let state = self.lock();
+        let moved_bytes = state.memory.moved_bytes() - moved_before;
+        let undone_bytes = state.counters.undone_bytes - undone_before;
+        Ok((moved_bytes.saturating_sub(undone_bytes), freed_bytes))
     }
 }
 
@@ -222,9 +225,15 @@ impl super::state::State {
     /// was taken since has lost its bytes.
     pub(super) fn undo_moves(&mut self, moved: &mut Vec<Moved>, cause: &Arc<Error>) {
         for one in moved.drain(..).rev() {
+            let before_bytes = self.memory.moved_bytes();
             if !self.memory.move_back(&one) {
                 self.memory.poison_block(one.block, cause);
             }
+            // There and back; or only there, of one that has died or lost its bytes.
+            self.counters.undone_bytes += match self.memory.moved_bytes() - before_bytes {
+                0 => one.size_bytes,
+                back_bytes => 2 * back_bytes,
+            };
         }
     }
 }

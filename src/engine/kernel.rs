@@ -223,6 +223,15 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
+    /// What it writes to is not what it was.
+    pub(super) fn bump_versions(&self) {
+        for (index, arg) in self.args.iter().enumerate() {
+            if self.program.role(index) == Role::Update {
+                arg.storage.bump_version();
+            }
+        }
+    }
+
     /// A launch of a user's kernel, whose operands are ranges of their storages.
     pub(crate) fn custom(
         kernel: &Arc<Custom>,

@@ -119,6 +119,8 @@ impl Engine {
             most_batch_ops: walk::MAX_BATCH_OPS,
             counters: Counters::default(),
             last_submission: None,
+            staging_epoch: 0,
+            staging_lost: None,
             recipes: FxHashMap::default(),
             next_recipe: 0,
             dropped_recipes: Vec::new(),
@@ -200,11 +202,6 @@ impl Engine {
     /// than a dispatch has, `Driver` for more workgroups than one takes, `DeviceLost`.
     pub(crate) fn launch(&self, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
-        for (index, arg) in launch.args.iter().enumerate() {
-            if launch.program.role(index) == kernel::Role::Update {
-                arg.storage.bump_version();
-            }
-        }
         self.push_one(Cmd::Launch(launch))
     }
 
@@ -260,9 +257,15 @@ impl Engine {
 
     /// Appends commands, with nobody's between them.
     fn push(&self, cmds: impl IntoIterator<Item = Cmd>) -> Result<()> {
+        self.push_with(|_| cmds)
+    }
+
+    /// Appends commands that depend on the state of then.
+    fn push_with<C: IntoIterator<Item = Cmd>>(&self, make: impl FnOnce(&State) -> C) -> Result<()> {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
+            let cmds = make(&state);
             if self.is_recording() {
                 state.recorded.extend(cmds);
                 return Ok(());
@@ -278,6 +281,10 @@ impl Engine {
         self.check_lost()?;
         let waiting = {
             let mut state = self.lock();
+            // With the lock: whoever sees the new version appends its reads after this.
+            if let Cmd::Launch(launch) = &cmd {
+                launch.bump_versions();
+            }
             if self.is_recording() {
                 state.recorded.push_back(cmd);
                 return Ok(());

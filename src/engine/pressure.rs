@@ -39,7 +39,8 @@ pub(crate) type Callback = dyn Fn(&Pressure) + Send + Sync;
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Callback = dyn Fn(&Pressure);
 
-/// Keeps a callback registered until it is dropped.
+/// Keeps a callback registered until it is dropped. A round of callbacks that has begun by then, on
+/// another thread or around the drop, may still call it once.
 #[must_use = "the callback is removed as soon as this is dropped"]
 pub struct PressureGuard {
     listeners: Weak<Mutex<Vec<Listener>>>,
@@ -131,9 +132,21 @@ impl Engine {
         Inside(INSIDE.replace(std::ptr::from_ref(self) as usize))
     }
 
+    /// Drops what may hold a function of the app, and whatever that holds: its `Drop` is the app's
+    /// code as well. No lock of ours is held but, at most, the turn.
+    pub(super) fn drop_theirs<T>(&self, theirs: T) {
+        let _inside = self.inside();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(theirs)));
+    }
+
+    /// Is this thread inside a function of the app that was called with the turn?
+    pub(super) fn is_inside(&self) -> bool {
+        INSIDE.get() == std::ptr::from_ref(self) as usize
+    }
+
     /// Waits for the turn.
     pub(super) async fn take_turn(&self) -> Result<TurnGuard<'_>> {
-        if INSIDE.get() == std::ptr::from_ref(self) as usize {
+        if self.is_inside() {
             return Err(Error::Reentered);
         }
         Ok(self.turn.take().await)
@@ -153,12 +166,15 @@ impl Engine {
     /// Asks the app; returns the bytes that came free. No lock of ours is held but the turn. After
     /// a round that freed nothing it is not asked again in the same walk.
     pub(super) fn call_back(&self, wanted_bytes: u64) -> u64 {
+        let rounds_left = self.outside.rounds_left.load(Ordering::Relaxed);
+        if rounds_left == 0 {
+            return 0;
+        }
         let callbacks: Vec<_> = lock(&self.outside.listeners)
             .iter()
             .map(|listener| listener.callback.clone())
             .collect();
-        let rounds_left = self.outside.rounds_left.load(Ordering::Relaxed);
-        if callbacks.is_empty() || rounds_left == 0 {
+        if callbacks.is_empty() {
             return 0;
         }
         let freed_before = self.lock().memory.freed_bytes();
@@ -172,6 +188,8 @@ impl Engine {
             let _inside = self.inside();
             // A panic is the app's affair; what it freed before counts.
             let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
+            // Its guard may be gone by now, and this the last to hold it.
+            self.drop_theirs(callback);
         }
         let mut state = self.lock();
         state.bury();

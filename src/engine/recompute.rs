@@ -172,6 +172,12 @@ impl Engine {
             if recipes.is_empty() && copies.is_empty() {
                 break;
             }
+            recipes
+                .into_iter()
+                .for_each(|recipe| self.drop_theirs(recipe));
+            copies
+                .into_iter()
+                .for_each(|copies| self.drop_theirs(copies));
         }
     }
 

@@ -30,14 +30,15 @@ impl Engine {
             });
         };
         let cause = Error::DeviceLost { reason };
-        reopen.await.map_err(|error| match error {
-            DriverError::Lost(reason) => Error::DeviceLost { reason },
-            error => refusal("to reopen the device", error),
-        })?;
+        // While calls of other threads still fail: what they create from now on is the new device's.
         self.uploads.forget_all();
         self.arrivals.forget_all();
         self.readbacks.forget_all(&cause);
         self.driver.ledger().forget_all();
+        reopen.await.map_err(|error| match error {
+            DriverError::Lost(reason) => Error::DeviceLost { reason },
+            error => refusal("to reopen the device", error),
+        })?;
         let cause = Arc::new(cause);
         let mut state = self.lock();
         state.batch = Batch::default();
@@ -54,7 +55,7 @@ impl Engine {
                 message: error.to_string(),
             })?;
         state.try_again();
-        state.drop_staged(&cause);
+        state.drop_staged(self.uploads.epoch(), &cause);
         drop(state);
         self.apply_limits();
         Ok(recovered)
@@ -63,11 +64,23 @@ impl Engine {
 
 impl State {
     /// Uploads whose bytes were staged on the device that is gone: what they write has no value.
-    fn drop_staged(&mut self, cause: &Arc<Error>) {
-        for cmd in &mut self.queue {
-            if let Cmd::Upload { dst, .. } = cmd {
+    /// Nor has what others write that have staged and not appended yet.
+    fn drop_staged(&mut self, epoch: u64, cause: &Arc<Error>) {
+        self.staging_epoch = epoch;
+        self.staging_lost = Some(cause.clone());
+        for cmd in self.queue.iter_mut() {
+            cmd.lose_staged(epoch, &self.staging_lost);
+        }
+    }
+}
+
+impl Cmd {
+    /// An upload that was staged before this epoch becomes one without bytes.
+    pub(super) fn lose_staged(&mut self, epoch: u64, lost: &Option<Arc<Error>>) {
+        if let (Cmd::Upload { dst, region, .. }, Some(cause)) = (&*self, lost) {
+            if region.epoch < epoch {
                 let (dst, cause) = (dst.clone(), cause.clone());
-                *cmd = Cmd::Poison { dst, cause };
+                *self = Cmd::Poison { dst, cause };
             }
         }
     }

@@ -5,6 +5,8 @@
 //! in the batch; or straight into the slab, where host and device share memory and the
 //! slab is idle.
 
+use std::mem::swap;
+use std::ops::Deref;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::cost::Stopwatch;
@@ -88,12 +90,16 @@ impl<'a> Supply<'a> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
-            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
-            if let Some(piece) = host.bytes.get(range) {
-                return Ok(piece);
+            if !self.engine.driver.has_contents() {
+                // Any bytes will do.
+                return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
             }
-            // The device has no contents: any bytes will do.
-            return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            return host.bytes.get(range).ok_or_else(|| Error::Source {
+                made_at: self.storage.tag().to_string(),
+                offset_bytes,
+                message: "its copy in the host's memory ends before".into(),
+            });
         }
         let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
         let mut missing = Error::Source {
@@ -131,13 +137,38 @@ impl<'a> Supply<'a> {
     }
 }
 
+/// Copies that were looked up. Whatever becomes of the storage meanwhile: what they are the last to
+/// hold goes as the app's.
+pub(super) struct Lent<'a>(&'a Engine, Copies);
+
+impl Deref for Lent<'_> {
+    type Target = Copies;
+
+    fn deref(&self) -> &Copies {
+        &self.1
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.drop_theirs(std::mem::take(&mut self.1));
+    }
+}
+
 impl Engine {
+    /// Where the bytes of a storage are that is not on the device, if it has any.
+    pub(super) fn away(&self, storage: &Storage) -> Option<Lent<'_>> {
+        let copies = self.lock().memory.away(storage);
+        copies.map(|copies| Lent(self, copies))
+    }
+
     /// Brings a storage back that was put out. The inner error is the command's that wants it.
     pub(super) async fn bring_in(&self, storage: &Arc<Storage>) -> Result<Result<()>> {
-        let copies = self.lock().memory.away(storage).unwrap_or_default();
-        if let (false, Some(recipe)) = (copies.has_bytes(), copies.recipe) {
-            return self.recompute(storage, &recipe);
+        let copies = self.away(storage).filter(|copies| !copies.has_bytes());
+        if let Some(recipe) = copies.as_ref().and_then(|copies| copies.recipe.as_ref()) {
+            return self.recompute(storage, recipe);
         }
+        drop(copies);
         let mut arriving = Arriving(self, None);
         loop {
             {
@@ -170,7 +201,7 @@ impl Engine {
         storage: &Arc<Storage>,
         arriving: &mut Arriving<'_>,
     ) -> Result<Result<()>> {
-        let copies = self.lock().memory.away(storage);
+        let copies = self.away(storage);
         let (Some(copies), Some(arrival)) = (copies, &arriving.1) else {
             return Ok(Ok(()));
         };
@@ -350,7 +381,7 @@ impl Engine {
                 reading.fail(refusal("a read", error));
             }
         }
-        let Some(copies) = self.lock().memory.away(storage) else {
+        let Some(copies) = self.away(storage) else {
             return Ok(());
         };
         let mut supply = Supply::new(self, storage, &copies);
@@ -404,9 +435,13 @@ impl Engine {
                 made_at: storage.tag().to_string(),
             });
         }
+        let mut other = Some(source);
         state
             .memory
-            .copied(storage, |copies| copies.source = Some(source));
+            .copied(storage, |copies| swap(&mut copies.source, &mut other));
+        drop(state);
+        // The one before it; or itself, of a storage without bytes.
+        self.drop_theirs(other);
         Ok(())
     }
 

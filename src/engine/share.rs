@@ -13,6 +13,8 @@ pub(crate) struct Pinned {
     pub(crate) storages: Vec<Arc<Storage>>,
     /// Where they are, in the order in which they were named.
     pub(crate) places: Vec<Place>,
+    /// On which of the devices that there were one after another.
+    epoch: u64,
 }
 
 impl Drop for Pinned {
@@ -30,6 +32,7 @@ impl Engine {
         let mut pinned = Pinned {
             storages: Vec::new(),
             places: Vec::new(),
+            epoch: self.driver.ledger().epoch(),
         };
         for &storage in storages {
             self.error_of(storage)?;
@@ -59,6 +62,10 @@ impl Engine {
 
     /// Lets the app submit commands of its own that use pinned places, after everything of ours
     /// that is queued; `submit` gives them to the device. They may write to those `written`.
+    ///
+    /// # Errors
+    /// `DeviceLost` when the device is gone on which the places were, also if there is another one
+    /// by now: then nothing is submitted and nothing written. What `submit` says.
     pub(crate) async fn submit_foreign(
         &self,
         pinned: &Pinned,
@@ -66,6 +73,16 @@ impl Engine {
         submit: impl FnOnce() -> Result<Submission>,
     ) -> Result<()> {
         let _turn = self.take_turn().await?;
+        self.check_lost()?;
+        // Only who has the turn replaces a device.
+        if self.driver.ledger().epoch() != pinned.epoch {
+            let reason = "it was replaced while the app recorded its commands".into();
+            return Err(Error::DeviceLost { reason });
+        }
+        // With the turn: whoever sees the new version reads what is written now.
+        for storage in written {
+            storage.bump_version();
+        }
         let submission = submit()?;
         let mut state = self.lock();
         for storage in written {

@@ -43,6 +43,9 @@ pub(super) struct State {
     /// How to make storages anew that were given up, by number.
     pub(super) recipes: FxHashMap<u64, Recipe>,
     pub(super) next_recipe: u64,
+    /// Uploads that were staged in an earlier epoch were lost, for this reason.
+    pub(super) staging_epoch: u64,
+    pub(super) staging_lost: Option<Arc<Error>>,
     /// Recipes that nobody needs any more. They hold what is the app's: to be dropped without the
     /// lock.
     pub(super) dropped_recipes: Vec<Recipe>,
@@ -72,6 +75,8 @@ pub(super) struct Counters {
     pub(super) commands: u64,
     /// Those of them that no recipe recorded: what recipes do may be undone, and done again.
     pub(super) commands_of_app: u64,
+    /// Of the bytes that were moved, those that came to nothing, and those that were moved back.
+    pub(super) undone_bytes: u64,
     pub(super) submissions: u64,
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,

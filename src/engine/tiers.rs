@@ -24,9 +24,8 @@ impl Engine {
         self.submit()?;
         let mut state = self.lock();
         state.memory.shed_host_copies(wanted_bytes);
-        let gone = state.memory.take_gone();
         drop(state);
-        drop(gone);
+        self.drop_gone();
         Ok(())
     }
 
@@ -49,10 +48,8 @@ impl Engine {
     }
 
     fn send_to_disk(&self, storage: &Arc<Storage>) -> Result<()> {
-        let Some(copies) = self.lock().memory.away(storage) else {
-            return Ok(());
-        };
-        let Some(host) = copies.host else {
+        let copies = self.away(storage);
+        let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
             return Ok(());
         };
         let tenant = storage.tenant().number();
@@ -72,6 +69,6 @@ impl Engine {
     /// Drops copies that are out of date, which may take the file system a while.
     pub(super) fn drop_gone(&self) {
         let gone = self.lock().memory.take_gone();
-        drop(gone);
+        gone.into_iter().for_each(|copies| self.drop_theirs(copies));
     }
 }

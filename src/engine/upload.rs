@@ -66,14 +66,27 @@ impl Engine {
                 Err(error) => return Err(self.refused("staging memory", error, dst)),
             }
             *begun |= !staged.is_empty();
-            self.push(staged.drain(..))?;
+            self.push_staged(dst, staged.drain(..))?;
             block_on(
                 "an upload",
                 self.more_staging(dst, rest.len() as u64, tries),
             )?;
             tries += 1;
         }
-        self.push(staged)
+        self.push_staged(dst, staged)
+    }
+
+    /// Appends uploads. What was staged on a device that has been replaced since is lost.
+    fn push_staged(&self, dst: &Arc<Storage>, staged: impl IntoIterator<Item = Cmd>) -> Result<()> {
+        self.push_with(|state| {
+            // With the lock: whoever sees the new version appends its reads after this.
+            dst.bump_version();
+            let (epoch, lost) = (state.staging_epoch, state.staging_lost.clone());
+            staged.into_iter().map(move |mut cmd| {
+                cmd.lose_staged(epoch, &lost);
+                cmd
+            })
+        })
     }
 
     /// Waits for room in the staging memory: for a chunk that comes back when its submission is

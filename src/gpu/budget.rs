@@ -50,8 +50,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Option`] for limits that contradict each other: then nothing has changed;
-    /// [`Error::DeviceLost`].
+    /// [`Error::Option`] for limits that contradict each other and [`Error::Reentered`] inside a
+    /// callback: then nothing has changed; [`Error::DeviceLost`].
     pub fn set_budget(&self, budget: Budget) -> Result<u64> {
         block_on("Gpu::set_budget", self.set_budget_async(budget))
     }

@@ -120,9 +120,6 @@ impl Gpu {
             .iter()
             .filter(|(_, access)| *access == Access::Write);
         let written: Vec<_> = written.map(|(tensor, _)| &tensor.storage).collect();
-        for storage in &written {
-            storage.bump_version();
-        }
         let submit = || {
             let submitted = driver.submit_app(buffers);
             submitted.map_err(|error| crate::engine::refusal("the app's commands", error))

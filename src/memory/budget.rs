@@ -16,8 +16,8 @@ use crate::units::parse_bytes;
 /// when somebody uses them; the operands and results of a single operation must still fit on the
 /// device together. Buffers of the app, which were imported, do not count.
 ///
-/// A budget is read from text as `512MiB`, for the device, or as a list of `device=`, `soft=`, `host=` and
-/// `disk=`; so is the environment variable `LAPIDARY_BUDGET`.
+/// A budget is read from text as `512MiB`, for the device, or as a list of `device=`, `soft=`,
+/// `staging=`, `host=` and `disk=`, each once; so is the environment variable `LAPIDARY_BUDGET`.
 ///
 /// ```
 /// use lapidary::Budget;
@@ -69,6 +69,9 @@ impl Budget {
             (Some(soft), Some(hard)) if soft > hard => {
                 Err(wrong("the soft limit is above the hard one"))
             }
+            (_, Some(hard)) if self.staging_bytes.is_some_and(|staging| staging >= hard) => Err(
+                wrong("what is kept for staging leaves no room for any tensor"),
+            ),
             _ => Ok(()),
         }
     }
@@ -77,7 +80,8 @@ impl Budget {
 impl FromStr for Budget {
     type Err = Error;
 
-    /// Bytes for the device (`512MiB`), or a list of `device=`, `soft=`, `host=` and `disk=`.
+    /// Bytes for the device (`512MiB`), or a list of `device=`, `soft=`, `staging=`, `host=` and
+    /// `disk=`, each once.
     fn from_str(text: &str) -> Result<Budget> {
         let mut budget = Budget::default();
         for part in text.split(',') {
@@ -89,16 +93,22 @@ impl FromStr for Budget {
             let field = match name.trim() {
                 "device" => &mut budget.device_bytes,
                 "soft" => &mut budget.soft_device_bytes,
+                "staging" => &mut budget.staging_bytes,
                 "host" => &mut budget.host_bytes,
                 "disk" => &mut budget.disk_bytes,
                 other => {
                     return Err(Error::Option {
                         option: "budget",
-                        reason: format!("`{other}` is none of device, soft, host, disk"),
+                        reason: format!("`{other}` is none of device, soft, staging, host, disk"),
                     });
                 }
             };
-            *field = Some(bytes);
+            if field.replace(bytes).is_some() {
+                return Err(Error::Option {
+                    option: "budget",
+                    reason: format!("`{}` is there twice", name.trim()),
+                });
+            }
         }
         budget.check()?;
         Ok(budget)
@@ -200,11 +210,16 @@ mod tests {
             (all.host_bytes, all.disk_bytes),
             (Some(3 << 30), Some(4000))
         );
+        let staging = read("9,staging=8").unwrap();
+        assert_eq!(staging.staging_bytes, Some(8));
         for wrong in [
             "",
             "x",
             "0",
             "device=1,soft=2",
+            "device=9,staging=9",
+            "9,device=9",
+            "host=1,disk=1,host=1",
             "gpu=1",
             "-1",
             "1e30GiB",

@@ -132,7 +132,7 @@ impl Memory {
     /// A submission of the app's names this place.
     pub(crate) fn used_by(&mut self, place: Place, serial: u64) {
         let Some(index) = place.slab else { return };
-        if let Some(slab) = &mut self.slabs[index as usize] {
+        if let Some(Some(slab)) = self.slabs.get_mut(index as usize) {
             slab.last_serial = slab.last_serial.max(serial);
         }
     }

@@ -206,9 +206,7 @@ impl Tensor {
                  which holds other elements too; write to more of the tensor"
             ));
         }
-        self.engine.upload(&self.storage, start, bytes)?;
-        self.storage.bump_version();
-        Ok(())
+        self.engine.upload(&self.storage, start, bytes)
     }
 
     /// Sees to it that the tensor has a value: runs the work that it waits for, and returns when

@@ -52,6 +52,8 @@ struct InFlight {
     buffer: BufferId,
     buffer_bytes: u64,
     signal: Signal,
+    /// Which of the devices that there were one after another has it, as [`Pool::epoch`] counts.
+    epoch: u64,
 }
 
 /// A read under way.
@@ -174,6 +176,8 @@ struct Pool {
     /// Readings with pieces in flight, oldest first.
     readings: VecDeque<Arc<Reading>>,
     kept: Kept,
+    /// How often all buffers were forgotten.
+    epoch: u64,
 }
 
 /// A buffer for when there is no memory for another: without one nothing could be put out to make
@@ -361,12 +365,14 @@ impl Readbacks {
                 return Err(error);
             }
         };
+        let epoch = self.lock().epoch;
         reading.under_way.fetch_add(1, Ordering::AcqRel);
         reading.lock().in_flight.push_back(InFlight {
             piece,
             buffer,
             buffer_bytes,
             signal,
+            epoch,
         });
         let mut pool = self.lock();
         if !pool
@@ -416,11 +422,13 @@ impl Readbacks {
         let mut back = Vec::new();
         self.pass_on_arrived(reading, &mut back);
         let mut pool = self.lock();
-        for (buffer, buffer_bytes, usable) in back {
-            if usable {
-                pool.free.push((buffer, buffer_bytes));
+        for (arrived, is_usable) in back {
+            if arrived.epoch != pool.epoch {
+                // It went with its device.
+            } else if is_usable {
+                pool.free.push((arrived.buffer, arrived.buffer_bytes));
             } else {
-                pool.total_bytes -= buffer_bytes;
+                pool.total_bytes -= arrived.buffer_bytes;
             }
         }
         // Not by its lock: the pool is asked for buffers where nobody may wait for a copy.
@@ -430,7 +438,7 @@ impl Readbacks {
 
     /// Hands over the pieces that have arrived, in order. The buffers that this frees, and
     /// whether they are still there, go to `back`.
-    fn pass_on_arrived(&self, reading: &Reading, back: &mut Vec<(BufferId, u64, bool)>) {
+    fn pass_on_arrived(&self, reading: &Reading, back: &mut Vec<(InFlight, bool)>) {
         let mut state = reading.lock();
         while let Some(mapped) = state
             .in_flight
@@ -440,7 +448,6 @@ impl Readbacks {
             let Some(arrived) = state.in_flight.pop_front() else {
                 break;
             };
-            reading.under_way.fetch_sub(1, Ordering::AcqRel);
             let buffer = arrived.buffer;
             let read = match mapped {
                 true if reading.is_cancelled() => Ok(()),
@@ -453,7 +460,9 @@ impl Readbacks {
             if read.is_err() {
                 self.driver.destroy_in_use(buffer);
             }
-            back.push((buffer, arrived.buffer_bytes, read.is_ok()));
+            back.push((arrived, read.is_ok()));
+            // Not before: who replaces the device waits for readings with something under way.
+            reading.under_way.fetch_sub(1, Ordering::AcqRel);
             match read {
                 Ok(()) => state.pieces_left -= 1,
                 Err(error) => reading.fail(refusal("a read", error)),
@@ -500,6 +509,7 @@ impl Readbacks {
     pub(crate) fn forget_all(&self, cause: &Error) {
         let readings = {
             let mut pool = self.lock();
+            pool.epoch += 1;
             pool.free.clear();
             pool.total_bytes = 0;
             pool.kept = Kept::None;

@@ -11,10 +11,10 @@
 //! middle of one. `Queue::write_buffer` is not used: it runs ahead of everything that was recorded
 //! before it, and makes a buffer for each call.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::driver::{Account, BufferId, Device, DriverResult, MapMode, Signal};
+use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
 use crate::units::MIB;
 
 /// Chunks together are at most this large: an upload that finds no room waits for the device.
@@ -33,6 +33,8 @@ pub(crate) struct Region {
     pub(crate) offset_bytes: u64,
     /// A multiple of 4.
     pub(crate) size_bytes: u64,
+    /// Which of the devices that there were one after another has it, as [`Uploads::epoch`] counts.
+    pub(crate) epoch: u64,
     pending: Arc<AtomicU32>,
 }
 
@@ -69,6 +71,8 @@ pub(crate) struct Uploads {
     /// Somebody has staged since the last look.
     used: AtomicBool,
     chunks: Mutex<Vec<Chunk>>,
+    /// How often all chunks were forgotten; changed with the lock on them.
+    epoch: AtomicU64,
 }
 
 impl Uploads {
@@ -78,6 +82,7 @@ impl Uploads {
             account,
             used: AtomicBool::new(false),
             chunks: Mutex::new(Vec::new()),
+            epoch: AtomicU64::new(0),
         }
     }
 
@@ -122,12 +127,14 @@ impl Uploads {
             buffer: chunk.buffer,
             offset_bytes,
             size_bytes,
+            epoch: self.epoch(),
             pending: chunk.pending.clone(),
         };
         Ok(Some((region, taken)))
     }
 
-    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit.
+    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit. `true`
+    /// without a chunk when the device was replaced meanwhile: then to be asked again.
     pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
         let (least, most) = (*CHUNK_BYTES.start(), *CHUNK_BYTES.end());
         let most = most.min(self.driver.caps().max_buffer_bytes);
@@ -140,19 +147,27 @@ impl Uploads {
         if most == 0 || total_bytes + size_bytes > limit_bytes {
             return Ok(false);
         }
+        let epoch = self.epoch();
         let buffer = self
             .driver
             .create_buffer(self.account, size_bytes, "lapidary upload")
             .await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
-        let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer, 0))?;
+        let mapped = match mapped {
+            Ok(mapped) => mapped,
+            Err(error) => {
+                self.driver.destroy_buffer(buffer, 0);
+                return self.or_replaced(epoch, error);
+            }
+        };
         // Into the table before the wait, so that a dropped future loses nothing; unless others
-        // have grown meanwhile.
-        let kept = {
+        // have grown meanwhile, or the device has been replaced.
+        let (kept, is_here) = {
             let mut chunks = self.lock();
+            let is_here = self.epoch() == epoch;
             let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
             let fits = total_bytes + size_bytes <= limit_bytes;
-            if fits {
+            if fits && is_here {
                 chunks.push(Chunk {
                     buffer,
                     size_bytes,
@@ -161,21 +176,29 @@ impl Uploads {
                     pending: Arc::new(AtomicU32::new(0)),
                 });
             }
-            fits
+            (fits && is_here, is_here)
         };
         if !kept {
             self.driver.unmap(buffer);
             self.driver.destroy_buffer(buffer, 0);
-            return Ok(false);
+            return Ok(!is_here);
         }
         if let Err(error) = self.driver.wait(&mapped).await {
             // It would count as one that comes back before long.
             self.lock().retain(|chunk| chunk.buffer != buffer);
             self.driver.unmap(buffer);
             self.driver.destroy_buffer(buffer, 0);
-            return Err(error);
+            return self.or_replaced(epoch, error);
         }
         Ok(true)
+    }
+
+    /// What came of a chunk that was begun in this epoch and met an error.
+    fn or_replaced(&self, epoch: u64, error: DriverError) -> DriverResult<bool> {
+        match self.epoch() == epoch {
+            true => Err(error),
+            false => Ok(true),
+        }
     }
 
     /// Can so many bytes be staged at once?
@@ -302,7 +325,14 @@ impl Uploads {
 
     /// Forgets all chunks: the device that they were on is gone. What was staged is lost.
     pub(crate) fn forget_all(&self) {
-        self.lock().clear();
+        let mut chunks = self.lock();
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        chunks.clear();
+    }
+
+    /// How often all chunks were forgotten. Regions of an earlier epoch are lost.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Bytes of all chunks.

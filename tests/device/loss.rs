@@ -120,3 +120,21 @@ fn a_loss_ends_the_waits_of_other_threads() -> Result<()> {
     });
     Ok(())
 }
+
+#[test]
+fn commands_for_a_device_that_was_replaced_meanwhile_are_not_submitted() -> Result<()> {
+    let gpu = gpu();
+    let x = gpu.tensor(&ramp(0, 1 << 16), &[1 << 16])?;
+    x.evict()?;
+    let version = x.version();
+    let encode = |_: &_| {
+        gpu.notify_lost("on purpose");
+        gpu.reopen().expect("another device can be had");
+        Vec::new()
+    };
+    assert_lost("with_bound", gpu.with_bound(&[(&x, Access::Write)], encode));
+    // It was not written to, and its copy came over.
+    assert_eq!(x.version(), version);
+    assert_eq!(x.to_vec::<f32>()?, ramp(0, 1 << 16));
+    Ok(())
+}

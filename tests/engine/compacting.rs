@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapidary::sim::SimOptions;
+use lapidary::sim::{Fault, FaultKind, Repeat, SimOptions, Site};
 use lapidary::{Compacted, DType, Gpu, Tensor};
 
 use crate::{ended, open, options};
@@ -125,4 +125,28 @@ fn neighbours_that_stay_neighbours_are_one_copy() {
     }
     drop(kept);
     ended(gpu, &sim);
+}
+
+#[test]
+fn moves_that_are_refused_for_ever_are_not_tried_for_ever() {
+    crate::threads::watched(|| {
+        let (gpu, sim) = open(options());
+        let held = scattered(&gpu);
+        sim.arm(Fault {
+            site: Site::Submit,
+            nth: 1,
+            repeat: Repeat::ForEver,
+            kind: FaultKind::Invalid,
+        });
+        let all = gpu.compact_for(Duration::MAX).unwrap();
+        assert_eq!(all.moved_bytes, 0, "{all:?}");
+        assert!(sim.counters().faults > 0);
+        sim.disarm();
+        check(&held);
+        let all = gpu.compact_for(Duration::MAX).unwrap();
+        assert!(all.moved_bytes > 0, "{all:?}");
+        check(&held);
+        drop(held);
+        ended(gpu, &sim);
+    });
 }

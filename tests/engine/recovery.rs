@@ -2,7 +2,7 @@
 //! system's, and what is given back when nobody uses it.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
@@ -189,4 +189,110 @@ fn a_source_that_fails_is_asked_again() {
     assert_eq!(y.to_vec::<u8>().unwrap(), [2; 8]);
     drop((x, y));
     ended(gpu, &sim);
+}
+
+#[test]
+fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
+    crate::threads::watched(|| {
+        let (gpu, sim) = open(options());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (gpu, over) = (&gpu, &over);
+                scope.spawn(move || {
+                    let mut round = thread;
+                    while !over.load(Ordering::Relaxed) {
+                        round += 2;
+                        // More than one chunk of staging holds, now and then.
+                        let len = if round % 8 == 0 { 300_000 } else { 2000 };
+                        let values = numbers(round, len);
+                        let read = match gpu.tensor(&values, &[len]) {
+                            Ok(tensor) => tensor.to_vec::<f32>(),
+                            Err(error) => Err(error),
+                        };
+                        match read {
+                            Ok(read) => assert!(read == values, "others' numbers"),
+                            Err(Error::DeviceLost { .. }) => {}
+                            Err(Error::Poisoned { cause, .. }) => {
+                                assert!(matches!(*cause, Error::DeviceLost { .. }), "{cause}");
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            for _ in 0..300 {
+                std::thread::yield_now();
+                sim.lose("on purpose");
+                while gpu.flush().is_ok() {}
+                gpu.reopen().unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        gpu.finish().unwrap();
+        let memory = gpu.memory();
+        let all_bytes = memory.reserved_bytes + memory.upload_bytes + memory.readback_bytes;
+        assert_eq!(memory.device_bytes, all_bytes, "{memory}");
+        drop(gpu);
+        assert_eq!(sim.counters().buffers_live, 0);
+        // A call that was overtaken by the loss may still have named what was there before.
+        let late = |complaint: &String| complaint == "the buffer does not exist (any more)";
+        let complaints = sim.complaints();
+        assert!(complaints.iter().all(late), "{complaints:?}");
+    });
+}
+
+#[test]
+fn limits_that_are_set_inside_a_callback_are_refused_and_stay_as_they_were() {
+    let (gpu, sim) = open(options());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(4 << 20)
+    };
+    gpu.set_budget(budget).unwrap();
+    let tried = Arc::new(AtomicU32::new(0));
+    let (its_gpu, its_tried) = (gpu.clone(), tried.clone());
+    let guard = gpu.on_pressure(move |_| {
+        let set = its_gpu.set_budget(Budget::default());
+        assert!(matches!(set, Err(Error::Reentered)), "{set:?}");
+        its_tried.fetch_add(1, Ordering::Relaxed);
+    });
+    let held: Vec<Tensor> = (0..8)
+        .map(|_| gpu.zeros(&[1 << 18], DType::F32).unwrap())
+        .collect();
+    assert!(held.iter().any(|tensor| tensor.force().is_err()));
+    assert!(tried.load(Ordering::Relaxed) > 0);
+    assert_eq!(gpu.budget(), budget);
+    drop((held, guard));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn limits_that_one_thread_sets_are_not_undone_by_another_that_polls() {
+    crate::threads::watched(|| {
+        let (gpu, sim) = open(SimOptions {
+            os_budget_bytes: Some(48 << 20),
+            ..options()
+        });
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        gpu.poll().unwrap();
+                    }
+                });
+            }
+            for _ in 0..100 {
+                gpu.set_budget(Budget::device(32 << 20)).unwrap();
+                gpu.set_budget(Budget::device(8 << 20)).unwrap();
+                let reserved_bytes = gpu.reserve(64 << 20).unwrap();
+                assert!(reserved_bytes <= 8 << 20, "{reserved_bytes}");
+                gpu.trim(0).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        ended(gpu, &sim);
+    });
 }
