@@ -24,12 +24,17 @@ impl Engine {
         }
         let mut begun = false;
         let staged = self.stage_all(dst, offset_bytes, bytes, &mut begun);
-        if let (Err(error), true) = (&staged, begun) {
+        if !begun {
+            return staged;
+        }
+        let ended = staged.or_else(|error| {
             // In order, as the pieces are: what comes before them still sees the old value.
             let (dst, cause) = (dst.clone(), Arc::new(error.clone()));
             self.push_one(Cmd::Poison { dst, cause })?;
-        }
-        staged
+            Err(error)
+        });
+        dst.end_write();
+        ended
     }
 
     /// `begun`: the first pieces are in the queue.
@@ -65,7 +70,9 @@ impl Engine {
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(self.refused("staging memory", error, dst)),
             }
-            *begun |= !staged.is_empty();
+            if !staged.is_empty() && !std::mem::replace(begun, true) {
+                dst.begin_write();
+            }
             self.push_staged(dst, staged.drain(..))?;
             block_on(
                 "an upload",

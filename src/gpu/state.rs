@@ -146,7 +146,11 @@ impl Gpu {
                 });
             }
         }
-        let versions: Vec<u64> = tensors.iter().map(|(_, t)| t.version()).collect();
+        let version = |tensor: &Tensor| {
+            let version = tensor.version();
+            (!tensor.storage.is_half_written()).then_some(version)
+        };
+        let versions: Vec<Option<u64>> = tensors.iter().map(|(_, t)| version(t)).collect();
         let entries = tensors.iter();
         let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
         let options = self.engine.state_file_options();
@@ -167,7 +171,7 @@ impl Gpu {
             bytes_under_way -= part_bytes;
         }
         for ((name, tensor), version) in tensors.iter().zip(versions) {
-            if tensor.version() != version {
+            if Some(tensor.version()) != version {
                 let name = crate::memory::printable(name, 60);
                 return Err(Error::State {
                     path: path.display().to_string(),

@@ -131,6 +131,8 @@ pub(crate) struct Storage {
     version: AtomicU64,
     /// How many hold the place: a pinned storage neither moves nor leaves.
     pins: AtomicU32,
+    /// How many are writing to it in several pieces, some of which others may see.
+    writers: AtomicU32,
     /// Its slot in the memory's table once it has a place or a cause of poisoning.
     slot: AtomicU32,
     residency: AtomicU8,
@@ -154,6 +156,7 @@ impl Storage {
             name: Mutex::new(None),
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
+            writers: AtomicU32::new(0),
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
             advice: AtomicU8::new(Advice::Normal as u8),
@@ -191,6 +194,22 @@ impl Storage {
 
     pub(crate) fn bump_version(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Has somebody appended a part of a write, and not all of it? Asked after the version: a write
+    /// that has ended, or will begin, shows in that.
+    pub(crate) fn is_half_written(&self) -> bool {
+        self.writers.load(Ordering::Acquire) > 0
+    }
+
+    /// A part of a write is about to be appended.
+    pub(crate) fn begin_write(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// All of it has been appended, or nothing more will be.
+    pub(crate) fn end_write(&self) {
+        self.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn pins(&self) -> u32 {
