@@ -158,3 +158,22 @@ fn getting_down_to_a_lowered_limit_takes_only_what_reading_back_takes() {
     drop(tensors);
     ended(gpu, &sim);
 }
+
+#[test]
+fn a_small_tensor_has_room_in_a_small_budget_that_nothing_can_leave() {
+    for budget_bytes in [64 << 10, 256 << 10, MIB, 3 * MIB] {
+        let budget = Budget {
+            host_bytes: Some(0),
+            disk_bytes: Some(0),
+            ..Budget::device(budget_bytes)
+        };
+        let (gpu, sim) = open(crate::options(), budget);
+        let tensor = gpu.full(&[64], 7, DType::F32).unwrap();
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), [7.0; 64]);
+        let other = gpu.tensor(&[8.0_f32; 64], &[64]).unwrap();
+        let sum = tensor.add(&other).unwrap();
+        assert_eq!(sum.to_vec::<f32>().unwrap(), [15.0; 64]);
+        drop((tensor, other, sum));
+        ended(gpu, &sim);
+    }
+}
