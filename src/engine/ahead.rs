@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Engine;
-use super::evict::{LOOK_AHEAD_COMMANDS, Leaving, Shared, Tier};
+use super::evict::{LOOK_AHEAD_COMMANDS, Leaving, Taking, Tier};
 use super::read::Wanted;
 use super::state::State;
 use crate::memory::{Candidate, Copies, Storage};
@@ -22,7 +22,7 @@ pub(super) struct Cleaning {
     len_bytes: u64,
     /// The last write to it before the copy was recorded.
     writes: u64,
-    taker: Arc<Shared>,
+    taker: Taking,
     reading: Wanted,
 }
 
@@ -118,6 +118,17 @@ impl Engine {
                 state.memory.copied(&storage, |known| known.add(copies));
             }
         }
+    }
+}
+
+impl State {
+    /// Takes out the copies on their way of storages that nobody holds any more: they keep room in the
+    /// host's memory or on disk, which is given back without the lock.
+    pub(super) fn dead_cleanings(&mut self) -> Vec<Cleaning> {
+        let is_dead = |one: &mut Cleaning| one.storage.strong_count() == 0;
+        let dead: Vec<Cleaning> = self.cleaning.extract_if(.., is_dead).collect();
+        self.counters.put_out_bytes += dead.iter().map(|one| one.len_bytes).sum::<u64>();
+        dead
     }
 }
 

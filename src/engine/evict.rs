@@ -66,11 +66,10 @@ impl Taker {
 
 /// A taker that a reading's sink fills, and the first thing that went wrong with it.
 #[derive(Debug)]
-pub(super) struct Shared(Mutex<(Option<Taker>, Option<Error>)>);
+struct Shared(Mutex<(Option<Taker>, Option<Error>)>);
 
 impl Shared {
-    /// All that was to come has come: it is a copy from now on.
-    pub(super) fn finish(&self, copies: &mut Copies) -> Result<()> {
+    fn finish(&self, copies: &mut Copies) -> Result<()> {
         match std::mem::take(&mut *self.lock()) {
             (Some(taker), None) => taker.finish(copies),
             (_, Some(error)) => Err(error),
@@ -83,10 +82,29 @@ impl Shared {
     }
 }
 
+/// What takes a victim's bytes, for as long as somebody wants them: a reading that was given up holds its
+/// sink until it is taken in, and would keep the room on the host or on disk for so long.
+#[derive(Debug)]
+pub(super) struct Taking(Arc<Shared>);
+
+impl Taking {
+    /// All that was to come has come: it is a copy from now on.
+    pub(super) fn finish(&self, copies: &mut Copies) -> Result<()> {
+        self.0.finish(copies)
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        let taker = self.0.lock().0.take();
+        drop(taker);
+    }
+}
+
 /// A victim whose bytes are on their way.
 pub(super) struct Leaving {
     pub(super) victim: Candidate,
-    pub(super) taker: Arc<Shared>,
+    pub(super) taker: Taking,
     /// Whoever stops waiting gives up: the storage stays where it is.
     pub(super) reading: Wanted,
 }
@@ -340,7 +358,7 @@ impl Engine {
         }
         Ok(Some(Leaving {
             victim,
-            taker,
+            taker: Taking(taker),
             reading: wanted,
         }))
     }
@@ -355,14 +373,18 @@ impl Engine {
             // It is taken from an older one, whose copy must be under way.
             self.submit()?;
         }
-        while piece_bytes >= least_bytes {
+        loop {
             if self.readbacks.provide(piece_bytes).await.is_ok() {
                 return Ok(Some(piece_bytes));
             }
             self.check_lost()?;
-            piece_bytes /= 4;
+            if piece_bytes / 4 >= least_bytes {
+                piece_bytes /= 4;
+            } else if self.wait_for_retiring().await? == 0 {
+                // Nor was there any that was given back and is still in use.
+                return Ok(None);
+            }
         }
-        Ok(None)
     }
 
     /// Waits until a victim's bytes have arrived, and lets it leave.

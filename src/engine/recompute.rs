@@ -163,11 +163,11 @@ impl Engine {
     /// Frees what nobody holds any more, also what was held by recipes that nobody needs.
     pub(super) fn bury_all(&self) {
         loop {
-            let (recipes, copies) = {
+            let (recipes, copies, _cleanings) = {
                 let mut state = self.lock();
                 state.bury();
                 let recipes = std::mem::take(&mut state.dropped_recipes);
-                (recipes, state.memory.take_gone())
+                (recipes, state.memory.take_gone(), state.dead_cleanings())
             };
             if recipes.is_empty() && copies.is_empty() {
                 break;

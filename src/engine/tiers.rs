@@ -33,6 +33,11 @@ impl Engine {
     /// turn.
     pub(super) fn sink_host(&self) -> Result<()> {
         if self.host.excess_bytes() > 0 {
+            // Those on their way there have their room already.
+            let given_up = std::mem::take(&mut self.lock().cleaning);
+            drop(given_up);
+        }
+        if self.host.excess_bytes() > 0 {
             self.shed_host_copies(self.host.excess_bytes())?;
         }
         let mut on_host = match self.host.excess_bytes() {
