@@ -25,6 +25,8 @@ mod open;
 mod order;
 #[path = "device/parts.rs"]
 mod parts;
+#[path = "device/pressure.rs"]
+mod pressure;
 #[path = "device/sharing.rs"]
 mod sharing;
 #[path = "device/values.rs"]
