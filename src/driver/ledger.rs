@@ -40,6 +40,12 @@ pub(crate) enum Account {
 /// Those that share what is kept for staging.
 const STAGING: [Account; 3] = [Account::Uploads, Account::Arrivals, Account::Readbacks];
 
+/// To get down to a lowered limit where slabs are all that there is takes a little above it: one part in
+/// so many of the limit, at least and at most so many bytes.
+const SINKING_PART: u64 = 256;
+const SINKING_LEAST: u64 = 4 << 10;
+const SINKING_MOST: u64 = 4 << 20;
+
 impl Account {
     /// What its buffers are for.
     pub(super) fn kind(self) -> BufferKind {
@@ -80,8 +86,9 @@ struct Books {
     limit_bytes: u64,
     /// Of the limit, what slabs leave to staging.
     staging_floor_bytes: u64,
-    /// Slabs must get down to what they may take, which takes staging even above the limit.
-    is_sinking: bool,
+    /// Slabs must get down to what they may take, which takes read-backs: up to this level, which may
+    /// be above the limit.
+    sinking_to_bytes: Option<u64>,
 }
 
 /// The levels of a [`Ledger`], in bytes.
@@ -155,9 +162,13 @@ impl Ledger {
 
     /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
     /// reading back, without which nothing can be put out, may take what is kept for it on top of
-    /// what they still hold.
+    /// what they still hold, as far as that is no more than there was to begin with, and a little.
     pub(crate) fn set_sinking(&self, is_sinking: bool) {
-        self.lock().is_sinking = is_sinking;
+        let mut books = self.lock();
+        let level_bytes = books.reserved_bytes().max(books.limit_bytes);
+        let little_bytes = (books.limit_bytes / SINKING_PART).clamp(SINKING_LEAST, SINKING_MOST);
+        let most_bytes = level_bytes.saturating_add(little_bytes);
+        books.sinking_to_bytes = is_sinking.then_some(most_bytes);
     }
 
     /// By how much slabs pass what they may take.
@@ -392,9 +403,8 @@ impl Books {
         let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
         let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
-        if self.is_sinking && account == Account::Readbacks {
-            let most_bytes = limit_bytes.saturating_sub(self.staging_floor_bytes);
-            return room_bytes(slab_bytes.min(most_bytes)).max(part_bytes);
+        if let (Some(most_bytes), Account::Readbacks) = (self.sinking_to_bytes, account) {
+            return part_bytes.min(most_bytes.saturating_sub(self.reserved_bytes()));
         }
         // Where slabs take what is kept for staging, since the limit was lowered, what they leave
         // is for whoever comes.
@@ -425,9 +435,9 @@ mod tests {
     fn check(taken_bytes: [u64; 4], is_sinking: bool, expected: [u64; 4]) {
         let ledger = Ledger::new();
         ledger.set_limit(100, 100, Some(40));
+        ledger.lock().taken_bytes = taken_bytes;
         ledger.set_sinking(is_sinking);
-        let mut books = ledger.lock();
-        books.taken_bytes = taken_bytes;
+        let books = ledger.lock();
         let rooms = [Slabs, Uploads, Arrivals, Readbacks].map(|account| books.room_bytes(account));
         assert_eq!(rooms, expected, "{taken_bytes:?}");
     }

@@ -199,6 +199,10 @@ pub(crate) fn memory(w: &mut World) -> Result<()> {
     assert!(memory.live_bytes <= memory.reserved_bytes, "{memory}");
     assert!(memory.spilled_bytes <= memory.disk_bytes, "{memory}");
     assert!(memory.host_bytes <= memory.peak_host_bytes, "{memory}");
+    if w.rules.alone && memory.holders.len() < 32 {
+        let held: u64 = memory.holders.iter().map(|holder| holder.storages).sum();
+        assert_eq!(held, memory.live_storages, "{memory}");
+    }
     let budget = w.gpu.budget();
     if let (Some(host_bytes), true) = (budget.host_bytes, w.rules.alone) {
         // Unless the limit was lowered below what had nowhere else to go.
