@@ -452,9 +452,7 @@ impl Readbacks {
             let read = match mapped {
                 true if reading.is_cancelled() => Ok(()),
                 true => self.pass_on(&arrived, &mut state.sink),
-                false => Err(DriverError::Invalid(
-                    "a read-back buffer was not mapped".into(),
-                )),
+                false => Err(self.why_not_mapped()),
             };
             self.driver.unmap(buffer);
             if read.is_err() {
@@ -467,6 +465,14 @@ impl Readbacks {
                 Ok(()) => state.pieces_left -= 1,
                 Err(error) => reading.fail(refusal("a read", error)),
             }
+        }
+    }
+
+    /// Asked while the reading is under way: a device that is lost is not replaced before that is over.
+    fn why_not_mapped(&self) -> DriverError {
+        match self.driver.lost() {
+            Some(reason) => DriverError::Lost(reason.to_string()),
+            None => DriverError::Invalid("a read-back buffer was not mapped".into()),
         }
     }
 
