@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapidary::sim::{Fault, FaultKind, Repeat, SimOptions, Site};
 use lapidary::{Compacted, DType, Gpu, Tensor};
 
-use crate::{ended, open, options};
+use crate::{ended, open_alone, options};
 
 const MIB: u64 = 1 << 20;
 
@@ -30,7 +30,7 @@ fn check(held: &[(Tensor, f32)]) {
 
 #[test]
 fn slices_move_no_more_than_they_may_and_end_where_nothing_is_left_to_gain() {
-    let (gpu, sim) = open(options());
+    let (gpu, sim) = open_alone(options());
     let held = scattered(&gpu);
     let before = gpu.memory();
     let mut all = Compacted::default();
@@ -61,7 +61,7 @@ fn slices_move_no_more_than_they_may_and_end_where_nothing_is_left_to_gain() {
 
 #[test]
 fn time_is_a_limit_too() {
-    let (gpu, sim) = open(options());
+    let (gpu, sim) = open_alone(options());
     let held = scattered(&gpu);
     assert_eq!(
         gpu.compact_for(Duration::ZERO).unwrap(),
@@ -76,7 +76,7 @@ fn time_is_a_limit_too() {
 
 #[test]
 fn what_is_pinned_stays_and_is_named() {
-    let (gpu, sim) = open(SimOptions {
+    let (gpu, sim) = open_alone(SimOptions {
         memory_bytes: 256 * MIB,
         ..options()
     });
@@ -103,7 +103,7 @@ fn what_is_pinned_stays_and_is_named() {
 
 #[test]
 fn neighbours_that_stay_neighbours_are_one_copy() {
-    let (gpu, sim) = open(options());
+    let (gpu, sim) = open_alone(options());
     // Blocks of 4 KiB, of which the tensors leave the end unused: 512 fill a slab.
     let all: Vec<Tensor> = (0..1000)
         .map(|n| gpu.full(&[1001], n as f32, DType::F32).unwrap())
@@ -130,7 +130,7 @@ fn neighbours_that_stay_neighbours_are_one_copy() {
 #[test]
 fn moves_that_are_refused_for_ever_are_not_tried_for_ever() {
     crate::threads::watched(|| {
-        let (gpu, sim) = open(options());
+        let (gpu, sim) = open_alone(options());
         let held = scattered(&gpu);
         sim.arm(Fault {
             site: Site::Submit,

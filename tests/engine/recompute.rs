@@ -10,7 +10,7 @@ use lapidary::sim::{
 };
 use lapidary::{Budget, DType, Error, Residency, Tensor};
 
-use crate::{ended, numbers, open, options};
+use crate::{ended, numbers, open, open_alone, options};
 
 /// What twice the numbers from `start` on and one is, by two operations.
 fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
@@ -141,7 +141,7 @@ fn recipes_that_fail_concern_their_tensor_and_nothing_else() {
 
 #[test]
 fn what_a_refused_batch_left_half_done_is_no_value() {
-    let (gpu, sim) = open(options());
+    let (gpu, sim) = open_alone(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
     let y = doubled(&x).unwrap();
     y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Residency, Source, Tensor};
 
-use crate::{ended, numbers, open, options};
+use crate::{ended, numbers, open, open_alone, options};
 
 fn ramp() -> Source {
     let bytes: Vec<u8> = numbers(7, 64)
@@ -21,7 +21,7 @@ fn ramp() -> Source {
 #[test]
 fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
     for maps_slabs in [false, true] {
-        let (gpu, sim) = open(SimOptions {
+        let (gpu, sim) = open_alone(SimOptions {
             maps_slabs,
             ..options()
         });

@@ -20,11 +20,7 @@ const TIGHT: &[Tight] = &[
     Tight {
         files: &["engine"],
         budget: "4MiB",
-        // Slabs with holes, and a lack of room, of their own making.
-        exempt: &[
-            "compacting::",
-            "drops::what_a_callback_holds_may_talk_to_the_device_when_it_goes",
-        ],
+        exempt: &["what_a_callback_holds_may_talk_to_the_device_when_it_goes"],
     },
     Tight {
         files: &["random"],
