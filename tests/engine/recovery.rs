@@ -110,7 +110,7 @@ fn the_app_is_asked_before_anything_is_put_out() {
 
 #[test]
 fn the_limit_follows_what_the_system_leaves() {
-    let (gpu, sim) = crate::open_alone(SimOptions {
+    let (gpu, sim) = open_alone(SimOptions {
         os_budget_bytes: Some(32 << 20),
         ..options()
     });
