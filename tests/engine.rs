@@ -25,6 +25,8 @@ mod report;
 mod reuse;
 #[path = "engine/shortage.rs"]
 mod shortage;
+#[path = "common/faults.rs"]
+mod sites;
 #[path = "engine/stand_ins.rs"]
 mod stand_ins;
 #[path = "engine/threads.rs"]

@@ -15,6 +15,8 @@ mod input;
 mod orders;
 #[path = "pressure/programs.rs"]
 mod programs;
+#[path = "common/faults.rs"]
+mod sites;
 #[path = "pressure/steps.rs"]
 mod steps;
 #[path = "pressure/world.rs"]

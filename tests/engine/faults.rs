@@ -5,27 +5,10 @@ use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 use pollster::block_on;
 
+use crate::sites::{KINDS, SITES};
 use crate::threads::watched;
 use crate::{ended, numbers, open, options};
 
-const SITES: [Site; 14] = [
-    Site::CreateBuffer,
-    Site::DestroyBuffer,
-    Site::CreatePipeline,
-    Site::DestroyPipeline,
-    Site::CreateBindGroup,
-    Site::DestroyBindGroup,
-    Site::Submit,
-    Site::Poll,
-    Site::Wait,
-    Site::Map,
-    Site::MapDone,
-    Site::WriteMapped,
-    Site::ReadMapped,
-    Site::Unmap,
-];
-
-const KINDS: [FaultKind; 3] = [FaultKind::OutOfMemory, FaultKind::Invalid, FaultKind::Lost];
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 
 /// A tensor whose expected value is only changed by calls that said that they would.

@@ -8,25 +8,9 @@ use lapidary::sim::{
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Source, Tensor};
 
 use crate::number;
+use crate::sites::{KINDS, SITES};
 use crate::world::folder;
 
-const SITES: [Site; 14] = [
-    Site::CreateBuffer,
-    Site::DestroyBuffer,
-    Site::CreatePipeline,
-    Site::DestroyPipeline,
-    Site::CreateBindGroup,
-    Site::DestroyBindGroup,
-    Site::Submit,
-    Site::Poll,
-    Site::Wait,
-    Site::Map,
-    Site::MapDone,
-    Site::WriteMapped,
-    Site::ReadMapped,
-    Site::Unmap,
-];
-const KINDS: [FaultKind; 3] = [FaultKind::OutOfMemory, FaultKind::Invalid, FaultKind::Lost];
 const FILE_SITES: [FileSite; 4] = [
     FileSite::Create,
     FileSite::Write,

@@ -1,0 +1,23 @@
+//! Where the simulated device fails, and how: every call but that which opens another device.
+
+use lapidary::sim::{FaultKind, Site};
+
+pub(crate) const SITES: [Site; 14] = [
+    Site::CreateBuffer,
+    Site::DestroyBuffer,
+    Site::CreatePipeline,
+    Site::DestroyPipeline,
+    Site::CreateBindGroup,
+    Site::DestroyBindGroup,
+    Site::Submit,
+    Site::Poll,
+    Site::Wait,
+    Site::Map,
+    Site::MapDone,
+    Site::WriteMapped,
+    Site::ReadMapped,
+    Site::Unmap,
+];
+
+pub(crate) const KINDS: [FaultKind; 3] =
+    [FaultKind::OutOfMemory, FaultKind::Invalid, FaultKind::Lost];
