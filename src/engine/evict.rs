@@ -232,8 +232,7 @@ impl Engine {
                 None if storage.len_bytes() == 0 => return Ok(()),
                 None => return Err(pinned()),
             };
-            if victim.is_clean && state.memory.leave(storage) {
-                state.counters.dropped_bytes += storage.size_bytes();
+            if victim.is_clean && state.drop_one(&victim) > 0 {
                 return Ok(());
             }
             victim
@@ -471,11 +470,11 @@ impl State {
 
     /// Who should be put out so that so many bytes become free, first those who gain the most for
     /// what it costs to have them back. Without a tier to put them, only those that are elsewhere too.
-    /// Those of the slots that `stay` are no candidates.
+    /// Those of the slots that `stay` are no candidates; those that would have to be put out are of
+    /// at most `most_bytes` each.
     ///
     /// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
     /// would move several times as much.
-    /// Those that would have to be put out are of at most `most_bytes` each.
     fn victims(
         &self,
         wanted_bytes: u64,

@@ -56,17 +56,20 @@ impl Engine {
     }
 
     async fn walk_once(&self) -> Result<()> {
-        self.lock().try_again();
-        let mut begun = self.lock().counters;
+        let (mut commands, mut refusals) = {
+            let mut state = self.lock();
+            state.try_again();
+            state.progress()
+        };
         loop {
             let need = {
                 let mut state = self.lock();
                 let need = state.step();
-                let now = state.counters;
-                if now.commands_of_app != begun.commands_of_app {
-                    begun = now;
-                } else if now.refused_submissions - begun.refused_submissions > MOST_REFUSALS {
-                    begun = now;
+                let (commands_now, refusals_now) = state.progress();
+                if commands_now != commands {
+                    (commands, refusals) = (commands_now, refusals_now);
+                } else if refusals_now - refusals > MOST_REFUSALS {
+                    refusals = refusals_now;
                     state.head_failed(Error::Driver {
                         what: "a submission",
                         message: "again and again, while room was made for a command".into(),
@@ -353,6 +356,12 @@ impl State {
                 self.memory.unplace(&storage);
             }
         }
+    }
+
+    /// How many commands of the app's have run, and how many submissions were refused.
+    fn progress(&self) -> (u64, u64) {
+        let counters = &self.counters;
+        (counters.commands_of_app, counters.refused_submissions)
     }
 
     /// The command at the head of the queue cannot run: not now, or not at all.
