@@ -5,6 +5,8 @@
 
 mod budget;
 mod create;
+#[cfg(all(test, unix, feature = "sim"))]
+mod killed;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
