@@ -5,13 +5,13 @@
 
 mod budget;
 mod create;
-#[cfg(all(test, unix, feature = "sim"))]
-mod killed;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::{Folder, Seed, SpillOptions, SpillStore, names, read, spill};
-use crate::transfer::killed::{kill, work_until_killed};
+use crate::transfer::tests::killed::{kill, work_until_killed};
 
 #[test]
 #[ignore = "the other test runs it, in a process of its own"]

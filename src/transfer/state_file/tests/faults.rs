@@ -147,7 +147,7 @@ fn an_error_says_what_failed() {
 #[test]
 #[ignore = "the other test runs it, in a process of its own"]
 fn a_child_that_saves_until_it_is_killed() {
-    crate::transfer::killed::work_until_killed(|folder, round| {
+    crate::transfer::tests::killed::work_until_killed(|folder, round| {
         save(&folder.join("a.state"), &large(round as u8)).unwrap();
     });
 }
@@ -164,7 +164,7 @@ fn a_killed_process_leaves_a_whole_state() {
     let child = "a_child_that_saves_until_it_is_killed";
     let soon = std::time::Duration::from_millis(30);
     let mut leftovers = 0;
-    crate::transfer::killed::kill(100, child, &folder.0, soon, &mut random, || {
+    crate::transfer::tests::killed::kill(100, child, &folder.0, soon, &mut random, || {
         let found = load(&folder.file()).unwrap();
         let value = found[0].1[0];
         assert!(found == contents(&large(value)));
