@@ -96,10 +96,18 @@ pub(crate) struct Engine {
     state: Mutex<State>,
 }
 
+/// What an engine is told when it is made, and keeps to.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) spill: SpillOptions,
+    /// Blocks stay where they are.
+    pub(crate) never_move: bool,
+}
+
 impl Engine {
     /// An engine over a driver.
-    pub(crate) fn new(driver: Arc<dyn Driver>, spill: SpillOptions) -> Result<Arc<Self>> {
-        let spill = SpillStore::new(spill)?;
+    pub(crate) fn new(driver: Arc<dyn Driver>, setup: Setup) -> Result<Arc<Self>> {
+        let spill = SpillStore::new(setup.spill)?;
         let driver = Device::new(driver);
         let (dead, buried) = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
@@ -112,7 +120,7 @@ impl Engine {
             cleaning: Vec::new(),
             costs: Costs::default(),
             is_sinking: false,
-            memory: Memory::new(driver.caps(), dead.clone(), buried)?,
+            memory: Memory::new(driver.caps(), setup.never_move, dead.clone(), buried)?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
