@@ -54,6 +54,13 @@ pub struct Options {
     /// Compress what is put out to disk, where it becomes smaller by that: for disks that are
     /// slower than a core. Needs the feature `lz4`.
     pub spill_compress: bool,
+    /// The folder for what makes the next start faster: compiled pipelines, on a driver that hands them
+    /// out (Vulkan's do). `None`: what the environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is
+    /// kept. The folder is made if it is not there; a file in it that is broken, or another device's, is not
+    /// used, and one that cannot be written is done without: both are warnings to the crate `log`.
+    /// Whoever can write to that folder can make the driver crash: it should be the user's own, such as
+    /// the app's folder for caches.
+    pub cache_folder: Option<PathBuf>,
     /// Live tensors stay where they are for as long as they are on the device: nothing is moved to keep
     /// the high-water mark low, nor by [`Gpu::compact`]. More memory is held for it (on recorded
     /// programs 1.06 times what is live at the peak, where moving needs 1.02), and a budget that is
@@ -81,6 +88,11 @@ impl Options {
             never_move: self.never_move,
         };
         Ok((budget, setup))
+    }
+
+    fn cache_folder(&self) -> Option<PathBuf> {
+        let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
+        (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
     }
 }
 
@@ -124,6 +136,7 @@ impl Gpu {
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
+        let cache_folder = options.cache_folder();
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -132,7 +145,8 @@ impl Gpu {
             },
             backends: None,
         };
-        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?), setup)?;
+        let driver = WgpuDriver::open(&request).await?.with_cache(cache_folder);
+        let gpu = Self::over(Arc::new(driver), setup)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
     }
@@ -147,7 +161,7 @@ impl Gpu {
     /// Ask for `adapter.limits()` when the device is opened, and for
     /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them, on one that
     /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
-    /// times faster: what the device was not opened with cannot be used.
+    /// times faster, and with an [`Options::cache_folder`] for `PIPELINE_CACHE`: what the device was not opened with cannot be used.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
@@ -171,6 +185,7 @@ impl Gpu {
     ) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
+        let driver = driver.with_cache(options.cache_folder());
         let gpu = Self::over(Arc::new(driver), setup)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
@@ -268,6 +283,14 @@ impl Gpu {
     /// Where the memory is, in numbers; prints as a report.
     pub fn memory(&self) -> MemoryStats {
         MemoryStats::of(&self.engine)
+    }
+
+    /// Writes what makes the next start faster into [`Options::cache_folder`] now. The end of the last
+    /// handle does so too; this is for apps that are killed rather than ended, as on phones.
+    pub fn keep_caches(&self) {
+        if let Some(driver) = self.engine.driver().as_wgpu() {
+            driver.keep_pipelines();
+        }
     }
 
     /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.

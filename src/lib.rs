@@ -60,6 +60,8 @@ mod error;
 #[cfg(feature = "gpu")]
 mod gpu;
 #[cfg(feature = "gpu")]
+mod kept;
+#[cfg(feature = "gpu")]
 mod memory;
 #[cfg(feature = "gpu")]
 mod observe;

@@ -7,6 +7,8 @@
 
 #[path = "device/app.rs"]
 mod app;
+#[path = "device/caches.rs"]
+mod caches;
 #[path = "device/everyday.rs"]
 mod everyday;
 #[path = "device/hostile.rs"]

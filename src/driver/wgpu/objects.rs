@@ -11,6 +11,7 @@ use super::super::{
     PipelineId, Signal, with_deep_stack,
 };
 use super::params::{Page, uniform_bytes};
+use super::pipeline_cache::PipelineCache;
 use super::{Opened, Tables, invalid};
 
 pub(super) struct BufferEntry {
@@ -215,7 +216,7 @@ impl Opened {
                 module: &module,
                 entry_point: Some(&desc.entry),
                 compilation_options: Default::default(),
-                cache: None,
+                cache: (self.pipeline_cache.as_ref()).map(PipelineCache::for_one_more),
             });
         PipelineEntry {
             raw,
