@@ -10,6 +10,7 @@ mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
 mod state;
+mod timing;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -90,7 +91,7 @@ impl Options {
         Ok((budget, setup))
     }
 
-    fn cache_folder(&self) -> Option<PathBuf> {
+    fn caches(&self) -> Option<PathBuf> {
         let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
         (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
     }
@@ -136,7 +137,7 @@ impl Gpu {
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
-        let cache_folder = options.cache_folder();
+        let cache_folder = options.caches();
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -159,9 +160,11 @@ impl Gpu {
     /// call that touches the device.
     ///
     /// Ask for `adapter.limits()` when the device is opened, and for
-    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them, on one that
+    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one that
     /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
-    /// times faster, and with an [`Options::cache_folder`] for `PIPELINE_CACHE`: what the device was not opened with cannot be used.
+    /// times faster; with an [`Options::cache_folder`] for `PIPELINE_CACHE`, and to
+    /// [time kernels](Gpu::time_kernels) for `TIMESTAMP_QUERY`. What the device was not opened with cannot
+    /// be used.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
@@ -185,7 +188,7 @@ impl Gpu {
     ) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
-        let driver = driver.with_cache(options.cache_folder());
+        let driver = driver.with_cache(options.caches());
         let gpu = Self::over(Arc::new(driver), setup)?;
         gpu.set_budget(budget)?;
         Ok(gpu)

@@ -76,7 +76,7 @@ mod transfer;
 pub use self::gpu::adapters;
 #[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, AdapterSummary, Caps},
+    driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},

@@ -31,6 +31,8 @@ mod parts;
 mod pressure;
 #[path = "device/sharing.rs"]
 mod sharing;
+#[path = "device/timing.rs"]
+mod timing;
 #[path = "device/values.rs"]
 mod values;
 

@@ -39,7 +39,10 @@ pub(super) fn shares_memory(kind: AdapterKind) -> bool {
 
 /// The features worth having, of those that the adapter offers.
 pub(super) fn wanted(offered: Features, kind: AdapterKind) -> Features {
-    let mut wanted = Features::IMMEDIATES | Features::SUBGROUP | Features::PIPELINE_CACHE;
+    let mut wanted = Features::IMMEDIATES
+        | Features::SUBGROUP
+        | Features::PIPELINE_CACHE
+        | Features::TIMESTAMP_QUERY;
     if shares_memory(kind) {
         wanted |= Features::MAPPABLE_PRIMARY_BUFFERS;
     }
