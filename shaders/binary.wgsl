@@ -80,22 +80,7 @@ fn op(a: A, b: A) -> Y { return select(select(b, a, (a > b) | is_nan(b)), b, is_
 fn op(a: A, b: A) -> Y { return select(select(b, a, (a < b) | is_nan(b)), b, is_nan(a)); }
 
 //# pow.f32
-// WGSL's own takes no negative base.
-fn op(a: A, b: A) -> Y {
-  // Infinity and zero take any exponent; other negative numbers only a whole one. Adapters differ in
-  // what their logarithms are out there, and then in the products.
-  let far = (a == A(0.0)) | is_infinite(a);
-  let grows = (abs(a) > A(1.0)) == (b > A(0.0));
-  let edge = select(A(0.0), infinity_of(a), grows);
-  let m = select(exp2(b * log2(abs(a))), edge, far | is_infinite(b));
-  let whole = trunc(b) == b;
-  let odd = whole & (abs(b) < A(16777216.0)) & (trunc(b * 0.5) * 2.0 != b);
-  var v = select(m, select(m, -m, odd), bitcast<vec4<i32>>(a) < vec4<i32>(0));
-  v = select(v, nan_of(a), (a < A(0.0)) & !whole & !far);
-  v = select(v, a + b, is_nan(a) | is_nan(b));
-  let one = (b == A(0.0)) | (a == A(1.0)) | ((a == A(-1.0)) & is_infinite(b));
-  return select(v, A(1.0), one);
-}
+fn op(a: A, b: A) -> Y { return power_of(a, b); }
 
 //# pow.i32
 fn op(a: A, b: A) -> Y {

@@ -220,3 +220,21 @@ fn quotient_rest(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
   r = select(r, a, a < b);
   return bitcast<vec4<f32>>(bitcast<vec4<u32>>(r) | (bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u)));
 }
+
+//# power_of
+// a to the power of b, as C's pow: WGSL's own takes no negative base.
+fn power_of(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+  // Infinity and zero take any exponent; other negative numbers only a whole one. Adapters differ in
+  // what their logarithms are out there, and then in the products.
+  let far = (a == vec4<f32>(0.0)) | is_infinite(a);
+  let grows = (abs(a) > vec4<f32>(1.0)) == (b > vec4<f32>(0.0));
+  let edge = select(vec4<f32>(0.0), infinity_of(a), grows);
+  let m = select(exp2(b * log2(abs(a))), edge, far | is_infinite(b));
+  let whole = trunc(b) == b;
+  let odd = whole & (abs(b) < vec4<f32>(16777216.0)) & (trunc(b * 0.5) * 2.0 != b);
+  var v = select(m, select(m, -m, odd), bitcast<vec4<i32>>(a) < vec4<i32>(0));
+  v = select(v, nan_of(a), (a < vec4<f32>(0.0)) & !whole & !far);
+  v = select(v, a + b, is_nan(a) | is_nan(b));
+  let one = (b == vec4<f32>(0.0)) | (a == vec4<f32>(1.0)) | ((a == vec4<f32>(-1.0)) & is_infinite(b));
+  return select(v, vec4<f32>(1.0), one);
+}

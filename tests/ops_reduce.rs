@@ -4,6 +4,8 @@
 
 #[path = "ops_reduce/model.rs"]
 mod model;
+#[path = "ops_reduce/moments.rs"]
+mod moments;
 #[path = "ops_reduce/pick.rs"]
 mod pick;
 #[path = "ops_reduce/reduce.rs"]
