@@ -83,7 +83,10 @@ fn every_form_that_fits_folds_right_in_one_piece_and_in_parts() {
                 for form in Form::ALL.into_iter().filter(|form| form.fits(&rows)) {
                     for parts in [1, 3] {
                         let plan = Plan::cut(form, &rows, parts);
-                        for op in [Op::SUM, Op::MAX, Op::MIN, Op::MAX_SIZE, Op::ANY, Op::COUNT] {
+                        let ops = [Op::SUM, Op::MAX, Op::MIN, Op::ANY, Op::COUNT, Op::MAX_SIZE];
+                        // Norms are of floats.
+                        let taken = if dtype == DType::I32 { 5 } else { 6 };
+                        for op in ops.into_iter().take(taken) {
                             let out = match op {
                                 _ if op == Op::ANY => DType::Bool,
                                 _ if op == Op::COUNT => DType::U32,
