@@ -12,3 +12,5 @@ mod pick;
 mod reduce;
 #[path = "ops_reduce/rows.rs"]
 mod rows;
+#[path = "ops_reduce/scan.rs"]
+mod scan;

@@ -18,6 +18,7 @@ pub(crate) mod random;
 mod reduce;
 mod rows;
 mod scalar;
+mod scan;
 mod select;
 mod softmax;
 mod text;

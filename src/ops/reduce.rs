@@ -208,6 +208,12 @@ pub(super) fn fold_as(
     )
 }
 
+/// What the parts of rows are folded to, as [`Form::outputs`] says.
+#[track_caller]
+pub(super) fn fold_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<Tensor> {
+    launch(x, None, op, rows, plan, rows.length, op.partial(x.dtype))
+}
+
 /// The results of a first launch as the rows of a second.
 fn rows_of_parts(rows: &Rows, plan: Plan) -> Rows {
     let padded = rows.rows.next_multiple_of(4);

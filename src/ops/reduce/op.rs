@@ -148,7 +148,7 @@ impl Op {
     }
 
     /// The type of what the parts of a row of `x` are folded to.
-    pub(super) fn partial(self, x: DType) -> DType {
+    pub(in crate::ops) fn partial(self, x: DType) -> DType {
         match x {
             _ if self.lift == Lift::Truth => DType::U32,
             DType::F32 | DType::F16 => DType::F32,

@@ -13,6 +13,7 @@ mod normalize;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rows;
+pub(crate) mod scan;
 pub(crate) mod select;
 pub(crate) mod softmax;
 pub(crate) mod unary;
