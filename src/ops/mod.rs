@@ -8,6 +8,7 @@ pub(crate) mod custom;
 mod elementwise;
 pub(crate) mod fill;
 mod functions;
+mod gather;
 mod index_select;
 mod layer_norm;
 mod matmul;
@@ -19,8 +20,10 @@ mod reduce;
 mod rows;
 mod scalar;
 mod scan;
+mod scatter;
 mod select;
 mod softmax;
+mod sort;
 mod text;
 mod unary;
 
