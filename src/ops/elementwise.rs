@@ -28,7 +28,7 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
-pub(super) use shader::{head, text, word};
+pub(super) use shader::{head, index, text, word};
 
 /// Invocations of a workgroup.
 const GROUP: u64 = 64;
@@ -326,7 +326,7 @@ impl Plan {
         })
     }
 
-    fn set_scalars(&mut self, scalars: &[u32]) {
+    pub(super) fn set_scalars(&mut self, scalars: &[u32]) {
         let end = 2 + scalars.len();
         debug_assert!(end <= MAP || self.code.inputs() == 0);
         self.words[2..end].copy_from_slice(scalars);

@@ -190,7 +190,7 @@ pub(super) fn normalize_as(
         }
     };
     let form = Form::applied_to(x);
-    let [s, t] = normalize::stats(x, folded, Op::Mean, Op::SumSquares)?;
+    let [s, t] = normalize::stats(x, folded, Op::MEAN, Op::SUM_DISTANCES)?;
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);
     let mut code = normalize::apply_code(form, &params);

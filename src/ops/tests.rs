@@ -125,6 +125,10 @@ fn every_text_of_select_fill_and_random_is_a_valid_shader() {
             check::valid(&select::SELECT_INTO, into, dtypes, quads(code, &[false; 3]));
         }
     }
+    let one_type = DType::ALL.map(|dtype| vec![DType::Bool, dtype, dtype]);
+    let masked = [false, true, false];
+    check(&select::MASKED_FILL, false, 0, &masked, &one_type);
+    check(&select::MASKED_FILL_INTO, true, 0, &masked, &one_type);
     let plain = Plan::new(&[9], &[], &[]).expect("no map").code.0;
     for (index, op) in fill::FillOp::ALL.iter().enumerate() {
         for dtype in DType::ALL {

@@ -69,7 +69,7 @@ pub(in crate::ops) fn text(
 /// Functions of coordinates in the output: those of element `k`, those of the element after it,
 /// and which element of each operand they name, in x, y and z. Division is what takes longest
 /// here, so there is one a dimension.
-fn index(out: &mut String, bound: usize, rank: usize) {
+pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
     let dim = |d: usize| word(MAP + bound + d);
     // Writing to a String cannot fail.
     let _ = writeln!(
