@@ -11,7 +11,6 @@ use super::Engine;
 use super::caches::PipelineKey;
 use super::cmd::Cmd;
 use super::kernel::Program;
-use super::residency::STAGING_TRIES;
 use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
@@ -249,9 +248,8 @@ impl Engine {
             match provided {
                 Ok(()) => return Ok(Ok(())),
                 Err(DriverError::OutOfMemory | DriverError::OverBudget)
-                    if tries < STAGING_TRIES =>
+                    if self.make_way(size_bytes, tries).await? =>
                 {
-                    self.make_way(size_bytes, tries).await?;
                     tries += 1;
                 }
                 Err(error) => return Ok(Err(self.refused("a read-back buffer", error, storage))),
