@@ -1,5 +1,7 @@
 //! The work that is measured: what goes in, and how much of what it is.
 
+use super::host::LARGE;
+
 /// The network that is trained, its batch, and how fast it learns.
 pub(crate) const INPUTS: usize = 784;
 pub(crate) const HIDDEN: usize = 512;
@@ -241,7 +243,7 @@ impl Work {
             Work::Increments { ops, .. } | Work::Rotations { ops, .. } => {
                 Unit::Microseconds(ops as f64)
             }
-            Work::Upload { len, .. } | Work::Download { len, .. } if len < M => {
+            Work::Upload { len, .. } | Work::Download { len, .. } if len < LARGE => {
                 Unit::Microseconds(1.0)
             }
             Work::Upload { len, .. } | Work::Download { len, .. } => bytes(len),

@@ -4,6 +4,9 @@ use super::blas::Blas;
 use super::network::Network;
 use super::{About, Result, Subject, Timed, Work, loops};
 
+/// From so many elements on, transfers are told as a rate.
+pub(crate) const LARGE: usize = 1 << 20;
+
 pub(crate) struct Host {
     blas: Option<Blas>,
 }
@@ -120,7 +123,8 @@ impl Subject for Host {
                 timed(x.len(), move |out| loops::transpose(out, x, rows, columns))
             }
             (Work::Gelu { len }, [x]) => timed(len, |out| loops::gelu(out, x)),
-            (Work::Upload { len, .. } | Work::Download { len, .. }, [x]) => {
+            // What is smaller is a matter of round trips, and memcpy's stays in a cache.
+            (Work::Upload { len, .. } | Work::Download { len, .. }, [x]) if len >= LARGE => {
                 timed(len, |out| out.copy_from_slice(std::hint::black_box(x)))
             }
             // Calls of functions and what a C library's allocator does say nothing of a device.
