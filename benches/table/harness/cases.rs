@@ -120,7 +120,7 @@ pub(crate) const CASES: [(&str, Work); 34] = [
     ("matmul thin 1024x32x1024", product(1, 1024, 32, 1024)),
     ("matmul tall 8192x128x128", product(1, 8192, 128, 128)),
     (
-        "matmul heads 12 x 256x256x64, transposed",
+        "matmul heads 12 x 256x256x64 by B^T",
         Work::Matmul {
             batch: 12,
             m: 256,

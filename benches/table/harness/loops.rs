@@ -1,5 +1,5 @@
-//! What the cores do without a library: plain loops over bands, one a core, written so that the compiler
-//! finds vectors in them.
+//! What the cores do without a library: plain loops over bands, one a core, as one writes them in Rust, which
+//! the compiler makes vectors of. Nothing here is written for a processor.
 #![allow(
     unsafe_code,
     reason = "loops are compiled a second time, for vectors that the processor may not have"
@@ -110,7 +110,7 @@ vectorized! {
     fn chain_band(out: &mut [f32], a: &[f32], b: &[f32], c: &[f32], d: &[f32]) {
         for ((((out, a), b), c), d) in out.iter_mut().zip(a).zip(b).zip(c).zip(d) {
             let sum = a * b + c;
-            *out = if sum > 0.0 { sum * d } else { 0.0 };
+            *out = sum.max(0.0) * d;
         }
     }
 

@@ -173,13 +173,11 @@ fn draw(svg: &mut String, panel: &Panel<'_>, names: &[&str], top: f64) {
             top + 40.0,
             if value == 1.0 { "#888" } else { "#ddd" }
         );
-        text(
-            svg,
-            [x, top + 34.0],
-            "middle",
-            &(panel.mark)(value),
-            "fill=\"#555\"",
-        );
+        // Many marks have no room for their names.
+        if panel.most - panel.least < 6 || (power - panel.least) % 2 == 0 {
+            let mark = (panel.mark)(value);
+            text(svg, [x, top + 34.0], "middle", &mark, "fill=\"#555\"");
+        }
     }
     for (index, (case, rows)) in panel.lines.iter().enumerate() {
         let y = first + LINE * index as f64;
