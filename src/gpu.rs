@@ -5,6 +5,7 @@
 
 mod budget;
 mod create;
+mod fusion;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
@@ -26,6 +27,7 @@ use crate::observe::MemoryStats;
 use crate::transfer::SpillOptions;
 
 pub use budget::Compacted;
+pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
 
@@ -54,6 +56,11 @@ pub struct Options {
     /// Compress what is put out to disk, where it becomes smaller by that: for disks that are
     /// slower than a core. Needs the feature `lz4`.
     pub spill_compress: bool,
+    /// Put elementwise work together: `relu(a * b + c)` becomes one kernel, and what nobody holds of it
+    /// is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
+    /// `off`), else yes. The results are the same, but for one rounding: some GPUs do a product and
+    /// the sum that it goes into in one step.
+    pub fuse: Option<bool>,
 }
 
 impl Options {
@@ -114,6 +121,7 @@ impl Gpu {
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
         let (budget, spill) = options.memory()?;
+        let fuse = options.fuses()?;
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -122,7 +130,7 @@ impl Gpu {
             },
             backends: None,
         };
-        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?), spill)?;
+        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?), spill, fuse)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
     }
@@ -161,7 +169,7 @@ impl Gpu {
     ) -> Result<Gpu> {
         let (budget, spill) = options.memory()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
-        let gpu = Self::over(Arc::new(driver), spill)?;
+        let gpu = Self::over(Arc::new(driver), spill, options.fuses()?)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
     }
@@ -189,7 +197,7 @@ impl Gpu {
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
         spill.faults = handle.files().clone();
-        let gpu = Self::over(Arc::new(driver), spill)?;
+        let gpu = Self::over(Arc::new(driver), spill, options.fuses()?)?;
         if compact_always {
             gpu.engine.compact_always();
         }
@@ -197,10 +205,12 @@ impl Gpu {
         Ok((gpu, handle))
     }
 
-    fn over(driver: Arc<dyn Driver>, spill: SpillOptions) -> Result<Gpu> {
-        Ok(Gpu {
-            engine: Engine::new(driver, spill)?,
-        })
+    fn over(driver: Arc<dyn Driver>, spill: SpillOptions, fuses: bool) -> Result<Gpu> {
+        let engine = Engine::new(driver, spill)?;
+        if fuses {
+            engine.fuse_with(crate::fuse::fuse(&engine));
+        }
+        Ok(Gpu { engine })
     }
 
     /// What the device can do.

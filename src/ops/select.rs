@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Family, Input};
 use super::operation::{Takes, same_dtype};
 use crate::engine::{Kernel, Operand, Variant};
@@ -43,6 +44,15 @@ pub(super) static SELECT_INTO: Kernel = Kernel {
 const FAMILY: Family = Family {
     fresh: &SELECT,
     into: &SELECT_INTO,
+};
+
+pub(super) static ELEMENT: Element = Element {
+    fresh: &SELECT,
+    into: &SELECT_INTO,
+    names: &["c", "a", "b"],
+    main: 1,
+    file: WGSL,
+    section: |_| OPERATION,
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
