@@ -5,6 +5,7 @@
 
 mod budget;
 mod create;
+mod fusion;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
@@ -27,6 +28,7 @@ use crate::observe::MemoryStats;
 use crate::transfer::SpillOptions;
 
 pub use budget::Compacted;
+pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
 
@@ -68,6 +70,11 @@ pub struct Options {
     /// nearly full is met by putting tensors out. For apps that want no copies but their own, and to
     /// find out whether a trouble comes from moving.
     pub never_move: bool,
+    /// Put elementwise work together: `relu(a * b + c)` becomes one kernel, and what nobody holds of it
+    /// is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
+    /// `off`), else yes. The results are the same, but for one rounding: some GPUs do a product and
+    /// the sum that it goes into in one step.
+    pub fuse: Option<bool>,
 }
 
 impl Options {
@@ -138,6 +145,7 @@ impl Gpu {
     pub async fn open_async(options: Options) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
         let cache_folder = options.caches();
+        let fuse = options.fuses()?;
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -147,7 +155,7 @@ impl Gpu {
             backends: None,
         };
         let driver = WgpuDriver::open(&request).await?.with_cache(cache_folder);
-        let gpu = Self::over(Arc::new(driver), setup)?;
+        let gpu = Self::over(Arc::new(driver), setup, fuse)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
     }
@@ -189,7 +197,7 @@ impl Gpu {
         let (budget, setup) = options.memory()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
         let driver = driver.with_cache(options.caches());
-        let gpu = Self::over(Arc::new(driver), setup)?;
+        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
     }
@@ -217,7 +225,7 @@ impl Gpu {
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
         setup.spill.faults = handle.files().clone();
-        let gpu = Self::over(Arc::new(driver), setup)?;
+        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
         if compact_always {
             gpu.engine.compact_always();
         }
@@ -225,10 +233,12 @@ impl Gpu {
         Ok((gpu, handle))
     }
 
-    fn over(driver: Arc<dyn Driver>, setup: Setup) -> Result<Gpu> {
-        Ok(Gpu {
-            engine: Engine::new(driver, setup)?,
-        })
+    fn over(driver: Arc<dyn Driver>, setup: Setup, fuses: bool) -> Result<Gpu> {
+        let engine = Engine::new(driver, setup)?;
+        if fuses {
+            engine.fuse_with(crate::fuse::fuse(&engine));
+        }
+        Ok(Gpu { engine })
     }
 
     /// What the device can do.

@@ -58,6 +58,8 @@ mod engine;
 #[cfg(feature = "gpu")]
 mod error;
 #[cfg(feature = "gpu")]
+mod fuse;
+#[cfg(feature = "gpu")]
 mod gpu;
 #[cfg(feature = "gpu")]
 mod kept;
@@ -80,7 +82,7 @@ pub use self::{
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, State},
+    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Scalar},

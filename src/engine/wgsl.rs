@@ -89,7 +89,7 @@ pub(crate) fn shader(
                 && operand.role != Role::Read
                 && text.contains(&format!("{}_put4(", operand.name))
         });
-    if writes_halves {
+    if writes_halves || text.contains("pack_halves(") {
         out.push_str(PACK_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
