@@ -25,8 +25,7 @@ impl Opened {
     pub(super) fn submit_ops(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         self.check()?;
         let mut pages = Vec::new();
-        let guarded = self.guarded(|| self.encode(ops, params, &mut pages));
-        let encoded = self.now(guarded).and_then(|inner| inner);
+        let encoded = self.in_passing(|| self.encode(ops, params, &mut pages));
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
         submission
