@@ -30,8 +30,7 @@ impl Opened {
         self.check()?;
         let mut pages = Vec::new();
         let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
-        let guarded = self.guarded(|| self.encode(ops, params, &mut pages, timing.as_mut()));
-        let encoded = self.now(guarded).and_then(|inner| inner);
+        let encoded = self.in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut()));
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
         if let Some(timing) = timing.as_mut() {
