@@ -65,6 +65,7 @@ fn validate(form: Form, dtype: DType, quads: u8) {
             window_bytes: 64 << 10,
             immediates: windows == 1,
             enables: false,
+            wide_words: windows == 1,
         };
         let text = super::text(&variant);
         let whole = shader(&text, MATMUL.operands, &variant, &layout, &target);
@@ -194,6 +195,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         max_invocations: 256,
         max_workgroup_bytes: 16384,
         subgroup_lanes: lanes,
+        wide_words: false,
         maps_slabs: false,
         host_kernels: false,
     }
