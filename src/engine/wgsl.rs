@@ -74,14 +74,7 @@ pub(crate) fn shader(
     let mut binding = 0;
     for part in 0..layout.part_count(operands.len()) {
         let unit = unit_of_part(operands.len(), variant, layout, part);
-        declare_part(
-            &mut out,
-            layout,
-            part,
-            unit,
-            target,
-            &mut binding,
-        );
+        declare_part(&mut out, layout, part, unit, target, &mut binding);
     }
     if target.wide_words {
         out.push_str(WIDE_WORDS);
@@ -241,7 +234,10 @@ fn declare_part(
                 out,
                 format_args!("  if (u < {end}u) {{ return {load}(b{part}_{window}[{index}]); }}"),
             ),
-            false => line(out, format_args!("  return {load}(b{part}_{window}[{index}]);")),
+            false => line(
+                out,
+                format_args!("  return {load}(b{part}_{window}[{index}]);"),
+            ),
         }
     }
     line(out, format_args!("}}"));
@@ -257,9 +253,14 @@ fn declare_part(
         match window + 1 < windows {
             true => line(
                 out,
-                format_args!("  if (u < {end}u) {{ b{part}_{window}[{index}] = {store}(v); return; }}"),
+                format_args!(
+                    "  if (u < {end}u) {{ b{part}_{window}[{index}] = {store}(v); return; }}"
+                ),
             ),
-            false => line(out, format_args!("  b{part}_{window}[{index}] = {store}(v);")),
+            false => line(
+                out,
+                format_args!("  b{part}_{window}[{index}] = {store}(v);"),
+            ),
         }
     }
     line(out, format_args!("}}"));
@@ -397,8 +398,14 @@ mod tests {
             wide_words: false,
         };
         let operands = [Operand::read("x"), Operand::update("y")];
-        let wide = Target { wide_words: true, ..target };
-        translate("accessors", &shader(TEXT, &operands, &variant, &layout, &wide));
+        let wide = Target {
+            wide_words: true,
+            ..target
+        };
+        translate(
+            "accessors",
+            &shader(TEXT, &operands, &variant, &layout, &wide),
+        );
         let whole = shader(TEXT, &operands, &variant, &layout, &target);
         translate("accessors", &whole);
         whole
