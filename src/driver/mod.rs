@@ -251,6 +251,9 @@ pub struct Caps {
     pub max_workgroup_bytes: u32,
     /// Lanes of a subgroup, least and most; none where kernels cannot use subgroups.
     pub subgroup_lanes: Option<(u32, u32)>,
+    /// Kernels load and store two words at once, as one of 64 bits: a software rasterizer takes as
+    /// long for each element that it loads, however wide it is.
+    pub wide_words: bool,
     /// Slabs can be mapped: host and device share memory, and transfers need no staging.
     pub maps_slabs: bool,
     /// The device computes on the host by the kernels' twins (the simulation).

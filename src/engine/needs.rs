@@ -423,6 +423,7 @@ fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps
         window_bytes: caps.max_binding_bytes,
         immediates: params_bytes <= caps.max_immediate_bytes,
         enables: caps.backend == "webgpu",
+        wide_words: caps.wide_words,
     };
     let bindings = key.layout.bindings(program.operands());
     match program {
