@@ -1,6 +1,7 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 mod argreduce;
+mod attention;
 mod binary;
 mod concat;
 mod copy;
