@@ -1,6 +1,7 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 mod argreduce;
+mod arrange;
 mod binary;
 mod concat;
 mod copy;
@@ -11,6 +12,7 @@ mod functions;
 mod gather;
 mod index_select;
 mod layer_norm;
+mod mask;
 mod matmul;
 mod normalize;
 mod operation;
