@@ -1,6 +1,7 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 mod argreduce;
+mod arrange;
 mod attention;
 mod binary;
 mod concat;
@@ -12,6 +13,7 @@ pub(crate) mod functions;
 mod gather;
 mod index_select;
 mod layer_norm;
+mod mask;
 mod matmul;
 mod normalize;
 mod operation;

@@ -4,6 +4,8 @@ use lapidary::{DType, Error, Tensor};
 
 use super::model::*;
 
+/// A name, the method, and how it joins two.
+type Case = (&'static str, Method, fn(f64, f64) -> f64);
 type Method = fn(&Tensor, isize) -> lapidary::Result<Tensor>;
 
 fn check(what: &str, array: &Array, tensor: &Tensor) {
@@ -17,7 +19,7 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
         DType::U32 => f64::from(value as i64 as u32),
         _ => value,
     };
-    let cases: [(&str, Method, fn(f64, f64) -> f64); 2] = [
+    let cases: [Case; 2] = [
         ("cumsum", Tensor::cumsum, |a, b| a + b),
         ("cumprod", Tensor::cumprod, |a, b| a * b),
     ];
@@ -26,7 +28,7 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
             let step: usize = array.shape[axis + 1..].iter().product();
             let mut expected = array.clone();
             for at in 0..expected.values.len() {
-                if at / step % array.shape[axis] > 0 {
+                if !(at / step).is_multiple_of(array.shape[axis]) {
                     let before = expected.values[at - step];
                     expected.values[at] = wrapped(fold(before, expected.values[at]));
                 }

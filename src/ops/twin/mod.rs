@@ -10,6 +10,7 @@ pub(crate) mod fill;
 pub(crate) mod gather;
 pub(crate) mod index_select;
 pub(crate) mod layer_norm;
+pub(crate) mod mask;
 pub(crate) mod matmul;
 mod normalize;
 pub(crate) mod random;
