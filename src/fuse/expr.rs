@@ -18,6 +18,7 @@ use crate::dtype::DType;
 use crate::engine::Arg;
 use crate::engine::kernel::MAX_OPERANDS;
 use crate::memory::Storage;
+use crate::ops::elementwise::element::Map;
 use crate::ops::elementwise::{Fetch as LaunchFetch, GROUP, QUADS_ON_CPU};
 
 /// Launches of one expression, at most: beyond that the kernel takes longer to compile than it
@@ -60,6 +61,8 @@ pub(super) struct Expr {
     len: u32,
     dims: Dims,
     nodes: Vec<Node>,
+    /// Of each node; those that compute the same have the same.
+    signatures: Vec<u64>,
     leaves: SmallVec<[Leaf; MAX_OPERANDS]>,
     scalars: SmallVec<[u32; WORDS]>,
     written: Vec<Written>,
@@ -90,7 +93,7 @@ impl Expr {
     /// Takes in the next launch, the `index`th. `false` if it has no place here: then nothing has
     /// changed that matters.
     pub(super) fn add(&mut self, index: usize, member: &Member) -> bool {
-        if member.seen.len() != self.len || self.nodes.len() >= MOST_LAUNCHES {
+        if member.seen.len != self.len || self.nodes.len() >= MOST_LAUNCHES {
             return false;
         }
         let (leaves, scalars, nodes) = (self.leaves.len(), self.scalars.len(), self.nodes.len());
@@ -99,6 +102,7 @@ impl Expr {
             self.leaves.truncate(leaves);
             self.scalars.truncate(scalars);
             self.nodes.truncate(nodes);
+            self.signatures.truncate(nodes);
         }
         is_in
     }
@@ -106,25 +110,24 @@ impl Expr {
     fn try_add(&mut self, index: usize, member: &Member) -> Option<()> {
         let Member { launch, seen, .. } = member;
         let bound = launch.args.len() - 1;
-        let dims = seen.dims();
-        if *dims != self.dims[..] {
-            let refined = refine(&self.dims, dims)?;
+        let dims = seen.dims(launch);
+        if dims != self.dims {
+            let refined = refine(&self.dims, &dims)?;
             self.split(refined);
         }
         let (mut inputs, mut held) = (SmallVec::new(), SmallVec::new());
         let mut operand = 0;
         for input in 0..seen.element.names.len() {
             if seen.code.fetch(input) == LaunchFetch::Param {
-                inputs.push(Input::Scalar(self.scalar(seen.scalars()[0])));
+                inputs.push(Input::Scalar(self.scalar(seen.scalars[0])));
                 continue;
             }
-            inputs.push(self.operand((index, operand), member, &mut held)?);
+            inputs.push(self.operand((index, operand), member, &dims, &mut held)?);
             operand += 1;
         }
-        let given = seen.scalars();
         let scalars = [0, 1].map(|which| {
             let is_used = member.uses_scalars[which];
-            is_used.then(|| self.scalar(given[which]))
+            is_used.then(|| self.scalar(seen.scalars[which]))
         });
         let main = if bound > 1 { seen.element.main } else { 0 };
         let node = Node {
@@ -136,9 +139,14 @@ impl Expr {
             main: launch.args[main].dtype,
             dtype: launch.args[bound].dtype,
         };
-        let known = self.nodes.iter().rposition(|other| other.is_same(&node));
+        let signature = node.signature();
+        let known = self
+            .signatures
+            .iter()
+            .rposition(|&other| other == signature);
         let number = known.unwrap_or_else(|| {
             self.nodes.push(node);
+            self.signatures.push(signature);
             self.nodes.len() - 1
         });
         if !self.fits(seen.start.is_some()) {
@@ -156,13 +164,14 @@ impl Expr {
         &mut self,
         at: At,
         member: &Member,
+        dims: &Dims,
         held: &mut SmallVec<[usize; 3]>,
     ) -> Option<Input> {
         let Member { launch, seen, .. } = member;
         let arg = &launch.args[at.1];
         let storage = Arc::as_ptr(&arg.storage);
-        let (offset, strides) = seen.map(at.1);
-        let in_order = is_row_major(seen.dims(), strides);
+        let Map { offset, strides } = seen.map(launch, at.1);
+        let in_order = is_row_major(dims, &strides);
         let made = self.written.iter().rposition(|one| one.storage == storage);
         if let Some(place) = made {
             let made = &self.written[place];
@@ -176,7 +185,7 @@ impl Expr {
         }
         let strides = match in_order && offset == 0 {
             true => None,
-            false => Some(spread(strides, seen.dims(), &self.dims)),
+            false => Some(spread(&strides, dims, &self.dims)),
         };
         let known = |leaf: &Leaf| {
             let is_there = leaf.storage == storage && leaf.dtype == arg.dtype;

@@ -183,7 +183,7 @@ impl Fuser {
         while !rest.is_empty() {
             let mut most = rest.len();
             let fused = loop {
-                let mut expr = Expr::new(rest[0].seen.len());
+                let mut expr = Expr::new(rest[0].seen.len);
                 let mut members = rest[..most].iter().enumerate();
                 let taken = members.position(|(index, member)| !expr.add(index, member));
                 let taken = taken.unwrap_or(most);

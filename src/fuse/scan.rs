@@ -80,7 +80,7 @@ impl Group {
     }
 
     fn len(&self) -> u32 {
-        self.members.first().map_or(0, |member| member.seen.len())
+        self.members.first().map_or(0, |member| member.seen.len)
     }
 }
 
@@ -105,7 +105,7 @@ impl Scan {
         // Those that it can be one with, as far as there is room.
         let (mut joined, mut launches) = (0_u32, 1);
         for (index, group) in self.open.iter().enumerate() {
-            let is_alike = group.len() == member.seen.len();
+            let is_alike = group.len() == member.seen.len;
             if concerned >> index & 1 == 1
                 && is_alike
                 && launches + group.members.len() <= MOST_LAUNCHES

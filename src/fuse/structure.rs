@@ -45,13 +45,22 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Does it compute the same?
-    pub(super) fn is_same(&self, other: &Node) -> bool {
-        self.op == other.op
-            && self.inputs == other.inputs
-            && self.scalars == other.scalars
-            && (self.main, self.dtype) == (other.main, other.dtype)
-            && std::ptr::eq(self.element, other.element)
+    /// All that it is, in one number: those that compute the same have the same.
+    pub(super) fn signature(&self) -> u64 {
+        let mut bits = self.element.number() << 8 | u64::from(self.op);
+        bits = bits << 6 | (self.main as u64) << 3 | self.dtype as u64;
+        for scalar in self.scalars {
+            bits = bits << 6 | u64::from(scalar.map_or(0, |slot| slot + 1));
+        }
+        for input in &self.inputs {
+            bits = bits << 9
+                | match *input {
+                    Input::Leaf(leaf) => 1 << 7 | u64::from(leaf),
+                    Input::Node(node) => 2 << 7 | u64::from(node),
+                    Input::Scalar(slot) => 3 << 7 | u64::from(slot),
+                };
+        }
+        bits
     }
 }
 
@@ -173,17 +182,7 @@ impl Structure {
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
         for node in &self.nodes {
-            let element = std::ptr::from_ref(node.element) as usize;
-            out.extend_from_slice(&element.to_ne_bytes());
-            out.extend([node.op, node.main as u8, node.dtype as u8]);
-            for input in &node.inputs {
-                out.extend(match *input {
-                    Input::Leaf(leaf) => [0, leaf],
-                    Input::Node(node) => [1, node],
-                    Input::Scalar(slot) => [2, slot],
-                });
-            }
-            out.extend(node.scalars.map(|slot| slot.unwrap_or(u8::MAX)));
+            out.extend_from_slice(&node.signature().to_ne_bytes());
         }
         for leaf in &self.leaves {
             out.extend([leaf.dtype as u8, leaf.fetch as u8]);

@@ -103,8 +103,7 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, size_bytes, &raw) else {
             return invalid("a read past the end of a mapped buffer");
         };
-        let view =
-            self.in_passing(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
+        let view = self.in_passing(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
         // Not guarded: a panic in here is the caller's.
         look(&view[..size_bytes as usize]);
         Ok(())

@@ -10,7 +10,7 @@ use crate::engine::Kernel;
 use crate::engine::kernel::{Launch, Program, Variant};
 use crate::ops::text::{section, section_for};
 use crate::ops::{binary, copy, select, unary};
-use crate::tensor::layout::Layout;
+use crate::tensor::layout::{Layout, MAX_RANK};
 
 /// A family whose operations can become part of a larger kernel.
 #[derive(Debug)]
@@ -46,6 +46,14 @@ impl Element {
             _ if std::ptr::eq(kernel, element.into) => Some((*element, true)),
             _ => None,
         })
+    }
+
+    /// No other family has it.
+    pub(crate) fn number(&self) -> u64 {
+        let mut elements = ELEMENTS.iter();
+        elements
+            .position(|one| std::ptr::eq(*one, self))
+            .unwrap_or(0) as u64
     }
 
     /// The family whose first operation changes nothing.
@@ -103,14 +111,29 @@ pub(crate) fn into(code: u64) -> u64 {
 pub(crate) const SCALARS: [&str; 2] = ["p.w0.z", "p.w0.w"];
 
 /// A launch of one of the families, as its parameters tell it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) element: &'static Element,
     /// Does it write through a part of an old storage, from which element on?
     pub(crate) start: Option<u32>,
     pub(crate) code: Code,
-    words: SmallVec<[u32; 32]>,
-    bound: usize,
+    /// How many elements it makes.
+    pub(crate) len: u32,
+    pub(crate) scalars: [u32; 2],
+}
+
+/// The map by which an input is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// The first element.
+    pub(crate) offset: u32,
+    /// For each of the dimensions.
+    pub(crate) strides: SmallVec<[u32; MAX_RANK]>,
+}
+
+fn word_of(launch: &Launch, index: usize) -> u32 {
+    let bytes = &launch.params[4 * index..4 * index + 4];
+    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 impl Seen {
@@ -120,40 +143,30 @@ impl Seen {
             return None;
         };
         let (element, is_into) = Element::of(kernel)?;
-        if !launch.ranges.is_empty() {
-            return None;
-        }
-        let words = launch.params.chunks_exact(4);
-        let words: SmallVec<[u32; 32]> = words
-            .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-            .collect();
-        Some(Seen {
+        launch.ranges.is_empty().then(|| Seen {
             element,
-            start: is_into.then(|| words[1]),
+            start: is_into.then(|| word_of(launch, 1)),
             code: Code(launch.code),
-            words,
-            bound: launch.args.len() - 1,
+            len: word_of(launch, 0),
+            scalars: [word_of(launch, 2), word_of(launch, 3)],
         })
     }
 
-    /// How many elements it makes.
-    pub(crate) fn len(&self) -> u32 {
-        self.words[0]
-    }
-
-    pub(crate) fn scalars(&self) -> [u32; 2] {
-        [self.words[2], self.words[3]]
-    }
-
     /// The dimensions over which it walks its inputs.
-    pub(crate) fn dims(&self) -> &[u32] {
-        &self.words[MAP + self.bound..][..self.code.rank()]
+    pub(crate) fn dims(&self, launch: &Launch) -> SmallVec<[u32; MAX_RANK]> {
+        let first = MAP + launch.args.len() - 1;
+        let dims = first..first + self.code.rank();
+        dims.map(|word| word_of(launch, word)).collect()
     }
 
-    /// The first element of an input that is an operand, and its strides.
-    pub(crate) fn map(&self, operand: usize) -> (u32, &[u32]) {
+    /// Of an input that is an operand.
+    pub(crate) fn map(&self, launch: &Launch, operand: usize) -> Map {
         let rank = self.code.rank();
-        let strides = MAP + self.bound + rank * (1 + operand);
-        (self.words[MAP + operand], &self.words[strides..][..rank])
+        let first = MAP + launch.args.len() - 1 + rank * (1 + operand);
+        let strides = (first..first + rank).map(|word| word_of(launch, word));
+        Map {
+            offset: word_of(launch, MAP + operand),
+            strides: strides.collect(),
+        }
     }
 }
