@@ -10,6 +10,7 @@ mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
 mod state;
+mod upload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use crate::transfer::SpillOptions;
 pub use budget::Compacted;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
+pub use upload::Upload;
 
 /// How to open a device. `Options::default()` is the best adapter there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -78,7 +78,7 @@ pub use self::{
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, State},
+    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, State, Upload},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Scalar},
