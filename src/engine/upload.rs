@@ -23,7 +23,8 @@ impl Engine {
             return Ok(());
         }
         let mut begun = false;
-        let staged = self.stage_all(dst, offset_bytes, bytes, &mut begun);
+        let whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
+        let staged = self.stage_all(dst, offset_bytes, bytes, whole, &mut begun);
         if !begun {
             return staged;
         }
@@ -37,16 +38,38 @@ impl Engine {
         ended
     }
 
-    /// `begun`: the first pieces are in the queue.
+    /// Appends the next part of an upload that began with offset 0, to a storage that nobody knows
+    /// of before all of it is there. A multiple of 4 bytes, but for the last part.
+    pub(crate) fn upload_more(
+        &self,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let end_bytes = offset_bytes + bytes.len() as u64;
+        if offset_bytes == 0 && end_bytes >= dst.len_bytes() {
+            return self.upload(dst, offset_bytes, bytes);
+        }
+        self.check_lost()?;
+        // Nothing stays in hand while the app works on the next part: others may need the chunk.
+        self.stage_all(dst, offset_bytes, bytes, offset_bytes == 0, &mut true)?;
+        if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
+            self.run_if_nobody_does();
+        }
+        Ok(())
+    }
+
+    /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are in
+    /// the queue.
     fn stage_all(
         &self,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
+        mut whole: bool,
         begun: &mut bool,
     ) -> Result<()> {
         let (mut rest, mut at) = (bytes, offset_bytes);
-        let mut whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
         let mut staged = Vec::new();
         let is_idle = self.is_idle();
         let (mut tries, mut waiting_bytes) = (0, 0);
