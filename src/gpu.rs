@@ -6,6 +6,8 @@
 mod budget;
 mod create;
 mod fusion;
+#[cfg(all(test, unix, feature = "sim"))]
+mod killed;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]

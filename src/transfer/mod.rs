@@ -5,6 +5,8 @@
 //! Further down than the host is the disk: `spill` keeps blocks of bytes in a file that ends with the
 //! process, `state_file` in one that outlives it.
 
+#[cfg(all(test, unix))]
+pub(crate) mod killed;
 mod readback;
 mod spill;
 mod state_file;
