@@ -14,7 +14,7 @@ use crate::transfer::{Piece, Reading, Region};
     reason = "nearly all commands are launches, and a box would be an allocation for each"
 )]
 #[derive(Debug)]
-pub(super) enum Cmd {
+pub(crate) enum Cmd {
     /// Runs a kernel.
     Launch(Launch),
     /// Sets a whole storage to zero.
@@ -52,7 +52,7 @@ pub(super) enum Cmd {
 
 impl Cmd {
     /// Calls `visit` for each operand, with what is done to it.
-    pub(super) fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
+    pub(crate) fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
                 for (index, arg) in launch.args.iter().enumerate() {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::cmd::Cmd;
-use super::residency::STAGING_TRIES;
 use super::{Engine, block_on, refusal};
 use crate::driver::DriverError;
 use crate::error::Result;
@@ -98,12 +97,7 @@ impl Engine {
 
     /// Waits for room in the staging memory: for a chunk that comes back when its submission is
     /// done, or for memory that others give back. There was none so many times already.
-    async fn more_staging(
-        &self,
-        dst: &Arc<Storage>,
-        wanted_bytes: u64,
-        tries: usize,
-    ) -> Result<()> {
+    async fn more_staging(&self, dst: &Arc<Storage>, wanted_bytes: u64, tries: u32) -> Result<()> {
         let refused = |error| self.refused("staging memory", error, dst);
         self.check_lost()?;
         let _turn = self.take_turn().await?;
@@ -112,7 +106,7 @@ impl Engine {
         if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
             return Ok(());
         }
-        self.make_way(wanted_bytes, tries).await?;
+        let tries_again = self.make_way(wanted_bytes, tries).await?;
         match self.uploads.grow(wanted_bytes).await {
             Ok(true) => return Ok(()),
             Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
@@ -124,7 +118,7 @@ impl Engine {
             std::thread::yield_now();
             return Ok(());
         }
-        if tries < STAGING_TRIES {
+        if tries_again {
             return Ok(());
         }
         // Everything staged waits for commands that found no room.

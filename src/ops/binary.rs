@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Fetch, Input};
 use super::operation::{operations, same_dtype};
 use super::scalar::Scalar;
@@ -91,10 +92,35 @@ const SCALAR_BEFORE: Family = Family {
     into: &SCALAR_FIRST_INTO,
 };
 
+pub(super) static ELEMENT: Element = Element {
+    fresh: &BINARY,
+    into: &BINARY_INTO,
+    names: &["a", "b"],
+    main: 0,
+    file: WGSL,
+    section,
+};
+
+pub(super) static ELEMENT_SCALAR: Element = Element {
+    fresh: &SCALAR,
+    into: &SCALAR_INTO,
+    ..ELEMENT
+};
+
+pub(super) static ELEMENT_SCALAR_FIRST: Element = Element {
+    fresh: &SCALAR_FIRST,
+    into: &SCALAR_FIRST_INTO,
+    ..ELEMENT
+};
+
+fn section(variant: &Variant) -> &'static str {
+    BinaryOp::of(Code(variant.code)).name()
+}
+
 fn text(variant: &Variant) -> Cow<'static, str> {
     let code = Code(variant.code);
     debug_assert!(code.fetch(0) != Fetch::Param || code.fetch(1) != Fetch::Param);
-    elementwise::text(variant, &["a", "b"], 0, WGSL, BinaryOp::of(code).name())
+    elementwise::text(variant, &["a", "b"], 0, WGSL, section(variant))
 }
 
 impl Tensor {

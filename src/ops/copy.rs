@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 pub(crate) use plan::{Scatter, Transpose};
 
+use super::elementwise::element::Element;
 use super::elementwise::{
     self, Call, Family, Input, arg, do_fit, groups, halves, head, is_wide, ranges, within, word,
 };
@@ -63,6 +64,15 @@ kernels! {
 const FAMILY: Family = Family {
     fresh: &COPY,
     into: &COPY_INTO,
+};
+
+pub(super) static ELEMENT: Element = Element {
+    fresh: &COPY,
+    into: &COPY_INTO,
+    names: &["x"],
+    main: 0,
+    file: WGSL,
+    section: conversion,
 };
 
 /// The section that converts.

@@ -12,6 +12,7 @@
 //!                                            an input  outermost 1st of input 0, of input 1, …
 //! ```
 
+pub(crate) mod element;
 mod parts;
 mod shader;
 
@@ -28,14 +29,15 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
-pub(super) use shader::{head, index, text, word};
+pub(crate) use shader::word;
+pub(super) use shader::{head, index, text};
 
 /// Invocations of a workgroup.
-const GROUP: u64 = 64;
+pub(crate) const GROUP: u64 = 64;
 
 /// Quads of one invocation on a software rasterizer, which likes long straight code. On a GPU it
 /// is one, so that neighbours read neighbouring quads.
-const QUADS_ON_CPU: u64 = 4;
+pub(crate) const QUADS_ON_CPU: u64 = 4;
 
 /// Where the offsets, dimensions and strides start among the words.
 pub(crate) const MAP: usize = 4;
@@ -365,7 +367,7 @@ impl Plan {
 }
 
 /// Workgroups of 64 for so many invocations, over x and y.
-pub(super) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
+pub(crate) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
     let groups = invocations.div_ceil(GROUP).max(1);
     let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
     [groups.div_ceil(y) as u32, y as u32, 1]

@@ -2,13 +2,14 @@
 
 mod argreduce;
 mod arrange;
+mod attention;
 mod binary;
 mod concat;
 mod copy;
 pub(crate) mod custom;
-mod elementwise;
+pub(crate) mod elementwise;
 pub(crate) mod fill;
-mod functions;
+pub(crate) mod functions;
 mod gather;
 mod index_select;
 mod layer_norm;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Family, Input};
 use super::operation::{Takes, same_dtype};
 use super::scalar::Scalar;
@@ -49,6 +50,15 @@ const FAMILY: Family = Family {
 const WITH_SCALAR: Family = Family {
     fresh: &MASKED_FILL,
     into: &MASKED_FILL_INTO,
+};
+
+pub(super) static ELEMENT: Element = Element {
+    fresh: &SELECT,
+    into: &SELECT_INTO,
+    names: &["c", "a", "b"],
+    main: 1,
+    file: WGSL,
+    section: |_| OPERATION,
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Input};
 use super::operation::operations;
 use super::scalar::Scalar;
@@ -92,9 +93,21 @@ const FAMILY: Family = Family {
     into: &UNARY_INTO,
 };
 
+pub(super) static ELEMENT: Element = Element {
+    fresh: &UNARY,
+    into: &UNARY_INTO,
+    names: &["x"],
+    main: 0,
+    file: WGSL,
+    section,
+};
+
+fn section(variant: &Variant) -> &'static str {
+    UnaryOp::of(Code(variant.code)).name()
+}
+
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let op = UnaryOp::of(Code(variant.code));
-    elementwise::text(variant, &["x"], 0, WGSL, op.name())
+    elementwise::text(variant, &["x"], 0, WGSL, section(variant))
 }
 
 /// Operations on each element. They take any view and make a new, row-major tensor.

@@ -148,10 +148,7 @@ impl Uploads {
             return Ok(false);
         }
         let epoch = self.epoch();
-        let buffer = self
-            .driver
-            .create_buffer(self.account, size_bytes, "lapidary upload")
-            .await?;
+        let (buffer, size_bytes) = self.create(size_bytes).await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
         let mapped = match mapped {
             Ok(mapped) => mapped,
@@ -191,6 +188,22 @@ impl Uploads {
             return self.or_replaced(epoch, error);
         }
         Ok(true)
+    }
+
+    /// A buffer of so many bytes; of fewer, where the driver has no more.
+    async fn create(&self, mut size_bytes: u64) -> DriverResult<(BufferId, u64)> {
+        loop {
+            let made = self
+                .driver
+                .create_buffer(self.account, size_bytes, "lapidary upload");
+            match made.await {
+                Ok(buffer) => return Ok((buffer, size_bytes)),
+                Err(DriverError::OutOfMemory) if size_bytes / 4 >= LEAST_PIECE_BYTES => {
+                    size_bytes = (size_bytes / 4) & !7;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// What came of a chunk that was begun in this epoch and met an error.

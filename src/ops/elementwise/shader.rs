@@ -12,7 +12,7 @@ use crate::ops::text::section_for;
 const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
 
 /// How a word of the parameters is spelled.
-pub(in crate::ops) fn word(index: usize) -> String {
+pub(crate) fn word(index: usize) -> String {
     format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
 }
 

@@ -1,6 +1,7 @@
 //! The kernels' twins: the same work, naively, on the host.
 
 pub(crate) mod argreduce;
+pub(crate) mod attention;
 pub(crate) mod binary;
 pub(crate) mod concat;
 pub(crate) mod copy;
