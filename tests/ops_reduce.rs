@@ -6,6 +6,8 @@
 mod arrange;
 #[path = "ops_reduce/indexed.rs"]
 mod indexed;
+#[path = "ops_reduce/loss.rs"]
+mod loss;
 #[path = "ops_reduce/model.rs"]
 mod model;
 #[path = "ops_reduce/moments.rs"]
