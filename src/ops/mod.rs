@@ -15,6 +15,7 @@ mod normalize;
 mod operation;
 mod operators;
 pub(crate) mod random;
+pub(crate) mod readers;
 mod reduce;
 mod rows;
 mod scalar;

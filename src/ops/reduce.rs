@@ -94,6 +94,18 @@ impl Op {
     }
 }
 
+/// What a variant computes.
+pub(super) fn name_of(code: u64) -> &'static str {
+    match Op::from_code(code) {
+        Op::Sum => "sum",
+        Op::Mean => "mean",
+        Op::Max => "max",
+        Op::Min => "min",
+        Op::SumExp => "sum_exp",
+        Op::SumSquares => "sum_squares",
+    }
+}
+
 /// Which kernel folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
