@@ -64,6 +64,38 @@ fn every_type_and_map_gives_a_valid_shader() {
 }
 
 #[test]
+fn every_reader_takes_every_map_and_type() {
+    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+        let made = kernels(dtype, |x| {
+            let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
+            let sum = || a + row;
+            let turned = || (odd + 1)?.t();
+            let mut made = vec![
+                sum()?.sum(&[1])?,
+                sum()?.max(&[0])?,
+                turned()?.min(&[1])?,
+                turned()?.sum(&[])?,
+                (a - column)?.argmax(1)?,
+                (column * a)?.argmin(0)?,
+            ];
+            if dtype.is_float() {
+                made.extend([
+                    sum()?.softmax(1)?,
+                    turned()?.softmax(-1)?,
+                    sum()?.log_softmax(1)?,
+                    sum()?.layer_norm(&[8], Some(row), None, 1e-5)?,
+                    (a * row)?.layer_norm(&[8], None, None, 1e-5)?,
+                    sum()?.exp()?.mean(&[1])?,
+                ]);
+            }
+            Ok(made)
+        });
+        let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"), "{names:?}");
+    }
+}
+
+#[test]
 fn a_kernel_reads_like_what_it_computes() {
     let made = kernels(DType::F32, |x| {
         let y = ((&x[0] * &x[1])? + &x[2])?.relu()?;
