@@ -7,6 +7,8 @@
 
 #[path = "device/app.rs"]
 mod app;
+#[path = "device/caches.rs"]
+mod caches;
 #[path = "device/everyday.rs"]
 mod everyday;
 #[path = "device/hostile.rs"]
@@ -36,6 +38,8 @@ mod refusals;
 mod scarce;
 #[path = "device/sharing.rs"]
 mod sharing;
+#[path = "device/timing.rs"]
+mod timing;
 #[path = "device/values.rs"]
 mod values;
 

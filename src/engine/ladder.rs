@@ -142,6 +142,8 @@ impl Engine {
         if let Err(error) = self.check_fits(storage) {
             return Ok(Err(error));
         }
+        // What waits for others to become one with it keeps its operands.
+        self.lock().may_wait = false;
         let (mut gains, mut ceiling) = (Gains::default(), Ceiling::Soft);
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
             if rung.has_traffic() && ceiling == Ceiling::Soft {

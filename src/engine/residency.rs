@@ -405,7 +405,7 @@ impl Engine {
         }
         let mut state = self.lock();
         state.memory.used(storage);
-        state.queue.pop_front();
+        state.pop_head();
         Ok(())
     }
 
