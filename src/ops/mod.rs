@@ -33,4 +33,5 @@ mod tests;
 pub(crate) mod twin;
 
 pub use custom::{Kernel, KernelCall};
+pub use matmul::{Activation, Epilogue};
 pub use scalar::Scalar;
