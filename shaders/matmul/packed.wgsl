@@ -9,13 +9,9 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(subgroup_invocation_id) lane: u32,
 ) {
-  let tiles_n = (p.size.y + ${tile_n}u - 1u) / ${tile_n}u;
-  let tiles_m = (p.size.x + ${rows}u - 1u) / ${rows}u;
-  let tile = linear(group, groups);
-  let matrix = tile / (tiles_m * tiles_n);
-  if (matrix >= p.size.w) { return; }
-  let row = (tile % tiles_m) * ${rows}u;
-  let column = (tile / tiles_m % tiles_n) * ${tile_n}u + lane * 4u;
+  ${place}
+  let row = tile_m * ${rows}u;
+  let column = tile_n * ${tile_n}u + lane * 4u;
   let steps = (p.size.z + 3u) / 4u;
 ${prepare}
   for (var k = 0u; k < steps; k++) {
@@ -25,6 +21,6 @@ ${step}
 ${finish}
 }
 
-fn store(at: u32, row: u32, column: u32, v: vec4<f32>) {
+fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {
   if (row < p.size.x && column < p.size.y) { ${store} }
 }

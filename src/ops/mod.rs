@@ -44,4 +44,5 @@ pub(crate) mod twin;
 
 pub use custom::{Kernel, KernelCall};
 pub use loss::Reduction;
+pub use matmul::{Activation, Epilogue};
 pub use scalar::Scalar;

@@ -7,6 +7,7 @@ use super::elementwise::{self, Call, Code, Family, Input};
 use super::operation::operations;
 use super::scalar::Scalar;
 use crate::dtype::DType;
+use super::text::section_for;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -87,6 +88,11 @@ pub(super) static UNARY_INTO: Kernel = Kernel {
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::unary::run,
 };
+
+/// `fn op(x: A) -> Y` of an operation on what is computed as `kind`.
+pub(super) fn text_of(op: UnaryOp, kind: &str) -> &'static str {
+    section_for(WGSL, op.name(), kind)
+}
 
 const FAMILY: Family = Family {
     fresh: &UNARY,

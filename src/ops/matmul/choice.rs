@@ -1,6 +1,6 @@
 //! Which tile for which product on which device, and how many workgroups.
 
-use super::form::{Form, Tile};
+use super::form::{End, Form, Spread, Tile};
 use super::pack::packed_len;
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
@@ -57,6 +57,17 @@ pub(super) fn choose(caps: &Caps, dtype: DType, problem: &Problem) -> Tile {
     let is_large = tiles * u64::from(problem.matrices) >= MANY_TILES;
     Tile::Workgroup {
         rows: if is_large { 8 } else { 4 },
+    }
+}
+
+/// The tile for a product that is tiny, and yet ends with more than the reference does.
+pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
+    let rows = if problem.m == 1 { 1 } else { 4 };
+    let lanes = lanes(caps).filter(|_| caps.kind == AdapterKind::Cpu);
+    Tile::Register {
+        rows,
+        quads: 1,
+        lanes: lanes.unwrap_or(0),
     }
 }
 
@@ -140,22 +151,47 @@ fn lanes(caps: &Caps) -> Option<u8> {
     fits.then_some(least as u8)
 }
 
-/// The workgroups of a launch, spread over as many dimensions as they need.
-pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
-    let count = match form.tile {
-        Tile::Naive => (u64::from(problem.rows()) * u64::from(problem.n)).div_ceil(256),
-        _ => {
-            let (rows, columns) = form.tile_size();
-            let tiles =
-                u64::from(problem.m.div_ceil(rows)) * u64::from(problem.n.div_ceil(columns));
-            tiles * u64::from(problem.matrices)
-        }
+/// How the workgroups of a tile are counted.
+pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
+    let form = Form {
+        tile,
+        a: problem.a.order(),
+        b: problem.b.order(),
+        spread: problem.spread(),
+        end: End::default(),
     };
-    spread(count, caps)
+    let has_grids = matches!(tile, Tile::Register { .. } | Tile::Packed { .. });
+    let fits = grid(form, problem)
+        .iter()
+        .all(|&count| count <= caps.max_groups);
+    match has_grids && fits {
+        true => form.spread,
+        false => Spread::Linear,
+    }
+}
+
+/// Tiles along the rows and along the columns, and matrices.
+fn grid(form: Form, problem: &Problem) -> [u32; 3] {
+    let (rows, columns) = form.tile_size();
+    let (tiles_m, tiles_n) = (problem.m.div_ceil(rows), problem.n.div_ceil(columns));
+    [tiles_m, tiles_n, problem.matrices]
+}
+
+/// The workgroups of a launch.
+pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
+    let grid = grid(form, problem);
+    match (form.tile, form.spread) {
+        (Tile::Naive, _) => {
+            let elements = u64::from(problem.rows()) * u64::from(problem.n);
+            count_out(elements.div_ceil(256), caps)
+        }
+        (_, Spread::Linear) => count_out(grid.map(u64::from).iter().product(), caps),
+        _ => grid,
+    }
 }
 
 /// At least `count` groups, hardly more, spread over as many dimensions as they need.
-pub(super) fn spread(count: u64, caps: &Caps) -> [u32; 3] {
+pub(super) fn count_out(count: u64, caps: &Caps) -> [u32; 3] {
     let limit = u64::from(caps.max_groups.max(1));
     let z = count.div_ceil(limit * limit).max(1);
     let y = count.div_ceil(z).div_ceil(limit).max(1);

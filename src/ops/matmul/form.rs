@@ -1,5 +1,7 @@
 //! Which text of matmul: the tile and the operands' orientation, packed into a variant's code.
 
+use super::epilogue::Activation;
+
 /// Rows of a tile whose operands are bound through several windows.
 const WINDOWED_ROWS: u8 = 4;
 
@@ -42,12 +44,58 @@ impl Order {
     }
 }
 
+/// How workgroups and matrices of the batch are counted. Divisions cost a software adapter more
+/// than the rest of a small tile's beginning and end, and it takes both ways of every branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// One after the other, over a batch of any dimensions.
+    Linear,
+    /// A grid of tiles for one matrix.
+    Single,
+    /// A grid of tiles for each matrix of one batch dimension.
+    Flat,
+}
+
+/// What a product ends with, before it is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) scale: bool,
+    pub(crate) bias: bool,
+    pub(crate) activation: Option<Activation>,
+    pub(crate) residual: bool,
+}
+
+impl End {
+    fn pack(self) -> [u8; 2] {
+        let flags = u8::from(self.scale) | u8::from(self.bias) << 1 | u8::from(self.residual) << 2;
+        let activation = Activation::ALL
+            .iter()
+            .position(|&activation| Some(activation) == self.activation);
+        [flags, activation.map_or(0, |index| index as u8 + 1)]
+    }
+
+    fn unpack([flags, activation]: [u8; 2]) -> Self {
+        End {
+            scale: flags & 1 != 0,
+            bias: flags & 2 != 0,
+            activation: usize::from(activation)
+                .checked_sub(1)
+                .map(|index| Activation::ALL[index]),
+            residual: flags & 4 != 0,
+        }
+    }
+}
+
 /// A variant of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) tile: Tile,
     pub(crate) a: Order,
     pub(crate) b: Order,
+    /// Only register and packed tiles come in a grid.
+    pub(crate) spread: Spread,
+    /// Naive has none.
+    pub(crate) end: End,
 }
 
 impl Tile {
@@ -92,11 +140,13 @@ impl Form {
             Tile::Packed { rows, quads, lanes } => [4, rows, quads, lanes],
         };
         let sides = self.a as u8 | (self.b as u8) << 2;
-        u64::from_le_bytes([kind, rows, quads, lanes, sides, 0, 0, 0])
+        let [flags, activation] = self.end.pack();
+        let spread = self.spread as u8;
+        u64::from_le_bytes([kind, rows, quads, lanes, sides, spread, flags, activation])
     }
 
     pub(crate) fn unpack(code: u64) -> Form {
-        let [kind, rows, quads, lanes, sides, ..] = code.to_le_bytes();
+        let [kind, rows, quads, lanes, sides, spread, flags, activation] = code.to_le_bytes();
         let tile = match kind {
             0 => Tile::Naive,
             1 => Tile::Register { rows, quads, lanes },
@@ -108,6 +158,12 @@ impl Form {
             tile,
             a: Order::from_bits(sides & 3),
             b: Order::from_bits(sides >> 2 & 3),
+            spread: match spread {
+                0 => Spread::Linear,
+                1 => Spread::Single,
+                _ => Spread::Flat,
+            },
+            end: End::unpack([flags, activation]),
         }
     }
 

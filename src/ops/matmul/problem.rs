@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::form::Order;
+use super::form::{Order, Spread};
 use crate::tensor::layout::{Layout, Strides, collapse};
 
 /// Batch dimensions that the kernel walks: as many as a tensor of the highest rank has.
@@ -26,6 +26,8 @@ pub(crate) struct Params {
     pub(crate) strides: [u32; 4],
     /// Batch dimension 4, C's row stride, where A starts, where B starts.
     pub(crate) rest: [u32; 4],
+    /// For the end: the scale's bits, where the bias starts, where the residual starts.
+    pub(crate) more: [u32; 4],
 }
 
 /// One operand. Strides wrap: a negative one is its two's complement.
@@ -161,6 +163,15 @@ impl Problem {
         u64::from(self.m) * u64::from(self.matrices) * u64::from(self.n) * u64::from(self.k)
     }
 
+    /// How the matrices of the batch are counted.
+    pub(super) fn spread(&self) -> Spread {
+        match self.matrices {
+            1 => Spread::Single,
+            all if all == self.dims[0] => Spread::Flat,
+            _ => Spread::Linear,
+        }
+    }
+
     /// Which matrices of a side there are: one, if the whole batch has the same.
     pub(super) fn matrices_of(&self, side: &Side) -> u32 {
         match side.batch {
@@ -180,6 +191,7 @@ impl Problem {
             outer: [five, six, 0, 0],
             strides: [side.edge, side.along_k, 0, 0],
             rest: [self.dims[4], 0, side.start, 0],
+            more: [0; 4],
         }
     }
 
@@ -200,6 +212,7 @@ impl Problem {
             outer: [0; 4],
             strides: [0; 4],
             rest: [1, c_row, 0, 0],
+            more: [0; 4],
         }
     }
 
@@ -218,6 +231,7 @@ impl Problem {
             ],
             strides: [self.a.edge, self.a.along_k, self.b.along_k, self.b.edge],
             rest: [self.dims[4], c_row, self.a.start, self.b.start],
+            more: [0; 4],
         }
     }
 }

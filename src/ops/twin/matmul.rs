@@ -1,13 +1,15 @@
 //! The twin of matmul: three loops, whatever the variant. Floats are added up in f32, in order.
 
 use crate::engine::kernel::TwinCall;
-use crate::ops::matmul::{Form, Packing, Params, Tile};
+use crate::ops::matmul::{End, Form, Packing, Params, Tile};
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();
     let [m, n, k, matrices] = p.size;
     let [c_row, a_start, b_start] = [p.rest[1], p.rest[2], p.rest[3]];
-    let lanes = match Form::unpack(call.variant.code).tile {
+    let form = Form::unpack(call.variant.code);
+    let c = 2 + usize::from(form.end.bias) + usize::from(form.end.residual);
+    let lanes = match form.tile {
         Tile::Packed { lanes, .. } => u32::from(lanes),
         _ => 0,
     };
@@ -34,19 +36,37 @@ pub(crate) fn run(call: &mut TwinCall) {
                     b_start.wrapping_add(b_step).wrapping_add(at) as usize
                 };
                 let at = ((matrix * m + row) * c_row + column) as usize;
-                if call.variant.dtypes[2].is_float() {
+                if call.variant.dtypes[c].is_float() {
                     let products = (0..k).map(|i| call.f32(0, a(i)) * call.f32(1, b(i)));
-                    let sum = products.sum();
-                    call.put_f32(2, at, sum);
+                    let sum = finish(call, &p, form.end, at, column, products.sum());
+                    call.put_f32(c, at, sum);
                 } else {
                     let products =
                         (0..k).map(|i| call.int(0, a(i)).wrapping_mul(call.int(1, b(i))));
                     let sum = products.fold(0, u32::wrapping_add);
-                    call.put_int(2, at, sum);
+                    call.put_int(c, at, sum);
                 }
             }
         }
     }
+}
+
+/// What the sum ends with.
+fn finish(call: &TwinCall, p: &Params, end: End, at: usize, column: u32, sum: f32) -> f32 {
+    let mut value = sum;
+    if end.scale {
+        value *= f32::from_bits(p.more[0]);
+    }
+    if end.bias {
+        value += call.f32(2, (p.more[1] + column) as usize);
+    }
+    if let Some(activation) = end.activation {
+        value = super::unary::float(activation.op(), value);
+    }
+    if end.residual {
+        value += call.f32(2 + usize::from(end.bias), p.more[2] as usize + at);
+    }
+    value
 }
 
 /// Where element `k` of line `edge` lies in a packed operand, `first` steps after its start.

@@ -53,7 +53,7 @@ pub(crate) fn run(call: &mut TwinCall) {
     });
 }
 
-fn float(op: UnaryOp, x: f32) -> f32 {
+pub(super) fn float(op: UnaryOp, x: f32) -> f32 {
     match op {
         UnaryOp::Neg => -x,
         UnaryOp::Abs => x.abs(),

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::grouped::block;
-use super::{LANES, Side, fill};
+use super::{LANES, Side, fill, place};
+use crate::ops::matmul::form::Spread;
 
 const PACK: &str = include_str!("../../../../shaders/matmul/pack.wgsl");
 const PACKED: &str = include_str!("../../../../shaders/matmul/packed.wgsl");
@@ -36,7 +37,7 @@ pub(super) fn pack(side: Side, lanes: u32) -> String {
 }
 
 /// The variant whose operands are packed.
-pub(super) fn packed(rows: u32, quads: u32, lanes: u32, store: &str) -> String {
+pub(super) fn packed([rows, quads, lanes]: [u32; 3], spread: Spread, store: &str) -> String {
     let width = lanes * 4;
     let (mut prepare, mut step, mut finish) = (String::new(), String::new(), String::new());
     let panel = |name: char, first: &str, index: u32, tiles: &str| {
@@ -104,6 +105,7 @@ pub(super) fn packed(rows: u32, quads: u32, lanes: u32, store: &str) -> String {
             ("rows", &rows.to_string()),
             ("quads", &quads.to_string()),
             ("lanes", &lanes.to_string()),
+            ("place", &place(spread, rows, width * quads)),
             ("tile_n", &(width * quads).to_string()),
             ("prepare", &prepare),
             ("step", &step),
