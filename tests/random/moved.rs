@@ -158,7 +158,7 @@ pub(crate) fn rearranged(w: &mut World) -> Outcome {
             )
         }
         _ => {
-            let keeps = |index: &[usize]| index[index.len() - 1] >= index[index.len() - 2] + 1;
+            let keeps = |index: &[usize]| index[index.len() - 1] > index[index.len() - 2];
             (
                 x.triu(1),
                 Box::new(move |index| keeps(index).then(|| index.to_vec())),
@@ -205,7 +205,7 @@ pub(crate) fn running(w: &mut World) -> Outcome {
     let step: usize = model.shape[axis + 1..].iter().product();
     let mut values = model.values();
     for at in 0..values.len() {
-        if at / step % model.shape[axis] > 0 {
+        if !(at / step).is_multiple_of(model.shape[axis]) {
             values[at] += values[at - step];
         }
     }
@@ -214,8 +214,8 @@ pub(crate) fn running(w: &mut World) -> Outcome {
 }
 
 pub(crate) fn sorted(w: &mut World) -> Outcome {
-    let is_plain = |v: &f64| !v.is_nan() && !(*v == 0.0 && v.is_sign_negative());
-    let Some((x, model)) = w.pick_where(|m| has_rows(m) && m.values().iter().all(is_plain)) else {
+    let is_odd = |v: &f64| v.is_nan() || *v == 0.0 && v.is_sign_negative();
+    let Some((x, model)) = w.pick_where(|m| has_rows(m) && !m.values().iter().any(is_odd)) else {
         return Outcome::Skipped;
     };
     let axis = w.rng.usize(..model.shape.len());
