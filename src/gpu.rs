@@ -6,12 +6,15 @@
 mod budget;
 mod create;
 mod fusion;
+#[cfg(all(test, unix, feature = "sim"))]
+mod killed;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
 mod state;
 mod timing;
+mod upload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -31,6 +34,7 @@ pub use budget::Compacted;
 pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
+pub use upload::Upload;
 
 /// How to open a device. `Options::default()` is the best adapter there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

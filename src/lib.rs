@@ -82,7 +82,7 @@ pub use self::{
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State},
+    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Upload},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
     ops::{Kernel, KernelCall, Reduction, Scalar},

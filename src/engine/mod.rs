@@ -315,10 +315,22 @@ impl Engine {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
         } else if waiting >= FLUSH_AT_COMMANDS {
-            if let Some(_turn) = self.turn.try_take() {
-                let _ = block_on("an automatic flush", self.walk_early());
-            }
+            self.run_if_nobody_does();
         }
+    }
+
+    /// Lets what was appended run, unless somebody does anyway.
+    fn run_if_nobody_does(&self) {
+        if let Some(_turn) = self.turn.try_take() {
+            let _ = block_on("an automatic flush", self.walk_early());
+        }
+    }
+
+    /// Has the device done everything that was appended so far?
+    fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let last = state.last_submission.as_ref().map_or(0, |last| last.serial);
+        state.queue.is_empty() && last <= self.driver.completed()
     }
 
     /// How many bindings of storages a dispatch has, at most.

@@ -11,15 +11,18 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::maps::{is_row_major, refine, spread};
-use super::structure::{Dims, Fetch, Input, LeafShape, Node, OutShape, Structure, WORDS};
+use super::structure::{
+    Dims, Fetch, Input, LeafShape, Node, OutShape, Structure, TailShape, WORDS,
+};
 use super::{Limits, Member};
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::Arg;
-use crate::engine::kernel::MAX_OPERANDS;
+use crate::engine::kernel::{Launch, MAX_OPERANDS};
 use crate::memory::Storage;
 use crate::ops::elementwise::element::Map;
 use crate::ops::elementwise::{Fetch as LaunchFetch, GROUP, QUADS_ON_CPU};
+use crate::ops::readers::{READER_WORDS, Reader};
 
 /// Launches of one expression, at most: beyond that the kernel takes longer to compile than it
 /// saves.
@@ -96,7 +99,8 @@ impl Expr {
         if member.seen.len != self.len || self.nodes.len() >= MOST_LAUNCHES {
             return false;
         }
-        let (leaves, scalars, nodes) = (self.leaves.len(), self.scalars.len(), self.nodes.len());
+        let (leaves, scalars, nodes) =
+            (self.leaves.len(), self.scalars.len(), self.nodes.len());
         let is_in = self.try_add(index, member).is_some();
         if !is_in {
             self.leaves.truncate(leaves);
@@ -140,10 +144,7 @@ impl Expr {
             dtype: launch.args[bound].dtype,
         };
         let signature = node.signature();
-        let known = self
-            .signatures
-            .iter()
-            .rposition(|&other| other == signature);
+        let known = self.signatures.iter().rposition(|&other| other == signature);
         let number = known.unwrap_or_else(|| {
             self.nodes.push(node);
             self.signatures.push(signature);
@@ -283,36 +284,18 @@ impl Expr {
     /// The whole of it. `None` if it takes more operands or memory than one kernel may; without
     /// outputs if nobody holds anything that it makes.
     pub(super) fn finish(mut self, members: &[Member], limits: &Limits) -> Option<Whole> {
-        let arg_at = |at: At| &members[at.0].launch.args[at.1];
-        self.written.retain(|one| {
-            one.start.is_some() || Arc::strong_count(&arg_at(one.at).storage) > one.held
-        });
-        self.drop_unused();
-        let outs = self.written.iter();
-        let operands = self.leaves.iter().map(|leaf| leaf.at);
-        let operands: SmallVec<[At; MAX_OPERANDS]> =
-            operands.chain(outs.map(|one| one.at)).collect();
-        if operands.len() > MAX_OPERANDS {
+        self.keep_held(members);
+        let count = self.leaves.len() + self.written.len();
+        if count > MAX_OPERANDS {
             return None;
         }
-        if !self
-            .leaves
-            .iter()
-            .any(|leaf| leaf.strides.as_ref().is_some_and(|s| !is_one(s)))
-        {
-            self.split_not();
-        }
-        let structure = self.structure(limits);
+        let structure = self.structure(limits, None);
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
-        let quads = structure.leaves.iter().map(|leaf| leaf.fetch.is_quads());
-        let quads = quads.chain(structure.outs.iter().map(|_| true));
-        for (&at, quads) in operands.iter().zip(quads) {
-            let arg = arg_at(at);
-            args.push(Arg {
-                storage: arg.storage.clone(),
-                dtype: arg.dtype,
-                quads,
-            });
+        for (leaf, shape) in self.leaves.iter().zip(&structure.leaves) {
+            args.push(arg_of(members, leaf.at, shape.fetch.is_quads()));
+        }
+        for one in &self.written {
+            args.push(arg_of(members, one.at, true));
         }
         let mut may_reuse = 0;
         for (index, leaf) in structure.leaves.iter().enumerate() {
@@ -326,6 +309,75 @@ impl Expr {
             may_reuse,
         };
         limits.allow(&whole.args).then_some(whole)
+    }
+
+    /// The whole of it with the launch that takes up all that anybody wants of it.
+    /// `None` if that cannot be one kernel.
+    pub(super) fn finish_into(
+        mut self,
+        members: &[Member],
+        reader: &'static Reader,
+        tail: &Launch,
+        limits: &Limits,
+    ) -> Option<Whole> {
+        let x = &tail.args[0];
+        let takes_x = |arg: &&Arg| Arc::ptr_eq(&arg.storage, &x.storage);
+        let by_tail = tail.args.iter().filter(takes_x).count();
+        self.keep_held(members);
+        let [made] = &self.written[..] else {
+            return None;
+        };
+        let node = &self.nodes[usize::from(made.node)];
+        let is_x = made.storage == Arc::as_ptr(&x.storage)
+            && made.start.is_none()
+            && Arc::strong_count(&x.storage) == made.held + by_tail;
+        let is_cheap = reader.times == 1 || self.nodes.iter().all(is_cheap);
+        if !is_x || !is_cheap || node.dtype != x.dtype {
+            return None;
+        }
+        let count = self.leaves.len() + tail.args.len() - 1;
+        let variant = tail.variant();
+        let structure = self.structure(limits, Some(TailShape { reader, variant }));
+        if count > MAX_OPERANDS || READER_WORDS + structure.places().words > WORDS {
+            return None;
+        }
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        for (leaf, shape) in self.leaves.iter().zip(&structure.leaves) {
+            let quads = match shape.fetch {
+                Fetch::InOrder => x.quads,
+                fetch => fetch.is_quads(),
+            };
+            args.push(arg_of(members, leaf.at, quads));
+        }
+        let stand_in = args.first()?.storage.clone();
+        for arg in &tail.args[1..] {
+            let mut arg = arg.clone();
+            // An operand that is not looked at shows what there is.
+            if Arc::ptr_eq(&arg.storage, &x.storage) {
+                arg.storage = stand_in.clone();
+            }
+            args.push(arg);
+        }
+        let words = self.words(&structure);
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse: 0,
+        };
+        limits.allow(&whole.args).then_some(whole)
+    }
+
+    /// Forgets what nobody holds but the members.
+    fn keep_held(&mut self, members: &[Member]) {
+        self.written.retain(|one| {
+            one.start.is_some() || Arc::strong_count(storage_of(members, one.at)) > one.held
+        });
+        self.drop_unused();
+        let is_mapped = |leaf: &Leaf| leaf.strides.as_ref().is_some_and(|s| !is_one(s));
+        if !self.leaves.iter().any(is_mapped) {
+            self.split_not();
+        }
     }
 
     /// No leaf needs more than one dimension.
@@ -388,7 +440,7 @@ impl Expr {
         }
     }
 
-    fn structure(&mut self, limits: &Limits) -> Structure {
+    fn structure(&mut self, limits: &Limits, tail: Option<TailShape>) -> Structure {
         let inner = *self.dims.last().unwrap_or(&1);
         let whole = self.dims.len() == 1 || inner.is_multiple_of(4);
         let leaves = self.leaves.iter().map(|leaf| LeafShape {
@@ -410,6 +462,7 @@ impl Expr {
             }
             _ => 1,
         };
+        let each = if tail.is_some() { 1 } else { each };
         let together = self.dims.len() == 1 || u64::from(inner).is_multiple_of(4 * each);
         Structure {
             nodes: std::mem::take(&mut self.nodes),
@@ -420,6 +473,7 @@ impl Expr {
             whole,
             together,
             each,
+            tail,
         }
     }
 
@@ -445,6 +499,28 @@ impl Expr {
         }
         words
     }
+}
+
+fn storage_of(members: &[Member], at: At) -> &Arc<Storage> {
+    &members[at.0].launch.args[at.1].storage
+}
+
+fn arg_of(members: &[Member], at: At, quads: bool) -> Arg {
+    let arg = &members[at.0].launch.args[at.1];
+    Arg {
+        storage: arg.storage.clone(),
+        dtype: arg.dtype,
+        quads,
+    }
+}
+
+/// Is it no more work than another look at memory?
+fn is_cheap(node: &Node) -> bool {
+    const CHEAP: [&str; 12] = [
+        "add", "sub", "mul", "neg", "abs", "relu", "square", "same", "convert", "where", "maximum",
+        "minimum",
+    ];
+    CHEAP.contains(&node.section)
 }
 
 /// Does every number name the same element?

@@ -36,10 +36,11 @@ use crate::engine::{Arg, Cmd, Engine};
 use crate::memory::{DeadList, Residency};
 use crate::ops::elementwise::element::{Element, Seen};
 use crate::ops::elementwise::groups;
+use crate::ops::readers::reader_of;
 use expr::{Expr, Whole};
-use scan::Scan;
+use scan::{Group, Scan, Tail};
 use structure::Structure;
-use text::{LEAVES, OUTS};
+use text::{LEAVES, LEAVES_OF_X, OUTS};
 
 /// Structures of one generation of the cache; when it is full it becomes the old one, and what
 /// was not asked for since the last time goes, with its pipelines.
@@ -88,6 +89,21 @@ impl Limits {
     }
 }
 
+/// An expression of as many of the launches as it can hold, and how many that are.
+fn put_together(members: &[Member]) -> (usize, Expr) {
+    let mut expr = Expr::new(members.first().map_or(0, |member| member.seen.len));
+    let mut each = members.iter().enumerate();
+    let taken = each.position(|(index, member)| !expr.add(index, member));
+    (taken.unwrap_or(members.len()), expr)
+}
+
+/// What a command can be part of.
+enum Kind {
+    Member(Member),
+    Tail(Tail),
+    Other(Cmd),
+}
+
 /// Who fuses the commands of one engine.
 struct Fuser {
     caps: Caps,
@@ -126,12 +142,13 @@ impl Fuser {
         };
         let mut scan = std::mem::take(&mut self.scan);
         for (order, cmd) in pending.recorded.drain(..).enumerate() {
-            match self.member(order, cmd) {
-                Ok(member) => scan.join(member),
-                Err(cmd) => scan.pass(cmd),
+            match self.kind(order, cmd) {
+                Kind::Member(member) => scan.join(member),
+                Kind::Tail(tail) => scan.end(tail),
+                Kind::Other(cmd) => scan.pass(cmd),
             }
             for group in scan.closed.drain(..) {
-                self.emit(group.members, &limits, &mut pending.ready);
+                self.emit(group, &limits, &mut pending.ready);
             }
             pending.ready.extend(scan.passed.take());
         }
@@ -140,33 +157,42 @@ impl Fuser {
             false => Vec::new(),
         };
         for group in scan.close_all() {
-            self.emit(group.members, &limits, &mut pending.ready);
+            self.emit(group, &limits, &mut pending.ready);
         }
         let waiting = waiting.into_iter().map(|member| Cmd::Launch(member.launch));
         pending.recorded.extend(waiting);
         self.scan = scan;
     }
 
-    /// The command as something that may be fused, or as it is.
-    fn member(&mut self, order: usize, cmd: Cmd) -> Result<Member, Cmd> {
+    /// The command as what it can be part of.
+    fn kind(&mut self, order: usize, cmd: Cmd) -> Kind {
         let Cmd::Launch(launch) = cmd else {
-            return Err(cmd);
+            return Kind::Other(cmd);
         };
         // What touches a buffer of the app's has a submission of its own.
         let is_foreign = |arg: &Arg| arg.storage.residency() == Residency::Imported;
-        let seen = Seen::of(&launch).filter(|_| !launch.args.iter().any(is_foreign));
-        let Some(seen) = seen else {
-            return Err(Cmd::Launch(launch));
+        if launch.args.iter().any(is_foreign) || !launch.ranges.is_empty() {
+            return Kind::Other(Cmd::Launch(launch));
+        }
+        if let Some(seen) = Seen::of(&launch) {
+            let section = (seen.element.section)(&launch.variant());
+            let uses_scalars = self.uses_scalars(seen.element, section);
+            return Kind::Member(Member {
+                order,
+                launch,
+                seen,
+                section,
+                uses_scalars,
+            });
+        }
+        let reader = match launch.program {
+            Program::Builtin(kernel) => reader_of(kernel),
+            _ => None,
         };
-        let section = (seen.element.section)(&launch.variant());
-        let uses_scalars = self.uses_scalars(seen.element, section);
-        Ok(Member {
-            order,
-            launch,
-            seen,
-            section,
-            uses_scalars,
-        })
+        match reader {
+            Some(reader) => Kind::Tail(Tail { reader, launch }),
+            None => Kind::Other(Cmd::Launch(launch)),
+        }
     }
 
     fn uses_scalars(&mut self, element: &'static Element, section: &'static str) -> [bool; 2] {
@@ -178,15 +204,18 @@ impl Fuser {
     }
 
     /// Puts launches that may run together into as few as hold them.
-    fn emit(&mut self, members: Vec<Member>, limits: &Limits, ready: &mut Vec<Cmd>) {
-        let mut rest = members;
+    fn emit(&mut self, group: Group, limits: &Limits, ready: &mut Vec<Cmd>) {
+        let (mut rest, mut tail) = (group.members, group.tail);
         while !rest.is_empty() {
             let mut most = rest.len();
             let fused = loop {
-                let mut expr = Expr::new(rest[0].seen.len);
-                let mut members = rest[..most].iter().enumerate();
-                let taken = members.position(|(index, member)| !expr.add(index, member));
-                let taken = taken.unwrap_or(most);
+                let (taken, expr) = put_together(&rest[..most]);
+                if let (true, Some(tail)) = (taken == rest.len(), &tail) {
+                    if let Some(launch) = self.launch_into(&rest, tail, limits) {
+                        ready.push(Cmd::Launch(launch));
+                        return;
+                    }
+                }
                 if taken < 2 {
                     break None;
                 }
@@ -205,6 +234,24 @@ impl Fuser {
                 None => ready.push(Cmd::Launch(rest.remove(0).launch)),
             }
         }
+        ready.extend(tail.take().map(|tail| Cmd::Launch(tail.launch)));
+    }
+
+    /// The launch of an expression and what takes it up, if they can be one.
+    fn launch_into(&mut self, members: &[Member], tail: &Tail, limits: &Limits) -> Option<Launch> {
+        let (_, expr) = put_together(members);
+        let whole = expr.finish_into(members, tail.reader, &tail.launch, limits)?;
+        let mut params = tail.launch.params.clone();
+        params.extend_from_slice(bytemuck::cast_slice(&whole.words));
+        Some(Launch {
+            program: Program::Fused(self.kernel(whole.structure)),
+            code: 0,
+            args: whole.args,
+            params,
+            groups: tail.launch.groups,
+            may_reuse: 0,
+            ranges: SmallVec::new(),
+        })
     }
 
     /// The launch of an expression, if it makes anything that anybody holds.
@@ -245,13 +292,21 @@ impl Fuser {
 }
 
 fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
-    let leaves = structure.leaves.iter().zip(LEAVES);
+    let names = match structure.tail {
+        None => LEAVES,
+        Some(_) => LEAVES_OF_X,
+    };
+    let leaves = structure.leaves.iter().zip(names);
     let mut operands: Vec<Operand> = leaves.map(|(_, name)| Operand::read(name)).collect();
-    let outs = structure.outs.iter().zip(OUTS);
-    operands.extend(outs.map(|(out, name)| match out.is_into {
-        true => Operand::update(name),
-        false => Operand::write(name),
-    }));
+    match &structure.tail {
+        None => operands.extend(structure.outs.iter().zip(OUTS).map(|(out, name)| {
+            match out.is_into {
+                true => Operand::update(name),
+                false => Operand::write(name),
+            }
+        })),
+        Some(tail) => operands.extend_from_slice(&tail.reader.kernel.operands[1..]),
+    }
     let structure = Arc::new(structure);
     let caps = Arc::new(caps.clone());
     let (of_parts, its_caps, its_dead) = (structure.clone(), caps.clone(), dead.clone());

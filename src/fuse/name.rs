@@ -31,6 +31,9 @@ pub(super) fn of(structure: &Structure) -> String {
         .map(|out| formulas[usize::from(out.node)].0.as_str())
         .collect::<Vec<_>>()
         .join("; ");
+    if let Some(tail) = &structure.tail {
+        name = format!("{}({name})", (tail.reader.name)(tail.variant.code));
+    }
     if name.len() > LONGEST {
         name.truncate(LONGEST);
         name.push('…');

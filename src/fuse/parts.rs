@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::structure::{Fetch, Input, Structure};
+use super::structure::{Fetch, Input, Structure, TailShape};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program};
@@ -16,6 +16,7 @@ use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
 use crate::engine::{Arg, Kernel};
 use crate::memory::{DeadList, Storage};
 use crate::ops::elementwise::element::{Element, are_quads, into};
+use crate::ops::readers::READER_WORDS;
 use crate::tensor::layout::Layout;
 
 /// What a step reads or writes.
@@ -96,6 +97,9 @@ fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>
             args,
         });
     }
+    if structure.tail.is_some() {
+        return Some(steps);
+    }
     let mut start = places.starts;
     for (index, out) in structure.outs.iter().enumerate() {
         let node = usize::from(out.node);
@@ -135,13 +139,18 @@ fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>
 
 /// The output that a node makes in its place.
 fn out_of(structure: &Structure, node: usize) -> Option<usize> {
+    if structure.tail.is_some() {
+        return None;
+    }
     let mut outs = structure.outs.iter();
     let out = outs.position(|out| !out.is_into && usize::from(out.node) == node)?;
     Some(structure.leaves.len() + out)
 }
 
-fn words_of(params: &[u8]) -> Vec<u32> {
-    let words = params.chunks_exact(4);
+/// The parameters of the expression, behind those of what takes it up.
+fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
+    let own = params.chunks_exact(4);
+    let words = own.skip(structure.tail.map_or(0, |_| READER_WORDS));
     words
         .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
         .collect()
@@ -154,7 +163,7 @@ pub(super) fn launches(
     dead: &Arc<DeadList>,
     launch: &Launch,
 ) -> Option<Vec<Launch>> {
-    let params = words_of(&launch.params);
+    let params = words_of(structure, &launch.params);
     let steps = steps(structure, caps, &params)?;
     let last = &launch.args.last()?.storage;
     let made =
@@ -194,13 +203,40 @@ pub(super) fn launches(
             ranges: SmallVec::new(),
         }
     });
-    Some(launches.collect())
+    let mut launches: Vec<Launch> = launches.collect();
+    if let Some(tail) = &structure.tail {
+        let x = &made[usize::from(structure.outs[0].node)];
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        args.push(arg(tail, 0, x));
+        for (index, other) in launch.args[structure.leaves.len()..].iter().enumerate() {
+            args.push(arg(tail, 1 + index, &other.storage));
+        }
+        launches.push(Launch {
+            program: Program::Builtin(tail.reader.kernel),
+            code: tail.variant.code,
+            args,
+            params: SmallVec::from_slice(&launch.params[..4 * READER_WORDS]),
+            groups: launch.groups,
+            may_reuse: 0,
+            ranges: SmallVec::new(),
+        });
+    }
+    Some(launches)
+}
+
+/// An operand of what takes up an expression.
+fn arg(tail: &TailShape, index: usize, storage: &Arc<Storage>) -> Arg {
+    Arg {
+        storage: storage.clone(),
+        dtype: tail.variant.dtypes[index],
+        quads: tail.variant.quads >> index & 1 == 1,
+    }
 }
 
 /// Does the work of a fused kernel by the twins of its parts.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
-    let params = words_of(&call.params);
+    let params = words_of(structure, &call.params);
     let steps = steps(structure, caps, &params).expect("its parts were launches");
     let bytes = |dtype: DType| (u64::from(params[0]) * dtype.size_bytes()).next_multiple_of(16);
     let nodes = structure.nodes.iter();
@@ -232,6 +268,21 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
             Some(&(Slot::Node(node), _)) => made[node] = written,
             None => {}
         }
+    }
+    if let Some(tail) = &structure.tail {
+        let others = &mut call.operands[structure.leaves.len()..];
+        let mut operands = vec![made.swap_remove(usize::from(structure.outs[0].node))];
+        operands.extend(others.iter_mut().map(std::mem::take));
+        let mut part = TwinCall {
+            operands,
+            variant: tail.variant,
+            params: call.params[..4 * READER_WORDS].to_vec(),
+        };
+        (tail.reader.kernel.twin)(&mut part);
+        for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {
+            *other = bytes;
+        }
+        return;
     }
     for (node, bytes) in made.into_iter().enumerate() {
         if let Some(operand) = out_of(structure, node) {

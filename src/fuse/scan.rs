@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use super::Member;
 use super::expr::MOST_LAUNCHES;
 use crate::engine::Cmd;
-use crate::engine::kernel::Role;
+use crate::engine::kernel::{Launch, Role};
 use crate::memory::Storage;
+use crate::ops::readers::Reader;
 
 /// Groups that are open at a time, at most.
 const MOST_OPEN: usize = 4;
@@ -28,6 +29,15 @@ pub(super) struct Group {
     /// By address.
     reads: Vec<usize>,
     writes: Vec<usize>,
+    /// The launch for which the group was closed, if that takes up what the group makes.
+    pub(super) tail: Option<Tail>,
+}
+
+/// A launch that reads one operand element by element.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) reader: &'static Reader,
+    pub(super) launch: Launch,
 }
 
 /// Groups in the making.
@@ -50,6 +60,7 @@ impl Group {
             members: Vec::with_capacity(8),
             reads: Vec::new(),
             writes: Vec::new(),
+            tail: None,
         };
         group.take_in(member);
         group
@@ -93,6 +104,26 @@ impl Scan {
             self.close(concerned);
         }
         self.passed = Some(cmd);
+    }
+
+    /// A launch that cannot, but for whose operand `x` a group may compute the elements.
+    pub(super) fn end(&mut self, tail: Tail) {
+        let x = address(&tail.launch.args[0].storage);
+        let mut concerned = 0_u32;
+        for (index, arg) in tail.launch.args.iter().enumerate() {
+            let role = tail.launch.program.role(index);
+            concerned |= self.concerned(address(&arg.storage), role);
+        }
+        self.close(concerned);
+        match self.closed.iter().position(|group| group.writes.contains(&x)) {
+            Some(group) => {
+                // The others are independent of it.
+                let mut group = self.closed.remove(group);
+                group.tail = Some(tail);
+                self.closed.push(group);
+            }
+            None => self.passed = Some(Cmd::Launch(tail.launch)),
+        }
     }
 
     /// A launch that can.

@@ -5,12 +5,16 @@
 //!               elements  starts of outputs   scalars   first elements     dimensions  strides of
 //!                         that are parts      of leaves (not in order)     (if many)   leaves (mapped)
 //! ```
+//!
+//! Where a reader takes up the result, they follow its own.
 
 use smallvec::SmallVec;
 
 use crate::dtype::DType;
+use crate::engine::Variant;
 use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::elementwise::element::Element;
+use crate::ops::readers::Reader;
 use crate::tensor::layout::MAX_RANK;
 
 /// Words of parameters, at most.
@@ -120,6 +124,15 @@ pub(super) struct Structure {
     pub(super) together: bool,
     /// Quads of an invocation.
     pub(super) each: u64,
+    /// The kernel that takes up the one output, element by element.
+    pub(super) tail: Option<TailShape>,
+}
+
+/// A kernel for which an expression computes the operand `x`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TailShape {
+    pub(super) reader: &'static Reader,
+    pub(super) variant: Variant,
 }
 
 /// Where the parameters lie, by word.
@@ -178,11 +191,17 @@ impl Structure {
     /// Everything as bytes, by which the kernel is found again.
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
+        let flags = flags | u8::from(self.tail.is_some()) << 2;
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
         for node in &self.nodes {
             out.extend_from_slice(&node.signature().to_ne_bytes());
+        }
+        if let Some(tail) = &self.tail {
+            out.extend([tail.reader.number(), tail.variant.quads]);
+            out.extend_from_slice(&tail.variant.code.to_ne_bytes());
+            out.extend(tail.variant.dtypes.map(|dtype| dtype as u8));
         }
         for leaf in &self.leaves {
             out.extend([leaf.dtype as u8, leaf.fetch as u8]);

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use crate::driver::sim::{SimDriver, SimOptions};
 use crate::dtype::DType;
 use crate::engine::tests::translate;
-use crate::engine::{Engine, block_on};
+use crate::engine::{Engine, Setup, block_on};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::transfer::SpillOptions;
 
 fn engine(options: SimOptions) -> Arc<Engine> {
     let (driver, _) = SimDriver::new(options).expect("the options go together");
-    let engine = Engine::new(Arc::new(driver), SpillOptions::default()).expect("an engine");
+    let engine = Engine::new(Arc::new(driver), Setup::default()).expect("an engine");
     engine.fuse_with(super::fuse(&engine));
     engine
 }
@@ -61,6 +60,38 @@ fn every_type_and_map_gives_a_valid_shader() {
             Ok(vec![whole.exp()?.cast(dtype)?, turned, part, is_more])
         });
         assert!(count.len() >= 4, "{dtype}: {count:?}");
+    }
+}
+
+#[test]
+fn every_reader_takes_every_map_and_type() {
+    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+        let made = kernels(dtype, |x| {
+            let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
+            let sum = || a + row;
+            let turned = || (odd + 1)?.t();
+            let mut made = vec![
+                sum()?.sum(&[1])?,
+                sum()?.max(&[0])?,
+                turned()?.min(&[1])?,
+                turned()?.sum(&[])?,
+                (a - column)?.argmax(1)?,
+                (column * a)?.argmin(0)?,
+            ];
+            if dtype.is_float() {
+                made.extend([
+                    sum()?.softmax(1)?,
+                    turned()?.softmax(-1)?,
+                    sum()?.log_softmax(1)?,
+                    sum()?.layer_norm(&[8], Some(row), None, 1e-5)?,
+                    (a * row)?.layer_norm(&[8], None, None, 1e-5)?,
+                    sum()?.exp()?.mean(&[1])?,
+                ]);
+            }
+            Ok(made)
+        });
+        let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"), "{names:?}");
     }
 }
 

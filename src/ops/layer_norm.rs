@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
 
 /// Whole rows in one launch. Where there is no weight or bias, `x` stands in for it, unread.
-static LAYER_NORM: Kernel = Kernel {
+pub(super) static LAYER_NORM: Kernel = Kernel {
     name: "layer_norm",
     operands: &[
         Operand::read("x"),

@@ -20,6 +20,7 @@ mod normalize;
 mod operation;
 mod operators;
 pub(crate) mod random;
+pub(crate) mod readers;
 mod reduce;
 mod rotary;
 mod rows;

@@ -1,6 +1,6 @@
 //! Reading back: the device copies into a buffer that the CPU maps once the copy is done.
 //!
-//! A read is a [`Reading`], cut into [`Piece`]s of at most 16 MiB. Each piece is a command; when
+//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command; when
 //! the walk encodes it, it takes a buffer from the pool, and when its submission is done the
 //! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when
 //! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
@@ -19,8 +19,11 @@ use crate::units::MIB;
 /// Buffers of the pool together, beyond which oldest pieces are taken in first.
 const LIMIT_BYTES: u64 = 64 * MIB;
 
-/// The largest piece.
-const PIECE_BYTES: u64 = 16 * MIB;
+/// The largest piece: the host copies one out while the device copies the next.
+const PIECE_BYTES: u64 = 4 * MIB;
+
+/// A piece from this on is submitted at once, so that it arrives before those behind it.
+pub(crate) const LARGE_PIECE_BYTES: u64 = MIB;
 
 /// The smallest buffer; others are powers of two times this.
 const LEAST_BUFFER_BYTES: u64 = 4 << 10;

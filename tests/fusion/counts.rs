@@ -126,6 +126,31 @@ fn what_is_written_in_place_is_read_before_and_known_after() {
 }
 
 #[test]
+fn reductions_and_norms_compute_what_they_read() {
+    let reads = |work: fn(&Tensor) -> Result<Tensor>, name: &str| {
+        let fused = |_: &Gpu, x: &[Tensor]| Ok(vec![work(&((&x[0] * 0.5)? + &x[1])?)?]);
+        check(fused, 1, 1, &[name]);
+    };
+    reads(|x| x.sum(&[1]), "sum(a * s0 + b)");
+    reads(|x| x.mean(&[0]), "mean(a * s0 + b)");
+    reads(|x| x.max(&[1]), "max(a * s0 + b)");
+    reads(|x| x.softmax(1), "softmax(a * s0 + b)");
+    reads(|x| x.log_softmax(-1), "log_softmax(a * s0 + b)");
+    reads(|x| x.layer_norm(&[64], None, None, 1e-5), "layer_norm(a * s0 + b)");
+    reads(|x| x.argmax(1), "argreduce(a * s0 + b)");
+    // What is held is made once, and read.
+    check(
+        |_, x| {
+            let sum = (&x[0] + &x[1])?;
+            Ok(vec![sum.softmax(1)?, sum])
+        },
+        2,
+        2,
+        &[],
+    );
+}
+
+#[test]
 fn what_others_need_in_between_is_made_in_time() {
     check(
         |_, x| {

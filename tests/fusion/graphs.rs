@@ -122,18 +122,23 @@ impl World {
                 each(&x, |x| x.cast(dtype))
             }
             74..86 => self.view(&x),
-            86..94 => {
+            86..91 => {
                 let y = self.partner(&x);
                 let op = self.rng.u32(0..6);
                 both(&x, &y, |x, y| in_place(op, x, y).map(|()| x.clone()));
                 None
             }
-            94..97 => {
+            91..97 => {
                 let axis = self.rng.usize(0..3) as isize;
-                let exact = self.exact;
-                each(&x, |x| match exact {
-                    true => x.max(&[axis]),
-                    false => x.sum(&[axis]),
+                let kind = if self.exact { 0 } else { self.rng.u32(0..7) };
+                each(&x, |x| match kind {
+                    0 => x.max(&[axis]),
+                    1 => x.sum(&[axis]),
+                    2 => x.mean(&[]),
+                    3 => x.softmax(axis),
+                    4 => x.layer_norm(x.shape().get(1..).unwrap_or(&[]), None, None, 1e-3),
+                    5 => x.argmax(axis),
+                    _ => x.log_softmax(-1),
                 })
             }
             97 => each(&x, |x| x.copy()),

@@ -26,15 +26,13 @@ impl Opened {
         };
         let refused = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&refused);
-        let guarded = self.guarded(|| {
+        let asked = self.in_passing(|| {
             let range = offset_bytes..offset_bytes + size_bytes;
             raw.map_async(mode, range, move |result| {
                 seen.store(result.is_err(), Ordering::Release);
                 notice.tell(result.is_ok());
             });
-        });
-        let asked = self.now(guarded).and_then(|()| {
-            // Natively a request that is wrong is refused before it returns.
+            // Natively a request that is wrong, or comes after a loss, is refused before it returns.
             match refused.load(Ordering::Acquire) {
                 true => invalid("the buffer cannot be mapped so"),
                 false => Ok(signal),

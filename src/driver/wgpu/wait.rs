@@ -56,7 +56,7 @@ mod native {
     /// How long a device is looked at without a pause, and the pauses after that: a sixteenth of
     /// what was waited so far, so that no wait is much longer than it has to be. A system sleeps
     /// for 50 microseconds and more, however few it is asked for, so short waits have no pause.
-    const RESTLESS: Duration = Duration::from_micros(400);
+    const RESTLESS: Duration = Duration::from_micros(500);
     const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 

@@ -174,6 +174,30 @@ impl Op {
     }
 }
 
+/// What a variant computes.
+pub(in crate::ops) fn name_of(code: u64) -> &'static str {
+    let op = Op::from_code(code);
+    match (op.lift, op.fold, op.lower) {
+        (Lift::Plain, Fold::Sum, Lower::Divide) => "mean",
+        (Lift::Plain, Fold::Sum, _) => "sum",
+        (Lift::Plain, Fold::Product, _) => "prod",
+        (Lift::Plain, Fold::Max, _) => "max",
+        (Lift::Plain, Fold::Min, _) => "min",
+        (Lift::Truth, Fold::Max, _) => "any",
+        (Lift::Truth, Fold::Min, _) => "all",
+        (Lift::Truth, ..) => "count_nonzero",
+        (Lift::Exp, ..) => "sum_exp",
+        (Lift::Distance, _, Lower::Divide) => "var",
+        (Lift::Distance, _, Lower::DivideRoot) => "std",
+        (Lift::Distance, ..) => "sum_distances",
+        (Lift::Square, _, Lower::Plain) => "sum_squares",
+        (Lift::Size, Fold::Sum, _) => "sum_sizes",
+        (Lift::Size, Fold::Max, _) => "max_size",
+        (Lift::Size, ..) => "min_size",
+        (Lift::Square | Lift::Power, ..) => "norm",
+    }
+}
+
 /// The aliases and constants of a variant, and the sections of the WGSL that make it.
 pub(super) fn sections(out: &mut String, variant: &Variant) -> Vec<&'static str> {
     let op = Op::from_code(variant.code);
