@@ -61,6 +61,12 @@ pub(super) static ELEMENT: Element = Element {
     section: |_| OPERATION,
 };
 
+pub(super) static ELEMENT_SCALAR: Element = Element {
+    fresh: &MASKED_FILL,
+    into: &MASKED_FILL_INTO,
+    ..ELEMENT
+};
+
 fn text(variant: &Variant) -> Cow<'static, str> {
     elementwise::text(variant, &["c", "a", "b"], 1, WGSL, OPERATION)
 }

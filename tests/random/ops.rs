@@ -7,6 +7,7 @@ use super::calls::*;
 use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
 use super::more::*;
+use super::moved::*;
 use super::whole::*;
 use super::world::{Outcome, World};
 
@@ -76,6 +77,14 @@ pub(crate) const ALL: &[Op] = &[
     ("folded", fold),
     ("normalized", normalize),
     ("made of nothing", made_of_nothing),
+    ("bit by bit", bits),
+    ("masked_fill", masked_fill),
+    ("taken apart and put together", rearranged),
+    ("truths and counts", truths),
+    ("running totals", running),
+    ("sorted", sorted),
+    ("gathered", gathered),
+    ("scattered", scattered),
     ("read and waited for", blocking_read),
     ("a kernel of one's own", custom),
 ];
