@@ -6,8 +6,9 @@ use std::path::Path;
 use super::row::{Figure, Row, quoted};
 use super::table::{digits, escaped, none};
 use super::{Options, TABLE, build_table, cases, one, write};
-use crate::process::{Result, capture, command, run_quietly, target_dir};
+use crate::process::{Result, capture, command, root, run_quietly, target_dir};
 
+const BENCH: &str = "benches/table/main.rs";
 /// Pairs of runs of each case.
 const PAIRS: usize = 3;
 const SECONDS: &str = "0.4";
@@ -27,13 +28,16 @@ pub(crate) fn against(options: &Options) -> Result {
     let commit = found.map_err(|_| format!("there is no commit `{revision}`."))?;
     let commit = commit.trim();
     let folder = target_dir().join("bench/against").join(commit);
-    let new = build_table(&crate::process::root(), None)?;
-    let tree = Tree::check_out(commit, &folder)?;
-    if !tree.0.join("benches/table/main.rs").exists() {
+    let bench = format!("{commit}:{BENCH}");
+    if capture(command("git").args(["cat-file", "-e", &bench])).is_err() {
         return Err(too_old(revision, commit));
     }
+    let new = build_table(&root(), &target_dir())?;
+    let tree = Tree::check_out(commit, &folder)?;
+    // Outputs have the same names in every folder, so they must not lie beside ours. Whatever commit was there
+    // before, its outputs are older than files that were checked out a moment ago, so they are not taken for ours.
     let target = target_dir().join("bench/against/target");
-    let old = build_table(tree.0, Some(&target))
+    let old = build_table(tree.0, &target)
         .map_err(|_| format!("the bench of {commit} could not be built; see above."))?;
 
     let mut names = cases(&new, &options.words)?;
@@ -93,13 +97,8 @@ fn head() -> String {
 }
 
 fn too_old(revision: &str, commit: &str) -> String {
-    let first = capture(command("git").args([
-        "log",
-        "--format=%h, %s",
-        "--diff-filter=A",
-        "--",
-        "benches/table/main.rs",
-    ]));
+    let first =
+        capture(command("git").args(["log", "--format=%h, %s", "--diff-filter=A", "--", BENCH]));
     let first = first.unwrap_or_default();
     let first = match first.trim().lines().last() {
         Some(first) => format!("it came with {first}"),

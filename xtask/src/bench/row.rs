@@ -91,7 +91,10 @@ impl Row {
 
     /// Whose figures these are, in words.
     pub(crate) fn adapter(&self) -> String {
-        format!("{} ({})", self.adapter, self.driver)
+        match self.adapter.is_empty() {
+            true => "no adapter".into(),
+            false => format!("{} ({})", self.adapter, self.driver),
+        }
     }
 
     /// The line that it was read from, or would be.
