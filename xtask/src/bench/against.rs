@@ -40,12 +40,17 @@ pub(crate) fn against(options: &Options) -> Result {
     let old = build_table(tree.0, &target)
         .map_err(|_| format!("the bench of {commit} could not be built; see above."))?;
 
-    let mut names = cases(&new, &options.words)?;
-    for name in cases(&old, &options.words).unwrap_or_default() {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let known = [
+        cases(&new, &options.words)?,
+        cases(&old, &options.words).unwrap_or_default(),
+    ];
+    let mut names = known[0].clone();
+    names.extend(
+        known[1]
+            .iter()
+            .filter(|name| !known[0].contains(name))
+            .cloned(),
+    );
     let seconds = options.seconds.as_deref().unwrap_or(SECONDS);
     let extra = ["--bare", "--seconds", seconds];
     let mut text = String::new();
@@ -63,11 +68,15 @@ pub(crate) fn against(options: &Options) -> Result {
                     true => (&new, &mut pairs.new),
                     false => (&old, &mut pairs.old),
                 };
-                rows.push(one(program, "lapidary", &pairs.case, &extra)?);
+                rows.push(match known[usize::from(!is_new)].contains(&pairs.case) {
+                    true => one(program, "lapidary", &pairs.case, &extra)?,
+                    false => Row::missing("lapidary", &pairs.case),
+                });
             }
         }
         if text.is_empty() {
-            let adapter = pairs.new[0].adapter();
+            let adapter = [&pairs.new[0], &pairs.old[0]].map(Row::adapter);
+            let adapter = &adapter[usize::from(pairs.new[0].adapter.is_empty())];
             text = format!(
                 "The working tree beside {commit}, on {adapter}:\n\n{}",
                 head()
@@ -226,10 +235,15 @@ mod tests {
         let pairs = Pairs {
             case: "a".into(),
             new: vec![Row::counted("a", 1.0, "s")],
-            old: vec![Row::failed("lapidary", "a", "no case has such a name")],
+            old: vec![Row::failed("lapidary", "a", "wrong")],
         };
         assert_eq!(pairs.ratios(), None);
-        assert!(pairs.markdown().contains("ERROR: no case"));
+        assert!(pairs.markdown().contains("ERROR: wrong"));
         assert!(pairs.json().contains("old_error"));
+        let pairs = Pairs {
+            old: vec![Row::missing("lapidary", "a")],
+            ..pairs
+        };
+        assert_eq!(pairs.markdown(), "| a | 1 s | – | – |  |\n");
     }
 }
