@@ -8,12 +8,14 @@
 //! | register, no lanes | the same, every thread for itself | no subgroups of known size |
 //! | workgroup | 256 threads a tile in workgroup memory | GPUs |
 //! | skinny | 256 threads share out k | up to 8 rows on GPUs |
+//! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
 //!
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
 mod choice;
 mod form;
+mod pack;
 mod problem;
 #[cfg(test)]
 mod tests;
@@ -28,9 +30,12 @@ use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
+#[cfg(not(any(test, feature = "sim")))]
 use form::{Form, Tile};
 use problem::Problem;
 
+#[cfg(any(test, feature = "sim"))]
+pub(super) use form::{Form, Packing, Tile};
 #[cfg(any(test, feature = "sim"))]
 pub(super) use problem::Params;
 
@@ -181,6 +186,9 @@ fn launch(
         quads,
     };
     let (first, second) = if problem.swapped { (b, a) } else { (a, b) };
+    if matches!(tile, Tile::Packed { .. }) {
+        return pack::launch([first, second], c, problem, tile, c_row);
+    }
     let naive = tile == Tile::Naive;
     let args = [
         arg(first, !naive && problem.a.is_quads()),

@@ -1,25 +1,35 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 mod argreduce;
+mod arrange;
+mod attention;
 mod binary;
 mod concat;
 mod copy;
 pub(crate) mod custom;
-mod elementwise;
+pub(crate) mod elementwise;
 pub(crate) mod fill;
-mod functions;
+pub(crate) mod functions;
+mod gather;
 mod index_select;
 mod layer_norm;
+mod loss;
+mod mask;
 mod matmul;
 mod normalize;
 mod operation;
 mod operators;
 pub(crate) mod random;
+pub(crate) mod readers;
 mod reduce;
+mod rotary;
 mod rows;
 mod scalar;
+mod scan;
+mod scatter;
 mod select;
 mod softmax;
+mod sort;
 mod text;
 mod unary;
 
@@ -33,4 +43,5 @@ mod tests;
 pub(crate) mod twin;
 
 pub use custom::{Kernel, KernelCall};
+pub use loss::Reduction;
 pub use scalar::Scalar;

@@ -1,6 +1,7 @@
 //! Which tile for which product on which device, and how many workgroups.
 
 use super::form::{Form, Tile};
+use super::pack::packed_len;
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
@@ -10,6 +11,18 @@ const NAIVE_WORK: u64 = 16 * 16 * 16;
 
 /// Multiplications from which a tile that takes twice as long to compile pays.
 const LARGE_WORK: u64 = 512 * 512 * 512;
+
+/// Rows of the tile for packed operands.
+const PACKED_ROWS: u8 = 32;
+
+/// Rows and columns of C from which an operand is read often enough to be packed first.
+const PACKED_EDGE: u32 = 48;
+
+/// Multiplications from which operands are packed that do not lie in quads.
+const RAGGED_WORK: u64 = 96 * 96 * 96;
+
+/// Multiplications from which operands are packed although they lie in quads.
+const FAR_WORK: u64 = 800 * 800 * 800;
 
 /// Rows up to which a GPU shares out k rather than rows.
 const SKINNY_ROWS: u32 = 8;
@@ -78,6 +91,13 @@ fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
             .min_by_key(|tile| cost(tile))
             .map_or(32, |tile| tile.0),
     };
+    if pays_to_pack(caps, problem, lanes) {
+        return Tile::Packed {
+            rows: PACKED_ROWS,
+            quads: 2,
+            lanes,
+        };
+    }
     let is_wide = problem.n > u32::from(lanes) * 4;
     let is_worth_it = rows < 32 || problem.work() >= LARGE_WORK;
     Tile::Register {
@@ -85,6 +105,19 @@ fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
         quads: if is_wide && is_worth_it { 2 } else { 1 },
         lanes,
     }
+}
+
+/// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
+/// longer than it must: off the quads, or too far apart for the caches.
+fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
+    let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
+    let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
+    let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
+    let least_work = if is_ragged { RAGGED_WORK } else { FAR_WORK };
+    let fits = [(&problem.a, problem.m), (&problem.b, problem.n)]
+        .into_iter()
+        .all(|(side, edge)| packed_len(problem, side, edge, lanes) * 4 <= caps.max_binding_bytes);
+    fits_tiles && is_read_often && problem.work() >= least_work && fits
 }
 
 fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
@@ -118,11 +151,12 @@ pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
             tiles * u64::from(problem.matrices)
         }
     };
-    spread(count, u64::from(caps.max_groups.max(1)))
+    spread(count, caps)
 }
 
-/// At least `count` groups, hardly more, at most `limit` in a dimension.
-fn spread(count: u64, limit: u64) -> [u32; 3] {
+/// At least `count` groups, hardly more, spread over as many dimensions as they need.
+pub(super) fn spread(count: u64, caps: &Caps) -> [u32; 3] {
+    let limit = u64::from(caps.max_groups.max(1));
     let z = count.div_ceil(limit * limit).max(1);
     let y = count.div_ceil(z).div_ceil(limit).max(1);
     let x = count.div_ceil(z * y).max(1);

@@ -16,6 +16,9 @@ pub(crate) enum Tile {
     Workgroup { rows: u8 },
     /// `rows` rows (at most 8) of C, with k split over the threads of a workgroup.
     Skinny { rows: u8 },
+    /// `rows` rows of `quads` quads in the registers of `lanes` lanes that broadcast A to each
+    /// other, from operands that were packed; `rows` is a multiple of four times `lanes`.
+    Packed { rows: u8, quads: u8, lanes: u8 },
 }
 
 /// How an operand lies. Naive does not ask.
@@ -53,13 +56,29 @@ impl Tile {
     /// and a tile of 32 rows takes SwiftShader minutes.
     pub(super) fn through_windows(self) -> Tile {
         match self {
-            Tile::Register { rows, lanes, .. } => Tile::Register {
-                rows: rows.min(WINDOWED_ROWS),
-                quads: 1,
-                lanes,
-            },
+            Tile::Register { rows, lanes, .. } | Tile::Packed { rows, lanes, .. } => {
+                Tile::Register {
+                    rows: rows.min(WINDOWED_ROWS),
+                    quads: 1,
+                    lanes,
+                }
+            }
             other => other,
         }
+    }
+}
+
+/// The variant of the kernel that packs an operand: how it lies, and for how many lanes.
+pub(crate) struct Packing;
+
+impl Packing {
+    pub(crate) fn pack(order: Order, lanes: u8) -> u64 {
+        u64::from(order as u8) | u64::from(lanes) << 8
+    }
+
+    pub(crate) fn unpack(code: u64) -> (Order, u8) {
+        let [order, lanes, ..] = code.to_le_bytes();
+        (Order::from_bits(order), lanes)
     }
 }
 
@@ -70,6 +89,7 @@ impl Form {
             Tile::Register { rows, quads, lanes } => [1, rows, quads, lanes],
             Tile::Workgroup { rows } => [2, rows, 0, 0],
             Tile::Skinny { rows } => [3, rows, 0, 0],
+            Tile::Packed { rows, quads, lanes } => [4, rows, quads, lanes],
         };
         let sides = self.a as u8 | (self.b as u8) << 2;
         u64::from_le_bytes([kind, rows, quads, lanes, sides, 0, 0, 0])
@@ -81,7 +101,8 @@ impl Form {
             0 => Tile::Naive,
             1 => Tile::Register { rows, quads, lanes },
             2 => Tile::Workgroup { rows },
-            _ => Tile::Skinny { rows },
+            3 => Tile::Skinny { rows },
+            _ => Tile::Packed { rows, quads, lanes },
         };
         Form {
             tile,
@@ -98,6 +119,9 @@ impl Form {
                 let across = if lanes == 0 { 8 } else { u32::from(lanes) };
                 let down = if lanes == 0 { 8 } else { 1 };
                 (u32::from(rows) * down, across * 4 * u32::from(quads))
+            }
+            Tile::Packed { rows, quads, lanes } => {
+                (u32::from(rows), u32::from(lanes) * 4 * u32::from(quads))
             }
             Tile::Workgroup { rows } => (u32::from(rows) * 16, u32::from(rows) * 16),
             Tile::Skinny { rows } => match self.b {

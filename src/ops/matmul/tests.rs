@@ -1,15 +1,16 @@
 //! Every text is a valid shader, every variant computes the same, and the choice is as documented.
 
 use super::choice::{choose, groups};
-use super::form::{Form, Order, Tile};
+use super::form::{Form, Order, Packing, Tile};
+use super::pack::PACK;
 use super::problem::Problem;
 use super::{MATMUL, Shapes};
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
-use crate::engine::Variant;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::engine::tests::translate;
 use crate::engine::wgsl::{self, Target, shader};
+use crate::engine::{Kernel, Variant};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
@@ -27,6 +28,10 @@ fn tiles(lanes: u8) -> Vec<Tile> {
         [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
     );
     if lanes > 0 {
+        if lanes <= 8 {
+            let (rows, quads) = (32, 2);
+            tiles.push(Tile::Packed { rows, quads, lanes });
+        }
         tiles.extend(
             [
                 (1, 1),
@@ -54,30 +59,60 @@ fn validate(form: Form, dtype: DType, quads: u8) {
         dtypes: [dtype; MAX_OPERANDS],
         quads,
     };
+    validate_variant(&MATMUL, &variant);
+}
+
+fn validate_variant(kernel: &Kernel, variant: &Variant) {
+    let last = kernel.operands.len() - 1;
     for windows in [1, 3] {
         let mut layout = wgsl::Layout {
             parts: [0; MAX_OPERANDS],
             windows: [windows; MAX_OPERANDS],
-            written: 0b100,
+            written: 1 << last,
         };
-        layout.parts[..3].copy_from_slice(&[0, 1, 2]);
+        for (part, index) in layout.parts[..=last].iter_mut().zip(0..) {
+            *part = index;
+        }
         let target = Target {
             window_bytes: 64 << 10,
             immediates: windows == 1,
             enables: false,
+            wide_words: windows == 1,
         };
-        let text = super::text(&variant);
-        let whole = shader(&text, MATMUL.operands, &variant, &layout, &target);
-        translate(MATMUL.name, &whole);
+        let text = (kernel.text)(variant);
+        let whole = shader(&text, kernel.operands, variant, &layout, &target);
+        translate(kernel.name, &whole);
         let needs_enabling = text.contains("subgroup");
         let enables = true;
         let target = Target { enables, ..target };
-        let for_browsers = shader(&text, MATMUL.operands, &variant, &layout, &target);
+        let for_browsers = shader(&text, kernel.operands, variant, &layout, &target);
         assert_eq!(
             for_browsers.strip_prefix("enable subgroups;\n"),
             needs_enabling.then_some(&whole[..]),
-            "{form:?}"
+            "{variant:?}"
         );
+    }
+}
+
+#[test]
+fn every_text_that_packs_is_a_valid_shader() {
+    for lanes in [4, 8] {
+        for (order, dtype) in ORDERS
+            .into_iter()
+            .flat_map(|o| [(o, DType::F32), (o, DType::F16)])
+        {
+            for quads in [0b10, 0b11] {
+                let mut dtypes = [DType::F32; MAX_OPERANDS];
+                dtypes[0] = dtype;
+                let variant = Variant {
+                    code: Packing::pack(order, lanes),
+                    dtypes,
+                    quads: if order == Order::Stepped { 0b10 } else { quads },
+                };
+                assert_eq!(Packing::unpack(variant.code), (order, lanes));
+                validate_variant(&PACK, &variant);
+            }
+        }
     }
 }
 
@@ -86,7 +121,9 @@ fn every_text_is_a_valid_shader() {
     for lanes in [4, 8, 32] {
         for tile in tiles(lanes) {
             for (a, b) in ORDERS.iter().flat_map(|&a| ORDERS.map(|b| (a, b))) {
-                if tile == Tile::Naive && (a, b) != (Order::AlongK, Order::AlongK) {
+                if matches!(tile, Tile::Naive | Tile::Packed { .. })
+                    && (a, b) != (Order::AlongK, Order::AlongK)
+                {
                     continue;
                 }
                 let form = Form { tile, a, b };
@@ -118,7 +155,7 @@ fn only_texts_that_broadcast_name_subgroups() {
             dtypes: [DType::F32; MAX_OPERANDS],
             quads: 7,
         };
-        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. });
+        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. } | Tile::Packed { .. });
         assert_eq!(
             super::text(&variant).contains("subgroup"),
             broadcasts,
@@ -194,6 +231,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         max_invocations: 256,
         max_workgroup_bytes: 16384,
         subgroup_lanes: lanes,
+        wide_words: false,
         maps_slabs: false,
         host_kernels: false,
     }
@@ -213,6 +251,13 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [4, 4, 4], Tile::Naive);
     check(&lavapipe, [1, 1, 100_000], Tile::Naive);
     check(&lavapipe, [512, 512, 512], register(32, 2, 8));
+    let packed = Tile::Packed {
+        rows: 32,
+        quads: 2,
+        lanes: 8,
+    };
+    check(&lavapipe, [1024, 1024, 1024], packed);
+    check(&lavapipe, [511, 511, 511], packed);
     check(&lavapipe, [128, 128, 128], register(32, 1, 8));
     check(&lavapipe, [1, 2048, 2048], register(1, 2, 8));
     check(&lavapipe, [2048, 1, 2048], register(1, 2, 8));
@@ -317,6 +362,14 @@ fn every_variant_computes_the_same_as_the_reference() {
     if let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) {
         let shapes = [(1, 2), (4, 2), (8, 2), (16, 1), (32, 1), (32, 2)];
         tiles.extend(shapes.map(|(rows, quads)| register(rows, quads, lanes as u8)));
+        if lanes <= 8 {
+            let packed = |rows, quads| Tile::Packed {
+                rows,
+                quads,
+                lanes: lanes as u8,
+            };
+            tiles.extend([packed(32, 2), packed(64, 1), packed(32, 1)]);
+        }
     }
     for (index, tile) in tiles.into_iter().enumerate() {
         // A whole tile; a ragged edge that is aligned; and one that is not, with a tail of k. Each

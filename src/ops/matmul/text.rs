@@ -14,11 +14,12 @@ macro_rules! push {
 }
 
 mod grouped;
+mod packed;
 mod unrolled;
 
 use std::borrow::Cow;
 
-use super::form::{Form, Order, Tile};
+use super::form::{Form, Order, Packing, Tile};
 use crate::engine::Variant;
 use grouped::{skinny, workgroup};
 use unrolled::Unrolled;
@@ -97,8 +98,26 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         .text(store),
         Tile::Workgroup { rows } => workgroup(a, b, u32::from(rows), store),
         Tile::Skinny { rows } => skinny(a, b, u32::from(rows), store),
+        Tile::Packed { rows, quads, lanes } => {
+            packed::packed(u32::from(rows), u32::from(quads), u32::from(lanes), store)
+        }
     };
     Cow::Owned(format!("{SHARED}\n{text}"))
+}
+
+/// The text of what packs an operand.
+pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
+    let (order, lanes) = Packing::unpack(variant.code);
+    let side = Side {
+        name: 'a',
+        along_k: order != Order::AlongEdge,
+        quads: variant.quads & 1 == 1,
+        stepped: order == Order::Stepped,
+    };
+    Cow::Owned(format!(
+        "{SHARED}\n{}",
+        packed::pack(side, u32::from(lanes))
+    ))
 }
 
 /// Puts values in the place of `${name}`.

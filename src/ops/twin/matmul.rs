@@ -1,23 +1,33 @@
 //! The twin of matmul: three loops, whatever the variant. Floats are added up in f32, in order.
 
 use crate::engine::kernel::TwinCall;
-use crate::ops::matmul::Params;
+use crate::ops::matmul::{Form, Packing, Params, Tile};
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();
     let [m, n, k, matrices] = p.size;
     let [c_row, a_start, b_start] = [p.rest[1], p.rest[2], p.rest[3]];
+    let lanes = match Form::unpack(call.variant.code).tile {
+        Tile::Packed { lanes, .. } => u32::from(lanes),
+        _ => 0,
+    };
     for matrix in 0..matrices {
         let (a_step, b_step) = steps(&p, matrix);
         for row in 0..m {
             for column in 0..n {
                 let a = |i: u32| {
+                    if lanes > 0 {
+                        return packed_at(lanes, k, matrix * p.a[0], row, i);
+                    }
                     let at = row
                         .wrapping_mul(p.strides[0])
                         .wrapping_add(i.wrapping_mul(p.strides[1]));
                     a_start.wrapping_add(a_step).wrapping_add(at) as usize
                 };
                 let b = |i: u32| {
+                    if lanes > 0 {
+                        return packed_at(lanes, k, matrix * p.b[0], column, i);
+                    }
                     let at = i
                         .wrapping_mul(p.strides[2])
                         .wrapping_add(column.wrapping_mul(p.strides[3]));
@@ -35,6 +45,40 @@ pub(crate) fn run(call: &mut TwinCall) {
                     call.put_int(2, at, sum);
                 }
             }
+        }
+    }
+}
+
+/// Where element `k` of line `edge` lies in a packed operand, `first` steps after its start.
+fn packed_at(lanes: u32, len: u32, first: u32, edge: u32, k: u32) -> usize {
+    let (panel, in_panel) = (edge / (lanes * 4), edge % (lanes * 4));
+    let step = first + panel * len.div_ceil(4) + k / 4;
+    let quad = in_panel % 4 * lanes + in_panel / 4;
+    (step as usize * lanes as usize * 4 + quad as usize) * 4 + k as usize % 4
+}
+
+/// Packs an operand: what lies past its end along k is zero, and its last line is repeated.
+pub(crate) fn pack(call: &mut TwinCall) {
+    let p: Params = call.params();
+    let [edge, _, k, matrices] = p.size;
+    let (_, lanes) = Packing::unpack(call.variant.code);
+    let width = u32::from(lanes) * 4;
+    let (panels, steps_of_k) = (edge.div_ceil(width), k.div_ceil(4));
+    for matrix in 0..matrices {
+        let start = p.rest[2].wrapping_add(steps(&p, matrix).0);
+        for (line, i) in
+            (0..panels * width).flat_map(|line| (0..steps_of_k * 4).map(move |i| (line, i)))
+        {
+            let from = start
+                .wrapping_add(line.min(edge - 1).wrapping_mul(p.strides[0]))
+                .wrapping_add(i.wrapping_mul(p.strides[1]));
+            let value = if i < k {
+                call.f32(0, from as usize)
+            } else {
+                0.0
+            };
+            let first = matrix * panels * steps_of_k;
+            call.put_f32(1, packed_at(lanes.into(), k, first, line, i), value);
         }
     }
 }

@@ -8,7 +8,7 @@ const TILE: &str = include_str!("../../../../shaders/matmul/tile.wgsl");
 const SKINNY: &str = include_str!("../../../../shaders/matmul/skinny.wgsl");
 
 /// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the end.
-fn block(side: Side) -> String {
+pub(super) fn block(side: Side) -> String {
     let (name, line) = (side.name, side.line());
     let last = if name == 'a' { "p.size.x" } else { "p.size.y" };
     let (k, i) = (side.along("k"), side.along("i"));

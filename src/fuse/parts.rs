@@ -1,0 +1,294 @@
+//! A fused kernel taken apart: the launches that do the same one by one.
+//!
+//! Every node makes a tensor of its own, whole and row-major. What goes to a part of an old
+//! storage is copied there in the end, when nobody reads any more what it held.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::structure::{Fetch, Input, Structure, TailShape};
+use crate::driver::Caps;
+use crate::dtype::DType;
+use crate::engine::kernel::{Launch, Program};
+#[cfg(any(test, feature = "sim"))]
+use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
+use crate::engine::{Arg, Kernel};
+use crate::memory::{DeadList, Storage};
+use crate::ops::elementwise::element::{Element, are_quads, into};
+use crate::ops::readers::READER_WORDS;
+use crate::tensor::layout::Layout;
+
+/// What a step reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    /// An operand of the fused kernel.
+    Operand(usize),
+    /// What a node makes.
+    Node(usize),
+}
+
+/// One launch, but for its storages.
+#[derive(Debug)]
+struct Step {
+    kernel: &'static Kernel,
+    code: u64,
+    words: SmallVec<[u32; 16]>,
+    groups: [u32; 3],
+    /// The inputs, then the output.
+    args: SmallVec<[(Slot, DType); 4]>,
+}
+
+/// The steps, in order. `None` if one takes more parameters than there are.
+fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>> {
+    let places = structure.places();
+    let len = params[0] as usize;
+    let dims: SmallVec<[usize; 8]> = match structure.held_dims() {
+        0 => SmallVec::from_slice(&[len]),
+        held => (params[places.dims..][..held].iter())
+            .map(|&dim| dim as usize)
+            .collect(),
+    };
+    let in_order = Layout::contiguous(&dims);
+    let leaves = structure.leaves.iter().enumerate().map(|(index, leaf)| {
+        let mut layout = in_order.clone();
+        if leaf.fetch != Fetch::InOrder {
+            layout.offset = params[places.offsets[index]] as usize;
+            for (axis, stride) in layout.strides.iter_mut().enumerate() {
+                *stride = match leaf.fetch.is_mapped() {
+                    true => params[places.strides[index] + axis] as i32 as isize,
+                    false => 0,
+                };
+            }
+        }
+        layout
+    });
+    let leaves: Vec<Layout> = leaves.collect();
+    let scalar = |slot: u8| params[places.scalars + usize::from(slot)];
+    let mut steps = Vec::with_capacity(structure.nodes.len() + structure.outs.len());
+    for (number, node) in structure.nodes.iter().enumerate() {
+        let (mut layouts, mut is_scalar) = (SmallVec::<[&Layout; 3]>::new(), Vec::new());
+        let mut scalars = node.scalars.map(|slot| slot.map_or(0, scalar));
+        let mut args = SmallVec::new();
+        for input in &node.inputs {
+            is_scalar.push(matches!(input, Input::Scalar(_)));
+            match *input {
+                Input::Leaf(leaf) => {
+                    let leaf = usize::from(leaf);
+                    layouts.push(&leaves[leaf]);
+                    args.push((Slot::Operand(leaf), structure.leaves[leaf].dtype));
+                }
+                Input::Node(node) => {
+                    let node = usize::from(node);
+                    layouts.push(&in_order);
+                    args.push((Slot::Node(node), structure.nodes[node].dtype));
+                }
+                Input::Scalar(slot) => scalars[0] = scalar(slot),
+            }
+        }
+        args.push((Slot::Node(number), node.dtype));
+        let plan = (node.element).plan(caps, node.op, &dims, &layouts, &is_scalar, scalars)?;
+        let (code, words, groups) = plan;
+        steps.push(Step {
+            kernel: node.element.fresh,
+            code,
+            words,
+            groups,
+            args,
+        });
+    }
+    if structure.tail.is_some() {
+        return Some(steps);
+    }
+    let mut start = places.starts;
+    for (index, out) in structure.outs.iter().enumerate() {
+        let node = usize::from(out.node);
+        let is_first = structure.outs[..index]
+            .iter()
+            .all(|other| other.is_into || other.node != out.node);
+        if !out.is_into && is_first {
+            // The node makes it where it is to be.
+            continue;
+        }
+        let (family, dtype) = (Element::copy(), structure.nodes[node].dtype);
+        let kernel = if out.is_into {
+            family.into
+        } else {
+            family.fresh
+        };
+        let layout = Layout::contiguous(&[len]);
+        let (code, mut words, groups) =
+            family.plan(caps, 0, &[len], &[&layout], &[false], [0, 0])?;
+        let code = if out.is_into { into(code) } else { code };
+        if out.is_into {
+            words[1] = params[start];
+            start += 1;
+        }
+        let from = (Slot::Node(node), dtype);
+        let to = (Slot::Operand(structure.leaves.len() + index), dtype);
+        steps.push(Step {
+            kernel,
+            code,
+            words,
+            groups,
+            args: [from, to].into_iter().collect(),
+        });
+    }
+    Some(steps)
+}
+
+/// The output that a node makes in its place.
+fn out_of(structure: &Structure, node: usize) -> Option<usize> {
+    if structure.tail.is_some() {
+        return None;
+    }
+    let mut outs = structure.outs.iter();
+    let out = outs.position(|out| !out.is_into && usize::from(out.node) == node)?;
+    Some(structure.leaves.len() + out)
+}
+
+/// The parameters of the expression, behind those of what takes it up.
+fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
+    let own = params.chunks_exact(4);
+    let words = own.skip(structure.tail.map_or(0, |_| READER_WORDS));
+    words
+        .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        .collect()
+}
+
+/// The launches that do the same as a fused one.
+pub(super) fn launches(
+    structure: &Structure,
+    caps: &Caps,
+    dead: &Arc<DeadList>,
+    launch: &Launch,
+) -> Option<Vec<Launch>> {
+    let params = words_of(structure, &launch.params);
+    let steps = steps(structure, caps, &params)?;
+    let last = &launch.args.last()?.storage;
+    let made =
+        structure
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(number, node)| match out_of(structure, number) {
+                Some(operand) => launch.args[operand].storage.clone(),
+                None => {
+                    let bytes = u64::from(params[0]) * node.dtype.size_bytes();
+                    Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
+                }
+            });
+    let made: Vec<Arc<Storage>> = made.collect();
+    let launches = steps.into_iter().map(|step| {
+        let is_quads = are_quads(step.code, step.args.len());
+        let args = step
+            .args
+            .iter()
+            .zip(is_quads)
+            .map(|(&(slot, dtype), quads)| Arg {
+                storage: match slot {
+                    Slot::Operand(operand) => launch.args[operand].storage.clone(),
+                    Slot::Node(node) => made[node].clone(),
+                },
+                dtype,
+                quads,
+            });
+        Launch {
+            program: Program::Builtin(step.kernel),
+            code: step.code,
+            args: args.collect(),
+            params: SmallVec::from_slice(bytemuck::cast_slice(&step.words)),
+            groups: step.groups,
+            may_reuse: 0,
+            ranges: SmallVec::new(),
+        }
+    });
+    let mut launches: Vec<Launch> = launches.collect();
+    if let Some(tail) = &structure.tail {
+        let x = &made[usize::from(structure.outs[0].node)];
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        args.push(arg(tail, 0, x));
+        for (index, other) in launch.args[structure.leaves.len()..].iter().enumerate() {
+            args.push(arg(tail, 1 + index, &other.storage));
+        }
+        launches.push(Launch {
+            program: Program::Builtin(tail.reader.kernel),
+            code: tail.variant.code,
+            args,
+            params: SmallVec::from_slice(&launch.params[..4 * READER_WORDS]),
+            groups: launch.groups,
+            may_reuse: 0,
+            ranges: SmallVec::new(),
+        });
+    }
+    Some(launches)
+}
+
+/// An operand of what takes up an expression.
+fn arg(tail: &TailShape, index: usize, storage: &Arc<Storage>) -> Arg {
+    Arg {
+        storage: storage.clone(),
+        dtype: tail.variant.dtypes[index],
+        quads: tail.variant.quads >> index & 1 == 1,
+    }
+}
+
+/// Does the work of a fused kernel by the twins of its parts.
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
+    let params = words_of(structure, &call.params);
+    let steps = steps(structure, caps, &params).expect("its parts were launches");
+    let bytes = |dtype: DType| (u64::from(params[0]) * dtype.size_bytes()).next_multiple_of(16);
+    let nodes = structure.nodes.iter();
+    let mut made: Vec<Vec<u8>> = nodes
+        .map(|node| vec![0; bytes(node.dtype) as usize])
+        .collect();
+    for step in steps {
+        let mut variant = Variant {
+            code: step.code,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0,
+        };
+        for (index, &(_, dtype)) in step.args.iter().enumerate() {
+            variant.dtypes[index] = dtype;
+        }
+        let operands = step.args.iter().map(|&(slot, _)| match slot {
+            Slot::Operand(operand) => call.operands[operand].clone(),
+            Slot::Node(node) => made[node].clone(),
+        });
+        let mut part = TwinCall {
+            operands: operands.collect(),
+            variant,
+            params: bytemuck::cast_slice(&step.words).to_vec(),
+        };
+        (step.kernel.twin)(&mut part);
+        let written = part.operands.pop().unwrap_or_default();
+        match step.args.last() {
+            Some(&(Slot::Operand(operand), _)) => call.operands[operand] = written,
+            Some(&(Slot::Node(node), _)) => made[node] = written,
+            None => {}
+        }
+    }
+    if let Some(tail) = &structure.tail {
+        let others = &mut call.operands[structure.leaves.len()..];
+        let mut operands = vec![made.swap_remove(usize::from(structure.outs[0].node))];
+        operands.extend(others.iter_mut().map(std::mem::take));
+        let mut part = TwinCall {
+            operands,
+            variant: tail.variant,
+            params: call.params[..4 * READER_WORDS].to_vec(),
+        };
+        (tail.reader.kernel.twin)(&mut part);
+        for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {
+            *other = bytes;
+        }
+        return;
+    }
+    for (node, bytes) in made.into_iter().enumerate() {
+        if let Some(operand) = out_of(structure, node) {
+            let whole = &mut call.operands[operand];
+            let len = bytes.len().min(whole.len());
+            whole[..len].copy_from_slice(&bytes[..len]);
+        }
+    }
+}
