@@ -6,8 +6,9 @@ use std::path::Path;
 use super::row::{Figure, Row, quoted};
 use super::table::{digits, escaped, none};
 use super::{Options, TABLE, build_table, cases, one, write};
-use crate::process::{Result, capture, command, run_quietly, target_dir};
+use crate::process::{Result, capture, command, root, run_quietly, target_dir};
 
+const BENCH: &str = "benches/table/main.rs";
 /// Pairs of runs of each case.
 const PAIRS: usize = 3;
 const SECONDS: &str = "0.4";
@@ -27,21 +28,29 @@ pub(crate) fn against(options: &Options) -> Result {
     let commit = found.map_err(|_| format!("there is no commit `{revision}`."))?;
     let commit = commit.trim();
     let folder = target_dir().join("bench/against").join(commit);
-    let new = build_table(&crate::process::root(), None)?;
-    let tree = Tree::check_out(commit, &folder)?;
-    if !tree.0.join("benches/table/main.rs").exists() {
+    let bench = format!("{commit}:{BENCH}");
+    if capture(command("git").args(["cat-file", "-e", &bench])).is_err() {
         return Err(too_old(revision, commit));
     }
+    let new = build_table(&root(), &target_dir())?;
+    let tree = Tree::check_out(commit, &folder)?;
+    // Outputs have the same names in every folder, so they must not lie beside ours. Whatever commit was there
+    // before, its outputs are older than files that were checked out a moment ago, so they are not taken for ours.
     let target = target_dir().join("bench/against/target");
-    let old = build_table(tree.0, Some(&target))
+    let old = build_table(tree.0, &target)
         .map_err(|_| format!("the bench of {commit} could not be built; see above."))?;
 
-    let mut names = cases(&new, &options.words)?;
-    for name in cases(&old, &options.words).unwrap_or_default() {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let known = [
+        cases(&new, &options.words)?,
+        cases(&old, &options.words).unwrap_or_default(),
+    ];
+    let mut names = known[0].clone();
+    names.extend(
+        known[1]
+            .iter()
+            .filter(|name| !known[0].contains(name))
+            .cloned(),
+    );
     let seconds = options.seconds.as_deref().unwrap_or(SECONDS);
     let extra = ["--bare", "--seconds", seconds];
     let mut text = String::new();
@@ -59,11 +68,15 @@ pub(crate) fn against(options: &Options) -> Result {
                     true => (&new, &mut pairs.new),
                     false => (&old, &mut pairs.old),
                 };
-                rows.push(one(program, "lapidary", &pairs.case, &extra)?);
+                rows.push(match known[usize::from(!is_new)].contains(&pairs.case) {
+                    true => one(program, "lapidary", &pairs.case, &extra)?,
+                    false => Row::missing("lapidary", &pairs.case),
+                });
             }
         }
         if text.is_empty() {
-            let adapter = pairs.new[0].adapter();
+            let adapter = [&pairs.new[0], &pairs.old[0]].map(Row::adapter);
+            let adapter = &adapter[usize::from(pairs.new[0].adapter.is_empty())];
             text = format!(
                 "The working tree beside {commit}, on {adapter}:\n\n{}",
                 head()
@@ -93,13 +106,8 @@ fn head() -> String {
 }
 
 fn too_old(revision: &str, commit: &str) -> String {
-    let first = capture(command("git").args([
-        "log",
-        "--format=%h, %s",
-        "--diff-filter=A",
-        "--",
-        "benches/table/main.rs",
-    ]));
+    let first =
+        capture(command("git").args(["log", "--format=%h, %s", "--diff-filter=A", "--", BENCH]));
     let first = first.unwrap_or_default();
     let first = match first.trim().lines().last() {
         Some(first) => format!("it came with {first}"),
@@ -227,10 +235,15 @@ mod tests {
         let pairs = Pairs {
             case: "a".into(),
             new: vec![Row::counted("a", 1.0, "s")],
-            old: vec![Row::failed("lapidary", "a", "no case has such a name")],
+            old: vec![Row::failed("lapidary", "a", "wrong")],
         };
         assert_eq!(pairs.ratios(), None);
-        assert!(pairs.markdown().contains("ERROR: no case"));
+        assert!(pairs.markdown().contains("ERROR: wrong"));
         assert!(pairs.json().contains("old_error"));
+        let pairs = Pairs {
+            old: vec![Row::missing("lapidary", "a")],
+            ..pairs
+        };
+        assert_eq!(pairs.markdown(), "| a | 1 s | – | – |  |\n");
     }
 }

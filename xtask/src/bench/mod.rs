@@ -14,7 +14,7 @@ mod weight;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::driver::{cargo_with_gpu, offer_openblas, with_gpu};
 use crate::process::{Result, command, each_line, root, run, target_dir};
@@ -134,7 +134,7 @@ fn benches() -> Result<Vec<String>> {
 
 /// All cases in one go, by one program.
 fn whole(options: &Options) -> Result {
-    let program = build_table(&root(), None)?;
+    let program = build_table(&root(), &target_dir())?;
     let mut measure = with_gpu(command(&program))?;
     if options.is_list {
         return run(measure.arg("--list").args(&options.words));
@@ -144,9 +144,11 @@ fn whole(options: &Options) -> Result {
         measure.args(["--seconds", seconds]);
     }
     let mut rows = Vec::new();
-    let succeeded = each_line(&mut measure, |line| take(line, options.is_json, &mut rows))?;
-    if rows.is_empty() {
-        return Err("nothing was measured.".into());
+    // What is only weighed is no case of the program's.
+    let named = cases(&program, &options.words);
+    let mut is_good = true;
+    if named.is_ok() {
+        is_good = each_line(&mut measure, |line| take(line, options.is_json, &mut rows))?;
     }
     let is_wanted = |row: &Row| {
         let mut words = options.words.iter();
@@ -159,13 +161,16 @@ fn whole(options: &Options) -> Result {
     for row in weighed.into_iter().filter(is_wanted) {
         take(&row.json(), options.is_json, &mut rows);
     }
+    if rows.is_empty() {
+        return named.map(drop);
+    }
     let markdown = table::markdown(&rows);
     write("table.md", &markdown)?;
     write("table.svg", &plot::plot(&rows))?;
     if options.into_readme {
         into_readme("table", &markdown)?;
     }
-    match succeeded {
+    match is_good {
         true => Ok(()),
         false => Err("not everything is right; see above.".into()),
     }
@@ -189,15 +194,13 @@ fn take(line: &str, is_json: bool, rows: &mut Vec<Row>) {
 }
 
 /// Builds the table's bench in a folder that holds this repository, and says where the program is.
-fn build_table(folder: &Path, target: Option<&Path>) -> Result<String> {
+fn build_table(folder: &Path, target: &Path) -> Result<String> {
     let mut build = cargo_with_gpu()?;
     build
         .current_dir(folder)
+        .env("CARGO_TARGET_DIR", target)
         .args(["bench", "--no-run", "--bench", TABLE])
         .args(FEATURES);
-    if let Some(target) = target {
-        build.env("CARGO_TARGET_DIR", target);
-    }
     built(&mut build)
 }
 
@@ -236,7 +239,9 @@ fn one(program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
 fn cases(program: &str, words: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut list = with_gpu(command(program))?;
-    each_line(list.arg("--list").args(words), |line| {
+    // What it says where there are none, we say better.
+    list.arg("--list").args(words).stderr(Stdio::null());
+    each_line(&mut list, |line| {
         names.push(line.to_owned());
     })?;
     match names.is_empty() {

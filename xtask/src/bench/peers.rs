@@ -15,7 +15,7 @@ const TURNS: usize = 2;
 const SECONDS: &str = "0.7";
 
 pub(crate) fn peers(options: &Options) -> Result {
-    let ours = build_table(&root(), None)?;
+    let ours = build_table(&root(), &target_dir())?;
     let mut programs = vec![("lapidary", ours.clone())];
     for name in &options.peers {
         let Some(&name) = NAMES.iter().find(|known| *known == name) else {

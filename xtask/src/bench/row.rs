@@ -65,12 +65,19 @@ impl Row {
         })
     }
 
-    pub(crate) fn failed(by: &str, case: &str, error: &str) -> Row {
+    /// A case that this program does not have.
+    pub(crate) fn missing(by: &str, case: &str) -> Row {
         Row {
             case: case.into(),
             by: by.into(),
-            error: Some(error.into()),
             ..Row::default()
+        }
+    }
+
+    pub(crate) fn failed(by: &str, case: &str, error: &str) -> Row {
+        Row {
+            error: Some(error.into()),
+            ..Row::missing(by, case)
         }
     }
 
@@ -91,7 +98,10 @@ impl Row {
 
     /// Whose figures these are, in words.
     pub(crate) fn adapter(&self) -> String {
-        format!("{} ({})", self.adapter, self.driver)
+        match self.adapter.is_empty() {
+            true => "no adapter".into(),
+            false => format!("{} ({})", self.adapter, self.driver),
+        }
     }
 
     /// The line that it was read from, or would be.
