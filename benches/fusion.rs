@@ -105,7 +105,10 @@ fn is_wanted(name: &str) -> bool {
 }
 
 fn large(gpus: &[Gpu; 2]) -> Result<()> {
-    println!("{:<28} {:>9} {:>9} {:>9}  share", "", "fused", "apart", "loops");
+    println!(
+        "{:<28} {:>9} {:>9} {:>9}  share",
+        "", "fused", "apart", "loops"
+    );
     for (name, millions, count, work, one) in CASES {
         if !is_wanted(name) {
             continue;
@@ -150,7 +153,10 @@ fn chain(gpu: &Gpu, step: impl Fn(Tensor, u32) -> Result<Tensor>) -> Result<f64>
 }
 
 fn small(gpus: &[Gpu; 2]) -> Result<()> {
-    println!("{:<28} {:>9} {:>9}   (µs an operation)", "", "fused", "apart");
+    println!(
+        "{:<28} {:>9} {:>9}   (µs an operation)",
+        "", "fused", "apart"
+    );
     let steps: [(&str, fn(Tensor, u32) -> Result<Tensor>); 3] = [
         ("chain: x + 1", |x, _| x + 1.0),
         ("chain: x * s + t by turns", |x, index| match index % 2 {

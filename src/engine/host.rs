@@ -51,28 +51,28 @@ fn over_bindings(
         starts.push(starts[part] + usize::from(layout.windows[part]));
     }
     Arc::new(move |bindings: &mut [Vec<u8>], params: &[u8]| {
-            let windows = |operand: usize| {
-                let part = usize::from(layout.parts[operand]);
-                starts[part]..starts[part + 1]
-            };
-            let operands = (0..count).map(|operand| bindings[windows(operand)].concat());
-            let mut call = TwinCall {
-                operands: operands.collect(),
-                variant,
-                params: params.to_vec(),
-            };
-            run(&mut call);
-            for (operand, bytes) in call.operands.iter().enumerate() {
-                if roles[operand] == Role::Read {
-                    continue;
-                }
-                let mut rest = &bytes[..];
-                for window in &mut bindings[windows(operand)] {
-                    let (here, after) = rest.split_at(window.len());
-                    window.copy_from_slice(here);
-                    rest = after;
-                }
+        let windows = |operand: usize| {
+            let part = usize::from(layout.parts[operand]);
+            starts[part]..starts[part + 1]
+        };
+        let operands = (0..count).map(|operand| bindings[windows(operand)].concat());
+        let mut call = TwinCall {
+            operands: operands.collect(),
+            variant,
+            params: params.to_vec(),
+        };
+        run(&mut call);
+        for (operand, bytes) in call.operands.iter().enumerate() {
+            if roles[operand] == Role::Read {
+                continue;
             }
+            let mut rest = &bytes[..];
+            for window in &mut bindings[windows(operand)] {
+                let (here, after) = rest.split_at(window.len());
+                window.copy_from_slice(here);
+                rest = after;
+            }
+        }
     })
 }
 

@@ -71,7 +71,14 @@ fn formula(node: &Node, known: &[(String, Bond)]) -> (String, Bond) {
             Bond::Added => Bond::Multiplied,
             _ => Bond::Whole,
         };
-        let left = input(left, if bond == Bond::Compared { tighter } else { bond });
+        let left = input(
+            left,
+            if bond == Bond::Compared {
+                tighter
+            } else {
+                bond
+            },
+        );
         return (format!("{left} {symbol} {}", input(right, tighter)), bond);
     }
     let is_copy = node.element.names.len() == 1 && node.op == 0 && node.main != node.dtype;

@@ -103,15 +103,19 @@ fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>
     let mut start = places.starts;
     for (index, out) in structure.outs.iter().enumerate() {
         let node = usize::from(out.node);
-        let is_first = structure.outs[..index].iter().all(|other| {
-            other.is_into || other.node != out.node
-        });
+        let is_first = structure.outs[..index]
+            .iter()
+            .all(|other| other.is_into || other.node != out.node);
         if !out.is_into && is_first {
             // The node makes it where it is to be.
             continue;
         }
         let (family, dtype) = (Element::copy(), structure.nodes[node].dtype);
-        let kernel = if out.is_into { family.into } else { family.fresh };
+        let kernel = if out.is_into {
+            family.into
+        } else {
+            family.fresh
+        };
         let layout = Layout::contiguous(&[len]);
         let (code, mut words, groups) =
             family.plan(caps, 0, &[len], &[&layout], &[false], [0, 0])?;
@@ -162,26 +166,33 @@ pub(super) fn launches(
     let params = words_of(structure, &launch.params);
     let steps = steps(structure, caps, &params)?;
     let last = &launch.args.last()?.storage;
-    let made = structure.nodes.iter().enumerate().map(|(number, node)| {
-        match out_of(structure, number) {
-            Some(operand) => launch.args[operand].storage.clone(),
-            None => {
-                let bytes = u64::from(params[0]) * node.dtype.size_bytes();
-                Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
-            }
-        }
-    });
+    let made =
+        structure
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(number, node)| match out_of(structure, number) {
+                Some(operand) => launch.args[operand].storage.clone(),
+                None => {
+                    let bytes = u64::from(params[0]) * node.dtype.size_bytes();
+                    Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
+                }
+            });
     let made: Vec<Arc<Storage>> = made.collect();
     let launches = steps.into_iter().map(|step| {
         let is_quads = are_quads(step.code, step.args.len());
-        let args = step.args.iter().zip(is_quads).map(|(&(slot, dtype), quads)| Arg {
-            storage: match slot {
-                Slot::Operand(operand) => launch.args[operand].storage.clone(),
-                Slot::Node(node) => made[node].clone(),
-            },
-            dtype,
-            quads,
-        });
+        let args = step
+            .args
+            .iter()
+            .zip(is_quads)
+            .map(|(&(slot, dtype), quads)| Arg {
+                storage: match slot {
+                    Slot::Operand(operand) => launch.args[operand].storage.clone(),
+                    Slot::Node(node) => made[node].clone(),
+                },
+                dtype,
+                quads,
+            });
         Launch {
             program: Program::Builtin(step.kernel),
             code: step.code,
@@ -229,7 +240,9 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
     let steps = steps(structure, caps, &params).expect("its parts were launches");
     let bytes = |dtype: DType| (u64::from(params[0]) * dtype.size_bytes()).next_multiple_of(16);
     let nodes = structure.nodes.iter();
-    let mut made: Vec<Vec<u8>> = nodes.map(|node| vec![0; bytes(node.dtype) as usize]).collect();
+    let mut made: Vec<Vec<u8>> = nodes
+        .map(|node| vec![0; bytes(node.dtype) as usize])
+        .collect();
     for step in steps {
         let mut variant = Variant {
             code: step.code,

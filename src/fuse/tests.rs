@@ -24,10 +24,7 @@ fn tensor(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Tensor {
 }
 
 /// The names of the kernels that a piece of work becomes, and their shaders, which are valid everywhere.
-fn kernels(
-    dtype: DType,
-    work: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
-) -> Vec<(String, String)> {
+fn kernels(dtype: DType, work: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Vec<(String, String)> {
     let mut names = Vec::new();
     // In one window an operand, and in several.
     for max_binding_bytes in [128 << 20, 256] {
@@ -35,8 +32,8 @@ fn kernels(
             max_binding_bytes,
             ..SimOptions::default()
         });
-        let [a, row, column] = [&[6, 8][..], &[8], &[6, 1]]
-            .map(|shape| tensor(&engine, shape, dtype));
+        let [a, row, column] =
+            [&[6, 8][..], &[8], &[6, 1]].map(|shape| tensor(&engine, shape, dtype));
         let odd = tensor(&engine, &[7, 5], dtype);
         let made = work(&[a, row, column, odd]).expect("shapes that fit");
         block_on("a test", engine.finish()).expect("a device");
@@ -59,7 +56,8 @@ fn every_type_and_map_gives_a_valid_shader() {
             let whole = is_more.where_(&a.cast(DType::F32)?, &column.cast(DType::F32)?)?;
             let turned = odd.t()?.eq(&odd.t()?.copy()?)?.logical_not()?;
             let part = tensor(&a.engine, &[6, 8], dtype);
-            part.narrow(0, 1, 3)?.copy_(&a.narrow(0, 2, 3)?.cast(DType::I32)?.cast(dtype)?)?;
+            part.narrow(0, 1, 3)?
+                .copy_(&a.narrow(0, 2, 3)?.cast(DType::I32)?.cast(dtype)?)?;
             Ok(vec![whole.exp()?.cast(dtype)?, turned, part, is_more])
         });
         assert!(count.len() >= 4, "{dtype}: {count:?}");
@@ -94,7 +92,10 @@ fn every_reader_takes_every_map_and_type() {
             Ok(made)
         });
         let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
-        assert!(names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"), "{names:?}");
+        assert!(
+            names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"),
+            "{names:?}"
+        );
     }
 }
 

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 
 use super::{Code, Fetch, MAP, Plan};
 use crate::driver::Caps;
-use crate::engine::kernel::{Launch, Program, Variant};
 use crate::engine::Kernel;
+use crate::engine::kernel::{Launch, Program, Variant};
 use crate::ops::text::{section, section_for};
 use crate::ops::{binary, copy, select, unary};
 use crate::tensor::layout::{Layout, MAX_RANK};
@@ -51,7 +51,9 @@ impl Element {
     /// No other family has it.
     pub(crate) fn number(&self) -> u64 {
         let mut elements = ELEMENTS.iter();
-        elements.position(|one| std::ptr::eq(*one, self)).unwrap_or(0) as u64
+        elements
+            .position(|one| std::ptr::eq(*one, self))
+            .unwrap_or(0) as u64
     }
 
     /// The family whose first operation changes nothing.
