@@ -273,7 +273,7 @@ impl Expr {
     fn fits(&self, one_more_into: bool) -> bool {
         let into = self.into + usize::from(one_more_into);
         let rank = self.dims.len();
-        let mut words = 1 + into + self.scalars.len();
+        let mut words = 2 + into + self.scalars.len();
         let mut is_mapped = false;
         for leaf in &self.leaves {
             match &leaf.strides {

@@ -66,7 +66,11 @@ impl Expr {
         if !is_for_this || is_repeated {
             return None;
         }
-        let dims = seen.dims(launch);
+        let (dims, strides) = align(&self.dims, &seen.dims(launch), &map.strides)?;
+        let map = Map {
+            offset: map.offset,
+            strides,
+        };
         for at in 0..self.leaves.len() {
             let leaf = &self.leaves[at];
             let (offset, strides) = match &leaf.strides {
@@ -94,15 +98,46 @@ fn zeros(dims: &[u32]) -> Dims {
     SmallVec::from_elem(0, dims.len())
 }
 
+/// How far apart elements are that are neighbours along each of some dimensions.
+fn steps(dims: &[u32]) -> SmallVec<[i64; 8]> {
+    let mut steps: SmallVec<[i64; 8]> = SmallVec::from_elem(1, dims.len());
+    for d in (1..dims.len()).rev() {
+        steps[d - 1] = steps[d] * i64::from(dims[d]);
+    }
+    steps
+}
+
+/// The dimensions and strides of a view, split where one of its dimensions is several of those within.
+fn align(inner: &[u32], outer: &[u32], strides: &[u32]) -> Option<(Dims, Dims)> {
+    let steps = steps(inner);
+    let (mut dims, mut split) = (Dims::new(), Dims::new());
+    for (&dim, &stride) in outer.iter().zip(strides).rev() {
+        let (mut dim, mut stride) = (dim, i64::from(stride as i32));
+        while let Some(d) = steps.iter().position(|&step| step == stride.abs()) {
+            if d == 0 || dim <= inner[d] || !dim.is_multiple_of(inner[d]) || inner[d] == 1 {
+                break;
+            }
+            dims.push(inner[d]);
+            split.push(stride as u32);
+            dim /= inner[d];
+            stride *= i64::from(inner[d]);
+        }
+        dims.push(dim);
+        split.push(stride as u32);
+    }
+    if dims.len() > dims.inline_size() {
+        return None;
+    }
+    dims.reverse();
+    split.reverse();
+    Some((dims, split))
+}
+
 /// A map over the numbers of elements of `inner`, after another that gives those numbers: the first element,
 /// and the stride for each of `outer`. `None` where a step of the view is not one along one of the
 /// dimensions.
 fn compose(inner: &[u32], strides: &[u32], view: &Map, outer: &[u32]) -> Option<(u32, Dims)> {
-    // How far apart elements are that are neighbours along a dimension.
-    let mut steps: SmallVec<[i64; 8]> = SmallVec::from_elem(1, inner.len());
-    for d in (1..inner.len()).rev() {
-        steps[d - 1] = steps[d] * i64::from(inner[d]);
-    }
+    let steps = steps(inner);
     let mut rest = i64::from(view.offset);
     let mut offset = 0_u32;
     // The lowest and the highest coordinate.
@@ -164,6 +199,10 @@ mod tests {
         check((5, &[-3, -1]), &[2, 3], Some((120, &[-100, -10])));
         check((1, &[0, 3]), &[4, 2], Some((10, &[0, 100])));
         check((0, &[2]), &[2], Some((0, &[20])));
+        assert_eq!(
+            align(&[2, 3], &[4, 6], &[0, 1]),
+            Some((Dims::from_slice(&[4, 2, 3]), Dims::from_slice(&[0, 3, 1])))
+        );
         // From the end of a row to the beginning of the next.
         check((0, &[1]), &[6], None);
         check((2, &[1]), &[2], None);
