@@ -411,3 +411,44 @@ fn on_an_adapter_everything_is_the_same_to_the_bit() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
     check(&gpus, 12, 60, 24, false);
 }
+
+#[test]
+fn what_compilers_would_simplify_is_computed_as_it_is_written() {
+    let [apart, fused] = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
+    let values = [1e8, 1.0 + 1.0 / 4096.0, -3.7, f32::INFINITY, 1e-30];
+    let results = |gpu: &Gpu| -> Result<Vec<Vec<f32>>> {
+        let x = gpu.tensor(&values, &[5])?;
+        let made = [
+            ((&x + 1.0)? - &x)?,
+            (x.copy()? - &x)?,
+            (x.abs()? - x.abs()?)?,
+            ((&x * &x)? - &x.square()?)?,
+            ((&x * &x)? + (&x * 0.1)?)?,
+            ((&x * 0.3)? / 0.3)?,
+        ];
+        made.iter().map(Tensor::to_vec).collect()
+    };
+    let results = [&apart, &fused].map(|gpu| results(gpu).expect("a device"));
+    let expected = |of: fn(f32) -> f32| values.map(of).to_vec();
+    let expected = [
+        expected(|x| (x + 1.0) - x),
+        expected(|x| x - x),
+        expected(|x| x - x),
+        expected(|x| x * x - x * x),
+        expected(|x| x * x + x * 0.1),
+    ];
+    for (number, expected) in expected.into_iter().enumerate() {
+        let expected = Elements::Floats(expected);
+        for results in &results {
+            expected.check(&Elements::Floats(results[number].clone()));
+        }
+    }
+    let [of_apart, of_fused] = results.map(|mut results| Elements::Floats(results.remove(5)));
+    of_apart.check(&of_fused);
+    assert!(apart.fused_kernels().is_empty());
+    assert!(
+        fused.fused_kernels().len() >= 3,
+        "{:?}",
+        fused.fused_kernels()
+    );
+}
