@@ -76,8 +76,7 @@ pub struct Options {
     pub never_move: bool,
     /// Put elementwise work together: `relu(a * b + c)` becomes one kernel, and what nobody holds of it
     /// is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
-    /// `off`), else yes. The results are the same, but for one rounding: some GPUs do a product and
-    /// the sum that it goes into in one step.
+    /// `off`), else yes. The results are the same to the bit.
     pub fuse: Option<bool>,
 }
 

@@ -35,40 +35,44 @@ const MOST_NODES_UNROLLED: usize = 16;
 type At = (usize, usize);
 
 /// What is read and not made by the expression.
-#[derive(Debug)]
-struct Leaf {
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
     storage: *const Storage,
     at: At,
     dtype: DType,
-    offset: u32,
+    pub(super) offset: u32,
     /// For each of the expression's dimensions; `None` where all elements are read in order.
-    strides: Option<Dims>,
+    pub(super) strides: Option<Dims>,
 }
 
 /// A storage that the expression writes.
-#[derive(Debug)]
-struct Written {
-    storage: *const Storage,
-    at: At,
-    node: u8,
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) storage: *const Storage,
+    pub(super) at: At,
+    pub(super) node: u8,
     /// A part of an old storage, from this element on.
-    start: Option<u32>,
+    pub(super) start: Option<u32>,
     /// How often the launches hold it.
-    held: usize,
+    pub(super) held: usize,
 }
 
 /// An expression in the making.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Expr {
     /// Elements.
-    len: u32,
-    dims: Dims,
-    nodes: Vec<Node>,
+    pub(super) len: u32,
+    pub(super) dims: Dims,
+    pub(super) nodes: Vec<Node>,
     /// Of each node; those that compute the same have the same.
     signatures: Vec<u64>,
-    leaves: SmallVec<[Leaf; MAX_OPERANDS]>,
+    pub(super) leaves: SmallVec<[Leaf; MAX_OPERANDS]>,
     scalars: SmallVec<[u32; WORDS]>,
-    written: Vec<Written>,
+    pub(super) written: Vec<Written>,
+    /// How many of those are parts of old storages.
+    into: usize,
+    /// What the next launch reads through the view that the expression is seen through now.
+    pub(super) viewed: Option<(*const Storage, u8)>,
 }
 
 /// An expression that is whole.
@@ -89,7 +93,13 @@ impl Expr {
         Expr {
             len,
             dims: SmallVec::from_slice(&[len]),
-            ..Expr::default()
+            nodes: Vec::new(),
+            signatures: Vec::new(),
+            leaves: SmallVec::new(),
+            scalars: SmallVec::new(),
+            written: Vec::new(),
+            into: 0,
+            viewed: None,
         }
     }
 
@@ -99,8 +109,7 @@ impl Expr {
         if member.seen.len != self.len || self.nodes.len() >= MOST_LAUNCHES {
             return false;
         }
-        let (leaves, scalars, nodes) =
-            (self.leaves.len(), self.scalars.len(), self.nodes.len());
+        let (leaves, scalars, nodes) = (self.leaves.len(), self.scalars.len(), self.nodes.len());
         let is_in = self.try_add(index, member).is_some();
         if !is_in {
             self.leaves.truncate(leaves);
@@ -144,7 +153,10 @@ impl Expr {
             dtype: launch.args[bound].dtype,
         };
         let signature = node.signature();
-        let known = self.signatures.iter().rposition(|&other| other == signature);
+        let known = self
+            .signatures
+            .iter()
+            .rposition(|&other| other == signature);
         let number = known.unwrap_or_else(|| {
             self.nodes.push(node);
             self.signatures.push(signature);
@@ -171,6 +183,9 @@ impl Expr {
         let Member { launch, seen, .. } = member;
         let arg = &launch.args[at.1];
         let storage = Arc::as_ptr(&arg.storage);
+        if let Some((_, node)) = self.viewed.filter(|(viewed, _)| *viewed == storage) {
+            return Some(Input::Node(node));
+        }
         let Map { offset, strides } = seen.map(launch, at.1);
         let in_order = is_row_major(dims, &strides);
         let made = self.written.iter().rposition(|one| one.storage == storage);
@@ -220,7 +235,10 @@ impl Expr {
         if !self.leaves.iter().all(is_apart) {
             return None;
         }
-        match self.written.iter_mut().rfind(|one| one.storage == storage) {
+        let mut written = self.written.iter_mut();
+        // What is made anew is not there yet.
+        let known = start.and_then(|_| written.rfind(|one| one.storage == storage));
+        match known {
             // Written through another view.
             Some(known) if known.start.unwrap_or(0) != start.unwrap_or(0) => None,
             Some(known) => {
@@ -229,6 +247,7 @@ impl Expr {
                 Some(())
             }
             None => {
+                self.into += usize::from(start.is_some());
                 self.written.push(Written {
                     storage,
                     at,
@@ -252,10 +271,9 @@ impl Expr {
 
     /// Are there operands and parameters enough, as far as can be told?
     fn fits(&self, one_more_into: bool) -> bool {
-        let into = self.written.iter().filter(|one| one.start.is_some());
-        let into = into.count() + usize::from(one_more_into);
+        let into = self.into + usize::from(one_more_into);
         let rank = self.dims.len();
-        let mut words = 1 + into + self.scalars.len();
+        let mut words = 2 + into + self.scalars.len();
         let mut is_mapped = false;
         for leaf in &self.leaves {
             match &leaf.strides {
@@ -501,7 +519,7 @@ impl Expr {
     }
 }
 
-fn storage_of(members: &[Member], at: At) -> &Arc<Storage> {
+pub(super) fn storage_of(members: &[Member], at: At) -> &Arc<Storage> {
     &members[at.0].launch.args[at.1].storage
 }
 
@@ -515,7 +533,7 @@ fn arg_of(members: &[Member], at: At, quads: bool) -> Arg {
 }
 
 /// Is it no more work than another look at memory?
-fn is_cheap(node: &Node) -> bool {
+pub(super) fn is_cheap(node: &Node) -> bool {
     const CHEAP: [&str; 12] = [
         "add", "sub", "mul", "neg", "abs", "relu", "square", "same", "convert", "where", "maximum",
         "minimum",
@@ -524,7 +542,7 @@ fn is_cheap(node: &Node) -> bool {
 }
 
 /// Does every number name the same element?
-fn is_one(strides: &[u32]) -> bool {
+pub(super) fn is_one(strides: &[u32]) -> bool {
     strides.iter().all(|&stride| stride == 0)
 }
 

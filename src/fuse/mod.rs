@@ -17,6 +17,7 @@ mod expr;
 mod maps;
 mod name;
 mod parts;
+mod remap;
 mod scan;
 mod structure;
 #[cfg(test)]
@@ -93,7 +94,9 @@ impl Limits {
 fn put_together(members: &[Member]) -> (usize, Expr) {
     let mut expr = Expr::new(members.first().map_or(0, |member| member.seen.len));
     let mut each = members.iter().enumerate();
-    let taken = each.position(|(index, member)| !expr.add(index, member));
+    let taken = each.position(|(index, member)| {
+        !expr.add(index, member) && !expr.add_through_view(index, members)
+    });
     (taken.unwrap_or(members.len()), expr)
 }
 
@@ -299,12 +302,12 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
     let leaves = structure.leaves.iter().zip(names);
     let mut operands: Vec<Operand> = leaves.map(|(_, name)| Operand::read(name)).collect();
     match &structure.tail {
-        None => operands.extend(structure.outs.iter().zip(OUTS).map(|(out, name)| {
-            match out.is_into {
+        None => operands.extend(structure.outs.iter().zip(OUTS).map(
+            |(out, name)| match out.is_into {
                 true => Operand::update(name),
                 false => Operand::write(name),
-            }
-        })),
+            },
+        )),
         Some(tail) => operands.extend_from_slice(&tail.reader.kernel.operands[1..]),
     }
     let structure = Arc::new(structure);

@@ -73,7 +73,9 @@ impl Group {
         };
         for arg in inputs {
             let read = address(&arg.storage);
-            if !self.reads.contains(&read) {
+            // What it makes itself, as nearly always, concerns it anyway.
+            let is_known = self.writes.iter().rev().any(|&written| written == read);
+            if !is_known && !self.reads.contains(&read) {
                 self.reads.push(read);
             }
         }
@@ -91,7 +93,7 @@ impl Group {
     }
 
     fn len(&self) -> u32 {
-        self.members.first().map_or(0, |member| member.seen.len)
+        self.members.last().map_or(0, |member| member.seen.len)
     }
 }
 
@@ -115,7 +117,11 @@ impl Scan {
             concerned |= self.concerned(address(&arg.storage), role);
         }
         self.close(concerned);
-        match self.closed.iter().position(|group| group.writes.contains(&x)) {
+        match self
+            .closed
+            .iter()
+            .position(|group| group.writes.contains(&x))
+        {
             Some(group) => {
                 // The others are independent of it.
                 let mut group = self.closed.remove(group);
@@ -131,12 +137,16 @@ impl Scan {
         let mut concerned = 0;
         for (index, arg) in member.launch.args.iter().enumerate() {
             let role = member.launch.program.role(index);
-            concerned |= self.concerned(address(&arg.storage), role);
+            // What is made anew is known to nobody yet.
+            if role != Role::Write {
+                concerned |= self.concerned(address(&arg.storage), role);
+            }
         }
         // Those that it can be one with, as far as there is room.
         let (mut joined, mut launches) = (0_u32, 1);
         for (index, group) in self.open.iter().enumerate() {
-            let is_alike = group.len() == member.seen.len;
+            // Of another length, it may still read a view of what one makes.
+            let is_alike = group.len() == member.seen.len || concerned.is_power_of_two();
             if concerned >> index & 1 == 1
                 && is_alike
                 && launches + group.members.len() <= MOST_LAUNCHES

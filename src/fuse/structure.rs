@@ -1,9 +1,10 @@
 //! What a fused kernel's text depends on, and where its parameters lie.
 //!
 //! ```text
-//!  words of p   0         1 …                 then      then               then        then
-//!               elements  starts of outputs   scalars   first elements     dimensions  strides of
-//!                         that are parts      of leaves (not in order)     (if many)   leaves (mapped)
+//!  words of p   0         1     2 …               then     then            then        then
+//!               elements  zero  starts of outputs scalars  first elements  dimensions  strides of
+//!                               that are parts             of leaves that  (if many)   leaves that
+//!                                                          are not in order            are mapped
 //! ```
 //!
 //! Where a reader takes up the result, they follow its own.
@@ -162,7 +163,7 @@ impl Structure {
     }
 
     pub(super) fn places(&self) -> Places {
-        let starts = 1;
+        let starts = 2;
         let into = self.outs.iter().filter(|out| out.is_into).count();
         let scalars = starts + into;
         let mut next = scalars + self.scalars;

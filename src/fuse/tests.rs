@@ -91,7 +91,10 @@ fn every_reader_takes_every_map_and_type() {
             Ok(made)
         });
         let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
-        assert!(names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"), "{names:?}");
+        assert!(
+            names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"),
+            "{names:?}"
+        );
     }
 }
 
@@ -107,8 +110,8 @@ fn a_kernel_reads_like_what_it_computes() {
         "// relu(a * b + c) / (s0 - a)",
         "fn mul_f32(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return a * b; }",
         "  let b = b_get4(i.b);",
-        "  let t1 = add_f32(t0, c);",
-        "  let t2 = relu_f32(t1);",
+        "  let t1 = as_is(add_f32(t0, c));",
+        "  let t2 = as_is(relu_f32(t1));",
         "  y0_put4(k, t4);",
     ] {
         assert!(shader.contains(line), "{line}\n{shader}");

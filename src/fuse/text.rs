@@ -73,7 +73,7 @@ impl Writer<'_> {
     fn push_whole(&mut self) {
         let fields = self.fields();
         self.push(format_args!("struct Params {{{fields} }}\n"));
-        push_operations(&mut self.out, self.structure);
+        self.push_steps();
         if self.structure.is_mapped() {
             self.push_maps();
         }
@@ -95,7 +95,7 @@ impl Writer<'_> {
         };
         self.out.push_str(&whole);
         self.out.push_str("\n// What `x` is made of.\n");
-        push_operations(&mut self.out, self.structure);
+        self.push_steps();
         if self.structure.is_mapped() {
             self.push_maps();
         }
@@ -103,7 +103,8 @@ impl Writer<'_> {
         if whole.contains("x_get4(") {
             self.push(format_args!("fn x_get4(k: u32) -> vec4<{kind}> {{\n"));
             if self.structure.is_mapped() && self.structure.whole {
-                self.out.push_str("  let i = elements_at(coordinates(k));\n");
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
             }
             self.push_lanes();
             self.push_leaves(Self::leaf);
@@ -113,11 +114,28 @@ impl Writer<'_> {
         if whole.contains("x_get(") {
             self.push(format_args!("fn x_get(k: u32) -> {kind} {{\n"));
             if self.structure.is_mapped() {
-                self.out.push_str("  let i = elements_at(coordinates(k));\n");
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
             }
             self.push_leaves(Self::leaf_alone);
             self.push_nodes();
             self.push_result(".x");
+        }
+    }
+
+    /// What the lines are made of.
+    fn push_steps(&mut self) {
+        push_operations(&mut self.out, self.structure);
+        let is_float = |node: &Node| node.dtype.is_float() || node.main.is_float();
+        if self.structure.nodes.iter().any(is_float) {
+            let zero = self.word(1);
+            self.push(format_args!(
+                "// Zero changes nothing, but compilers do not know that it is zero: what follows is not \
+                 computed\n// from how this came about. Else x - x might be 0 for an infinity, or a \
+                 product rounded with a sum.\n\
+                 fn as_is(v: vec4<f32>) -> vec4<f32> {{\n  \
+                 return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) ^ vec4<u32>({zero}));\n}}\n"
+            ));
         }
     }
 
@@ -153,8 +171,9 @@ impl Writer<'_> {
             }
             self.out.push_str("  c[0] += 1u;\n  return c;\n}\n");
         }
-        self.out
-            .push_str("// Of each operand that is read through a map, the element at some coordinates.\n");
+        self.out.push_str(
+            "// Of each operand that is read through a map, the element at some coordinates.\n",
+        );
         let mapped = self.mapped();
         let fields: String = (mapped.iter())
             .map(|&leaf| format!(" {}: u32,", self.leaves[leaf]))
@@ -286,11 +305,19 @@ impl Writer<'_> {
         let kind = node.main.wgsl();
         let slot = |slot: u8| self.word(self.places.scalars + usize::from(slot));
         let mut arguments: Vec<String> = Vec::new();
-        for input in &node.inputs {
-            arguments.push(match *input {
+        for (index, input) in node.inputs.iter().enumerate() {
+            let argument = match *input {
                 Input::Leaf(leaf) => self.leaves[usize::from(leaf)].to_string(),
                 Input::Node(node) => format!("t{node}"),
-                Input::Scalar(number) => format!("vec4<{kind}>(bitcast<{kind}>({}))", slot(number)),
+                Input::Scalar(number) => {
+                    format!("vec4<{kind}>(bitcast<{kind}>({}))", slot(number))
+                }
+            };
+            // As if it had been read from memory twice.
+            let is_again = kind == "f32" && node.inputs[..index].contains(input);
+            arguments.push(match is_again {
+                true => format!("as_is({argument})"),
+                false => argument,
             });
         }
         arguments.extend(node.scalars.iter().flatten().map(|&number| slot(number)));
@@ -299,8 +326,9 @@ impl Writer<'_> {
         let reads = |other: &Node| other.inputs.contains(&Input::Node(number as u8));
         let is_read = self.structure.tail.is_some() || self.structure.nodes.iter().any(reads);
         match node.dtype {
-            _ if !is_read || !needs_narrowing(node) => call,
-            DType::F16 => format!("as_half({call})"),
+            _ if !is_read => call,
+            DType::F16 if needs_narrowing(node) => format!("as_half({call})"),
+            DType::F16 | DType::F32 => format!("as_is({call})"),
             DType::U8 => format!("as_byte({call})"),
             _ => call,
         }

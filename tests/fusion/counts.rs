@@ -1,7 +1,7 @@
 //! What is fused is one dispatch, and what nobody holds takes no memory.
 
-use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, Residency, Result, Tensor};
+use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
+use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 
 use crate::simulated;
 
@@ -98,6 +98,34 @@ fn rows_columns_and_turned_operands_are_read_where_they_are() {
 }
 
 #[test]
+fn a_view_of_what_is_computed_is_computed_where_it_is_read() {
+    let sees = |view: fn(&Tensor) -> Result<Tensor>, with: usize, name: &str| {
+        let work = |_: &Gpu, x: &[Tensor]| {
+            let sum = (&x[0] + x[1].narrow(0, 2, 1)?)?;
+            Ok(vec![(view(&sum)? * &view(&x[with])?)?])
+        };
+        let (made, _, names) = counts(work);
+        assert_eq!((made, &names[..]), (1, &[name.to_string()][..]));
+    };
+    sees(|x| x.t(), 2, "(a + b) * c");
+    sees(|x| x.narrow(1, 3, 40), 2, "(a + b) * c");
+    sees(|x| x.flip(&[0]), 2, "(a + b) * c");
+    sees(|x| x.slice(0, None, None, 3), 0, "(a + b) * a");
+    // Once for each of two columns of blocks.
+    sees(
+        |x| x.reshape(&[1, 64, 64])?.broadcast_to(&[2, 64, 64]),
+        3,
+        "(a + b) * c",
+    );
+    // Rows that were cut into two are not the rows of before.
+    let (made, _, _) = counts(|_, x| {
+        let sum = (&x[0] + &x[1].narrow(1, 2, 1)?)?;
+        Ok(vec![(sum.reshape(&[128, 32])?.t()? * 2.0)?])
+    });
+    assert_eq!(made, 2);
+}
+
+#[test]
 fn two_expressions_that_take_turns_are_two_dispatches() {
     check(
         |_, x| {
@@ -136,7 +164,10 @@ fn reductions_and_norms_compute_what_they_read() {
     reads(|x| x.max(&[1]), "max(a * s0 + b)");
     reads(|x| x.softmax(1), "softmax(a * s0 + b)");
     reads(|x| x.log_softmax(-1), "log_softmax(a * s0 + b)");
-    reads(|x| x.layer_norm(&[64], None, None, 1e-5), "layer_norm(a * s0 + b)");
+    reads(
+        |x| x.layer_norm(&[64], None, None, 1e-5),
+        "layer_norm(a * s0 + b)",
+    );
     reads(|x| x.argmax(1), "argreduce(a * s0 + b)");
     // What is held is made once, and read.
     check(
@@ -205,20 +236,60 @@ fn what_waits_for_more_does_not_keep_more_than_it_makes() {
 }
 
 #[test]
-fn a_part_that_has_no_value_takes_no_other_with_it() {
+fn where_the_kernel_cannot_be_had_its_parts_do_the_work() {
     let (gpu, sim) = simulated(true, SimOptions::default());
     let x = gpu.ones(&[64], DType::F32).unwrap();
-    let bad = gpu.ones(&[64], DType::F32).unwrap();
     gpu.finish().unwrap();
+    for work in [
+        |x: &Tensor| (x + 1.0)?.neg()?.exp()?.log(),
+        |x: &Tensor| (x + 1.0)?.neg()?.sum(&[]),
+    ] {
+        let refused = Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid);
+        sim.arm(refused);
+        let before = sim.counters().faults;
+        let y = work(&x).unwrap().to_vec::<f32>().unwrap();
+        assert!(y == [-2.0; 64] || y == [-128.0], "{y:?}");
+        assert_eq!(sim.counters().faults - before, 1);
+    }
+}
+
+#[test]
+fn what_needs_more_room_than_its_parts_gives_way_to_them() {
+    let budget = Budget {
+        device_bytes: Some(32 << 20),
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::default()
+    };
+    let (gpu, _sim) = simulated(true, SimOptions::default());
+    let tensor = |value: f32| gpu.full(&[1 << 18], value, DType::F32).unwrap();
+    let [a, b, c, d] = [1.0, 2.0, 3.0, 4.0].map(tensor);
+    gpu.finish().unwrap();
+    gpu.set_budget(budget).unwrap();
+    // Five of a mebibyte in one kernel are fewer than a quarter of the budget; with this they are not.
+    let pins = (0..22).map(|_| gpu.zeros(&[1 << 18], DType::F32).unwrap().pin().unwrap());
+    let pins: Vec<_> = pins.collect();
+    let y = (((&a * &b).unwrap() + &c).unwrap() * &d).unwrap();
+    drop((a, b, c, d));
+    assert_eq!(y.to_vec::<f32>().unwrap(), vec![20.0; 1 << 18]);
+    drop(pins);
+}
+
+#[test]
+fn a_part_that_has_no_value_takes_no_other_with_it() {
+    let (gpu, sim) = simulated(true, SimOptions::default());
+    let x = gpu.ones(&[8, 8], DType::F32).unwrap();
+    gpu.finish().unwrap();
+    sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
+    let bad = x.matmul(&x).unwrap();
     let [y, z] = [(&x + 1.0).unwrap(), (&x + 2.0).unwrap()];
     let w = (&y + &bad).unwrap();
-    let all = (&(&w + &z).unwrap() * 2.0).unwrap();
-    drop((sim, bad));
-    assert_eq!(all.to_vec::<f32>().unwrap(), [12.0; 64]);
-    assert_eq!(
-        (y.to_vec::<f32>().unwrap(), z.to_vec::<f32>().unwrap()),
-        (vec![2.0; 64], vec![3.0; 64])
-    );
+    let all = ((&w + &z).unwrap() * 2.0).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [2.0; 64]);
+    assert_eq!(z.to_vec::<f32>().unwrap(), [3.0; 64]);
+    for lost in [&bad, &w, &all] {
+        assert!(matches!(lost.to_vec::<f32>(), Err(Error::Poisoned { .. })));
+    }
 }
 
 #[test]
