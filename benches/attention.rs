@@ -63,7 +63,9 @@ fn attention(criterion: &mut Criterion) {
             noise(3, own, keys),
         );
         let later = later(&gpu, queries, keys).expect("room");
-        group.throughput(Throughput::Elements((4 * heads * queries * keys * size) as u64));
+        group.throughput(Throughput::Elements(
+            (4 * heads * queries * keys * size) as u64,
+        ));
         let mut measure = |what: &str, work: &dyn Fn() -> Result<Tensor>| {
             group.bench_function(format!("{name}: {what}"), |bencher| {
                 bencher.iter(|| {
