@@ -42,9 +42,7 @@ ${scores}
     }
 ${mask}
 ${softmax}
-    for (var t = 0u; t < ${keys}u; t += 4u) {
 ${values}
-    }
   }
   // A row that sees no key has the sum of nothing, which is 0.
   let share = select(1.0 / sum, ${vector}(), sum == ${vector}());

@@ -6,10 +6,12 @@
 //! | register | an invocation up to four rows of queries, keys and values broadcast within the subgroup | software adapters |
 //! | register, no lanes | the same, every invocation for itself | no subgroups of known size |
 //! | workgroup | 128 invocations 32 rows, keys in tiles of workgroup memory | GPUs |
+//! | `blocks` | matmul and softmax, for a block of queries at a time | one query, and sums beyond what a software adapter adds up in one invocation |
 //!
-//! No variant writes the scores: what is needed of them is the running maximum and sum of the
+//! No kernel writes the scores: what is needed of them is the running maximum and sum of the
 //! online softmax (M. Milakov and N. Gimelshein, 2018; T. Dao et al., *FlashAttention*, 2022).
 
+mod blocks;
 mod form;
 mod problem;
 #[cfg(test)]
@@ -143,7 +145,16 @@ impl Call<'_> {
             let layouts = operands.each_ref().map(|operand| &operand.layout);
             let mask = self.mask.map(|mask| (&mask.layout, mask.dtype));
             match Problem::new(&shapes, layouts, mask, scale) {
-                Some(problem) => self.launch(&operands, &padded, &problem, tile)?,
+                Some(problem) => {
+                    let form = match tile {
+                        Some(tile) => Some(Form::new(tile, &problem, self.is_causal)),
+                        None => form::choose(engine.caps(), &problem, self.is_causal),
+                    };
+                    match form {
+                        Some(form) => self.launch(&operands, &padded, &problem, form)?,
+                        None => blocks::run(self, &shapes, scale, &padded.narrow(-1, 0, columns)?)?,
+                    }
+                }
                 None => return self.regular(&shapes)?.call(self).run(tile),
             }
         }
@@ -159,18 +170,15 @@ impl Call<'_> {
         operands: &[Tensor; 3],
         y: &Tensor,
         problem: &Problem,
-        tile: Option<Tile>,
+        form: Form,
     ) -> Result<()> {
         let [q, k, v] = operands;
-        let caps = y.engine.caps();
-        let tile = tile.unwrap_or_else(|| form::choose(caps, problem));
-        let form = Form::new(tile, problem.columns(), problem.mask, self.is_causal);
         let mask = match self.mask {
             Some(mask) => arg(mask, problem.mask.quads),
             None => arg(q, true),
         };
         let args = [arg(q, true), arg(k, true), arg(v, true), mask, arg(y, true)];
-        let groups = form::groups(caps, form, problem);
+        let groups = form::groups(y.engine.caps(), form, problem);
         y.engine.launch(Launch::new(
             &ATTENTION,
             form.pack(),

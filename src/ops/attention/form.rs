@@ -11,7 +11,15 @@ const KEYS_ALONE: u32 = 8;
 
 /// Quads of the result that an invocation holds in registers, at most. More columns are shared out
 /// over workgroups, each of which computes the scores anew.
-const QUADS_IN_REGISTERS: u32 = 32;
+const QUADS_IN_REGISTERS: u32 = 64;
+
+/// Quads of the result that one loop over a tile's keys adds to: as much code as stays in the
+/// first-level cache.
+pub(super) const QUADS_OF_A_LOOP: u32 = 16;
+
+/// llvmpipe leaves the loops of an invocation once it has gone round 65,535 times in all of them,
+/// without a word.
+const MOST_ROUNDS: u64 = 60_000;
 
 /// What the workgroup variant needs.
 const WORKGROUP_BYTES: u32 = 16 << 10;
@@ -54,9 +62,9 @@ const MASK: u64 = 1 << 32;
 const CAUSAL: u64 = 1 << 36;
 
 impl Form {
-    /// The variant that computes `columns` columns by `tile`.
-    pub(super) fn new(tile: Tile, columns: u32, mask: Mask, is_causal: bool) -> Form {
-        let quads = columns.div_ceil(4).max(1);
+    /// The variant for a call by `tile`.
+    pub(super) fn new(tile: Tile, problem: &Problem, is_causal: bool) -> Form {
+        let quads = problem.columns().div_ceil(4).max(1);
         let quads = match tile {
             Tile::Register { .. } => quads.div_ceil(quads.div_ceil(QUADS_IN_REGISTERS)),
             Tile::Workgroup => quads.div_ceil(16).min(4).next_power_of_two(),
@@ -64,7 +72,7 @@ impl Form {
         Form {
             tile,
             quads: quads as u8,
-            mask,
+            mask: problem.mask,
             is_causal,
         }
     }
@@ -141,16 +149,17 @@ impl Form {
 
     /// How often a software adapter goes round the loops of an invocation for one tile of keys.
     pub(super) fn rounds_of_a_tile(self, size: u32) -> u32 {
-        1 + size.div_ceil(4) + self.keys() / 4
+        let loops = u32::from(self.quads).div_ceil(QUADS_OF_A_LOOP);
+        1 + size.div_ceil(4) + loops * self.keys() / 4
     }
 }
 
-/// The best tile for this adapter.
-pub(super) fn choose(caps: &Caps, problem: &Problem) -> Tile {
+/// The best variant for this adapter; none where matmul and softmax do better.
+pub(super) fn choose(caps: &Caps, problem: &Problem, is_causal: bool) -> Option<Form> {
     let fits = caps.max_invocations >= WORKGROUP_INVOCATIONS
         && caps.max_workgroup_bytes >= WORKGROUP_BYTES;
     if caps.kind != AdapterKind::Cpu && fits {
-        return Tile::Workgroup;
+        return Some(Form::new(Tile::Workgroup, problem, is_causal));
     }
     let lanes = match caps.subgroup_lanes {
         Some((least, most)) if least == most && matches!(least, 4 | 8 | 16 | 32) => least as u8,
@@ -162,7 +171,13 @@ pub(super) fn choose(caps: &Caps, problem: &Problem) -> Tile {
         2 => 2,
         _ => 4,
     };
-    Tile::Register { lanes, width }
+    let form = Form::new(Tile::Register { lanes, width }, problem, is_causal);
+    let rounds = u64::from(problem.keys().div_ceil(form.keys()))
+        * u64::from(form.rounds_of_a_tile(problem.size()));
+    let is_plain = !problem.mask.is_given && !is_causal;
+    let is_one = problem.queries() == 1 && is_plain;
+    let suits = caps.kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS && !is_one;
+    suits.then_some(form)
 }
 
 /// The workgroups of a launch, spread over as many dimensions as they need.

@@ -232,6 +232,15 @@ impl Problem {
         self.params.size[0]
     }
 
+    pub(super) fn keys(&self) -> u32 {
+        self.params.size[1]
+    }
+
+    /// Elements of a query and of a key.
+    pub(super) fn size(&self) -> u32 {
+        self.params.size[2]
+    }
+
     pub(super) fn heads(&self) -> u32 {
         self.params.batch[2]
     }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::form::{Form, Mask, Tile};
+use super::form::{Form, Mask, QUADS_OF_A_LOOP, Tile};
 use crate::engine::Variant;
 use crate::ops::functions::push_functions;
 use crate::ops::text::fill;
@@ -207,9 +207,12 @@ impl Register {
         self.form.quads.into()
     }
 
-    /// Quads of values that a lane loads for four keys.
-    fn shares(&self) -> u32 {
-        (4 * self.quads()).div_ceil(self.lanes)
+    /// The quads of a row of the result, as many at a time as one loop takes.
+    fn loops(&self) -> impl Iterator<Item = (u32, u32)> {
+        let quads = self.quads();
+        (0..quads)
+            .step_by(QUADS_OF_A_LOOP as usize)
+            .map(move |first| (first, QUADS_OF_A_LOOP.min(quads - first)))
     }
 
     fn prepare(&self) -> String {
@@ -219,17 +222,6 @@ impl Register {
                 out,
                 "  let q_at_{r} = q_start + min(row + {r}u, last_row) * p.q.w;"
             );
-        }
-        if self.lanes > 0 {
-            let quads = self.quads();
-            for i in 0..self.shares() {
-                let (first, last) = (i * self.lanes, 4 * quads - 1);
-                push!(out, "  let item_{i} = min(lane + {first}u, {last}u);");
-                push!(
-                    out,
-                    "  let v_at_{i} = v_start + min(column + item_{i} % {quads}u * 4u, p.rest.y - 4u);"
-                );
-            }
         }
         for e in 0..4 * self.quads() {
             push!(out, "  var o_{e} = {}();", vector(self.width));
@@ -320,45 +312,73 @@ impl Register {
         out
     }
 
-    /// Four keys: each column of the result is touched four times in a row.
+    /// The weighted sum of the values, four keys at a time: each column of the result is touched
+    /// four times in a row.
     fn values(&self) -> String {
         let mut out = String::new();
-        let quads = self.quads();
-        for j in 0..4 {
-            push!(out, "      let w_{j} = weights[t + {j}u];");
-        }
-        let row = |key: &str| format!("min(key + t + {key}, last_key) * p.v.w");
-        for i in 0..if self.lanes > 0 { self.shares() } else { 0 } {
-            let row = row(&format!("item_{i} / {quads}u"));
-            push!(out, "      let g_{i} = v_get4(v_at_{i} + {row});");
-        }
-        if self.lanes == 0 {
-            for j in 0..4 {
+        for (first, quads) in self.loops() {
+            push!(out, "    {{");
+            let last = 4 * quads - 1;
+            let shares = match self.lanes {
+                0 => 0,
+                lanes => (4 * quads).div_ceil(lanes),
+            };
+            for i in 0..shares {
                 push!(
                     out,
-                    "      let row_{j} = v_start + {};",
-                    row(&format!("{j}u"))
+                    "    let item_{i} = min(lane + {}u, {last}u);",
+                    i * self.lanes
+                );
+                let quad = format!("{first}u + item_{i} % {quads}u");
+                push!(
+                    out,
+                    "    let v_at_{i} = v_start + min(column + ({quad}) * 4u, p.rest.y - 4u);"
                 );
             }
-        }
-        for c in 0..quads {
+            push!(
+                out,
+                "    for (var t = 0u; t < {}u; t += 4u) {{",
+                self.form.keys()
+            );
             for j in 0..4 {
-                let item = j * quads + c;
-                let value = match self.lanes {
-                    0 => format!("v_get4(row_{j} + min(column + {}u, p.rest.y - 4u))", 4 * c),
-                    lanes => format!("subgroupBroadcast(g_{}, {}u)", item / lanes, item % lanes),
-                };
-                push!(out, "      let b_{c}_{j} = {value};");
+                push!(out, "      let w_{j} = weights[t + {j}u];");
             }
-            for (i, lane) in LANES.iter().enumerate() {
-                let e = 4 * c as usize + i;
-                for j in 0..4 {
-                    let splat = self.splat(&format!("b_{c}_{j}.{lane}"));
-                    push!(out, "      o_{e} = fma(w_{j}, {splat}, o_{e});");
-                }
+            let row = |key: &str| format!("min(key + t + {key}, last_key) * p.v.w");
+            for i in 0..shares {
+                let row = row(&format!("item_{i} / {quads}u"));
+                push!(out, "      let g_{i} = v_get4(v_at_{i} + {row});");
             }
+            for j in 0..if self.lanes == 0 { 4 } else { 0 } {
+                let row = row(&format!("{j}u"));
+                push!(out, "      let row_{j} = v_start + {row};");
+            }
+            for c in 0..quads {
+                self.add_quad(&mut out, first + c, |j| j * quads + c);
+            }
+            push!(out, "    }}\n    }}");
         }
         out
+    }
+
+    /// Adds four keys to a quad of the result; `item` says which of the values a key's quad is.
+    fn add_quad(&self, out: &mut String, c: u32, item: impl Fn(u32) -> u32) {
+        for j in 0..4 {
+            let value = match self.lanes {
+                0 => format!("v_get4(row_{j} + min(column + {}u, p.rest.y - 4u))", 4 * c),
+                lanes => {
+                    let item = item(j);
+                    format!("subgroupBroadcast(g_{}, {}u)", item / lanes, item % lanes)
+                }
+            };
+            push!(out, "      let b_{c}_{j} = {value};");
+        }
+        for (i, lane) in LANES.iter().enumerate() {
+            let e = 4 * c as usize + i;
+            for j in 0..4 {
+                let splat = self.splat(&format!("b_{c}_{j}.{lane}"));
+                push!(out, "      o_{e} = fma(w_{j}, {splat}, o_{e});");
+            }
+        }
     }
 
     fn finish(&self) -> String {
