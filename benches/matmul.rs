@@ -8,6 +8,7 @@
 //! `LAPIDARY_ADAPTER` picks the adapter, as everywhere. Without OpenBLAS there are no shares.
 
 #[path = "common/openblas.rs"]
+#[allow(dead_code, reason = "shared with the table, which uses more of it")]
 mod openblas;
 
 use std::time::{Duration, Instant};

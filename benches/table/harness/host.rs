@@ -1,19 +1,23 @@
 //! What this machine's cores can do: the limit that shares are told of.
 
-use super::blas::Blas;
 use super::network::Network;
+use super::openblas::{OpenBlas, Sizes};
 use super::{About, Result, Subject, Timed, Work, loops};
 
 /// From so many elements on, transfers are told as a rate.
 pub(crate) const LARGE: usize = 1 << 20;
 
 pub(crate) struct Host {
-    blas: Option<Blas>,
+    blas: Option<OpenBlas>,
 }
 
 impl Host {
     pub(crate) fn new() -> Host {
-        Host { blas: Blas::load() }
+        let threads = i32::try_from(loops::threads()).unwrap_or(i32::MAX);
+        let blas = OpenBlas::open(threads)
+            .inspect_err(|error| eprintln!("no OpenBLAS: {error}"))
+            .ok();
+        Host { blas }
     }
 
     /// What does this work here.
@@ -100,12 +104,13 @@ impl Subject for Host {
                 let Some(blas) = &self.blas else {
                     return Ok(None);
                 };
-                timed(batch * m * n, move |out| {
-                    let operands = a.chunks_exact(m * k).zip(b.chunks_exact(k * n));
-                    for (c, (a, b)) in out.chunks_exact_mut(m * n).zip(operands) {
-                        blas.multiply([m, n, k], (a, false), (b, is_b_transposed), c);
-                    }
-                })
+                let sizes = Sizes {
+                    m,
+                    n,
+                    k,
+                    transposed: is_b_transposed,
+                };
+                timed(batch * m * n, move |out| blas.products(sizes, a, b, out))
             }
             (Work::Training { steps }, _) => Ok(self.blas.as_ref().map(|blas| {
                 let network = Network::new(Some(blas), inputs);

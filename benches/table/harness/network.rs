@@ -1,11 +1,11 @@
 //! The network that is trained, on the host.
 
-use super::blas::{Blas, Operand};
 use super::cases::{BATCH, CLASSES, HIDDEN, INPUTS, RATE};
+use super::openblas::{OpenBlas, Operand};
 
 pub(crate) struct Network<'a> {
     /// Without it products are plain loops: slow, and good enough to say what is right.
-    blas: Option<&'a Blas>,
+    blas: Option<&'a OpenBlas>,
     images: &'a [f32],
     classes: &'a [f32],
     weights: [Vec<f32>; 2],
@@ -17,7 +17,7 @@ pub(crate) struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    pub(crate) fn new(blas: Option<&'a Blas>, inputs: &'a [Vec<f32>]) -> Network<'a> {
+    pub(crate) fn new(blas: Option<&'a OpenBlas>, inputs: &'a [Vec<f32>]) -> Network<'a> {
         let [images, classes, first, second] = inputs else {
             unreachable!("the cases give four inputs");
         };
@@ -124,7 +124,7 @@ fn loss_gradient(row: &mut [f32], bias: &[f32], class: &[f32]) {
     }
 }
 
-fn descend(blas: Option<&Blas>, parameters: &mut [f32], gradient: &[f32]) {
+fn descend(blas: Option<&OpenBlas>, parameters: &mut [f32], gradient: &[f32]) {
     match blas {
         Some(blas) => blas.add_scaled(parameters, -RATE, gradient),
         None => {
@@ -135,7 +135,13 @@ fn descend(blas: Option<&Blas>, parameters: &mut [f32], gradient: &[f32]) {
     }
 }
 
-fn multiply(blas: Option<&Blas>, sizes: [usize; 3], a: Operand<'_>, b: Operand<'_>, c: &mut [f32]) {
+fn multiply(
+    blas: Option<&OpenBlas>,
+    sizes: [usize; 3],
+    a: Operand<'_>,
+    b: Operand<'_>,
+    c: &mut [f32],
+) {
     let Some(blas) = blas else {
         return multiply_plainly(sizes, a, b, c);
     };
