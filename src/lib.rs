@@ -83,7 +83,7 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, State},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
-    ops::{Kernel, KernelCall, Scalar},
+    ops::{Conv, Kernel, KernelCall, Pool, Scalar},
     tensor::{Pin, Tensor},
 };
 /// The examples of the README compile.

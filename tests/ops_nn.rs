@@ -3,6 +3,10 @@
 
 #[path = "ops_nn/attention.rs"]
 mod attention;
+#[path = "ops_nn/backward.rs"]
+mod backward;
+#[path = "ops_nn/conv.rs"]
+mod conv;
 #[allow(
     dead_code,
     reason = "the model is that of the reductions, which use more of it"

@@ -2,8 +2,10 @@
 
 mod argreduce;
 mod attention;
+mod backward;
 mod binary;
 mod concat;
+mod conv;
 mod copy;
 pub(crate) mod custom;
 mod elementwise;
@@ -15,6 +17,7 @@ mod matmul;
 mod normalize;
 mod operation;
 mod operators;
+mod pool;
 pub(crate) mod random;
 mod reduce;
 mod rows;
@@ -33,5 +36,7 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use conv::Conv;
 pub use custom::{Kernel, KernelCall};
+pub use pool::Pool;
 pub use scalar::Scalar;
