@@ -8,6 +8,7 @@ mod concat;
 mod conv;
 mod copy;
 pub(crate) mod custom;
+mod einsum;
 mod elementwise;
 pub(crate) mod fill;
 mod functions;

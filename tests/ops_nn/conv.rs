@@ -186,7 +186,8 @@ fn a_line_is_convolved_and_pooled_as_a_plane_of_one_row() {
         let [by_x, by_w, by_b] = y.conv1d_backward(&x, &w, &options).unwrap();
         assert_eq!(by_x.to_vec::<f32>().unwrap(), [0.0, 0.0, 0.0, 6.0, 0.0]);
         assert_eq!(
-            (by_w.to_vec::<f32>().unwrap(), by_b.to_vec::<f32>().unwrap()), (vec![12.0, 8.0, -8.0], vec![0.0])
+            (by_w.to_vec::<f32>().unwrap(), by_b.to_vec::<f32>().unwrap()),
+            (vec![12.0, 12.0, -12.0], vec![0.0])
         );
         let pool = Pool {
             padding: [1],
