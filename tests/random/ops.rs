@@ -7,6 +7,7 @@ use super::calls::*;
 use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
 use super::more::*;
+use super::nn;
 use super::whole::*;
 use super::world::{Outcome, World};
 
@@ -75,6 +76,10 @@ pub(crate) const ALL: &[Op] = &[
     ("whole numbers divided", whole_division),
     ("folded", fold),
     ("normalized", normalize),
+    ("attention", nn::attention),
+    ("a convolution", nn::convolution),
+    ("pooled", nn::pooling),
+    ("einsum", nn::einsum),
     ("made of nothing", made_of_nothing),
     ("read and waited for", blocking_read),
     ("a kernel of one's own", custom),
