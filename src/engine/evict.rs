@@ -292,7 +292,7 @@ impl Engine {
         match tier {
             Tier::Host => {
                 let mut bytes = Vec::new();
-                let charge = self.hostcharge(len_bytes)?;
+                let charge = self.host_charge(len_bytes)?;
                 let kept_bytes = match self.driver.has_contents() {
                     true => len_bytes,
                     false => 0,
