@@ -1,6 +1,6 @@
 //! Which tile for which product on which device, and how many workgroups.
 
-use super::form::{End, Form, Spread, Tile};
+use super::form::{End, Form, Order, Spread, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
@@ -21,8 +21,12 @@ const PACKED_EDGE: u32 = 48;
 /// Multiplications from which operands are packed that do not lie in quads.
 const RAGGED_WORK: u64 = 96 * 96 * 96;
 
-/// Multiplications from which operands are packed although they lie in quads.
-const FAR_WORK: u64 = 800 * 800 * 800;
+/// Multiplications from which operands are packed although they lie in quads, where each step of k
+/// is on another row of B.
+const FAR_WORK: u64 = 450 * 450 * 450;
+
+/// The same where B is contiguous along k.
+const NEAR_WORK: u64 = 800 * 800 * 800;
 
 /// Rows up to which a GPU shares out k rather than rows.
 const SKINNY_ROWS: u32 = 8;
@@ -124,7 +128,12 @@ fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
     let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
     let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
     let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
-    let least_work = if is_ragged { RAGGED_WORK } else { FAR_WORK };
+    let is_far = problem.b.order() == Order::AlongEdge;
+    let least_work = match (is_ragged, is_far) {
+        (true, _) => RAGGED_WORK,
+        (_, true) => FAR_WORK,
+        _ => NEAR_WORK,
+    };
     let fits = [(&problem.a, problem.m), (&problem.b, problem.n)]
         .into_iter()
         .all(|(side, edge)| {

@@ -337,7 +337,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
     check(&lavapipe, [4, 4, 4], Tile::Naive);
     check(&lavapipe, [1, 1, 100_000], Tile::Naive);
-    check(&lavapipe, [512, 512, 512], register(32, 2, 8));
+    check(&lavapipe, [400, 400, 400], register(32, 1, 8));
     let packed = Tile::Packed {
         rows: 64,
         quads: 1,
