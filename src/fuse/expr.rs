@@ -99,8 +99,7 @@ impl Expr {
         if member.seen.len != self.len || self.nodes.len() >= MOST_LAUNCHES {
             return false;
         }
-        let (leaves, scalars, nodes) =
-            (self.leaves.len(), self.scalars.len(), self.nodes.len());
+        let (leaves, scalars, nodes) = (self.leaves.len(), self.scalars.len(), self.nodes.len());
         let is_in = self.try_add(index, member).is_some();
         if !is_in {
             self.leaves.truncate(leaves);
@@ -144,7 +143,10 @@ impl Expr {
             dtype: launch.args[bound].dtype,
         };
         let signature = node.signature();
-        let known = self.signatures.iter().rposition(|&other| other == signature);
+        let known = self
+            .signatures
+            .iter()
+            .rposition(|&other| other == signature);
         let number = known.unwrap_or_else(|| {
             self.nodes.push(node);
             self.signatures.push(signature);

@@ -299,12 +299,12 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
     let leaves = structure.leaves.iter().zip(names);
     let mut operands: Vec<Operand> = leaves.map(|(_, name)| Operand::read(name)).collect();
     match &structure.tail {
-        None => operands.extend(structure.outs.iter().zip(OUTS).map(|(out, name)| {
-            match out.is_into {
+        None => operands.extend(structure.outs.iter().zip(OUTS).map(
+            |(out, name)| match out.is_into {
                 true => Operand::update(name),
                 false => Operand::write(name),
-            }
-        })),
+            },
+        )),
         Some(tail) => operands.extend_from_slice(&tail.reader.kernel.operands[1..]),
     }
     let structure = Arc::new(structure);

@@ -115,7 +115,11 @@ impl Scan {
             concerned |= self.concerned(address(&arg.storage), role);
         }
         self.close(concerned);
-        match self.closed.iter().position(|group| group.writes.contains(&x)) {
+        match self
+            .closed
+            .iter()
+            .position(|group| group.writes.contains(&x))
+        {
             Some(group) => {
                 // The others are independent of it.
                 let mut group = self.closed.remove(group);

@@ -91,7 +91,10 @@ fn every_reader_takes_every_map_and_type() {
             Ok(made)
         });
         let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
-        assert!(names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"), "{names:?}");
+        assert!(
+            names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"),
+            "{names:?}"
+        );
     }
 }
 

@@ -103,7 +103,8 @@ impl Writer<'_> {
         if whole.contains("x_get4(") {
             self.push(format_args!("fn x_get4(k: u32) -> vec4<{kind}> {{\n"));
             if self.structure.is_mapped() && self.structure.whole {
-                self.out.push_str("  let i = elements_at(coordinates(k));\n");
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
             }
             self.push_lanes();
             self.push_leaves(Self::leaf);
@@ -113,7 +114,8 @@ impl Writer<'_> {
         if whole.contains("x_get(") {
             self.push(format_args!("fn x_get(k: u32) -> {kind} {{\n"));
             if self.structure.is_mapped() {
-                self.out.push_str("  let i = elements_at(coordinates(k));\n");
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
             }
             self.push_leaves(Self::leaf_alone);
             self.push_nodes();
@@ -153,8 +155,9 @@ impl Writer<'_> {
             }
             self.out.push_str("  c[0] += 1u;\n  return c;\n}\n");
         }
-        self.out
-            .push_str("// Of each operand that is read through a map, the element at some coordinates.\n");
+        self.out.push_str(
+            "// Of each operand that is read through a map, the element at some coordinates.\n",
+        );
         let mapped = self.mapped();
         let fields: String = (mapped.iter())
             .map(|&leaf| format!(" {}: u32,", self.leaves[leaf]))

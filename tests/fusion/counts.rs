@@ -136,7 +136,10 @@ fn reductions_and_norms_compute_what_they_read() {
     reads(|x| x.max(&[1]), "max(a * s0 + b)");
     reads(|x| x.softmax(1), "softmax(a * s0 + b)");
     reads(|x| x.log_softmax(-1), "log_softmax(a * s0 + b)");
-    reads(|x| x.layer_norm(&[64], None, None, 1e-5), "layer_norm(a * s0 + b)");
+    reads(
+        |x| x.layer_norm(&[64], None, None, 1e-5),
+        "layer_norm(a * s0 + b)",
+    );
     reads(|x| x.argmax(1), "argreduce(a * s0 + b)");
     // What is held is made once, and read.
     check(
