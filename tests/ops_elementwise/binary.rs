@@ -74,7 +74,13 @@ fn check_floats<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) 
         let b = tensor::<T>(gpu, random, shape_b);
         let (x, y) = (floats(&a)?, floats(&b)?);
         let (x, y) = (broadcast(&x, shape_a, shape), broadcast(&y, shape_b, shape));
-        for (name, method, model, relative) in FLOATS {
+        // The texts differ by shape, and each is compiled: the later ones meet a few shapes.
+        let few = if shape.len() == 2 || *shape == [5] {
+            12
+        } else {
+            7
+        };
+        for (name, method, model, relative) in FLOATS.into_iter().take(few) {
             let out = method(&a, &b)?;
             assert_eq!((out.dtype(), out.shape()), (T::DTYPE, shape));
             for (k, got) in floats(&out)?.into_iter().enumerate() {
