@@ -22,6 +22,9 @@ type Work = fn(&[Tensor]) -> Result<Tensor>;
 /// One element of each input to one of the output.
 type Loop = fn(f32, f32, f32, f32) -> f32;
 
+/// The next operation of a chain, and its number.
+type Step = fn(Tensor, u32) -> Result<Tensor>;
+
 /// A name, millions of elements, how many inputs, the work, and the loop.
 const CASES: [(&str, usize, usize, Work, Loop); 5] = [
     ("add", 16, 2, |x| &x[0] + &x[1], |a, b, _, _| a + b),
@@ -157,7 +160,7 @@ fn small(gpus: &[Gpu; 2]) -> Result<()> {
         "{:<28} {:>9} {:>9}   (µs an operation)",
         "", "fused", "apart"
     );
-    let steps: [(&str, fn(Tensor, u32) -> Result<Tensor>); 3] = [
+    let steps: [(&str, Step); 3] = [
         ("chain: x + 1", |x, _| x + 1.0),
         ("chain: x * s + t by turns", |x, index| match index % 2 {
             0 => x * 0.5,

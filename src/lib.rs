@@ -85,7 +85,7 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Upload},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
-    ops::{Activation, Epilogue, Kernel, KernelCall, Reduction, Scalar},
+    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };
 /// The examples of the README compile.

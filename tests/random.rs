@@ -13,6 +13,8 @@ mod model;
 mod more;
 #[path = "random/moved.rs"]
 mod moved;
+#[path = "random/nn.rs"]
+mod nn;
 #[path = "random/ops.rs"]
 mod ops;
 #[path = "random/whole.rs"]

@@ -55,8 +55,8 @@ impl Taker {
     /// All bytes have come: they are a copy from now on.
     fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
-            Taker::Host(bytes, _charge) => {
-                copies.host = Some(Arc::new(HostCopy { bytes, _charge }));
+            Taker::Host(bytes, charge) => {
+                copies.host = Some(Arc::new(HostCopy { bytes, charge }));
             }
             Taker::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
         }
@@ -292,7 +292,7 @@ impl Engine {
         match tier {
             Tier::Host => {
                 let mut bytes = Vec::new();
-                let charge = self.host_charge(len_bytes)?;
+                let charge = self.hostcharge(len_bytes)?;
                 let kept_bytes = match self.driver.has_contents() {
                     true => len_bytes,
                     false => 0,

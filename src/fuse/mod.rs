@@ -23,6 +23,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 mod text;
+mod whole;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -38,10 +39,11 @@ use crate::memory::{DeadList, Residency};
 use crate::ops::elementwise::element::{Element, Seen};
 use crate::ops::elementwise::groups;
 use crate::ops::readers::reader_of;
-use expr::{Expr, Whole};
+use expr::Expr;
 use scan::{Group, Scan, Tail};
 use structure::Structure;
 use text::{LEAVES, LEAVES_OF_X, OUTS};
+use whole::Whole;
 
 /// Structures of one generation of the cache; when it is full it becomes the old one, and what
 /// was not asked for since the last time goes, with its pipelines.

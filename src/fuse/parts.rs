@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::structure::{Fetch, Input, Structure, TailShape};
+use super::structure::{Fetch, Input, Node, Structure, TailShape};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program};
@@ -41,17 +41,43 @@ struct Step {
 
 /// The steps, in order. `None` if one takes more parameters than there are.
 fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>> {
-    let places = structure.places();
-    let len = params[0] as usize;
-    let dims: SmallVec<[usize; 8]> = match structure.held_dims() {
-        0 => SmallVec::from_slice(&[len]),
-        held => (params[places.dims..][..held].iter())
+    let dims = dims_of(structure, params);
+    let leaves = layouts_of(structure, params, &dims);
+    let mut steps = Vec::with_capacity(structure.nodes.len() + structure.outs.len());
+    for (number, node) in structure.nodes.iter().enumerate() {
+        let step = step_of(structure, caps, params, (&dims, &leaves), (number, node))?;
+        steps.push(step);
+    }
+    if structure.tail.is_none() {
+        let mut start = structure.places().starts;
+        for (index, out) in structure.outs.iter().enumerate() {
+            let node = usize::from(out.node);
+            let given = out.is_into.then(|| params[start]);
+            start += usize::from(out.is_into);
+            let operand = structure.leaves.len() + index;
+            // The first that is whole is where the node makes it.
+            if given.is_some() || out_of(structure, node) != Some(operand) {
+                steps.push(copy_of(structure, caps, params[0], (node, operand), given)?);
+            }
+        }
+    }
+    Some(steps)
+}
+
+fn dims_of(structure: &Structure, params: &[u32]) -> SmallVec<[usize; 8]> {
+    match structure.held_dims() {
+        0 => SmallVec::from_slice(&[params[0] as usize]),
+        held => (params[structure.places().dims..][..held].iter())
             .map(|&dim| dim as usize)
             .collect(),
-    };
-    let in_order = Layout::contiguous(&dims);
+    }
+}
+
+/// How the leaves are read.
+fn layouts_of(structure: &Structure, params: &[u32], dims: &[usize]) -> Vec<Layout> {
+    let places = structure.places();
     let leaves = structure.leaves.iter().enumerate().map(|(index, leaf)| {
-        let mut layout = in_order.clone();
+        let mut layout = Layout::contiguous(dims);
         if leaf.fetch != Fetch::InOrder {
             layout.offset = params[places.offsets[index]] as usize;
             for (axis, stride) in layout.strides.iter_mut().enumerate() {
@@ -63,78 +89,77 @@ fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>
         }
         layout
     });
-    let leaves: Vec<Layout> = leaves.collect();
-    let scalar = |slot: u8| params[places.scalars + usize::from(slot)];
-    let mut steps = Vec::with_capacity(structure.nodes.len() + structure.outs.len());
-    for (number, node) in structure.nodes.iter().enumerate() {
-        let (mut layouts, mut is_scalar) = (SmallVec::<[&Layout; 3]>::new(), Vec::new());
-        let mut scalars = node.scalars.map(|slot| slot.map_or(0, scalar));
-        let mut args = SmallVec::new();
-        for input in &node.inputs {
-            is_scalar.push(matches!(input, Input::Scalar(_)));
-            match *input {
-                Input::Leaf(leaf) => {
-                    let leaf = usize::from(leaf);
-                    layouts.push(&leaves[leaf]);
-                    args.push((Slot::Operand(leaf), structure.leaves[leaf].dtype));
-                }
-                Input::Node(node) => {
-                    let node = usize::from(node);
-                    layouts.push(&in_order);
-                    args.push((Slot::Node(node), structure.nodes[node].dtype));
-                }
-                Input::Scalar(slot) => scalars[0] = scalar(slot),
+    leaves.collect()
+}
+
+/// The launch that makes a node.
+fn step_of(
+    structure: &Structure,
+    caps: &Caps,
+    params: &[u32],
+    (dims, leaves): (&[usize], &[Layout]),
+    (number, node): (usize, &Node),
+) -> Option<Step> {
+    let first = structure.places().scalars;
+    let scalar = |slot: u8| params[first + usize::from(slot)];
+    let in_order = Layout::contiguous(dims);
+    let (mut layouts, mut is_scalar) = (SmallVec::<[&Layout; 3]>::new(), Vec::new());
+    let mut scalars = node.scalars.map(|slot| slot.map_or(0, scalar));
+    let mut args = SmallVec::new();
+    for input in &node.inputs {
+        is_scalar.push(matches!(input, Input::Scalar(_)));
+        match *input {
+            Input::Leaf(leaf) => {
+                let leaf = usize::from(leaf);
+                layouts.push(&leaves[leaf]);
+                args.push((Slot::Operand(leaf), structure.leaves[leaf].dtype));
             }
+            Input::Node(node) => {
+                let node = usize::from(node);
+                layouts.push(&in_order);
+                args.push((Slot::Node(node), structure.nodes[node].dtype));
+            }
+            Input::Scalar(slot) => scalars[0] = scalar(slot),
         }
-        args.push((Slot::Node(number), node.dtype));
-        let plan = (node.element).plan(caps, node.op, &dims, &layouts, &is_scalar, scalars)?;
-        let (code, words, groups) = plan;
-        steps.push(Step {
-            kernel: node.element.fresh,
-            code,
-            words,
-            groups,
-            args,
-        });
     }
-    if structure.tail.is_some() {
-        return Some(steps);
+    args.push((Slot::Node(number), node.dtype));
+    let plan = (node.element).plan(caps, node.op, dims, &layouts, &is_scalar, scalars)?;
+    let (code, words, groups) = plan;
+    Some(Step {
+        kernel: node.element.fresh,
+        code,
+        words,
+        groups,
+        args,
+    })
+}
+
+/// The launch that copies so many elements of a node to an operand, to a part of it from an element on.
+fn copy_of(
+    structure: &Structure,
+    caps: &Caps,
+    len: u32,
+    (node, operand): (usize, usize),
+    start: Option<u32>,
+) -> Option<Step> {
+    let (family, dtype) = (Element::copy(), structure.nodes[node].dtype);
+    let layout = Layout::contiguous(&[len as usize]);
+    let (mut code, mut words, groups) =
+        family.plan(caps, 0, &[len as usize], &[&layout], &[false], [0, 0])?;
+    let mut kernel = family.fresh;
+    if let Some(start) = start {
+        (kernel, code, words[1]) = (family.into, into(code), start);
     }
-    let mut start = places.starts;
-    for (index, out) in structure.outs.iter().enumerate() {
-        let node = usize::from(out.node);
-        let is_first = structure.outs[..index]
-            .iter()
-            .all(|other| other.is_into || other.node != out.node);
-        if !out.is_into && is_first {
-            // The node makes it where it is to be.
-            continue;
-        }
-        let (family, dtype) = (Element::copy(), structure.nodes[node].dtype);
-        let kernel = if out.is_into {
-            family.into
-        } else {
-            family.fresh
-        };
-        let layout = Layout::contiguous(&[len]);
-        let (code, mut words, groups) =
-            family.plan(caps, 0, &[len], &[&layout], &[false], [0, 0])?;
-        let code = if out.is_into { into(code) } else { code };
-        if out.is_into {
-            words[1] = params[start];
-            start += 1;
-        }
-        let from = (Slot::Node(node), dtype);
-        let to = (Slot::Operand(structure.leaves.len() + index), dtype);
-        steps.push(Step {
-            kernel,
-            code,
-            words,
-            groups,
-            args: [from, to].into_iter().collect(),
-        });
-    }
-    Some(steps)
+    let from = (Slot::Node(node), dtype);
+    Some(Step {
+        kernel,
+        code,
+        words,
+        groups,
+        args: [from, (Slot::Operand(operand), dtype)]
+            .into_iter()
+            .collect(),
+    })
 }
 
 /// The output that a node makes in its place.

@@ -3,10 +3,13 @@
 mod argreduce;
 mod arrange;
 mod attention;
+mod backward;
 mod binary;
 mod concat;
+mod conv;
 mod copy;
 pub(crate) mod custom;
+mod einsum;
 pub(crate) mod elementwise;
 pub(crate) mod fill;
 pub(crate) mod functions;
@@ -19,6 +22,7 @@ mod matmul;
 mod normalize;
 mod operation;
 mod operators;
+mod pool;
 pub(crate) mod random;
 pub(crate) mod readers;
 mod reduce;
@@ -42,7 +46,9 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use conv::Conv;
 pub use custom::{Kernel, KernelCall};
 pub use loss::Reduction;
 pub use matmul::{Activation, Epilogue};
+pub use pool::Pool;
 pub use scalar::Scalar;

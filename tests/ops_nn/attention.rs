@@ -152,7 +152,9 @@ fn check(name: &str, gpu: &Gpu, case: &Case) {
     let mask = case.mask.map(|(shape, dtype)| {
         // Some rows of bools are all false.
         let value = |at: usize| match dtype {
-            DType::Bool => f64::from(u8::from(at % 3 != 0 && at / shape[shape.len() - 1] != 2)),
+            DType::Bool => f64::from(u8::from(
+                !at.is_multiple_of(3) && at / shape[shape.len() - 1] != 2,
+            )),
             _ => (at % 7) as f64 / 4.0 - 1.0,
         };
         (Array::new(shape, value), dtype)

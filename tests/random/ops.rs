@@ -8,6 +8,7 @@ use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
 use super::more::*;
 use super::moved::*;
+use super::nn;
 use super::whole::*;
 use super::world::{Outcome, World};
 
@@ -76,6 +77,10 @@ pub(crate) const ALL: &[Op] = &[
     ("whole numbers divided", whole_division),
     ("folded", fold),
     ("normalized", normalize),
+    ("attention", nn::attention),
+    ("a convolution", nn::convolution),
+    ("pooled", nn::pooling),
+    ("einsum", nn::einsum),
     ("made of nothing", made_of_nothing),
     ("bit by bit", bits),
     ("masked_fill", masked_fill),

@@ -1,7 +1,7 @@
 //! Which tile for which product on which device, and how many workgroups.
 
 use super::form::{End, Form, Spread, Tile};
-use super::pack::packed_len;
+use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
@@ -13,7 +13,7 @@ const NAIVE_WORK: u64 = 16 * 16 * 16;
 const LARGE_WORK: u64 = 512 * 512 * 512;
 
 /// Rows of the tile for packed operands.
-const PACKED_ROWS: u8 = 32;
+const PACKED_ROWS: u8 = 64;
 
 /// Rows and columns of C from which an operand is read often enough to be packed first.
 const PACKED_EDGE: u32 = 48;
@@ -105,7 +105,7 @@ fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
     if pays_to_pack(caps, problem, lanes) {
         return Tile::Packed {
             rows: PACKED_ROWS,
-            quads: 2,
+            quads: 1,
             lanes,
         };
     }
@@ -127,7 +127,11 @@ fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
     let least_work = if is_ragged { RAGGED_WORK } else { FAR_WORK };
     let fits = [(&problem.a, problem.m), (&problem.b, problem.n)]
         .into_iter()
-        .all(|(side, edge)| packed_len(problem, side, edge, lanes) * 4 <= caps.max_binding_bytes);
+        .all(|(side, edge)| {
+            let bytes = packed_len(problem, side, edge, lanes) * 4;
+            let grid = grid_of_packing(problem, side, edge, lanes);
+            bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
+        });
     fits_tiles && is_read_often && problem.work() >= least_work && fits
 }
 

@@ -56,6 +56,16 @@ pub(crate) enum Spread {
     Flat,
 }
 
+impl Spread {
+    fn from_bits(bits: u8) -> Self {
+        match bits {
+            0 => Spread::Linear,
+            1 => Spread::Single,
+            _ => Spread::Flat,
+        }
+    }
+}
+
 /// What a product ends with, before it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
@@ -116,17 +126,33 @@ impl Tile {
     }
 }
 
-/// The variant of the kernel that packs an operand: how it lies, and for how many lanes.
-pub(crate) struct Packing;
+/// A variant of the kernel that packs an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packing {
+    /// How the operand lies.
+    pub(crate) order: Order,
+    /// For subgroups of how many lanes.
+    pub(crate) lanes: u8,
+    /// How the matrices of the batch are counted; the workgroups are a grid all the same.
+    pub(crate) spread: Spread,
+    /// k is a multiple of four.
+    pub(crate) whole_k: bool,
+}
 
 impl Packing {
-    pub(crate) fn pack(order: Order, lanes: u8) -> u64 {
-        u64::from(order as u8) | u64::from(lanes) << 8
+    pub(crate) fn pack(self) -> u64 {
+        let (order, spread) = (self.order as u8, self.spread as u8);
+        u64::from_le_bytes([order, self.lanes, spread, self.whole_k.into(), 0, 0, 0, 0])
     }
 
-    pub(crate) fn unpack(code: u64) -> (Order, u8) {
-        let [order, lanes, ..] = code.to_le_bytes();
-        (Order::from_bits(order), lanes)
+    pub(crate) fn unpack(code: u64) -> Packing {
+        let [order, lanes, spread, whole_k, ..] = code.to_le_bytes();
+        Packing {
+            order: Order::from_bits(order),
+            lanes,
+            spread: Spread::from_bits(spread),
+            whole_k: whole_k != 0,
+        }
     }
 }
 
@@ -158,11 +184,7 @@ impl Form {
             tile,
             a: Order::from_bits(sides & 3),
             b: Order::from_bits(sides >> 2 & 3),
-            spread: match spread {
-                0 => Spread::Linear,
-                1 => Spread::Single,
-                _ => Spread::Flat,
-            },
+            spread: Spread::from_bits(spread),
             end: End::unpack([flags, activation]),
         }
     }

@@ -1,7 +1,7 @@
 //! Products of operands that are packed first: copies in which a subgroup's loads lie side by side,
 //! start at quads and have whole steps of k, whatever the operands look like.
 
-use super::form::{End, Form, Order, Packing, Tile};
+use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::problem::{Problem, Side};
 use super::product::{Output, arg};
 use super::{choice, text};
@@ -57,16 +57,34 @@ pub(super) fn launch(
     output.command([arg(&a, true), arg(&b, true)], form, params, groups)
 }
 
+/// The workgroups that pack a side: a grid of steps, panels and matrices.
+pub(super) fn grid(problem: &Problem, side: &Side, edge: u32, lanes: u8) -> [u32; 3] {
+    let lanes = u32::from(lanes);
+    [
+        problem.k.div_ceil(4).div_ceil(64 / lanes),
+        edge.div_ceil(lanes * 4),
+        problem.matrices_of(side),
+    ]
+}
+
 /// The packed copy of an operand, in single precision.
 fn pack(operand: &Tensor, problem: &Problem, side: &Side, edge: u32, lanes: u8) -> Result<Tensor> {
     let len = packed_len(problem, side, edge, lanes);
     let packed = Tensor::output(&operand.engine, &[len as usize], DType::F32)?;
     let args = [arg(operand, side.is_quads()), arg(&packed, true)];
-    let code = Packing::pack(side.order(), lanes);
-    let groups = choice::count_out((len / 16).div_ceil(64), operand.engine.caps());
+    let packing = Packing {
+        order: side.order(),
+        lanes,
+        spread: match problem.matrices_of(side) {
+            1 => Spread::Single,
+            _ => problem.spread(),
+        },
+        whole_k: problem.k.is_multiple_of(4),
+    };
+    let groups = grid(problem, side, edge, lanes);
     let params = problem.packing(side, edge);
     operand
         .engine
-        .launch(Launch::new(&PACK, code, args, &params, groups))?;
+        .launch(Launch::new(&PACK, packing.pack(), args, &params, groups))?;
     Ok(packed)
 }

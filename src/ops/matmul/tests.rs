@@ -30,7 +30,7 @@ fn tiles(lanes: u8) -> Vec<Tile> {
     );
     if lanes > 0 {
         if lanes <= 8 {
-            let (rows, quads) = (32, 2);
+            let (rows, quads) = (64, 1);
             tiles.push(Tile::Packed { rows, quads, lanes });
         }
         tiles.extend(
@@ -149,13 +149,25 @@ fn every_text_that_packs_is_a_valid_shader() {
             for quads in [0b10, 0b11] {
                 let mut dtypes = [DType::F32; MAX_OPERANDS];
                 dtypes[0] = dtype;
-                let variant = Variant {
-                    code: Packing::pack(order, lanes),
-                    dtypes,
-                    quads: if order == Order::Stepped { 0b10 } else { quads },
-                };
-                assert_eq!(Packing::unpack(variant.code), (order, lanes));
-                validate_variant(&PACK, &variant);
+                for (spread, whole_k) in [
+                    (Spread::Single, true),
+                    (Spread::Flat, false),
+                    (Spread::Linear, false),
+                ] {
+                    let packing = Packing {
+                        order,
+                        lanes,
+                        spread,
+                        whole_k,
+                    };
+                    let variant = Variant {
+                        code: packing.pack(),
+                        dtypes,
+                        quads: if order == Order::Stepped { 0b10 } else { quads },
+                    };
+                    assert_eq!(Packing::unpack(packing.pack()), packing);
+                    validate_variant(&PACK, &variant);
+                }
             }
         }
     }
@@ -327,8 +339,8 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [1, 1, 100_000], Tile::Naive);
     check(&lavapipe, [512, 512, 512], register(32, 2, 8));
     let packed = Tile::Packed {
-        rows: 32,
-        quads: 2,
+        rows: 64,
+        quads: 1,
         lanes: 8,
     };
     check(&lavapipe, [1024, 1024, 1024], packed);

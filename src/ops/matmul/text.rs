@@ -141,18 +141,15 @@ fn place(spread: Spread, tile_m: u32, tile_n: u32) -> String {
 
 /// The text of what packs an operand.
 pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
-    let (order, lanes) = Packing::unpack(variant.code);
+    let packing = Packing::unpack(variant.code);
     let side = Side {
         name: 'a',
-        along_k: order != Order::AlongEdge,
+        along_k: packing.order != Order::AlongEdge,
         quads: variant.quads & 1 == 1,
-        stepped: order == Order::Stepped,
+        stepped: packing.order == Order::Stepped,
     };
-    Cow::Owned(format!(
-        "{}\n{}",
-        shared(Spread::Linear),
-        packed::pack(side, u32::from(lanes))
-    ))
+    let text = packed::pack(side, u32::from(packing.lanes), packing.whole_k);
+    Cow::Owned(format!("{}\n{text}", shared(packing.spread)))
 }
 
 /// Puts values in the place of `${name}`.

@@ -81,7 +81,7 @@ fn packed_at(lanes: u32, len: u32, first: u32, edge: u32, k: u32) -> usize {
 pub(crate) fn pack(call: &mut TwinCall) {
     let p: Params = call.params();
     let [edge, _, k, matrices] = p.size;
-    let (_, lanes) = Packing::unpack(call.variant.code);
+    let lanes = Packing::unpack(call.variant.code).lanes;
     let width = u32::from(lanes) * 4;
     let (panels, steps_of_k) = (edge.div_ceil(width), k.div_ceil(4));
     for matrix in 0..matrices {

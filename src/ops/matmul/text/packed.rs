@@ -9,31 +9,19 @@ use crate::ops::matmul::form::Spread;
 const PACK: &str = include_str!("../../../../shaders/matmul/pack.wgsl");
 const PACKED: &str = include_str!("../../../../shaders/matmul/packed.wgsl");
 
-/// What packs an operand for subgroups of `lanes`.
-pub(super) fn pack(side: Side, lanes: u32) -> String {
+/// What packs an operand for subgroups of `lanes`; `whole` says that k is a multiple of four.
+pub(super) fn pack(side: Side, lanes: u32, whole: bool) -> String {
     let width = lanes * 4;
-    // Neighbouring threads read what lies side by side.
-    let (lane_of, step_of) = match side.along_k {
-        true => (
-            format!("index / steps % {lanes}u"),
-            "index % steps".to_string(),
-        ),
-        false => (
-            format!("index % {lanes}u"),
-            format!("index / {lanes}u % steps"),
-        ),
-    };
     let text = fill(
         PACK,
         &[
             ("lanes", &lanes.to_string()),
             ("width", &width.to_string()),
             ("step_size", &(width * 4).to_string()),
-            ("lane_of", &lane_of),
-            ("step_of", &step_of),
+            ("steps_of_group", &(64 / lanes).to_string()),
         ],
     );
-    text + &block(side)
+    text + &block(side, whole)
 }
 
 /// The variant whose operands are packed.
