@@ -62,9 +62,8 @@ impl Subject for Candle {
     }
 
     fn prepare<'a>(&'a self, work: &Work, inputs: &'a [Vec<f32>]) -> Prepared<'a> {
-        let tensor = |index: usize, shape: &[usize]| {
-            Tensor::from_slice(&inputs[index], shape, &Device::Cpu)
-        };
+        let tensor =
+            |index: usize, shape: &[usize]| Tensor::from_slice(&inputs[index], shape, &Device::Cpu);
         match *work {
             Work::Matmul {
                 batch,

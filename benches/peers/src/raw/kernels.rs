@@ -61,10 +61,11 @@ pub(crate) fn gather(len: usize) -> Kernel {
 
 /// C = A · B, either of which may lie transposed.
 pub(crate) fn matmul(batch: usize, [m, n, k]: [usize; 3], is_transposed: [bool; 2]) -> Kernel {
-    let at = |is_transposed, row: &str, column: &str, rows: usize, columns: usize| match is_transposed {
-        true => format!("{column} * {rows}u + {row}"),
-        false => format!("{row} * {columns}u + {column}"),
-    };
+    let at =
+        |is_transposed, row: &str, column: &str, rows: usize, columns: usize| match is_transposed {
+            true => format!("{column} * {rows}u + {row}"),
+            false => format!("{row} * {columns}u + {column}"),
+        };
     let of_a = at(is_transposed[0], "row", "(step + local.x)", m, k);
     let of_b = at(is_transposed[1], "(step + local.y)", "column", k, n);
     let (size_a, size_b, size) = (m * k, k * n, m * n);
@@ -162,11 +163,11 @@ pub(crate) fn transpose(rows: usize, columns: usize) -> Kernel {
 var<workgroup> tile: array<array<f32, {}>, {TILE}>;
 @compute @workgroup_size({TILE}, {TILE})
 fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) local: vec3u) {{
-    let from = group.xy * {TILE}u + local.xy;
-    if from.x < {columns}u && from.y < {rows}u {{ tile[local.y][local.x] = a[from.y * {columns}u + from.x]; }}
+    let source = group.xy * {TILE}u + local.xy;
+    if source.x < {columns}u && source.y < {rows}u {{ tile[local.y][local.x] = a[source.y * {columns}u + source.x]; }}
     workgroupBarrier();
-    let to = group.yx * {TILE}u + local.xy;
-    if to.x < {rows}u && to.y < {columns}u {{ out[to.y * {rows}u + to.x] = tile[local.x][local.y]; }}
+    let place = group.yx * {TILE}u + local.xy;
+    if place.x < {rows}u && place.y < {columns}u {{ out[place.y * {rows}u + place.x] = tile[local.x][local.y]; }}
 }}",
         bindings(1),
         TILE + 1

@@ -35,6 +35,7 @@ struct Raw {
 }
 
 /// A dispatch, ready to be recorded.
+#[derive(Clone)]
 struct Step {
     pipeline: wgpu::ComputePipeline,
     group: wgpu::BindGroup,
@@ -218,12 +219,8 @@ impl Raw {
         let (x, even, odd) = (self.filled(&inputs[0]), self.empty(len), self.empty(len));
         let step = |to, from| self.step(kernels::gather(len), &[to, from, &index]);
         let mut steps = vec![step(&even, &x)];
-        for op in 1..ops {
-            steps.push(match op % 2 {
-                0 => step(&even, &odd),
-                _ => step(&odd, &even),
-            });
-        }
+        let turns = [step(&odd, &even), step(&even, &odd)];
+        steps.extend((1..ops).map(|op| turns[(op + 1) % 2].clone()));
         let out = if ops % 2 == 0 { odd } else { even };
         Program {
             reads: true,
@@ -243,20 +240,43 @@ impl Raw {
         };
         let (wide, narrow) = (BATCH * HIDDEN, INPUTS * HIDDEN);
         let steps = vec![
-            product([BATCH, HIDDEN, INPUTS], [false, false], [&hidden, &images, &first]),
+            product(
+                [BATCH, HIDDEN, INPUTS],
+                [false, false],
+                [&hidden, &images, &first],
+            ),
             self.step(
                 kernels::elementwise(wide, 1, &format!("max(out[i] + a[i % {HIDDEN}u], 0.0)")),
                 &[&hidden, &first_bias],
             ),
-            product([BATCH, CLASSES, HIDDEN], [false, false], [&outputs, &hidden, &second]),
-            self.step(kernels::loss_gradient(), &[&outputs, &second_bias, &classes]),
-            product([BATCH, HIDDEN, CLASSES], [false, true], [&of_hidden, &outputs, &second]),
+            product(
+                [BATCH, CLASSES, HIDDEN],
+                [false, false],
+                [&outputs, &hidden, &second],
+            ),
+            self.step(
+                kernels::loss_gradient(),
+                &[&outputs, &second_bias, &classes],
+            ),
+            product(
+                [BATCH, HIDDEN, CLASSES],
+                [false, true],
+                [&of_hidden, &outputs, &second],
+            ),
             self.step(
                 kernels::elementwise(wide, 1, "select(0.0, out[i], a[i] > 0.0)"),
                 &[&of_hidden, &hidden],
             ),
-            product([HIDDEN, CLASSES, BATCH], [true, false], [&of_second, &hidden, &outputs]),
-            product([INPUTS, HIDDEN, BATCH], [true, false], [&of_first, &images, &of_hidden]),
+            product(
+                [HIDDEN, CLASSES, BATCH],
+                [true, false],
+                [&of_second, &hidden, &outputs],
+            ),
+            product(
+                [INPUTS, HIDDEN, BATCH],
+                [true, false],
+                [&of_first, &images, &of_hidden],
+            ),
             self.step(kernels::descend(narrow), &[&first, &of_first]),
             self.step(kernels::descend(HIDDEN * CLASSES), &[&second, &of_second]),
             self.step(kernels::descend_bias(HIDDEN), &[&first_bias, &of_hidden]),
@@ -337,10 +357,9 @@ impl Subject for Raw {
             Work::Increments { ops, len } => {
                 let (x, out) = (self.filled(&inputs[0]), self.empty(len));
                 let first = self.step(kernels::elementwise(len, 1, "a[i] + 1.0"), &[&out, &x]);
+                let again = self.step(kernels::elementwise(len, 0, "out[i] + 1.0"), &[&out]);
                 let mut steps = vec![first];
-                steps.resize_with(ops, || {
-                    self.step(kernels::elementwise(len, 0, "out[i] + 1.0"), &[&out])
-                });
+                steps.resize(ops, again);
                 Program {
                     reads: true,
                     ..self.program(steps, vec![out])
@@ -348,7 +367,10 @@ impl Subject for Raw {
             }
             Work::Rotations { ops, .. } => self.rotations(ops, inputs),
             Work::Training { steps } => self.training(steps, inputs),
-            Work::Upload { len, way: Way::Staged } => {
+            Work::Upload {
+                len,
+                way: Way::Staged,
+            } => {
                 let bytes: Vec<u8> = inputs[0].iter().flat_map(|x| x.to_ne_bytes()).collect();
                 let out = self.empty(len);
                 let buffer = out.clone();
@@ -359,7 +381,9 @@ impl Subject for Raw {
                 };
                 return Ok(Some(Box::new(self.calls(call, Some(out)))));
             }
-            Work::Download { way: Way::Staged, .. } => {
+            Work::Download {
+                way: Way::Staged, ..
+            } => {
                 let buffer = self.filled(&inputs[0]);
                 let call = move |values: &mut Vec<f32>| self.read(&buffer, values);
                 return Ok(Some(Box::new(self.calls(call, None))));
