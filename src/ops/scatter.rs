@@ -15,6 +15,7 @@ use super::operation::{Takes, same_dtype};
 use super::rows;
 use super::sort::sorted;
 use super::text::push_sections;
+use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
@@ -51,6 +52,10 @@ pub(super) struct Params {
     pub(super) shared_indices: u32,
     pub(super) sign: u32,
 }
+
+/// The most sources that may be added to one element in one launch on a software adapter: llvmpipe
+/// leaves the loops of an invocation, which adds to four, after 65,535 rounds in all of them.
+const LONGEST_RUN_ON_CPU: usize = 15 << 10;
 
 /// Bit of a variant's code: sources are added.
 const ADD: u64 = 1;
@@ -232,6 +237,21 @@ fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, code: u64) -> Re
         true => (0, indices.layout.shape[0]),
         false => (at, indices.layout.shape[at]),
     };
+    if is_sum(code) && engine.caps().kind == AdapterKind::Cpu && count > LONGEST_RUN_ON_CPU {
+        let mut sum = x.clone();
+        for start in (0..count).step_by(LONGEST_RUN_ON_CPU) {
+            let len = LONGEST_RUN_ON_CPU.min(count - start);
+            let indices = indices.narrow(along as isize, start, len)?;
+            sum = place(
+                &sum,
+                at,
+                &indices,
+                &src.narrow(at as isize, start, len)?,
+                code,
+            )?;
+        }
+        return Ok(sum);
+    }
     let (keys, order) = sorted(indices, along, false, count)?;
     let (x, src) = (x.contiguous()?, src.contiguous()?);
     let result = Tensor::output(engine, shape, x.dtype)?;

@@ -241,3 +241,23 @@ fn what_does_not_go_together_is_refused() {
         ));
     }
 }
+
+#[test]
+fn very_many_that_name_one_element_are_all_added() {
+    const COUNT: usize = 70_001;
+    for (name, gpu) in gpus() {
+        let x = gpu.zeros(&[3], DType::U32).unwrap();
+        let indices = gpu.full(&[COUNT], 1, DType::U32).unwrap();
+        let ones = gpu.ones(&[COUNT], DType::U32).unwrap();
+        for sum in [
+            x.index_add(0, &indices, &ones),
+            x.scatter_add(0, &indices, &ones),
+        ] {
+            assert_eq!(
+                sum.unwrap().to_vec::<u32>().unwrap(),
+                [0, COUNT as u32, 0],
+                "{name}"
+            );
+        }
+    }
+}
