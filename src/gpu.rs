@@ -11,6 +11,10 @@ mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
 mod state;
+#[cfg(test)]
+mod tests;
+mod timing;
+mod upload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +24,7 @@ use std::sync::Arc;
 use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
 use crate::driver::{Caps, Driver};
-use crate::engine::{Engine, block_on};
+use crate::engine::{Engine, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Budget;
 use crate::observe::MemoryStats;
@@ -30,6 +34,7 @@ pub use budget::Compacted;
 pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
+pub use upload::Upload;
 
 /// How to open a device. `Options::default()` is the best adapter there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +61,19 @@ pub struct Options {
     /// Compress what is put out to disk, where it becomes smaller by that: for disks that are
     /// slower than a core. Needs the feature `lz4`.
     pub spill_compress: bool,
+    /// The folder for what makes the next start faster: compiled pipelines, on a driver that hands them
+    /// out (Vulkan's do). `None`: what the environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is
+    /// kept. The folder is made if it is not there; a file in it that is broken, or another device's, is not
+    /// used, and one that cannot be written is done without: both are warnings to the crate `log`.
+    /// Whoever can write to that folder can make the driver crash: it should be the user's own, such as
+    /// the app's folder for caches.
+    pub cache_folder: Option<PathBuf>,
+    /// Live tensors stay where they are for as long as they are on the device: nothing is moved to keep
+    /// the high-water mark low, nor by [`Gpu::compact`]. More memory is held for it (on recorded
+    /// programs 1.06 times what is live at the peak, where moving needs 1.02), and a budget that is
+    /// nearly full is met by putting tensors out. For apps that want no copies but their own, and to
+    /// find out whether a trouble comes from moving.
+    pub never_move: bool,
     /// Put elementwise work together: `relu(a * b + c)` becomes one kernel, and what nobody holds of it
     /// is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
     /// `off`), else yes. The results are the same to the bit.
@@ -64,7 +82,7 @@ pub struct Options {
 
 impl Options {
     /// What they, and the environment, say of memory.
-    fn memory(&self) -> Result<(Budget, SpillOptions)> {
+    fn memory(&self) -> Result<(Budget, Setup)> {
         let budget = match self.budget {
             Some(budget) => budget,
             None => budget_of_environment()?,
@@ -76,7 +94,16 @@ impl Options {
             compress: self.spill_compress,
             ..SpillOptions::default()
         };
-        Ok((budget, spill))
+        let setup = Setup {
+            spill,
+            never_move: self.never_move,
+        };
+        Ok((budget, setup))
+    }
+
+    fn caches(&self) -> Option<PathBuf> {
+        let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
+        (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
     }
 }
 
@@ -119,7 +146,8 @@ impl Gpu {
     /// # Errors
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
-        let (budget, spill) = options.memory()?;
+        let (budget, setup) = options.memory()?;
+        let cache_folder = options.caches();
         let fuse = options.fuses()?;
         let request = OpenRequest {
             adapter: options.adapter,
@@ -129,7 +157,8 @@ impl Gpu {
             },
             backends: None,
         };
-        let gpu = Self::over(Arc::new(WgpuDriver::open(&request).await?), spill, fuse)?;
+        let driver = WgpuDriver::open(&request).await?.with_cache(cache_folder);
+        let gpu = Self::over(Arc::new(driver), setup, fuse)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
     }
@@ -142,9 +171,11 @@ impl Gpu {
     /// call that touches the device.
     ///
     /// Ask for `adapter.limits()` when the device is opened, and for
-    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them, on one that
+    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one that
     /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
-    /// times faster: what the device was not opened with cannot be used.
+    /// times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster; with an
+    /// [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time kernels](Gpu::time_kernels) for
+    /// `TIMESTAMP_QUERY`. What the device was not opened with cannot be used.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
@@ -166,9 +197,10 @@ impl Gpu {
         queue: &wgpu::Queue,
         options: Options,
     ) -> Result<Gpu> {
-        let (budget, spill) = options.memory()?;
+        let (budget, setup) = options.memory()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
-        let gpu = Self::over(Arc::new(driver), spill, options.fuses()?)?;
+        let driver = driver.with_cache(options.caches());
+        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
     }
@@ -191,12 +223,12 @@ impl Gpu {
         device: crate::sim::SimOptions,
         options: Options,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
-        let (budget, mut spill) = options.memory()?;
+        let (budget, mut setup) = options.memory()?;
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
-        spill.faults = handle.files().clone();
-        let gpu = Self::over(Arc::new(driver), spill, options.fuses()?)?;
+        setup.spill.faults = handle.files().clone();
+        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
         if compact_always {
             gpu.engine.compact_always();
         }
@@ -204,8 +236,8 @@ impl Gpu {
         Ok((gpu, handle))
     }
 
-    fn over(driver: Arc<dyn Driver>, spill: SpillOptions, fuses: bool) -> Result<Gpu> {
-        let engine = Engine::new(driver, spill)?;
+    fn over(driver: Arc<dyn Driver>, setup: Setup, fuses: bool) -> Result<Gpu> {
+        let engine = Engine::new(driver, setup)?;
         if fuses {
             engine.fuse_with(crate::fuse::fuse(&engine));
         }
@@ -267,6 +299,14 @@ impl Gpu {
     /// Where the memory is, in numbers; prints as a report.
     pub fn memory(&self) -> MemoryStats {
         MemoryStats::of(&self.engine)
+    }
+
+    /// Writes what makes the next start faster into [`Options::cache_folder`] now. The end of the last
+    /// handle does so too; this is for apps that are killed rather than ended, as on phones.
+    pub fn keep_caches(&self) {
+        if let Some(driver) = self.engine.driver().as_wgpu() {
+            driver.keep_pipelines();
+        }
     }
 
     /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.

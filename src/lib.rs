@@ -62,6 +62,8 @@ mod fuse;
 #[cfg(feature = "gpu")]
 mod gpu;
 #[cfg(feature = "gpu")]
+mod kept;
+#[cfg(feature = "gpu")]
 mod memory;
 #[cfg(feature = "gpu")]
 mod observe;
@@ -76,14 +78,14 @@ mod transfer;
 pub use self::gpu::adapters;
 #[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, AdapterSummary, Caps},
+    driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State},
+    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Upload},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
-    ops::{Kernel, KernelCall, Scalar},
+    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };
 /// The examples of the README compile.

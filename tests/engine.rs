@@ -31,6 +31,8 @@ mod sites;
 mod stand_ins;
 #[path = "engine/threads.rs"]
 mod threads;
+#[path = "engine/upload_with.rs"]
+mod upload_with;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};

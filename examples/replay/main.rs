@@ -30,7 +30,7 @@ const USAGE: &str = "usage: replay [--json] [--limit BYTES] [--budget BYTES|FACT
   --limit   the largest buffer of the device; 4 GiB if not given
   --budget  what slabs may take: bytes, or a multiple of the trace's peak (0.75x)
   --policy  default: whatever the engine does
-            no-move: nothing moves or leaves
+            no-move: nothing is moved on the device
             choice: the choice of victims alone, on a device without slabs; needs --budget";
 
 /// What slabs may take.
@@ -117,8 +117,8 @@ fn replay(file: &Path, options: &Options) -> Result<(Trace, Outcome), String> {
         (Policy::Choice, Some(_)) => return Err("it does not say what is read".into()),
         (Policy::Choice, None) => return Err("the policy `choice` needs --budget".into()),
         (policy, _) => {
-            let moves = policy == Policy::Default;
-            let outcome = run::replay(&trace, options.limit_bytes, budget_bytes, moves);
+            let never_move = policy == Policy::NoMove;
+            let outcome = run::replay(&trace, options.limit_bytes, budget_bytes, never_move);
             outcome.map_err(|error| error.to_string())?
         }
     };

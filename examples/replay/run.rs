@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{Budget, DType, Error, Gpu, MemoryStats, Pin, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, MemoryStats, Options, Tensor};
 
 use crate::spilling::{Order, spill};
 use crate::trace::{Event, Operand, Role, Trace};
@@ -40,18 +40,11 @@ impl Outcome {
     }
 }
 
-/// A tensor of a trace, pinned where nothing may move.
-struct Held {
-    tensor: Tensor,
-    _pin: Option<Pin>,
-}
-
 struct Replay<'a> {
     trace: &'a Trace,
     gpu: Gpu,
-    moves: bool,
     sizes: Vec<usize>,
-    held: Vec<Option<Held>>,
+    held: Vec<Option<Tensor>>,
     refused: u64,
 }
 
@@ -61,16 +54,21 @@ pub(crate) fn replay(
     trace: &Trace,
     limit_bytes: u64,
     budget_bytes: Option<u64>,
-    moves: bool,
+    never_move: bool,
 ) -> Result<Outcome, Error> {
-    let (gpu, _sim) = Gpu::simulated(SimOptions {
+    let device = SimOptions {
         mode: SimMode::SizesOnly,
         memory_bytes: u64::MAX,
         max_buffer_bytes: limit_bytes,
         offset_alignment_bytes: UNIT_BYTES,
         lag_submissions: 2,
         ..SimOptions::default()
-    })?;
+    };
+    let options = Options {
+        never_move,
+        ..Options::default()
+    };
+    let (gpu, _sim) = Gpu::simulated_with(device, options)?;
     if let Some(budget_bytes) = budget_bytes {
         gpu.set_budget(Budget {
             staging_bytes: Some(STAGING_BYTES),
@@ -81,7 +79,6 @@ pub(crate) fn replay(
     let mut replay = Replay {
         trace,
         gpu,
-        moves,
         sizes: vec![0; trace.storages],
         held: (0..trace.storages).map(|_| None).collect(),
         refused: 0,
@@ -143,7 +140,8 @@ impl Replay<'_> {
     fn place(&mut self, id: usize) -> Result<(), Error> {
         let tensor = self.gpu.zeros(&[self.sizes[id]], DType::U8)?;
         tensor.force()?;
-        self.hold(id, tensor)
+        self.held[id] = Some(tensor);
+        Ok(())
     }
 
     /// An operator that has run before the next event. What an operator that was refused should
@@ -153,7 +151,7 @@ impl Replay<'_> {
             let operands = operands.iter().filter(move |operand| operand.role == role);
             operands.map(|operand| operand.id)
         };
-        let present = |id: usize| self.held[id].as_ref().map(|held| &held.tensor);
+        let present = |id: usize| self.held[id].as_ref();
         let reads: Vec<&Tensor> = of_role(Role::Read).filter_map(present).collect();
         let updates: Vec<&Tensor> = of_role(Role::Update).filter_map(present).collect();
         let makes: Vec<usize> = of_role(Role::Make).map(|id| self.sizes[id]).collect();
@@ -163,17 +161,8 @@ impl Replay<'_> {
             None => self.gpu.flush()?,
         }
         for (id, tensor) in of_role(Role::Make).zip(made) {
-            self.hold(id, tensor)?;
+            self.held[id] = Some(tensor);
         }
-        Ok(())
-    }
-
-    fn hold(&mut self, id: usize, tensor: Tensor) -> Result<(), Error> {
-        let pin = match self.moves {
-            true => None,
-            false => Some(tensor.pin()?),
-        };
-        self.held[id] = Some(Held { tensor, _pin: pin });
         Ok(())
     }
 

@@ -52,6 +52,18 @@ impl PoolConfig {
             move_permille: 10,
         }
     }
+
+    /// The same for a caller that never moves a block. Empty slabs are kept a little longer, and very
+    /// large ones are shared like all others: the lower peak that comes without either would be paid
+    /// for with slabs created again and again, where moving pays with a few copies.
+    pub const fn without_moves(self) -> PoolConfig {
+        PoolConfig {
+            alone_request_bytes: u64::MAX,
+            slack_permille: 50,
+            move_permille: 0,
+            ..self
+        }
+    }
 }
 
 /// Small requests, those that share slabs, and those that do not.

@@ -1,5 +1,5 @@
 //! What the operating system lets this process use of the device's memory: read from the driver's
-//! own interface, which wgpu does not show. The only file with `unsafe` code.
+//! own interface, which wgpu does not show. One of two files with `unsafe` code.
 //!
 //! | backend | budget and use | as of |
 //! | --- | --- | --- |

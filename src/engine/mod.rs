@@ -97,10 +97,18 @@ pub(crate) struct Engine {
     state: Mutex<State>,
 }
 
+/// What an engine is told when it is made, and keeps to.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) spill: SpillOptions,
+    /// Blocks stay where they are.
+    pub(crate) never_move: bool,
+}
+
 impl Engine {
     /// An engine over a driver.
-    pub(crate) fn new(driver: Arc<dyn Driver>, spill: SpillOptions) -> Result<Arc<Self>> {
-        let spill = SpillStore::new(spill)?;
+    pub(crate) fn new(driver: Arc<dyn Driver>, setup: Setup) -> Result<Arc<Self>> {
+        let spill = SpillStore::new(setup.spill)?;
         let driver = Device::new(driver);
         let (dead, buried) = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
@@ -113,7 +121,7 @@ impl Engine {
             cleaning: Vec::new(),
             costs: Costs::default(),
             is_sinking: false,
-            memory: Memory::new(driver.caps(), dead.clone(), buried)?,
+            memory: Memory::new(driver.caps(), setup.never_move, dead.clone(), buried)?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
@@ -307,10 +315,22 @@ impl Engine {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
         } else if waiting >= FLUSH_AT_COMMANDS {
-            if let Some(_turn) = self.turn.try_take() {
-                let _ = block_on("an automatic flush", self.walk_early());
-            }
+            self.run_if_nobody_does();
         }
+    }
+
+    /// Lets what was appended run, unless somebody does anyway.
+    fn run_if_nobody_does(&self) {
+        if let Some(_turn) = self.turn.try_take() {
+            let _ = block_on("an automatic flush", self.walk_early());
+        }
+    }
+
+    /// Has the device done everything that was appended so far?
+    fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let last = state.last_submission.as_ref().map_or(0, |last| last.serial);
+        state.queue.is_empty() && last <= self.driver.completed()
     }
 
     /// How many bindings of storages a dispatch has, at most.

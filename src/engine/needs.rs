@@ -12,7 +12,6 @@ use super::Engine;
 use super::caches::PipelineKey;
 use super::cmd::Cmd;
 use super::kernel::Program;
-use super::residency::STAGING_TRIES;
 use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
@@ -262,9 +261,8 @@ impl Engine {
             match provided {
                 Ok(()) => return Ok(Ok(())),
                 Err(DriverError::OutOfMemory | DriverError::OverBudget)
-                    if tries < STAGING_TRIES =>
+                    if self.make_way(size_bytes, tries).await? =>
                 {
-                    self.make_way(size_bytes, tries).await?;
                     tries += 1;
                 }
                 Err(error) => return Ok(Err(self.refused("a read-back buffer", error, storage))),
@@ -425,6 +423,7 @@ fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps
         window_bytes: caps.max_binding_bytes,
         immediates: params_bytes <= caps.max_immediate_bytes,
         enables: caps.backend == "webgpu",
+        wide_words: caps.wide_words,
     };
     let bindings = key.layout.bindings(program.operands());
     match program {

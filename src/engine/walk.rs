@@ -138,7 +138,7 @@ impl State {
                     if is_the_apps && self.makings.is_the_apps() {
                         self.counters.commands_of_app += 1;
                     }
-                    self.batch.is_closed = alone;
+                    self.batch.is_closed = alone || cmd.goes_at_once();
                     self.memory.tick();
                     match cmd.outlasts_encoding() {
                         true => self.keep(cmd),

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use crate::driver::sim::{SimDriver, SimOptions};
 use crate::dtype::DType;
 use crate::engine::tests::translate;
-use crate::engine::{Engine, block_on};
+use crate::engine::{Engine, Setup, block_on};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::transfer::SpillOptions;
 
 fn engine(options: SimOptions) -> Arc<Engine> {
     let (driver, _) = SimDriver::new(options).expect("the options go together");
-    let engine = Engine::new(Arc::new(driver), SpillOptions::default()).expect("an engine");
+    let engine = Engine::new(Arc::new(driver), Setup::default()).expect("an engine");
     engine.fuse_with(super::fuse(&engine));
     engine
 }

@@ -109,7 +109,7 @@ impl Gpu {
     /// notices but by the time it takes; pinned tensors stay where they are.
     ///
     /// There is no need to call it: a request that finds no room moves what it must. A tensor that
-    /// is larger than the limit is not moved.
+    /// is larger than the limit is not moved, and none with [`Options::never_move`](crate::Options::never_move).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

@@ -94,8 +94,8 @@ pub(crate) struct Memory {
     /// Whose block it is: a slot, by the block's index.
     owners: Vec<u32>,
     planner: Planner,
-    /// May blocks be moved at all?
-    pub(crate) moves_blocks: bool,
+    /// Blocks stay where they are.
+    never_move: bool,
     free_slots: Vec<u32>,
     imported_bytes: u64,
     /// Buffers of the app that a storage has left.
@@ -119,8 +119,17 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(caps: &Caps, dead_list: Arc<DeadList>, dead: Receiver<Dead>) -> Result<Self> {
+    pub(crate) fn new(
+        caps: &Caps,
+        never_move: bool,
+        dead_list: Arc<DeadList>,
+        dead: Receiver<Dead>,
+    ) -> Result<Self> {
         let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
+        let config = match never_move {
+            true => config.without_moves(),
+            false => config,
+        };
         let pools = Pools::new(config).map_err(|error| Error::Option {
             option: "device limits",
             reason: error.to_string(),
@@ -133,7 +142,7 @@ impl Memory {
             slots: Vec::new(),
             owners: Vec::new(),
             planner: Planner::default(),
-            moves_blocks: true,
+            never_move,
             free_slots: Vec::new(),
             imported_bytes: 0,
             forgotten: Vec::new(),

@@ -53,7 +53,7 @@ impl Memory {
         let owner = self.owners.get(block.index()).copied().unwrap_or(NOBODY);
         let slot = self.slots.get(owner as usize);
         let storage = slot.and_then(|slot| slot.storage.upgrade());
-        self.moves_blocks && storage.is_some_and(|storage| storage.pins() == 0)
+        !self.never_move && storage.is_some_and(|storage| storage.pins() == 0)
     }
 
     /// Moves, and slabs given back, that bring what is reserved towards `target_bytes`.

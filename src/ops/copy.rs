@@ -279,7 +279,7 @@ impl Tensor {
             false => src,
         };
         if !self.layout.is_quads() {
-            return self.scatter(src);
+            return self.copy_through(src);
         }
         Call {
             family: FAMILY,
@@ -338,7 +338,7 @@ impl Tensor {
 
     /// Writes through any view. `src` has a storage of its own.
     #[track_caller]
-    fn scatter(&self, src: &Tensor) -> Result<()> {
+    fn copy_through(&self, src: &Tensor) -> Result<()> {
         let src = src.view(src.layout.broadcast_to(&self.layout.shape)?);
         match is_wide(&self.engine, [&src, self].into_iter(), 0) {
             false => self.launch_scatter(&src, Ranges::new()),
@@ -346,7 +346,7 @@ impl Tensor {
         }
     }
 
-    /// As `scatter`, in as few launches as it takes. Both have one shape.
+    /// As `copy_through`, in as few launches as it takes. Both have one shape.
     #[track_caller]
     fn scatter_part(&self, src: &Tensor) -> Result<()> {
         let operands = [src, self];

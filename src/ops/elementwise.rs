@@ -30,7 +30,7 @@ use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
 pub(crate) use shader::word;
-pub(super) use shader::{head, text};
+pub(super) use shader::{head, index, text};
 
 /// Invocations of a workgroup.
 pub(crate) const GROUP: u64 = 64;
@@ -97,6 +97,15 @@ impl Code {
         Fetch::ALL[(self.0 >> (16 + 2 * input) & 3) as usize]
     }
 
+    /// Where the scalars are that come after the map.
+    pub(crate) fn beyond_map(self) -> usize {
+        let (bound, rank) = (self.bound(), self.rank());
+        match bound {
+            0 => MAP,
+            _ => MAP + bound * (1 + rank) + rank,
+        }
+    }
+
     fn has(self, flag: u64) -> bool {
         self.0 & flag != 0
     }
@@ -132,7 +141,7 @@ pub(super) struct Call<'a> {
     /// Which operation of the family.
     pub(super) op: u8,
     pub(super) inputs: &'a [Input<'a>],
-    /// Words 2 and 3, or as many as there are for kernels without inputs.
+    /// Words 2 and 3; then those after the map, or as many as there are for kernels without inputs.
     pub(super) scalars: &'a [u32],
 }
 
@@ -328,10 +337,14 @@ impl Plan {
         })
     }
 
-    fn set_scalars(&mut self, scalars: &[u32]) {
-        let end = 2 + scalars.len();
-        debug_assert!(end <= MAP || self.code.inputs() == 0);
-        self.words[2..end].copy_from_slice(scalars);
+    pub(super) fn set_scalars(&mut self, scalars: &[u32]) {
+        let (near, far) = scalars.split_at(scalars.len().min(2));
+        self.words[2..2 + near.len()].copy_from_slice(near);
+        let start = self.code.beyond_map();
+        let end = (start + far.len()).next_multiple_of(4);
+        debug_assert!(4 * end <= MAX_PARAMS_BYTES || far.is_empty());
+        self.words.resize(self.words.len().max(end), 0);
+        self.words[start..start + far.len()].copy_from_slice(far);
     }
 
     /// Spreads the quads over invocations as the adapter likes it.

@@ -1,26 +1,39 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 mod argreduce;
+mod arrange;
+mod attention;
+mod backward;
 mod binary;
 mod concat;
+mod conv;
 mod copy;
 pub(crate) mod custom;
+mod einsum;
 pub(crate) mod elementwise;
 pub(crate) mod fill;
 pub(crate) mod functions;
+mod gather;
 mod index_select;
 mod layer_norm;
+mod loss;
+mod mask;
 mod matmul;
 mod normalize;
 mod operation;
 mod operators;
+mod pool;
 pub(crate) mod random;
 pub(crate) mod readers;
 mod reduce;
+mod rotary;
 mod rows;
 mod scalar;
+mod scan;
+mod scatter;
 mod select;
 mod softmax;
+mod sort;
 mod text;
 mod unary;
 
@@ -33,5 +46,9 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use conv::Conv;
 pub use custom::{Kernel, KernelCall};
+pub use loss::Reduction;
+pub use matmul::{Activation, Epilogue};
+pub use pool::Pool;
 pub use scalar::Scalar;

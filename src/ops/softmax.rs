@@ -120,7 +120,7 @@ pub(super) fn along_as(
             (&copy, Form::applied_to(&copy))
         }
     };
-    let [s, t] = normalize::stats(x, Axes::from(axis, axis + 1), Op::Max, Op::SumExp)?;
+    let [s, t] = normalize::stats(x, Axes::from(axis, axis + 1), Op::MAX, Op::SUM_EXP)?;
     let step = shape[axis + 1..].iter().product();
     let params = normalize::apply_params(x, shape[axis], step);
     let args: [Arg; 4] = [

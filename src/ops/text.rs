@@ -26,6 +26,16 @@ pub(super) fn push_sections(out: &mut String, file: &'static str, names: &[&str]
     }
 }
 
+/// A skeleton with values in the place of `${name}`.
+pub(super) fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
+    let mut text = skeleton.to_string();
+    for (name, value) in values {
+        text = text.replace(&format!("${{{name}}}"), value.trim_end());
+    }
+    debug_assert!(!text.contains("${"), "a placeholder is left:\n{text}");
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,9 @@ use half::f16;
 use super::Tensor;
 use crate::driver::sim::{SimDriver, SimHandle, SimOptions};
 use crate::dtype::{DType, Element};
-use crate::engine::{Engine, block_on};
+use crate::engine::{Engine, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Residency;
-use crate::transfer::SpillOptions;
 
 fn engine() -> (Arc<Engine>, SimHandle) {
     let options = SimOptions {
@@ -18,7 +17,7 @@ fn engine() -> (Arc<Engine>, SimHandle) {
         ..SimOptions::default()
     };
     let (driver, sim) = SimDriver::new(options).unwrap();
-    let engine = Engine::new(Arc::new(driver), SpillOptions::default());
+    let engine = Engine::new(Arc::new(driver), Setup::default());
     (engine.unwrap(), sim)
 }
 

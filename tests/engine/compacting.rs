@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lapidary::sim::{Fault, FaultKind, Repeat, SimOptions, Site};
-use lapidary::{Compacted, DType, Gpu, Tensor};
+use lapidary::{Budget, Compacted, DType, Gpu, Options, Tensor};
 
 use crate::{ended, open_alone, options};
 
@@ -97,6 +97,33 @@ fn what_is_pinned_stays_and_is_named() {
     assert!(rest.pinned.is_empty(), "{rest:?}");
     assert!(rest.released_bytes > 0, "{rest:?}");
     check(&held);
+    drop(held);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn nothing_moves_where_that_was_ruled_out_and_what_finds_no_hole_puts_others_out() {
+    let budget = Budget::device(24 * MIB);
+    let device = SimOptions {
+        compact_always: Some(false),
+        ..options()
+    };
+    let wishes = Options {
+        budget: Some(budget),
+        never_move: true,
+        ..Options::default()
+    };
+    let (gpu, sim) = Gpu::simulated_with(device, wishes).unwrap();
+    let mut held = scattered(&gpu);
+    assert_eq!(gpu.compact(u64::MAX).unwrap(), Compacted::default());
+    held.push((gpu.full(&[5 * LEN], 64.0, DType::F32).unwrap(), 64.0));
+    let stats = gpu.memory();
+    assert_eq!(stats.moved_bytes, 0, "{stats}");
+    for (tensor, value) in &held {
+        let first = tensor.slice(0, None, Some(1), 1).unwrap();
+        assert_eq!(first.to_vec::<f32>().unwrap(), [*value]);
+    }
+    assert_eq!(gpu.memory().moved_bytes, 0, "{}", gpu.memory());
     drop(held);
     ended(gpu, &sim);
 }

@@ -101,7 +101,7 @@ impl World {
             6..30 => self.unary(&x),
             30..50 => {
                 let y = self.partner(&x);
-                let op = self.rng.u32(0..13);
+                let op = self.rng.u32(0..18);
                 both(&x, &y, |x, y| binary(op, x, y))
             }
             50..62 => {
@@ -110,7 +110,11 @@ impl World {
             }
             62..68 => {
                 let (c, y) = (self.condition(&x)?, self.partner(&x));
-                let made = (0..x.len()).map(|of| c[of].where_(&x[of], &y[of]));
+                let filled = self.rng.bool();
+                let made = (0..x.len()).map(|of| match filled {
+                    true => x[of].masked_fill(&c[of], 3),
+                    false => c[of].where_(&x[of], &y[of]),
+                });
                 made.collect::<Result<_>>().ok()
             }
             68..74 => {
@@ -152,7 +156,7 @@ impl World {
     }
 
     fn unary(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
-        let op = self.rng.u32(0..if self.exact { 8 } else { 16 });
+        let op = self.rng.u32(0..if self.exact { 11 } else { 24 });
         each(x, |x| match op {
             0 => x.neg(),
             1 => x.abs(),
@@ -162,13 +166,21 @@ impl World {
             5 => x.logical_not(),
             6 => x.floor(),
             7 => x.is_nan(),
-            8 => x.exp(),
-            9 => x.sqrt(),
-            10 => x.sigmoid(),
-            11 => x.tanh(),
-            12 => x.gelu(),
-            13 => x.recip(),
-            14 => x.sin(),
+            8 => x.bitwise_not(),
+            9 => x.is_inf(),
+            10 => x.leaky_relu(0.25),
+            11 => x.exp(),
+            12 => x.sqrt(),
+            13 => x.sigmoid(),
+            14 => x.tanh(),
+            15 => x.gelu(),
+            16 => x.recip(),
+            17 => x.sin(),
+            18 => x.log1p(),
+            19 => x.atan(),
+            20 => x.softplus(),
+            21 => x.elu(1.5),
+            22 => x.asinh(),
             _ => x.log(),
         })
     }
@@ -273,6 +285,11 @@ fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         9 => x.eq(y),
         10 => x.logical_and(y),
         11 => x.logical_xor(y),
+        12 => x.bitwise_and(y),
+        13 => x ^ y,
+        14 => x.left_shift(y),
+        15 => x.right_shift(y),
+        16 => x.copysign(y),
         _ => x.ne(y),
     }
 }

@@ -17,7 +17,12 @@ fn is_whole(model: &Model) -> bool {
 }
 
 /// A result of which only the shape and the type are known.
-fn shaped(w: &mut World, made: Result<Tensor>, dtype: DType, shape: &[usize]) -> Outcome {
+pub(crate) fn shaped(
+    w: &mut World,
+    made: Result<Tensor>,
+    dtype: DType,
+    shape: &[usize],
+) -> Outcome {
     let made = match made {
         Ok(made) => made,
         Err(error) => return Outcome::Refused(error),

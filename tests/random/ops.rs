@@ -7,6 +7,8 @@ use super::calls::*;
 use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
 use super::more::*;
+use super::moved::*;
+use super::nn;
 use super::whole::*;
 use super::world::{Outcome, World};
 
@@ -75,7 +77,19 @@ pub(crate) const ALL: &[Op] = &[
     ("whole numbers divided", whole_division),
     ("folded", fold),
     ("normalized", normalize),
+    ("attention", nn::attention),
+    ("a convolution", nn::convolution),
+    ("pooled", nn::pooling),
+    ("einsum", nn::einsum),
     ("made of nothing", made_of_nothing),
+    ("bit by bit", bits),
+    ("masked_fill", masked_fill),
+    ("taken apart and put together", rearranged),
+    ("truths and counts", truths),
+    ("running totals", running),
+    ("sorted", sorted),
+    ("gathered", gathered),
+    ("scattered", scattered),
     ("read and waited for", blocking_read),
     ("a kernel of one's own", custom),
 ];

@@ -10,7 +10,9 @@
 //! | `caps` | what a device can do, from its limits and features |
 //! | `guard` | every call to wgpu runs in here: error scopes, panics, a device that is gone |
 //! | `objects` | buffers, pipelines, bind groups |
+//! | `pipeline_cache` | pipelines that a process before has compiled |
 //! | `submit` | ops become commands, commands a submission |
+//! | `timing` | how long kernels run, by the device's clock |
 //! | `wait` | waiting for it, and polling |
 //! | `params` | kernel parameters where there are no immediates |
 //! | `mapping` | what the CPU reads and writes |
@@ -31,22 +33,25 @@ mod objects;
 mod open;
 mod opened;
 mod params;
+mod pipeline_cache;
 mod progress;
 mod reopen;
 mod submit;
+mod timing;
 mod wait;
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::opened::{Opened, Tables};
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
+    KernelTime, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
 
 pub use self::open::AdapterSummary;
@@ -61,6 +66,8 @@ pub(crate) struct WgpuDriver {
     current: RwLock<Arc<Opened>>,
     /// How the device was opened; none if it is the app's.
     request: Option<OpenRequest>,
+    /// Where compiled pipelines are kept.
+    cache_folder: Option<PathBuf>,
 }
 
 impl WgpuDriver {
@@ -69,6 +76,25 @@ impl WgpuDriver {
             caps: Arc::clone(&opened.caps),
             current: RwLock::new(Arc::new(opened)),
             request,
+            cache_folder: None,
+        }
+    }
+
+    /// The same, with compiled pipelines from a folder, and kept there in the end.
+    pub(crate) fn with_cache(mut self, folder: Option<PathBuf>) -> Self {
+        let current = self.current.get_mut();
+        let current = current.unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = Arc::get_mut(current) {
+            opened.use_cache(folder.as_deref());
+        }
+        self.cache_folder = folder;
+        self
+    }
+
+    /// Writes the pipelines compiled so far into that folder; the end of the device does so too.
+    pub(crate) fn keep_pipelines(&self) {
+        if let Some(cache) = &self.opened().pipeline_cache {
+            cache.keep();
         }
     }
 
@@ -240,6 +266,14 @@ impl Driver for WgpuDriver {
     fn driver_reserved_bytes(&self) -> Option<u64> {
         let report = self.opened().device.generate_allocator_report()?;
         Some(report.total_reserved_bytes)
+    }
+
+    fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.call(|opened| opened.time_kernels(on))
+    }
+
+    fn take_kernel_times(&self) -> Vec<KernelTime> {
+        self.opened().take_kernel_times()
     }
 
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

@@ -11,6 +11,7 @@ use super::super::{
     PipelineId, Signal, with_deep_stack,
 };
 use super::params::{Page, uniform_bytes};
+use super::pipeline_cache::PipelineCache;
 use super::{Opened, Tables, invalid};
 
 pub(super) struct BufferEntry {
@@ -24,6 +25,7 @@ pub(super) struct BufferEntry {
 }
 
 pub(super) struct PipelineEntry {
+    pub(super) label: Arc<str>,
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) params_bytes: u32,
     layout: wgpu::BindGroupLayout,
@@ -215,9 +217,10 @@ impl Opened {
                 module: &module,
                 entry_point: Some(&desc.entry),
                 compilation_options: Default::default(),
-                cache: None,
+                cache: (self.pipeline_cache.as_ref()).map(PipelineCache::for_one_more),
             });
         PipelineEntry {
+            label: desc.label.as_str().into(),
             raw,
             params_bytes: desc.params_bytes,
             layout,

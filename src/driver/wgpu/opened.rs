@@ -1,5 +1,6 @@
 //! One opened device and all that was made on it: what a reopening replaces as a whole.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use super::super::{Caps, DriverResult};
 use super::guard::{self, Late};
 use super::objects::{BindGroupEntry, BufferEntry, PipelineEntry};
 use super::params::ParamPages;
+use super::pipeline_cache::PipelineCache;
 use super::progress::Progress;
+use super::timing::Timing;
 
 /// A device of wgpu: one that we opened, or the app's.
 pub(super) struct Opened {
@@ -36,6 +39,9 @@ pub(super) struct Opened {
         allow(dead_code, reason = "a browser cannot block")
     )]
     pub(super) longest_wait: Option<Duration>,
+    pub(super) pipeline_cache: Option<PipelineCache>,
+    /// There while kernels are timed; locked from a submission's encoding until its end.
+    pub(super) timing: Mutex<Option<Timing>>,
 }
 
 /// What wgpu makes when it opens a device.
@@ -80,7 +86,17 @@ impl Opened {
             probe: Mutex::new(probe),
             late: Mutex::default(),
             longest_wait,
+            pipeline_cache: None,
+            timing: Mutex::default(),
         })
+    }
+
+    /// Takes pipelines from a folder, and keeps them there in the end.
+    pub(super) fn use_cache(&mut self, folder: Option<&Path>) {
+        let Some(folder) = folder else { return };
+        let opened = self.guarded(|| PipelineCache::open(&self.device, folder));
+        // What the device objects to is done without.
+        self.pipeline_cache = self.now(opened).ok().flatten();
     }
 
     /// Takes the place of a device that was lost: ids and serials go on where it ended. A call that
@@ -133,5 +149,15 @@ impl Opened {
             return Err(self.gone());
         }
         Ok(tables)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(cache) = &self.pipeline_cache {
+            if self.progress.lost().is_none() {
+                cache.keep();
+            }
+        }
     }
 }

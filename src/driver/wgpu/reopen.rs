@@ -21,7 +21,8 @@ impl WgpuDriver {
             found.map_err(|error| DriverError::Lost(error.to_string()))?;
         self.check_caps(&caps)?;
         let opened = Opened::new(objects, Arc::clone(&self.caps), Some(LONGEST_WAIT));
-        let opened = opened.ok_or_else(lost_again)?;
+        let mut opened = opened.ok_or_else(lost_again)?;
+        opened.use_cache(self.cache_folder.as_deref());
         // If another thread was faster, its device is as good.
         if let Some(new) = self.replace(&old, opened) {
             new.watch_lost();
@@ -49,7 +50,8 @@ impl WgpuDriver {
         self.check_caps(&caps::of_device(adapter, device))?;
         let objects = (adapter.cloned(), device.clone(), queue.clone());
         let opened = Opened::new(objects, Arc::clone(&self.caps), None);
-        let opened = opened.ok_or_else(lost_again)?;
+        let mut opened = opened.ok_or_else(lost_again)?;
+        opened.use_cache(self.cache_folder.as_deref());
         // The app knows better than we do, who may not have heard of it.
         old.progress.lose("the app replaced it");
         match self.replace(&old, opened) {

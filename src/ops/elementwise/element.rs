@@ -29,13 +29,14 @@ pub(crate) struct Element {
     pub(crate) section: fn(&Variant) -> &'static str,
 }
 
-static ELEMENTS: [&Element; 6] = [
+static ELEMENTS: [&Element; 7] = [
     &binary::ELEMENT,
     &binary::ELEMENT_SCALAR,
     &unary::ELEMENT,
     &select::ELEMENT,
     &copy::ELEMENT,
     &binary::ELEMENT_SCALAR_FIRST,
+    &select::ELEMENT_SCALAR,
 ];
 
 impl Element {

@@ -1,0 +1,87 @@
+//! Fused attention beside the chain of operations that it replaces, in one run.
+//!
+//! ```text
+//! cargo bench --bench attention [-- FILTER]
+//! ```
+//!
+//! Elements are multiplications and additions of both products, whatever the mask leaves out.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lapidary::{DType, Gpu, Options, Result, Tensor};
+
+/// A name, heads, heads of keys, queries, keys, head size, causal.
+type Case = (&'static str, [usize; 5], bool);
+
+const CASES: [Case; 9] = [
+    ("8 x 512, 64", [8, 8, 512, 512, 64], false),
+    ("8 x 512, 64, causal", [8, 8, 512, 512, 64], true),
+    ("4 x 1024, 64", [4, 4, 1024, 1024, 64], false),
+    ("2 x 2048, 64, causal", [2, 2, 2048, 2048, 64], true),
+    ("4 x 512, 128", [4, 4, 512, 512, 128], false),
+    ("16 x 128, 32", [16, 16, 128, 128, 32], false),
+    ("8 (2) x 512, 64", [8, 2, 512, 512, 64], false),
+    ("16 x 1 of 2048, 64", [16, 16, 1, 2048, 64], false),
+    ("16 x 8 of 1024, 64", [16, 16, 8, 1024, 64], false),
+];
+
+/// Which keys a causal mask leaves out, and what takes their place.
+type Later = (Tensor, Tensor);
+
+fn later(gpu: &Gpu, queries: usize, keys: usize) -> Result<Later> {
+    let keys = gpu.arange(0.0, keys as f64, 1.0, DType::F32)?;
+    let queries = gpu.arange(0.0, queries as f64, 1.0, DType::F32)?;
+    let below = gpu.full(&[1], f64::from(f32::NEG_INFINITY), DType::F32)?;
+    Ok((keys.gt(&queries.unsqueeze(1)?)?, below))
+}
+
+/// The same by matmul, where and softmax.
+fn chain(q: &Tensor, k: &Tensor, v: &Tensor, later: Option<&Later>) -> Result<Tensor> {
+    let [heads, queries, size] = [q.shape()[0], q.shape()[1], q.shape()[2]];
+    let own = k.shape()[0];
+    let grouped = q.reshape(&[own, heads / own, queries, size])?;
+    let (k, v) = (k.unsqueeze(1)?, v.unsqueeze(1)?);
+    let scores = (grouped.matmul(&k.transpose(-2, -1)?)? * (1.0 / (size as f32).sqrt()))?;
+    let scores = match later {
+        None => scores,
+        Some((later, below)) => later.where_(below, &scores)?,
+    };
+    scores.softmax(-1)?.matmul(&v)?.reshape(q.shape())
+}
+
+fn attention(criterion: &mut Criterion) {
+    let gpu = Gpu::open(Options::default()).expect("an adapter to measure on");
+    let mut group = criterion.benchmark_group(gpu.caps().name.clone());
+    group.sample_size(10);
+    for (name, [heads, own, queries, keys, size], is_causal) in CASES {
+        let noise = |seed, heads, rows| {
+            let made = gpu.rand_normal(&[heads, rows, size], 0.0, 1.0, seed, DType::F32);
+            made.expect("room")
+        };
+        let (q, k, v) = (
+            noise(1, heads, queries),
+            noise(2, own, keys),
+            noise(3, own, keys),
+        );
+        let later = later(&gpu, queries, keys).expect("room");
+        group.throughput(Throughput::Elements(
+            (4 * heads * queries * keys * size) as u64,
+        ));
+        let mut measure = |what: &str, work: &dyn Fn() -> Result<Tensor>| {
+            group.bench_function(format!("{name}: {what}"), |bencher| {
+                bencher.iter(|| {
+                    let made = work().expect("shapes that fit");
+                    gpu.finish().expect("a device that is there");
+                    made
+                });
+            });
+        };
+        measure("fused", &|| {
+            q.scaled_dot_product_attention(&k, &v, None, is_causal, None)
+        });
+        measure("chain", &|| chain(&q, &k, &v, is_causal.then_some(&later)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, attention);
+criterion_main!(benches);

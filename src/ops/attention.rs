@@ -1,0 +1,281 @@
+//! Scaled dot-product attention: shapes and types are checked here; `problem` puts the operands into
+//! the kernel's terms, `form` picks the variant, `text` writes it.
+//!
+//! | variant | who computes what | for |
+//! | --- | --- | --- |
+//! | register | an invocation up to four rows of queries, keys and values broadcast within the subgroup | software adapters |
+//! | register, no lanes | the same, every invocation for itself | no subgroups of known size |
+//! | workgroup | 128 invocations 32 rows, keys in tiles of workgroup memory | GPUs |
+//! | `blocks` | matmul and softmax, for a block of queries at a time | one query, and sums beyond what a software adapter adds up in one invocation |
+//!
+//! No kernel writes the scores: what is needed of them is the running maximum and sum of the
+//! online softmax (M. Milakov and N. Gimelshein, 2018; T. Dao et al., *FlashAttention*, 2022).
+
+mod blocks;
+mod form;
+mod problem;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::borrow::Cow;
+
+use super::elementwise::arg;
+use super::normalize::check_float;
+use super::operation::same_dtype;
+use crate::dtype::DType;
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, Layout};
+use form::{Form, Tile};
+use problem::{Problem, Shapes};
+
+#[cfg(any(test, feature = "sim"))]
+pub(super) use form::{has_mask, is_causal};
+#[cfg(any(test, feature = "sim"))]
+pub(super) use problem::Params;
+
+const OPERATION: &str = "scaled_dot_product_attention";
+
+/// Where there is no mask, `q` stands in for it, unread.
+static ATTENTION: Kernel = Kernel {
+    name: "attention",
+    operands: &[
+        Operand::read("q"),
+        Operand::read("k"),
+        Operand::read("v"),
+        Operand::read("m"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::attention::run,
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    text::text(variant)
+}
+
+impl Tensor {
+    /// `softmax(q · kᵀ · scale + mask) · v`, as PyTorch has it, of the queries `self`, in one kernel
+    /// that never holds the scores: beside its operands and its result it needs no memory that
+    /// grows with the number of queries times the number of keys.
+    ///
+    /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
+    /// `[…, heads, keys, columns]`, all f32 or all f16; the result is `[…, heads, queries, columns]`
+    /// of that type. Sums are in f32. Any size will do (one that is no multiple of 4 is padded by a
+    /// copy), any view, and any rank from 2 on. Dimensions before the heads broadcast. There may
+    /// be fewer heads of keys and values, if their number divides that of the queries: each then
+    /// serves a group of neighbouring heads of queries.
+    ///
+    /// - `mask` broadcasts to `[…, heads, queries, keys]`: bools say which keys take part, floats
+    ///   are added to the scaled scores.
+    /// - With `is_causal`, query `i` sees the keys up to `i`; a mask may be given too.
+    /// - `scale` is 1/√size unless given.
+    ///
+    /// A query that sees no key at all gives zeros, as in PyTorch from 2.5 on (before, NaN).
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(q: &Tensor, k: &Tensor, v: &Tensor) -> lapidary::Result<()> {
+    /// // q: [batch, 8, 512, 64], k and v: [batch, 2, 512, 64]
+    /// let y = q.scaled_dot_product_attention(k, v, None, true, None)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the shapes do not go together; [`Error::DType`] for integers and bools,
+    /// for keys and values of another type than the queries, and for a mask of integers;
+    /// [`Error::Foreign`] for tensors of another `Gpu`.
+    #[track_caller]
+    pub fn scaled_dot_product_attention(
+        &self,
+        key: &Tensor,
+        value: &Tensor,
+        mask: Option<&Tensor>,
+        is_causal: bool,
+        scale: Option<f32>,
+    ) -> Result<Tensor> {
+        let call = Call {
+            q: self,
+            k: key,
+            v: value,
+            mask,
+            is_causal,
+            scale,
+        };
+        call.run(None)
+    }
+}
+
+/// The arguments of a call.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    q: &'a Tensor,
+    k: &'a Tensor,
+    v: &'a Tensor,
+    mask: Option<&'a Tensor>,
+    is_causal: bool,
+    scale: Option<f32>,
+}
+
+impl Call<'_> {
+    /// By the variant given, or else by the best.
+    #[track_caller]
+    fn run(&self, tile: Option<Tile>) -> Result<Tensor> {
+        self.check_types()?;
+        let mask = self.mask.map(|mask| &mask.layout);
+        let shapes = Shapes::new(&self.q.layout, &self.k.layout, &self.v.layout, mask)?;
+        let columns = *shapes.result.last().expect("a result has columns");
+        let mut padded_shape = shapes.result.clone();
+        let last = padded_shape.len() - 1;
+        padded_shape[last] = columns.next_multiple_of(4);
+        let engine = &self.q.engine;
+        if columns == 0 {
+            return Tensor::output(engine, &shapes.result, self.q.dtype);
+        }
+        let padded = Tensor::output(engine, &padded_shape, self.q.dtype)?;
+        if shapes.keys == 0 {
+            engine.clear(&padded.storage)?;
+        } else if !padded.is_empty() {
+            let operands = [prepared(self.q)?, prepared(self.k)?, prepared(self.v)?];
+            let scale = self.scale.unwrap_or(1.0 / (shapes.size as f32).sqrt());
+            let layouts = operands.each_ref().map(|operand| &operand.layout);
+            let mask = self.mask.map(|mask| (&mask.layout, mask.dtype));
+            match Problem::new(&shapes, layouts, mask, scale) {
+                Some(problem) => {
+                    let form = match tile {
+                        Some(tile) => Some(Form::new(tile, &problem, self.is_causal)),
+                        None => form::choose(engine.caps(), &problem, self.is_causal),
+                    };
+                    match form {
+                        Some(form) => self.launch(&operands, &padded, &problem, form)?,
+                        None => blocks::run(self, &shapes, scale, &padded.narrow(-1, 0, columns)?)?,
+                    }
+                }
+                None => return self.regular(&shapes)?.call(self).run(tile),
+            }
+        }
+        match columns % 4 {
+            0 => Ok(padded),
+            _ => padded.narrow(-1, 0, columns)?.contiguous(),
+        }
+    }
+
+    #[track_caller]
+    fn launch(
+        &self,
+        operands: &[Tensor; 3],
+        y: &Tensor,
+        problem: &Problem,
+        form: Form,
+    ) -> Result<()> {
+        let [q, k, v] = operands;
+        let mask = match self.mask {
+            Some(mask) => arg(mask, problem.mask.quads),
+            None => arg(q, true),
+        };
+        let args = [arg(q, true), arg(k, true), arg(v, true), mask, arg(y, true)];
+        let groups = form::groups(y.engine.caps(), form, problem);
+        y.engine.launch(Launch::new(
+            &ATTENTION,
+            form.pack(),
+            args,
+            problem.params(),
+            groups,
+        ))
+    }
+
+    /// The operands with a batch that the kernel can walk.
+    #[track_caller]
+    fn regular(&self, shapes: &Shapes) -> Result<Regular> {
+        let outer = |tensor: &Tensor| {
+            let rank = tensor.rank();
+            let own = tensor.layout.shape[rank.saturating_sub(3)..]
+                .iter()
+                .copied();
+            let missing = std::iter::repeat_n(1, 3_usize.saturating_sub(rank));
+            let shape: Dims = shapes
+                .outer
+                .iter()
+                .copied()
+                .chain(missing)
+                .chain(own)
+                .collect();
+            tensor.broadcast_to(&shape)?.contiguous()
+        };
+        Ok(Regular {
+            q: outer(self.q)?,
+            k: outer(self.k)?,
+            v: outer(self.v)?,
+            mask: self.mask.map(outer).transpose()?,
+        })
+    }
+
+    fn check_types(&self) -> Result<()> {
+        check_float(OPERATION, self.q)?;
+        for other in [self.k, self.v] {
+            self.q.same_engine(OPERATION, other)?;
+            same_dtype(OPERATION, self.q.dtype, other.dtype)?;
+        }
+        let Some(mask) = self.mask else { return Ok(()) };
+        self.q.same_engine(OPERATION, mask)?;
+        match mask.dtype == DType::Bool || mask.dtype.is_float() {
+            true => Ok(()),
+            false => Err(Error::DType {
+                operation: OPERATION,
+                expected: "a mask of bool, f32 or f16".into(),
+                got: mask.dtype,
+                hint: "Cast it to bool",
+            }),
+        }
+    }
+}
+
+/// Operands of a call, copied.
+struct Regular {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Option<Tensor>,
+}
+
+impl Regular {
+    fn call<'a>(&'a self, given: &Call<'_>) -> Call<'a> {
+        Call {
+            q: &self.q,
+            k: &self.k,
+            v: &self.v,
+            mask: self.mask.as_ref(),
+            is_causal: given.is_causal,
+            scale: given.scale,
+        }
+    }
+}
+
+/// Rows that start at quads, and are whole quads long and without holes: a copy where they are not.
+#[track_caller]
+fn prepared(x: &Tensor) -> Result<Tensor> {
+    let Layout {
+        shape,
+        strides,
+        offset,
+    } = &x.layout;
+    let last = shape.len() - 1;
+    let are_lines = (0..last).all(|axis| shape[axis] == 1 || strides[axis] % 4 == 0);
+    let is_whole = shape[last].is_multiple_of(4);
+    if is_whole && strides[last] == 1 && offset.is_multiple_of(4) && are_lines {
+        return Ok(x.clone());
+    }
+    if is_whole {
+        return x.copy();
+    }
+    let mut padded_shape = shape.clone();
+    padded_shape[last] = shape[last].next_multiple_of(4);
+    let padded = Tensor::output(&x.engine, &padded_shape, x.dtype)?;
+    x.engine.clear(&padded.storage)?;
+    padded.narrow(-1, 0, shape[last])?.copy_(x)?;
+    Ok(padded)
+}

@@ -1,0 +1,204 @@
+//! Which text of attention, packed into a variant's code, and which of them for which call.
+
+use super::problem::Problem;
+use crate::driver::{AdapterKind, Caps};
+
+/// Keys of a tile where lanes broadcast: as many accumulators as matmul's tallest tile has.
+const KEYS_OF_LANES: u32 = 32;
+
+/// Keys of a tile where an invocation is on its own.
+const KEYS_ALONE: u32 = 8;
+
+/// Quads of the result that an invocation holds in registers, at most. More columns are shared out
+/// over workgroups, each of which computes the scores anew.
+const QUADS_IN_REGISTERS: u32 = 64;
+
+/// Quads of the result that one loop over a tile's keys adds to: as much code as stays in the
+/// first-level cache.
+pub(super) const QUADS_OF_A_LOOP: u32 = 16;
+
+/// llvmpipe leaves the loops of an invocation once it has gone round 65,535 times in all of them,
+/// without a word.
+const MOST_ROUNDS: u64 = 60_000;
+
+/// What the workgroup variant needs.
+const WORKGROUP_BYTES: u32 = 16 << 10;
+const WORKGROUP_INVOCATIONS: u32 = 128;
+
+/// How the work is shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tile {
+    /// `width` rows of queries an invocation, 1, 2 or 4. With `lanes` lanes of a subgroup that
+    /// broadcast keys and values to each other, or 32 invocations, each for itself, where it is 0.
+    Register { lanes: u8, width: u8 },
+    /// 128 invocations, keys in workgroup memory.
+    Workgroup,
+}
+
+/// What is done to the scores, beside the scale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mask {
+    /// There is one.
+    pub(super) is_given: bool,
+    /// It holds bools.
+    pub(super) is_bool: bool,
+    /// Four keys of a row are one quad.
+    pub(super) quads: bool,
+    /// All rows of queries have the same.
+    pub(super) one_row: bool,
+}
+
+/// A variant of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) tile: Tile,
+    /// Quads of a row of the result that one invocation holds.
+    pub(super) quads: u8,
+    pub(super) mask: Mask,
+    pub(super) is_causal: bool,
+}
+
+const MASK: u64 = 1 << 32;
+const CAUSAL: u64 = 1 << 36;
+
+impl Form {
+    /// The variant for a call by `tile`.
+    pub(super) fn new(tile: Tile, problem: &Problem, is_causal: bool) -> Form {
+        let quads = problem.columns().div_ceil(4).max(1);
+        let quads = match tile {
+            Tile::Register { .. } => quads.div_ceil(quads.div_ceil(QUADS_IN_REGISTERS)),
+            Tile::Workgroup => quads.div_ceil(16).min(4).next_power_of_two(),
+        };
+        Form {
+            tile,
+            quads: quads as u8,
+            mask: problem.mask,
+            is_causal,
+        }
+    }
+
+    pub(super) fn pack(self) -> u64 {
+        let [kind, lanes, width] = match self.tile {
+            Tile::Register { lanes, width } => [0, lanes, width],
+            Tile::Workgroup => [1, 0, 0],
+        };
+        let flags = [
+            self.mask.is_given,
+            self.mask.is_bool,
+            self.mask.quads,
+            self.mask.one_row,
+            self.is_causal,
+        ];
+        let flags = (flags.iter().enumerate()).fold(0, |all, (at, &is)| all | u8::from(is) << at);
+        u64::from_le_bytes([kind, lanes, width, self.quads, flags, 0, 0, 0])
+    }
+
+    pub(super) fn unpack(code: u64) -> Form {
+        let [kind, lanes, width, quads, ..] = code.to_le_bytes();
+        let has = |bit: u32| code & MASK << bit != 0;
+        Form {
+            tile: match kind {
+                0 => Tile::Register { lanes, width },
+                _ => Tile::Workgroup,
+            },
+            quads,
+            mask: Mask {
+                is_given: has(0),
+                is_bool: has(1),
+                quads: has(2),
+                one_row: has(3),
+            },
+            is_causal: has(4),
+        }
+    }
+
+    /// Rows of queries of a workgroup.
+    pub(super) fn rows(self) -> u32 {
+        match self.tile {
+            Tile::Register { width, .. } => self.threads() * u32::from(width),
+            Tile::Workgroup => 32,
+        }
+    }
+
+    /// Columns of the result of a workgroup.
+    pub(super) fn columns(self) -> u32 {
+        let quads = u32::from(self.quads);
+        match self.tile {
+            Tile::Register { .. } => 4 * quads,
+            Tile::Workgroup => 64 * quads,
+        }
+    }
+
+    /// Keys of a tile.
+    pub(super) fn keys(self) -> u32 {
+        match self.tile {
+            Tile::Register { lanes: 0, .. } => KEYS_ALONE,
+            Tile::Register { .. } => KEYS_OF_LANES,
+            Tile::Workgroup => 64,
+        }
+    }
+
+    /// Invocations of a workgroup.
+    pub(super) fn threads(self) -> u32 {
+        match self.tile {
+            Tile::Register { lanes: 0, .. } => 32,
+            Tile::Register { lanes, .. } => lanes.into(),
+            Tile::Workgroup => WORKGROUP_INVOCATIONS,
+        }
+    }
+
+    /// How often a software adapter goes round the loops of an invocation for one tile of keys.
+    pub(super) fn rounds_of_a_tile(self, size: u32) -> u32 {
+        let loops = u32::from(self.quads).div_ceil(QUADS_OF_A_LOOP);
+        1 + size.div_ceil(4) + loops * self.keys() / 4
+    }
+}
+
+/// The best variant for this adapter; none where matmul and softmax do better.
+pub(super) fn choose(caps: &Caps, problem: &Problem, is_causal: bool) -> Option<Form> {
+    let fits = caps.max_invocations >= WORKGROUP_INVOCATIONS
+        && caps.max_workgroup_bytes >= WORKGROUP_BYTES;
+    if caps.kind != AdapterKind::Cpu && fits {
+        return Some(Form::new(Tile::Workgroup, problem, is_causal));
+    }
+    let lanes = match caps.subgroup_lanes {
+        Some((least, most)) if least == most && matches!(least, 4 | 8 | 16 | 32) => least as u8,
+        _ => 0,
+    };
+    let across = if lanes == 0 { 32 } else { u32::from(lanes) };
+    let width = match problem.queries().div_ceil(across) {
+        0 | 1 => 1,
+        2 => 2,
+        _ => 4,
+    };
+    let form = Form::new(Tile::Register { lanes, width }, problem, is_causal);
+    let rounds = u64::from(problem.keys().div_ceil(form.keys()))
+        * u64::from(form.rounds_of_a_tile(problem.size()));
+    let is_plain = !problem.mask.is_given && !is_causal;
+    let is_one = problem.queries() == 1 && is_plain;
+    let suits = caps.kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS && !is_one;
+    suits.then_some(form)
+}
+
+/// The workgroups of a launch, spread over as many dimensions as they need.
+pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
+    let rows = u64::from(problem.queries().div_ceil(form.rows()));
+    let columns = u64::from(problem.columns().div_ceil(form.columns()));
+    let count = rows * columns * u64::from(problem.heads());
+    let limit = u64::from(caps.max_groups.max(1));
+    let z = count.div_ceil(limit * limit).max(1);
+    let y = count.div_ceil(z).div_ceil(limit).max(1);
+    [count.div_ceil(z * y).max(1) as u32, y as u32, z as u32]
+}
+
+/// Does the variant read a mask?
+#[cfg(any(test, feature = "sim"))]
+pub(crate) fn has_mask(code: u64) -> bool {
+    code & MASK != 0
+}
+
+/// Does a query see only what comes before it?
+#[cfg(any(test, feature = "sim"))]
+pub(crate) fn is_causal(code: u64) -> bool {
+    code & CAUSAL != 0
+}

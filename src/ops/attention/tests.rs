@@ -1,0 +1,143 @@
+//! Every text is a valid shader, and every variant computes the same.
+
+use super::form::{Form, Mask, Tile};
+use super::problem::Shapes;
+use super::{ATTENTION, Call};
+use crate::dtype::DType;
+use crate::ops::check::valid;
+use crate::{Gpu, Options};
+
+fn tiles() -> Vec<Tile> {
+    let lanes = [0, 4, 8, 32];
+    let widths = [1, 2, 4];
+    let registers = lanes
+        .iter()
+        .flat_map(|&lanes| widths.map(|width| Tile::Register { lanes, width }));
+    registers.chain([Tile::Workgroup]).collect()
+}
+
+#[test]
+fn every_text_is_a_valid_shader() {
+    let masks = [
+        (Mask::default(), DType::F32),
+        (
+            Mask {
+                is_given: true,
+                is_bool: true,
+                quads: true,
+                one_row: false,
+            },
+            DType::Bool,
+        ),
+        (
+            Mask {
+                is_given: true,
+                is_bool: true,
+                quads: false,
+                one_row: true,
+            },
+            DType::Bool,
+        ),
+        (
+            Mask {
+                is_given: true,
+                is_bool: false,
+                quads: true,
+                one_row: true,
+            },
+            DType::F16,
+        ),
+        (
+            Mask {
+                is_given: true,
+                is_bool: false,
+                quads: false,
+                one_row: false,
+            },
+            DType::F32,
+        ),
+    ];
+    for tile in tiles() {
+        for (which, &(mask, of_mask)) in masks.iter().enumerate() {
+            let quads = [1, 16, 2, 4, 2][which];
+            let is_causal = which % 2 == 1;
+            let form = Form {
+                tile,
+                quads,
+                mask,
+                is_causal,
+            };
+            assert_eq!(Form::unpack(form.pack()), form);
+            let dtype = if which == 2 { DType::F16 } else { DType::F32 };
+            let quads = 0b10111 | u8::from(mask.quads || !mask.is_given) << 3;
+            valid(
+                &ATTENTION,
+                form.pack(),
+                &[dtype, dtype, dtype, of_mask, dtype],
+                quads,
+            );
+        }
+    }
+}
+
+#[test]
+fn every_variant_computes_the_same() {
+    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let noise = |seed, shape: &[usize]| {
+        let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
+        made.expect("room")
+    };
+    let lanes = gpu.caps().subgroup_lanes;
+    let runs = |tile: &Tile| match *tile {
+        Tile::Register {
+            lanes: 1..,
+            width: 1,
+        }
+        | Tile::Register {
+            lanes: 0,
+            width: 1..4,
+        } => false,
+        Tile::Register {
+            lanes: own @ 1.., ..
+        } => lanes == Some((own.into(), own.into())),
+        _ => true,
+    };
+    for (which, (queries, keys, size, columns)) in
+        [(37, 70, 12, 8), (70, 133, 20, 68)].into_iter().enumerate()
+    {
+        let q = noise(1, &[2, 4, queries, size]);
+        let (k, v) = (
+            noise(2, &[2, 2, keys, size]),
+            noise(3, &[2, 2, keys, columns]),
+        );
+        let floats = noise(4, &[2, 1, queries, keys]);
+        let bools = floats.gt_scalar(0).unwrap();
+        let call = Call {
+            q: &q,
+            k: &k,
+            v: &v,
+            mask: Some(if which == 0 { &floats } else { &bools }),
+            is_causal: which == 1,
+            scale: None,
+        };
+        let shapes = Shapes::new(
+            &q.layout,
+            &k.layout,
+            &v.layout,
+            call.mask.map(|m| &m.layout),
+        )
+        .unwrap();
+        let expected = gpu.zeros(&shapes.result, DType::F32).unwrap();
+        super::blocks::run(&call, &shapes, 1.0 / (size as f32).sqrt(), &expected).unwrap();
+        let expected = expected.to_vec::<f32>().unwrap();
+        for tile in tiles().into_iter().filter(runs) {
+            let got = call.run(Some(tile)).unwrap().to_vec::<f32>().unwrap();
+            for (got, expected) in got.iter().zip(&expected) {
+                assert!(
+                    (got - expected).abs() < 1e-4,
+                    "{tile:?}, case {which}: {got} for {expected}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Gradients that hand-written training needs: of softmax, layer normalization and gelu, of other
+//! operations of the crate. Halves are computed in f32, and rounded once.
+
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
+
+use super::normalize::check_float;
+use super::operation::same_dtype;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::axis;
+
+impl Tensor {
+    /// The gradient of [`softmax`](Tensor::softmax) by its input, where `self` is that by its
+    /// result `output`: `output · (grad − Σ grad · output)` along `axis`.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor, by_y: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let y = x.softmax(-1)?;
+    /// let by_x = by_y.softmax_backward(&y, -1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`softmax`](Tensor::softmax); [`Error::Shape`] and [`Error::DType`] unless both have
+    /// one shape and type; [`Error::Foreign`].
+    #[track_caller]
+    pub fn softmax_backward(&self, output: &Tensor, axis: isize) -> Result<Tensor> {
+        let [g, y] = operands("softmax_backward", self, output, Some(axis))?;
+        let weighted = (&g * &y)?;
+        let sum = weighted.sum_keepdim(&[axis])?;
+        (weighted - (y * sum)?)?.cast(self.dtype)
+    }
+
+    /// The gradient of [`log_softmax`](Tensor::log_softmax) by its input, where `self` is that by
+    /// its result `output`: `grad − exp(output) · Σ grad` along `axis`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`softmax_backward`](Tensor::softmax_backward).
+    #[track_caller]
+    pub fn log_softmax_backward(&self, output: &Tensor, axis: isize) -> Result<Tensor> {
+        let [g, y] = operands("log_softmax_backward", self, output, Some(axis))?;
+        let sum = g.sum_keepdim(&[axis])?;
+        (&g - (y.exp()? * sum)?)?.cast(self.dtype)
+    }
+
+    /// The gradient of [`gelu`](Tensor::gelu) by its input, where `self` is that by its result:
+    /// `grad · (Φ(x) + x · φ(x))`.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor, by_y: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let by_x = by_y.gelu_backward(x)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] unless both are of one type, f32 or f16; [`Error::Shape`] unless both have
+    /// one shape; [`Error::Foreign`].
+    #[track_caller]
+    pub fn gelu_backward(&self, input: &Tensor) -> Result<Tensor> {
+        let [g, x] = operands("gelu_backward", self, input, None)?;
+        let below = (((&x * FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+        let bell = ((x.square()? * -0.5)?.exp()? * (0.5 / PI).sqrt())?;
+        // Far out the bell is 0, and 0 · ∞ would be no number.
+        let near = x.clamp(-1e4, 1e4)?;
+        (g * (below + (near * bell)?)?)?.cast(self.dtype)
+    }
+
+    /// The gradients of [`layer_norm`](Tensor::layer_norm) by its input, its weight and its bias,
+    /// where `self` is that by its result. The last two have the shape `normalized_shape`, whether
+    /// there were a weight and a bias or not.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(x: &Tensor, weight: &Tensor, by_y: &Tensor) -> lapidary::Result<()> {
+    /// let [by_x, by_weight, by_bias] =
+    ///     by_y.layer_norm_backward(x, &[768], Some(weight), 1e-5)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`layer_norm`](Tensor::layer_norm), and [`Error::Shape`] and [`Error::DType`] unless
+    /// `self` has the shape and type of the input.
+    #[track_caller]
+    pub fn layer_norm_backward(
+        &self,
+        input: &Tensor,
+        normalized_shape: &[usize],
+        weight: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<[Tensor; 3]> {
+        const OPERATION: &str = "layer_norm_backward";
+        let [g, x] = operands(OPERATION, self, input, None)?;
+        let refuse = |reason: String| {
+            Err(Error::Shape {
+                operation: OPERATION,
+                reason,
+            })
+        };
+        if normalized_shape.is_empty() || !x.shape().ends_with(normalized_shape) {
+            return refuse(format!(
+                "shape {:?} does not end in {normalized_shape:?}",
+                x.shape()
+            ));
+        }
+        if let Some(weight) = weight.filter(|weight| weight.shape() != normalized_shape) {
+            return refuse(format!(
+                "the weight has shape {:?}, not {normalized_shape:?}",
+                weight.shape()
+            ));
+        }
+        let first = (x.rank() - normalized_shape.len()) as isize;
+        let own: Vec<isize> = (first..x.rank() as isize).collect();
+        let others: Vec<isize> = (0..first).collect();
+        let away = (&x - x.mean_keepdim(&own)?)?;
+        let variance = away.square()?.mean_keepdim(&own)?;
+        let scale = (variance + eps)?.rsqrt()?;
+        let normal = (away * &scale)?;
+        let by_normal = match weight {
+            None => g.clone(),
+            Some(weight) => {
+                self.same_engine(OPERATION, weight)?;
+                check_float(OPERATION, weight)?;
+                (&g * weight.cast(DType::F32)?)?
+            }
+        };
+        let along = (&by_normal * &normal)?.mean_keepdim(&own)?;
+        let centred = (&by_normal - by_normal.mean_keepdim(&own)?)?;
+        let by_input = ((centred - (&normal * along)?)? * scale)?;
+        let by_weight = (&g * normal)?.sum(&others)?;
+        let by_bias = g.sum(&others)?;
+        Ok([
+            by_input.cast(self.dtype)?,
+            by_weight.cast(self.dtype)?,
+            by_bias.cast(self.dtype)?,
+        ])
+    }
+}
+
+/// A gradient and what it belongs to, checked and in f32.
+#[track_caller]
+fn operands(
+    operation: &'static str,
+    grad: &Tensor,
+    other: &Tensor,
+    along: Option<isize>,
+) -> Result<[Tensor; 2]> {
+    check_float(operation, grad)?;
+    grad.same_engine(operation, other)?;
+    same_dtype(operation, grad.dtype, other.dtype)?;
+    if grad.shape() != other.shape() {
+        return Err(Error::Shape {
+            operation,
+            reason: format!(
+                "the gradient has shape {:?}, and what it belongs to {:?}",
+                grad.shape(),
+                other.shape()
+            ),
+        });
+    }
+    if let Some(along) = along {
+        axis(operation, along, grad.rank())?;
+    }
+    Ok([grad.cast(DType::F32)?, other.cast(DType::F32)?])
+}

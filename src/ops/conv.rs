@@ -1,0 +1,320 @@
+//! Convolutions in one and two dimensions: the kernel, an implicit matrix product, and the choice
+//! between it and matmul. What both need of shapes is in `geometry`, the layout for matmul in
+//! `columns`, the gradients in `backward`.
+
+mod backward;
+mod columns;
+mod geometry;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::elementwise::arg;
+use super::normalize::check_float;
+use super::operation::same_dtype;
+use super::text::fill;
+use crate::driver::{AdapterKind, Caps};
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+pub use geometry::Conv;
+use geometry::Geometry;
+pub(in crate::ops) use geometry::{output_size, padded, windows};
+
+const WGSL: &str = include_str!("../../shaders/conv.wgsl");
+
+/// Where there is no bias, `w` stands in for it, unread.
+static CONV: Kernel = Kernel {
+    name: "conv",
+    operands: &[
+        Operand::read("x"),
+        Operand::read("w"),
+        Operand::read("b"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::conv::run,
+};
+
+/// Bit of a variant's code, after rows and lanes.
+const HAS_BIAS: u64 = 1 << 16;
+
+/// llvmpipe leaves the loops of an invocation after 65,535 rounds in all of them.
+const MOST_ROUNDS: u64 = 60_000;
+
+/// How the work is shared out: output channels of an invocation, and lanes that broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    rows: u8,
+    lanes: u8,
+}
+
+/// `struct Params` of `shaders/conv.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Params {
+    /// Samples, input channels of a group, output channels of a group, groups.
+    pub(super) size: [u32; 4],
+    /// Height and width of x, of y.
+    pub(super) planes: [u32; 4],
+    /// Height, width, stride down, stride across.
+    pub(super) kernel: [u32; 4],
+    /// Padding above, to the left; dilation down, across.
+    pub(super) margin: [u32; 4],
+    /// Strides of x.
+    pub(super) x: [u32; 4],
+    /// Where x, the weights and the bias start; elements of a channel of y.
+    pub(super) starts: [u32; 4],
+}
+
+impl Tensor {
+    /// The convolution (cross-correlation) of `[samples, channels, length]` with `weight`, of
+    /// `[out, channels / groups, kernel]`, and `bias`, of `[out]`, as PyTorch has it. See
+    /// [`conv2d`](Tensor::conv2d).
+    ///
+    /// ```
+    /// # use lapidary::{Conv, Tensor};
+    /// # fn demo(x: &Tensor, weight: &Tensor) -> lapidary::Result<()> {
+    /// let y = x.conv1d(weight, None, &Conv { padding: [1], ..Conv::default() })?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`conv2d`](Tensor::conv2d).
+    #[track_caller]
+    pub fn conv1d(
+        &self,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        options: &Conv<1>,
+    ) -> Result<Tensor> {
+        geometry::check_rank("conv1d", "lines", self, 3)?;
+        geometry::check_rank("conv1d", "weight", weight, 3)?;
+        let (x, weight) = (self.unsqueeze(-2)?, weight.unsqueeze(-2)?);
+        conv("conv1d", &x, &weight, bias, &options.over_rows())?.squeeze_axis(-2)
+    }
+
+    /// The convolution (cross-correlation) of `[samples, channels, height, width]` with `weight`, of
+    /// `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as PyTorch
+    /// has it: `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`.
+    ///
+    /// All are f32, or all f16; sums are in f32. The input may be any view. No matrix of all patches
+    /// is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at most
+    /// 16 MiB, everything else straight from the input.
+    ///
+    /// ```
+    /// # use lapidary::{Conv, Tensor};
+    /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor) -> lapidary::Result<()> {
+    /// let options = Conv { stride: [2, 2], padding: [1, 1], ..Conv::default() };
+    /// let y = x.conv2d(weight, Some(bias), &options)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] when the shapes do not go together, a stride, a dilation or the number of
+    /// groups is 0, or the kernel is larger than the padded input; [`Error::DType`] for integers,
+    /// bools and types that differ; [`Error::Foreign`] for tensors of another `Gpu`.
+    #[track_caller]
+    pub fn conv2d(
+        &self,
+        weight: &Tensor,
+        bias: Option<&Tensor>,
+        options: &Conv<2>,
+    ) -> Result<Tensor> {
+        conv("conv2d", self, weight, bias, options)
+    }
+}
+
+#[track_caller]
+fn conv(
+    operation: &'static str,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    options: &Conv<2>,
+) -> Result<Tensor> {
+    check_float(operation, x)?;
+    for other in [Some(weight), bias].into_iter().flatten() {
+        x.same_engine(operation, other)?;
+        same_dtype(operation, x.dtype, other.dtype)?;
+    }
+    let geometry = Geometry::new(operation, &x.layout.shape, &weight.layout.shape, options)?;
+    if let Some(bias) = bias.filter(|bias| bias.layout.shape[..] != [geometry.out_channels]) {
+        return Err(Error::Shape {
+            operation,
+            reason: format!(
+                "the bias has shape {:?}, not [{}]",
+                &bias.layout.shape[..],
+                geometry.out_channels
+            ),
+        });
+    }
+    match choose(x.engine.caps(), &geometry) {
+        Some(tile) => direct(x, weight, bias, &geometry, tile),
+        None => columns::conv(x, weight, bias, &geometry),
+    }
+}
+
+/// The tile for this adapter; none where matmul does better.
+fn choose(caps: &Caps, geometry: &Geometry) -> Option<Tile> {
+    let channels = geometry.out_channels / geometry.groups;
+    let is_cpu = caps.kind == AdapterKind::Cpu;
+    let [height, width] = geometry.kernel;
+    let rounds = geometry.channels() as u64 * (1 + height as u64 * (1 + width as u64));
+    // From about 64 channels on, patches cost less than what a taller tile saves; a kernel of one
+    // pixel has none to lay out.
+    let by_matmul = channels >= 64 || geometry.kernel == [1, 1] && channels >= 8;
+    if by_matmul || is_cpu && rounds > MOST_ROUNDS {
+        return None;
+    }
+    let lanes = match caps.subgroup_lanes {
+        Some((least, most)) if is_cpu && least == most && matches!(least, 4 | 8 | 16 | 32) => least,
+        _ => 0,
+    };
+    let most = if lanes == 0 { 8 } else { 32 };
+    Some(Tile {
+        rows: channels.next_power_of_two().min(most) as u8,
+        lanes: lanes as u8,
+    })
+}
+
+/// By the kernel.
+#[track_caller]
+fn direct(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: &Geometry,
+    tile: Tile,
+) -> Result<Tensor> {
+    let engine = &x.engine;
+    let [height, width] = geometry.output;
+    let pixels = height * width;
+    let channels = [geometry.samples, geometry.out_channels];
+    let shape = [channels[0], channels[1], height, width];
+    let padded_pixels = pixels.next_multiple_of(4);
+    let y = Tensor::output(engine, &[channels[0], channels[1], padded_pixels], x.dtype)?;
+    if y.is_empty() {
+        return y.reshape(&shape);
+    }
+    let weight = weight.contiguous()?;
+    let bias = bias.map(Tensor::contiguous).transpose()?;
+    let second = bias.as_ref().unwrap_or(&weight);
+    let starts = [x, &weight, second].map(|tensor| tensor.layout.offset as u32);
+    let params = Params {
+        x: geometry::strides(x),
+        starts: [starts[0], starts[1], starts[2], padded_pixels as u32],
+        ..geometry.params()
+    };
+    let has_bias = if bias.is_some() { HAS_BIAS } else { 0 };
+    let code = u64::from(tile.rows) | u64::from(tile.lanes) << 8 | has_bias;
+    let (threads, rows) = (tile.threads(), u64::from(tile.rows));
+    let row_tiles = (geometry.out_channels / geometry.groups) as u64;
+    let count = (pixels as u64).div_ceil(4 * threads)
+        * row_tiles.div_ceil(rows)
+        * (geometry.groups * geometry.samples) as u64;
+    let limit = u64::from(engine.caps().max_groups.max(1));
+    let deep = count.div_ceil(limit * limit).max(1);
+    let down = count.div_ceil(deep).div_ceil(limit).max(1);
+    let groups = [
+        count.div_ceil(deep * down).max(1) as u32,
+        down as u32,
+        deep as u32,
+    ];
+    let args = [
+        arg(x, false),
+        arg(&weight, false),
+        arg(second, false),
+        arg(&y, true),
+    ];
+    engine.launch(Launch::new(&CONV, code, args, &params, groups))?;
+    match pixels == padded_pixels {
+        true => y.reshape(&shape),
+        false => y.narrow(-1, 0, pixels)?.contiguous()?.reshape(&shape),
+    }
+}
+
+impl Tile {
+    /// Invocations of a workgroup.
+    fn threads(self) -> u64 {
+        match self.lanes {
+            0 => 64,
+            lanes => lanes.into(),
+        }
+    }
+}
+
+/// Adds a line to a text; writing to a `String` cannot fail.
+macro_rules! push {
+    ($out:expr, $($text:tt)*) => { let _ = writeln!($out, $($text)*); };
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let [rows, lanes, ..] = variant.code.to_le_bytes();
+    let tile = Tile { rows, lanes };
+    let (rows, lanes) = (u32::from(rows), u32::from(lanes));
+    let [mut prepare, mut step, mut finish] = [const { String::new() }; 3];
+    let loads = match lanes {
+        0 => rows,
+        lanes => rows.div_ceil(lanes),
+    };
+    for i in 0..loads {
+        let own = match lanes {
+            0 => format!("{i}u"),
+            lanes => format!("(lane + {}u) % {rows}u", i * lanes),
+        };
+        push!(
+            prepare,
+            "  let w_{i} = p.starts.y + (own_group * p.size.z + min(row + {own}, last_row)) * taps;"
+        );
+        push!(step, "        let g_{i} = w_get(w_{i} + tap);");
+    }
+    for r in 0..rows {
+        let bias = match is_biased(variant.code) {
+            true => format!(
+                "vec4(b_get(p.starts.z + own_group * p.size.z + min(row + {r}u, last_row)))"
+            ),
+            false => "vec4<f32>()".into(),
+        };
+        let value = match lanes {
+            0 => format!("g_{r}"),
+            lanes => format!("subgroupBroadcast(g_{}, {}u)", r / lanes, r % lanes),
+        };
+        push!(prepare, "  var acc_{r} = {bias};");
+        push!(step, "        acc_{r} = fma(vec4({value}), v, acc_{r});");
+        push!(
+            finish,
+            "  store(channel + {r}u, row + {r}u, pixel, acc_{r});"
+        );
+    }
+    let lane_builtin = match lanes {
+        0 => "local_invocation_index",
+        _ => "subgroup_invocation_id",
+    };
+    Cow::Owned(fill(
+        WGSL,
+        &[
+            ("rows", &rows.to_string()),
+            ("threads", &tile.threads().to_string()),
+            ("pixels", &(4 * tile.threads()).to_string()),
+            ("lane_builtin", lane_builtin),
+            ("prepare", &prepare),
+            ("step", &step),
+            ("finish", &finish),
+        ],
+    ))
+}
+
+/// Does the variant add a bias?
+pub(super) fn is_biased(code: u64) -> bool {
+    code & HAS_BIAS != 0
+}

@@ -1,0 +1,149 @@
+//! The gradients of a convolution.
+
+use super::geometry::{Geometry, check_rank};
+use super::{Conv, columns};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ops::normalize::check_float;
+use crate::ops::operation::same_dtype;
+use crate::tensor::Tensor;
+
+const OPERATION: &str = "conv2d_backward";
+
+impl Tensor {
+    /// The gradients of [`conv2d`](Tensor::conv2d) by its input, its weight and its bias: `self` is
+    /// the gradient by the result. As PyTorch's `convolution_backward`.
+    ///
+    /// Each has the shape of what it belongs to. That by the input is a convolution with the turned
+    /// kernel, that by the weight goes through [`matmul`](Tensor::matmul) in slabs of at most 16 MiB
+    /// of patches, added up in f32.
+    ///
+    /// ```
+    /// # use lapidary::{Conv, Tensor};
+    /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor, by_y: &Tensor) -> lapidary::Result<()> {
+    /// let options = Conv::default();
+    /// let y = x.conv2d(weight, Some(bias), &options)?;
+    /// let [by_x, by_weight, by_bias] = by_y.conv2d_backward(x, weight, &options)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`conv2d`](Tensor::conv2d), and [`Error::Shape`] unless `self` has the shape of its
+    /// result.
+    #[track_caller]
+    pub fn conv2d_backward(
+        &self,
+        input: &Tensor,
+        weight: &Tensor,
+        options: &Conv<2>,
+    ) -> Result<[Tensor; 3]> {
+        check_float(OPERATION, self)?;
+        for other in [input, weight] {
+            self.same_engine(OPERATION, other)?;
+            same_dtype(OPERATION, self.dtype, other.dtype)?;
+        }
+        let geometry = Geometry::new(OPERATION, input.shape(), weight.shape(), options)?;
+        let [height, width] = geometry.output;
+        let expected = [geometry.samples, geometry.out_channels, height, width];
+        if self.shape() != expected {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "the gradient has shape {:?}, and the result {expected:?}",
+                    self.shape()
+                ),
+            });
+        }
+        Ok([
+            by_input(self, weight, &geometry)?,
+            by_weight(self, input, weight, &geometry)?,
+            self.sum(&[0, 2, 3])?,
+        ])
+    }
+
+    /// The gradients of [`conv1d`](Tensor::conv1d) by its input, its weight and its bias. See
+    /// [`conv2d_backward`](Tensor::conv2d_backward).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`conv2d_backward`](Tensor::conv2d_backward).
+    #[track_caller]
+    pub fn conv1d_backward(
+        &self,
+        input: &Tensor,
+        weight: &Tensor,
+        options: &Conv<1>,
+    ) -> Result<[Tensor; 3]> {
+        for (what, x) in [("gradients", self), ("lines", input), ("weights", weight)] {
+            check_rank("conv1d_backward", what, x, 3)?;
+        }
+        let [grad, input, weight] = [
+            self.unsqueeze(-2)?,
+            input.unsqueeze(-2)?,
+            weight.unsqueeze(-2)?,
+        ];
+        let [by_x, by_weight, by_bias] =
+            grad.conv2d_backward(&input, &weight, &options.over_rows())?;
+        Ok([by_x.squeeze_axis(-2)?, by_weight.squeeze_axis(-2)?, by_bias])
+    }
+}
+
+/// A convolution of stride 1 with the kernel turned around and its channels exchanged, over the
+/// gradient with zeros between its pixels where the stride left some out.
+#[track_caller]
+fn by_input(grad: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+    let Conv {
+        stride,
+        padding,
+        dilation,
+        groups,
+    } = geometry.options;
+    let channels = geometry.out_channels / groups;
+    let [down, across] = geometry.kernel;
+    let by_group = weight.reshape(&[groups, channels, geometry.channels(), down, across])?;
+    let turned = by_group.transpose(1, 2)?.flip(&[-2, -1])?;
+    let turned = turned.reshape(&[geometry.in_channels, channels, down, across])?;
+    // So many zeros around the gradient that exactly the input's pixels come out.
+    let before = [0, 1].map(|at| dilation[at] * (geometry.kernel[at] - 1));
+    let whole = [0, 1].map(|at| geometry.input[at] + 2 * padding[at]);
+    let room = [0, 1].map(|at| whole[at] + before[at]);
+    let shape = [geometry.samples, geometry.out_channels, room[0], room[1]];
+    let spread = crate::ops::fill::full(&grad.engine, &shape, 0.0.into(), grad.dtype)?;
+    let mut to = spread.clone();
+    for at in [0, 1] {
+        let axis = at as isize + 2;
+        let reach = (geometry.output[at] - 1) * stride[at] + 1;
+        to = to.narrow(axis, before[at], reach)?;
+        to = to.slice(axis, None, None, stride[at] as isize)?;
+    }
+    to.copy_(grad)?;
+    let inner = spread
+        .narrow(2, padding[0], geometry.input[0] + before[0])?
+        .narrow(3, padding[1], geometry.input[1] + before[1])?;
+    let options = Conv {
+        dilation,
+        groups,
+        ..Conv::default()
+    };
+    inner.conv2d(&turned, None, &options)
+}
+
+/// The sum over all slabs of the gradient times the patches.
+#[track_caller]
+fn by_weight(grad: &Tensor, x: &Tensor, weight: &Tensor, geometry: &Geometry) -> Result<Tensor> {
+    let groups = geometry.groups;
+    let channels = geometry.out_channels / groups;
+    let shape = [groups, channels, geometry.taps()];
+    let sum = crate::ops::fill::full(&grad.engine, &shape, 0.0.into(), DType::F32)?;
+    let slabs = columns::Slabs::new(x, geometry)?;
+    for range in slabs.ranges() {
+        let [sample, samples, row, rows] = range;
+        let patches = slabs.patches(range)?.transpose(-2, -1)?;
+        let part = grad.narrow(0, sample, samples)?.narrow(2, row, rows)?;
+        let part = part.reshape(&[samples, groups, channels, rows * geometry.output[1]])?;
+        let (part, patches) = (part.cast(DType::F32)?, patches.cast(DType::F32)?);
+        sum.add_(&part.matmul(&patches)?.sum(&[0])?)?;
+    }
+    sum.cast(grad.dtype)?.reshape(weight.shape())
+}

@@ -1,0 +1,249 @@
+//! What the shapes of a convolution or a pooling say together, and views of its windows.
+
+use super::Params;
+use crate::error::{Error, Result};
+use crate::ops::fill::full;
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, Layout, Strides};
+
+/// How a convolution over `N` dimensions moves: the arguments that PyTorch's `conv1d` and `conv2d`
+/// take after the bias. The default is stride 1, no padding, dilation 1, one group.
+///
+/// ```
+/// use lapidary::Conv;
+///
+/// let same = Conv { padding: [1, 1], ..Conv::default() };
+/// assert_eq!((same.stride, same.groups), ([1, 1], 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conv<const N: usize> {
+    /// Elements from one window to the next, along each dimension.
+    pub stride: [usize; N],
+    /// Zeros before and after each dimension.
+    pub padding: [usize; N],
+    /// Elements from one tap of the kernel to the next.
+    pub dilation: [usize; N],
+    /// Into how many groups the channels are divided; each sees only its own.
+    pub groups: usize,
+}
+
+impl<const N: usize> Default for Conv<N> {
+    fn default() -> Self {
+        Conv {
+            stride: [1; N],
+            padding: [0; N],
+            dilation: [1; N],
+            groups: 1,
+        }
+    }
+}
+
+impl Conv<1> {
+    /// The same over one row of a plane.
+    pub(super) fn over_rows(&self) -> Conv<2> {
+        Conv {
+            stride: [1, self.stride[0]],
+            padding: [0, self.padding[0]],
+            dilation: [1, self.dilation[0]],
+            groups: self.groups,
+        }
+    }
+}
+
+/// A convolution's sizes.
+#[derive(Clone, Debug)]
+pub(super) struct Geometry {
+    pub(super) samples: usize,
+    pub(super) in_channels: usize,
+    pub(super) out_channels: usize,
+    pub(super) groups: usize,
+    pub(super) input: [usize; 2],
+    pub(super) kernel: [usize; 2],
+    pub(super) output: [usize; 2],
+    pub(super) options: Conv<2>,
+}
+
+/// Refuses all ranks but one.
+pub(in crate::ops) fn check_rank(
+    operation: &'static str,
+    what: &str,
+    x: &Tensor,
+    rank: usize,
+) -> Result<()> {
+    match x.rank() == rank {
+        true => Ok(()),
+        false => Err(Error::Shape {
+            operation,
+            reason: format!(
+                "the {what} have shape {:?}, which is not of {rank} dimensions",
+                x.shape()
+            ),
+        }),
+    }
+}
+
+/// How many windows there are along a dimension.
+pub(in crate::ops) fn output_size(
+    operation: &'static str,
+    input: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+) -> Result<usize> {
+    let refuse = |reason: String| Err(Error::Shape { operation, reason });
+    if stride == 0 || dilation == 0 || kernel == 0 {
+        return refuse("strides, dilations and kernels are at least 1".into());
+    }
+    let most = i32::MAX as usize;
+    if [input, kernel, stride, padding, dilation]
+        .iter()
+        .any(|&size| size > most)
+    {
+        return refuse(format!(
+            "no size, stride, padding or dilation passes {most}"
+        ));
+    }
+    let reach = (kernel - 1) as u64 * dilation as u64 + 1;
+    let whole = input as u64 + 2 * padding as u64;
+    match whole.checked_sub(reach) {
+        Some(room) => Ok((room / stride as u64) as usize + 1),
+        None => refuse(format!(
+            "a kernel that reaches over {reach} elements is larger than the input, {whole} elements with its padding"
+        )),
+    }
+}
+
+impl Geometry {
+    pub(super) fn new(
+        operation: &'static str,
+        x: &[usize],
+        weight: &[usize],
+        options: &Conv<2>,
+    ) -> Result<Self> {
+        let refuse = |reason: String| Err(Error::Shape { operation, reason });
+        let (&[samples, in_channels, height, width], &[out_channels, own, down, across]) =
+            (x, weight)
+        else {
+            return refuse(format!(
+                "the input {x:?} and the weight {weight:?} need four dimensions each"
+            ));
+        };
+        let groups = options.groups;
+        let divide =
+            groups > 0 && in_channels.is_multiple_of(groups) && out_channels.is_multiple_of(groups);
+        if !divide {
+            return refuse(format!(
+                "{groups} groups do not divide {in_channels} channels of input and {out_channels} of output"
+            ));
+        }
+        if in_channels / groups != own {
+            return refuse(format!(
+                "the weight {weight:?} takes {own} channels, and a group of the input {x:?} has {}",
+                in_channels / groups
+            ));
+        }
+        let along = |at: usize, input, kernel| {
+            output_size(
+                operation,
+                input,
+                kernel,
+                options.stride[at],
+                options.padding[at],
+                options.dilation[at],
+            )
+        };
+        Ok(Geometry {
+            samples,
+            in_channels,
+            out_channels,
+            groups,
+            input: [height, width],
+            kernel: [down, across],
+            output: [along(0, height, down)?, along(1, width, across)?],
+            options: *options,
+        })
+    }
+
+    /// Input channels of a group.
+    pub(super) fn channels(&self) -> usize {
+        self.in_channels / self.groups
+    }
+
+    /// Products in one element of the result.
+    pub(super) fn taps(&self) -> usize {
+        self.channels() * self.kernel[0] * self.kernel[1]
+    }
+
+    /// The parameters, without what the tensors' layouts say.
+    pub(super) fn params(&self) -> Params {
+        let [down, across] = self.options.stride;
+        let [above, left] = self.options.padding;
+        let [far_down, far_across] = self.options.dilation;
+        let as_words = |sizes: [usize; 4]| sizes.map(|size| size as u32);
+        Params {
+            size: as_words([
+                self.samples,
+                self.channels(),
+                self.out_channels / self.groups,
+                self.groups,
+            ]),
+            planes: as_words([self.input[0], self.input[1], self.output[0], self.output[1]]),
+            kernel: as_words([self.kernel[0], self.kernel[1], down, across]),
+            margin: as_words([above, left, far_down, far_across]),
+            x: [0; 4],
+            starts: [0; 4],
+        }
+    }
+}
+
+/// The strides of four dimensions.
+pub(super) fn strides(x: &Tensor) -> [u32; 4] {
+    let all = &x.layout.strides;
+    [0, 1, 2, 3].map(|axis| all[axis] as u32)
+}
+
+/// A copy of `x`, `[samples, channels, height, width]`, with `padding` elements of `value` around
+/// each plane; `x` itself where there are none.
+#[track_caller]
+pub(in crate::ops) fn padded(x: &Tensor, padding: [usize; 2], value: f64) -> Result<Tensor> {
+    if padding == [0, 0] {
+        return Ok(x.clone());
+    }
+    let [height, width] = [x.shape()[2], x.shape()[3]];
+    let shape = [
+        x.shape()[0],
+        x.shape()[1],
+        height + 2 * padding[0],
+        width + 2 * padding[1],
+    ];
+    let whole = full(&x.engine, &shape, value.into(), x.dtype)?;
+    let middle = whole
+        .narrow(2, padding[0], height)?
+        .narrow(3, padding[1], width)?;
+    middle.copy_(x)?;
+    Ok(whole)
+}
+
+/// Every window of `x`, a view: `[samples, channels, output rows, output columns, kernel rows, kernel
+/// columns]`. The padding is in `x` already.
+pub(in crate::ops) fn windows(
+    x: &Tensor,
+    output: [usize; 2],
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    dilation: [usize; 2],
+) -> Tensor {
+    let own = &x.layout;
+    let mut shape: Dims = own.shape[..2].into();
+    shape.extend(output.into_iter().chain(kernel));
+    let mut strides: Strides = own.strides[..2].into();
+    let planes = [own.strides[2], own.strides[3]];
+    let steps = |by: [usize; 2]| [0, 1].map(|at| planes[at].wrapping_mul(by[at] as isize));
+    strides.extend(steps(stride).into_iter().chain(steps(dilation)));
+    x.view(Layout {
+        shape,
+        strides,
+        offset: own.offset,
+    })
+}

@@ -1,0 +1,398 @@
+//! Convolution and pooling, and their gradients.
+
+use lapidary::{Conv, DType, Error, Gpu, Options, Pool, Tensor};
+
+use super::model::*;
+
+/// Shapes of input and weight, the options, and the type.
+type Case = ([usize; 4], [usize; 4], Conv<2>, DType);
+
+const fn options(
+    stride: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+    groups: usize,
+) -> Conv<2> {
+    Conv {
+        stride,
+        padding,
+        dilation,
+        groups,
+    }
+}
+
+const CASES: &[Case] = &[
+    (
+        [2, 3, 8, 9],
+        [4, 3, 3, 3],
+        options([1, 1], [1, 1], [1, 1], 1),
+        DType::F32,
+    ),
+    (
+        [1, 6, 9, 7],
+        [6, 1, 3, 2],
+        options([2, 1], [0, 2], [1, 3], 6),
+        DType::F32,
+    ),
+    (
+        [2, 4, 11, 5],
+        [6, 2, 1, 4],
+        options([3, 2], [2, 1], [2, 1], 2),
+        DType::F16,
+    ),
+    // Through matmul: many channels, and kernels of one pixel.
+    (
+        [2, 3, 6, 6],
+        [70, 3, 3, 3],
+        options([2, 2], [1, 1], [1, 1], 1),
+        DType::F32,
+    ),
+    (
+        [2, 5, 4, 6],
+        [9, 5, 1, 1],
+        options([1, 1], [0, 0], [1, 1], 1),
+        DType::F16,
+    ),
+    // No samples, no channels.
+    (
+        [0, 3, 4, 4],
+        [2, 3, 2, 2],
+        options([1, 1], [0, 0], [1, 1], 1),
+        DType::F32,
+    ),
+    (
+        [2, 0, 4, 4],
+        [2, 0, 3, 3],
+        options([1, 1], [0, 0], [1, 1], 1),
+        DType::F32,
+    ),
+    (
+        [2, 3, 4, 4],
+        [0, 3, 3, 3],
+        options([1, 1], [0, 0], [1, 1], 1),
+        DType::F32,
+    ),
+];
+
+/// Calls `each` with the flat indices of y, x and w of every product.
+fn products(
+    x: &[usize],
+    w: &[usize],
+    y: &[usize],
+    options: &Conv<2>,
+    mut each: impl FnMut(usize, usize, usize),
+) {
+    let own_out = w[0] / options.groups;
+    let index = Array::new(y, |_| 0.0);
+    for flat in 0..index.values.len() {
+        let at = index.index(flat);
+        for tap in 0..w[1] * w[2] * w[3] {
+            let (c, ky, kx) = (tap / (w[2] * w[3]), tap / w[3] % w[2], tap % w[3]);
+            let row = (at[2] * options.stride[0] + ky * options.dilation[0])
+                .checked_sub(options.padding[0]);
+            let column = (at[3] * options.stride[1] + kx * options.dilation[1])
+                .checked_sub(options.padding[1]);
+            if let (Some(row), Some(column)) =
+                (row.filter(|&r| r < x[2]), column.filter(|&c| c < x[3]))
+            {
+                let channel = at[1] / own_out * w[1] + c;
+                let from = ((at[0] * x[1] + channel) * x[2] + row) * x[3] + column;
+                each(flat, from, at[1] * w[1] * w[2] * w[3] + tap);
+            }
+        }
+    }
+}
+
+fn check(name: &str, gpu: &Gpu, (x_shape, w_shape, options, dtype): &Case) {
+    let (dtype, mut noise) = (*dtype, noise(*dtype));
+    let mut made = |shape: &[usize]| Array::new(shape, &mut noise).rounded(dtype);
+    let (x, w, b) = (made(x_shape), made(w_shape), made(&w_shape[..1]));
+    let [on_x, on_w, on_b] = [&x, &w, &b].map(|array| array.upload(gpu, dtype));
+    let what = format!("{name} {x_shape:?} {w_shape:?} {options:?}");
+    let tolerance = 10.0 * tolerance(dtype);
+    let y = on_x.conv2d(&on_w, Some(&on_b), options).expect(&what);
+    let size = |at: usize| {
+        let reach = options.dilation[at] * (w_shape[2 + at] - 1) + 1;
+        (x_shape[2 + at] + 2 * options.padding[at] - reach) / options.stride[at] + 1
+    };
+    let shape = [x_shape[0], w_shape[0], size(0), size(1)];
+    let per_channel = shape[2] * shape[3];
+    let channel = |flat: usize| flat / per_channel % shape[1].max(1);
+    let mut expected = Array::new(&shape, |flat| b.values[channel(flat)]);
+    let grad = made(&shape);
+    let mut by_x = Array::new(x_shape, |_| 0.0);
+    let mut by_w = Array::new(w_shape, |_| 0.0);
+    products(x_shape, w_shape, &shape, options, |to, from, tap| {
+        expected.values[to] += x.values[from] * w.values[tap];
+        by_x.values[from] += grad.values[to] * w.values[tap];
+        by_w.values[tap] += grad.values[to] * x.values[from];
+    });
+    assert_close(&download(&y), &expected, tolerance, &what);
+    // The same of a view: channels last, and turned around.
+    let last = on_x.permute(&[0, 2, 3, 1]).unwrap().contiguous().unwrap();
+    let flipped = last.permute(&[0, 3, 1, 2]).unwrap().flip(&[2, 3]).unwrap();
+    let flipped = flipped.contiguous().unwrap().flip(&[2, 3]).unwrap();
+    let y = flipped.conv2d(&on_w, Some(&on_b), options).unwrap();
+    assert_close(
+        &download(&y),
+        &expected,
+        tolerance,
+        &format!("{what}, a view"),
+    );
+    let mut by_b = Array::new(&w_shape[..1], |_| 0.0);
+    for (flat, g) in grad.values.iter().enumerate() {
+        by_b.values[channel(flat)] += g;
+    }
+    let grads = grad
+        .upload(gpu, dtype)
+        .conv2d_backward(&on_x, &on_w, options)
+        .expect(&what);
+    for (got, expected) in grads.iter().zip([by_x, by_w, by_b]) {
+        assert_close(
+            &download(got),
+            &expected,
+            tolerance,
+            &format!("{what}, gradients"),
+        );
+    }
+}
+
+#[test]
+fn convolution_and_its_gradients_agree_with_the_model() {
+    for (name, gpu) in gpus() {
+        for case in CASES {
+            check(name, &gpu, case);
+        }
+    }
+}
+
+#[test]
+fn a_line_is_convolved_and_pooled_as_a_plane_of_one_row() {
+    for (_, gpu) in gpus() {
+        let x = gpu
+            .tensor(&[1.0_f32, 2.0, 3.0, 4.0, 5.0], &[1, 1, 5])
+            .unwrap();
+        let w = gpu.tensor(&[1.0_f32, 0.0, -1.0], &[1, 1, 3]).unwrap();
+        let options = Conv {
+            padding: [1],
+            stride: [2],
+            ..Conv::default()
+        };
+        let y = x.conv1d(&w, None, &options).unwrap();
+        assert_eq!(
+            (y.shape(), y.to_vec::<f32>().unwrap()),
+            (&[1, 1, 3][..], vec![-2.0, -2.0, 4.0])
+        );
+        let [by_x, by_w, by_b] = y.conv1d_backward(&x, &w, &options).unwrap();
+        assert_eq!(by_x.to_vec::<f32>().unwrap(), [0.0, 0.0, 0.0, 6.0, 0.0]);
+        assert_eq!(
+            (by_w.to_vec::<f32>().unwrap(), by_b.to_vec::<f32>().unwrap()),
+            (vec![12.0, 12.0, -12.0], vec![0.0])
+        );
+        let pool = Pool {
+            padding: [1],
+            ..Pool::new([2])
+        };
+        let max = x.max_pool1d(&pool).unwrap();
+        assert_eq!(max.to_vec::<f32>().unwrap(), [1.0, 3.0, 5.0]);
+        let mean = x.avg_pool1d(&pool).unwrap();
+        assert_eq!(mean.to_vec::<f32>().unwrap(), [0.5, 2.5, 4.5]);
+        let back = max.max_pool1d_backward(&x, &pool).unwrap();
+        assert_eq!(back.to_vec::<f32>().unwrap(), [1.0, 0.0, 3.0, 0.0, 5.0]);
+        let back = mean.avg_pool1d_backward(&x, &pool).unwrap();
+        assert_eq!(
+            back.to_vec::<f32>().unwrap(),
+            [0.25, 1.25, 1.25, 2.25, 2.25]
+        );
+    }
+}
+
+fn check_pool(what: &str, array: &Array, gpu: &Gpu, x: &Tensor, pool: &Pool<2>) {
+    let shape = &array.shape;
+    let size =
+        |at: usize| (shape[2 + at] + 2 * pool.padding[at] - pool.kernel[at]) / pool.stride[at] + 1;
+    let result = [shape[0], shape[1], size(0), size(1)];
+    let mut noise = noise(x.dtype());
+    let grad = Array::new(&result, &mut noise).rounded(x.dtype());
+    let area = (pool.kernel[0] * pool.kernel[1]) as f64;
+    let mut max = Array::new(&result, |_| f64::NEG_INFINITY);
+    let mut mean = Array::new(&result, |_| 0.0);
+    let mut by_max = Array::new(shape, |_| 0.0);
+    let mut by_mean = Array::new(shape, |_| 0.0);
+    for flat in 0..grad.values.len() {
+        let at = max.index(flat);
+        let mut first = None;
+        for tap in 0..pool.kernel[0] * pool.kernel[1] {
+            let row = (at[2] * pool.stride[0] + tap / pool.kernel[1]).checked_sub(pool.padding[0]);
+            let column =
+                (at[3] * pool.stride[1] + tap % pool.kernel[1]).checked_sub(pool.padding[1]);
+            let (Some(row), Some(column)) = (
+                row.filter(|&r| r < shape[2]),
+                column.filter(|&c| c < shape[3]),
+            ) else {
+                continue;
+            };
+            let from = ((at[0] * shape[1] + at[1]) * shape[2] + row) * shape[3] + column;
+            let value = array.values[from];
+            mean.values[flat] += value / area;
+            by_mean.values[from] += grad.values[flat] / area;
+            if first.is_none() || value > max.values[flat] || value.is_nan() {
+                first = Some(from);
+                max.values[flat] = value;
+            }
+        }
+        if let Some(from) = first {
+            by_max.values[from] += grad.values[flat];
+        }
+    }
+    let on = grad.upload(gpu, x.dtype());
+    let tolerance = tolerance(x.dtype());
+    for (got, expected) in [
+        (x.max_pool2d(pool), &max),
+        (x.avg_pool2d(pool), &mean),
+        (on.max_pool2d_backward(x, pool), &by_max),
+        (on.avg_pool2d_backward(x, pool), &by_mean),
+    ] {
+        assert_close(&download(&got.unwrap()), expected, tolerance, what);
+    }
+}
+
+#[test]
+fn pooling_and_its_gradients_agree_with_the_model() {
+    let overlapping = Pool {
+        stride: [2, 1],
+        padding: [1, 1],
+        ..Pool::new([3, 2])
+    };
+    let sparse = Pool {
+        stride: [3, 4],
+        ..Pool::new([2, 2])
+    };
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            for pool in [Pool::new([2, 2]), overlapping, sparse] {
+                for shape in [[2, 3, 8, 9], [1, 1, 3, 3], [0, 2, 4, 4]] {
+                    let mut array = Array::new(&shape, noise(dtype)).rounded(dtype);
+                    if dtype == DType::F32 && array.values.len() > 40 {
+                        array.values[33] = f64::NAN;
+                        array.values[7] = f64::NEG_INFINITY;
+                    }
+                    let x = array.upload(&gpu, dtype);
+                    let what = format!("{name} {dtype} {shape:?} {pool:?}");
+                    check_pool(&what, &array, &gpu, &x, &pool);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_convolution_in_many_slabs_is_whole() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    // 9 taps of 16 channels over 200 x 200 pixels are 23 MB.
+    let x = gpu.ones(&[1, 16, 200, 200], DType::F32).unwrap();
+    let w = gpu.ones(&[64, 16, 3, 3], DType::F32).unwrap();
+    let same = Conv {
+        padding: [1, 1],
+        ..Conv::default()
+    };
+    let y = x.conv2d(&w, None, &same).unwrap();
+    let column = y
+        .select(1, 5)
+        .unwrap()
+        .select(-1, 100)
+        .unwrap()
+        .to_vec::<f32>()
+        .unwrap();
+    assert!(column[1..199].iter().all(|&v| v == 144.0) && column[0] == 96.0 && column[199] == 96.0);
+    let [_, by_w, _] = y.conv2d_backward(&x, &w, &same).unwrap();
+    assert_eq!(by_w.shape(), w.shape());
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let f = |shape: &[usize]| gpu.zeros(shape, DType::F32).unwrap();
+    let (x, w) = (f(&[1, 4, 5, 5]), f(&[6, 2, 3, 3]));
+    let two = Conv {
+        groups: 2,
+        ..Conv::default()
+    };
+    assert!(x.conv2d(&w, None, &two).is_ok());
+    for (x, w, bias, options) in [
+        (&x, &w, None, Conv::default()),
+        (&x, &w, None, Conv { groups: 0, ..two }),
+        (&x, &w, None, Conv { groups: 3, ..two }),
+        (
+            &x,
+            &w,
+            None,
+            Conv {
+                stride: [0, 1],
+                ..two
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            Conv {
+                dilation: [1, 3],
+                ..two
+            },
+        ),
+        (
+            &x,
+            &w,
+            None,
+            Conv {
+                padding: [usize::MAX, 0],
+                ..two
+            },
+        ),
+        (&x, &w, Some(f(&[5])), two),
+        (&f(&[4, 5, 5]), &w, None, two),
+        (&x, &f(&[6, 2, 3, 0]), None, two),
+    ] {
+        let refused = x.conv2d(w, bias.as_ref(), &options).unwrap_err();
+        assert!(matches!(refused, Error::Shape { .. }), "{refused}");
+    }
+    let ints = gpu.zeros(&[1, 4, 5, 5], DType::I32).unwrap();
+    assert!(matches!(
+        ints.conv2d(&w, None, &two),
+        Err(Error::DType { .. })
+    ));
+    assert!(matches!(
+        x.conv2d_backward(&x, &w, &two),
+        Err(Error::Shape { .. })
+    ));
+    for pool in [
+        Pool::new([0, 2]),
+        Pool::new([6, 2]),
+        Pool {
+            padding: [2, 0],
+            ..Pool::new([3, 3])
+        },
+        Pool {
+            stride: [0, 1],
+            ..Pool::new([2, 2])
+        },
+    ] {
+        assert!(
+            matches!(x.max_pool2d(&pool), Err(Error::Shape { .. })),
+            "{pool:?}"
+        );
+    }
+    assert!(matches!(
+        ints.avg_pool2d(&Pool::new([2, 2])),
+        Err(Error::DType { .. })
+    ));
+    assert!(matches!(
+        x.avg_pool1d(&Pool::new([2])),
+        Err(Error::Shape { .. })
+    ));
+    assert!(matches!(
+        x.max_pool2d_backward(&x, &Pool::new([2, 2])),
+        Err(Error::Shape { .. })
+    ));
+}

@@ -1,0 +1,89 @@
+//! Calls of networks: what they give has the right shape and type, whatever went before.
+
+use lapidary::{Conv, DType, Pool, Result, Tensor};
+
+use super::model::Model;
+use super::more::shaped;
+use super::world::{Outcome, World};
+
+/// A float tensor as planes: `[samples, channels, height, width]`.
+fn planes(w: &mut World) -> Option<(Result<Tensor>, DType, [usize; 4])> {
+    let (x, model) = w.pick_where(|m| m.dtype.is_float() && m.shape.len() >= 2)?;
+    let shape = &model.shape;
+    let rank = shape.len();
+    let outer = shape[..rank - 2].iter().product();
+    let planes = [1, outer, shape[rank - 2], shape[rank - 1]];
+    Some((x.reshape(&planes), model.dtype, planes))
+}
+
+/// A tensor attends to itself.
+pub(crate) fn attention(w: &mut World) -> Outcome {
+    let few = |m: &Model| m.dtype.is_float() && m.shape.len() >= 2 && m.at.len() <= 2000;
+    let Some((x, model)) = w.pick_where(few) else {
+        return Outcome::Skipped;
+    };
+    let is_causal = w.rng.bool();
+    let made = x.scaled_dot_product_attention(&x, &x, None, is_causal, None);
+    shaped(w, made, model.dtype, &model.shape)
+}
+
+/// A convolution that leaves the size as it is, and its gradient by the input.
+pub(crate) fn convolution(w: &mut World) -> Outcome {
+    let Some((x, dtype, shape)) = planes(w) else {
+        return Outcome::Skipped;
+    };
+    if shape.contains(&0) {
+        return Outcome::Skipped;
+    }
+    let groups = shape[1];
+    let made = x.and_then(|x| {
+        let (weight, _) = w.fresh(dtype, &[groups, 1, 3, 3])?;
+        let same = Conv {
+            padding: [1, 1],
+            groups,
+            ..Conv::default()
+        };
+        let y = x.conv2d(&weight, None, &same)?;
+        let [by_x, ..] = y.conv2d_backward(&x, &weight, &same)?;
+        Ok(by_x)
+    });
+    shaped(w, made, dtype, &shape)
+}
+
+/// The maxima of windows, and the gradient by what they were taken of.
+pub(crate) fn pooling(w: &mut World) -> Outcome {
+    let Some((x, dtype, shape)) = planes(w) else {
+        return Outcome::Skipped;
+    };
+    if shape[2..].contains(&0) {
+        return Outcome::Skipped;
+    }
+    let pool = Pool {
+        stride: [1, 2],
+        ..Pool::new([shape[2].min(2), shape[3].min(3)])
+    };
+    let made = x.and_then(|x| x.max_pool2d(&pool)?.max_pool2d_backward(&x, &pool));
+    shaped(w, made, dtype, &shape)
+}
+
+/// Dimensions exchanged and summed over by an equation: exact for whole numbers.
+pub(crate) fn einsum(w: &mut World) -> Outcome {
+    let Some((x, model)) = w.pick_where(|m| m.shape.len() >= 2) else {
+        return Outcome::Skipped;
+    };
+    let mut shape = model.shape.clone();
+    let rank = shape.len();
+    shape.swap(rank - 2, rank - 1);
+    let turned = model.view(&shape, |index| {
+        let mut from = index.to_vec();
+        from.swap(rank - 2, rank - 1);
+        from
+    });
+    let made = Tensor::einsum("...ij->...ji", &[&x]);
+    let values = turned.values();
+    // A view shares the storage with what it is of, which the model must say too.
+    match made.and_then(|made| made.copy()) {
+        Ok(made) => w.made(Ok(made), Model::new(model.dtype, &shape, values)),
+        Err(error) => Outcome::Refused(error),
+    }
+}
