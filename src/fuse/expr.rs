@@ -29,7 +29,7 @@ pub(super) type At = (usize, usize);
 /// What is read and not made by the expression.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    storage: *const Storage,
+    pub(super) storage: *const Storage,
     pub(super) at: At,
     pub(super) dtype: DType,
     pub(super) offset: u32,

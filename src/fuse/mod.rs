@@ -211,6 +211,15 @@ impl Fuser {
     /// Puts launches that may run together into as few as hold them.
     fn emit(&mut self, group: Group, limits: &Limits, ready: &mut Vec<Cmd>) {
         let (mut rest, mut tail) = (group.members, group.tail);
+        if let Some(head) = group.head {
+            match self.launch_after(&head, &rest, limits) {
+                Some((taken, launch)) => {
+                    ready.push(Cmd::Launch(launch));
+                    rest.drain(..taken);
+                }
+                None => ready.push(Cmd::Launch(head.launch)),
+            }
+        }
         while !rest.is_empty() {
             let mut most = rest.len();
             let fused = loop {
@@ -246,17 +255,35 @@ impl Fuser {
     fn launch_into(&mut self, members: &[Member], tail: &Tail, limits: &Limits) -> Option<Launch> {
         let (_, expr) = put_together(members);
         let whole = expr.finish_into(members, tail.reader, &tail.launch, limits)?;
-        let mut params = tail.launch.params.clone();
+        Some(self.launch_around(whole, &tail.launch))
+    }
+
+    /// The launch of something and the expression that takes it up, if they can be one, and how
+    /// many of the members that is.
+    fn launch_after(
+        &mut self,
+        head: &Tail,
+        members: &[Member],
+        limits: &Limits,
+    ) -> Option<(usize, Launch)> {
+        let (taken, expr) = put_together(members);
+        let members = &members[..taken];
+        let whole = expr.finish_after(members, head.reader, &head.launch, limits)?;
+        Some((taken, self.launch_around(whole, &head.launch)))
+    }
+
+    fn launch_around(&mut self, whole: Whole, inner: &Launch) -> Launch {
+        let mut params = inner.params.clone();
         params.extend_from_slice(bytemuck::cast_slice(&whole.words));
-        Some(Launch {
+        Launch {
             program: Program::Fused(self.kernel(whole.structure)),
             code: 0,
             args: whole.args,
             params,
-            groups: tail.launch.groups,
+            groups: inner.groups,
             may_reuse: 0,
             ranges: SmallVec::new(),
-        })
+        }
     }
 
     /// The launch of an expression, if it makes anything that anybody holds.
@@ -296,12 +323,15 @@ impl Fuser {
     }
 }
 
+/// What a kernel without operands would write.
+const OUT: Operand = Operand::write("y");
+
 fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
-    let names = match structure.tail {
+    let names = match structure.reader() {
         None => LEAVES,
         Some(_) => LEAVES_OF_X,
     };
-    let leaves = structure.leaves.iter().zip(names);
+    let leaves = structure.leaves[..structure.bound()].iter().zip(names);
     let mut operands: Vec<Operand> = leaves.map(|(_, name)| Operand::read(name)).collect();
     match &structure.tail {
         None => operands.extend(structure.outs.iter().zip(OUTS).map(
@@ -311,6 +341,15 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
             },
         )),
         Some(tail) => operands.extend_from_slice(&tail.reader.kernel.operands[1..]),
+    }
+    if let Some(head) = &structure.head {
+        let (_, others) = head
+            .reader
+            .kernel
+            .operands
+            .split_last()
+            .unwrap_or((&OUT, &[]));
+        operands.extend_from_slice(others);
     }
     let structure = Arc::new(structure);
     let caps = Arc::new(caps.clone());

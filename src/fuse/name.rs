@@ -18,8 +18,11 @@ enum Bond {
 /// The formulas of all outputs: `relu(a * b + c)`.
 pub(super) fn of(structure: &Structure) -> String {
     let mut formulas: Vec<(String, Bond)> = Vec::with_capacity(structure.nodes.len());
+    let head = structure.head.as_ref();
+    let made = head.map(|head| format!("{}(x)", (head.reader.name)(head.variant.code)));
+    let made = made.as_deref().unwrap_or("");
     for (number, node) in structure.nodes.iter().enumerate() {
-        let (text, bond) = formula(node, &formulas);
+        let (text, bond) = formula(node, &formulas, structure.bound(), made);
         formulas.push(match text.len() > LONGEST {
             // It would only grow.
             true => (format!("t{number}"), Bond::Whole),
@@ -41,8 +44,9 @@ pub(super) fn of(structure: &Structure) -> String {
     name
 }
 
-fn formula(node: &Node, known: &[(String, Bond)]) -> (String, Bond) {
+fn formula(node: &Node, known: &[(String, Bond)], bound: usize, made: &str) -> (String, Bond) {
     let input = |input: &Input, least: Bond| match *input {
+        Input::Leaf(leaf) if usize::from(leaf) == bound => made.to_string(),
         Input::Leaf(leaf) => LEAVES[usize::from(leaf)].to_string(),
         Input::Scalar(slot) => format!("s{slot}"),
         Input::Node(node) => match &known[usize::from(node)] {

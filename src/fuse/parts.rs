@@ -26,6 +26,8 @@ enum Slot {
     Operand(usize),
     /// What a node makes.
     Node(usize),
+    /// What the kernel makes that the expression follows.
+    Made,
 }
 
 /// One launch, but for its storages.
@@ -54,7 +56,7 @@ fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>
             let node = usize::from(out.node);
             let given = out.is_into.then(|| params[start]);
             start += usize::from(out.is_into);
-            let operand = structure.leaves.len() + index;
+            let operand = structure.bound() + index;
             // The first that is whole is where the node makes it.
             if given.is_some() || out_of(structure, node) != Some(operand) {
                 steps.push(copy_of(structure, caps, params[0], (node, operand), given)?);
@@ -112,7 +114,11 @@ fn step_of(
             Input::Leaf(leaf) => {
                 let leaf = usize::from(leaf);
                 layouts.push(&leaves[leaf]);
-                args.push((Slot::Operand(leaf), structure.leaves[leaf].dtype));
+                let slot = match leaf < structure.bound() {
+                    true => Slot::Operand(leaf),
+                    false => Slot::Made,
+                };
+                args.push((slot, structure.leaves[leaf].dtype));
             }
             Input::Node(node) => {
                 let node = usize::from(node);
@@ -169,13 +175,13 @@ fn out_of(structure: &Structure, node: usize) -> Option<usize> {
     }
     let mut outs = structure.outs.iter();
     let out = outs.position(|out| !out.is_into && usize::from(out.node) == node)?;
-    Some(structure.leaves.len() + out)
+    Some(structure.bound() + out)
 }
 
 /// The parameters of the expression, behind those of what takes it up.
 fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
     let own = params.chunks_exact(4);
-    let words = own.skip(structure.tail.map_or(0, |_| READER_WORDS));
+    let words = own.skip(structure.reader().map_or(0, |_| READER_WORDS));
     words
         .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
         .collect()
@@ -191,6 +197,10 @@ pub(super) fn launches(
     let params = words_of(structure, &launch.params);
     let steps = steps(structure, caps, &params)?;
     let last = &launch.args.last()?.storage;
+    let fresh = |dtype: DType| {
+        let bytes = u64::from(params[0]) * dtype.size_bytes();
+        Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
+    };
     let made =
         structure
             .nodes
@@ -198,12 +208,13 @@ pub(super) fn launches(
             .enumerate()
             .map(|(number, node)| match out_of(structure, number) {
                 Some(operand) => launch.args[operand].storage.clone(),
-                None => {
-                    let bytes = u64::from(params[0]) * node.dtype.size_bytes();
-                    Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
-                }
+                None => fresh(node.dtype),
             });
     let made: Vec<Arc<Storage>> = made.collect();
+    let leaves = &structure.leaves;
+    let y = structure
+        .head
+        .map(|_| fresh(leaves[structure.bound()].dtype));
     let launches = steps.into_iter().map(|step| {
         let is_quads = are_quads(step.code, step.args.len());
         let args = step
@@ -214,6 +225,7 @@ pub(super) fn launches(
                 storage: match slot {
                     Slot::Operand(operand) => launch.args[operand].storage.clone(),
                     Slot::Node(node) => made[node].clone(),
+                    Slot::Made => y.as_ref().unwrap_or(last).clone(),
                 },
                 dtype,
                 quads,
@@ -229,32 +241,39 @@ pub(super) fn launches(
         }
     });
     let mut launches: Vec<Launch> = launches.collect();
+    if let (Some(head), Some(y)) = (&structure.head, &y) {
+        let others = &launch.args[structure.bound() + structure.outs.len()..];
+        let args = others.iter().map(|arg| &arg.storage).chain([y]);
+        launches.insert(0, reader_launch(head, launch, args));
+    }
     if let Some(tail) = &structure.tail {
         let x = &made[usize::from(structure.outs[0].node)];
-        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
-        args.push(arg(tail, 0, x));
-        for (index, other) in launch.args[structure.leaves.len()..].iter().enumerate() {
-            args.push(arg(tail, 1 + index, &other.storage));
-        }
-        launches.push(Launch {
-            program: Program::Builtin(tail.reader.kernel),
-            code: tail.variant.code,
-            args,
-            params: SmallVec::from_slice(&launch.params[..4 * READER_WORDS]),
-            groups: launch.groups,
-            may_reuse: 0,
-            ranges: SmallVec::new(),
-        });
+        let others = launch.args[structure.bound()..].iter();
+        let args = [x].into_iter().chain(others.map(|arg| &arg.storage));
+        launches.push(reader_launch(tail, launch, args));
     }
     Some(launches)
 }
 
-/// An operand of what takes up an expression.
-fn arg(tail: &TailShape, index: usize, storage: &Arc<Storage>) -> Arg {
-    Arg {
+/// The launch of the kernel that an expression is part of, with these operands.
+fn reader_launch<'a>(
+    shape: &TailShape,
+    whole: &Launch,
+    storages: impl Iterator<Item = &'a Arc<Storage>>,
+) -> Launch {
+    let args = storages.enumerate().map(|(index, storage)| Arg {
         storage: storage.clone(),
-        dtype: tail.variant.dtypes[index],
-        quads: tail.variant.quads >> index & 1 == 1,
+        dtype: shape.variant.dtypes[index],
+        quads: shape.variant.quads >> index & 1 == 1,
+    });
+    Launch {
+        program: Program::Builtin(shape.reader.kernel),
+        code: shape.variant.code,
+        args: args.collect(),
+        params: SmallVec::from_slice(&whole.params[..4 * READER_WORDS]),
+        groups: whole.groups,
+        may_reuse: 0,
+        ranges: SmallVec::new(),
     }
 }
 
@@ -268,6 +287,23 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
     let mut made: Vec<Vec<u8>> = nodes
         .map(|node| vec![0; bytes(node.dtype) as usize])
         .collect();
+    let mut y = Vec::new();
+    if let Some(head) = &structure.head {
+        let others = &call.operands[structure.bound() + structure.outs.len()..];
+        let mut operands = others.to_vec();
+        operands.push(vec![
+            0;
+            bytes(structure.leaves[structure.bound()].dtype)
+                as usize
+        ]);
+        let mut part = TwinCall {
+            operands,
+            variant: head.variant,
+            params: call.params[..4 * READER_WORDS].to_vec(),
+        };
+        (head.reader.kernel.twin)(&mut part);
+        y = part.operands.pop().unwrap_or_default();
+    }
     for step in steps {
         let mut variant = Variant {
             code: step.code,
@@ -280,6 +316,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
         let operands = step.args.iter().map(|&(slot, _)| match slot {
             Slot::Operand(operand) => call.operands[operand].clone(),
             Slot::Node(node) => made[node].clone(),
+            Slot::Made => y.clone(),
         });
         let mut part = TwinCall {
             operands: operands.collect(),
@@ -291,11 +328,11 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
         match step.args.last() {
             Some(&(Slot::Operand(operand), _)) => call.operands[operand] = written,
             Some(&(Slot::Node(node), _)) => made[node] = written,
-            None => {}
+            Some((Slot::Made, _)) | None => {}
         }
     }
     if let Some(tail) = &structure.tail {
-        let others = &mut call.operands[structure.leaves.len()..];
+        let others = &mut call.operands[structure.bound()..];
         let mut operands = vec![made.swap_remove(usize::from(structure.outs[0].node))];
         operands.extend(others.iter_mut().map(std::mem::take));
         let mut part = TwinCall {

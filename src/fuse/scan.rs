@@ -31,6 +31,8 @@ pub(super) struct Group {
     writes: Vec<usize>,
     /// The launch for which the group was closed, if that takes up what the group makes.
     pub(super) tail: Option<Tail>,
+    /// The launch whose result the members take up.
+    pub(super) head: Option<Tail>,
 }
 
 /// A launch that reads one operand element by element.
@@ -61,8 +63,28 @@ impl Group {
             reads: Vec::new(),
             writes: Vec::new(),
             tail: None,
+            head: None,
         };
         group.take_in(member);
+        group
+    }
+
+    /// A group that begins with something else.
+    fn after(head: Tail) -> Group {
+        let mut group = Group {
+            members: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            tail: None,
+            head: None,
+        };
+        if let Some((y, others)) = head.launch.args.split_last() {
+            group.writes.push(address(&y.storage));
+            group
+                .reads
+                .extend(others.iter().map(|arg| address(&arg.storage)));
+        }
+        group.head = Some(head);
         group
     }
 
@@ -128,7 +150,7 @@ impl Scan {
                 group.tail = Some(tail);
                 self.closed.push(group);
             }
-            None => self.passed = Some(Cmd::Launch(tail.launch)),
+            None => self.open(Group::after(tail)),
         }
     }
 
@@ -143,27 +165,33 @@ impl Scan {
             }
         }
         // Those that it can be one with, as far as there is room.
-        let (mut joined, mut launches) = (0_u32, 1);
+        let (mut joined, mut launches, mut has_head) = (0_u32, 1, false);
         for (index, group) in self.open.iter().enumerate() {
             // Of another length, it may still read a view of what one makes.
             let is_alike = group.len() == member.seen.len || concerned.is_power_of_two();
+            // One of them may begin with something else.
+            let is_alike = is_alike && !(has_head && group.head.is_some());
             if concerned >> index & 1 == 1
                 && is_alike
                 && launches + group.members.len() <= MOST_LAUNCHES
             {
                 joined |= 1 << index;
+                has_head |= group.head.is_some();
                 launches += group.members.len();
             }
         }
         let Some(mut group) = self.merge(joined, concerned & !joined) else {
-            if self.open.len() >= MOST_OPEN {
-                let oldest = self.open.remove(0);
-                self.closed.push(oldest);
-            }
-            self.open.push(Group::of(member));
-            return;
+            return self.open(Group::of(member));
         };
         group.take_in(member);
+        self.open.push(group);
+    }
+
+    fn open(&mut self, group: Group) {
+        if self.open.len() >= MOST_OPEN {
+            let oldest = self.open.remove(0);
+            self.closed.push(oldest);
+        }
         self.open.push(group);
     }
 
@@ -205,6 +233,7 @@ impl Scan {
                         whole.members.sort_unstable_by_key(|member| member.order);
                         whole.reads.extend(group.reads);
                         whole.writes.extend(group.writes);
+                        whole.head = whole.head.or(group.head);
                         whole
                     }
                 });
@@ -225,7 +254,8 @@ impl Scan {
         let mut waiting = Vec::new();
         for index in (0..self.open.len()).rev() {
             let group = &self.open[index];
-            if left + group.members.len() <= MOST_WAITING && !group.keeps_more_than_it_makes() {
+            let may_wait = group.head.is_none() && !group.keeps_more_than_it_makes();
+            if may_wait && left + group.members.len() <= MOST_WAITING {
                 left += group.members.len();
                 waiting.extend(self.open.remove(index).members);
             }

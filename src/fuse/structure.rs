@@ -125,11 +125,13 @@ pub(super) struct Structure {
     pub(super) together: bool,
     /// Quads of an invocation.
     pub(super) each: u64,
-    /// The kernel that takes up the one output, element by element.
+    /// The kernel that takes up the one output, element by element, ...
     pub(super) tail: Option<TailShape>,
+    /// ... or the one that makes the last leaf.
+    pub(super) head: Option<TailShape>,
 }
 
-/// A kernel for which an expression computes the operand `x`.
+/// A kernel for which an expression computes the operand `x`, or whose result it takes up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TailShape {
     pub(super) reader: &'static Reader,
@@ -150,6 +152,16 @@ pub(super) struct Places {
 }
 
 impl Structure {
+    /// The kernel that the expression is part of, if it is none of its own.
+    pub(super) fn reader(&self) -> Option<&TailShape> {
+        self.tail.as_ref().or(self.head.as_ref())
+    }
+
+    /// How many leaves are operands.
+    pub(super) fn bound(&self) -> usize {
+        self.leaves.len() - usize::from(self.head.is_some())
+    }
+
     pub(super) fn is_mapped(&self) -> bool {
         self.leaves.iter().any(|leaf| leaf.fetch.is_mapped())
     }
@@ -192,14 +204,14 @@ impl Structure {
     /// Everything as bytes, by which the kernel is found again.
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
-        let flags = flags | u8::from(self.tail.is_some()) << 2;
+        let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
         for node in &self.nodes {
             out.extend_from_slice(&node.signature().to_ne_bytes());
         }
-        if let Some(tail) = &self.tail {
+        if let Some(tail) = self.reader() {
             out.extend([tail.reader.number(), tail.variant.quads]);
             out.extend_from_slice(&tail.variant.code.to_ne_bytes());
             out.extend(tail.variant.dtypes.map(|dtype| dtype as u8));

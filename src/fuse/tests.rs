@@ -99,6 +99,34 @@ fn every_reader_takes_every_map_and_type() {
 }
 
 #[test]
+fn every_reader_is_gone_on_with_in_every_type() {
+    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+        let made = kernels(dtype, |x| {
+            let (a, row, odd) = (&x[0], &x[1], &x[3]);
+            let mut made = vec![
+                (a.max(&[0])? * row)?,
+                (odd.max(&[1])? + 1)?,
+                odd.t()?.sum(&[1])?.cast(DType::F32)?.exp()?,
+                a.argmin(1)?.cast(dtype)?,
+            ];
+            let sums = tensor(&a.engine, &[3, 8], a.sum(&[0])?.dtype());
+            sums.narrow(0, 1, 1)?.add_(&a.sum(&[0])?)?;
+            made.push(sums);
+            if dtype.is_float() {
+                made.extend([
+                    (a.softmax(1)? * row)?,
+                    (odd.softmax(-1)? + odd)?,
+                    a.layer_norm(&[8], Some(row), None, 1e-5)?.relu()?,
+                ]);
+            }
+            Ok(made)
+        });
+        let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"max(x) * a"), "{names:?}");
+    }
+}
+
+#[test]
 fn a_kernel_reads_like_what_it_computes() {
     let made = kernels(DType::F32, |x| {
         let y = ((&x[0] * &x[1])? + &x[2])?.relu()?;

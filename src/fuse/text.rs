@@ -39,7 +39,7 @@ pub(super) fn text(structure: &Structure) -> String {
         out: String::with_capacity(4 << 10),
     };
     writer.push(format_args!("// {}\n", name::of(structure)));
-    match &structure.tail {
+    match structure.reader() {
         None => writer.push_whole(),
         Some(tail) => {
             writer.leaves = &LEAVES_OF_X;
@@ -94,10 +94,22 @@ impl Writer<'_> {
             None => text.into_owned(),
         };
         self.out.push_str(&whole);
-        self.out.push_str("\n// What `x` is made of.\n");
+        self.out.push_str(match self.structure.head {
+            None => "\n// What `x` is made of.\n",
+            Some(_) => "\n// What becomes of `y`.\n",
+        });
         self.push_steps();
         if self.structure.is_mapped() {
             self.push_maps();
+        }
+        if self.structure.head.is_some() {
+            let kind = self.structure.leaves[self.structure.bound()].dtype.wgsl();
+            self.push(format_args!("fn y_put4(k: u32, v: vec4<{kind}>) {{\n"));
+            if self.structure.is_mapped() && self.structure.whole {
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
+            }
+            return self.push_lines();
         }
         let kind = tail.variant.dtypes[0].wgsl();
         if whole.contains("x_get4(") {
@@ -127,7 +139,7 @@ impl Writer<'_> {
     fn push_steps(&mut self) {
         push_operations(&mut self.out, self.structure);
         let is_float = |node: &Node| node.dtype.is_float() || node.main.is_float();
-        if self.structure.nodes.iter().any(is_float) {
+        if self.structure.head.is_some() || self.structure.nodes.iter().any(is_float) {
             let zero = self.word(1);
             self.push(format_args!(
                 "// Zero changes nothing, but compilers do not know that it is zero: what follows is not \
@@ -224,10 +236,16 @@ impl Writer<'_> {
             false => "",
         };
         self.push(format_args!("fn quad(k: u32{at}) {{\n"));
+        self.push_lines();
+    }
+
+    /// What makes one quad, and its end.
+    fn push_lines(&mut self) {
         self.push_lanes();
         self.push_leaves(Self::leaf);
         self.push_nodes();
         let mut start = self.places.starts;
+        let n = self.word(0);
         let lanes = "vec4<u32>(0u, 1u, 2u, 3u)";
         for (shape, y) in self.structure.outs.iter().zip(OUTS) {
             let node = shape.node;
@@ -238,9 +256,9 @@ impl Writer<'_> {
             let o = format!("{} + k", self.word(start));
             start += 1;
             self.push(format_args!(
-                "  if (p.w0.x - k >= 4u) {{\n    {y}_put4({o}, t{node});\n  }} else {{\n    \
+                "  if ({n} - k >= 4u) {{\n    {y}_put4({o}, t{node});\n  }} else {{\n    \
                  // What lies behind a part stays as it is.\n    {y}_put4({o}, \
-                 select({y}_get4({o}), t{node}, {lanes} < vec4<u32>(p.w0.x - k)));\n  }}\n"
+                 select({y}_get4({o}), t{node}, {lanes} < vec4<u32>({n} - k)));\n  }}\n"
             ));
         }
         self.out.push_str("}\n");
@@ -248,7 +266,15 @@ impl Writer<'_> {
 
     fn push_leaves(&mut self, read: impl Fn(&Self, usize) -> String) {
         for leaf in 0..self.structure.leaves.len() {
-            let (name, value) = (self.leaves[leaf], read(self, leaf));
+            let name = self.leaves[leaf];
+            let value = match self.structure.leaves[leaf].dtype {
+                _ if leaf < self.structure.bound() => read(self, leaf),
+                // As it would be read back from memory.
+                DType::F16 => "as_half(v)".to_string(),
+                DType::F32 => "as_is(v)".to_string(),
+                DType::U8 => "as_byte(v)".to_string(),
+                _ => "v".to_string(),
+            };
             self.push(format_args!("  let {name} = {value};\n"));
         }
     }
@@ -403,7 +429,8 @@ fn push_operations(out: &mut String, structure: &Structure) {
     }
     let rounds = |dtype: DType| {
         let of_type = |node: &Node| node.dtype == dtype && needs_narrowing(node);
-        structure.nodes.iter().any(of_type)
+        let made = structure.leaves[structure.bound()..].iter();
+        structure.nodes.iter().any(of_type) || made.map(|leaf| leaf.dtype).any(|one| one == dtype)
     };
     if rounds(DType::F16) {
         out.push_str(

@@ -116,6 +116,77 @@ impl Expr {
         limits.allow(&whole.args).then_some(whole)
     }
 
+    /// The whole of it with the launch whose result it takes up, and nobody else. `None` if that cannot be
+    /// one kernel.
+    pub(super) fn finish_after(
+        mut self,
+        members: &[Member],
+        reader: &'static Reader,
+        head: &Launch,
+        limits: &Limits,
+    ) -> Option<Whole> {
+        self.keep_held(members);
+        let (y, others) = head.args.split_last()?;
+        let mut args = members.iter().flat_map(|member| &member.launch.args);
+        let held = args
+            .by_ref()
+            .filter(|arg| Arc::ptr_eq(&arg.storage, &y.storage));
+        // The kernel writes whole quads of it, and all of them.
+        let size_bytes = u64::from(self.len) * y.dtype.size_bytes();
+        let is_for_this = Arc::strong_count(&y.storage) == held.count() + 1
+            && y.storage.size_bytes() == size_bytes.next_multiple_of(16);
+        let is_y = |leaf: &Leaf| leaf.storage == Arc::as_ptr(&y.storage);
+        let (place, last) = (self.leaves.iter().position(is_y)?, self.leaves.len() - 1);
+        let is_alone = self.leaves.iter().filter(|leaf| is_y(leaf)).count() == 1;
+        let leaf = &self.leaves[place];
+        let in_order = leaf.strides.is_none() && leaf.dtype == y.dtype;
+        // What the kernel reads is not to be written meanwhile.
+        let is_apart = self
+            .written
+            .iter()
+            .all(|one| (others.iter()).all(|arg| Arc::as_ptr(&arg.storage) != one.storage));
+        if !is_for_this || !is_alone || !in_order || !is_apart || self.written.is_empty() {
+            return None;
+        }
+        self.swap_leaves(place as u8, last as u8);
+        let count = last + self.written.len() + others.len();
+        let variant = head.variant();
+        let mut structure = self.structure(limits, Some(TailShape { reader, variant }));
+        structure.head = structure.tail.take();
+        if count > MAX_OPERANDS || READER_WORDS + structure.places().words > WORDS {
+            return None;
+        }
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        for (leaf, shape) in self.leaves[..last].iter().zip(&structure.leaves) {
+            args.push(arg_of(members, leaf.at, shape.fetch.is_quads()));
+        }
+        for one in &self.written {
+            args.push(arg_of(members, one.at, true));
+        }
+        args.extend(others.iter().cloned());
+        let words = self.words(&structure);
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse: 0,
+        };
+        limits.allow(&whole.args).then_some(whole)
+    }
+
+    fn swap_leaves(&mut self, a: u8, b: u8) {
+        self.leaves.swap(usize::from(a), usize::from(b));
+        for node in &mut self.nodes {
+            for input in &mut node.inputs {
+                match input {
+                    Input::Leaf(leaf) if *leaf == a => *leaf = b,
+                    Input::Leaf(leaf) if *leaf == b => *leaf = a,
+                    _ => {}
+                }
+            }
+        }
+    }
+
     /// Forgets what nobody holds but the members.
     fn keep_held(&mut self, members: &[Member]) {
         self.written.retain(|one| {
@@ -222,6 +293,7 @@ impl Expr {
             together,
             each,
             tail,
+            head: None,
         }
     }
 

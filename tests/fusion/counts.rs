@@ -182,6 +182,34 @@ fn reductions_and_norms_compute_what_they_read() {
 }
 
 #[test]
+fn what_becomes_of_a_reduction_or_a_norm_is_part_of_it() {
+    let goes_on = |work: fn(&[Tensor]) -> Result<Tensor>, name: &str| {
+        let (made, _, names) = counts(|_, x| Ok(vec![work(x)?]));
+        assert_eq!((made, &names[..]), (1, &[name.to_string()][..]));
+    };
+    goes_on(
+        |x| (x[0].mean(&[1])? + 1e-5)?.rsqrt(),
+        "rsqrt(mean(x) + s0)",
+    );
+    goes_on(|x| x[0].softmax(1)? * &x[1], "softmax(x) * a");
+    goes_on(
+        |x| (x[0].layer_norm(&[64], None, None, 1e-5)? * x[1].narrow(0, 0, 1)?)?.relu(),
+        "relu(layer_norm(x) * a)",
+    );
+    goes_on(|x| x[0].sum(&[0])?.cast(DType::F16), "f16(sum(x))");
+    goes_on(
+        |x| x[0].argmax(1)?.cast(DType::F32)? * 0.5,
+        "f32(argreduce(x)) * s0",
+    );
+    // What is held is made, and then read.
+    let held = counts(|_, x| {
+        let sum = x[0].sum(&[1])?;
+        Ok(vec![(&sum * 2.0)?, sum])
+    });
+    assert_eq!(held.0, 2);
+}
+
+#[test]
 fn what_others_need_in_between_is_made_in_time() {
     check(
         |_, x| {
