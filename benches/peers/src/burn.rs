@@ -53,7 +53,10 @@ impl<F: FnMut() -> T, T: Clone> Timed for Op<'_, F, T> {
         let made = self.made.clone().ok_or("nothing was run")?;
         let mut values = Vec::new();
         for data in (self.values)(made) {
-            values.extend(data.to_vec::<f32>().map_err(|error| format!("{error:?}"))?);
+            values.extend(
+                data.try_to_vec::<f32>()
+                    .map_err(|error| format!("{error:?}"))?,
+            );
         }
         Ok(values)
     }
