@@ -1,84 +1,203 @@
-//! Matrix products: billions of floating-point operations a second, best of several rounds, and
-//! how many times the naive variant that is. The naive variant is what integers go through.
+//! Matrix products beside OpenBLAS on two threads, in the same run: rounds alternate, and each side
+//! keeps its best. A product is one call and the wait for its result.
 //!
-//! `LAPIDARY_ADAPTER` picks the adapter, as everywhere.
+//! ```text
+//! cargo bench --bench matmul [-- FILTER]
+//! ```
+//!
+//! `LAPIDARY_ADAPTER` picks the adapter, as everywhere. Without OpenBLAS there are no shares.
 
-use std::time::Instant;
+#[path = "common/openblas.rs"]
+#[allow(dead_code, reason = "shared with the table, which uses more of it")]
+mod openblas;
 
-use lapidary::{DType, Gpu, Options, Result, Tensor};
+use std::time::{Duration, Instant};
 
-/// Rounds of one product; the first compiles.
-const ROUNDS: usize = 12;
+use lapidary::{Gpu, Options, Result, Tensor};
+use openblas::{OpenBlas, Sizes};
 
-/// Multiplications up to which the naive variant is worth waiting for.
-const NAIVE_WORK: usize = 512 * 512 * 512;
+/// The threads that OpenBLAS may use.
+const THREADS: i32 = 2;
 
-/// m, n, k, and whether B is transposed.
-const PRODUCTS: [(usize, usize, usize, bool); 14] = [
-    (64, 64, 64, false),
-    (128, 128, 128, false),
-    (256, 256, 256, false),
-    (512, 512, 512, false),
-    (512, 512, 512, true),
-    (511, 511, 511, false),
-    (1024, 1024, 1024, false),
-    (1024, 1024, 1024, true),
-    (2048, 2048, 2048, false),
-    (1, 2048, 2048, false),
-    (1, 2048, 2048, true),
-    (8, 2048, 2048, false),
-    (8, 2048, 2048, true),
-    (2048, 1, 2048, false),
-];
+/// Rounds of one product at the least and at the most, and how long they go on in between.
+const ROUNDS: (usize, usize) = (5, 400);
+const ENOUGH: Duration = Duration::from_secs(2);
 
-/// Elements that are neither 0 nor constant, so that no shortcut helps.
-fn operand(gpu: &Gpu, dtype: DType, rows: usize, columns: usize) -> Result<Tensor> {
-    let values = (0..rows * columns).map(|i| i % 17);
-    match dtype {
-        DType::I32 => gpu.tensor(
-            &values.map(|v| v as i32).collect::<Vec<_>>(),
-            &[rows, columns],
-        ),
-        _ => gpu.tensor(
-            &values.map(|v| v as f32).collect::<Vec<_>>(),
-            &[rows, columns],
-        ),
+/// A product: its name, how many pairs of matrices, their sizes, and the square to compare with.
+struct Case {
+    name: &'static str,
+    pairs: usize,
+    sizes: Sizes,
+    square: Option<&'static str>,
+}
+
+const fn case(name: &'static str, pairs: usize, [m, n, k]: [usize; 3]) -> Case {
+    let transposed = false;
+    let sizes = Sizes {
+        m,
+        n,
+        k,
+        transposed,
+    };
+    Case {
+        name,
+        pairs,
+        sizes,
+        square: None,
     }
 }
 
-/// GFLOP/s of the best of several rounds.
-fn rate(gpu: &Gpu, dtype: DType, product: (usize, usize, usize, bool)) -> Result<f64> {
-    let (m, n, k, is_transposed) = product;
-    let a = operand(gpu, dtype, m, k)?;
-    let b = match is_transposed {
-        true => operand(gpu, dtype, n, k)?.t()?,
-        false => operand(gpu, dtype, k, n)?,
-    };
-    let mut best_seconds = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        gpu.finish()?;
-        let start = Instant::now();
-        let c = a.matmul(&b)?;
-        gpu.finish()?;
-        best_seconds = best_seconds.min(start.elapsed().as_secs_f64());
-        drop(c);
+impl Case {
+    const fn transposed(mut self) -> Self {
+        self.sizes.transposed = true;
+        self
     }
-    Ok(2.0 * (m * n * k) as f64 / best_seconds / 1e9)
+
+    const fn beside(mut self, square: &'static str) -> Self {
+        self.square = Some(square);
+        self
+    }
+}
+
+const CASES: [Case; 20] = [
+    case("128²", 1, [128; 3]),
+    case("16 × 128²", 16, [128; 3]),
+    case("256²", 1, [256; 3]),
+    case("512²", 1, [512; 3]),
+    case("1024²", 1, [1024; 3]),
+    case("2048²", 1, [2048; 3]),
+    case("512², B transposed", 1, [512; 3])
+        .transposed()
+        .beside("512²"),
+    case("1024², B transposed", 1, [1024; 3])
+        .transposed()
+        .beside("1024²"),
+    case("511²", 1, [511; 3]).beside("512²"),
+    case("1000 × 1001 × 999", 1, [1000, 1001, 999]).beside("1024²"),
+    case("tall, 4096 × 64 × 512", 1, [4096, 64, 512]).beside("512²"),
+    case("thin, 64 × 4096 × 512", 1, [64, 4096, 512]).beside("512²"),
+    case("long, 128 × 128 × 8192", 1, [128, 128, 8192]).beside("512²"),
+    case("heads, 16 × 256 × 256 × 64", 16, [256, 256, 64])
+        .transposed()
+        .beside("256²"),
+    case("heads, 16 × 256 × 64 × 256", 16, [256, 64, 256]).beside("256²"),
+    case("1 × 1024²", 1, [1, 1024, 1024]),
+    case("1 × 1024², B transposed", 1, [1, 1024, 1024]).transposed(),
+    case("8 × 1024²", 1, [8, 1024, 1024]),
+    case("8 × 1024², B transposed", 1, [8, 1024, 1024]).transposed(),
+    case("1 × 4096²", 1, [1, 4096, 4096]),
+];
+
+/// Numbers that are neither 0 nor constant, so that no shortcut helps, and add up exactly.
+fn numbers(len: usize, modulus: usize) -> Vec<f32> {
+    (0..len).map(|i| (i % modulus) as f32 - 3.0).collect()
+}
+
+/// Best seconds of a product here and by OpenBLAS.
+fn measure(gpu: &Gpu, blas: Option<&OpenBlas>, case: &Case) -> Result<(f64, f64)> {
+    let Case { pairs, sizes, .. } = *case;
+    let Sizes {
+        m,
+        n,
+        k,
+        transposed,
+    } = sizes;
+    let (left, right) = (numbers(pairs * m * k, 7), numbers(pairs * k * n, 11));
+    let a = gpu.tensor(&left, &[pairs, m, k])?;
+    let b = match transposed {
+        true => gpu.tensor(&right, &[pairs, n, k])?.transpose(1, 2)?,
+        false => gpu.tensor(&right, &[pairs, k, n])?,
+    };
+    let mut expected = vec![0.0; pairs * m * n];
+    if let Some(blas) = blas {
+        blas.products(sizes, &left, &right, &mut expected);
+        let got = a.matmul(&b)?.to_vec::<f32>()?;
+        assert!(got == expected, "{} is wrong", case.name);
+    }
+    let mut best = (f64::INFINITY, f64::INFINITY);
+    let started = Instant::now();
+    for round in 0..ROUNDS.1 {
+        if round >= ROUNDS.0 && started.elapsed() > ENOUGH {
+            break;
+        }
+        best.0 = best.0.min(here(gpu, &a, &b)?);
+        if let Some(blas) = blas {
+            let start = Instant::now();
+            blas.products(sizes, &left, &right, &mut expected);
+            best.1 = best.1.min(start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(best)
+}
+
+fn here(gpu: &Gpu, a: &Tensor, b: &Tensor) -> Result<f64> {
+    gpu.finish()?;
+    let start = Instant::now();
+    let product = a.matmul(b)?;
+    gpu.finish()?;
+    let seconds = start.elapsed().as_secs_f64();
+    drop(product);
+    Ok(seconds)
 }
 
 fn main() -> Result<()> {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let gpu = Gpu::open(Options::default())?;
-    println!("{}", gpu.caps().name);
-    for product in PRODUCTS {
-        let (m, n, k, is_transposed) = product;
-        let fast = rate(&gpu, DType::F32, product)?;
-        let transposed = if is_transposed { "B^T" } else { "B" };
-        print!("{m:>5} x {n:>5} x {k:>5} {transposed:<3} {fast:>9.1} GFLOP/s");
-        if m * n * k <= NAIVE_WORK {
-            let naive = rate(&gpu, DType::I32, product)?;
-            print!(", {:.1} times naive", fast / naive);
+    let blas = OpenBlas::open(THREADS)
+        .inspect_err(|error| println!("no OpenBLAS: {error}"))
+        .ok();
+    println!(
+        "{}; GFLOP/s, and the share of OpenBLAS on {THREADS} threads",
+        gpu.caps().name
+    );
+    let header = [
+        "product (m × n × k)",
+        "here",
+        "µs",
+        "OpenBLAS",
+        "share",
+        "of its square's",
+    ];
+    let [name, rest @ ..] = header;
+    println!(
+        "| {name:<28} | {} |",
+        rest.map(|title| format!("{title:>8}")).join(" | ")
+    );
+    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    let mut shares: Vec<(&str, f64)> = Vec::new();
+    for case in &CASES {
+        let is_base = CASES.iter().any(|other| {
+            other.square == Some(case.name)
+                && filter.as_ref().is_some_and(|f| other.name.contains(f))
+        });
+        if filter
+            .as_ref()
+            .is_some_and(|filter| !case.name.contains(filter))
+            && !is_base
+        {
+            continue;
         }
-        println!();
+        let (seconds, of_blas) = measure(&gpu, blas.as_ref(), case)?;
+        let Sizes { m, n, k, .. } = case.sizes;
+        let work = 2.0 * (case.pairs * m * n * k) as f64 / 1e9;
+        let share = of_blas / seconds;
+        let base = case
+            .square
+            .and_then(|square| shares.iter().find(|(name, _)| *name == square));
+        let percent = |share: f64| match share.is_finite() {
+            true => format!("{:.0} %", share * 100.0),
+            false => String::new(),
+        };
+        println!(
+            "| {:<28} | {:>8.1} | {:>8.0} | {:>8.1} | {:>8} | {:>8} |",
+            case.name,
+            work / seconds,
+            seconds * 1e6,
+            work / of_blas,
+            percent(share),
+            base.map_or(String::new(), |(_, of_square)| percent(share / of_square)),
+        );
+        shares.push((case.name, share));
     }
     Ok(())
 }

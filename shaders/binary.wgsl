@@ -19,35 +19,68 @@ fn op(a: A, b: A) -> Y { return a / b; }
 fn op(a: A, b: A) -> Y { return a % b; }
 
 //# rem.f32
-// The sign of the dividend, as C's fmod; WGSL's own is off by a divisor where the quotient is
-// rounded up.
+fn op(a: A, b: A) -> Y { return quotient_rest(a, b); }
+
+//# remainder
+// As rem, with the sign of the divisor.
 fn op(a: A, b: A) -> Y {
-  let x = abs(a);
-  let y = abs(b);
-  var r = fma(-trunc(x / y), y, x);
-  r = select(r, r + y, r < A(0.0));
-  r = select(r, r - y, r >= y);
-  r = select(r, x, x < y);
-  return bitcast<A>(bitcast<vec4<u32>>(r) | (bitcast<vec4<u32>>(a) & vec4<u32>(0x80000000u)));
+  let r = a % b;
+  return select(r, r + b, (r != A(0)) & ((r < A(0)) != (b < A(0))));
 }
 
-//# pow.f32
-// WGSL's own takes no negative base.
+//# remainder.u32
+fn op(a: A, b: A) -> Y { return a % b; }
+
+//# remainder.f32
 fn op(a: A, b: A) -> Y {
-  // Infinity and zero take any exponent; other negative numbers only a whole one. Adapters differ in
-  // what their logarithms are out there, and then in the products.
-  let far = (a == A(0.0)) | is_infinite(a);
-  let grows = (abs(a) > A(1.0)) == (b > A(0.0));
-  let edge = select(A(0.0), infinity_of(a), grows);
-  let m = select(exp2(b * log2(abs(a))), edge, far | is_infinite(b));
-  let whole = trunc(b) == b;
-  let odd = whole & (abs(b) < A(16777216.0)) & (trunc(b * 0.5) * 2.0 != b);
-  var v = select(m, select(m, -m, odd), bitcast<vec4<i32>>(a) < vec4<i32>(0));
-  v = select(v, nan_of(a), (a < A(0.0)) & !whole & !far);
-  v = select(v, a + b, is_nan(a) | is_nan(b));
-  let one = (b == A(0.0)) | (a == A(1.0)) | ((a == A(-1.0)) & is_infinite(b));
-  return select(v, A(1.0), one);
+  let r = quotient_rest(a, b);
+  return select(with_sign(r, b), r + b, (r != A(0.0)) & ((r < A(0.0)) != (b < A(0.0))));
 }
+
+//# floor_divide
+// a / 0 is a.
+fn op(a: A, b: A) -> Y {
+  let q = a / b;
+  return select(q, q - A(1), (b != A(0)) & (a % b != A(0)) & ((a < A(0)) != (b < A(0))));
+}
+
+//# floor_divide.u32
+fn op(a: A, b: A) -> Y { return a / b; }
+
+//# floor_divide.f32
+// Of what is left when the remainder is taken off, so that the two agree.
+fn op(a: A, b: A) -> Y {
+  let r = quotient_rest(a, b);
+  let q = (a - r) / b;
+  let below = select(q, q - 1.0, (r != A(0.0)) & ((r < A(0.0)) != (b < A(0.0))));
+  let v = select(round(below), below, is_infinite(below));
+  return select(v, a / b, (b == A(0.0)) | is_nan(a) | is_nan(b) | is_infinite(a));
+}
+
+//# atan2
+fn op(a: A, b: A) -> Y { return atan2_of(a, b); }
+
+//# hypot
+// The larger one is taken out, so that no square overflows; infinity beats NaN.
+fn op(a: A, b: A) -> Y {
+  let low = min(abs(a), abs(b));
+  let high = max(abs(a), abs(b));
+  let q = low / select(high, A(1.0), high == A(0.0));
+  let v = select(high * sqrt(fma(q, q, A(1.0))), nan_of(a), is_nan(a) | is_nan(b));
+  return select(v, infinity_of(a), is_infinite(a) | is_infinite(b));
+}
+
+//# copysign
+fn op(a: A, b: A) -> Y { return with_sign(a, b); }
+
+//# fmax
+fn op(a: A, b: A) -> Y { return select(select(b, a, (a > b) | is_nan(b)), b, is_nan(a)); }
+
+//# fmin
+fn op(a: A, b: A) -> Y { return select(select(b, a, (a < b) | is_nan(b)), b, is_nan(a)); }
+
+//# pow.f32
+fn op(a: A, b: A) -> Y { return power_of(a, b); }
 
 //# pow.i32
 fn op(a: A, b: A) -> Y {
@@ -129,10 +162,46 @@ fn op(a: A, b: A) -> Y { return truth(a >= b); }
 fn op(a: A, b: A) -> Y { return truth((a >= b) & !(is_nan(a) | is_nan(b))); }
 
 //# logical_and
-fn op(a: A, b: A) -> Y { return truth((a != A(0u)) & (b != A(0u))); }
+fn op(a: A, b: A) -> Y { return truth((a != A(0)) & (b != A(0))); }
+
+//# logical_and.f32
+fn op(a: A, b: A) -> Y { return truth(((a != A(0.0)) | is_nan(a)) & ((b != A(0.0)) | is_nan(b))); }
 
 //# logical_or
-fn op(a: A, b: A) -> Y { return truth((a | b) != A(0u)); }
+fn op(a: A, b: A) -> Y { return truth((a | b) != A(0)); }
+
+//# logical_or.f32
+fn op(a: A, b: A) -> Y { return truth((a != A(0.0)) | is_nan(a) | (b != A(0.0)) | is_nan(b)); }
 
 //# logical_xor
-fn op(a: A, b: A) -> Y { return truth((a != A(0u)) != (b != A(0u))); }
+fn op(a: A, b: A) -> Y { return truth((a != A(0)) != (b != A(0))); }
+
+//# logical_xor.f32
+fn op(a: A, b: A) -> Y { return truth(((a != A(0.0)) | is_nan(a)) != ((b != A(0.0)) | is_nan(b))); }
+
+//# bitwise_and
+fn op(a: A, b: A) -> Y { return a & b; }
+
+//# bitwise_or
+fn op(a: A, b: A) -> Y { return a | b; }
+
+//# bitwise_xor
+fn op(a: A, b: A) -> Y { return a ^ b; }
+
+//# left_shift
+// By all bits or more, or by a negative number: nothing is left.
+fn op(a: A, b: A) -> Y {
+  let by = bitcast<vec4<u32>>(b);
+  return select(A(0), a << (by & vec4<u32>(31u)), by < vec4<u32>(32u));
+}
+
+//# right_shift
+// And here nothing but the sign.
+fn op(a: A, b: A) -> Y {
+  let by = bitcast<vec4<u32>>(b);
+  let last = a >> vec4<u32>(31u);
+  return select(last, a >> (by & vec4<u32>(31u)), by < vec4<u32>(32u));
+}
+
+//# right_shift.u32
+fn op(a: A, b: A) -> Y { return select(A(0u), a >> (b & A(31u)), b < A(32u)); }

@@ -121,3 +121,120 @@ fn sigmoid_of(x: vec4<f32>) -> vec4<f32> {
   let t = exp_of(-abs(x));
   return select(vec4<f32>(1.0), t, x < vec4<f32>(0.0)) / (1.0 + t);
 }
+
+//# log1p_of
+// ln(1 + x), by the series of atanh where 1 + x would lose digits; -∞ at -1, NaN below.
+fn log1p_of(x: vec4<f32>) -> vec4<f32> {
+  let s = x / (x + 2.0);
+  let z = s * s;
+  var r = fma(z, vec4<f32>(0.0909090909), vec4<f32>(0.111111111));
+  r = fma(r, z, vec4<f32>(0.142857143));
+  r = fma(r, z, vec4<f32>(0.2));
+  r = fma(r, z, vec4<f32>(0.333333333));
+  let small = 2.0 * fma(s * z, r, s);
+  return select(log_of(1.0 + x), small, abs(x) < vec4<f32>(0.33));
+}
+
+//# expm1_of
+// exp(x) − 1, by Taylor's series where the difference would lose digits.
+fn expm1_of(x: vec4<f32>) -> vec4<f32> {
+  var r = fma(x, vec4<f32>(2.48015873e-5), vec4<f32>(1.98412698e-4));
+  r = fma(r, x, vec4<f32>(1.38888889e-3));
+  r = fma(r, x, vec4<f32>(8.33333333e-3));
+  r = fma(r, x, vec4<f32>(4.16666667e-2));
+  r = fma(r, x, vec4<f32>(1.66666667e-1));
+  r = fma(r, x, vec4<f32>(0.5));
+  let small = fma(r * x, x, x);
+  return select(exp_of(x) - 1.0, small, abs(x) < vec4<f32>(0.4));
+}
+
+//# asin_of
+// To a few units in the last place (Cephes): the polynomial up to a half, above it by way of the
+// square root. `from_one` says that (1 − |x|) / 2 is wanted, of which the root is taken.
+fn asin_of(x: vec4<f32>, from_one: vec4<bool>) -> vec4<f32> {
+  let z = select(x * x, 0.5 * (1.0 - x), from_one);
+  let t = select(x, sqrt(z), from_one);
+  var r = fma(z, vec4<f32>(4.2163199e-2), vec4<f32>(2.4181311e-2));
+  r = fma(r, z, vec4<f32>(4.5470026e-2));
+  r = fma(r, z, vec4<f32>(7.4953003e-2));
+  r = fma(r, z, vec4<f32>(1.6666752e-1));
+  return fma(r * z, t, t);
+}
+
+//# arctangent
+// Of what lies in 0 … 1, to a few units in the last place (Cephes).
+fn arctangent(x: vec4<f32>) -> vec4<f32> {
+  let far = x > vec4<f32>(0.414213562);
+  let t = select(x, (x - 1.0) / (x + 1.0), far);
+  let z = t * t;
+  var r = fma(z, vec4<f32>(8.05374450e-2), vec4<f32>(-1.38776856e-1));
+  r = fma(r, z, vec4<f32>(1.99777106e-1));
+  r = fma(r, z, vec4<f32>(-3.33329492e-1));
+  let v = fma(r * z, t, t);
+  return select(v, v + 0.785398163, far);
+}
+
+//# atan2_of
+// The angle of the point (x, y), every zero and infinity by its sign.
+fn atan2_of(y: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
+  let low = min(abs(x), abs(y));
+  let high = max(abs(x), abs(y));
+  // Equal ones are also two zeros and two infinities, whose quotient is none.
+  var r = arctangent(select(low / high, vec4<f32>(1.0), low == high));
+  r = select(r, vec4<f32>(0.0), (high == vec4<f32>(0.0)) | (is_infinite(high) & (low < high)));
+  r = select(r, 1.57079633 - r, abs(y) > abs(x));
+  r = select(r, 3.14159265 - r, bitcast<vec4<i32>>(x) < vec4<i32>(0));
+  r = with_sign(r, y);
+  return select(r, nan_of(x), is_nan(x) | is_nan(y));
+}
+
+//# with_sign
+// The size of x with the sign of y.
+fn with_sign(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+  let sign = bitcast<vec4<u32>>(y) & vec4<u32>(0x80000000u);
+  return bitcast<vec4<f32>>((bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) | sign);
+}
+
+//# log1p_exp
+// ln(1 + exp(x)), which overflows nowhere.
+fn log1p_exp(x: vec4<f32>) -> vec4<f32> {
+  let v = select(vec4<f32>(0.0), x, x > vec4<f32>(0.0)) + log1p_of(exp_of(-abs(x)));
+  return select(v, x, is_nan(x));
+}
+
+//# held
+// x held between two numbers; NaN stays.
+fn held(x: vec4<f32>, low: f32, high: f32) -> vec4<f32> {
+  return select(clamp(x, vec4<f32>(low), vec4<f32>(high)), x, is_nan(x));
+}
+
+//# quotient_rest
+// The remainder of x / y that has the sign of x, as C's fmod; WGSL's own is off by a divisor where
+// the quotient is rounded up.
+fn quotient_rest(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+  let a = abs(x);
+  let b = abs(y);
+  var r = fma(-trunc(a / b), b, a);
+  r = select(r, r + b, r < vec4<f32>(0.0));
+  r = select(r, r - b, r >= b);
+  r = select(r, a, a < b);
+  return bitcast<vec4<f32>>(bitcast<vec4<u32>>(r) | (bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u)));
+}
+
+//# power_of
+// a to the power of b, as C's pow: WGSL's own takes no negative base.
+fn power_of(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+  // Infinity and zero take any exponent; other negative numbers only a whole one. Adapters differ in
+  // what their logarithms are out there, and then in the products.
+  let far = (a == vec4<f32>(0.0)) | is_infinite(a);
+  let grows = (abs(a) > vec4<f32>(1.0)) == (b > vec4<f32>(0.0));
+  let edge = select(vec4<f32>(0.0), infinity_of(a), grows);
+  let m = select(exp2(b * log2(abs(a))), edge, far | is_infinite(b));
+  let whole = trunc(b) == b;
+  let odd = whole & (abs(b) < vec4<f32>(16777216.0)) & (trunc(b * 0.5) * 2.0 != b);
+  var v = select(m, select(m, -m, odd), bitcast<vec4<i32>>(a) < vec4<i32>(0));
+  v = select(v, nan_of(a), (a < vec4<f32>(0.0)) & !whole & !far);
+  v = select(v, a + b, is_nan(a) | is_nan(b));
+  let one = (b == vec4<f32>(0.0)) | (a == vec4<f32>(1.0)) | ((a == vec4<f32>(-1.0)) & is_infinite(b));
+  return select(v, vec4<f32>(1.0), one);
+}

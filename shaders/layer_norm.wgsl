@@ -1,4 +1,5 @@
-// Layer normalization: `s` is a row's mean, `t` the reciprocal of its standard deviation.
+// Layer normalization: `s` is a row's mean, `t` the reciprocal of its standard deviation. RMS
+// normalization takes the distance from 0 instead, and has no `s`.
 
 //# stats
 const EMPTY_S: f32 = 0.0;
@@ -23,6 +24,30 @@ fn settle_t(total: vec4<f32>) -> vec4<f32> {
 
 fn finish(v: vec4<f32>, s: vec4<f32>, t: vec4<f32>, at: vec4<u32>) -> vec4<f32> {
   return (v - s) * t * weight(at) + bias(at);
+}
+
+//# stats_rms
+const EMPTY_S: f32 = 0.0;
+
+fn fold_s(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+  return a;
+}
+
+fn settle_s(a: vec4<f32>) -> f32 {
+  return 0.0;
+}
+
+fn lift_t(v: vec4<f32>, s: vec4<f32>) -> vec4<f32> {
+  return v * v;
+}
+
+//# finish_rms
+fn settle_t(total: vec4<f32>) -> vec4<f32> {
+  return inverseSqrt(total / f32(p.length) + vec4<f32>(p.scalar));
+}
+
+fn finish(v: vec4<f32>, s: vec4<f32>, t: vec4<f32>, at: vec4<u32>) -> vec4<f32> {
+  return v * t * weight(at);
 }
 
 //# weight_quads

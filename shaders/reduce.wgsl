@@ -12,6 +12,12 @@ fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
   return a + b;
 }
 
+//# product
+const EMPTY: A = A(1);
+fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
+  return a * b;
+}
+
 //# max
 const EMPTY: A = LOWEST;
 fn fold(a: vec4<A>, b: vec4<A>) -> vec4<A> {
@@ -34,10 +40,35 @@ fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
   return exp_of(v - m);
 }
 
-//# lift_square
+//# lift_distance
 fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
   let d = v - m;
   return d * d;
+}
+
+//# lift_truth
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return truth(v != vec4<T>(0));
+}
+
+//# lift_truth_of_float
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return truth((v != vec4<f32>(0.0)) | is_nan(v));
+}
+
+//# lift_size
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return abs(v);
+}
+
+//# lift_square
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return v * v;
+}
+
+//# lift_power
+fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
+  return power_of(abs(v), vec4<f32>(p.scalar));
 }
 
 //# lower
@@ -45,16 +76,32 @@ fn lower(a: vec4<A>) -> vec4<R> {
   return a;
 }
 
-//# lower_mean
+//# lower_divide
 fn lower(a: vec4<A>) -> vec4<R> {
   return a / p.scalar;
 }
 
+//# lower_divide_root
+fn lower(a: vec4<A>) -> vec4<R> {
+  return sqrt(a / p.scalar);
+}
+
+//# lower_root
+fn lower(a: vec4<A>) -> vec4<R> {
+  return sqrt(a);
+}
+
+//# lower_power_root
+fn lower(a: vec4<A>) -> vec4<R> {
+  return power_of(a, vec4<f32>(1.0 / p.scalar));
+}
+
 //# keys
 // Floats are compared as integers of the same order, because WGSL lets a compiler assume that
-// there is no NaN. Every NaN gets the key that wins, so that it propagates.
+// there is no NaN. Every NaN gets the key that wins, so that it propagates. `KEPT` are the bits
+// that count: all of them, or all but the sign.
 fn lift(v: vec4<T>, m: vec4<f32>) -> vec4<A> {
-  let bits = bitcast<vec4<i32>>(v);
+  let bits = bitcast<vec4<i32>>(v) & vec4<i32>(KEPT);
   let magnitude = bits & vec4<i32>(0x7fffffff);
   let key = bits ^ ((bits >> vec4<u32>(31u)) & vec4<i32>(0x7fffffff));
   return select(key, vec4<i32>(NAN_KEY), magnitude > vec4<i32>(0x7f800000));

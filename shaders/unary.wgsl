@@ -101,3 +101,128 @@ fn op(x: A) -> Y {
   let v = select(raised, high, (raised > high) | is_nan(high));
   return select(v, x, is_nan(x));
 }
+
+//# exp2
+fn op(x: A) -> Y { return select(exp2(x), x, is_nan(x)); }
+
+//# expm1
+fn op(x: A) -> Y { return expm1_of(x); }
+
+//# log2
+fn op(x: A) -> Y {
+  // The logarithm's own edges, and the adapter's own in between.
+  let inside = is_finite(x) & (x > A(0.0));
+  return select(log_of(x), log2(select(A(1.0), x, inside)), inside);
+}
+
+//# log10
+fn op(x: A) -> Y { return log_of(x) * 0.434294482; }
+
+//# log1p
+fn op(x: A) -> Y { return log1p_of(x); }
+
+//# frac
+fn op(x: A) -> Y { return select(x - trunc(x), nan_of(x), is_infinite(x)); }
+
+//# tan
+fn op(x: A) -> Y { return sine(x, 0, sin(x)) / sine(x, 1, cos(x)); }
+
+//# asin
+fn op(x: A) -> Y {
+  let size = abs(x);
+  let far = size > A(0.5);
+  let r = asin_of(min(size, A(1.0)), far);
+  let v = with_sign(select(r, 1.57079633 - 2.0 * r, far), x);
+  return select(v, nan_of(x), !(size <= A(1.0)) | is_nan(x));
+}
+
+//# acos
+fn op(x: A) -> Y {
+  let size = abs(x);
+  let far = size > A(0.5);
+  let r = asin_of(min(size, A(1.0)), far);
+  let right = select(1.57079633 - r, 2.0 * r, far);
+  let v = select(right, 3.14159265 - right, x < A(0.0));
+  return select(v, nan_of(x), !(size <= A(1.0)) | is_nan(x));
+}
+
+//# atan
+fn op(x: A) -> Y { return atan2_of(x, A(1.0)); }
+
+//# sinh
+fn op(x: A) -> Y {
+  let z = x * x;
+  var r = fma(z, A(2.03721913e-4), A(8.33028376e-3));
+  r = fma(r, z, A(1.66667160e-1));
+  let small = fma(r * z, x, x);
+  // Half of the exponential, without its overflow.
+  let half = exp_of(abs(x) - 0.693147181);
+  let large = with_sign(half - 0.25 / half, x);
+  return select(select(large, small, abs(x) < A(1.0)), x, is_nan(x) | is_infinite(x));
+}
+
+//# cosh
+fn op(x: A) -> Y {
+  let half = exp_of(abs(x) - 0.693147181);
+  return select(half + 0.25 / half, abs(x), is_nan(x) | is_infinite(x));
+}
+
+//# asinh
+fn op(x: A) -> Y {
+  let size = abs(x);
+  let z = size * size;
+  let near = log1p_of(size + z / (1.0 + sqrt(z + 1.0)));
+  let v = select(near, log_of(size) + 0.693147181, size > A(1e8));
+  return select(with_sign(v, x), x, is_nan(x));
+}
+
+//# acosh
+fn op(x: A) -> Y {
+  let t = x - 1.0;
+  let near = log1p_of(t + sqrt(t * (t + 2.0)));
+  let v = select(near, log_of(x) + 0.693147181, x > A(1e8));
+  return select(v, nan_of(x), (x < A(1.0)) | is_nan(x));
+}
+
+//# atanh
+fn op(x: A) -> Y {
+  let size = abs(x);
+  let v = 0.5 * log1p_of(2.0 * size / (1.0 - size));
+  let edge = select(v, infinity_of(x), size == A(1.0));
+  return select(with_sign(edge, x), nan_of(x), (size > A(1.0)) | is_nan(x));
+}
+
+//# softplus
+fn op(x: A) -> Y { return log1p_exp(x); }
+
+//# log_sigmoid
+fn op(x: A) -> Y { return -log1p_exp(-x); }
+
+//# softsign
+fn op(x: A) -> Y { return x / (1.0 + abs(x)); }
+
+//# mish
+fn op(x: A) -> Y { return x * tanh_of(log1p_exp(x)); }
+
+//# hardsigmoid
+fn op(x: A) -> Y { return held(fma(x, A(0.166666667), A(0.5)), 0.0, 1.0); }
+
+//# hardswish
+fn op(x: A) -> Y { return x * (held(x + 3.0, 0.0, 6.0) * 0.166666667); }
+
+//# leaky_relu
+// Below 0 by the slope p.w0.z.
+fn op(x: A) -> Y { return select(x, x * bitcast<f32>(p.w0.z), x < A(0.0)); }
+
+//# elu
+// Below 0 by the exponential, p.w0.z high, and everything by p.w0.w.
+fn op(x: A) -> Y {
+  let below = bitcast<f32>(p.w0.z) * expm1_of(x);
+  return bitcast<f32>(p.w0.w) * select(x, below, x < A(0.0));
+}
+
+//# bitwise_not
+fn op(x: A) -> Y { return ~x; }
+
+//# is_inf
+fn op(x: A) -> Y { return truth(is_infinite(x)); }

@@ -5,11 +5,16 @@
 
 mod budget;
 mod create;
+mod fusion;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
 mod stand_in;
 mod state;
+#[cfg(test)]
+mod tests;
+mod timing;
+mod upload;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,8 +31,10 @@ use crate::observe::MemoryStats;
 use crate::transfer::SpillOptions;
 
 pub use budget::Compacted;
+pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
+pub use upload::Upload;
 
 /// How to open a device. `Options::default()` is the best adapter there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +74,10 @@ pub struct Options {
     /// nearly full is met by putting tensors out. For apps that want no copies but their own, and to
     /// find out whether a trouble comes from moving.
     pub never_move: bool,
+    /// Put elementwise work together: `relu(a * b + c)` becomes one kernel, and what nobody holds of it
+    /// is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
+    /// `off`), else yes. The results are the same to the bit.
+    pub fuse: Option<bool>,
 }
 
 impl Options {
@@ -90,7 +101,7 @@ impl Options {
         Ok((budget, setup))
     }
 
-    fn cache_folder(&self) -> Option<PathBuf> {
+    fn caches(&self) -> Option<PathBuf> {
         let named = || std::env::var_os("LAPIDARY_CACHE_FOLDER").filter(|name| !name.is_empty());
         (self.cache_folder.clone()).or_else(|| named().map(PathBuf::from))
     }
@@ -136,7 +147,8 @@ impl Gpu {
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
-        let cache_folder = options.cache_folder();
+        let cache_folder = options.caches();
+        let fuse = options.fuses()?;
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -146,7 +158,7 @@ impl Gpu {
             backends: None,
         };
         let driver = WgpuDriver::open(&request).await?.with_cache(cache_folder);
-        let gpu = Self::over(Arc::new(driver), setup)?;
+        let gpu = Self::over(Arc::new(driver), setup, fuse)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
     }
@@ -159,9 +171,11 @@ impl Gpu {
     /// call that touches the device.
     ///
     /// Ask for `adapter.limits()` when the device is opened, and for
-    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them, on one that
+    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one that
     /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
-    /// times faster, and with an [`Options::cache_folder`] for `PIPELINE_CACHE`: what the device was not opened with cannot be used.
+    /// times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster; with an
+    /// [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time kernels](Gpu::time_kernels) for
+    /// `TIMESTAMP_QUERY`. What the device was not opened with cannot be used.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
@@ -185,8 +199,8 @@ impl Gpu {
     ) -> Result<Gpu> {
         let (budget, setup) = options.memory()?;
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
-        let driver = driver.with_cache(options.cache_folder());
-        let gpu = Self::over(Arc::new(driver), setup)?;
+        let driver = driver.with_cache(options.caches());
+        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
     }
@@ -214,7 +228,7 @@ impl Gpu {
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
         setup.spill.faults = handle.files().clone();
-        let gpu = Self::over(Arc::new(driver), setup)?;
+        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
         if compact_always {
             gpu.engine.compact_always();
         }
@@ -222,10 +236,12 @@ impl Gpu {
         Ok((gpu, handle))
     }
 
-    fn over(driver: Arc<dyn Driver>, setup: Setup) -> Result<Gpu> {
-        Ok(Gpu {
-            engine: Engine::new(driver, setup)?,
-        })
+    fn over(driver: Arc<dyn Driver>, setup: Setup, fuses: bool) -> Result<Gpu> {
+        let engine = Engine::new(driver, setup)?;
+        if fuses {
+            engine.fuse_with(crate::fuse::fuse(&engine));
+        }
+        Ok(Gpu { engine })
     }
 
     /// What the device can do.

@@ -58,6 +58,8 @@ mod engine;
 #[cfg(feature = "gpu")]
 mod error;
 #[cfg(feature = "gpu")]
+mod fuse;
+#[cfg(feature = "gpu")]
 mod gpu;
 #[cfg(feature = "gpu")]
 mod kept;
@@ -76,14 +78,14 @@ mod transfer;
 pub use self::gpu::adapters;
 #[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, AdapterSummary, Caps},
+    driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard, Rung},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, State},
+    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Upload},
     memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
     observe::MemoryStats,
-    ops::{Conv, Kernel, KernelCall, Pool, Scalar},
+    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };
 /// The examples of the README compile.

@@ -29,8 +29,17 @@ mod order;
 mod parts;
 #[path = "device/pressure.rs"]
 mod pressure;
+// Metal keeps no count of the bytes that it has given out.
+#[cfg(not(target_vendor = "apple"))]
+#[path = "device/refusals.rs"]
+mod refusals;
+#[cfg(not(target_vendor = "apple"))]
+#[path = "device/scarce.rs"]
+mod scarce;
 #[path = "device/sharing.rs"]
 mod sharing;
+#[path = "device/timing.rs"]
+mod timing;
 #[path = "device/values.rs"]
 mod values;
 

@@ -31,6 +31,8 @@ mod sites;
 mod stand_ins;
 #[path = "engine/threads.rs"]
 mod threads;
+#[path = "engine/upload_with.rs"]
+mod upload_with;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};
@@ -54,12 +56,22 @@ pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
 /// As [`open`], for a test that counts what happens: whatever the environment says of the budget and of
 /// compaction does not hold for it.
 pub(crate) fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
+    open_with(options, None)
+}
+
+/// As [`open_alone`], with a dispatch for every operation.
+pub(crate) fn open_apart(options: SimOptions) -> (Gpu, SimHandle) {
+    open_with(options, Some(false))
+}
+
+fn open_with(options: SimOptions, fuse: Option<bool>) -> (Gpu, SimHandle) {
     let device = SimOptions {
         compact_always: Some(false),
         ..options
     };
     let options = Options {
         budget: Some(Budget::default()),
+        fuse,
         ..Options::default()
     };
     Gpu::simulated_with(device, options).expect("the options go together")

@@ -13,6 +13,8 @@ mod copy;
 mod create;
 #[path = "ops_elementwise/in_place.rs"]
 mod in_place;
+#[path = "ops_elementwise/logic.rs"]
+mod logic;
 #[path = "ops_elementwise/model.rs"]
 mod model;
 #[path = "ops_elementwise/unary.rs"]

@@ -3,7 +3,7 @@
 #![cfg(feature = "gpu")]
 
 use half::f16;
-use lapidary::{DType, Element, Error, Gpu, Options, Tensor};
+use lapidary::{Activation, DType, Element, Epilogue, Error, Gpu, Options, Tensor};
 
 fn gpu() -> Gpu {
     Gpu::open(Options::default()).unwrap()
@@ -344,6 +344,8 @@ fn the_simulated_device_computes_the_same() {
         &whole(&gpu, &[2, 1, 2, 1, 2, 1, 9, 8]),
         &whole(&gpu, &[1, 2, 1, 2, 1, 2, 8, 5]),
     );
+    check_ends(&gpu);
+    check(&whole(&gpu, &[130, 97]), &whole(&gpu, &[97, 131]));
     let halves = gpu.tensor(&[f16::ONE; 21 * 10], &[21, 10]).unwrap();
     let product = halves
         .matmul(&halves.t().unwrap())
@@ -351,6 +353,164 @@ fn the_simulated_device_computes_the_same() {
         .to_vec::<f16>()
         .unwrap();
     assert_eq!(product, [f16::from_f32(10.0); 21 * 21]);
+}
+
+/// The end of a product in its kernel, beside the same by operations of their own.
+#[track_caller]
+fn check_end(a: &Tensor, b: &Tensor, end: &Epilogue, apart: impl FnOnce(Tensor) -> Tensor) {
+    let fused = a.matmul_with(b, end).unwrap();
+    let product = a.matmul(b).unwrap();
+    let (m, n) = (a.shape().to_vec(), b.shape().to_vec());
+    let apart = apart(product);
+    assert_eq!(
+        (fused.shape(), fused.dtype()),
+        (apart.shape(), apart.dtype())
+    );
+    let wide = |tensor: &Tensor| tensor.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
+    let tolerance = if apart.dtype() == DType::F16 {
+        2e-3
+    } else {
+        1e-6
+    };
+    for (got, expected) in wide(&fused).into_iter().zip(wide(&apart)) {
+        let near = (got - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(
+            near || got == expected,
+            "{m:?} times {n:?}: {got} for {expected}"
+        );
+    }
+}
+
+fn check_ends(gpu: &Gpu) {
+    for (m, n, k) in [
+        (1, 1, 1),
+        (3, 5, 2),
+        (1, 64, 48),
+        (40, 1, 30),
+        (33, 65, 31),
+        (64, 64, 64),
+        (5, 7, 0),
+    ] {
+        let (a, b) = (whole(gpu, &[m, k]), whole(gpu, &[k, n]));
+        let (bias, skip) = (whole(gpu, &[n]), whole(gpu, &[m, n]));
+        let end = Epilogue::new();
+        check_end(&a, &b, &end, |c| c);
+        check_end(&a, &b, &end.clone().bias(&bias), |c| (&c + &bias).unwrap());
+        check_end(&a, &b, &end.clone().scale(-0.5), |c| (&c * -0.5).unwrap());
+        check_end(&a, &b, &end.clone().residual(&bias), |c| {
+            (&c + &bias).unwrap()
+        });
+        check_end(&a, &b, &end.clone().cast(DType::F16), |c| {
+            c.cast(DType::F16).unwrap()
+        });
+        let all = end
+            .scale(0.25)
+            .bias(&bias)
+            .activation(Activation::Silu)
+            .residual(&skip);
+        check_end(&a, &b, &all, |c| {
+            let sum = (&(&c * 0.25).unwrap() + &bias).unwrap();
+            (&sum.silu().unwrap() + &skip).unwrap()
+        });
+    }
+    let (a, b) = (whole(gpu, &[2, 1, 9, 8]), whole(gpu, &[1, 3, 8, 12]));
+    let skip = whole(gpu, &[3, 9, 12]);
+    let end = Epilogue::new().activation(Activation::Relu).residual(&skip);
+    check_end(&a, &b, &end, |c| (&c.relu().unwrap() + &skip).unwrap());
+}
+
+#[test]
+fn a_product_ends_as_operations_of_their_own_would() {
+    let gpu = gpu();
+    check_ends(&gpu);
+    let halves = |shape: &[usize]| whole(&gpu, shape).cast(DType::F16).unwrap();
+    for n in [64, 37] {
+        let (a, b, bias, skip) = (
+            halves(&[9, 40]),
+            halves(&[40, n]),
+            halves(&[n]),
+            halves(&[9, n]),
+        );
+        let end = Epilogue::new()
+            .bias(&bias)
+            .activation(Activation::Relu)
+            .residual(&skip);
+        check_end(&a, &b, &end, |c| {
+            (&(&c + &bias).unwrap().relu().unwrap() + &skip).unwrap()
+        });
+        check_end(&a, &b, &Epilogue::new().cast(DType::F32), |c| {
+            c.cast(DType::F32).unwrap()
+        });
+    }
+    // Longer than an invocation of a software adapter may loop.
+    let (a, b, bias) = (
+        whole(&gpu, &[2, 40_000]),
+        whole(&gpu, &[40_000, 3]),
+        whole(&gpu, &[3]),
+    );
+    let end = Epilogue::new().bias(&bias).activation(Activation::Relu);
+    check_end(&a, &b, &end, |c| (&c + &bias).unwrap().relu().unwrap());
+}
+
+#[test]
+fn a_linear_layer_is_a_product_with_the_transposed_weight_and_a_bias() {
+    let gpu = gpu();
+    let (x, weight, bias) = (
+        whole(&gpu, &[2, 5, 8]),
+        whole(&gpu, &[12, 8]),
+        whole(&gpu, &[12]),
+    );
+    let product = x.matmul(&weight.t().unwrap()).unwrap();
+    let plain = x.linear(&weight, None).unwrap();
+    assert_eq!(
+        plain.to_vec::<f32>().unwrap(),
+        product.to_vec::<f32>().unwrap()
+    );
+    let layer = x.linear(&weight, Some(&bias)).unwrap();
+    assert_eq!(layer.shape(), [2, 5, 12]);
+    let expected = (&product + &bias).unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(layer.to_vec::<f32>().unwrap(), expected);
+    let row = whole(&gpu, &[8]).linear(&weight, Some(&bias)).unwrap();
+    assert_eq!(row.shape(), [12]);
+    assert!(matches!(
+        x.linear(&bias, None),
+        Err(Error::Shape {
+            operation: "linear",
+            ..
+        })
+    ));
+}
+
+#[test]
+fn what_no_product_can_end_with_is_refused_at_the_call() {
+    let gpu = gpu();
+    let (a, b) = (whole(&gpu, &[3, 4]), whole(&gpu, &[4, 5]));
+    let refused = |end: Epilogue| a.matmul_with(&b, &end).unwrap_err();
+    for bias in [&[3][..], &[1, 5], &[1], &[]] {
+        let end = Epilogue::new().bias(&whole(&gpu, bias));
+        assert!(matches!(refused(end), Error::Shape { .. }), "{bias:?}");
+    }
+    assert!(matches!(
+        refused(Epilogue::new().residual(&whole(&gpu, &[2, 3, 5]))),
+        Error::Shape { .. }
+    ));
+    let half = whole(&gpu, &[5]).cast(DType::F16).unwrap();
+    assert!(matches!(
+        refused(Epilogue::new().bias(&half)),
+        Error::DType { .. }
+    ));
+    assert!(matches!(
+        refused(Epilogue::new().cast(DType::I32)),
+        Error::DType { .. }
+    ));
+    let elsewhere = whole(&self::gpu(), &[5]);
+    assert!(matches!(
+        refused(Epilogue::new().bias(&elsewhere)),
+        Error::Foreign { .. }
+    ));
+    let integers = gpu.full(&[2, 2], 1, DType::I32).unwrap();
+    let scaled = integers.matmul_with(&integers, &Epilogue::new().scale(2.0));
+    assert!(matches!(scaled, Err(Error::DType { .. })));
 }
 
 /// Software adapters leave a loop after 65,535 rounds, without a word.

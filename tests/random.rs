@@ -11,6 +11,8 @@ mod mistakes;
 mod model;
 #[path = "random/more.rs"]
 mod more;
+#[path = "random/moved.rs"]
+mod moved;
 #[path = "random/nn.rs"]
 mod nn;
 #[path = "random/ops.rs"]

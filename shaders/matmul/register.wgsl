@@ -12,14 +12,10 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(${lane_builtin}) local: u32,
 ) {
-  let tiles_n = (p.size.y + ${tile_n}u - 1u) / ${tile_n}u;
-  let tiles_m = (p.size.x + ${tile_m}u - 1u) / ${tile_m}u;
-  let tile = linear(group, groups);
-  let matrix = tile / (tiles_m * tiles_n);
-  if (matrix >= p.size.w) { return; }
+  ${place}
   let lane = local % ${lanes}u;
-  let row = (tile % tiles_m) * ${tile_m}u + ${row_of_thread};
-  let column = (tile / tiles_m % tiles_n) * ${tile_n}u + lane * 4u;
+  let row = tile_m * ${tile_m}u + ${row_of_thread};
+  let column = tile_n * ${tile_n}u + lane * 4u;
   ${leave_early}
   let last_row = p.size.x - 1u;
   let last_column = p.size.y - 1u;
@@ -39,6 +35,6 @@ ${tail}
 ${finish}
 }
 
-fn store(at: u32, row: u32, column: u32, v: vec4<f32>) {
+fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {
   if (row < p.size.x && column < p.size.y) { ${store} }
 }

@@ -9,6 +9,7 @@ struct Params {
   outer: vec4<u32>,    // strides of A over batch dimensions 4 and 5, and of B
   strides: vec4<u32>,  // A by row, A by column, B by row, B by column
   rest: vec4<u32>,     // batch dimension 4, C's row stride, where A starts, where B starts
+  more: vec4<u32>,     // for the end: the scale's bits, where bias and residual start
 }
 
 // Workgroups are spread over three dimensions, because one holds too few.
@@ -18,13 +19,7 @@ fn linear(group: vec3<u32>, groups: vec3<u32>) -> u32 {
 
 // How far a matrix of the batch lies from the first.
 fn step_over(inner: vec4<u32>, outer: vec2<u32>, matrix: u32) -> u32 {
-  if (p.size.w == 1u) { return 0u; }
-  let one = matrix / p.dims.x;
-  let two = one / p.dims.y;
-  let three = two / p.dims.z;
-  let four = three / p.dims.w;
-  return matrix % p.dims.x * inner.x + one % p.dims.y * inner.y + two % p.dims.z * inner.z
-    + three % p.dims.w * inner.w + four % p.rest.x * outer.x + four / p.rest.x * outer.y;
+  ${step_over}
 }
 
 fn start_a(matrix: u32) -> u32 { return p.rest.z + step_over(p.a, p.outer.xy, matrix); }

@@ -51,6 +51,6 @@ fn a_run(base: u32, row: u32, k: u32) -> vec4<f32> {
   return v;
 }
 
-fn store(at: u32, row: u32, column: u32, v: vec4<f32>) {
+fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {
   if (row < p.size.x && column < p.size.y) { ${store} }
 }

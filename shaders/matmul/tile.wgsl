@@ -55,6 +55,6 @@ ${step}
 ${finish}
 }
 
-fn store(at: u32, row: u32, column: u32, v: vec4<f32>) {
+fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {
   if (row < p.size.x && column < p.size.y) { ${store} }
 }

@@ -224,7 +224,12 @@ impl Ledger {
             u64::MAX => u64::MAX,
             _ => {
                 let room_bytes = books.room_bytes(Account::Slabs);
-                books.part_bytes(account).max(room_bytes / 8)
+                // However little refusals have taught that there is: who asks for no more is never told
+                // otherwise.
+                let least_bytes = STAGING_LEAST_BYTES.min(books.said_bytes / STAGING_MOST_SHARE);
+                (books.part_bytes(account))
+                    .max(room_bytes / 8)
+                    .max(least_bytes / 4)
             }
         }
     }

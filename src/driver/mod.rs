@@ -251,10 +251,65 @@ pub struct Caps {
     pub max_workgroup_bytes: u32,
     /// Lanes of a subgroup, least and most; none where kernels cannot use subgroups.
     pub subgroup_lanes: Option<(u32, u32)>,
+    /// Kernels load and store two words at once, as one of 64 bits: a software rasterizer takes as
+    /// long for each element that it loads, however wide it is.
+    pub wide_words: bool,
     /// Slabs can be mapped: host and device share memory, and transfers need no staging.
     pub maps_slabs: bool,
     /// The device computes on the host by the kernels' twins (the simulation).
     pub host_kernels: bool,
+}
+
+/// How long the dispatches of one kernel ran, by the device's own clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelTime {
+    /// The kernel's name, or the entry point of a kernel of the app's.
+    pub kernel: String,
+    /// Dispatches that were timed.
+    pub calls: u64,
+    /// All of them together, in nanoseconds.
+    pub total_ns: u64,
+    /// The shortest one.
+    pub least_ns: u64,
+    /// The longest one.
+    pub most_ns: u64,
+}
+
+impl KernelTime {
+    fn none(kernel: &str) -> Self {
+        KernelTime {
+            kernel: kernel.to_owned(),
+            calls: 0,
+            total_ns: 0,
+            least_ns: u64::MAX,
+            most_ns: 0,
+        }
+    }
+
+    fn add(&mut self, ns: u64) {
+        self.calls += 1;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.least_ns = self.least_ns.min(ns);
+        self.most_ns = self.most_ns.max(ns);
+    }
+}
+
+impl fmt::Display for KernelTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let mean_us = us(self.total_ns) / self.calls.max(1) as f64;
+        write!(
+            f,
+            "{:<24} {:>7} calls {:>11.1} µs in all, {:>9.1} each ({:.1} to {:.1})",
+            self.kernel,
+            self.calls,
+            us(self.total_ns),
+            mean_us,
+            us(self.least_ns),
+            us(self.most_ns)
+        )
+    }
 }
 
 /// Why a driver refused. The engine turns it into the crate's error, with tags and numbers.
@@ -377,6 +432,19 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would hold.
     fn has_contents(&self) -> bool {
         true
+    }
+
+    /// Times kernels by the device's own clock from now on, or no longer; refused where it has none.
+    fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        match on {
+            true => Err(DriverError::Invalid("it has no clock".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// The times since kernels were timed, or since they were last taken.
+    fn take_kernel_times(&self) -> Vec<KernelTime> {
+        Vec::new()
     }
 
     /// The wgpu objects behind it, if it is wgpu.

@@ -97,6 +97,7 @@ mod tests {
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,
             subgroup_lanes: Some((32, 32)),
+            wide_words: false,
             maps_slabs: true,
             host_kernels: false,
         }

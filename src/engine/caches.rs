@@ -11,11 +11,12 @@ use super::wgsl::Layout;
 use crate::driver::{BindGroupId, Binding, BufferId, Device, DriverResult, PipelineId};
 use crate::error::Error;
 
-/// A kernel's identity: the address of a constant, or the id of a custom kernel.
+/// A kernel's identity: the address of a constant, or the id of a custom or fused kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ProgramId {
+pub(super) enum ProgramId {
     Builtin(usize),
     Custom(u64),
+    Fused(u64),
 }
 
 /// Everything that a compiled kernel depends on.
@@ -31,6 +32,7 @@ impl PipelineKey {
         let program = match program {
             Program::Builtin(kernel) => ProgramId::Builtin(std::ptr::from_ref(*kernel) as usize),
             Program::Custom(custom) => ProgramId::Custom(custom.id),
+            Program::Fused(fused) => ProgramId::Fused(fused.id),
         };
         PipelineKey {
             program,
@@ -71,11 +73,11 @@ impl Pipelines {
         self.made.insert(key, made);
     }
 
-    /// Takes out the pipelines of a custom kernel that is gone.
-    pub(super) fn remove_custom(&mut self, id: u64) -> Vec<PipelineId> {
+    /// Takes out the pipelines of a custom or fused kernel that is gone.
+    pub(super) fn remove(&mut self, program: ProgramId) -> Vec<PipelineId> {
         let mut removed = Vec::new();
         self.made.retain(|key, made| {
-            let gone = key.program == ProgramId::Custom(id);
+            let gone = key.program == program;
             if let (true, Ok(pipeline)) = (gone, made) {
                 removed.push(*pipeline);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::kernel::{Launch, Role};
 use crate::error::Error;
 use crate::memory::{Residency, Storage};
-use crate::transfer::{Piece, Reading, Region};
+use crate::transfer::{LARGE_PIECE_BYTES, Piece, Reading, Region};
 
 /// A command. It holds its operands' storages, not their places: those are looked up when the
 /// walk comes to it. Dropping it is all that freeing an operand takes.
@@ -14,7 +14,7 @@ use crate::transfer::{Piece, Reading, Region};
     reason = "nearly all commands are launches, and a box would be an allocation for each"
 )]
 #[derive(Debug)]
-pub(super) enum Cmd {
+pub(crate) enum Cmd {
     /// Runs a kernel.
     Launch(Launch),
     /// Sets a whole storage to zero.
@@ -52,7 +52,7 @@ pub(super) enum Cmd {
 
 impl Cmd {
     /// Calls `visit` for each operand, with what is done to it.
-    pub(super) fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
+    pub(crate) fn each_operand(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
                 for (index, arg) in launch.args.iter().enumerate() {
@@ -87,6 +87,12 @@ impl Cmd {
     /// with it whatever it was the last to hold.
     pub(super) fn outlasts_encoding(&self) -> bool {
         matches!(self, Cmd::Upload { .. }) || self.is_custom()
+    }
+
+    /// Is it best submitted without waiting for what comes after it? Somebody waits for a large read,
+    /// and copies it out while the device copies the next.
+    pub(super) fn goes_at_once(&self) -> bool {
+        matches!(self, Cmd::Read { piece, .. } if piece.size_bytes >= LARGE_PIECE_BYTES)
     }
 
     /// Does it run a kernel of the app's? Those get a submission of their own: a driver that

@@ -123,20 +123,34 @@ impl Engine {
         let buffer = self
             .driver
             .create_buffer(Account::Slabs, growth.slab_bytes, label);
-        let buffer = buffer.await?;
+        let buffer = match buffer.await {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                self.keep_readback().await;
+                return Err(error);
+            }
+        };
         let added = {
             let mut state = self.lock();
             state.counters.slabs_created += 1;
             state.memory.add_slab(growth, buffer)
         };
-        if self.driver.ledger().levels().limit_bytes == u64::MAX && !self.caps().maps_slabs {
-            // A limit keeps room for staging. Without one slabs may take all there is.
-            self.readbacks.keep_one().await;
-        }
+        self.keep_readback().await;
         added.map_err(|error| {
             self.driver.destroy_buffer(buffer, 0);
             DriverError::Invalid(error.to_string())
         })
+    }
+
+    /// A limit that was said keeps room for staging. Without one, and where the driver has less than that,
+    /// slabs may take all there is: so a little is set aside for putting them out.
+    async fn keep_readback(&self) {
+        let levels = self.driver.ledger().levels();
+        let is_said = levels.said_bytes < u64::MAX && levels.limit_bytes == levels.said_bytes;
+        let has_slabs = self.lock().memory.reserved_bytes() > 0;
+        if has_slabs && !is_said && !self.caps().maps_slabs {
+            self.readbacks.keep_one().await;
+        }
     }
 
     /// Moves blocks together, at most so many bytes of them, and gives back the slabs that this

@@ -98,7 +98,7 @@ impl Engine {
             self.check_lost()?;
             if let Err(error) = waited {
                 reading.fail(error);
-                self.lock().queue.pop_front();
+                self.lock().pop_head();
                 return Ok(());
             }
         }
@@ -130,7 +130,7 @@ impl Engine {
             reading.fail(refusal("to map a slab", error));
         }
         // The command has been carried out here.
-        self.lock().queue.pop_front();
+        self.lock().pop_head();
         Ok(())
     }
 }

@@ -55,8 +55,8 @@ impl Taker {
     /// All bytes have come: they are a copy from now on.
     fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
-            Taker::Host(bytes, _charge) => {
-                copies.host = Some(Arc::new(HostCopy { bytes, _charge }));
+            Taker::Host(bytes, charge) => {
+                copies.host = Some(Arc::new(HostCopy { bytes, charge }));
             }
             Taker::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
         }

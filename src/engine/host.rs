@@ -1,6 +1,11 @@
 //! A kernel's twin, called with a dispatch's bindings: for a device that computes on the host.
 
+use std::sync::Arc;
+
+use super::fused::Fused;
 use super::kernel::{Custom, Kernel, Variant};
+#[cfg(any(test, feature = "sim"))]
+use super::kernel::{Role, TwinCall};
 use super::wgsl::Layout;
 use crate::driver::{Caps, HostKernel};
 
@@ -12,43 +17,63 @@ pub(super) fn twin(
     layout: Layout,
     caps: &Caps,
 ) -> Option<HostKernel> {
-    use super::kernel::{Role, TwinCall};
+    let roles = kernel.operands.iter().map(|operand| operand.role);
+    let run = |call: &mut TwinCall| (kernel.twin)(call);
+    (caps.host_kernels).then(|| over_bindings(roles.collect(), variant, layout, run))
+}
 
-    if !caps.host_kernels {
-        return None;
-    }
-    let count = kernel.operands.len();
+/// The twins of a fused kernel's parts, one after the other.
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn fused_twin(
+    fused: &Arc<Fused>,
+    variant: Variant,
+    layout: Layout,
+    caps: &Caps,
+) -> Option<HostKernel> {
+    let roles = fused.operands.iter().map(|operand| operand.role);
+    let twin = fused.twin.clone();
+    let run = move |call: &mut TwinCall| twin(call);
+    (caps.host_kernels).then(|| over_bindings(roles.collect(), variant, layout, run))
+}
+
+/// A twin that is given whole operands, as one that is given bindings.
+#[cfg(any(test, feature = "sim"))]
+fn over_bindings(
+    roles: Vec<Role>,
+    variant: Variant,
+    layout: Layout,
+    run: impl Fn(&mut TwinCall) + Send + Sync + 'static,
+) -> HostKernel {
+    let count = roles.len();
     // The windows of part `k` are the bindings `starts[k]..starts[k + 1]`.
     let mut starts = vec![0];
     for part in 0..layout.part_count(count) {
         starts.push(starts[part] + usize::from(layout.windows[part]));
     }
-    Some(std::sync::Arc::new(
-        move |bindings: &mut [Vec<u8>], params: &[u8]| {
-            let windows = |operand: usize| {
-                let part = usize::from(layout.parts[operand]);
-                starts[part]..starts[part + 1]
-            };
-            let operands = (0..count).map(|operand| bindings[windows(operand)].concat());
-            let mut call = TwinCall {
-                operands: operands.collect(),
-                variant,
-                params: params.to_vec(),
-            };
-            (kernel.twin)(&mut call);
-            for (operand, bytes) in call.operands.iter().enumerate() {
-                if kernel.operands[operand].role == Role::Read {
-                    continue;
-                }
-                let mut rest = &bytes[..];
-                for window in &mut bindings[windows(operand)] {
-                    let (here, after) = rest.split_at(window.len());
-                    window.copy_from_slice(here);
-                    rest = after;
-                }
+    Arc::new(move |bindings: &mut [Vec<u8>], params: &[u8]| {
+        let windows = |operand: usize| {
+            let part = usize::from(layout.parts[operand]);
+            starts[part]..starts[part + 1]
+        };
+        let operands = (0..count).map(|operand| bindings[windows(operand)].concat());
+        let mut call = TwinCall {
+            operands: operands.collect(),
+            variant,
+            params: params.to_vec(),
+        };
+        run(&mut call);
+        for (operand, bytes) in call.operands.iter().enumerate() {
+            if roles[operand] == Role::Read {
+                continue;
             }
-        },
-    ))
+            let mut rest = &bytes[..];
+            for window in &mut bindings[windows(operand)] {
+                let (here, after) = rest.split_at(window.len());
+                window.copy_from_slice(here);
+                rest = after;
+            }
+        }
+    })
 }
 
 /// What the user gave as the twin of a custom kernel, whose bindings are its operands.
@@ -66,5 +91,11 @@ pub(super) fn custom_twin(_: &Custom, _: &Caps) -> Option<HostKernel> {
 /// The twins are not compiled in: no device here computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
 pub(super) fn twin(_: &'static Kernel, _: Variant, _: Layout, _: &Caps) -> Option<HostKernel> {
+    None
+}
+
+/// The twins are not compiled in: no device here computes on the host.
+#[cfg(not(any(test, feature = "sim")))]
+pub(super) fn fused_twin(_: &Arc<Fused>, _: Variant, _: Layout, _: &Caps) -> Option<HostKernel> {
     None
 }

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::fused::Fused;
 use super::wgsl::{Layout, Target};
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::HostKernel;
@@ -173,6 +174,8 @@ pub(crate) enum Program {
     Builtin(&'static Kernel),
     /// One of the user's: it gets a submission of its own, so that its failure is its own.
     Custom(Arc<Custom>),
+    /// Several of the crate's in one.
+    Fused(Arc<Fused>),
 }
 
 impl Program {
@@ -180,6 +183,7 @@ impl Program {
         match self {
             Program::Builtin(kernel) => kernel.name,
             Program::Custom(custom) => &custom.entry,
+            Program::Fused(fused) => &fused.name,
         }
     }
 
@@ -188,6 +192,7 @@ impl Program {
         match self {
             Program::Builtin(kernel) => kernel.operands[index].role,
             Program::Custom(custom) => custom.roles[index],
+            Program::Fused(fused) => fused.operands[index].role,
         }
     }
 
@@ -196,6 +201,7 @@ impl Program {
         match self {
             Program::Builtin(kernel) => kernel.operands.len(),
             Program::Custom(custom) => custom.roles.len(),
+            Program::Fused(fused) => fused.operands.len(),
         }
     }
 }
@@ -214,7 +220,7 @@ pub(crate) struct Launch {
     /// Workgroups in x, y, z.
     pub(crate) groups: [u32; 3],
     /// Bit `i`: if this command is the last to hold operand `i`, its storage may become that of
-    /// the (one) `Write` operand: same bytes, and element `i` depends on element `i` alone.
+    /// a `Write` operand with elements as wide: element `i` of it depends on element `i` alone.
     pub(crate) may_reuse: u8,
     /// Which bytes of its storage each operand is, as (start, length), both multiples of 4; empty
     /// where they see whole storages. The crate's kernels count elements from the start of what

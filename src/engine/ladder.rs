@@ -44,8 +44,14 @@ const LEAST_ROUND_BYTES: u64 = 256 << 10;
 /// ... but no more than one part in so many of the limit.
 const LEAST_ROUND_PART: u64 = 64;
 
-/// Slabs make way for so much staging at a time, at most.
-const MAKE_WAY_MOST_BYTES: u64 = 1 << 20;
+/// How often slabs make way for staging in vain before there is said to be no room for it.
+const STAGING_TRIES: u32 = 4;
+
+/// Slabs make way for so much staging at first, at most, ...
+const MAKE_WAY_BYTES: u64 = 1 << 20;
+
+/// ... and for twice as much each time, so often.
+const MAKE_WAY_DOUBLINGS: u32 = 20;
 
 /// How many holders an error or a report of a pass names.
 pub(super) const HOLDERS_NAMED: usize = 5;
@@ -136,6 +142,8 @@ impl Engine {
         if let Err(error) = self.check_fits(storage) {
             return Ok(Err(error));
         }
+        // What waits for others to become one with it keeps its operands.
+        self.lock().may_wait = false;
         let (mut gains, mut ceiling) = (Gains::default(), Ceiling::Soft);
         for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
             if rung.has_traffic() && ceiling == Ceiling::Soft {
@@ -322,17 +330,25 @@ impl Engine {
     }
 
     /// For staging that found no memory, so many times already: gives the driver back all that is
-    /// empty and waits for what is on its way there; then makes the slabs fewer.
-    pub(super) async fn make_way(&self, wanted_bytes: u64, tries: usize) -> Result<()> {
+    /// empty and waits for what is on its way there; then makes the slabs fewer, by more each time,
+    /// since nobody says how much the driver lacks. Returns whether to try again: it is the driver that has
+    /// no more, and got some.
+    pub(super) async fn make_way(&self, wanted_bytes: u64, tries: u32) -> Result<bool> {
+        let before_bytes = self.lock().memory.reserved_bytes();
         self.submit()?;
         self.trim_slabs()?;
         self.wait_for_all().await?;
-        if tries == 0 {
-            return Ok(());
+        if tries > 0 {
+            let step_bytes =
+                wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
+            let reserved_bytes = self.lock().memory.reserved_bytes();
+            let target_bytes = reserved_bytes.saturating_sub(step_bytes);
+            self.sink_to(|_| target_bytes).await?;
         }
-        let reserved_bytes = self.lock().memory.reserved_bytes();
-        let target_bytes = reserved_bytes.saturating_sub(wanted_bytes.min(MAKE_WAY_MOST_BYTES));
-        self.sink_to(|_| target_bytes).await
+        let levels = self.driver.ledger().levels();
+        let is_drivers = levels.limit_bytes < levels.said_bytes;
+        let is_less = self.lock().memory.reserved_bytes() < before_bytes;
+        Ok(is_drivers && is_less || tries < STAGING_TRIES)
     }
 
     /// Climbs the ladder until no more is reserved for slabs than the target, which may change.

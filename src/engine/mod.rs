@@ -19,6 +19,7 @@ mod compact;
 mod cost;
 mod direct;
 mod evict;
+pub(crate) mod fused;
 mod host;
 pub(crate) mod kernel;
 mod ladder;
@@ -53,7 +54,6 @@ use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
-use cmd::Cmd;
 use cost::Costs;
 use pressure::Outside;
 use recompute::Makings;
@@ -62,6 +62,7 @@ use turn::Turn;
 
 pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
+pub(crate) use cmd::Cmd;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub use ladder::Rung;
 pub use pressure::{Pressure, PressureGuard};
@@ -134,6 +135,10 @@ impl Engine {
             dropped_recipes: Vec::new(),
             makings: Makings::default(),
             recorded: VecDeque::new(),
+            fuse: None,
+            fused: Vec::new(),
+            planned: 0,
+            may_wait: false,
         };
         Ok(Arc::new_cyclic(|me| Engine {
             me: me.clone(),
@@ -310,10 +315,22 @@ impl Engine {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
         } else if waiting >= FLUSH_AT_COMMANDS {
-            if let Some(_turn) = self.turn.try_take() {
-                let _ = block_on("an automatic flush", self.walk());
-            }
+            self.run_if_nobody_does();
         }
+    }
+
+    /// Lets what was appended run, unless somebody does anyway.
+    fn run_if_nobody_does(&self) {
+        if let Some(_turn) = self.turn.try_take() {
+            let _ = block_on("an automatic flush", self.walk_early());
+        }
+    }
+
+    /// Has the device done everything that was appended so far?
+    fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let last = state.last_submission.as_ref().map_or(0, |last| last.serial);
+        state.queue.is_empty() && last <= self.driver.completed()
     }
 
     /// How many bindings of storages a dispatch has, at most.

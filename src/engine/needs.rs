@@ -4,6 +4,7 @@
 //! whose need cannot be met is at the head of the queue: it is left behind (no room now), or what
 //! it writes is poisoned (never).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,6 @@ use super::Engine;
 use super::caches::PipelineKey;
 use super::cmd::Cmd;
 use super::kernel::Program;
-use super::residency::STAGING_TRIES;
 use super::state::{Batch, State};
 use super::walk::Need;
 use super::wgsl::{self, Target};
@@ -28,6 +28,18 @@ const MOST_REFUSALS: u64 = 8;
 impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
+        self.lock().may_wait = false;
+        self.walk_through().await
+    }
+
+    /// As [`walk`](Self::walk), before anybody wants a result: what later commands may become one with is
+    /// left at the end of the queue, unless room is short.
+    pub(super) async fn walk_early(&self) -> Result<()> {
+        self.lock().may_wait = true;
+        self.walk_through().await
+    }
+
+    async fn walk_through(&self) -> Result<()> {
         self.outside.may_ask_anew();
         if self.outside.must_shrink.load(Ordering::Acquire) {
             self.shrink().await?;
@@ -249,9 +261,8 @@ impl Engine {
             match provided {
                 Ok(()) => return Ok(Ok(())),
                 Err(DriverError::OutOfMemory | DriverError::OverBudget)
-                    if tries < STAGING_TRIES =>
+                    if self.make_way(size_bytes, tries).await? =>
                 {
-                    self.make_way(size_bytes, tries).await?;
                     tries += 1;
                 }
                 Err(error) => return Ok(Err(self.refused("a read-back buffer", error, storage))),
@@ -275,7 +286,11 @@ impl Engine {
             })),
             Err(error) => return self.or_give_up(Err(error), "a kernel"),
         };
-        self.lock().pipelines.insert(key, made);
+        let mut state = self.lock();
+        if let (Program::Fused(fused), Ok(_)) = (program, &made) {
+            state.keep_in_mind(fused);
+        }
+        state.pipelines.insert(key, made);
         Ok(())
     }
 
@@ -346,7 +361,11 @@ impl State {
     pub(super) fn try_again(&mut self) {
         self.unplace_head();
         self.makings.clear();
-        self.left.take_wanted(|cmd| self.queue.push_front(cmd));
+        let mut wanted = VecDeque::new();
+        self.left.take_wanted(|cmd| wanted.push_front(cmd));
+        for cmd in wanted.into_iter().rev() {
+            self.push_head(cmd);
+        }
     }
 
     /// Takes back the places that the command at the head of the queue was given so far.
@@ -367,8 +386,13 @@ impl State {
     /// The command at the head of the queue cannot run: not now, or not at all.
     fn head_failed(&mut self, error: Error) {
         self.unplace_head();
+        let head = self.pop_head();
+        // What needs more room than its parts do gives way to them.
+        if head.as_ref().is_some_and(|cmd| self.take_apart(cmd)) {
+            return;
+        }
         self.makings.is_the_apps();
-        match self.queue.pop_front() {
+        match head {
             // It was only a hint, and must not hold anybody up.
             Some(Cmd::Prefetch(_)) | None => {}
             // The budget may be raised, and what the command was to change keeps its bytes.
@@ -399,6 +423,7 @@ fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps
         window_bytes: caps.max_binding_bytes,
         immediates: params_bytes <= caps.max_immediate_bytes,
         enables: caps.backend == "webgpu",
+        wide_words: caps.wide_words,
     };
     let bindings = key.layout.bindings(program.operands());
     match program {
@@ -411,6 +436,19 @@ fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps
                 bindings,
                 params_bytes,
                 host: super::host::twin(kernel, key.variant, key.layout, caps),
+            }
+        }
+        Program::Fused(fused) => {
+            let (operands, layout) = (&fused.operands, &key.layout);
+            let wgsl = wgsl::shader(&fused.text, operands, &key.variant, layout, &target);
+            fused.shader.get_or_init(|| wgsl.clone());
+            PipelineDesc {
+                label: fused.name.clone(),
+                wgsl,
+                entry: "main".to_string(),
+                bindings,
+                params_bytes,
+                host: super::host::fused_twin(fused, key.variant, key.layout, caps),
             }
         }
         Program::Custom(custom) => PipelineDesc {

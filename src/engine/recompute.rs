@@ -6,7 +6,6 @@
 //! them one that lets the storage take over what they made.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
@@ -231,7 +230,7 @@ impl Engine {
                 // It may have to give way to what comes first now.
                 state.unplace_head();
                 state.makings.begun(storage);
-                state.queue.push_front(Cmd::TakeOver { from, to });
+                state.push_head(Cmd::TakeOver { from, to });
                 state.put_in_front(recorded);
                 Ok(Ok(()))
             }
@@ -242,12 +241,6 @@ impl Engine {
 }
 
 impl State {
-    fn put_in_front(&mut self, recorded: VecDeque<Cmd>) {
-        for cmd in recorded.into_iter().rev() {
-            self.queue.push_front(cmd);
-        }
-    }
-
     /// A recipe's result becomes the bytes of the storage that it was made for.
     pub(super) fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
         let failure = self.memory.poison_of(from);

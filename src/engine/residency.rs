@@ -28,9 +28,6 @@ const OVERLAP_BYTES: u64 = 256 << 10;
 /// How often a storage is brought back when the submissions that do so are refused.
 const FILLS: usize = 3;
 
-/// How often room is made for staging before there is said to be none.
-pub(super) const STAGING_TRIES: usize = 4;
-
 /// A block for a storage on its way back; given up on drop, also if the walk is dropped.
 pub(super) struct Arriving<'a>(pub(super) &'a Engine, pub(super) Option<Arrival>);
 
@@ -356,10 +353,9 @@ impl Engine {
             if self.arrivals.wait().await.map_err(refused)? || self.arrivals.has_room() {
                 continue;
             }
-            if tries == STAGING_TRIES {
+            if !self.make_way(wanted_bytes, tries).await? {
                 return Err(refused(DriverError::OutOfMemory));
             }
-            self.make_way(wanted_bytes, tries).await?;
             tries += 1;
         }
     }
@@ -409,7 +405,7 @@ impl Engine {
         }
         let mut state = self.lock();
         state.memory.used(storage);
-        state.queue.pop_front();
+        state.pop_head();
         Ok(())
     }
 

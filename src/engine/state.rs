@@ -9,6 +9,7 @@ use super::ahead::Cleaning;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
 use super::cost::Costs;
+use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::{Makings, Recipe};
@@ -22,6 +23,14 @@ pub(super) struct State {
     pub(super) readbacks: Arc<Readbacks>,
     /// Commands in program order.
     pub(super) queue: VecDeque<Cmd>,
+    /// Makes few commands of many, if that is wanted.
+    pub(super) fuse: Option<Fuse>,
+    /// The fused kernels that have a pipeline.
+    pub(super) fused: Vec<Weak<Fused>>,
+    /// So many commands at the head of the queue have gone through that.
+    pub(super) planned: usize,
+    /// The walk under way may leave commands at the end of the queue that others may yet join.
+    pub(super) may_wait: bool,
     /// Commands that could not run in the walk under way, in program order.
     pub(super) left: LeftBehind,
     /// What was given a place for the command at the head of the queue, which still needs more.

@@ -31,6 +31,7 @@ pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
     let uses_subgroups = wgsl.contains("subgroup");
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SUBGROUP, uses_subgroups);
+    capabilities.set(Capabilities::SHADER_INT64, wgsl.contains("u64"));
     let info = match Validator::new(ValidationFlags::all(), capabilities).validate(&module) {
         Ok(info) => info,
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::cmd::Cmd;
-use super::residency::STAGING_TRIES;
 use super::{Engine, block_on, refusal};
 use crate::driver::DriverError;
 use crate::error::Result;
 use crate::memory::Storage;
+use crate::transfer::FEED_BYTES;
 
 impl Engine {
     /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
     /// length that is not is padded with zeros to 4.
     ///
-    /// After an error nothing was written, unless the upload is more than staging memory holds:
-    /// then the storage has no value any more.
+    /// After an error nothing was written, unless the upload is more than what is fed to the device at
+    /// once: then the storage has no value any more.
     pub(crate) fn upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
@@ -23,7 +23,8 @@ impl Engine {
             return Ok(());
         }
         let mut begun = false;
-        let staged = self.stage_all(dst, offset_bytes, bytes, &mut begun);
+        let whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
+        let staged = self.stage_all(dst, offset_bytes, bytes, whole, &mut begun);
         if !begun {
             return staged;
         }
@@ -37,18 +38,41 @@ impl Engine {
         ended
     }
 
-    /// `begun`: the first pieces are in the queue.
+    /// Appends the next part of an upload that began with offset 0, to a storage that nobody knows
+    /// of before all of it is there. A multiple of 4 bytes, but for the last part.
+    pub(crate) fn upload_more(
+        &self,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let end_bytes = offset_bytes + bytes.len() as u64;
+        if offset_bytes == 0 && end_bytes >= dst.len_bytes() {
+            return self.upload(dst, offset_bytes, bytes);
+        }
+        self.check_lost()?;
+        // Nothing stays in hand while the app works on the next part: others may need the chunk.
+        self.stage_all(dst, offset_bytes, bytes, offset_bytes == 0, &mut true)?;
+        if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
+            self.run_if_nobody_does();
+        }
+        Ok(())
+    }
+
+    /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are in
+    /// the queue.
     fn stage_all(
         &self,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
+        mut whole: bool,
         begun: &mut bool,
     ) -> Result<()> {
         let (mut rest, mut at) = (bytes, offset_bytes);
-        let mut whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
         let mut staged = Vec::new();
-        let mut tries = 0;
+        let is_idle = self.is_idle();
+        let (mut tries, mut waiting_bytes) = (0, 0);
         while !rest.is_empty() {
             let piece = self.uploads.stage(rest);
             let piece = piece.map_err(|error| refusal("to write to staging memory", error))?;
@@ -61,6 +85,17 @@ impl Engine {
                     whole: std::mem::take(&mut whole),
                 });
                 (rest, at, tries) = (&rest[taken..], next, 0);
+                waiting_bytes += taken as u64;
+                if waiting_bytes >= FEED_BYTES && !rest.is_empty() {
+                    waiting_bytes = 0;
+                    self.push_begun(dst, begun, &mut staged)?;
+                    self.run_if_nobody_does();
+                }
+                continue;
+            }
+            // An error shows again below, to those that make room.
+            let wait = async { Ok(matches!(self.uploads.wait().await, Ok(true))) };
+            if is_idle && self.uploads.has_enough() && block_on("an upload", wait)? {
                 continue;
             }
             match block_on("an upload", async {
@@ -70,10 +105,8 @@ impl Engine {
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(self.refused("staging memory", error, dst)),
             }
-            if !staged.is_empty() && !std::mem::replace(begun, true) {
-                dst.begin_write();
-            }
-            self.push_staged(dst, staged.drain(..))?;
+            self.push_begun(dst, begun, &mut staged)?;
+            waiting_bytes = 0;
             block_on(
                 "an upload",
                 self.more_staging(dst, rest.len() as u64, tries),
@@ -81,6 +114,19 @@ impl Engine {
             tries += 1;
         }
         self.push_staged(dst, staged)
+    }
+
+    /// Appends the first pieces of an upload, with more to come.
+    fn push_begun(
+        &self,
+        dst: &Arc<Storage>,
+        begun: &mut bool,
+        staged: &mut Vec<Cmd>,
+    ) -> Result<()> {
+        if !staged.is_empty() && !std::mem::replace(begun, true) {
+            dst.begin_write();
+        }
+        self.push_staged(dst, staged.drain(..))
     }
 
     /// Appends uploads. What was staged on a device that has been replaced since is lost.
@@ -98,12 +144,7 @@ impl Engine {
 
     /// Waits for room in the staging memory: for a chunk that comes back when its submission is
     /// done, or for memory that others give back. There was none so many times already.
-    async fn more_staging(
-        &self,
-        dst: &Arc<Storage>,
-        wanted_bytes: u64,
-        tries: usize,
-    ) -> Result<()> {
+    async fn more_staging(&self, dst: &Arc<Storage>, wanted_bytes: u64, tries: u32) -> Result<()> {
         let refused = |error| self.refused("staging memory", error, dst);
         self.check_lost()?;
         let _turn = self.take_turn().await?;
@@ -112,7 +153,7 @@ impl Engine {
         if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
             return Ok(());
         }
-        self.make_way(wanted_bytes, tries).await?;
+        let tries_again = self.make_way(wanted_bytes, tries).await?;
         match self.uploads.grow(wanted_bytes).await {
             Ok(true) => return Ok(()),
             Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
@@ -124,7 +165,7 @@ impl Engine {
             std::thread::yield_now();
             return Ok(());
         }
-        if tries < STAGING_TRIES {
+        if tries_again {
             return Ok(());
         }
         // Everything staged waits for commands that found no room.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::caches::{Bindings, PipelineKey};
+use super::caches::{Bindings, PipelineKey, ProgramId};
 use super::cmd::Cmd;
 use super::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
 use super::state::State;
@@ -107,11 +107,15 @@ impl State {
             if self.batch.ops.len() >= self.most_batch_ops || self.batch.is_closed {
                 return Some(Need::Submit);
             }
-            let cmd = self.queue.pop_front()?;
+            let cmd = self.next_cmd()?;
             if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
                 continue;
             }
             if let Some(error) = self.left.holds_up(&cmd) {
+                // One of its results may not have to wait.
+                if cmd.has_several_results() && self.take_apart(&cmd) {
+                    continue;
+                }
                 if let Cmd::TakeOver { to, .. } = &cmd {
                     self.makings.ended(to, None);
                 }
@@ -120,7 +124,7 @@ impl State {
             }
             let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
             if alone && !self.batch.is_empty() {
-                self.queue.push_front(cmd);
+                self.push_head(cmd);
                 return Some(Need::Submit);
             }
             match self.encode(&cmd) {
@@ -134,7 +138,7 @@ impl State {
                     if is_the_apps && self.makings.is_the_apps() {
                         self.counters.commands_of_app += 1;
                     }
-                    self.batch.is_closed = alone;
+                    self.batch.is_closed = alone || cmd.goes_at_once();
                     self.memory.tick();
                     match cmd.outlasts_encoding() {
                         true => self.keep(cmd),
@@ -142,18 +146,21 @@ impl State {
                     }
                 }
                 Err(Stop::Need(need)) => {
-                    self.queue.push_front(cmd);
+                    self.push_head(cmd);
                     return Some(need);
                 }
                 Err(Stop::Poison(cause)) => {
                     self.unplace_head();
+                    if self.take_apart(&cmd) {
+                        continue;
+                    }
                     self.makings.is_the_apps();
                     self.poison(&cmd, &cause);
                 }
                 // The caller finds the device lost as soon as it asks the driver. The command stays,
                 // for the device that may come after.
                 Err(Stop::Lost) => {
-                    self.queue.push_front(cmd);
+                    self.push_head(cmd);
                     return None;
                 }
             }
@@ -162,18 +169,19 @@ impl State {
 
     /// Frees what nobody holds any more.
     pub(super) fn bury(&mut self) {
-        let mut kernels = SmallVec::<[u64; 2]>::new();
+        let mut kernels = SmallVec::<[ProgramId; 2]>::new();
         let mut recipes = SmallVec::<[u64; 2]>::new();
         self.memory.bury(|dead| match dead {
-            Dead::Kernel(id) => kernels.push(id),
+            Dead::Kernel(id) => kernels.push(ProgramId::Custom(id)),
+            Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
             Dead::Recipe(id) => recipes.push(id),
             Dead::Slot(_) => {}
         });
         for id in recipes {
             self.dropped_recipes.extend(self.recipes.remove(&id));
         }
-        for id in kernels {
-            for pipeline in self.pipelines.remove_custom(id) {
+        for kernel in kernels {
+            for pipeline in self.pipelines.remove(kernel) {
                 self.groups.forget_pipeline(pipeline);
                 self.pipelines.discarded.push(pipeline);
             }
@@ -403,7 +411,9 @@ impl State {
             }
             let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
             let ours = self.memory.in_slab(dying) && dying.tenant() == output.storage.tenant();
-            if last && ours && dying.size_bytes() == output.storage.size_bytes() {
+            // The same elements have the same places, and nobody else has taken them.
+            let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_handed_on();
+            if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
                 self.memory.hand_on(dying, &output.storage);
                 self.counters.handed_on += 1;
                 return true;
@@ -427,7 +437,7 @@ impl State {
         for (index, arg) in launch.args.iter().enumerate() {
             let (slot, range) = (arg.storage.slot(), launch.ranges.get(index));
             let known = match launch.program {
-                Program::Builtin(_) => (parts.iter())
+                Program::Builtin(_) | Program::Fused(_) => (parts.iter())
                     .position(|part: &Part<'_>| part.slot == slot && part.range == range),
                 Program::Custom(_) => None,
             };

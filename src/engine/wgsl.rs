@@ -55,6 +55,8 @@ pub(crate) struct Target {
     pub(crate) immediates: bool,
     /// The `enable` lines that browsers need, and naga refuses natively.
     pub(crate) enables: bool,
+    /// Quads are loaded and stored as words of 64 bits (see `Caps::wide_words`).
+    pub(crate) wide_words: bool,
 }
 
 /// The whole shader for a kernel's text.
@@ -72,14 +74,10 @@ pub(crate) fn shader(
     let mut binding = 0;
     for part in 0..layout.part_count(operands.len()) {
         let unit = unit_of_part(operands.len(), variant, layout, part);
-        declare_part(
-            &mut out,
-            layout,
-            part,
-            unit,
-            target.window_bytes,
-            &mut binding,
-        );
+        declare_part(&mut out, layout, part, unit, target, &mut binding);
+    }
+    if target.wide_words {
+        out.push_str(WIDE_WORDS);
     }
     let writes_halves = operands
         .iter()
@@ -89,7 +87,7 @@ pub(crate) fn shader(
                 && operand.role != Role::Read
                 && text.contains(&format!("{}_put4(", operand.name))
         });
-    if writes_halves {
+    if writes_halves || text.contains("pack_halves(") {
         out.push_str(PACK_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
@@ -107,6 +105,23 @@ pub(crate) fn shader(
     out.push_str(text);
     out
 }
+
+/// From and to words of 64 bits: the low half is the first word.
+const WIDE_WORDS: &str = "fn from_wide2(v: u64) -> vec2<u32> {
+  return vec2<u32>(u32(v), u32(v >> 32u));
+}
+fn from_wide4(v: vec2<u64>) -> vec4<u32> {
+  let low = vec2<u32>(v);
+  let high = vec2<u32>(v >> vec2<u32>(32u));
+  return vec4<u32>(low.x, high.x, low.y, high.y);
+}
+fn to_wide2(v: vec2<u32>) -> u64 {
+  return u64(v.x) | (u64(v.y) << 32u);
+}
+fn to_wide4(v: vec4<u32>) -> vec2<u64> {
+  return vec2<u64>(v.xz) | (vec2<u64>(v.yw) << vec2<u32>(32u));
+}
+";
 
 /// Two f32 to two f16, rounded to the nearest, ties to the even one, as every host does it.
 /// WGSL's `pack2x16float` may round either way, and gives anything for what passes the largest
@@ -146,6 +161,15 @@ impl Unit {
         }
     }
 
+    /// The element of the array that is bound, and what turns one into the other and back.
+    fn bound(self, wide_words: bool) -> (&'static str, [&'static str; 2]) {
+        match (self, wide_words) {
+            (Unit::Quad2, true) => ("u64", ["from_wide2", "to_wide2"]),
+            (Unit::Quad4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
+            (unit, _) => (unit.wgsl(), ["", ""]),
+        }
+    }
+
     fn bytes(self) -> u64 {
         match self {
             Unit::Word => 4,
@@ -181,23 +205,24 @@ fn declare_part(
     layout: &Layout,
     part: usize,
     unit: Unit,
-    window_bytes: u64,
+    target: &Target,
     binding: &mut u32,
 ) {
     let written = layout.written >> part & 1 == 1;
     let access = if written { "read_write" } else { "read" };
     let unit_name = unit.wgsl();
+    let (bound_name, [load, store]) = unit.bound(target.wide_words);
     let windows = u64::from(layout.windows[part]);
     for window in 0..windows {
         line(
             out,
             format_args!(
-                "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{unit_name}>;"
+                "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound_name}>;"
             ),
         );
         *binding += 1;
     }
-    let units = window_bytes / unit.bytes();
+    let units = target.window_bytes / unit.bytes();
     line(
         out,
         format_args!("fn b{part}_load(u: u32) -> {unit_name} {{"),
@@ -207,9 +232,12 @@ fn declare_part(
         match window + 1 < windows {
             true => line(
                 out,
-                format_args!("  if (u < {end}u) {{ return b{part}_{window}[{index}]; }}"),
+                format_args!("  if (u < {end}u) {{ return {load}(b{part}_{window}[{index}]); }}"),
             ),
-            false => line(out, format_args!("  return b{part}_{window}[{index}];")),
+            false => line(
+                out,
+                format_args!("  return {load}(b{part}_{window}[{index}]);"),
+            ),
         }
     }
     line(out, format_args!("}}"));
@@ -225,9 +253,14 @@ fn declare_part(
         match window + 1 < windows {
             true => line(
                 out,
-                format_args!("  if (u < {end}u) {{ b{part}_{window}[{index}] = v; return; }}"),
+                format_args!(
+                    "  if (u < {end}u) {{ b{part}_{window}[{index}] = {store}(v); return; }}"
+                ),
             ),
-            false => line(out, format_args!("  b{part}_{window}[{index}] = v;")),
+            false => line(
+                out,
+                format_args!("  b{part}_{window}[{index}] = {store}(v);"),
+            ),
         }
     }
     line(out, format_args!("}}"));
@@ -362,8 +395,17 @@ mod tests {
             window_bytes,
             immediates,
             enables: false,
+            wide_words: false,
         };
         let operands = [Operand::read("x"), Operand::update("y")];
+        let wide = Target {
+            wide_words: true,
+            ..target
+        };
+        translate(
+            "accessors",
+            &shader(TEXT, &operands, &variant, &layout, &wide),
+        );
         let whole = shader(TEXT, &operands, &variant, &layout, &target);
         translate("accessors", &whole);
         whole
@@ -428,6 +470,7 @@ mod tests {
                 window_bytes: 1 << 20,
                 immediates: true,
                 enables,
+                wide_words: false,
             };
             let whole = shader(text, &operands, &variant, &layout, &target);
             whole.lines().next() == Some("enable subgroups;")

@@ -189,6 +189,12 @@ impl HostAccount {
     }
 }
 
+impl HostCharge {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
 impl Drop for HostCharge {
     fn drop(&mut self) {
         let used_bytes = &self.account.used_bytes;

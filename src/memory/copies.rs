@@ -12,7 +12,7 @@ pub(crate) struct HostCopy {
     /// None of a device that has none.
     pub(crate) bytes: Vec<u8>,
     /// Takes the bytes off the account when the copy goes.
-    pub(crate) _charge: HostCharge,
+    pub(crate) charge: HostCharge,
 }
 
 /// A recipe of the engine's, by number, and what it computes from, with the last write to each of

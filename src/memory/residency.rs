@@ -406,8 +406,8 @@ impl Memory {
             if shed_bytes >= wanted_bytes || !elsewhere || copies.host.is_none() {
                 continue;
             }
-            shed_bytes += slot.size_bytes;
             let host = copies.host.take();
+            shed_bytes += host.as_ref().map_or(0, |host| host.charge.size_bytes());
             if copies.is_empty() {
                 slot.copies = None;
             }

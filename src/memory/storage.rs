@@ -249,6 +249,12 @@ impl Storage {
         }
     }
 
+    /// Has another storage taken over the slot?
+    pub(crate) fn is_handed_on(&self) -> bool {
+        let slot = self.slot.load(Ordering::Acquire);
+        slot != NO_SLOT && slot & HANDED_ON != 0
+    }
+
     /// Another storage has taken over the slot.
     pub(crate) fn hand_on_slot(&self) {
         self.slot.fetch_or(HANDED_ON, Ordering::AcqRel);
@@ -311,6 +317,8 @@ pub(crate) enum Dead {
     Slot(u32),
     /// The custom kernel of this id.
     Kernel(u64),
+    /// The fused kernel of this id.
+    Fused(u64),
     /// The recipe of this number.
     Recipe(u64),
 }

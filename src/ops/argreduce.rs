@@ -21,7 +21,7 @@ use crate::tensor::layout::{Layout, axis};
 const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
 
 /// `y[r]` = where in row `r` of `x` the extreme is.
-static ARGREDUCE: Kernel = Kernel {
+pub(super) static ARGREDUCE: Kernel = Kernel {
     name: "argreduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Fetch, Input};
 use super::operation::{operations, same_dtype};
 use super::scalar::Scalar;
@@ -30,9 +31,21 @@ operations! {
         Le "le" All Bool,
         Gt "gt" All Bool,
         Ge "ge" All Bool,
-        And "logical_and" Bools Bool,
-        Or "logical_or" Bools Bool,
-        Xor "logical_xor" Bools Bool,
+        And "logical_and" All Bool,
+        Or "logical_or" All Bool,
+        Xor "logical_xor" All Bool,
+        Remainder "remainder" Numbers Same,
+        FloorDivide "floor_divide" Numbers Same,
+        Atan2 "atan2" Floats Same,
+        Hypot "hypot" Floats Same,
+        Copysign "copysign" Floats Same,
+        Fmax "fmax" Floats Same,
+        Fmin "fmin" Floats Same,
+        BitwiseAnd "bitwise_and" Bits Same,
+        BitwiseOr "bitwise_or" Bits Same,
+        BitwiseXor "bitwise_xor" Bits Same,
+        LeftShift "left_shift" Whole Same,
+        RightShift "right_shift" Whole Same,
     }
 }
 
@@ -79,10 +92,35 @@ const SCALAR_BEFORE: Family = Family {
     into: &SCALAR_FIRST_INTO,
 };
 
+pub(super) static ELEMENT: Element = Element {
+    fresh: &BINARY,
+    into: &BINARY_INTO,
+    names: &["a", "b"],
+    main: 0,
+    file: WGSL,
+    section,
+};
+
+pub(super) static ELEMENT_SCALAR: Element = Element {
+    fresh: &SCALAR,
+    into: &SCALAR_INTO,
+    ..ELEMENT
+};
+
+pub(super) static ELEMENT_SCALAR_FIRST: Element = Element {
+    fresh: &SCALAR_FIRST,
+    into: &SCALAR_FIRST_INTO,
+    ..ELEMENT
+};
+
+fn section(variant: &Variant) -> &'static str {
+    BinaryOp::of(Code(variant.code)).name()
+}
+
 fn text(variant: &Variant) -> Cow<'static, str> {
     let code = Code(variant.code);
     debug_assert!(code.fetch(0) != Fetch::Param || code.fetch(1) != Fetch::Param);
-    elementwise::text(variant, &["a", "b"], 0, WGSL, BinaryOp::of(code).name())
+    elementwise::text(variant, &["a", "b"], 0, WGSL, section(variant))
 }
 
 impl Tensor {
@@ -238,14 +276,44 @@ methods! {
     /// `a / b`, for all numbers. Integers are rounded towards 0; `a / 0` is `a` for them, and the
     /// least `i32` by -1 is itself.
     div div_scalar Div;
-    /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%`, for
-    /// all numbers. `a % 0` is 0 for integers. For floats it is right to the last bits of the
-    /// dividend.
+    /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%` and C's
+    /// `fmod`, for all numbers. `a % 0` is 0 for integers. For floats it is right to the last bits
+    /// of the dividend.
+    #[doc(alias = "fmod")]
     rem rem_scalar Rem;
+    /// The remainder of [`floor_divide`](Tensor::floor_divide) with the sign of the divisor, as
+    /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats.
+    remainder remainder_scalar Remainder;
+    /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
+    /// are `a`, as in [`div`](Tensor::div), and the least `i32` by -1 is itself.
+    floor_divide floor_divide_scalar FloorDivide;
+    /// The angle of the point (`b`, `a`), from -π to π, for floats: the arc tangent of `a / b`
+    /// that knows the quadrant. To 1e-6; zeros and infinities by their signs, as in C.
+    atan2 atan2_scalar Atan2;
+    /// `sqrt(a² + b²)`, for floats; nothing overflows on the way. ∞ if either is infinite.
+    hypot hypot_scalar Hypot;
+    /// The size of `a` with the sign of `b`, for floats.
+    copysign copysign_scalar Copysign;
     /// The larger of the two, for all numbers; NaN if either is.
     maximum maximum_scalar Maximum;
     /// The smaller of the two, for all numbers; NaN if either is.
     minimum minimum_scalar Minimum;
+    /// The larger of the two, for floats; the other one if one is NaN.
+    fmax fmax_scalar Fmax;
+    /// The smaller of the two, for floats; the other one if one is NaN.
+    fmin fmin_scalar Fmin;
+    /// `a & b`, bit by bit, for `i32`, `u32`, `u8` and bools.
+    bitwise_and bitwise_and_scalar BitwiseAnd;
+    /// `a | b`, bit by bit, for `i32`, `u32`, `u8` and bools.
+    bitwise_or bitwise_or_scalar BitwiseOr;
+    /// `a ^ b`, bit by bit, for `i32`, `u32`, `u8` and bools.
+    bitwise_xor bitwise_xor_scalar BitwiseXor;
+    /// `a << b`, for `i32`, `u32` and `u8`. By as many bits as the type has, or more, or by a
+    /// negative number, it is 0.
+    left_shift left_shift_scalar LeftShift;
+    /// `a >> b`, for `i32`, whose sign is drawn out, `u32` and `u8`. By as many bits as the type
+    /// has, or more, or by a negative number, it is 0, or -1 for a negative `a`.
+    right_shift right_shift_scalar RightShift;
     /// `a == b`, as bools, for every type.
     eq eq_scalar Eq;
     /// `a != b`, as bools, for every type.
@@ -281,11 +349,11 @@ without_scalar! {
     /// exponents, anything to the power of 0 is 1. Integers wrap; to a negative power they are 0,
     /// but for 1 and -1. Floats are right to about 1e-6 of the result times its logarithm.
     pow Pow;
-    /// Are both true? For bools.
+    /// Are both true? For every type: true is what is not 0, and so NaN.
     logical_and And;
-    /// Is either true? For bools.
+    /// Is either true? For every type, as [`logical_and`](Tensor::logical_and).
     logical_or Or;
-    /// Is just one true? For bools.
+    /// Is just one true? For every type, as [`logical_and`](Tensor::logical_and).
     logical_xor Xor;
 }
 
@@ -333,4 +401,13 @@ in_place! {
     div_ div_scalar_ "div" Div;
     maximum_ maximum_scalar_ "maximum" Maximum;
     minimum_ minimum_scalar_ "minimum" Minimum;
+    rem_ rem_scalar_ "rem" Rem;
+    remainder_ remainder_scalar_ "remainder" Remainder;
+    floor_divide_ floor_divide_scalar_ "floor_divide" FloorDivide;
+    pow_ pow_scalar_ "pow" Pow;
+    bitwise_and_ bitwise_and_scalar_ "bitwise_and" BitwiseAnd;
+    bitwise_or_ bitwise_or_scalar_ "bitwise_or" BitwiseOr;
+    bitwise_xor_ bitwise_xor_scalar_ "bitwise_xor" BitwiseXor;
+    left_shift_ left_shift_scalar_ "left_shift" LeftShift;
+    right_shift_ right_shift_scalar_ "right_shift" RightShift;
 }

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 pub(crate) use plan::{Scatter, Transpose};
 
+use super::elementwise::element::Element;
 use super::elementwise::{
     self, Call, Family, Input, arg, do_fit, groups, halves, head, is_wide, ranges, within, word,
 };
@@ -63,6 +64,15 @@ kernels! {
 const FAMILY: Family = Family {
     fresh: &COPY,
     into: &COPY_INTO,
+};
+
+pub(super) static ELEMENT: Element = Element {
+    fresh: &COPY,
+    into: &COPY_INTO,
+    names: &["x"],
+    main: 0,
+    file: WGSL,
+    section: conversion,
 };
 
 /// The section that converts.
@@ -269,7 +279,7 @@ impl Tensor {
             false => src,
         };
         if !self.layout.is_quads() {
-            return self.scatter(src);
+            return self.copy_through(src);
         }
         Call {
             family: FAMILY,
@@ -328,7 +338,7 @@ impl Tensor {
 
     /// Writes through any view. `src` has a storage of its own.
     #[track_caller]
-    fn scatter(&self, src: &Tensor) -> Result<()> {
+    fn copy_through(&self, src: &Tensor) -> Result<()> {
         let src = src.view(src.layout.broadcast_to(&self.layout.shape)?);
         match is_wide(&self.engine, [&src, self].into_iter(), 0) {
             false => self.launch_scatter(&src, Ranges::new()),
@@ -336,7 +346,7 @@ impl Tensor {
         }
     }
 
-    /// As `scatter`, in as few launches as it takes. Both have one shape.
+    /// As `copy_through`, in as few launches as it takes. Both have one shape.
     #[track_caller]
     fn scatter_part(&self, src: &Tensor) -> Result<()> {
         let operands = [src, self];

@@ -12,6 +12,7 @@
 //!                                            an input  outermost 1st of input 0, of input 1, …
 //! ```
 
+pub(crate) mod element;
 mod parts;
 mod shader;
 
@@ -28,14 +29,15 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
 
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
-pub(super) use shader::{head, text, word};
+pub(crate) use shader::word;
+pub(super) use shader::{head, index, text};
 
 /// Invocations of a workgroup.
-const GROUP: u64 = 64;
+pub(crate) const GROUP: u64 = 64;
 
 /// Quads of one invocation on a software rasterizer, which likes long straight code. On a GPU it
 /// is one, so that neighbours read neighbouring quads.
-const QUADS_ON_CPU: u64 = 4;
+pub(crate) const QUADS_ON_CPU: u64 = 4;
 
 /// Where the offsets, dimensions and strides start among the words.
 pub(crate) const MAP: usize = 4;
@@ -95,6 +97,15 @@ impl Code {
         Fetch::ALL[(self.0 >> (16 + 2 * input) & 3) as usize]
     }
 
+    /// Where the scalars are that come after the map.
+    pub(crate) fn beyond_map(self) -> usize {
+        let (bound, rank) = (self.bound(), self.rank());
+        match bound {
+            0 => MAP,
+            _ => MAP + bound * (1 + rank) + rank,
+        }
+    }
+
     fn has(self, flag: u64) -> bool {
         self.0 & flag != 0
     }
@@ -130,7 +141,7 @@ pub(super) struct Call<'a> {
     /// Which operation of the family.
     pub(super) op: u8,
     pub(super) inputs: &'a [Input<'a>],
-    /// Words 2 and 3, or as many as there are for kernels without inputs.
+    /// Words 2 and 3; then those after the map, or as many as there are for kernels without inputs.
     pub(super) scalars: &'a [u32],
 }
 
@@ -326,10 +337,14 @@ impl Plan {
         })
     }
 
-    fn set_scalars(&mut self, scalars: &[u32]) {
-        let end = 2 + scalars.len();
-        debug_assert!(end <= MAP || self.code.inputs() == 0);
-        self.words[2..end].copy_from_slice(scalars);
+    pub(super) fn set_scalars(&mut self, scalars: &[u32]) {
+        let (near, far) = scalars.split_at(scalars.len().min(2));
+        self.words[2..2 + near.len()].copy_from_slice(near);
+        let start = self.code.beyond_map();
+        let end = (start + far.len()).next_multiple_of(4);
+        debug_assert!(4 * end <= MAX_PARAMS_BYTES || far.is_empty());
+        self.words.resize(self.words.len().max(end), 0);
+        self.words[start..start + far.len()].copy_from_slice(far);
     }
 
     /// Spreads the quads over invocations as the adapter likes it.
@@ -352,7 +367,7 @@ impl Plan {
 }
 
 /// Workgroups of 64 for so many invocations, over x and y.
-pub(super) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
+pub(crate) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
     let groups = invocations.div_ceil(GROUP).max(1);
     let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
     [groups.div_ceil(y) as u32, y as u32, 1]

@@ -5,9 +5,10 @@ use super::text::{names, push_sections};
 
 const WGSL: &str = include_str!("../../shaders/functions.wgsl");
 
-/// Appends the functions that `out` calls, and those that they call.
-pub(super) fn push_functions(out: &mut String) {
+/// Appends the functions that `out` calls and has not, and those that they call.
+pub(crate) fn push_functions(out: &mut String) {
     let mut left: Vec<&str> = names(WGSL).collect();
+    left.retain(|name| !out.contains(&format!("fn {name}(")));
     while let Some(index) = left.iter().position(|name| calls(out, name)) {
         push_sections(out, WGSL, &[left.swap_remove(index)]);
     }

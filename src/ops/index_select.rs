@@ -117,17 +117,32 @@ impl Tensor {
         Ok(result)
     }
 
+    /// The slices of the first axis that `indices` name, which may have any shape: the result has
+    /// that shape, and after it the rest of the shape of `self`. Indices that are not there give
+    /// zeros, as in [`index_select`](Tensor::index_select).
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(weight: &Tensor, tokens: &Tensor) -> lapidary::Result<()> {
+    /// let vectors = weight.embedding(tokens)?; // [batch, length] → [batch, length, width]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`index_select`](Tensor::index_select); [`Error::Shape`] if the result has more
+    /// than eight dimensions.
+    #[track_caller]
+    pub fn embedding(&self, indices: &Tensor) -> Result<Tensor> {
+        let at = axis("embedding", 0, self.layout.rank())?;
+        let mut shape = indices.layout.shape.clone();
+        shape.extend_from_slice(&self.layout.shape[at + 1..]);
+        self.index_select(0, &indices.flatten()?)?.reshape(&shape)
+    }
+
     fn check_indices(&self, along: isize, indices: &Tensor) -> Result<usize> {
         let at = axis(OPERATION, along, self.layout.rank())?;
-        self.same_engine(OPERATION, indices)?;
-        if !matches!(indices.dtype, DType::U32 | DType::I32) {
-            return Err(Error::DType {
-                operation: OPERATION,
-                expected: "u32 or i32".into(),
-                got: indices.dtype,
-                hint: "Cast the indices first",
-            });
-        }
+        check_index_type(OPERATION, self, indices)?;
         if indices.layout.rank() != 1 {
             return Err(Error::Shape {
                 operation: OPERATION,
@@ -138,6 +153,24 @@ impl Tensor {
             });
         }
         Ok(at)
+    }
+}
+
+/// Refuses indices that are no whole words, or another `Gpu`'s.
+pub(super) fn check_index_type(
+    operation: &'static str,
+    x: &Tensor,
+    indices: &Tensor,
+) -> Result<()> {
+    x.same_engine(operation, indices)?;
+    match indices.dtype {
+        DType::U32 | DType::I32 => Ok(()),
+        got => Err(Error::DType {
+            operation,
+            expected: "u32 or i32".into(),
+            got,
+            hint: "Cast the indices first",
+        }),
     }
 }
 

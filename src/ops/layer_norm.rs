@@ -1,21 +1,21 @@
-//! Layer normalization over the last dimensions.
+//! Layer and RMS normalization over the last dimensions, and group normalization by them.
 
 use std::borrow::Cow;
 
 use super::elementwise::arg;
 use super::normalize::{self, Form};
-use super::reduce::Op;
+use super::reduce::{Op, fold};
 use super::rows::{self, Axes, RowParams, Rows};
 use super::text::push_sections;
+use crate::dtype::DType;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
-const OPERATION: &str = "layer_norm";
 const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
 
 /// Whole rows in one launch. Where there is no weight or bias, `x` stands in for it, unread.
-static LAYER_NORM: Kernel = Kernel {
+pub(super) static LAYER_NORM: Kernel = Kernel {
     name: "layer_norm",
     operands: &[
         Operand::read("x"),
@@ -49,6 +49,8 @@ pub(super) const HAS_WEIGHT: u64 = 1 << 8;
 pub(super) const HAS_BIAS: u64 = 1 << 9;
 /// Weight and bias start at quads, and are read by quads.
 const QUADS: u64 = 1 << 10;
+/// By the root of the mean square.
+pub(super) const RMS: u64 = 1 << 11;
 
 impl Tensor {
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last dimensions, which
@@ -77,21 +79,116 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f32,
     ) -> Result<Tensor> {
+        self.normalized("layer_norm", normalized_shape, [weight, bias], eps, 0)
+    }
+
+    /// `x / √(mean of x² + eps) · weight` over the last dimensions, which `normalized_shape`
+    /// repeats, as in PyTorch. The weight as in [`layer_norm`](Tensor::layer_norm).
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(x: &Tensor, weight: &Tensor) -> lapidary::Result<()> {
+    /// let y = x.rms_norm(&[4096], Some(weight), 1e-6)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`layer_norm`](Tensor::layer_norm).
+    #[track_caller]
+    pub fn rms_norm(
+        &self,
+        normalized_shape: &[usize],
+        weight: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<Tensor> {
+        self.normalized("rms_norm", normalized_shape, [weight, None], eps, RMS)
+    }
+
+    /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]`, over
+    /// the channels of each of `groups` and all that comes after them, as in PyTorch. Weight and
+    /// bias have one element a channel, and are rounded to the type of `self`.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(image: &Tensor, weight: &Tensor, bias: &Tensor) -> lapidary::Result<()> {
+    /// let y = image.group_norm(32, Some(weight), Some(bias), 1e-5)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for fewer than two dimensions, channels that `groups` does not divide, or
+    /// a weight or bias of another shape; [`Error::DType`] for integers and bools;
+    /// [`Error::Foreign`] for tensors of another `Gpu`.
+    #[track_caller]
+    pub fn group_norm(
+        &self,
+        groups: usize,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<Tensor> {
+        const OPERATION: &str = "group_norm";
         normalize::check_float(OPERATION, self)?;
+        let shape = &self.layout.shape;
+        let (batch, channels) = match shape[..] {
+            [batch, channels, ..] if groups > 0 && channels % groups == 0 => (batch, channels),
+            _ => {
+                return Err(Error::Shape {
+                    operation: OPERATION,
+                    reason: format!("{shape:?} has no channels that {groups} groups divide"),
+                });
+            }
+        };
+        let weight = self.affine(OPERATION, "weight", weight, &[channels])?;
+        let bias = self.affine(OPERATION, "bias", bias, &[channels])?;
+        let length = channels / groups * shape[2..].iter().product::<usize>();
+        let rows = self.reshape(&[batch, groups, length])?;
+        let made = rows.normalized(OPERATION, &[length], [None; 2], eps, 0)?;
+        let made = made.reshape(shape)?;
+        // One element a channel, that broadcasts over what comes after.
+        let mut one_each: Vec<usize> = vec![1; shape.len() - 1];
+        one_each[0] = channels;
+        if let Some(weight) = weight {
+            made.mul_(&weight.cast(self.dtype)?.reshape(&one_each)?)?;
+        }
+        if let Some(bias) = bias {
+            made.add_(&bias.cast(self.dtype)?.reshape(&one_each)?)?;
+        }
+        Ok(made)
+    }
+
+    /// By the operation's bit of a code, with a weight and a bias.
+    #[track_caller]
+    fn normalized(
+        &self,
+        operation: &'static str,
+        normalized_shape: &[usize],
+        [weight, bias]: [Option<&Tensor>; 2],
+        eps: f32,
+        kind: u64,
+    ) -> Result<Tensor> {
+        normalize::check_float(operation, self)?;
         let shape = &self.layout.shape;
         if normalized_shape.is_empty() || !shape.ends_with(normalized_shape) {
             return Err(Error::Shape {
-                operation: OPERATION,
+                operation,
                 reason: format!("shape {shape:?} does not end in {normalized_shape:?}"),
             });
         }
-        let weight = self.affine("weight", weight, normalized_shape)?;
-        let bias = self.affine("bias", bias, normalized_shape)?;
+        let weight = self.affine(operation, "weight", weight, normalized_shape)?;
+        let bias = self.affine(operation, "bias", bias, normalized_shape)?;
         let rank = shape.len();
         let folded = Axes::from(rank - normalized_shape.len(), rank);
         let rows = Rows::of(&self.layout, folded, false);
         let form = Form::choose(self, rows.as_ref());
-        let affine = Affine { weight, bias, eps };
+        let affine = Affine {
+            kind,
+            weight,
+            bias,
+            eps,
+        };
         normalize_as(self, folded, rows.as_ref(), form, &affine)
     }
 
@@ -99,18 +196,19 @@ impl Tensor {
     #[track_caller]
     fn affine(
         &self,
+        operation: &'static str,
         name: &str,
         given: Option<&Tensor>,
-        normalized_shape: &[usize],
+        wanted: &[usize],
     ) -> Result<Option<Tensor>> {
         let Some(given) = given else { return Ok(None) };
-        self.same_engine(OPERATION, given)?;
-        normalize::check_float(OPERATION, given)?;
-        if given.layout.shape[..] != *normalized_shape {
+        self.same_engine(operation, given)?;
+        normalize::check_float(operation, given)?;
+        if given.layout.shape[..] != *wanted {
             return Err(Error::Shape {
-                operation: OPERATION,
+                operation,
                 reason: format!(
-                    "the {name} has shape {:?}, not {normalized_shape:?}",
+                    "the {name} has shape {:?}, not {wanted:?}",
                     given.layout.shape
                 ),
             });
@@ -125,6 +223,8 @@ impl Tensor {
 /// What follows the normalization.
 #[derive(Debug)]
 pub(super) struct Affine {
+    /// 0, or [`RMS`].
+    pub(super) kind: u64,
     pub(super) weight: Option<Tensor>,
     pub(super) bias: Option<Tensor>,
     pub(super) eps: f32,
@@ -137,7 +237,7 @@ impl Affine {
         let offset =
             |tensor: &Option<Tensor>| tensor.as_ref().map_or(0, |t| t.layout.offset as u32);
         let quads = fused && given.iter().all(|tensor| offset(tensor) % 4 == 0);
-        *code |= if quads { QUADS } else { 0 };
+        *code |= self.kind | if quads { QUADS } else { 0 };
         *code |= if self.weight.is_some() { HAS_WEIGHT } else { 0 };
         *code |= if self.bias.is_some() { HAS_BIAS } else { 0 };
         params.scalar = self.eps;
@@ -190,7 +290,14 @@ pub(super) fn normalize_as(
         }
     };
     let form = Form::applied_to(x);
-    let [s, t] = normalize::stats(x, folded, Op::Mean, Op::SumSquares)?;
+    let [s, t] = match affine.kind {
+        RMS => {
+            let t = fold(x, None, Op::SUM_SQUARES, folded, DType::F32)?;
+            // There is no other number, and what stands for it is not read.
+            [t.clone(), t]
+        }
+        _ => normalize::stats(x, folded, Op::MEAN, Op::SUM_DISTANCES)?,
+    };
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);
     let mut code = normalize::apply_code(form, &params);
@@ -216,19 +323,23 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         (true, true) => "bias_quads",
         (true, false) => "bias_apart",
     };
-    push_sections(&mut out, WGSL, &["stats", "finish", weight, bias]);
+    let sections = match has(RMS) {
+        true => ["stats_rms", "finish_rms", weight, bias],
+        false => ["stats", "finish", weight, bias],
+    };
+    push_sections(&mut out, WGSL, &sections);
     Cow::Owned(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::check::valid;
 
     #[test]
     fn every_form_gives_a_valid_shader() {
-        let affine = [0, HAS_WEIGHT, HAS_BIAS, HAS_WEIGHT | HAS_BIAS];
+        let both = HAS_WEIGHT | HAS_BIAS;
+        let affine = [0, HAS_WEIGHT, HAS_BIAS, both, RMS, RMS | HAS_WEIGHT];
         for x in [DType::F32, DType::F16] {
             for form in Form::ALL {
                 for bits in affine.iter().flat_map(|bits| [*bits, bits | QUADS]) {

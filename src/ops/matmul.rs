@@ -8,39 +8,60 @@
 //! | register, no lanes | the same, every thread for itself | no subgroups of known size |
 //! | workgroup | 256 threads a tile in workgroup memory | GPUs |
 //! | skinny | 256 threads share out k | up to 8 rows on GPUs |
+//! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
 //!
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
 mod choice;
+mod epilogue;
 mod form;
+mod pack;
 mod problem;
+mod product;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
-use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
+use crate::engine::{Kernel, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
-use form::{Form, Tile};
-use problem::Problem;
 
+pub use epilogue::{Activation, Epilogue};
+#[cfg(any(test, feature = "sim"))]
+pub(super) use form::{End, Form, Packing, Tile};
 #[cfg(any(test, feature = "sim"))]
 pub(super) use problem::Params;
 
-static MATMUL: Kernel = Kernel {
-    name: "matmul",
-    operands: &[Operand::read("a"), Operand::read("b"), Operand::write("c")],
-    text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::matmul::run,
-};
+const fn kernel(operands: &'static [Operand]) -> Kernel {
+    Kernel {
+        name: "matmul",
+        operands,
+        text,
+        #[cfg(any(test, feature = "sim"))]
+        twin: super::twin::matmul::run,
+    }
+}
+
+const A: Operand = Operand::read("a");
+const B: Operand = Operand::read("b");
+const BIAS: Operand = Operand::read("bias");
+const RESIDUAL: Operand = Operand::read("residual");
+const C: Operand = Operand::write("c");
+
+/// The kernel for products that end without a bias (or with one: + 1), without a residual (or with
+/// one: + 2).
+static MATMUL: [Kernel; 4] = [
+    kernel(&[A, B, C]),
+    kernel(&[A, B, BIAS, C]),
+    kernel(&[A, B, RESIDUAL, C]),
+    kernel(&[A, B, BIAS, RESIDUAL, C]),
+];
 
 fn text(variant: &Variant) -> Cow<'static, str> {
     text::text(variant)
@@ -82,18 +103,64 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        self.matmul_with(other, &Epilogue::new())
+    }
+
+    /// [`matmul`](Tensor::matmul), and more done with the product before it is stored: see
+    /// [`Epilogue`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`matmul`](Tensor::matmul); [`Error::DType`] too for integers with anything to be
+    /// done, and for a bias, a residual or a cast of a type that does not go with them;
+    /// [`Error::Shape`] for a bias that is not one number a column, and for a residual that does not
+    /// broadcast to the product.
+    #[track_caller]
+    pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
         let longest = self.shape().last().copied().unwrap_or(0);
         if self.engine.caps().kind == AdapterKind::Cpu && longest > LONGEST_SUM_ON_CPU {
-            return self.matmul_in_slices(other);
+            return self.matmul_in_slices(other, end);
         }
-        self.matmul_by(other, None)
+        self.matmul_by(other, end, None)
+    }
+
+    /// A linear layer, as PyTorch has it: `self` times the transposed weight, plus the bias.
+    ///
+    /// `self` is `[…, k]`, `weight` `[n, k]`, `bias` `[n]`, and the result `[…, n]`. The weight is read
+    /// in place, and the bias is added in the same kernel.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`matmul_with`](Tensor::matmul_with); [`Error::Shape`] for a weight that is no matrix.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor, w: &lapidary::Tensor, b: &lapidary::Tensor)
+    /// # -> lapidary::Result<()> {
+    /// let hidden = x.linear(w, Some(b))?.relu()?;
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        let end = match bias {
+            Some(bias) => Epilogue::new().bias(bias),
+            None => Epilogue::new(),
+        };
+        if weight.rank() != 2 {
+            return Err(Error::Shape {
+                operation: "linear",
+                reason: format!("a weight of {:?}: it is a matrix, [n, k]", weight.shape()),
+            });
+        }
+        self.matmul_with(&weight.t()?, &end)
     }
 
     /// The sum of the products of slices along the summed axis.
     #[track_caller]
-    fn matmul_in_slices(&self, other: &Tensor) -> Result<Tensor> {
+    fn matmul_in_slices(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
         check_dtypes(self.dtype, other.dtype)?;
+        self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
+        end.check(self, &shapes.result, other.rank() > 1)?;
         // Halves are summed as they are within one product: in single precision.
         let wide = if self.dtype == DType::F16 {
             DType::F32
@@ -106,91 +173,18 @@ impl Tensor {
         for start in (0..length).step_by(LONGEST_SUM_ON_CPU) {
             let len = LONGEST_SUM_ON_CPU.min(length - start);
             let a = self.narrow(-1, start, len)?.cast(wide)?;
-            let product = a.matmul_by(&other.narrow(rows, start, len)?.cast(wide)?, None)?;
+            let b = other.narrow(rows, start, len)?.cast(wide)?;
+            let product = a.matmul_by(&b, &Epilogue::new(), None)?;
             match &sum {
                 Some(sum) => sum.add_(&product)?,
                 None => sum = Some(product),
             }
         }
         match sum {
-            Some(sum) => sum.cast(self.dtype),
-            None => self.matmul_by(other, None),
+            Some(sum) => end.apply(sum)?.cast(end.cast.unwrap_or(self.dtype)),
+            None => self.matmul_by(other, end, None),
         }
     }
-
-    /// The product by a tile of the caller's choice.
-    #[track_caller]
-    fn matmul_by(&self, other: &Tensor, tile: Option<Tile>) -> Result<Tensor> {
-        check_dtypes(self.dtype, other.dtype)?;
-        self.same_engine("matmul", other)?;
-        let shapes = Shapes::new(&self.layout, &other.layout)?;
-        let c = Tensor::output(&self.engine, &shapes.result, self.dtype)?;
-        if c.is_empty() {
-            return Ok(c);
-        }
-        if shapes.a.shape.last() == Some(&0) {
-            self.engine.clear(&c.storage)?;
-            return Ok(c);
-        }
-        let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b);
-        let tile = tile.unwrap_or_else(|| {
-            let caps = self.engine.caps();
-            let tile = choice::choose(caps, self.dtype, &problem);
-            let has_windows = [self, other, &c]
-                .iter()
-                .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
-            match has_windows && caps.kind == AdapterKind::Cpu {
-                true => tile.through_windows(),
-                false => tile,
-            }
-        });
-        // Rows of halves that are no whole quads would share words between two threads: then the
-        // rows are padded, and a copy takes the padding out.
-        let n = problem.n;
-        if tile == Tile::Naive || n.is_multiple_of(4) || self.dtype.size_bytes() == 4 {
-            launch(self, other, &c, &problem, tile, n)?;
-            return Ok(c);
-        }
-        let padded_n = n.next_multiple_of(4);
-        let rows = problem.rows();
-        let shape = [rows as usize, padded_n as usize];
-        let padded = Tensor::output(&self.engine, &shape, self.dtype)?;
-        launch(self, other, &padded, &problem, tile, padded_n)?;
-        let whole = padded.narrow(1, 0, n as usize)?.contiguous()?;
-        Ok(whole.view(Layout::contiguous(&shapes.result)))
-    }
-}
-
-/// Appends the kernel; rows of `c` are `c_row` elements apart.
-fn launch(
-    a: &Tensor,
-    b: &Tensor,
-    c: &Tensor,
-    problem: &Problem,
-    tile: Tile,
-    c_row: u32,
-) -> Result<()> {
-    let form = Form {
-        tile,
-        a: problem.a.order(),
-        b: problem.b.order(),
-    };
-    let arg = |tensor: &Tensor, quads: bool| Arg {
-        storage: Arc::clone(&tensor.storage),
-        dtype: tensor.dtype,
-        quads,
-    };
-    let (first, second) = if problem.swapped { (b, a) } else { (a, b) };
-    let naive = tile == Tile::Naive;
-    let args = [
-        arg(first, !naive && problem.a.is_quads()),
-        arg(second, !naive && problem.b.is_quads()),
-        arg(c, naive || c_row.is_multiple_of(4)),
-    ];
-    let groups = choice::groups(a.engine.caps(), form, problem);
-    let params = problem.params(c_row);
-    a.engine
-        .launch(Launch::new(&MATMUL, form.pack(), args, &params, groups))
 }
 
 fn check_dtypes(a: DType, b: DType) -> Result<()> {

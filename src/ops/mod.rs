@@ -1,6 +1,7 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 mod argreduce;
+mod arrange;
 mod attention;
 mod backward;
 mod binary;
@@ -9,22 +10,30 @@ mod conv;
 mod copy;
 pub(crate) mod custom;
 mod einsum;
-mod elementwise;
+pub(crate) mod elementwise;
 pub(crate) mod fill;
-mod functions;
+pub(crate) mod functions;
+mod gather;
 mod index_select;
 mod layer_norm;
+mod loss;
+mod mask;
 mod matmul;
 mod normalize;
 mod operation;
 mod operators;
 mod pool;
 pub(crate) mod random;
+pub(crate) mod readers;
 mod reduce;
+mod rotary;
 mod rows;
 mod scalar;
+mod scan;
+mod scatter;
 mod select;
 mod softmax;
+mod sort;
 mod text;
 mod unary;
 
@@ -39,5 +48,7 @@ pub(crate) mod twin;
 
 pub use conv::Conv;
 pub use custom::{Kernel, KernelCall};
+pub use loss::Reduction;
+pub use matmul::{Activation, Epilogue};
 pub use pool::Pool;
 pub use scalar::Scalar;

@@ -13,6 +13,10 @@ pub(crate) enum Takes {
     Floats,
     /// All but bool.
     Numbers,
+    /// i32, u32 and u8.
+    Whole,
+    /// The same and bool.
+    Bits,
     /// Bool alone.
     Bools,
     /// Everything.
@@ -24,6 +28,8 @@ impl Takes {
         match self {
             Takes::Floats => dtype.is_float(),
             Takes::Numbers => dtype != DType::Bool,
+            Takes::Whole => !dtype.is_float() && dtype != DType::Bool,
+            Takes::Bits => !dtype.is_float(),
             Takes::Bools => dtype == DType::Bool,
             Takes::All => true,
         }
@@ -35,6 +41,8 @@ impl Takes {
             _ if self.accepts(got) => return Ok(()),
             Takes::Floats => "f32 or f16",
             Takes::Numbers => "a type of numbers",
+            Takes::Whole => "i32, u32 or u8",
+            Takes::Bits => "i32, u32, u8 or bool",
             Takes::Bools => "bool",
             Takes::All => "any type",
         };

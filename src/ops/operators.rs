@@ -1,10 +1,11 @@
-//! `+`, `-`, `*`, `/`, `%`, `-x` and `!x` on tensors and numbers.
+//! `+`, `-`, `*`, `/`, `%`, `-x` and `!x` on tensors and numbers; `&`, `|`, `^`, `<<` and `>>` on
+//! tensors.
 //!
 //! They can fail, so each gives a [`Result`]: `(a.matmul(&b)? + &bias)?.relu()?`. On the right a
 //! number is whatever becomes a [`Scalar`]; on the left one type of float and one of integers,
 //! so that a literal can only be that.
 
-use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
 use super::binary::BinaryOp;
 use super::scalar::Scalar;
@@ -76,6 +77,25 @@ operators! {
     Mul mul Mul;
     Div div Div;
     Rem rem Rem;
+}
+
+macro_rules! bit_operators {
+    ($($trait:ident $method:ident $op:ident;)*) => {$(
+        with_tensor! {
+            $trait $method $op: Tensor, Tensor;
+            $trait $method $op: Tensor, &Tensor;
+            $trait $method $op: &Tensor, Tensor;
+            $trait $method $op: &Tensor, &Tensor;
+        }
+    )*};
+}
+
+bit_operators! {
+    BitAnd bitand BitwiseAnd;
+    BitOr bitor BitwiseOr;
+    BitXor bitxor BitwiseXor;
+    Shl shl LeftShift;
+    Shr shr RightShift;
 }
 
 macro_rules! prefixes {

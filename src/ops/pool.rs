@@ -10,6 +10,7 @@ use super::elementwise::{arg, groups};
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::text::push_sections;
+use crate::driver::AdapterKind;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -80,6 +81,10 @@ pub(super) enum Fold {
     Max,
 }
 
+/// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in all of
+/// them.
+const MOST_ROUNDS: u64 = 15_000;
+
 /// `struct Params` of `shaders/pool.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -126,7 +131,8 @@ macro_rules! pools {
             /// # Errors
             ///
             #[doc = concat!("Those of [`", stringify!($forward), "`](Tensor::", stringify!($forward), "), ")]
-            /// [`Error::Shape`] unless `self` has the shape of the result, and [`Error::Foreign`].
+            /// [`Error::Shape`] unless `self` has the shape of the result, and on a software adapter
+            /// for windows of very many elements; [`Error::Foreign`].
             #[track_caller]
             pub fn $backward(&self, input: &Tensor, pool: &Pool<$dims>) -> Result<Tensor> {
                 let call = Call::new(stringify!($backward), input, $dims, pool.over_planes())?;
@@ -230,6 +236,7 @@ impl Call {
                 ),
             });
         }
+        self.check_rounds(fold)?;
         let y = Tensor::output(&self.x.engine, self.x.shape(), self.x.dtype)?;
         if y.is_empty() {
             return self.lines(y);
@@ -252,6 +259,28 @@ impl Call {
         y.engine
             .launch(Launch::new(&POOL, fold as u64, args, &params, groups))?;
         self.lines(y)
+    }
+
+    /// Refuses windows whose gradient a software adapter would leave unfinished.
+    fn check_rounds(&self, fold: Fold) -> Result<()> {
+        let Pool { kernel, stride, .. } = self.pool;
+        let own = |at: usize| (kernel[at].div_ceil(stride[at].max(1)).min(self.output[at])) as u64;
+        let windows = own(0).saturating_mul(own(1));
+        let elements = (kernel[0] as u64).saturating_mul(kernel[1] as u64);
+        let rounds = match fold {
+            Fold::Avg => windows,
+            Fold::Max => windows.saturating_mul(elements),
+        };
+        if self.x.engine.caps().kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS {
+            return Ok(());
+        }
+        Err(Error::Shape {
+            operation: self.operation,
+            reason: format!(
+                "an element of the gradient takes {rounds} steps with windows of {kernel:?}, and a software \
+                 adapter goes {MOST_ROUNDS}: use smaller windows, or several poolings one after the other"
+            ),
+        })
     }
 
     /// The result with as many dimensions as the input had.

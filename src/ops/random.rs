@@ -39,9 +39,12 @@ const FAMILY: Family = Family {
 fn text(variant: &Variant) -> Cow<'static, str> {
     let op = RandomOp::of(Code(variant.code));
     let text = elementwise::text(variant, &[], 0, WGSL, op.name());
-    // The generator comes after the parameters that it reads, which the text begins with.
-    let philox = super::text::section_for(WGSL, "philox", "");
-    Cow::Owned(format!("{text}{philox}"))
+    Cow::Owned(format!("{text}{}", philox()))
+}
+
+/// The generator, which takes its key from the first two scalars.
+pub(super) fn philox() -> &'static str {
+    super::text::section_for(WGSL, "philox", "")
 }
 
 #[track_caller]

@@ -1,4 +1,5 @@
-//! Sums, means, maxima and minima over any set of axes: the kernel, its forms, and the choice.
+//! Sums, products, extremes, norms and spreads over any set of axes: the kernel, its forms, and the
+//! choice.
 //!
 //! | form | who folds | for |
 //! | --- | --- | --- |
@@ -6,15 +7,17 @@
 //! | `Tree` | 64 invocations a row, joined in workgroup memory | the same on a GPU, if they are long |
 //! | `Across` | one invocation four rows, side by side | rows whose elements lie apart |
 //!
-//! Few long rows are cut into parts, and a second launch folds the parts. The methods of
-//! [`Tensor`](crate::Tensor) are in `reduce/methods.rs`.
+//! Few long rows are cut into parts, and a second launch folds the parts. What is folded is an
+//! [`Op`]. The methods of [`Tensor`](crate::Tensor) are in `reduce/methods.rs` and
+//! `reduce/moments.rs`.
 
 mod methods;
+mod moments;
+mod op;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use super::elementwise::arg;
 use super::functions::push_functions;
@@ -25,6 +28,8 @@ use crate::dtype::DType;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+
+pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
 const WGSL: &str = include_str!("../../shaders/reduce.wgsl");
 
@@ -45,54 +50,6 @@ pub(super) static REDUCE_AROUND: Kernel = Kernel {
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::reduce::run,
 };
-
-/// What a row is folded to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Sum,
-    Mean,
-    Max,
-    Min,
-    /// Of `exp(x − m)`.
-    SumExp,
-    /// Of `(x − m)²`.
-    SumSquares,
-}
-
-impl Op {
-    const ALL: [Op; 6] = [
-        Op::Sum,
-        Op::Mean,
-        Op::Max,
-        Op::Min,
-        Op::SumExp,
-        Op::SumSquares,
-    ];
-
-    pub(super) fn from_code(code: u64) -> Op {
-        Op::ALL[(code >> 8 & 15) as usize]
-    }
-
-    /// Folds the parts of a row, where a second launch divides.
-    fn of_part(self) -> Op {
-        match self {
-            Op::Mean => Op::Sum,
-            op => op,
-        }
-    }
-
-    /// Folds what [`of_part`](Op::of_part) made of the parts.
-    fn of_parts(self) -> Op {
-        match self {
-            Op::SumExp | Op::SumSquares => Op::Sum,
-            op => op,
-        }
-    }
-
-    fn needs_middle(self) -> bool {
-        matches!(self, Op::SumExp | Op::SumSquares)
-    }
-}
 
 /// Which kernel folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,11 +189,7 @@ pub(super) fn fold_as(
     if plan.parts == 1 {
         return launch(x, middle, op, rows, plan, rows.length, out);
     }
-    let partial = match x.dtype {
-        DType::F32 | DType::F16 => DType::F32,
-        DType::I32 => DType::I32,
-        DType::U32 | DType::U8 | DType::Bool => DType::U32,
-    };
+    let partial = op.partial(x.dtype);
     let parts = launch(x, middle, op.of_part(), rows, plan, rows.length, partial)?;
     let of_parts = rows_of_parts(rows, plan);
     let form = match plan.form {
@@ -253,6 +206,12 @@ pub(super) fn fold_as(
         rows.length,
         out,
     )
+}
+
+/// What the parts of rows are folded to, as [`Form::outputs`] says.
+#[track_caller]
+pub(super) fn fold_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<Tensor> {
+    launch(x, None, op, rows, plan, rows.length, op.partial(x.dtype))
 }
 
 /// The results of a first launch as the rows of a second.
@@ -295,7 +254,7 @@ fn launch(
     op: Op,
     rows: &Rows,
     plan: Plan,
-    divisor: u32,
+    length: u32,
     out: DType,
 ) -> Result<Tensor> {
     let engine = &x.engine;
@@ -307,13 +266,8 @@ fn launch(
     let mut params = rows.params();
     params.parts = plan.parts;
     params.chunk = plan.chunk;
-    // Nothing has no mean: what the sum of nothing is divided by is not a number.
-    params.scalar = if divisor == 0 {
-        f32::NAN
-    } else {
-        divisor as f32
-    };
-    let code = rows::rank_bits(rows) | (op as u64) << 8 | (plan.form as u64) << 12;
+    params.scalar = op.scalar(length);
+    let code = rows::rank_bits(rows) | op.code() | (plan.form as u64) << 12;
     let (x, y) = (arg(x, plan.form != Form::Across), arg(&result, true));
     let (kernel, args): (_, Vec<Arg>) = match middle {
         Some(middle) => (&REDUCE_AROUND, vec![x, arg(middle, false), y]),
@@ -326,52 +280,11 @@ fn launch(
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let (op, form) = (Op::from_code(variant.code), Form::from_code(variant.code));
-    let result = if op.needs_middle() { 2 } else { 1 };
-    let (from, to) = (variant.dtypes[0], variant.dtypes[result]);
-    let is_extreme = matches!(op, Op::Max | Op::Min);
-    let compares_keys = is_extreme && from.is_float();
-    let accumulator = if compares_keys { "i32" } else { from.wgsl() };
-    let (lowest, highest) = match accumulator {
-        "i32" => ("-2147483647i - 1i", "2147483647i"),
-        _ => ("0u", "0xffffffffu"),
-    };
+    let form = Form::from_code(variant.code);
     let mut out = String::with_capacity(8 << 10);
     rows::rank_constants(&mut out, variant.code);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "alias T = {};\nalias A = {accumulator};\nalias R = {};",
-        from.wgsl(),
-        to.wgsl()
-    );
-    if is_extreme {
-        let nan_key = if op == Op::Max { "0x7fc00000i" } else { lowest };
-        let _ = writeln!(out, "const LOWEST = {lowest};\nconst HIGHEST = {highest};");
-        let _ = writeln!(
-            out,
-            "const NAN_KEY: i32 = {};",
-            if compares_keys { nan_key } else { "0" }
-        );
-    }
+    let sections = op::sections(&mut out, variant);
     push_sections(&mut out, rows::WGSL, &["params", "runs"]);
-    let fold = match op {
-        Op::Max => "max",
-        Op::Min => "min",
-        _ => "sum",
-    };
-    let ends: &[&str] = match op {
-        _ if compares_keys => &["keys"],
-        Op::Sum | Op::Max | Op::Min => &["lift", "lower"],
-        Op::Mean => &["lift", "lower_mean"],
-        Op::SumExp => &["lift_exp", "lower"],
-        Op::SumSquares => &["lift_square", "lower"],
-    };
-    let middle = if op.needs_middle() {
-        "middle"
-    } else {
-        "no_middle"
-    };
     match form {
         Form::Across => push_sections(&mut out, rows::WGSL, &["load_apart"]),
         Form::AcrossQuads => push_sections(&mut out, rows::WGSL, &["load_aligned"]),
@@ -382,7 +295,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         Form::Tree => "tree",
         Form::Across | Form::AcrossQuads => "across",
     };
-    push_sections(&mut out, WGSL, &[&[fold, middle], ends].concat());
+    push_sections(&mut out, WGSL, &sections);
     push_sections(&mut out, WGSL, &[form]);
     push_functions(&mut out);
     Cow::Owned(out)

@@ -16,7 +16,7 @@ use crate::tensor::layout::axis;
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
 
 /// Whole rows in one launch.
-static SOFTMAX: Kernel = Kernel {
+pub(super) static SOFTMAX: Kernel = Kernel {
     name: "softmax",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
@@ -120,7 +120,7 @@ pub(super) fn along_as(
             (&copy, Form::applied_to(&copy))
         }
     };
-    let [s, t] = normalize::stats(x, Axes::from(axis, axis + 1), Op::Max, Op::SumExp)?;
+    let [s, t] = normalize::stats(x, Axes::from(axis, axis + 1), Op::MAX, Op::SUM_EXP)?;
     let step = shape[axis + 1..].iter().product();
     let params = normalize::apply_params(x, shape[axis], step);
     let args: [Arg; 4] = [
@@ -135,14 +135,18 @@ pub(super) fn along_as(
     Ok(result)
 }
 
+/// What a variant computes.
+pub(super) fn name_of(code: u64) -> &'static str {
+    match code & LOG {
+        0 => "softmax",
+        _ => "log_softmax",
+    }
+}
+
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
     let mut out = normalize::text(variant);
-    let finish = match variant.code & LOG {
-        0 => "softmax",
-        _ => "log_softmax",
-    };
-    push_sections(&mut out, WGSL, &["stats", finish]);
+    push_sections(&mut out, WGSL, &["stats", name_of(variant.code)]);
     push_functions(&mut out);
     Cow::Owned(out)
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::elementwise::{Code, Fetch, Plan};
-use super::{binary, check, copy, fill, random, select, unary};
+use super::{binary, check, copy, fill, mask, random, select, unary};
 use crate::dtype::DType;
 use crate::engine::Kernel;
 use crate::tensor::layout::Layout;
@@ -115,7 +115,7 @@ fn every_binary_text_is_a_valid_shader() {
 }
 
 #[test]
-fn every_text_of_select_fill_and_random_is_a_valid_shader() {
+fn every_text_of_select_fill_mask_and_random_is_a_valid_shader() {
     let dtypes = DType::ALL.map(|dtype| vec![DType::Bool, dtype, dtype, dtype]);
     let codes = codes(3, &[false; 3]);
     for (which, &code) in codes.iter().enumerate() {
@@ -125,6 +125,10 @@ fn every_text_of_select_fill_and_random_is_a_valid_shader() {
             check::valid(&select::SELECT_INTO, into, dtypes, quads(code, &[false; 3]));
         }
     }
+    let one_type = DType::ALL.map(|dtype| vec![DType::Bool, dtype, dtype]);
+    let masked = [false, true, false];
+    check(&select::MASKED_FILL, false, 0, &masked, &one_type);
+    check(&select::MASKED_FILL_INTO, true, 0, &masked, &one_type);
     let plain = Plan::new(&[9], &[], &[]).expect("no map").code.0;
     for (index, op) in fill::FillOp::ALL.iter().enumerate() {
         for dtype in DType::ALL {
@@ -133,6 +137,11 @@ fn every_text_of_select_fill_and_random_is_a_valid_shader() {
                 check::valid(&fill::FILL_INTO, plain | INTO | index as u64, &[dtype], 1);
             }
         }
+    }
+    for (index, op) in mask::MaskOp::ALL.iter().enumerate() {
+        let taken = DType::ALL.into_iter().filter(|&d| op.takes().accepts(d));
+        let dtypes: Vec<_> = taken.map(|dtype| vec![dtype, dtype]).collect();
+        check(&mask::MASK, false, index as u64, &[false], &dtypes);
     }
     for op in 0..random::RandomOp::ALL.len() as u64 {
         for dtype in [DType::F32, DType::F16] {

@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Input};
 use super::operation::operations;
 use super::scalar::Scalar;
+use super::text::section_for;
+use crate::dtype::DType;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -40,6 +43,31 @@ operations! {
         IsNan "is_nan" Floats Bool,
         IsFinite "is_finite" Floats Bool,
         Clamp "clamp" Numbers Same,
+        Exp2 "exp2" Floats Same,
+        Expm1 "expm1" Floats Same,
+        Log2 "log2" Floats Same,
+        Log10 "log10" Floats Same,
+        Log1p "log1p" Floats Same,
+        Frac "frac" Floats Same,
+        Tan "tan" Floats Same,
+        Asin "asin" Floats Same,
+        Acos "acos" Floats Same,
+        Atan "atan" Floats Same,
+        Sinh "sinh" Floats Same,
+        Cosh "cosh" Floats Same,
+        Asinh "asinh" Floats Same,
+        Acosh "acosh" Floats Same,
+        Atanh "atanh" Floats Same,
+        Softplus "softplus" Floats Same,
+        LogSigmoid "log_sigmoid" Floats Same,
+        Softsign "softsign" Floats Same,
+        Mish "mish" Floats Same,
+        Hardsigmoid "hardsigmoid" Floats Same,
+        Hardswish "hardswish" Floats Same,
+        LeakyRelu "leaky_relu" Floats Same,
+        Elu "elu" Floats Same,
+        BitwiseNot "bitwise_not" Whole Same,
+        IsInf "is_inf" Floats Bool,
     }
 }
 
@@ -61,14 +89,31 @@ pub(super) static UNARY_INTO: Kernel = Kernel {
     twin: super::twin::unary::run,
 };
 
+/// `fn op(x: A) -> Y` of an operation on what is computed as `kind`.
+pub(super) fn text_of(op: UnaryOp, kind: &str) -> &'static str {
+    section_for(WGSL, op.name(), kind)
+}
+
 const FAMILY: Family = Family {
     fresh: &UNARY,
     into: &UNARY_INTO,
 };
 
+pub(super) static ELEMENT: Element = Element {
+    fresh: &UNARY,
+    into: &UNARY_INTO,
+    names: &["x"],
+    main: 0,
+    file: WGSL,
+    section,
+};
+
+fn section(variant: &Variant) -> &'static str {
+    UnaryOp::of(Code(variant.code)).name()
+}
+
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let op = UnaryOp::of(Code(variant.code));
-    elementwise::text(variant, &["x"], 0, WGSL, op.name())
+    elementwise::text(variant, &["x"], 0, WGSL, section(variant))
 }
 
 /// Operations on each element. They take any view and make a new, row-major tensor.
@@ -146,6 +191,52 @@ impl Tensor {
         self.unary_in_place(UnaryOp::Clamp, bounds)
     }
 
+    /// `x`, and below 0 `slope * x`, for floats.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for other types.
+    #[track_caller]
+    pub fn leaky_relu(&self, slope: f32) -> Result<Tensor> {
+        self.unary_with(UnaryOp::LeakyRelu, [slope.to_bits(), 0])
+    }
+
+    /// `x`, and below 0 `alpha * (exp(x) - 1)`, for floats.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for other types.
+    #[track_caller]
+    pub fn elu(&self, alpha: f32) -> Result<Tensor> {
+        self.unary_with(UnaryOp::Elu, [alpha.to_bits(), 1_f32.to_bits()])
+    }
+
+    /// [`elu`](Tensor::elu) with the two constants under which activations stay normalized
+    /// (Klambauer and others, 2017), for floats.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for other types.
+    #[track_caller]
+    pub fn selu(&self) -> Result<Tensor> {
+        let [alpha, scale] = [1.673_263_2_f32, 1.050_701];
+        self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()])
+    }
+
+    /// Every bit turned round, for `i32`, `u32` and `u8`; of bools it is
+    /// [`logical_not`](Tensor::logical_not).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for floats.
+    #[track_caller]
+    pub fn bitwise_not(&self) -> Result<Tensor> {
+        match self.dtype {
+            DType::Bool => self.unary(UnaryOp::LogicalNot),
+            _ => self.unary(UnaryOp::BitwiseNot),
+        }
+    }
+
     fn bounds(&self, min: Scalar, max: Scalar) -> Result<[u32; 2]> {
         UnaryOp::Clamp.takes().check("clamp", self.dtype)?;
         Ok([
@@ -184,8 +275,18 @@ methods! {
     relu Relu;
     /// eˣ, for floats.
     exp Exp;
+    /// 2ˣ, for floats.
+    exp2 Exp2;
+    /// `exp(x) - 1`, for floats, without losing the digits of what is near 0.
+    expm1 Expm1;
     /// The natural logarithm, for floats: -∞ at 0, NaN below.
     log Log;
+    /// The logarithm to the base 2, for floats.
+    log2 Log2;
+    /// The logarithm to the base 10, for floats.
+    log10 Log10;
+    /// `log(1 + x)`, for floats, without losing the digits of what is near 0.
+    log1p Log1p;
     /// The square root, for floats; NaN below 0.
     sqrt Sqrt;
     /// `1 / sqrt(x)`, for floats.
@@ -197,8 +298,28 @@ methods! {
     sin Sin;
     /// The cosine of radians, for floats; as exact as [`sin`](Tensor::sin).
     cos Cos;
+    /// The tangent of radians, for floats: [`sin`](Tensor::sin) by [`cos`](Tensor::cos), each as
+    /// exact as it is.
+    tan Tan;
+    /// The angle between -π/2 and π/2 with this sine, for floats; NaN beyond 1. To 1e-6, as the
+    /// next two.
+    asin Asin;
+    /// The angle between 0 and π with this cosine, for floats; NaN beyond 1.
+    acos Acos;
+    /// The angle between -π/2 and π/2 with this tangent, for floats.
+    atan Atan;
+    /// The hyperbolic sine, for floats.
+    sinh Sinh;
+    /// The hyperbolic cosine, for floats.
+    cosh Cosh;
     /// The hyperbolic tangent, for floats.
     tanh Tanh;
+    /// The number with this hyperbolic sine, for floats.
+    asinh Asinh;
+    /// The number from 0 on with this hyperbolic cosine, for floats; NaN below 1.
+    acosh Acosh;
+    /// The number with this hyperbolic tangent, for floats: ∞ at 1, NaN beyond.
+    atanh Atanh;
     /// The error function, for floats, to 2e-7.
     erf Erf;
     /// `1 / (1 + exp(-x))`, for floats; nothing overflows on the way.
@@ -211,6 +332,18 @@ methods! {
     /// The approximation of [`gelu`](Tensor::gelu) by the hyperbolic tangent, for floats: PyTorch's
     /// `approximate="tanh"`.
     gelu_tanh GeluTanh;
+    /// `log(1 + exp(x))`, for floats; nothing overflows on the way.
+    softplus Softplus;
+    /// The logarithm of [`sigmoid`](Tensor::sigmoid), for floats.
+    log_sigmoid LogSigmoid;
+    /// `x / (1 + |x|)`, for floats.
+    softsign Softsign;
+    /// `x * tanh(softplus(x))`, for floats.
+    mish Mish;
+    /// `x / 6 + 1/2`, held between 0 and 1, for floats.
+    hardsigmoid Hardsigmoid;
+    /// `x * hardsigmoid(x)`, for floats.
+    hardswish Hardswish;
     /// The next whole number below, for floats.
     floor Floor;
     /// The next whole number above, for floats.
@@ -219,10 +352,14 @@ methods! {
     round Round;
     /// The next whole number towards 0, for floats.
     trunc Trunc;
+    /// What [`trunc`](Tensor::trunc) takes off, with the sign of `x`, for floats.
+    frac Frac;
     /// Is it 0, or false? A bool tensor, for every type.
     logical_not LogicalNot;
     /// Is it NaN? A bool tensor, for floats.
     is_nan IsNan;
+    /// Is it infinite? A bool tensor, for floats.
+    is_inf IsInf;
     /// Is it neither infinite nor NaN? A bool tensor, for floats.
     is_finite IsFinite;
 }
@@ -245,9 +382,22 @@ macro_rules! in_place {
 
 in_place! {
     neg_ Neg "neg";
+    abs_ Abs "abs";
+    square_ Square "square";
     relu_ Relu "relu";
     exp_ Exp "exp";
+    log_ Log "log";
     sqrt_ Sqrt "sqrt";
+    rsqrt_ Rsqrt "rsqrt";
+    recip_ Recip "recip";
+    sin_ Sin "sin";
+    cos_ Cos "cos";
     tanh_ Tanh "tanh";
     sigmoid_ Sigmoid "sigmoid";
+    silu_ Silu "silu";
+    gelu_ Gelu "gelu";
+    floor_ Floor "floor";
+    ceil_ Ceil "ceil";
+    round_ Round "round";
+    trunc_ Trunc "trunc";
 }

@@ -8,15 +8,17 @@
 mod readback;
 mod spill;
 mod state_file;
+#[cfg(test)]
+pub(crate) mod tests;
 mod upload;
 
 use crate::driver::DriverError;
 use crate::error::Error;
 
-pub(crate) use readback::{Piece, Readbacks, Reading, Sink};
+pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub(crate) use state_file::{Entry, StateFileOptions, StateReader, StateWriter};
-pub(crate) use upload::{Region, Uploads};
+pub(crate) use upload::{FEED_BYTES, Region, Uploads};
 
 /// A driver's refusal as the crate's error.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {

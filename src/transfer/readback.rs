@@ -1,6 +1,6 @@
 //! Reading back: the device copies into a buffer that the CPU maps once the copy is done.
 //!
-//! A read is a [`Reading`], cut into [`Piece`]s of at most 16 MiB. Each piece is a command; when
+//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command; when
 //! the walk encodes it, it takes a buffer from the pool, and when its submission is done the
 //! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when
 //! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
@@ -19,8 +19,11 @@ use crate::units::MIB;
 /// Buffers of the pool together, beyond which oldest pieces are taken in first.
 const LIMIT_BYTES: u64 = 64 * MIB;
 
-/// The largest piece.
-const PIECE_BYTES: u64 = 16 * MIB;
+/// The largest piece: the host copies one out while the device copies the next.
+const PIECE_BYTES: u64 = 4 * MIB;
+
+/// A piece from this on is submitted at once, so that it arrives before those behind it.
+pub(crate) const LARGE_PIECE_BYTES: u64 = MIB;
 
 /// The smallest buffer; others are powers of two times this.
 const LEAST_BUFFER_BYTES: u64 = 4 << 10;
@@ -191,6 +194,16 @@ enum Kept {
     Lent,
 }
 
+impl Pool {
+    /// One of the buffers is no more; where it was the one that is kept, another will be.
+    fn is_gone(&mut self, buffer_bytes: u64) {
+        self.total_bytes -= buffer_bytes;
+        if self.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
+            self.kept = Kept::None;
+        }
+    }
+}
+
 /// The read-back buffers.
 #[derive(Debug)]
 pub(crate) struct Readbacks {
@@ -261,8 +274,8 @@ impl Readbacks {
                     false => (pool.readings.front().cloned(), pool.free.pop()),
                 }
             };
-            if let Some((buffer, bytes)) = too_small {
-                self.give_up(buffer, bytes);
+            if let Some(too_small) = too_small {
+                self.set_aside(&mut self.lock(), too_small);
                 refused = None;
                 continue;
             }
@@ -428,7 +441,7 @@ impl Readbacks {
             } else if is_usable {
                 pool.free.push((arrived.buffer, arrived.buffer_bytes));
             } else {
-                pool.total_bytes -= arrived.buffer_bytes;
+                pool.is_gone(arrived.buffer_bytes);
             }
         }
         // Not by its lock: the pool is asked for buffers where nobody may wait for a copy.
@@ -487,20 +500,25 @@ impl Readbacks {
 
     fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
         self.driver.destroy_in_use(buffer);
-        self.lock().total_bytes -= buffer_bytes;
+        self.lock().is_gone(buffer_bytes);
+    }
+
+    /// Gives a buffer that was free back to the driver, unless it is the one that is kept.
+    fn set_aside(&self, pool: &mut Pool, (buffer, buffer_bytes): (BufferId, u64)) {
+        pool.total_bytes -= buffer_bytes;
+        if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
+            pool.kept = Kept::Idle(buffer);
+        } else {
+            self.driver.destroy_buffer(buffer, 0);
+        }
     }
 
     /// Gives the free buffers back to the driver.
     pub(crate) fn trim(&self) {
         self.take_in_abandoned();
         let mut pool = self.lock();
-        while let Some((buffer, buffer_bytes)) = pool.free.pop() {
-            pool.total_bytes -= buffer_bytes;
-            if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
-                pool.kept = Kept::Idle(buffer);
-            } else {
-                self.driver.destroy_buffer(buffer, 0);
-            }
+        while let Some(free) = pool.free.pop() {
+            self.set_aside(&mut pool, free);
         }
     }
 

@@ -20,8 +20,17 @@ use crate::units::MIB;
 /// Chunks together are at most this large: an upload that finds no room waits for the device.
 const LIMIT_BYTES: u64 = 64 * MIB;
 
+/// So much of a larger upload is given to the device at once, which copies it while the CPU fills
+/// the next chunk: enough for a submission to cost little beside it, and few enough for the CPU's
+/// caches to hold what is on its way.
+pub(crate) const FEED_BYTES: u64 = 4 * MIB;
+
 /// One chunk is at least and at most this large.
-const CHUNK_BYTES: std::ops::RangeInclusive<u64> = MIB..=16 * MIB;
+const CHUNK_BYTES: std::ops::RangeInclusive<u64> = MIB..=FEED_BYTES;
+
+/// With so many bytes on their way, chunks that come back before long serve better than new ones,
+/// whose memory has never been touched.
+const ENOUGH_BYTES: u64 = 4 * FEED_BYTES;
 
 /// Room that is not worth splitting a larger upload for.
 const LEAST_PIECE_BYTES: u64 = 64 << 10;
@@ -148,10 +157,7 @@ impl Uploads {
             return Ok(false);
         }
         let epoch = self.epoch();
-        let buffer = self
-            .driver
-            .create_buffer(self.account, size_bytes, "lapidary upload")
-            .await?;
+        let (buffer, size_bytes) = self.create(size_bytes).await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
         let mapped = match mapped {
             Ok(mapped) => mapped,
@@ -191,6 +197,22 @@ impl Uploads {
             return self.or_replaced(epoch, error);
         }
         Ok(true)
+    }
+
+    /// A buffer of so many bytes; of fewer, where the driver has no more.
+    async fn create(&self, mut size_bytes: u64) -> DriverResult<(BufferId, u64)> {
+        loop {
+            let made = self
+                .driver
+                .create_buffer(self.account, size_bytes, "lapidary upload");
+            match made.await {
+                Ok(buffer) => return Ok((buffer, size_bytes)),
+                Err(DriverError::OutOfMemory) if size_bytes / 4 >= LEAST_PIECE_BYTES => {
+                    size_bytes = (size_bytes / 4) & !7;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// What came of a chunk that was begun in this epoch and met an error.
@@ -283,6 +305,15 @@ impl Uploads {
         };
         self.driver.wait(&signal).await?;
         Ok(true)
+    }
+
+    /// Are there chunks enough on their way back?
+    pub(crate) fn has_enough(&self) -> bool {
+        let chunks = self.lock();
+        let back = chunks
+            .iter()
+            .filter(|chunk| matches!(chunk.phase, Phase::Returning(_)));
+        back.map(|chunk| chunk.size_bytes).sum::<u64>() >= ENOUGH_BYTES
     }
 
     /// Is there a chunk that may be written to?

@@ -4,6 +4,9 @@ use lapidary::{Gpu, wgpu};
 
 use super::gpu;
 
+/// The features that lapidary uses on every device.
+pub(crate) const USED: wgpu::Features = wgpu::Features::IMMEDIATES.union(wgpu::Features::SUBGROUP);
+
 /// What an app holds.
 pub(crate) struct App {
     pub adapter: wgpu::Adapter,
@@ -28,8 +31,16 @@ impl App {
         let adapter = adapters
             .find(|adapter| adapter.get_info().name == name)
             .expect("the adapter was there a moment ago");
-        let offered = adapter.features() - without;
-        let features = offered & (wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP);
+        Self::on(adapter, USED - without, change)
+    }
+
+    /// With those of these features that the adapter has.
+    pub(crate) fn on(
+        adapter: wgpu::Adapter,
+        features: wgpu::Features,
+        change: impl FnOnce(&mut wgpu::Limits),
+    ) -> App {
+        let features = adapter.features() & features;
         let mut limits = adapter.limits();
         if !features.contains(wgpu::Features::IMMEDIATES) {
             limits.max_immediate_size = 0;

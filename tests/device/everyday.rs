@@ -184,6 +184,12 @@ fn creation(gpu: &Gpu) -> Result<()> {
         gpu.arange(0, LEN as i64, 1, DType::I32)?.to_vec::<i32>()?,
         counted
     );
+    let written = gpu.upload_with(&[LEN], |out| {
+        out.push(counted[0]);
+        out.extend_from_slice(&counted[1..20_000]);
+        out.extend(counted[20_000..].iter().copied());
+    })?;
+    assert_eq!(written.to_vec::<i32>()?, counted);
     let halves = gpu.full(&[LEN], 1.5, DType::F16)?;
     assert_eq!(halves.to_vec::<f16>()?, vec![f16::from_f32(1.5); LEN]);
     let eye = gpu.eye(SHAPE[0], DType::F32)?;

@@ -4,6 +4,7 @@ use std::thread;
 
 use lapidary::{DType, Gpu, Result, Tensor};
 
+use super::app::App;
 use super::{floats, gpu, ramp, small};
 
 #[test]
@@ -21,6 +22,25 @@ fn a_read_sees_what_was_written_before_it_and_nothing_later() -> Result<()> {
     assert_eq!(pollster::block_on(before)?, ramp(0, 1000));
     let expected: Vec<f32> = ramp(0, 1000).iter().map(|x| 2.0 * x).collect();
     assert_eq!(floats(&doubled), expected);
+    Ok(())
+}
+
+#[test]
+fn what_goes_in_many_pieces_arrives_in_order_with_and_without_staging() -> Result<()> {
+    for gpu in [gpu(), App::open().gpu()] {
+        let data = ramp(0, 7_000_001);
+        let x = gpu.upload_with(&[data.len()], |out| {
+            data.chunks(1_500_000)
+                .for_each(|part| out.extend_from_slice(part));
+        })?;
+        let doubled = (&x * 2.0)?;
+        let before = x.read::<f32>();
+        x.write(&ramp(5, data.len()))?;
+        assert!(pollster::block_on(before)? == data);
+        assert!(floats(&x) == ramp(5, data.len()));
+        let expected: Vec<f32> = data.iter().map(|x| 2.0 * x).collect();
+        assert!(floats(&doubled) == expected);
+    }
     Ok(())
 }
 

@@ -7,7 +7,8 @@ use lapidary::units::MIB;
 use lapidary::{Advice, Budget, DType, Gpu, Options, Result, Tensor};
 
 use super::app::App;
-use super::gpu;
+#[cfg(not(target_vendor = "apple"))]
+use super::{refusals, scarce::Memory};
 
 /// Elements of a tensor of 256 KiB.
 const LEN: usize = 64 << 10;
@@ -40,8 +41,8 @@ impl Held {
     }
 }
 
-/// A program of random calls on tensors that take several times the budget.
-fn run(gpu: &Gpu, seed: u64) -> Result<()> {
+/// A program of random calls on tensors that take several times the room, which `limit` changes.
+fn run(gpu: &Gpu, seed: u64, limit: impl Fn(u64) -> Result<()>) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut held = Vec::new();
     for first in 0..24 {
@@ -80,10 +81,16 @@ fn run(gpu: &Gpu, seed: u64) -> Result<()> {
             16 => drop(gpu.compact(MIB)?),
             17 => drop(gpu.trim(0)?),
             18 => gpu.poll()?,
-            _ => drop(gpu.set_budget(Budget::device(random.u64(2..8) * MIB))?),
+            _ => limit(random.u64(3..8) * MIB)?,
         }
     }
     held.iter().try_for_each(Held::check)
+}
+
+fn run_on_budget(gpu: &Gpu, seed: u64) -> Result<()> {
+    run(gpu, seed, |bytes| {
+        gpu.set_budget(Budget::device(bytes)).map(drop)
+    })
 }
 
 fn seeds() -> Vec<u64> {
@@ -100,7 +107,7 @@ fn random_programs_several_times_the_budget_are_right() -> Result<()> {
             budget: Some(Budget::device(4 * MIB)),
             ..Options::default()
         };
-        run(&Gpu::open(options)?, seed)?;
+        run_on_budget(&Gpu::open(options)?, seed)?;
     }
     Ok(())
 }
@@ -112,35 +119,27 @@ fn they_are_right_on_the_apps_device_too() -> Result<()> {
         println!("seed {seed}");
         let gpu = App::open().gpu();
         gpu.set_budget(Budget::device(4 * MIB))?;
-        run(&gpu, seed)?;
+        run_on_budget(&gpu, seed)?;
         let memory = gpu.memory();
         assert!(memory.put_out_bytes > 0, "{memory}");
     }
     Ok(())
 }
 
-/// For a process that may map little memory, so that the driver of a software adapter has none left at
-/// some point and says so: `ulimit -v 2500000`, and this test with `--ignored`. By hand, since some
-/// drivers abort a process whose shader compiler finds no memory.
+#[cfg(not(target_vendor = "apple"))]
 #[test]
-#[ignore = "takes 2.5 GiB, and says most where there is less"]
-fn what_the_driver_refuses_leaves_and_comes_back() -> Result<()> {
-    const TENSORS: usize = 160;
-    const TENSOR_LEN: usize = 4 << 20;
-    let gpu = gpu();
-    let fill = |number: usize| gpu.full(&[TENSOR_LEN], number as i32, DType::I32);
-    let tensors: Vec<Tensor> = (0..TENSORS).map(fill).collect::<Result<_>>()?;
-    // What the host needs to go on.
-    let ballast = vec![0_u8; 300 << 20];
-    for tensor in &tensors {
-        tensor.force()?;
-    }
-    drop(ballast);
-    println!("{}", gpu.memory());
-    for (number, tensor) in tensors.iter().enumerate() {
-        for at in [0, TENSOR_LEN - 1] {
-            assert_eq!(tensor.narrow(0, at, 1)?.item::<i32>()?, number as i32);
-        }
+fn they_are_right_where_it_is_the_driver_that_has_no_more() -> Result<()> {
+    let seeds = seeds().into_iter().take(2);
+    for (seed, maps) in seeds.flat_map(|seed| [(seed, false), (seed, true)]) {
+        println!("seed {seed}, slabs are mapped: {maps}");
+        let memory = Memory::of(4 * MIB);
+        let gpu = refusals::app(&memory, maps).gpu();
+        run(&gpu, seed, |bytes| {
+            memory.set(bytes);
+            Ok(())
+        })?;
+        let stats = gpu.memory();
+        assert!(memory.refused() > 0 && stats.put_out_bytes > 0, "{stats}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The memory report: a page that one can read, whatever is in it.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, MemoryStats};
+use lapidary::{DType, Error, Gpu, MemoryStats};
 
 use crate::{ended, open_alone as open, options};
 
@@ -125,5 +125,24 @@ fn what_was_dropped_is_no_longer_held() {
         (0, 0),
         "{memory}"
     );
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_device_without_a_clock_says_so_and_goes_on() {
+    let (gpu, sim) = open(options());
+    let refused = gpu.time_kernels(true).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::Option {
+                option: "time_kernels",
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    gpu.time_kernels(false).unwrap();
+    assert_eq!(gpu.kernel_times().unwrap(), []);
     ended(gpu, &sim);
 }

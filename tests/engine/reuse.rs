@@ -4,11 +4,11 @@ use lapidary::DType;
 use lapidary::sim::{SimOptions, Site};
 use pollster::block_on;
 
-use crate::{ended, numbers, open_alone as open, options};
+use crate::{ended, numbers, open_alone as open, open_apart, options};
 
 #[test]
 fn many_calls_make_few_submissions() {
-    let (gpu, sim) = open(options());
+    let (gpu, sim) = open_apart(options());
     let mut x = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
     for _ in 0..256 {
         x = x.add_scalar(1).unwrap();
@@ -94,7 +94,7 @@ fn a_chain_of_temporaries_takes_the_room_of_two() {
 #[test]
 fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
     let handed_on = |call: &dyn Fn(&lapidary::Gpu) -> Vec<lapidary::Tensor>| {
-        let (gpu, sim) = open(options());
+        let (gpu, sim) = open_apart(options());
         let held = call(&gpu);
         gpu.finish().unwrap();
         let handed_on = gpu.memory().handed_on;

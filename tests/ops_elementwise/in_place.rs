@@ -99,6 +99,13 @@ fn arithmetic_in_place_writes_the_view_and_nothing_else() -> Result<()> {
         check::<u8>(device, &gpu, random, more, |a, _| a.wrapping_add(3))?;
         let clamp = |x: &Tensor, _: &Tensor| x.clamp_(-5, 5);
         check::<i32>(device, &gpu, random, clamp, |a, _| a.clamp(-5, 5))?;
+        check::<i32>(device, &gpu, random, Tensor::bitwise_xor_, |a, b| a ^ b)?;
+        let less = |x: &Tensor, _: &Tensor| x.right_shift_scalar_(2);
+        check::<u8>(device, &gpu, random, less, |a, _| a >> 2)?;
+        let rest = |x: &Tensor, _: &Tensor| x.remainder_scalar_(5);
+        check::<i32>(device, &gpu, random, rest, |a, _| a.rem_euclid(5))?;
+        let floor = |x: &Tensor, _: &Tensor| x.floor_();
+        check::<f32>(device, &gpu, random, floor, |a, _| a.floor())?;
     }
     Ok(())
 }

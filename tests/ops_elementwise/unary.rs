@@ -44,7 +44,21 @@ fn relu(x: f64) -> f64 {
     if x < 0.0 { 0.0 } else { x }
 }
 
-const CASES: [Case; 22] = [
+fn softplus(x: f64) -> f64 {
+    let above = if x < 0.0 { 0.0 } else { x };
+    above + (-x.abs()).exp().ln_1p()
+}
+
+fn held(x: f64, low: f64, high: f64) -> f64 {
+    if x.is_nan() { x } else { x.clamp(low, high) }
+}
+
+/// Below 0 the exponential.
+fn elu(x: f64, alpha: f64) -> f64 {
+    if x < 0.0 { alpha * x.exp_m1() } else { x }
+}
+
+const CASES: [Case; 46] = [
     Case("neg", Tensor::neg, |x| -x),
     Case("abs", Tensor::abs, f64::abs),
     Case("sign", Tensor::sign, sign),
@@ -69,12 +83,63 @@ const CASES: [Case; 22] = [
     Case("ceil", Tensor::ceil, f64::ceil),
     Case("round", Tensor::round, f64::round_ties_even),
     Case("trunc", Tensor::trunc, f64::trunc),
+    Case("frac", Tensor::frac, f64::fract),
+    Case("exp2", Tensor::exp2, f64::exp2),
+    Case("expm1", Tensor::expm1, f64::exp_m1),
+    Case("log2", Tensor::log2, f64::log2),
+    Case("log10", Tensor::log10, f64::log10),
+    Case("log1p", Tensor::log1p, f64::ln_1p),
+    Case("tan", Tensor::tan, f64::tan),
+    Case("asin", Tensor::asin, f64::asin),
+    Case("acos", Tensor::acos, f64::acos),
+    Case("atan", Tensor::atan, f64::atan),
+    Case("sinh", Tensor::sinh, f64::sinh),
+    Case("cosh", Tensor::cosh, f64::cosh),
+    // Those of Rust lose digits of what is near 0.
+    Case("asinh", Tensor::asinh, |x| {
+        if x.is_infinite() {
+            return x;
+        }
+        let size = x.abs();
+        (size + size * size / (1.0 + size.hypot(1.0)))
+            .ln_1p()
+            .copysign(x)
+    }),
+    Case("acosh", Tensor::acosh, f64::acosh),
+    Case("atanh", Tensor::atanh, f64::atanh),
+    Case("softplus", Tensor::softplus, softplus),
+    Case("log_sigmoid", Tensor::log_sigmoid, |x| -softplus(-x)),
+    Case("softsign", Tensor::softsign, |x| x / (1.0 + x.abs())),
+    Case("mish", Tensor::mish, |x| x * softplus(x).tanh()),
+    Case("hardsigmoid", Tensor::hardsigmoid, |x| {
+        held(x / 6.0 + 0.5, 0.0, 1.0)
+    }),
+    Case("hardswish", Tensor::hardswish, |x| {
+        x * held(x + 3.0, 0.0, 6.0) / 6.0
+    }),
+    Case(
+        "leaky_relu",
+        |x| x.leaky_relu(0.25),
+        |x| if x < 0.0 { x / 4.0 } else { x },
+    ),
+    Case("elu", |x| x.elu(1.5), |x| elu(x, 1.5)),
+    Case("selu", Tensor::selu, |x| {
+        1.0507009873554805 * elu(x, 1.6732632423543772)
+    }),
 ];
 
 /// What an operation may be off by: the adapter's own exponential is as exact as its argument.
 fn tolerance(name: &str) -> (f32, f32) {
     match name {
-        "exp" => (2e-5, 0.0),
+        "exp" | "exp2" => (2e-5, 0.0),
+        "expm1" | "elu" | "selu" | "sinh" | "cosh" => (2e-5, 1e-12),
+        "log1p" | "softsign" | "leaky_relu" => (1e-6, 0.0),
+        "log2" | "log10" | "atan" | "asinh" | "acosh" | "asin" | "acos" => (1e-6, 1e-6),
+        "atanh" => (2e-6, 1e-7),
+        // The sine and the cosine are right to 1e-6, which is much of one that is nearly 0.
+        "tan" => (1e-4, 1e-6),
+        "softplus" | "log_sigmoid" | "mish" => (2e-5, 2e-6),
+        "hardsigmoid" | "hardswish" => (1e-6, 1e-7),
         "log" => (1e-6, 1e-6),
         "sin" | "cos" => (1e-6, 1e-6),
         "sigmoid" | "silu" | "gelu" | "gelu_tanh" => (2e-5, 1e-6),
@@ -96,7 +161,7 @@ fn check(device: &str, case: &Case, x: &Tensor) -> Result<()> {
     assert_eq!((y.dtype(), y.shape()), (x.dtype(), x.shape()));
     let mut got = floats(&y)?;
     // Far from 0 the waves are whatever the adapter makes of them.
-    if matches!(*name, "sin" | "cos") {
+    if matches!(*name, "sin" | "cos" | "tan") {
         for (x, (got, wanted)) in inputs.iter().zip(got.iter_mut().zip(&wanted)) {
             if x.is_finite() && x.abs() > 3e4 {
                 *got = *wanted;
@@ -121,6 +186,7 @@ fn every_operation_is_right_about_ordinary_and_odd_numbers() -> Result<()> {
     let mut numbers = ODD_FLOATS.to_vec();
     numbers.extend((-400..400).map(|n| n as f32 * 0.0613));
     numbers.extend((0..50).map(|n| n as f32 * 611.7));
+    numbers.extend((1..20).flat_map(|n| [0.9_f32.powi(n * n / 2), -0.8_f32.powi(n * n / 3)]));
     let halves: Vec<f16> = numbers.iter().map(|&x| f16::from_f32(x)).collect();
     for (device, gpu) in gpus() {
         let x = gpu.tensor(&numbers, &[numbers.len()])?;
@@ -162,6 +228,7 @@ fn integers_wrap_and_know_their_sign() -> Result<()> {
         assert_eq!(x.square()?.to_vec::<u8>()?, [0, 1, 64, 1, 0]);
         assert_eq!(x.sign()?.to_vec::<u8>()?, [0, 1, 1, 1, 1]);
         assert_eq!(x.clamp(16, 200)?.to_vec::<u8>()?, [16, 16, 200, 200, 16]);
+        assert_eq!(x.bitwise_not()?.to_vec::<u8>()?, [255, 254, 55, 0, 239]);
         let x = gpu.tensor(&[0_u32, 7, u32::MAX], &[3])?;
         assert_eq!(x.neg()?.to_vec::<u32>()?, [0, u32::MAX - 6, 1]);
         assert_eq!(x.abs()?.to_vec::<u32>()?, [0, 7, u32::MAX]);
@@ -180,10 +247,12 @@ fn questions_are_answered_by_bools() -> Result<()> {
             assert_eq!(nan.dtype(), DType::Bool);
             assert_eq!(nan.to_vec::<bool>()?, answers(f32::is_nan), "{device}");
             assert_eq!(x.is_finite()?.to_vec::<bool>()?, answers(f32::is_finite));
+            assert_eq!(x.is_inf()?.to_vec::<bool>()?, answers(f32::is_infinite));
             assert_eq!(x.logical_not()?.to_vec::<bool>()?, answers(|x| x == 0.0));
         }
         let b = gpu.tensor(&[true, false, true], &[3])?;
         assert_eq!((!&b)?.to_vec::<bool>()?, [false, true, false]);
+        assert_eq!(b.bitwise_not()?.to_vec::<bool>()?, [false, true, false]);
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ pub(crate) struct Data {
     children: RefCell<Vec<Weak<Data>>>,
     /// What a recipe would compute from it again, had it been given up.
     recipes: RefCell<Vec<Weak<Data>>>,
+    /// What a recipe computes it from, which lives for as long as the recipe, whoever has dropped it.
+    inputs: RefCell<Vec<Rc<Data>>>,
 }
 
 impl Data {
@@ -27,6 +29,7 @@ impl Data {
             has_recipe: Cell::new(false),
             children: RefCell::default(),
             recipes: RefCell::default(),
+            inputs: RefCell::default(),
         })
     }
 
@@ -45,7 +48,8 @@ impl Data {
     /// It may be computed from these again.
     pub(crate) fn recomputed_from(self: &Rc<Self>, inputs: &[&Rc<Data>]) {
         self.has_recipe.set(true);
-        for input in inputs {
+        for &input in inputs {
+            self.inputs.borrow_mut().push(Rc::clone(input));
             input.recipes.borrow_mut().push(Rc::downgrade(self));
         }
     }

@@ -207,7 +207,10 @@ pub(crate) fn memory(w: &mut World) -> Result<()> {
     if let (Some(host_bytes), true) = (budget.host_bytes, w.rules.alone) {
         // Unless the limit was lowered below what had nowhere else to go.
         let may_pass = w.is_above || budget.disk_bytes == Some(0);
-        assert!(memory.host_bytes <= host_bytes || may_pass, "{memory}");
+        assert!(
+            memory.host_bytes <= host_bytes || may_pass,
+            "{budget:?}\n{memory}"
+        );
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::calls::*;
 use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
 use super::more::*;
+use super::moved::*;
 use super::nn;
 use super::whole::*;
 use super::world::{Outcome, World};
@@ -81,6 +82,14 @@ pub(crate) const ALL: &[Op] = &[
     ("pooled", nn::pooling),
     ("einsum", nn::einsum),
     ("made of nothing", made_of_nothing),
+    ("bit by bit", bits),
+    ("masked_fill", masked_fill),
+    ("taken apart and put together", rearranged),
+    ("truths and counts", truths),
+    ("running totals", running),
+    ("sorted", sorted),
+    ("gathered", gathered),
+    ("scattered", scattered),
     ("read and waited for", blocking_read),
     ("a kernel of one's own", custom),
 ];

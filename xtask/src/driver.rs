@@ -20,14 +20,32 @@ const BY_HAND: &str = "\
 
 /// Cargo, on a machine that has a Vulkan driver (or whose own API needs none).
 pub(crate) fn cargo_with_gpu() -> Result<Command> {
+    with_gpu(cargo())
+}
+
+/// A program, on such a machine.
+pub(crate) fn with_gpu(mut program: Command) -> Result<Command> {
     static READY: OnceLock<Result> = OnceLock::new();
     READY.get_or_init(ensure_vulkan).clone()?;
-    let mut cargo = cargo();
     if cfg!(target_os = "linux") && env::var_os("XDG_RUNTIME_DIR").is_none() {
         // The software driver warns about its absence, which worries newcomers.
-        cargo.env("XDG_RUNTIME_DIR", private_folder("runtime")?);
+        program.env("XDG_RUNTIME_DIR", private_folder("runtime")?);
     }
-    Ok(cargo)
+    Ok(program)
+}
+
+/// Installs OpenBLAS where that can be done: figures are told as shares of it. They go without where not.
+pub(crate) fn offer_openblas() {
+    if !cfg!(target_os = "linux") || is_library("libopenblas.so.0") {
+        return;
+    }
+    let installed = match apt::is_here() {
+        true => apt::install(&["libopenblas0-pthread"]),
+        false => Err("its package is to be installed by hand.".into()),
+    };
+    if let Err(sentence) = installed {
+        eprintln!("OpenBLAS is not here, so matrix products have no share: {sentence}");
+    }
 }
 
 /// The description file of SwiftShader's driver, unpacked from Chromium's package if need be.

@@ -5,6 +5,7 @@
 //! machine has what a verb needs. Nothing here touches a GPU: that is the tests' business.
 
 mod apt;
+mod bench;
 mod ci;
 mod driver;
 mod process;
@@ -50,9 +51,9 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "bench [NAME…]",
-        about: "Run all benchmarks, or those named.",
-        run: programs::bench,
+        usage: "bench [--json] [--readme] [--build] [--seconds N] [FILTER…] | --against REV [FILTER…] | --peers | NAME…",
+        about: bench::ABOUT,
+        run: bench::bench,
     },
     Verb {
         name: "deny",

@@ -69,6 +69,25 @@ pub(crate) fn run_quietly(command: &mut Command) -> Result {
     capture(command).map(drop)
 }
 
+/// Runs a program, whose errors go to our terminal, and hands over each line when it comes. Returns
+/// whether the program succeeded.
+pub(crate) fn each_line(command: &mut Command, mut take: impl FnMut(&str)) -> Result<bool> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| cannot_start(command, &error))?;
+    if let Some(stdout) = child.stdout.take() {
+        let lines = BufReader::new(stdout)
+            .lines()
+            .map_while(std::io::Result::ok);
+        lines.for_each(|line| take(&line));
+    }
+    let status = child
+        .wait()
+        .map_err(|error| cannot_start(command, &error))?;
+    Ok(status.success())
+}
+
 /// Runs a program silently and returns what it printed; fails with its error output.
 pub(crate) fn capture(command: &mut Command) -> Result<String> {
     let output = command

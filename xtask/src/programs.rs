@@ -1,9 +1,7 @@
-//! The verbs that start one program: `demo`, `replay`, `bench`, `deny`.
-
-use std::fs;
+//! The verbs that start one program: `demo`, `replay`, `deny`.
 
 use crate::driver::cargo_with_gpu;
-use crate::process::{Result, cargo, has_cargo_command, root, run};
+use crate::process::{Result, cargo, has_cargo_command, run};
 use crate::suite::FEATURES;
 
 /// Runs the demo on whatever adapter there is.
@@ -24,27 +22,6 @@ pub(crate) fn replay(args: &[String]) -> Result {
     run(replay.args(without_dashes(args)))
 }
 
-/// Runs the benches named, or all of them.
-pub(crate) fn bench(args: &[String]) -> Result {
-    let known = benches()?;
-    let wanted = without_dashes(args);
-    if let Some(name) = wanted.iter().find(|name| !known.contains(name)) {
-        return Err(format!(
-            "there is no bench `{name}`; there are: {}.",
-            known.join(", ")
-        ));
-    }
-    if known.is_empty() {
-        return Err("there are no benches.".into());
-    }
-    let mut bench = cargo_with_gpu()?;
-    bench.arg("bench").args(FEATURES);
-    for name in if wanted.is_empty() { &known } else { wanted } {
-        bench.args(["--bench", name]);
-    }
-    run(&mut bench)
-}
-
 /// Checks the dependency tree against `deny.toml`.
 pub(crate) fn deny(args: &[String]) -> Result {
     if !has_cargo_command("deny") {
@@ -55,19 +32,6 @@ pub(crate) fn deny(args: &[String]) -> Result {
     run(cargo()
         .args(["deny", "--workspace", "check"])
         .args(without_dashes(args)))
-}
-
-fn benches() -> Result<Vec<String>> {
-    let folder = root().join("benches");
-    let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let mut names: Vec<String> = files
-        .flatten()
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        .collect();
-    names.sort();
-    Ok(names)
 }
 
 /// The arguments for the program itself, with or without the `--` that may stand before them.

@@ -150,6 +150,7 @@ impl SimOptions {
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,
             subgroup_lanes: None,
+            wide_words: false,
             maps_slabs: self.maps_slabs,
             host_kernels: self.mode == SimMode::Contents,
         })

@@ -39,9 +39,15 @@ pub(super) fn shares_memory(kind: AdapterKind) -> bool {
 
 /// The features worth having, of those that the adapter offers.
 pub(super) fn wanted(offered: Features, kind: AdapterKind) -> Features {
-    let mut wanted = Features::IMMEDIATES | Features::SUBGROUP | Features::PIPELINE_CACHE;
+    let mut wanted = Features::IMMEDIATES
+        | Features::SUBGROUP
+        | Features::PIPELINE_CACHE
+        | Features::TIMESTAMP_QUERY;
     if shares_memory(kind) {
         wanted |= Features::MAPPABLE_PRIMARY_BUFFERS;
+    }
+    if kind == AdapterKind::Cpu {
+        wanted |= Features::SHADER_INT64;
     }
     wanted & offered
 }
@@ -81,6 +87,9 @@ pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::
         max_invocations: limits.max_compute_invocations_per_workgroup,
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         subgroup_lanes: (features.contains(Features::SUBGROUP) && lanes.0 > 0).then_some(lanes),
+        wide_words: features.contains(Features::SHADER_INT64)
+            && kind == AdapterKind::Cpu
+            && info.backend == wgpu::Backend::Vulkan,
         maps_slabs: features.contains(Features::MAPPABLE_PRIMARY_BUFFERS) && shares_memory(kind),
         host_kernels: false,
     }

@@ -1,5 +1,6 @@
 //! The only way into wgpu: error scopes around the call, panics caught, and at the end the
-//! question whether the device is still there.
+//! question whether the device is still there. It costs more than many a call, so it is put once
+//! where several calls make one step.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
@@ -45,11 +46,28 @@ impl Opened {
         call: impl FnOnce() -> T,
         gone: impl FnOnce(&Self) -> DriverError,
     ) -> Guarded<T> {
+        let mut guarded = self.scoped(call);
+        if !self.is_here() {
+            guarded.value = Err(gone(self));
+        }
+        guarded
+    }
+
+    /// Runs calls as [`guarded`](Self::guarded) does, where a success means nothing before a later
+    /// call has succeeded which asks for the device: only a failure asks here.
+    pub(super) fn in_passing<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
+        let result = self.now(self.scoped(call)).and_then(|result| result);
+        result.map_err(|error| match self.is_here() {
+            true => error,
+            false => self.gone(),
+        })
+    }
+
+    fn scoped<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
         use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
         let [outer, middle, inner] =
             [OutOfMemory, Internal, Validation].map(|filter| self.device.push_error_scope(filter));
         let result = catch_unwind(AssertUnwindSafe(call));
-        let here = self.is_here();
         // Scopes have to be popped in reverse order.
         let inner: Late = Box::pin(inner.pop());
         let middle: Late = Box::pin(middle.pop());
@@ -62,7 +80,7 @@ impl Opened {
             }
         };
         Guarded {
-            value: if here { value } else { Err(gone(self)) },
+            value,
             caught: [inner, middle, outer],
         }
     }

@@ -26,15 +26,13 @@ impl Opened {
         };
         let refused = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&refused);
-        let guarded = self.guarded(|| {
+        let asked = self.in_passing(|| {
             let range = offset_bytes..offset_bytes + size_bytes;
             raw.map_async(mode, range, move |result| {
                 seen.store(result.is_err(), Ordering::Release);
                 notice.tell(result.is_ok());
             });
-        });
-        let asked = self.now(guarded).and_then(|()| {
-            // Natively a request that is wrong is refused before it returns.
+            // Natively a request that is wrong, or comes after a loss, is refused before it returns.
             match refused.load(Ordering::Acquire) {
                 true => invalid("the buffer cannot be mapped so"),
                 false => Ok(signal),
@@ -83,14 +81,13 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
-        let guarded = self.guarded(|| {
+        self.in_passing(|| {
             let mut view = raw.get_mapped_range_mut(first..end).map_err(refusal)?;
             let start = (offset_bytes - first) as usize;
             let range = start..start + bytes.len();
             view.slice(range).copy_from_slice(bytes);
             Ok(())
-        });
-        self.now(guarded)?
+        })
     }
 
     pub(super) fn read_range(
@@ -104,8 +101,7 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, size_bytes, &raw) else {
             return invalid("a read past the end of a mapped buffer");
         };
-        let guarded = self.guarded(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal));
-        let view = self.now(guarded)??;
+        let view = self.in_passing(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
         // Not guarded: a panic in here is the caller's.
         look(&view[..size_bytes as usize]);
         Ok(())
@@ -137,8 +133,11 @@ impl Opened {
     pub(super) fn unmap_raw(&self, raw: &wgpu::Buffer, signal: &Signal) {
         loop {
             let pending = signal.outcome().is_none();
-            let guarded = self.guarded(|| raw.unmap());
-            let done = self.now(guarded).is_ok() || signal.outcome() == Some(false);
+            let unmapped = self.in_passing(|| {
+                raw.unmap();
+                Ok(())
+            });
+            let done = unmapped.is_ok() || signal.outcome() == Some(false);
             // A buffer that another thread's poll is mapping at this moment is called unmapped,
             // and is mapped a moment later.
             if done || !pending {

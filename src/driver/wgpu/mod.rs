@@ -12,6 +12,7 @@
 //! | `objects` | buffers, pipelines, bind groups |
 //! | `pipeline_cache` | pipelines that a process before has compiled |
 //! | `submit` | ops become commands, commands a submission |
+//! | `timing` | how long kernels run, by the device's clock |
 //! | `wait` | waiting for it, and polling |
 //! | `params` | kernel parameters where there are no immediates |
 //! | `mapping` | what the CPU reads and writes |
@@ -36,6 +37,7 @@ mod pipeline_cache;
 mod progress;
 mod reopen;
 mod submit;
+mod timing;
 mod wait;
 
 #[cfg(test)]
@@ -49,7 +51,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use self::opened::{Opened, Tables};
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
+    KernelTime, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
 
 pub use self::open::AdapterSummary;
@@ -264,6 +266,14 @@ impl Driver for WgpuDriver {
     fn driver_reserved_bytes(&self) -> Option<u64> {
         let report = self.opened().device.generate_allocator_report()?;
         Some(report.total_reserved_bytes)
+    }
+
+    fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.call(|opened| opened.time_kernels(on))
+    }
+
+    fn take_kernel_times(&self) -> Vec<KernelTime> {
+        self.opened().take_kernel_times()
     }
 
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

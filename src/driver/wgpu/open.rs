@@ -266,7 +266,9 @@ impl WgpuDriver {
         let caps = Arc::new(found.caps);
         let opened = Opened::new(found.objects, caps, longest_wait);
         let opened = opened.ok_or_else(|| Error::DeviceLost {
-            reason: "it takes no calls: it was destroyed, or its driver failed".to_owned(),
+            reason:
+                "it takes no calls: it was destroyed, its driver failed, or it has no memory left"
+                    .to_owned(),
         })?;
         Ok(WgpuDriver::over(opened, request))
     }

@@ -12,6 +12,7 @@ use super::objects::{BindGroupEntry, BufferEntry, PipelineEntry};
 use super::params::ParamPages;
 use super::pipeline_cache::PipelineCache;
 use super::progress::Progress;
+use super::timing::Timing;
 
 /// A device of wgpu: one that we opened, or the app's.
 pub(super) struct Opened {
@@ -39,6 +40,8 @@ pub(super) struct Opened {
     )]
     pub(super) longest_wait: Option<Duration>,
     pub(super) pipeline_cache: Option<PipelineCache>,
+    /// There while kernels are timed; locked from a submission's encoding until its end.
+    pub(super) timing: Mutex<Option<Timing>>,
 }
 
 /// What wgpu makes when it opens a device.
@@ -84,6 +87,7 @@ impl Opened {
             late: Mutex::default(),
             longest_wait,
             pipeline_cache: None,
+            timing: Mutex::default(),
         })
     }
 

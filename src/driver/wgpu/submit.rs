@@ -1,7 +1,10 @@
 //! Ops become commands, commands a submission.
 
+use std::sync::PoisonError;
+
 use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId};
 use super::params::{Page, uniform_bytes};
+use super::timing::Timing;
 use super::{Opened, Submission, Tables, invalid};
 
 /// The commands of one submission while they are encoded.
@@ -12,6 +15,7 @@ struct Encoding<'a> {
     encoder: wgpu::CommandEncoder,
     pass: Option<Pass>,
     pages: Vec<Page>,
+    timing: Option<&'a mut Timing>,
 }
 
 /// A compute pass and what is set in it.
@@ -25,10 +29,15 @@ impl Opened {
     pub(super) fn submit_ops(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         self.check()?;
         let mut pages = Vec::new();
-        let guarded = self.guarded(|| self.encode(ops, params, &mut pages));
-        let encoded = self.now(guarded).and_then(|inner| inner);
+        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        let encoded = self.in_passing(|| self.encode(ops, params, &mut pages, timing.as_mut()));
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
+        if let Some(timing) = timing.as_mut() {
+            // Work that was done without its times being read is done all the same.
+            let read = submission.is_ok() && self.read_stamps(timing).is_ok();
+            timing.running_ended(read);
+        }
         submission
     }
 
@@ -70,6 +79,7 @@ impl Opened {
         ops: &[Op],
         params: &[u8],
         pages: &mut Vec<Page>,
+        timing: Option<&mut Timing>,
     ) -> DriverResult<wgpu::CommandBuffer> {
         let tables = self.tables();
         let mut encoding = Encoding {
@@ -79,9 +89,13 @@ impl Opened {
             encoder: self.device.create_command_encoder(&Default::default()),
             pass: None,
             pages: Vec::new(),
+            timing,
         };
         let done = ops.iter().try_for_each(|op| encoding.op(op));
         encoding.pass = None;
+        if let Some(timing) = encoding.timing {
+            timing.resolve(&mut encoding.encoder);
+        }
         pages.append(&mut encoding.pages);
         done.map(|()| encoding.encoder.finish())
     }
@@ -149,10 +163,18 @@ impl<'a> Encoding<'a> {
         } else {
             None
         };
+        let timing = self.timing.as_mut();
+        if timing.is_some() {
+            self.pass = None;
+        }
+        let stamps = timing.and_then(|timing| timing.next(&pipeline_entry.label));
         let encoder = &mut self.encoder;
         let pass = self.pass.get_or_insert_with(|| Pass {
             raw: encoder
-                .begin_compute_pass(&Default::default())
+                .begin_compute_pass(&wgpu::ComputePassDescriptor {
+                    label: None,
+                    timestamp_writes: stamps,
+                })
                 .forget_lifetime(),
             pipeline: None,
             group: None,

@@ -13,13 +13,23 @@ use super::{Opened, invalid};
 impl Opened {
     /// Polls the device. wgpu panics here when the device turns out to be lost.
     pub(super) fn poll_device(&self, kind: wgpu::PollType) -> DriverResult<()> {
-        let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
-        // What panicked was about the loss, which is found now, or about time, or was a callback
-        // of the app's: then the device is fine.
-        drop(result);
-        self.check()?;
+        self.look(kind)?;
+        self.ask()
+    }
+
+    /// Asks whether the device is still there.
+    fn ask(&self) -> DriverResult<()> {
         let nothing = self.guarded(|| ());
         self.now(nothing)
+    }
+
+    /// Polls the device without the question whether it is still there.
+    fn look(&self, kind: wgpu::PollType) -> DriverResult<()> {
+        let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
+        // What panicked was about the loss, which is found when the device is asked, or about time,
+        // or was a callback of the app's: then the device is fine.
+        drop(result);
+        self.check()
     }
 
     fn outcome(&self, signal: &Signal) -> DriverResult<()> {
@@ -44,8 +54,9 @@ mod native {
     use super::*;
 
     /// How long a device is looked at without a pause, and the pauses after that: a sixteenth of
-    /// what was waited so far, so that no wait is much longer than it has to be.
-    const RESTLESS: Duration = Duration::from_micros(30);
+    /// what was waited so far, so that no wait is much longer than it has to be. A system sleeps
+    /// for 50 microseconds and more, however few it is asked for, so short waits have no pause.
+    const RESTLESS: Duration = Duration::from_micros(500);
     const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
@@ -57,18 +68,28 @@ mod native {
             if let Some(timeout) = self.longest_wait {
                 self.wait_inside(signal, timeout)?;
             }
+            if signal.outcome().is_none() {
+                self.look_until_set(signal)?;
+            }
+            self.outcome(signal)
+        }
+
+        fn look_until_set(&self, signal: &Signal) -> DriverResult<()> {
             let started = Instant::now();
-            while signal.outcome().is_none() {
-                self.check()?;
-                self.poll_device(wgpu::PollType::Poll)?;
+            loop {
+                self.look(wgpu::PollType::Poll)?;
+                if signal.outcome().is_some() {
+                    break;
+                }
                 let waited = started.elapsed();
-                if signal.outcome().is_some() || waited < RESTLESS {
+                if waited < RESTLESS {
                     thread::yield_now();
                 } else {
+                    self.ask()?;
                     thread::sleep((waited / 16).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
                 }
             }
-            self.outcome(signal)
+            self.ask()
         }
 
         /// Waits for the submission that must be done; if that was not all, for all of them: a

@@ -12,7 +12,7 @@ use crate::ops::text::section_for;
 const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
 
 /// How a word of the parameters is spelled.
-pub(in crate::ops) fn word(index: usize) -> String {
+pub(crate) fn word(index: usize) -> String {
     format!("p.w{}.{}", index / 4, ["x", "y", "z", "w"][index % 4])
 }
 
@@ -45,10 +45,14 @@ pub(in crate::ops) fn text(
     } else {
         variant.dtypes[main_input]
     };
-    let words = (MAP + bound * (1 + rank) + rank).max(LEAST_WORDS);
+    let section = section_for(file, op, input.wgsl());
+    let beyond = code.beyond_map();
+    let scalars = (0..2).filter(|n| section.contains(&format!("${n}")));
+    let words = (beyond + scalars.count()).max(LEAST_WORDS);
     let mut out = String::with_capacity(4 << 10);
     head(&mut out, words, input, output);
-    out.push_str(section_for(file, op, input.wgsl()));
+    let section = section.replace("$0", &word(beyond));
+    out.push_str(&section.replace("$1", &word(beyond + 1)));
     if bound > 0 {
         index(&mut out, bound, rank);
     }
@@ -58,7 +62,7 @@ pub(in crate::ops) fn text(
         "store_all"
     };
     let frame = section_for(WGSL, "frame", "")
-        .replace("$LOADS", &loads(variant, names))
+        .replace("$LOADS", &loads(variant, names, section.contains("k: u32")))
         .replace("$STORE", section_for(WGSL, store, "").trim_end())
         .replace("$QUADS", &quads(code));
     out.push_str(&frame);
@@ -69,7 +73,7 @@ pub(in crate::ops) fn text(
 /// Functions of coordinates in the output: those of element `k`, those of the element after it,
 /// and which element of each operand they name, in x, y and z. Division is what takes longest
 /// here, so there is one a dimension.
-fn index(out: &mut String, bound: usize, rank: usize) {
+pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
     let dim = |d: usize| word(MAP + bound + d);
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -142,8 +146,8 @@ fn per_quad(each: u64, call: impl Fn(u64, &str) -> String) -> String {
     (0..each).map(of).collect::<Vec<_>>().join("\n  ")
 }
 
-/// Fetches every input and calls `op`.
-fn loads(variant: &Variant, names: &[&str]) -> String {
+/// Fetches every input and calls `op`, with the number of the element if it is `placed`.
+fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
     let code = Code(variant.code);
     let (bound, rank) = (code.bound(), code.rank());
     if bound == 0 {
@@ -189,6 +193,7 @@ fn loads(variant: &Variant, names: &[&str]) -> String {
         let _ = writeln!(out, "  let {name} = {quad};");
         operand += 1;
     }
-    let _ = write!(out, "  let v = op({});", names.join(", "));
+    let place = if placed { "k, " } else { "" };
+    let _ = write!(out, "  let v = op({place}{});", names.join(", "));
     out
 }

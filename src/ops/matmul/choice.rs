@@ -1,6 +1,7 @@
 //! Which tile for which product on which device, and how many workgroups.
 
-use super::form::{Form, Tile};
+use super::form::{End, Form, Order, Spread, Tile};
+use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
@@ -10,6 +11,22 @@ const NAIVE_WORK: u64 = 16 * 16 * 16;
 
 /// Multiplications from which a tile that takes twice as long to compile pays.
 const LARGE_WORK: u64 = 512 * 512 * 512;
+
+/// Rows of the tile for packed operands.
+const PACKED_ROWS: u8 = 64;
+
+/// Rows and columns of C from which an operand is read often enough to be packed first.
+const PACKED_EDGE: u32 = 48;
+
+/// Multiplications from which operands are packed that do not lie in quads.
+const RAGGED_WORK: u64 = 96 * 96 * 96;
+
+/// Multiplications from which operands are packed although they lie in quads, where each step of k
+/// is on another row of B.
+const FAR_WORK: u64 = 450 * 450 * 450;
+
+/// The same where B is contiguous along k.
+const NEAR_WORK: u64 = 800 * 800 * 800;
 
 /// Rows up to which a GPU shares out k rather than rows.
 const SKINNY_ROWS: u32 = 8;
@@ -47,6 +64,17 @@ pub(super) fn choose(caps: &Caps, dtype: DType, problem: &Problem) -> Tile {
     }
 }
 
+/// The tile for a product that is tiny, and yet ends with more than the reference does.
+pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
+    let rows = if problem.m == 1 { 1 } else { 4 };
+    let lanes = lanes(caps).filter(|_| caps.kind == AdapterKind::Cpu);
+    Tile::Register {
+        rows,
+        quads: 1,
+        lanes: lanes.unwrap_or(0),
+    }
+}
+
 /// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
 fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
     // A single lane would do all of it, and carry the others along.
@@ -78,6 +106,13 @@ fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
             .min_by_key(|tile| cost(tile))
             .map_or(32, |tile| tile.0),
     };
+    if pays_to_pack(caps, problem, lanes) {
+        return Tile::Packed {
+            rows: PACKED_ROWS,
+            quads: 1,
+            lanes,
+        };
+    }
     let is_wide = problem.n > u32::from(lanes) * 4;
     let is_worth_it = rows < 32 || problem.work() >= LARGE_WORK;
     Tile::Register {
@@ -85,6 +120,28 @@ fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
         quads: if is_wide && is_worth_it { 2 } else { 1 },
         lanes,
     }
+}
+
+/// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
+/// longer than it must: off the quads, or too far apart for the caches.
+fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
+    let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
+    let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
+    let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
+    let is_far = problem.b.order() == Order::AlongEdge;
+    let least_work = match (is_ragged, is_far) {
+        (true, _) => RAGGED_WORK,
+        (_, true) => FAR_WORK,
+        _ => NEAR_WORK,
+    };
+    let fits = [(&problem.a, problem.m), (&problem.b, problem.n)]
+        .into_iter()
+        .all(|(side, edge)| {
+            let bytes = packed_len(problem, side, edge, lanes) * 4;
+            let grid = grid_of_packing(problem, side, edge, lanes);
+            bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
+        });
+    fits_tiles && is_read_often && problem.work() >= least_work && fits
 }
 
 fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
@@ -107,22 +164,48 @@ fn lanes(caps: &Caps) -> Option<u8> {
     fits.then_some(least as u8)
 }
 
-/// The workgroups of a launch, spread over as many dimensions as they need.
-pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
-    let count = match form.tile {
-        Tile::Naive => (u64::from(problem.rows()) * u64::from(problem.n)).div_ceil(256),
-        _ => {
-            let (rows, columns) = form.tile_size();
-            let tiles =
-                u64::from(problem.m.div_ceil(rows)) * u64::from(problem.n.div_ceil(columns));
-            tiles * u64::from(problem.matrices)
-        }
+/// How the workgroups of a tile are counted.
+pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
+    let form = Form {
+        tile,
+        a: problem.a.order(),
+        b: problem.b.order(),
+        spread: problem.spread(),
+        end: End::default(),
     };
-    spread(count, u64::from(caps.max_groups.max(1)))
+    let has_grids = matches!(tile, Tile::Register { .. } | Tile::Packed { .. });
+    let fits = grid(form, problem)
+        .iter()
+        .all(|&count| count <= caps.max_groups);
+    match has_grids && fits {
+        true => form.spread,
+        false => Spread::Linear,
+    }
 }
 
-/// At least `count` groups, hardly more, at most `limit` in a dimension.
-fn spread(count: u64, limit: u64) -> [u32; 3] {
+/// Tiles along the rows and along the columns, and matrices.
+fn grid(form: Form, problem: &Problem) -> [u32; 3] {
+    let (rows, columns) = form.tile_size();
+    let (tiles_m, tiles_n) = (problem.m.div_ceil(rows), problem.n.div_ceil(columns));
+    [tiles_m, tiles_n, problem.matrices]
+}
+
+/// The workgroups of a launch.
+pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
+    let grid = grid(form, problem);
+    match (form.tile, form.spread) {
+        (Tile::Naive, _) => {
+            let elements = u64::from(problem.rows()) * u64::from(problem.n);
+            count_out(elements.div_ceil(256), caps)
+        }
+        (_, Spread::Linear) => count_out(grid.map(u64::from).iter().product(), caps),
+        _ => grid,
+    }
+}
+
+/// At least `count` groups, hardly more, spread over as many dimensions as they need.
+pub(super) fn count_out(count: u64, caps: &Caps) -> [u32; 3] {
+    let limit = u64::from(caps.max_groups.max(1));
     let z = count.div_ceil(limit * limit).max(1);
     let y = count.div_ceil(z).div_ceil(limit).max(1);
     let x = count.div_ceil(z * y).max(1);

@@ -1,5 +1,7 @@
 //! Which text of matmul: the tile and the operands' orientation, packed into a variant's code.
 
+use super::epilogue::Activation;
+
 /// Rows of a tile whose operands are bound through several windows.
 const WINDOWED_ROWS: u8 = 4;
 
@@ -16,6 +18,9 @@ pub(crate) enum Tile {
     Workgroup { rows: u8 },
     /// `rows` rows (at most 8) of C, with k split over the threads of a workgroup.
     Skinny { rows: u8 },
+    /// `rows` rows of `quads` quads in the registers of `lanes` lanes that broadcast A to each
+    /// other, from operands that were packed; `rows` is a multiple of four times `lanes`.
+    Packed { rows: u8, quads: u8, lanes: u8 },
 }
 
 /// How an operand lies. Naive does not ask.
@@ -39,12 +44,68 @@ impl Order {
     }
 }
 
+/// How workgroups and matrices of the batch are counted. Divisions cost a software adapter more
+/// than the rest of a small tile's beginning and end, and it takes both ways of every branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// One after the other, over a batch of any dimensions.
+    Linear,
+    /// A grid of tiles for one matrix.
+    Single,
+    /// A grid of tiles for each matrix of one batch dimension.
+    Flat,
+}
+
+impl Spread {
+    fn from_bits(bits: u8) -> Self {
+        match bits {
+            0 => Spread::Linear,
+            1 => Spread::Single,
+            _ => Spread::Flat,
+        }
+    }
+}
+
+/// What a product ends with, before it is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) scale: bool,
+    pub(crate) bias: bool,
+    pub(crate) activation: Option<Activation>,
+    pub(crate) residual: bool,
+}
+
+impl End {
+    fn pack(self) -> [u8; 2] {
+        let flags = u8::from(self.scale) | u8::from(self.bias) << 1 | u8::from(self.residual) << 2;
+        let activation = Activation::ALL
+            .iter()
+            .position(|&activation| Some(activation) == self.activation);
+        [flags, activation.map_or(0, |index| index as u8 + 1)]
+    }
+
+    fn unpack([flags, activation]: [u8; 2]) -> Self {
+        End {
+            scale: flags & 1 != 0,
+            bias: flags & 2 != 0,
+            activation: usize::from(activation)
+                .checked_sub(1)
+                .map(|index| Activation::ALL[index]),
+            residual: flags & 4 != 0,
+        }
+    }
+}
+
 /// A variant of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) tile: Tile,
     pub(crate) a: Order,
     pub(crate) b: Order,
+    /// Only register and packed tiles come in a grid.
+    pub(crate) spread: Spread,
+    /// Naive has none.
+    pub(crate) end: End,
 }
 
 impl Tile {
@@ -53,12 +114,44 @@ impl Tile {
     /// and a tile of 32 rows takes SwiftShader minutes.
     pub(super) fn through_windows(self) -> Tile {
         match self {
-            Tile::Register { rows, lanes, .. } => Tile::Register {
-                rows: rows.min(WINDOWED_ROWS),
-                quads: 1,
-                lanes,
-            },
+            Tile::Register { rows, lanes, .. } | Tile::Packed { rows, lanes, .. } => {
+                Tile::Register {
+                    rows: rows.min(WINDOWED_ROWS),
+                    quads: 1,
+                    lanes,
+                }
+            }
             other => other,
+        }
+    }
+}
+
+/// A variant of the kernel that packs an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packing {
+    /// How the operand lies.
+    pub(crate) order: Order,
+    /// For subgroups of how many lanes.
+    pub(crate) lanes: u8,
+    /// How the matrices of the batch are counted; the workgroups are a grid all the same.
+    pub(crate) spread: Spread,
+    /// k is a multiple of four.
+    pub(crate) whole_k: bool,
+}
+
+impl Packing {
+    pub(crate) fn pack(self) -> u64 {
+        let (order, spread) = (self.order as u8, self.spread as u8);
+        u64::from_le_bytes([order, self.lanes, spread, self.whole_k.into(), 0, 0, 0, 0])
+    }
+
+    pub(crate) fn unpack(code: u64) -> Packing {
+        let [order, lanes, spread, whole_k, ..] = code.to_le_bytes();
+        Packing {
+            order: Order::from_bits(order),
+            lanes,
+            spread: Spread::from_bits(spread),
+            whole_k: whole_k != 0,
         }
     }
 }
@@ -70,23 +163,29 @@ impl Form {
             Tile::Register { rows, quads, lanes } => [1, rows, quads, lanes],
             Tile::Workgroup { rows } => [2, rows, 0, 0],
             Tile::Skinny { rows } => [3, rows, 0, 0],
+            Tile::Packed { rows, quads, lanes } => [4, rows, quads, lanes],
         };
         let sides = self.a as u8 | (self.b as u8) << 2;
-        u64::from_le_bytes([kind, rows, quads, lanes, sides, 0, 0, 0])
+        let [flags, activation] = self.end.pack();
+        let spread = self.spread as u8;
+        u64::from_le_bytes([kind, rows, quads, lanes, sides, spread, flags, activation])
     }
 
     pub(crate) fn unpack(code: u64) -> Form {
-        let [kind, rows, quads, lanes, sides, ..] = code.to_le_bytes();
+        let [kind, rows, quads, lanes, sides, spread, flags, activation] = code.to_le_bytes();
         let tile = match kind {
             0 => Tile::Naive,
             1 => Tile::Register { rows, quads, lanes },
             2 => Tile::Workgroup { rows },
-            _ => Tile::Skinny { rows },
+            3 => Tile::Skinny { rows },
+            _ => Tile::Packed { rows, quads, lanes },
         };
         Form {
             tile,
             a: Order::from_bits(sides & 3),
             b: Order::from_bits(sides >> 2 & 3),
+            spread: Spread::from_bits(spread),
+            end: End::unpack([flags, activation]),
         }
     }
 
@@ -98,6 +197,9 @@ impl Form {
                 let across = if lanes == 0 { 8 } else { u32::from(lanes) };
                 let down = if lanes == 0 { 8 } else { 1 };
                 (u32::from(rows) * down, across * 4 * u32::from(quads))
+            }
+            Tile::Packed { rows, quads, lanes } => {
+                (u32::from(rows), u32::from(lanes) * 4 * u32::from(quads))
             }
             Tile::Workgroup { rows } => (u32::from(rows) * 16, u32::from(rows) * 16),
             Tile::Skinny { rows } => match self.b {

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::form::Order;
+use super::form::{Order, Spread};
 use crate::tensor::layout::{Layout, Strides, collapse};
 
 /// Batch dimensions that the kernel walks: as many as a tensor of the highest rank has.
@@ -26,6 +26,8 @@ pub(crate) struct Params {
     pub(crate) strides: [u32; 4],
     /// Batch dimension 4, C's row stride, where A starts, where B starts.
     pub(crate) rest: [u32; 4],
+    /// For the end: the scale's bits, where the bias starts, where the residual starts.
+    pub(crate) more: [u32; 4],
 }
 
 /// One operand. Strides wrap: a negative one is its two's complement.
@@ -161,6 +163,59 @@ impl Problem {
         u64::from(self.m) * u64::from(self.matrices) * u64::from(self.n) * u64::from(self.k)
     }
 
+    /// How the matrices of the batch are counted.
+    pub(super) fn spread(&self) -> Spread {
+        match self.matrices {
+            1 => Spread::Single,
+            all if all == self.dims[0] => Spread::Flat,
+            _ => Spread::Linear,
+        }
+    }
+
+    /// Which matrices of a side there are: one, if the whole batch has the same.
+    pub(super) fn matrices_of(&self, side: &Side) -> u32 {
+        match side.batch {
+            [0, 0, 0, 0, 0, 0] => 1,
+            _ => self.matrices,
+        }
+    }
+
+    /// What packs a side, whose edge is `edge` long.
+    pub(super) fn packing(&self, side: &Side, edge: u32) -> Params {
+        let [one, two, three, four, five, six] = side.batch;
+        Params {
+            size: [edge, 1, self.k, self.matrices_of(side)],
+            dims: [self.dims[0], self.dims[1], self.dims[2], self.dims[3]],
+            a: [one, two, three, four],
+            b: [0; 4],
+            outer: [five, six, 0, 0],
+            strides: [side.edge, side.along_k, 0, 0],
+            rest: [self.dims[4], 0, side.start, 0],
+            more: [0; 4],
+        }
+    }
+
+    /// The product of packed operands, whose matrices are so many steps of panels long.
+    pub(super) fn packed(&self, c_row: u32, [a_steps, b_steps]: [u32; 2]) -> Params {
+        let step = |side, steps| {
+            if self.matrices_of(side) == 1 {
+                0
+            } else {
+                steps
+            }
+        };
+        Params {
+            size: [self.m, self.n, self.k, self.matrices],
+            dims: [1; 4],
+            a: [step(&self.a, a_steps), 0, 0, 0],
+            b: [step(&self.b, b_steps), 0, 0, 0],
+            outer: [0; 4],
+            strides: [0; 4],
+            rest: [1, c_row, 0, 0],
+            more: [0; 4],
+        }
+    }
+
     pub(super) fn params(&self, c_row: u32) -> Params {
         let low = |list: &[u32; MOST_BATCH_DIMS]| [list[0], list[1], list[2], list[3]];
         Params {
@@ -176,6 +231,7 @@ impl Problem {
             ],
             strides: [self.a.edge, self.a.along_k, self.b.along_k, self.b.edge],
             rest: [self.dims[4], c_row, self.a.start, self.b.start],
+            more: [0; 4],
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Every text is a valid shader, every variant computes the same, and the choice is as documented.
 
-use super::choice::{choose, groups};
-use super::form::{Form, Order, Tile};
+use super::choice::{choose, groups, spread_of};
+use super::epilogue::{Activation, Epilogue};
+use super::form::{End, Form, Order, Packing, Spread, Tile};
+use super::pack::PACK;
 use super::problem::Problem;
 use super::{MATMUL, Shapes};
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
-use crate::engine::Variant;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::engine::tests::translate;
 use crate::engine::wgsl::{self, Target, shader};
+use crate::engine::{Kernel, Variant};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
@@ -27,6 +29,10 @@ fn tiles(lanes: u8) -> Vec<Tile> {
         [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
     );
     if lanes > 0 {
+        if lanes <= 8 {
+            let (rows, quads) = (64, 1);
+            tiles.push(Tile::Packed { rows, quads, lanes });
+        }
         tiles.extend(
             [
                 (1, 1),
@@ -54,30 +60,116 @@ fn validate(form: Form, dtype: DType, quads: u8) {
         dtypes: [dtype; MAX_OPERANDS],
         quads,
     };
+    let kernel = usize::from(form.end.bias) + 2 * usize::from(form.end.residual);
+    validate_variant(&MATMUL[kernel], &variant);
+}
+
+fn validate_variant(kernel: &Kernel, variant: &Variant) {
+    let last = kernel.operands.len() - 1;
     for windows in [1, 3] {
         let mut layout = wgsl::Layout {
             parts: [0; MAX_OPERANDS],
             windows: [windows; MAX_OPERANDS],
-            written: 0b100,
+            written: 1 << last,
         };
-        layout.parts[..3].copy_from_slice(&[0, 1, 2]);
+        for (part, index) in layout.parts[..=last].iter_mut().zip(0..) {
+            *part = index;
+        }
         let target = Target {
             window_bytes: 64 << 10,
             immediates: windows == 1,
             enables: false,
+            wide_words: windows == 1,
         };
-        let text = super::text(&variant);
-        let whole = shader(&text, MATMUL.operands, &variant, &layout, &target);
-        translate(MATMUL.name, &whole);
+        let text = (kernel.text)(variant);
+        let whole = shader(&text, kernel.operands, variant, &layout, &target);
+        translate(kernel.name, &whole);
         let needs_enabling = text.contains("subgroup");
         let enables = true;
         let target = Target { enables, ..target };
-        let for_browsers = shader(&text, MATMUL.operands, &variant, &layout, &target);
+        let for_browsers = shader(&text, kernel.operands, variant, &layout, &target);
         assert_eq!(
             for_browsers.strip_prefix("enable subgroups;\n"),
             needs_enabling.then_some(&whole[..]),
-            "{form:?}"
+            "{variant:?}"
         );
+    }
+}
+
+#[test]
+fn every_text_that_ends_with_more_is_a_valid_shader() {
+    let [a, b] = [Order::AlongK; 2];
+    let activations = [None].into_iter().chain(Activation::ALL.map(Some));
+    let mut ends = Vec::new();
+    for (index, activation) in activations.enumerate() {
+        for flags in 0..8 {
+            let end = End {
+                scale: flags & 1 != 0,
+                bias: flags & 2 != 0,
+                activation,
+                residual: flags & 4 != 0,
+            };
+            ends.push((index, end));
+        }
+    }
+    let tiles = [
+        register(4, 1, 8),
+        register(8, 1, 0),
+        Tile::Packed {
+            rows: 32,
+            quads: 1,
+            lanes: 8,
+        },
+        Tile::Workgroup { rows: 4 },
+        Tile::Skinny { rows: 4 },
+    ];
+    for (index, end) in ends {
+        let tile = tiles[index % tiles.len()];
+        let form = Form {
+            tile,
+            a,
+            b,
+            spread: Spread::Linear,
+            end,
+        };
+        assert_eq!(Form::unpack(form.pack()), form);
+        validate(form, DType::F32, 0b11);
+        validate(form, DType::F32, 0b11111);
+        validate(form, DType::F16, 0b11111);
+    }
+}
+
+#[test]
+fn every_text_that_packs_is_a_valid_shader() {
+    for lanes in [4, 8] {
+        for (order, dtype) in ORDERS
+            .into_iter()
+            .flat_map(|o| [(o, DType::F32), (o, DType::F16)])
+        {
+            for quads in [0b10, 0b11] {
+                let mut dtypes = [DType::F32; MAX_OPERANDS];
+                dtypes[0] = dtype;
+                for (spread, whole_k) in [
+                    (Spread::Single, true),
+                    (Spread::Flat, false),
+                    (Spread::Linear, false),
+                ] {
+                    let packing = Packing {
+                        order,
+                        lanes,
+                        spread,
+                        whole_k,
+                    };
+                    let variant = Variant {
+                        code: packing.pack(),
+                        dtypes,
+                        quads: if order == Order::Stepped { 0b10 } else { quads },
+                    };
+                    assert_eq!(Packing::unpack(packing.pack()), packing);
+                    validate_variant(&PACK, &variant);
+                }
+            }
+        }
     }
 }
 
@@ -86,10 +178,24 @@ fn every_text_is_a_valid_shader() {
     for lanes in [4, 8, 32] {
         for tile in tiles(lanes) {
             for (a, b) in ORDERS.iter().flat_map(|&a| ORDERS.map(|b| (a, b))) {
-                if tile == Tile::Naive && (a, b) != (Order::AlongK, Order::AlongK) {
+                if matches!(tile, Tile::Naive | Tile::Packed { .. })
+                    && (a, b) != (Order::AlongK, Order::AlongK)
+                {
                     continue;
                 }
-                let form = Form { tile, a, b };
+                let spread = match tile {
+                    Tile::Register { rows: 8, .. } => Spread::Linear,
+                    Tile::Register { rows: 16, .. } => Spread::Flat,
+                    Tile::Register { .. } | Tile::Packed { .. } => Spread::Single,
+                    _ => Spread::Linear,
+                };
+                let form = Form {
+                    tile,
+                    a,
+                    b,
+                    spread,
+                    end: End::default(),
+                };
                 assert_eq!(Form::unpack(form.pack()), form);
                 let aligned = u8::from(a != Order::Stepped) | u8::from(b != Order::Stepped) << 1;
                 validate(form, DType::F32, aligned | 4);
@@ -103,7 +209,18 @@ fn every_text_is_a_valid_shader() {
     for dtype in [DType::I32, DType::U32, DType::F16] {
         let [a, b] = [Order::AlongK; 2];
         let tile = Tile::Naive;
-        validate(Form { tile, a, b }, dtype, 4);
+        let spread = Spread::Linear;
+        validate(
+            Form {
+                tile,
+                a,
+                b,
+                spread,
+                end: End::default(),
+            },
+            dtype,
+            4,
+        );
     }
     assert!(size_of::<super::Params>() <= MAX_PARAMS_BYTES);
 }
@@ -114,11 +231,18 @@ fn only_texts_that_broadcast_name_subgroups() {
     for tile in tiles(8) {
         let [a, b] = [Order::AlongK; 2];
         let variant = Variant {
-            code: Form { tile, a, b }.pack(),
+            code: Form {
+                tile,
+                a,
+                b,
+                spread: Spread::Linear,
+                end: End::default(),
+            }
+            .pack(),
             dtypes: [DType::F32; MAX_OPERANDS],
             quads: 7,
         };
-        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. });
+        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. } | Tile::Packed { .. });
         assert_eq!(
             super::text(&variant).contains("subgroup"),
             broadcasts,
@@ -194,6 +318,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         max_invocations: 256,
         max_workgroup_bytes: 16384,
         subgroup_lanes: lanes,
+        wide_words: false,
         maps_slabs: false,
         host_kernels: false,
     }
@@ -212,7 +337,14 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
     check(&lavapipe, [4, 4, 4], Tile::Naive);
     check(&lavapipe, [1, 1, 100_000], Tile::Naive);
-    check(&lavapipe, [512, 512, 512], register(32, 2, 8));
+    check(&lavapipe, [400, 400, 400], register(32, 1, 8));
+    let packed = Tile::Packed {
+        rows: 64,
+        quads: 1,
+        lanes: 8,
+    };
+    check(&lavapipe, [1024, 1024, 1024], packed);
+    check(&lavapipe, [511, 511, 511], packed);
     check(&lavapipe, [128, 128, 128], register(32, 1, 8));
     check(&lavapipe, [1, 2048, 2048], register(1, 2, 8));
     check(&lavapipe, [2048, 1, 2048], register(1, 2, 8));
@@ -248,7 +380,14 @@ fn groups_stay_within_the_limit_of_a_dimension() {
     );
     for tile in tiles(8) {
         let [a, b] = [product.a.order(), product.b.order()];
-        let form = Form { tile, a, b };
+        let spread = spread_of(&caps, tile, &product);
+        let form = Form {
+            tile,
+            a,
+            b,
+            spread,
+            end: End::default(),
+        };
         let (rows, columns) = form.tile_size();
         let needed = match tile {
             Tile::Naive => 40,
@@ -297,7 +436,7 @@ fn check_tile(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], slack: usize, turn: 
         Order::Stepped => operand(gpu, k, n, Order::Stepped, slack),
     };
     let product = |tile| {
-        let c = a.matmul_by(&b, Some(tile)).unwrap();
+        let c = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
         c.to_vec::<f32>().unwrap()
     };
     let (got, expected) = (product(tile), product(Tile::Naive));
@@ -317,6 +456,14 @@ fn every_variant_computes_the_same_as_the_reference() {
     if let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) {
         let shapes = [(1, 2), (4, 2), (8, 2), (16, 1), (32, 1), (32, 2)];
         tiles.extend(shapes.map(|(rows, quads)| register(rows, quads, lanes as u8)));
+        if lanes <= 8 {
+            let packed = |rows, quads| Tile::Packed {
+                rows,
+                quads,
+                lanes: lanes as u8,
+            };
+            tiles.extend([packed(32, 2), packed(64, 1), packed(32, 1)]);
+        }
     }
     for (index, tile) in tiles.into_iter().enumerate() {
         // A whole tile; a ragged edge that is aligned; and one that is not, with a tail of k. Each
@@ -324,5 +471,56 @@ fn every_variant_computes_the_same_as_the_reference() {
         check_tile(&gpu, tile, [64, 64, 32], 0, 2 * index);
         check_tile(&gpu, tile, [36, 132, 20], 4, 2 * index + 3);
         check_tile(&gpu, tile, [33, 65, 31], 1, 2 * index + 7);
+    }
+}
+
+/// A product that ends with all there is, beside the same by operations of their own.
+fn check_end(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], activation: Activation) {
+    let m = if matches!(tile, Tile::Register { rows: 1, .. }) {
+        1
+    } else {
+        m
+    };
+    let (a, b) = (exact(gpu, &[2, m, k], 1), exact(gpu, &[2, k, n], 2));
+    let end = Epilogue::new()
+        .scale(0.125)
+        .bias(&exact(gpu, &[n + 3], 3).narrow(0, 3, n).unwrap())
+        .activation(activation)
+        .residual(&exact(gpu, &[m, n], 4));
+    let fused = a.matmul_by(&b, &end, Some(tile)).unwrap();
+    let product = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
+    let apart = end.apply(product).unwrap().to_vec::<f32>().unwrap();
+    for (got, expected) in fused.to_vec::<f32>().unwrap().into_iter().zip(apart) {
+        assert!(
+            (got - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+            "{tile:?} {m} x {n} x {k} {activation:?}: {got} for {expected}"
+        );
+    }
+}
+
+#[test]
+fn every_variant_ends_like_operations_of_their_own() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let mut tiles = vec![register(1, 2, 0), register(8, 1, 0)];
+    tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
+    tiles.push(Tile::Skinny { rows: 8 });
+    let fixed = |(least, most): &(u32, u32)| least == most && (4..=8).contains(least);
+    if let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) {
+        let lanes = lanes as u8;
+        tiles.extend([
+            register(1, 2, lanes),
+            register(4, 1, lanes),
+            register(16, 1, lanes),
+        ]);
+        tiles.push(Tile::Packed {
+            rows: 32,
+            quads: 1,
+            lanes,
+        });
+    }
+    for (index, tile) in tiles.into_iter().enumerate() {
+        let activation = Activation::ALL[index % Activation::ALL.len()];
+        check_end(&gpu, tile, [36, 68, 20], activation);
+        check_end(&gpu, tile, [33, 65, 31], activation);
     }
 }

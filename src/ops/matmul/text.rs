@@ -13,17 +13,21 @@ macro_rules! push {
     ($out:expr, $($text:tt)*) => { let _ = writeln!($out, $($text)*); };
 }
 
+mod end;
 mod grouped;
+mod packed;
 mod unrolled;
 
 use std::borrow::Cow;
 
-use super::form::{Form, Order, Tile};
+use super::form::{End, Form, Order, Packing, Spread, Tile};
 use crate::engine::Variant;
 use grouped::{skinny, workgroup};
 use unrolled::Unrolled;
 
 const SHARED: &str = include_str!("../../../shaders/matmul/shared.wgsl");
+const STEP_OVER: &str = include_str!("../../../shaders/matmul/step_over.wgsl");
+const PLACE: &str = include_str!("../../../shaders/matmul/place.wgsl");
 const NAIVE: &str = include_str!("../../../shaders/matmul/naive.wgsl");
 
 /// One of the two operands, as the text sees it.
@@ -84,7 +88,8 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         quads: variant.quads >> 1 & 1 == 1,
         stepped: form.b == Order::Stepped,
     };
-    let store = store(variant.quads >> 2 & 1 == 1);
+    let c = 2 + u8::from(form.end.bias) + u8::from(form.end.residual);
+    let store = &store(variant.quads >> c & 1 == 1, form.end != End::default());
     let text = match form.tile {
         Tile::Naive => fill(NAIVE, &[("kind", variant.dtypes[0].wgsl())]),
         Tile::Register { rows, quads, lanes } => Unrolled {
@@ -93,12 +98,58 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
             rows: u32::from(rows),
             quads: u32::from(quads),
             lanes: u32::from(lanes),
+            spread: form.spread,
         }
         .text(store),
         Tile::Workgroup { rows } => workgroup(a, b, u32::from(rows), store),
         Tile::Skinny { rows } => skinny(a, b, u32::from(rows), store),
+        Tile::Packed { rows, quads, lanes } => {
+            let tile = [rows, quads, lanes].map(u32::from);
+            packed::packed(tile, form.spread, store)
+        }
     };
-    Cow::Owned(format!("{SHARED}\n{text}"))
+    let mut text = format!("{}\n{text}", shared(form.spread));
+    if form.end != End::default() {
+        end::push_end(&mut text, form.end, variant.quads);
+    }
+    Cow::Owned(text)
+}
+
+/// What every variant begins with.
+fn shared(spread: Spread) -> String {
+    let step_over = match spread {
+        Spread::Linear => STEP_OVER,
+        Spread::Single => "return 0u;",
+        Spread::Flat => "return matrix * inner.x;",
+    };
+    fill(SHARED, &[("step_over", step_over)])
+}
+
+/// Which tile of which matrix a workgroup computes, where a tile is so large.
+fn place(spread: Spread, tile_m: u32, tile_n: u32) -> String {
+    if spread != Spread::Linear {
+        return "let tile_m = group.x;\n  let tile_n = group.y;\n  let matrix = group.z;".into();
+    }
+    fill(
+        PLACE,
+        &[
+            ("tile_m", &tile_m.to_string()),
+            ("tile_n", &tile_n.to_string()),
+        ],
+    )
+}
+
+/// The text of what packs an operand.
+pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
+    let packing = Packing::unpack(variant.code);
+    let side = Side {
+        name: 'a',
+        along_k: packing.order != Order::AlongEdge,
+        quads: variant.quads & 1 == 1,
+        stepped: packing.order == Order::Stepped,
+    };
+    let text = packed::pack(side, u32::from(packing.lanes), packing.whole_k);
+    Cow::Owned(format!("{}\n{text}", shared(packing.spread)))
 }
 
 /// Puts values in the place of `${name}`.
@@ -112,8 +163,13 @@ fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
 }
 
 /// Stores a quad of C, whole if rows of C are made of quads.
-fn store(quads: bool) -> &'static str {
-    match quads {
+fn store(quads: bool, has_end: bool) -> String {
+    let value = if has_end {
+        "let v = finish(at, column, product);"
+    } else {
+        "let v = product;"
+    };
+    let put = match quads {
         true => "c_put4(at + column, v);",
         false => {
             "let i = at + column; c_put(i, v.x); \
@@ -121,7 +177,8 @@ fn store(quads: bool) -> &'static str {
              if (column + 2u < p.size.y) { c_put(i + 2u, v.z); } \
              if (column + 3u < p.size.y) { c_put(i + 3u, v.w); }"
         }
-    }
+    };
+    format!("{value} {put}")
 }
 
 /// The components of a quad.

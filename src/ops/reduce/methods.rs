@@ -1,26 +1,95 @@
-//! The methods of [`Tensor`] that reduce.
+//! The methods of [`Tensor`] that reduce by one pass.
 
-use super::{Op, fold};
+use super::{Fold, Lift, Op, fold};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::ops::normalize::check_float;
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 
 /// Reductions over axes, as in NumPy: negative axes count from the last, no axes at all fold
-/// nothing, and an axis that is named twice or is not there is an error ([`Error::Shape`],
-/// [`Error::Axis`]). The axes go away, or with `_keepdim` stay with size 1. All of them take any
-/// view, read each element once, and add in blocks, so that the error of a sum does not grow with
-/// the number of its terms.
+/// nothing, and an axis that is named twice or is not there is an error
+/// ([`Error::Shape`](crate::Error::Shape), [`Error::Axis`](crate::Error::Axis)). The axes go away,
+/// or with `_keepdim` stay with size 1; `_all` folds everything, into shape `[]`. All of them take
+/// any view, read each element once, and add in blocks, so that the error of a sum does not grow
+/// with the number of its terms.
 ///
 /// ```
 /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
 /// let total = x.sum_all()?; // shape []
 /// let centred = x.mean_keepdim(&[-1])?; // shape [.., 1], broadcasts against x
 /// let peaks = x.max(&[0, 1])?;
+/// let zeros = x.len() as f32 - x.count_nonzero_all()?.cast(x.dtype())?;
 /// # Ok(()) }
 /// ```
 impl Tensor {
+    /// Refuses axes that are not there or come twice.
+    pub(super) fn checked_axes(&self, operation: &'static str, axes: &[isize]) -> Result<Axes> {
+        Axes::named(operation, axes, self.layout.rank())
+    }
+
+    #[track_caller]
+    pub(super) fn reduce(
+        &self,
+        operation: &'static str,
+        op: Op,
+        folded: Axes,
+        keep: bool,
+    ) -> Result<Tensor> {
+        let shape = &self.layout.shape;
+        if op == Op::MEAN {
+            check_float(operation, self)?;
+        }
+        let is_extreme = matches!(op.fold, Fold::Max | Fold::Min);
+        let out = match (op.lift, self.dtype) {
+            (Lift::Truth, _) if is_extreme => DType::Bool,
+            (Lift::Truth, _) => DType::U32,
+            (_, DType::U8 | DType::Bool) if !is_extreme => DType::U32,
+            (_, dtype) => dtype,
+        };
+        if is_extreme && op.lift != Lift::Truth {
+            super::refuse_empty(operation, shape, folded)?;
+        }
+        let mut result = fold(self, None, op, folded, out)?;
+        result.layout = Layout::contiguous(&folded.fold_shape(shape, keep));
+        Ok(result)
+    }
+}
+
+macro_rules! reductions {
+    ($($(#[$doc:meta])+ $name:ident $keepdim:ident $all:ident $of:literal $op:ident;)+) => {
+        impl Tensor {$(
+            $(#[$doc])+
+            #[track_caller]
+            pub fn $name(&self, axes: &[isize]) -> Result<Tensor> {
+                self.reduce($of, Op::$op, self.checked_axes($of, axes)?, false)
+            }
+
+            #[doc = concat!("As [`", $of, "`](Tensor::", $of, "); the axes stay, with size 1.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
+            #[track_caller]
+            pub fn $keepdim(&self, axes: &[isize]) -> Result<Tensor> {
+                self.reduce($of, Op::$op, self.checked_axes($of, axes)?, true)
+            }
+
+            #[doc = concat!("As [`", $of, "`](Tensor::", $of, ") of all elements, with shape `[]`.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
+            #[track_caller]
+            pub fn $all(&self) -> Result<Tensor> {
+                self.reduce($of, Op::$op, Axes::all(self.layout.rank()), false)
+            }
+        )+}
+    };
+}
+
+reductions! {
     /// The sum over `axes`; the sum of nothing is 0.
     ///
     /// f16 is accumulated in f32. Sums of `i32` and `u32` wrap around; those of `u8` and `bool`
@@ -28,146 +97,54 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Axis`] or [`Error::Shape`] for axes that are not there or come twice.
-    #[track_caller]
-    pub fn sum(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("sum", Op::Sum, self.checked_axes("sum", axes)?, false)
-    }
-
-    /// As [`sum`](Tensor::sum); the axes stay, with size 1.
+    /// [`Error::Axis`](crate::Error::Axis) or [`Error::Shape`](crate::Error::Shape) for axes that
+    /// are not there or come twice.
+    sum sum_keepdim sum_all "sum" SUM;
+    /// The product over `axes`; the product of nothing is 1. Types as in [`sum`](Tensor::sum).
     ///
     /// # Errors
     ///
     /// Those of [`sum`](Tensor::sum).
-    #[track_caller]
-    pub fn sum_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("sum", Op::Sum, self.checked_axes("sum", axes)?, true)
-    }
-
-    /// The sum of all elements, with shape `[]`.
-    ///
-    /// # Errors
-    ///
-    /// Only those of making a tensor.
-    #[track_caller]
-    pub fn sum_all(&self) -> Result<Tensor> {
-        self.reduce("sum", Op::Sum, Axes::all(self.layout.rank()), false)
-    }
-
+    prod prod_keepdim prod_all "prod" PROD;
     /// The mean over `axes` of a float tensor; the mean of nothing is NaN.
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for integers and bools; else those of [`sum`](Tensor::sum).
-    #[track_caller]
-    pub fn mean(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("mean", Op::Mean, self.checked_axes("mean", axes)?, false)
-    }
-
-    /// As [`mean`](Tensor::mean); the axes stay, with size 1.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`mean`](Tensor::mean).
-    #[track_caller]
-    pub fn mean_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("mean", Op::Mean, self.checked_axes("mean", axes)?, true)
-    }
-
-    /// The mean of all elements, with shape `[]`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::DType`] for integers and bools.
-    #[track_caller]
-    pub fn mean_all(&self) -> Result<Tensor> {
-        self.reduce("mean", Op::Mean, Axes::all(self.layout.rank()), false)
-    }
-
+    /// [`Error::DType`](crate::Error::DType) for integers and bools; else those of
+    /// [`sum`](Tensor::sum).
+    mean mean_keepdim mean_all "mean" MEAN;
     /// The largest element over `axes`, of the tensor's own type. NaN wins, as in PyTorch.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if an axis of size 0 is folded; else those of [`sum`](Tensor::sum).
-    #[track_caller]
-    pub fn max(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("max", Op::Max, self.checked_axes("max", axes)?, false)
-    }
-
-    /// As [`max`](Tensor::max); the axes stay, with size 1.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`max`](Tensor::max).
-    #[track_caller]
-    pub fn max_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("max", Op::Max, self.checked_axes("max", axes)?, true)
-    }
-
-    /// The largest of all elements, with shape `[]`. NaN wins.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if there are none.
-    #[track_caller]
-    pub fn max_all(&self) -> Result<Tensor> {
-        self.reduce("max", Op::Max, Axes::all(self.layout.rank()), false)
-    }
-
+    /// [`Error::Shape`](crate::Error::Shape) if an axis of size 0 is folded; else those of
+    /// [`sum`](Tensor::sum).
+    max max_keepdim max_all "max" MAX;
     /// The smallest element over `axes`, of the tensor's own type. NaN wins, as in PyTorch.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if an axis of size 0 is folded; else those of [`sum`](Tensor::sum).
-    #[track_caller]
-    pub fn min(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("min", Op::Min, self.checked_axes("min", axes)?, false)
-    }
-
-    /// As [`min`](Tensor::min); the axes stay, with size 1.
+    /// [`Error::Shape`](crate::Error::Shape) if an axis of size 0 is folded; else those of
+    /// [`sum`](Tensor::sum).
+    min min_keepdim min_all "min" MIN;
+    /// Is any element over `axes` true, which is what is not 0, and so NaN? A bool tensor, for
+    /// every type; of nothing it is false.
     ///
     /// # Errors
     ///
-    /// Those of [`min`](Tensor::min).
-    #[track_caller]
-    pub fn min_keepdim(&self, axes: &[isize]) -> Result<Tensor> {
-        self.reduce("min", Op::Min, self.checked_axes("min", axes)?, true)
-    }
-
-    /// The smallest of all elements, with shape `[]`. NaN wins.
+    /// Those of [`sum`](Tensor::sum).
+    any any_keepdim any_all "any" ANY;
+    /// Are all elements over `axes` true, which is what is not 0, and so NaN? A bool tensor, for
+    /// every type; of nothing it is true.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if there are none.
-    #[track_caller]
-    pub fn min_all(&self) -> Result<Tensor> {
-        self.reduce("min", Op::Min, Axes::all(self.layout.rank()), false)
-    }
-
-    fn checked_axes(&self, operation: &'static str, axes: &[isize]) -> Result<Axes> {
-        Axes::named(operation, axes, self.layout.rank())
-    }
-
-    #[track_caller]
-    fn reduce(&self, operation: &'static str, op: Op, folded: Axes, keep: bool) -> Result<Tensor> {
-        let shape = &self.layout.shape;
-        let out = match (op, self.dtype) {
-            (Op::Mean, dtype) if !dtype.is_float() => {
-                return Err(Error::DType {
-                    operation,
-                    expected: "f32 or f16".into(),
-                    got: dtype,
-                    hint: "Cast it to f32 first",
-                });
-            }
-            (Op::Sum, DType::U8 | DType::Bool) => DType::U32,
-            (_, dtype) => dtype,
-        };
-        if matches!(op, Op::Max | Op::Min) {
-            super::refuse_empty(operation, shape, folded)?;
-        }
-        let mut result = fold(self, None, op, folded, out)?;
-        result.layout = Layout::contiguous(&folded.fold_shape(shape, keep));
-        Ok(result)
-    }
+    /// Those of [`sum`](Tensor::sum).
+    all all_keepdim all_all "all" ALL;
+    /// How many elements over `axes` are not 0, as `u32`, for every type; NaN counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`sum`](Tensor::sum).
+    count_nonzero count_nonzero_keepdim count_nonzero_all "count_nonzero" COUNT;
 }

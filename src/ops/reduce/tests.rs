@@ -7,20 +7,62 @@ use crate::ops::check::valid;
 use crate::ops::rows::RowParams;
 use crate::tensor::layout::Layout;
 
+/// Every operation that a method asks for, or a launch of it.
+const OPS: [Op; 19] = [
+    Op::SUM,
+    Op::MEAN,
+    Op::PROD,
+    Op::MAX,
+    Op::MIN,
+    Op::ANY,
+    Op::ALL,
+    Op::COUNT,
+    Op::SUM_EXP,
+    Op::SUM_DISTANCES,
+    Op::SUM_SQUARES,
+    Op::SUM_SIZES,
+    Op::MAX_SIZE,
+    Op::MIN_SIZE,
+    Op::EUCLIDEAN,
+    Op::variance(1.0, Lower::Divide),
+    Op::variance(1.0, Lower::DivideRoot),
+    Op::p_norm(3.0),
+    Op {
+        lift: Lift::Plain,
+        ..Op::p_norm(3.0)
+    },
+];
+
+/// The types that it may give.
+fn results_of(op: Op, from: DType) -> Vec<DType> {
+    let is_whole = op.lower == Lower::Plain && op.lift == Lift::Plain;
+    match (op.fold, from) {
+        _ if op == Op::COUNT => vec![DType::U32],
+        _ if op.lift == Lift::Truth => vec![DType::Bool, DType::U32],
+        (_, DType::F16) => vec![DType::F16, DType::F32],
+        (_, DType::F32) => vec![from],
+        (Fold::Sum | Fold::Product, DType::U8 | DType::Bool) if is_whole => vec![DType::U32],
+        _ if is_whole => vec![from],
+        _ => vec![],
+    }
+}
+
 #[test]
 fn every_operation_form_type_and_rank_gives_a_valid_shader() {
-    for op in Op::ALL {
+    for op in OPS {
+        assert_eq!(Op { number: 0.0, ..op }, Op::from_code(op.code()));
         for form in Form::ALL {
             for from in DType::ALL {
-                let to = match (op, from) {
-                    (Op::Sum, DType::U8 | DType::Bool) => vec![DType::U32],
-                    (_, DType::F16) => vec![DType::F16, DType::F32],
-                    (Op::Sum | Op::Max | Op::Min, _) | (_, DType::F32) => vec![from],
-                    _ => continue,
-                };
-                for to in to {
-                    for ranks in [0x11, 0x22, 0x44, 0x13, 0x31] {
-                        let code = ranks | (op as u64) << 8 | (form as u64) << 12;
+                for to in results_of(op, from) {
+                    // The walk over rows does not depend on the operation.
+                    let ranks = [0x11, 0x22, 0x44, 0x13, 0x31];
+                    let ranks = if op == Op::SUM {
+                        &ranks[..]
+                    } else {
+                        &ranks[2..3]
+                    };
+                    for ranks in ranks {
+                        let code = ranks | op.code() | (form as u64) << 12;
                         match op.needs_middle() {
                             true => valid(&REDUCE_AROUND, code, &[from, DType::F32, to], 0b101),
                             false => valid(&REDUCE, code, &[from, to], 0b11),

@@ -32,6 +32,7 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
             window_bytes: 64 << 10,
             immediates,
             enables: false,
+            wide_words: immediates,
         };
         let whole = shader(&text, kernel.operands, &variant, &layout, &target);
         let module = translate(kernel.name, &whole);

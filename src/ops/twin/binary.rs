@@ -24,7 +24,8 @@ pub(crate) fn run(call: &mut TwinCall) {
     });
 }
 
-fn compare<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> Option<bool> {
+fn compare<T: PartialOrd + Default>(op: BinaryOp, a: T, b: T) -> Option<bool> {
+    let zero = T::default();
     Some(match op {
         BinaryOp::Eq => a == b,
         BinaryOp::Ne => a != b,
@@ -32,6 +33,9 @@ fn compare<T: PartialOrd>(op: BinaryOp, a: T, b: T) -> Option<bool> {
         BinaryOp::Le => a <= b,
         BinaryOp::Gt => a > b,
         BinaryOp::Ge => a >= b,
+        BinaryOp::And => a != zero && b != zero,
+        BinaryOp::Or => a != zero || b != zero,
+        BinaryOp::Xor => (a != zero) != (b != zero),
         _ => return None,
     })
 }
@@ -47,7 +51,29 @@ fn float(op: BinaryOp, a: f32, b: f32) -> f32 {
         BinaryOp::Maximum | BinaryOp::Minimum if a.is_nan() || b.is_nan() => f32::NAN,
         BinaryOp::Maximum => a.max(b),
         BinaryOp::Minimum => a.min(b),
+        BinaryOp::Fmax => a.max(b),
+        BinaryOp::Fmin => a.min(b),
+        BinaryOp::Remainder => remainder(a, b),
+        BinaryOp::FloorDivide if b == 0.0 || a.is_infinite() => a / b,
+        BinaryOp::FloorDivide => {
+            let rest = a % b;
+            let quotient = ((f64::from(a) - f64::from(rest)) / f64::from(b)).round();
+            let is_below = rest != 0.0 && (rest < 0.0) != (b < 0.0);
+            (quotient - f64::from(u8::from(is_below))) as f32
+        }
+        BinaryOp::Atan2 => a.atan2(b),
+        BinaryOp::Hypot => a.hypot(b),
+        BinaryOp::Copysign => a.copysign(b),
         op => unreachable!("{op:?} takes no floats"),
+    }
+}
+
+/// With the sign of the divisor.
+fn remainder(a: f32, b: f32) -> f32 {
+    match a % b {
+        0.0 => 0_f32.copysign(b),
+        rest if (rest < 0.0) != (b < 0.0) => rest + b,
+        rest => rest,
     }
 }
 
@@ -69,6 +95,23 @@ fn signed(op: BinaryOp, a: i32, b: i32) -> i32 {
         },
         BinaryOp::Maximum => a.max(b),
         BinaryOp::Minimum => a.min(b),
+        BinaryOp::Remainder | BinaryOp::FloorDivide if b == 0 => match op {
+            BinaryOp::Remainder => 0,
+            _ => a,
+        },
+        BinaryOp::Remainder => match a.wrapping_rem(b) {
+            rest if rest != 0 && (rest < 0) != (b < 0) => rest + b,
+            rest => rest,
+        },
+        BinaryOp::FloorDivide => {
+            let is_below = a.wrapping_rem(b) != 0 && (a < 0) != (b < 0);
+            a.wrapping_div(b) - i32::from(is_below)
+        }
+        BinaryOp::BitwiseAnd => a & b,
+        BinaryOp::BitwiseOr => a | b,
+        BinaryOp::BitwiseXor => a ^ b,
+        BinaryOp::LeftShift => a.checked_shl(b as u32).unwrap_or(0),
+        BinaryOp::RightShift => a.checked_shr(b as u32).unwrap_or(a >> 31),
         op => unreachable!("{op:?} takes no i32"),
     }
 }
@@ -83,9 +126,13 @@ fn unsigned(op: BinaryOp, a: u32, b: u32) -> u32 {
         BinaryOp::Pow => a.wrapping_pow(b),
         BinaryOp::Maximum => a.max(b),
         BinaryOp::Minimum => a.min(b),
-        BinaryOp::And => u32::from(a != 0 && b != 0),
-        BinaryOp::Or => u32::from(a != 0 || b != 0),
-        BinaryOp::Xor => u32::from((a != 0) != (b != 0)),
+        BinaryOp::Remainder => a.checked_rem(b).unwrap_or(0),
+        BinaryOp::FloorDivide => a.checked_div(b).unwrap_or(a),
+        BinaryOp::BitwiseAnd => a & b,
+        BinaryOp::BitwiseOr => a | b,
+        BinaryOp::BitwiseXor => a ^ b,
+        BinaryOp::LeftShift => a.checked_shl(b).unwrap_or(0),
+        BinaryOp::RightShift => a.checked_shr(b).unwrap_or(0),
         op => unreachable!("{op:?} is a comparison"),
     }
 }

@@ -68,7 +68,8 @@ pub(crate) fn each(call: &mut TwinCall, op: impl Fn(u32, &[Lane]) -> Lane) {
         let mut lanes = Vec::with_capacity(3);
         for input in 0..code.inputs() {
             if code.fetch(input) == Fetch::Param {
-                lanes.push(Lane::from_bits(call.variant.dtypes[0], words[2]));
+                // Of the type of the last input: a first one may be a mask.
+                lanes.push(Lane::from_bits(call.variant.dtypes[bound - 1], words[2]));
                 continue;
             }
             let strides = dims + rank * (1 + operand);

@@ -2,12 +2,15 @@
 
 use super::normalize::{elements, rows};
 use crate::engine::kernel::TwinCall;
-use crate::ops::layer_norm::{HAS_BIAS, HAS_WEIGHT};
+use crate::ops::layer_norm::{HAS_BIAS, HAS_WEIGHT, RMS};
 use crate::ops::rows::RowParams;
 
 pub(crate) fn run(call: &mut TwinCall) {
     rows(call, |call, row| {
-        let s = row.iter().sum::<f64>() / row.len() as f64;
+        let s = match call.variant.code & RMS {
+            0 => row.iter().sum::<f64>() / row.len() as f64,
+            _ => 0.0,
+        };
         let t = row.iter().map(|x| (x - s).powi(2)).sum();
         let results = row.iter().enumerate();
         results.map(|(k, &x)| finish(call, x, s, t, k)).collect()
@@ -23,6 +26,7 @@ pub(crate) fn apply(call: &mut TwinCall) {
 
 fn finish(call: &TwinCall, x: f64, s: f64, t: f64, k: usize) -> f64 {
     let p: RowParams = call.params();
+    let s = if call.variant.code & RMS == 0 { s } else { 0.0 };
     let mut y = (x - s) / (t / f64::from(p.length) + f64::from(p.scalar)).sqrt();
     if call.variant.code & HAS_WEIGHT != 0 {
         y *= f64::from(call.f32(1, p.second as usize + k));

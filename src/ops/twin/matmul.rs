@@ -1,40 +1,104 @@
 //! The twin of matmul: three loops, whatever the variant. Floats are added up in f32, in order.
 
 use crate::engine::kernel::TwinCall;
-use crate::ops::matmul::Params;
+use crate::ops::matmul::{End, Form, Packing, Params, Tile};
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();
     let [m, n, k, matrices] = p.size;
     let [c_row, a_start, b_start] = [p.rest[1], p.rest[2], p.rest[3]];
+    let form = Form::unpack(call.variant.code);
+    let c = 2 + usize::from(form.end.bias) + usize::from(form.end.residual);
+    let lanes = match form.tile {
+        Tile::Packed { lanes, .. } => u32::from(lanes),
+        _ => 0,
+    };
     for matrix in 0..matrices {
         let (a_step, b_step) = steps(&p, matrix);
         for row in 0..m {
             for column in 0..n {
                 let a = |i: u32| {
+                    if lanes > 0 {
+                        return packed_at(lanes, k, matrix * p.a[0], row, i);
+                    }
                     let at = row
                         .wrapping_mul(p.strides[0])
                         .wrapping_add(i.wrapping_mul(p.strides[1]));
                     a_start.wrapping_add(a_step).wrapping_add(at) as usize
                 };
                 let b = |i: u32| {
+                    if lanes > 0 {
+                        return packed_at(lanes, k, matrix * p.b[0], column, i);
+                    }
                     let at = i
                         .wrapping_mul(p.strides[2])
                         .wrapping_add(column.wrapping_mul(p.strides[3]));
                     b_start.wrapping_add(b_step).wrapping_add(at) as usize
                 };
                 let at = ((matrix * m + row) * c_row + column) as usize;
-                if call.variant.dtypes[2].is_float() {
+                if call.variant.dtypes[c].is_float() {
                     let products = (0..k).map(|i| call.f32(0, a(i)) * call.f32(1, b(i)));
-                    let sum = products.sum();
-                    call.put_f32(2, at, sum);
+                    let sum = finish(call, &p, form.end, at, column, products.sum());
+                    call.put_f32(c, at, sum);
                 } else {
                     let products =
                         (0..k).map(|i| call.int(0, a(i)).wrapping_mul(call.int(1, b(i))));
                     let sum = products.fold(0, u32::wrapping_add);
-                    call.put_int(2, at, sum);
+                    call.put_int(c, at, sum);
                 }
             }
+        }
+    }
+}
+
+/// What the sum ends with.
+fn finish(call: &TwinCall, p: &Params, end: End, at: usize, column: u32, sum: f32) -> f32 {
+    let mut value = sum;
+    if end.scale {
+        value *= f32::from_bits(p.more[0]);
+    }
+    if end.bias {
+        value += call.f32(2, (p.more[1] + column) as usize);
+    }
+    if let Some(activation) = end.activation {
+        value = super::unary::float(activation.op(), value);
+    }
+    if end.residual {
+        value += call.f32(2 + usize::from(end.bias), p.more[2] as usize + at);
+    }
+    value
+}
+
+/// Where element `k` of line `edge` lies in a packed operand, `first` steps after its start.
+fn packed_at(lanes: u32, len: u32, first: u32, edge: u32, k: u32) -> usize {
+    let (panel, in_panel) = (edge / (lanes * 4), edge % (lanes * 4));
+    let step = first + panel * len.div_ceil(4) + k / 4;
+    let quad = in_panel % 4 * lanes + in_panel / 4;
+    (step as usize * lanes as usize * 4 + quad as usize) * 4 + k as usize % 4
+}
+
+/// Packs an operand: what lies past its end along k is zero, and its last line is repeated.
+pub(crate) fn pack(call: &mut TwinCall) {
+    let p: Params = call.params();
+    let [edge, _, k, matrices] = p.size;
+    let lanes = Packing::unpack(call.variant.code).lanes;
+    let width = u32::from(lanes) * 4;
+    let (panels, steps_of_k) = (edge.div_ceil(width), k.div_ceil(4));
+    for matrix in 0..matrices {
+        let start = p.rest[2].wrapping_add(steps(&p, matrix).0);
+        for (line, i) in
+            (0..panels * width).flat_map(|line| (0..steps_of_k * 4).map(move |i| (line, i)))
+        {
+            let from = start
+                .wrapping_add(line.min(edge - 1).wrapping_mul(p.strides[0]))
+                .wrapping_add(i.wrapping_mul(p.strides[1]));
+            let value = if i < k {
+                call.f32(0, from as usize)
+            } else {
+                0.0
+            };
+            let first = matrix * panels * steps_of_k;
+            call.put_f32(1, packed_at(lanes.into(), k, first, line, i), value);
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(call: &mut TwinCall) {
 }
 
 /// Philox4x32-10.
-fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(super) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut c, mut key) = (counter, key);
     for _ in 0..10 {
         let a = 0xd251_1f53 * u64::from(c[0]);

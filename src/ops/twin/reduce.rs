@@ -2,7 +2,7 @@
 
 use super::rows::{element, part};
 use crate::engine::kernel::TwinCall;
-use crate::ops::reduce::{Form, Op};
+use crate::ops::reduce::{Fold, Form, Lift, Lower, Op};
 use crate::ops::rows::RowParams;
 
 pub(crate) fn run(call: &mut TwinCall) {
@@ -25,39 +25,75 @@ fn fold(call: &mut TwinCall, p: &RowParams, row: u32, range: std::ops::Range<u32
     let op = Op::from_code(code);
     let y = call.operands.len() - 1;
     let elements = range.map(|k| element(p, code, row, k));
-    if call.variant.dtypes[0].is_float() {
-        let values = elements.map(|at| f64::from(call.f32(0, at)));
-        let result = match op {
-            // Rust's sum of nothing is -0.
-            Op::Sum => 0.0 + values.sum::<f64>(),
-            Op::Mean => values.sum::<f64>() / f64::from(p.scalar),
-            Op::Max => values.fold(
-                f64::NEG_INFINITY,
-                |a, b| if b > a || b.is_nan() { b } else { a },
-            ),
-            Op::Min => values.fold(
-                f64::INFINITY,
-                |a, b| if b < a || b.is_nan() { b } else { a },
-            ),
-            Op::SumExp | Op::SumSquares => {
-                let m = f64::from(call.f32(1, row as usize));
-                match op {
-                    Op::SumExp => values.map(|v| (v - m).exp()).sum(),
-                    _ => values.map(|v| (v - m).powi(2)).sum(),
-                }
-            }
+    let is_float = call.variant.dtypes[0].is_float();
+    if op.lift == Lift::Truth {
+        let truths = elements.map(|at| match is_float {
+            true => u32::from(call.f32(0, at) != 0.0),
+            false => u32::from(call.int(0, at) != 0),
+        });
+        let result = match op.fold {
+            Fold::Max => truths.max().unwrap_or(0),
+            Fold::Min => truths.min().unwrap_or(1),
+            _ => truths.sum(),
         };
-        call.put_f32(y, to, result as f32);
-        return;
+        call.put_int(y, to, result);
+    } else if is_float {
+        let m = match op.needs_middle() {
+            true => f64::from(call.f32(1, row as usize)),
+            false => 0.0,
+        };
+        let number = f64::from(p.scalar);
+        let lifted = elements.map(|at| lift(op.lift, f64::from(call.f32(0, at)), m, number));
+        let folded = join(op.fold, lifted);
+        call.put_f32(y, to, lower(op.lower, folded, number) as f32);
+    } else {
+        let is_signed = call.variant.dtypes[0] == crate::dtype::DType::I32;
+        // The order of signed numbers among the unsigned ones.
+        let order = |v: &u32| if is_signed { v ^ 1 << 31 } else { *v };
+        let values = elements.map(|at| call.int(0, at));
+        let result = match op.fold {
+            Fold::Max => values.max_by_key(order).unwrap_or(0),
+            Fold::Min => values.min_by_key(order).unwrap_or(0),
+            Fold::Sum => values.fold(0, u32::wrapping_add),
+            Fold::Product => values.fold(1, u32::wrapping_mul),
+        };
+        call.put_int(y, to, result);
     }
-    let signed = call.variant.dtypes[0] == crate::dtype::DType::I32;
-    // The order of signed numbers among the unsigned ones.
-    let order = |v: &u32| if signed { v ^ 1 << 31 } else { *v };
-    let values = elements.map(|at| call.int(0, at));
-    let result = match op {
-        Op::Max => values.max_by_key(order).unwrap_or(0),
-        Op::Min => values.min_by_key(order).unwrap_or(0),
-        _ => values.fold(0, u32::wrapping_add),
-    };
-    call.put_int(y, to, result);
+}
+
+fn lift(lift: Lift, v: f64, m: f64, number: f64) -> f64 {
+    match lift {
+        Lift::Plain | Lift::Truth => v,
+        Lift::Exp => (v - m).exp(),
+        Lift::Distance => (v - m).powi(2),
+        Lift::Size => v.abs(),
+        Lift::Square => v * v,
+        Lift::Power => v.abs().powf(number),
+    }
+}
+
+fn join(fold: Fold, values: impl Iterator<Item = f64>) -> f64 {
+    match fold {
+        // Rust's sum of nothing is -0.
+        Fold::Sum => 0.0 + values.sum::<f64>(),
+        Fold::Product => values.product(),
+        Fold::Max => values.fold(
+            f64::NEG_INFINITY,
+            |a, b| if b > a || b.is_nan() { b } else { a },
+        ),
+        Fold::Min => values.fold(
+            f64::INFINITY,
+            |a, b| if b < a || b.is_nan() { b } else { a },
+        ),
+    }
+}
+
+fn lower(lower: Lower, v: f64, number: f64) -> f64 {
+    match lower {
+        Lower::Plain => v,
+        Lower::Divide => v / number,
+        Lower::DivideRoot => (v / number).sqrt(),
+        Lower::Root => v.sqrt(),
+        Lower::PowerRoot => v.powf(1.0 / number),
+    }
 }

@@ -13,6 +13,13 @@ pub(crate) fn run(call: &mut TwinCall) {
         (UnaryOp::LogicalNot, x, _) => Lane::truth(!x.is_true()),
         (UnaryOp::IsNan, Lane::F32(x), _) => Lane::truth(x.is_nan()),
         (UnaryOp::IsFinite, Lane::F32(x), _) => Lane::truth(x.is_finite()),
+        (UnaryOp::IsInf, Lane::F32(x), _) => Lane::truth(x.is_infinite()),
+        (UnaryOp::LeakyRelu, Lane::F32(x), [Lane::F32(slope), _]) => {
+            Lane::F32(if x < 0.0 { x * slope } else { x })
+        }
+        (UnaryOp::Elu, Lane::F32(x), [Lane::F32(alpha), Lane::F32(scale)]) => {
+            Lane::F32(scale * if x < 0.0 { alpha * x.exp_m1() } else { x })
+        }
         (UnaryOp::Clamp, Lane::F32(x), [Lane::F32(low), Lane::F32(high)]) => {
             Lane::F32(match x.is_nan() || low.is_nan() || high.is_nan() {
                 true => f32::NAN,
@@ -32,19 +39,21 @@ pub(crate) fn run(call: &mut TwinCall) {
             UnaryOp::Sign => x.signum(),
             UnaryOp::Square => x.wrapping_mul(x),
             UnaryOp::Relu => x.max(0),
+            UnaryOp::BitwiseNot => !x,
             op => unreachable!("{op:?} takes no integers"),
         }),
         (op, Lane::U32(x), _) => Lane::U32(match op {
             UnaryOp::Neg => x.wrapping_neg(),
             UnaryOp::Abs | UnaryOp::Relu => x,
             UnaryOp::Sign => x.min(1),
+            UnaryOp::BitwiseNot => !x,
             UnaryOp::Square => x.wrapping_mul(x),
             op => unreachable!("{op:?} takes no integers"),
         }),
     });
 }
 
-fn float(op: UnaryOp, x: f32) -> f32 {
+pub(super) fn float(op: UnaryOp, x: f32) -> f32 {
     match op {
         UnaryOp::Neg => -x,
         UnaryOp::Abs => x.abs(),
@@ -76,8 +85,43 @@ fn float(op: UnaryOp, x: f32) -> f32 {
         UnaryOp::Ceil => x.ceil(),
         UnaryOp::Round => x.round_ties_even(),
         UnaryOp::Trunc => x.trunc(),
+        op => curve(op, x),
+    }
+}
+
+/// The functions that have neighbours in every library.
+fn curve(op: UnaryOp, x: f32) -> f32 {
+    let wide = f64::from(x);
+    match op {
+        UnaryOp::Exp2 => x.exp2(),
+        UnaryOp::Expm1 => x.exp_m1(),
+        UnaryOp::Log2 => x.log2(),
+        UnaryOp::Log10 => x.log10(),
+        UnaryOp::Log1p => x.ln_1p(),
+        UnaryOp::Frac => x - x.trunc(),
+        UnaryOp::Tan => x.tan(),
+        UnaryOp::Asin => x.asin(),
+        UnaryOp::Acos => x.acos(),
+        UnaryOp::Atan => x.atan(),
+        UnaryOp::Sinh => x.sinh(),
+        UnaryOp::Cosh => x.cosh(),
+        UnaryOp::Asinh => wide.asinh() as f32,
+        UnaryOp::Acosh => wide.acosh() as f32,
+        UnaryOp::Atanh => wide.atanh() as f32,
+        UnaryOp::Softplus => softplus(wide) as f32,
+        UnaryOp::LogSigmoid => -softplus(-wide) as f32,
+        UnaryOp::Softsign => x / (1.0 + x.abs()),
+        UnaryOp::Mish => (wide * softplus(wide).tanh()) as f32,
+        UnaryOp::Hardsigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
+        UnaryOp::Hardswish => x * ((x + 3.0).clamp(0.0, 6.0) / 6.0),
         op => unreachable!("{op:?} is handled by its caller"),
     }
+}
+
+/// ln(1 + exp(x)); NaN stays.
+fn softplus(x: f64) -> f64 {
+    let above = if x < 0.0 { 0.0 } else { x };
+    above + (-x.abs()).exp().ln_1p()
 }
 
 fn sigmoid(x: f32) -> f32 {

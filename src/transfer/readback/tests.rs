@@ -45,3 +45,27 @@ fn the_pool_does_not_wait_for_a_reading_that_copies() {
     assert!(slow.is_done() && other.is_done());
     assert!(readbacks.lock().readings.is_empty());
 }
+
+#[test]
+fn the_buffer_that_is_kept_stays_kept() {
+    let memory_bytes = 128 << 10;
+    let options = SimOptions {
+        memory_bytes,
+        ..SimOptions::default()
+    };
+    let (driver, _sim) = SimDriver::new(options).unwrap();
+    let driver = Device::new(Arc::new(driver));
+    let readbacks = Readbacks::new(driver.clone());
+    pollster::block_on(readbacks.keep_one());
+    // All but a little is another's.
+    let others = driver.create_buffer(Account::Slabs, memory_bytes - KEPT_BYTES, "a slab");
+    pollster::block_on(others).unwrap();
+    for _ in 0..3 {
+        let lent = pollster::block_on(readbacks.provide(KEPT_BYTES));
+        assert!(lent.is_ok() && readbacks.lock().kept == Kept::Lent);
+        // Too large for what there is, even if the one that is free were given up for it.
+        let larger = pollster::block_on(readbacks.provide(2 * KEPT_BYTES));
+        assert_eq!(larger, Err(DriverError::OutOfMemory));
+        assert_eq!(readbacks.reserved_bytes(), KEPT_BYTES);
+    }
+}

@@ -7,8 +7,9 @@ use super::{LANES, Side, fill};
 const TILE: &str = include_str!("../../../../shaders/matmul/tile.wgsl");
 const SKINNY: &str = include_str!("../../../../shaders/matmul/skinny.wgsl");
 
-/// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the end.
-fn block(side: Side) -> String {
+/// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the
+/// end, of which there is nothing where k is a multiple of four (`whole`).
+pub(super) fn block(side: Side, whole_k: bool) -> String {
     let (name, line) = (side.name, side.line());
     let last = if name == 'a' { "p.size.x" } else { "p.size.y" };
     let (k, i) = (side.along("k"), side.along("i"));
@@ -44,6 +45,10 @@ fn block(side: Side) -> String {
         }
         (whole, side.quad("(at_0 + i * line)"))
     };
+    if whole_k {
+        push!(out, "  return {body};\n}}");
+        return out;
+    }
     push!(
         out,
         "  if (k + 4u <= p.size.z) {{\n    return {body};\n  }}"
@@ -123,7 +128,7 @@ pub(super) fn workgroup(a: Side, b: Side, rows: u32, store: &str) -> String {
             ("store", store),
         ],
     );
-    text + &block(a) + &block(b)
+    text + &block(a, false) + &block(b, false)
 }
 
 /// The variant for few rows on a GPU.
@@ -166,5 +171,5 @@ pub(super) fn skinny(a: Side, b: Side, rows: u32, store: &str) -> String {
             ("store", store),
         ],
     );
-    text + &block(b)
+    text + &block(b, false)
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{LANES, Side, fill};
+use super::{LANES, Side, fill, place};
+use crate::ops::matmul::form::Spread;
 
 const REGISTER: &str = include_str!("../../../../shaders/matmul/register.wgsl");
 
@@ -13,6 +14,7 @@ pub(super) struct Unrolled {
     pub(super) rows: u32,
     pub(super) quads: u32,
     pub(super) lanes: u32,
+    pub(super) spread: Spread,
 }
 
 impl Unrolled {
@@ -53,6 +55,10 @@ impl Unrolled {
                     },
                 ),
                 ("lanes", &across.to_string()),
+                (
+                    "place",
+                    &place(self.spread, tile_m, across * 4 * self.quads),
+                ),
                 ("tile_n", &(across * 4 * self.quads).to_string()),
                 ("tile_m", &tile_m.to_string()),
                 ("row_of_thread", if broadcast { "0u" } else { &row }),
@@ -192,14 +198,8 @@ impl Unrolled {
                 lanes => format!("subgroupBroadcast(g_{}, {}u)", r / lanes, r % lanes),
             };
             push!(out, "    let x_{r} = {value};");
-            for q in 0..self.quads {
-                for (kk, lane) in LANES.iter().enumerate() {
-                    push!(
-                        out,
-                        "    acc_{r}_{q} = fma(vec4(x_{r}.{lane}), y_{q}_{kk}, acc_{r}_{q});"
-                    );
-                }
-            }
+            let values = LANES.map(|lane| format!("x_{r}.{lane}"));
+            self.four_steps(out, r, &values);
         }
     }
 
@@ -223,15 +223,32 @@ impl Unrolled {
             }
             for (i, lane) in (0..self.rows.min(4)).zip(LANES) {
                 let r = quad * 4 + i;
-                for q in 0..self.quads {
-                    for kk in 0..4 {
-                        push!(
-                            out,
-                            "    acc_{r}_{q} = fma(vec4(x_{quad}_{kk}.{lane}), y_{q}_{kk}, \
-                             acc_{r}_{q});"
-                        );
-                    }
-                }
+                let values = [0, 1, 2, 3].map(|kk| format!("x_{quad}_{kk}.{lane}"));
+                self.four_steps(out, r, &values);
+            }
+        }
+    }
+
+    /// Four steps of k of a row, whose values of A are given. Software adapters have no fused
+    /// multiplication and addition, and add up four products in half the steps as a tree.
+    fn four_steps(&self, out: &mut String, r: u32, x: &[String; 4]) {
+        for q in 0..self.quads {
+            if self.lanes > 0 {
+                push!(
+                    out,
+                    "    acc_{r}_{q} += ({} * y_{q}_0 + {} * y_{q}_1) + ({} * y_{q}_2 + {} * y_{q}_3);",
+                    x[0],
+                    x[1],
+                    x[2],
+                    x[3]
+                );
+                continue;
+            }
+            for (kk, value) in x.iter().enumerate() {
+                push!(
+                    out,
+                    "    acc_{r}_{q} = fma(vec4({value}), y_{q}_{kk}, acc_{r}_{q});"
+                );
             }
         }
     }

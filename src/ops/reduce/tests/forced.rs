@@ -83,18 +83,33 @@ fn every_form_that_fits_folds_right_in_one_piece_and_in_parts() {
                 for form in Form::ALL.into_iter().filter(|form| form.fits(&rows)) {
                     for parts in [1, 3] {
                         let plan = Plan::cut(form, &rows, parts);
-                        for op in [Op::Sum, Op::Max, Op::Min] {
-                            let out = if op == Op::Sum && dtype == DType::F16 {
-                                DType::F32
-                            } else {
-                                dtype
+                        let ops = [Op::SUM, Op::MAX, Op::MIN, Op::ANY, Op::COUNT, Op::MAX_SIZE];
+                        // Norms are of floats.
+                        let taken = if dtype == DType::I32 { 5 } else { 6 };
+                        for op in ops.into_iter().take(taken) {
+                            let out = match op {
+                                _ if op == Op::ANY => DType::Bool,
+                                _ if op == Op::COUNT => DType::U32,
+                                _ if op == Op::SUM && dtype == DType::F16 => DType::F32,
+                                _ => dtype,
                             };
                             let got = fold_as(&view, None, op, &rows, plan, out).unwrap();
                             let expected: Vec<f32> = (expected.iter())
                                 .map(|row| match op {
-                                    Op::Sum => row.iter().sum(),
-                                    Op::Max => row.iter().copied().fold(f32::MIN, f32::max),
-                                    _ => row.iter().copied().fold(f32::MAX, f32::min),
+                                    _ if op == Op::SUM => row.iter().sum(),
+                                    _ if op == Op::MAX => {
+                                        row.iter().copied().fold(f32::MIN, f32::max)
+                                    }
+                                    _ if op == Op::MIN => {
+                                        row.iter().copied().fold(f32::MAX, f32::min)
+                                    }
+                                    _ if op == Op::MAX_SIZE => {
+                                        row.iter().map(|v| v.abs()).fold(0.0, f32::max)
+                                    }
+                                    _ if op == Op::ANY => {
+                                        f32::from(u8::from(row.iter().any(|v| *v != 0.0)))
+                                    }
+                                    _ => row.iter().filter(|v| **v != 0.0).count() as f32,
                                 })
                                 .collect();
                             let got = results(&got, expected.len());
@@ -151,6 +166,7 @@ fn every_form_that_fits_normalizes_right() {
             for form in normalize::Form::ALL {
                 let soft = softmax::along_as(&x, 1, Some(&rows), form, 0).unwrap();
                 let affine = layer_norm::Affine {
+                    kind: 0,
                     weight: Some(weight.clone()),
                     bias: None,
                     eps: 0.5,

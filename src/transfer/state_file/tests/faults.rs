@@ -143,62 +143,28 @@ fn an_error_says_what_failed() {
     assert_eq!(failure(load(&folder.0)), StateFailure::Io);
 }
 
-/// Tells the child where to save.
-#[cfg(unix)]
-const FOLDER: &str = "LAPIDARY_TEST_STATE_FOLDER";
-#[cfg(unix)]
-const CHILD: &str = "a_child_that_saves_until_it_is_killed";
-
 #[cfg(unix)]
 #[test]
 #[ignore = "the other test runs it, in a process of its own"]
 fn a_child_that_saves_until_it_is_killed() {
-    use std::time::{Duration, Instant};
-    let Some(folder) = std::env::var_os(FOLDER) else {
-        return;
-    };
-    let file = std::path::PathBuf::from(folder).join("a.state");
-    println!("ready");
-    let begin = Instant::now();
-    for value in (0..=255).cycle() {
-        save(&file, &large(value)).unwrap();
-        if begin.elapsed() > Duration::from_secs(20) {
-            break;
-        }
-    }
+    crate::transfer::tests::killed::work_until_killed(|folder, round| {
+        save(&folder.join("a.state"), &large(round as u8)).unwrap();
+    });
 }
 
 #[cfg(unix)]
 #[test]
 fn a_killed_process_leaves_a_whole_state() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-    use std::time::Duration;
-
     let folder = Folder::new();
     save(&folder.file(), &large(0)).unwrap();
     let seed = std::env::var("LAPIDARY_SEED").ok();
     let seed = seed.map_or_else(super::random, |seed| seed.parse().unwrap());
     println!("LAPIDARY_SEED={seed}");
-    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let child = "a_child_that_saves_until_it_is_killed";
+    let soon = std::time::Duration::from_millis(30);
     let mut leftovers = 0;
-    for _ in 0..100 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([CHILD, "--ignored", "--nocapture", "--test-threads=1"])
-            .env(FOLDER, &folder.0)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(
-            lines.any(|line| line.unwrap().ends_with("ready")),
-            "the child did not begin"
-        );
-        std::thread::sleep(Duration::from_micros(rng.u64(0..30_000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-
+    crate::transfer::tests::killed::kill(100, child, &folder.0, soon, &mut random, || {
         let found = load(&folder.file()).unwrap();
         let value = found[0].1[0];
         assert!(found == contents(&large(value)));
@@ -208,7 +174,7 @@ fn a_killed_process_leaves_a_whole_state() {
                 fs::remove_file(name).unwrap();
             }
         }
-    }
+    });
     println!("{leftovers} of 100 left an unfinished file");
     assert!(leftovers > 0, "none was killed while it saved");
 }

@@ -1,0 +1,336 @@
+//! The work that is measured: what goes in, and how much of what it is.
+
+use super::host::LARGE;
+
+/// The network that is trained, its batch, and how fast it learns.
+pub(crate) const INPUTS: usize = 784;
+pub(crate) const HIDDEN: usize = 512;
+pub(crate) const CLASSES: usize = 10;
+pub(crate) const BATCH: usize = 64;
+pub(crate) const RATE: f32 = 0.05;
+
+/// One thing to do. Matrices lie in row-major order; every element is an `f32`.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// `batch` products of m × k and k × n. B may lie as n × k, and is then read transposed.
+    Matmul {
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        is_b_transposed: bool,
+    },
+    Add {
+        len: usize,
+    },
+    /// `relu(a * b + c) * d`
+    Chain {
+        len: usize,
+    },
+    /// Over each row.
+    Softmax {
+        rows: usize,
+        columns: usize,
+    },
+    Sum {
+        len: usize,
+    },
+    /// A copy that lies transposed.
+    Transpose {
+        rows: usize,
+        columns: usize,
+    },
+    /// With the error function.
+    Gelu {
+        len: usize,
+    },
+    /// `x = x + 1`, so many times, then a read.
+    Increments {
+        ops: usize,
+        len: usize,
+    },
+    /// `x[i] = x[(i + 1) % len]` by an index, so many times, then a read: what no fusion of
+    /// elementwise operations makes one kernel.
+    Rotations {
+        ops: usize,
+        len: usize,
+    },
+    /// A new tensor from a slice.
+    Upload {
+        len: usize,
+        way: Way,
+    },
+    /// Into a vector that has room.
+    Download {
+        len: usize,
+        way: Way,
+    },
+    /// Random blocks of device memory, allocated and dropped, without values.
+    Blocks {
+        events: usize,
+    },
+    /// The same through all of the library, as tensors, where no device does anything.
+    Tensors {
+        events: usize,
+    },
+    /// Steps of gradient descent: forward, softmax and cross entropy, backward, update.
+    Training {
+        steps: usize,
+    },
+    /// From the start of a process to its first product of two 256 × 256 matrices, on the host.
+    Start {
+        is_cold: bool,
+    },
+}
+
+/// How bytes get between host and device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The host writes where the device reads.
+    Direct,
+    /// Through a buffer in between, copied by the device.
+    Staged,
+}
+
+const fn square(size: usize) -> Work {
+    product(1, size, size, size)
+}
+
+const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
+    Work::Matmul {
+        batch,
+        m,
+        n,
+        k,
+        is_b_transposed: false,
+    }
+}
+
+const M: usize = 1 << 20;
+
+/// Everything that is measured, by name.
+pub(crate) const CASES: [(&str, Work); 34] = [
+    ("matmul 128", square(128)),
+    ("matmul 256", square(256)),
+    ("matmul 512", square(512)),
+    ("matmul 1024", square(1024)),
+    ("matmul 2048", square(2048)),
+    ("matmul 16 x 128", product(16, 128, 128, 128)),
+    ("matmul 1000x1001x999", product(1, 1000, 1001, 999)),
+    ("matmul thin 1024x32x1024", product(1, 1024, 32, 1024)),
+    ("matmul tall 8192x128x128", product(1, 8192, 128, 128)),
+    (
+        "matmul heads 12 x 256x256x64 by B^T",
+        Work::Matmul {
+            batch: 12,
+            m: 256,
+            n: 256,
+            k: 64,
+            is_b_transposed: true,
+        },
+    ),
+    ("matmul heads 12 x 256x64x256", product(12, 256, 64, 256)),
+    ("matmul 1x1024x1024", product(1, 1, 1024, 1024)),
+    ("matmul 8x1024x1024", product(1, 8, 1024, 1024)),
+    ("add 16M", Work::Add { len: 16 * M }),
+    ("relu(a*b+c)*d 4M", Work::Chain { len: 4 * M }),
+    (
+        "softmax 4096x1024",
+        Work::Softmax {
+            rows: 4096,
+            columns: 1024,
+        },
+    ),
+    ("sum 16M", Work::Sum { len: 16 * M }),
+    (
+        "transpose 2048x2048",
+        Work::Transpose {
+            rows: 2048,
+            columns: 2048,
+        },
+    ),
+    ("gelu 4M", Work::Gelu { len: 4 * M }),
+    (
+        "1000 tiny ops, fusable",
+        Work::Increments {
+            ops: 1000,
+            len: 256,
+        },
+    ),
+    (
+        "1000 tiny ops, not fusable",
+        Work::Rotations {
+            ops: 1000,
+            len: 256,
+        },
+    ),
+    ("upload 64 MiB direct", up(16 * M, Way::Direct)),
+    ("upload 64 MiB staged", up(16 * M, Way::Staged)),
+    ("download 64 MiB direct", down(16 * M, Way::Direct)),
+    ("download 64 MiB staged", down(16 * M, Way::Staged)),
+    ("upload 4 KiB direct", up(1024, Way::Direct)),
+    ("upload 4 KiB staged", up(1024, Way::Staged)),
+    ("download 4 KiB direct", down(1024, Way::Direct)),
+    ("download 4 KiB staged", down(1024, Way::Staged)),
+    ("churn 20000, blocks", Work::Blocks { events: 20_000 }),
+    ("churn 20000, tensors", Work::Tensors { events: 20_000 }),
+    ("training 784-512-10", Work::Training { steps: 10 }),
+    ("start, empty caches", Work::Start { is_cold: true }),
+    ("start, warm caches", Work::Start { is_cold: false }),
+];
+
+const fn up(len: usize, way: Way) -> Work {
+    Work::Upload { len, way }
+}
+
+const fn down(len: usize, way: Way) -> Work {
+    Work::Download { len, way }
+}
+
+/// How much work there is in one call, in what its figure is told in.
+#[derive(Clone, Copy)]
+pub(crate) enum Unit {
+    /// Billions of floating-point operations a second.
+    Gflops(f64),
+    /// Billions of bytes a second, of the least traffic that does it.
+    Gigabytes(f64),
+    /// Microseconds an operation.
+    Microseconds(f64),
+    /// Nanoseconds an event.
+    Nanoseconds(f64),
+    /// Steps a second.
+    Steps(f64),
+    /// Seconds.
+    Seconds,
+}
+
+impl Unit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Unit::Gflops(_) => "GFLOP/s",
+            Unit::Gigabytes(_) => "GB/s",
+            Unit::Microseconds(_) => "us",
+            Unit::Nanoseconds(_) => "ns",
+            Unit::Steps(_) => "steps/s",
+            Unit::Seconds => "s",
+        }
+    }
+
+    /// The figure of a call that takes so long.
+    pub(crate) fn figure(self, seconds: f64) -> f64 {
+        match self {
+            Unit::Gflops(amount) | Unit::Gigabytes(amount) => amount / seconds / 1e9,
+            Unit::Microseconds(amount) => seconds / amount * 1e6,
+            Unit::Nanoseconds(amount) => seconds / amount * 1e9,
+            Unit::Steps(amount) => amount / seconds,
+            Unit::Seconds => seconds,
+        }
+    }
+}
+
+impl Work {
+    pub(crate) fn unit(&self) -> Unit {
+        let bytes = |elements: usize| Unit::Gigabytes(4.0 * elements as f64);
+        match *self {
+            Work::Matmul { batch, m, n, k, .. } => Unit::Gflops(2.0 * (batch * m * n * k) as f64),
+            Work::Add { len } => bytes(3 * len),
+            Work::Chain { len } => bytes(5 * len),
+            Work::Softmax { rows, columns } | Work::Transpose { rows, columns } => {
+                bytes(2 * rows * columns)
+            }
+            Work::Sum { len } => bytes(len),
+            Work::Gelu { len } => bytes(2 * len),
+            Work::Increments { ops, .. } | Work::Rotations { ops, .. } => {
+                Unit::Microseconds(ops as f64)
+            }
+            Work::Upload { len, .. } | Work::Download { len, .. } if len < LARGE => {
+                Unit::Microseconds(1.0)
+            }
+            Work::Upload { len, .. } | Work::Download { len, .. } => bytes(len),
+            Work::Blocks { events } | Work::Tensors { events } => Unit::Nanoseconds(events as f64),
+            Work::Training { steps } => Unit::Steps(steps as f64),
+            Work::Start { .. } => Unit::Seconds,
+        }
+    }
+
+    /// What goes in: always the same numbers.
+    pub(crate) fn inputs(&self) -> Vec<Vec<f32>> {
+        let around_zero = |seed, len| random(seed, len, -1.0, 1.0);
+        match *self {
+            Work::Matmul { batch, m, n, k, .. } => {
+                vec![around_zero(1, batch * m * k), around_zero(2, batch * k * n)]
+            }
+            Work::Add { len } => vec![around_zero(1, len), around_zero(2, len)],
+            Work::Chain { len } => (1..=4).map(|seed| around_zero(seed, len)).collect(),
+            Work::Softmax { rows, columns } => vec![random(1, rows * columns, -4.0, 4.0)],
+            Work::Transpose { rows, columns } => vec![around_zero(1, rows * columns)],
+            Work::Sum { len } => vec![random(1, len, 0.0, 1.0)],
+            Work::Gelu { len } => vec![random(1, len, -4.0, 4.0)],
+            Work::Increments { len, .. } | Work::Rotations { len, .. } => {
+                vec![(0..len).map(|index| index as f32).collect()]
+            }
+            Work::Upload { len, .. } | Work::Download { len, .. } => vec![around_zero(1, len)],
+            Work::Training { .. } => network_inputs(),
+            Work::Blocks { .. } | Work::Tensors { .. } | Work::Start { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The images, the classes as rows with a single 1, and the two layers' weights. Biases begin at 0.
+fn network_inputs() -> Vec<Vec<f32>> {
+    let mut classes = vec![0.0; BATCH * CLASSES];
+    for (image, class) in classes.chunks_exact_mut(CLASSES).enumerate() {
+        class[image * 7 % CLASSES] = 1.0;
+    }
+    let layer = |seed, from: usize, to| {
+        let most = (6.0 / from as f32).sqrt();
+        random(seed, from * to, -most, most)
+    };
+    vec![
+        random(1, BATCH * INPUTS, 0.0, 1.0),
+        classes,
+        layer(2, INPUTS, HIDDEN),
+        layer(3, HIDDEN, CLASSES),
+    ]
+}
+
+fn random(seed: u64, len: usize, least: f32, most: f32) -> Vec<f32> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len)
+        .map(|_| least + (most - least) * random.f32())
+        .collect()
+}
+
+/// An allocation into a place, or the drop of what is there.
+pub(crate) enum Event {
+    Allocate { place: usize, bytes: u64 },
+    Drop { place: usize },
+}
+
+/// How many blocks may be live at once.
+pub(crate) const PLACES: usize = 128;
+
+/// Random allocations of 256 B to 16 MiB, every power of two as likely, and drops; at the end all are dropped.
+pub(crate) fn events(count: usize) -> Vec<Event> {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut is_live = [false; PLACES];
+    let mut live = 0;
+    let mut events = Vec::with_capacity(count);
+    while events.len() < count {
+        let place = random.usize(0..PLACES);
+        let must_drop = live >= count - events.len();
+        if must_drop && !is_live[place] {
+            continue;
+        }
+        events.push(match is_live[place] {
+            true => Event::Drop { place },
+            false => Event::Allocate {
+                place,
+                bytes: (256.0 * 65_536_f64.powf(random.f64())) as u64,
+            },
+        });
+        is_live[place] = !is_live[place];
+        live = if is_live[place] { live + 1 } else { live - 1 };
+    }
+    events
+}

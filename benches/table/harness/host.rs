@@ -1,0 +1,139 @@
+//! What this machine's cores can do: the limit that shares are told of.
+
+use super::network::Network;
+use super::openblas::{OpenBlas, Sizes};
+use super::{About, Result, Subject, Timed, Work, loops};
+
+/// From so many elements on, transfers are told as a rate.
+pub(crate) const LARGE: usize = 1 << 20;
+
+pub(crate) struct Host {
+    blas: Option<OpenBlas>,
+}
+
+impl Host {
+    pub(crate) fn new() -> Host {
+        let threads = i32::try_from(loops::threads()).unwrap_or(i32::MAX);
+        let blas = OpenBlas::open(threads)
+            .inspect_err(|error| eprintln!("no OpenBLAS: {error}"))
+            .ok();
+        Host { blas }
+    }
+
+    /// What does this work here.
+    pub(crate) fn name(&self, work: &Work) -> String {
+        let threads = loops::threads();
+        match work {
+            Work::Matmul { .. } | Work::Training { .. } => format!("OpenBLAS, {threads} threads"),
+            Work::Upload { .. } | Work::Download { .. } => "memcpy".into(),
+            _ => format!("loops, {threads} threads"),
+        }
+    }
+
+    /// Whether its threads are still about when the work is done.
+    pub(crate) fn lingers(&self, work: &Work) -> bool {
+        matches!(work, Work::Matmul { .. } | Work::Training { .. })
+    }
+}
+
+/// Work that leaves its result in a vector.
+struct Loop<F> {
+    out: Vec<f32>,
+    call: F,
+}
+
+impl<F: FnMut(&mut [f32])> Timed for Loop<F> {
+    fn run(&mut self) -> Result {
+        (self.call)(std::hint::black_box(&mut self.out));
+        Ok(())
+    }
+
+    fn result(&mut self) -> Result<Vec<f32>> {
+        Ok(self.out.clone())
+    }
+}
+
+fn timed<'a>(len: usize, call: impl FnMut(&mut [f32]) + 'a) -> Result<Option<Box<dyn Timed + 'a>>> {
+    let out = vec![0.0; len];
+    Ok(Some(Box::new(Loop { out, call })))
+}
+
+struct Training<'a> {
+    network: Network<'a>,
+    steps: usize,
+}
+
+impl Timed for Training<'_> {
+    fn run(&mut self) -> Result {
+        for _ in 0..self.steps {
+            self.network.step();
+        }
+        Ok(())
+    }
+
+    fn result(&mut self) -> Result<Vec<f32>> {
+        Ok(self.network.parameters())
+    }
+}
+
+impl Subject for Host {
+    fn about(&self) -> About {
+        About {
+            by: "host",
+            adapter: format!("{} cores", loops::threads()),
+            driver: String::new(),
+        }
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        work: &Work,
+        inputs: &'a [Vec<f32>],
+    ) -> Result<Option<Box<dyn Timed + 'a>>> {
+        match (*work, inputs) {
+            (
+                Work::Matmul {
+                    batch,
+                    m,
+                    n,
+                    k,
+                    is_b_transposed,
+                },
+                [a, b],
+            ) => {
+                let Some(blas) = &self.blas else {
+                    return Ok(None);
+                };
+                let sizes = Sizes {
+                    m,
+                    n,
+                    k,
+                    transposed: is_b_transposed,
+                };
+                timed(batch * m * n, move |out| blas.products(sizes, a, b, out))
+            }
+            (Work::Training { steps }, _) => Ok(self.blas.as_ref().map(|blas| {
+                let network = Network::new(Some(blas), inputs);
+                Box::new(Training { network, steps }) as Box<dyn Timed + 'a>
+            })),
+            (Work::Add { len }, [a, b]) => timed(len, |out| loops::add(out, a, b)),
+            (Work::Chain { len }, [a, b, c, d]) => {
+                timed(len, |out| loops::chain(out, [a, b, c, d]))
+            }
+            (Work::Softmax { columns, .. }, [x]) => {
+                timed(x.len(), move |out| loops::softmax(out, x, columns))
+            }
+            (Work::Sum { .. }, [x]) => timed(1, |out| out[0] = loops::sum(x)),
+            (Work::Transpose { rows, columns }, [x]) => {
+                timed(x.len(), move |out| loops::transpose(out, x, rows, columns))
+            }
+            (Work::Gelu { len }, [x]) => timed(len, |out| loops::gelu(out, x)),
+            // What is smaller is a matter of round trips, and memcpy's stays in a cache.
+            (Work::Upload { len, .. } | Work::Download { len, .. }, [x]) if len >= LARGE => {
+                timed(len, |out| out.copy_from_slice(std::hint::black_box(x)))
+            }
+            // Calls of functions and what a C library's allocator does say nothing of a device.
+            _ => Ok(None),
+        }
+    }
+}

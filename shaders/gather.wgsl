@@ -1,0 +1,25 @@
+// Picks one element for every index: y[c] = x[c], where the index at c takes the place of one
+// coordinate. `at(c)` gives the element of the indices, in x, and that of x but for the axis, in y;
+// p.w0 holds the number of elements, and the size and the stride of the axis in z and w. An index
+// that the axis does not have gives 0, and nothing is read for it; a negative one is far beyond
+// the axis once it is unsigned. One invocation writes one quad.
+
+//# main
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  if (first >= p.w0.x) {
+    return;
+  }
+  var c = coordinates(first);
+  var v = vec4<T>();
+  for (var lane = 0u; lane < min(4u, p.w0.x - first); lane += 1u) {
+    let from_c = at(c);
+    let index = u32(i_get(from_c.x));
+    if (index < p.w0.z) {
+      v[lane] = x_get(from_c.y + index * p.w0.w);
+    }
+    c = next(c);
+  }
+  y_put4(first, v);
+}

@@ -1,0 +1,36 @@
+// The negative logarithm of the probability of a class, for every row of x: its element that the
+// row's target `i` names, taken from what `m` says. Targets are read from `second` on; where
+// `parts` is 1, those that are `third` are ignored, and give 0. One invocation writes one quad.
+
+//# main
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  if (first >= p.rows) {
+    return;
+  }
+  // What is no class has no loss.
+  var v = nan_of(vec4<f32>(0.0));
+  for (var lane = 0u; lane < min(4u, p.rows - first); lane += 1u) {
+    let row = first + lane;
+    let target_class = u32(i_get(p.second + row));
+    if (p.parts == 1u && target_class == p.third) {
+      v[lane] = 0.0;
+    } else if (target_class < p.length) {
+      v[lane] = total(row) - x_get(row_start(row) + target_class * p.inner_strides.x);
+    }
+  }
+  y_put4(first, v);
+}
+
+//# probabilities
+// x holds logarithms of probabilities.
+fn total(row: u32) -> f32 {
+  return 0.0;
+}
+
+//# logits
+// m holds the logarithm of the sum of a row's exponentials.
+fn total(row: u32) -> f32 {
+  return m_get(row);
+}

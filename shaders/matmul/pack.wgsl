@@ -1,0 +1,25 @@
+// One operand, laid out as the packed variant reads it: panels of ${width} lines of the edge, and in a
+// panel, for each four steps of k, those lines as quads along k. Line 4 l + c of a panel is quad
+// ${lanes} c + l: so four lines of a block, which lie side by side where the edge is contiguous, go
+// to the same lane. Past the end of k are zeros, past the edge whatever lies at the edge. A
+// thread moves a block of 4 by 4; workgroups are a grid of steps, panels and matrices.
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+) {
+  let steps = (p.size.z + 3u) / 4u;
+  let lane = local % ${lanes}u;
+  let step = group.x * ${steps_of_group}u + local / ${lanes}u;
+  let panel = group.y;
+  let matrix = group.z;
+  if (step >= steps) { return; }
+  let v = transpose(a_block(start_a(matrix), panel * ${width}u + lane * 4u, step * 4u));
+  let at = ((matrix * groups.y + panel) * steps + step) * ${step_size}u + lane * 4u;
+  c_put4(at, v[0]);
+  c_put4(at + ${width}u, v[1]);
+  c_put4(at + ${width}u * 2u, v[2]);
+  c_put4(at + ${width}u * 3u, v[3]);
+}

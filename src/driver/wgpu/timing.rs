@@ -1,0 +1,159 @@
+//! How long kernels run, by the device's own clock. While it is on, each dispatch has a pass of its own
+//! with a timestamp before and after it, and each submission is waited for and its timestamps read: the
+//! times are right, but the device idles between submissions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use super::super::{DriverError, DriverResult, KernelTime};
+use super::{Opened, invalid};
+
+/// Dispatches of one submission that are timed; those after them run untimed. Submissions have 256 as a
+/// rule.
+const MOST_DISPATCHES: u32 = 1024;
+
+const STAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
+
+/// The timestamps of one submission, and what they came to so far.
+pub(super) struct Timing {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    readable: wgpu::Buffer,
+    tick_ns: f64,
+    times: BTreeMap<Arc<str>, KernelTime>,
+    /// Whose timestamps the set holds, in order.
+    running: Vec<Arc<str>>,
+}
+
+impl Timing {
+    fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
+        use wgpu::BufferUsages as Usages;
+        let buffer = |usage| {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("kernel times"),
+                size: u64::from(MOST_DISPATCHES) * 2 * STAMP_BYTES,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        Timing {
+            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("kernel times"),
+                ty: wgpu::QueryType::Timestamp,
+                count: MOST_DISPATCHES * 2,
+            }),
+            resolved: buffer(Usages::QUERY_RESOLVE | Usages::COPY_SRC),
+            readable: buffer(Usages::COPY_DST | Usages::MAP_READ),
+            tick_ns: f64::from(queue.get_timestamp_period()),
+            times: BTreeMap::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// Where the next dispatch's timestamps go; none when the set is full.
+    pub(super) fn next(
+        &mut self,
+        label: &Arc<str>,
+    ) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        let index = u32::try_from(self.running.len()).ok()? * 2;
+        if index / 2 >= MOST_DISPATCHES {
+            return None;
+        }
+        self.running.push(Arc::clone(label));
+        Some(wgpu::ComputePassTimestampWrites {
+            query_set: &self.queries,
+            beginning_of_pass_write_index: Some(index),
+            end_of_pass_write_index: Some(index + 1),
+        })
+    }
+
+    /// The last commands of a submission: its timestamps, to where they can be read.
+    pub(super) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
+        let count = self.running.len() as u32 * 2;
+        if count > 0 {
+            encoder.resolve_query_set(&self.queries, 0..count, &self.resolved, 0);
+            let bytes = u64::from(count) * STAMP_BYTES;
+            encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, bytes);
+        }
+    }
+
+    /// Forgets what a submission left that did not happen, or whose timestamps were not `read`.
+    pub(super) fn running_ended(&mut self, read: bool) {
+        if !read {
+            self.running.clear();
+            self.readable.unmap();
+        }
+    }
+
+    fn add(&mut self, stamps: &[u64]) {
+        for (label, stamps) in self.running.drain(..).zip(stamps.chunks_exact(2)) {
+            let ticks = stamps[1].saturating_sub(stamps[0]);
+            let ns = (ticks as f64 * self.tick_ns) as u64;
+            let entry = self.times.entry(label);
+            let time = entry.or_insert_with_key(|label| KernelTime::none(label));
+            time.add(ns);
+        }
+    }
+}
+
+impl Opened {
+    /// Times kernels from now on, or no longer.
+    pub(super) fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.check()?;
+        if cfg!(target_arch = "wasm32") {
+            return invalid("a browser cannot wait for every submission");
+        }
+        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !on {
+            *timing = None;
+            return Ok(());
+        }
+        if timing.is_some() {
+            return Ok(());
+        }
+        if !self
+            .device
+            .features()
+            .contains(wgpu::Features::TIMESTAMP_QUERY)
+        {
+            return invalid("the device was opened without timestamps, or has none");
+        }
+        let created = self.guarded(|| Timing::new(&self.device, &self.queue));
+        *timing = Some(self.now(created)?);
+        Ok(())
+    }
+
+    /// The times so far, which start anew.
+    pub(super) fn take_kernel_times(&self) -> Vec<KernelTime> {
+        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = timing
+            .as_mut()
+            .map(|timing| std::mem::take(&mut timing.times));
+        times.unwrap_or_default().into_values().collect()
+    }
+
+    /// Waits for the last submission, and reads its timestamps.
+    pub(super) fn read_stamps(&self, timing: &mut Timing) -> DriverResult<()> {
+        let bytes = timing.running.len() as u64 * 2 * STAMP_BYTES;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (signal, notice) = self.progress.mapping();
+        let asked = self.guarded(|| {
+            let tell = move |result: Result<(), _>| notice.tell(result.is_ok());
+            (timing.readable).map_async(wgpu::MapMode::Read, 0..bytes, tell);
+        });
+        self.now(asked)?;
+        pollster::block_on(self.wait_for(&signal))?;
+        let shown = self.guarded(|| timing.readable.get_mapped_range(0..bytes));
+        let view = self.now(shown)?;
+        let view = view.map_err(|error| DriverError::Invalid(error.to_string()))?;
+        let stamps: Vec<u64> = (view.chunks_exact(8))
+            .map(|stamp| (stamp.iter().rev()).fold(0, |all, byte| all << 8 | u64::from(*byte)))
+            .collect();
+        drop(view);
+        timing.readable.unmap();
+        timing.add(&stamps);
+        Ok(())
+    }
+}

@@ -1,0 +1,370 @@
+//! Fusion: many elementwise commands become one kernel.
+//!
+//! Operations record commands as ever; nothing is lazy but the queue itself. When the walk comes
+//! to it, whoever reads what is there to see knows everything: what depends on what, in which order, and
+//! which results nobody holds any more.
+//!
+//! ```text
+//!  recorded ──► scan: which may run together, where ──► expr: put together, as far as one kernel
+//!                                                          │  can hold them
+//!                                  structure ──► text (WGSL), name, parts ◄───┘
+//! ```
+//!
+//! A fused command is a launch like any other, except that it can be taken apart again. What it
+//! computes is what its parts compute, rounded as if every result had been written to memory.
+
+mod expr;
+mod maps;
+mod name;
+mod parts;
+mod remap;
+mod scan;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod text;
+mod whole;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::driver::{AdapterKind, Caps};
+use crate::engine::fused::{Fuse, Fused, Pending};
+use crate::engine::kernel::{Launch, Operand, Program};
+use crate::engine::{Arg, Cmd, Engine};
+use crate::memory::{DeadList, Residency};
+use crate::ops::elementwise::element::{Element, Seen};
+use crate::ops::elementwise::groups;
+use crate::ops::readers::reader_of;
+use expr::Expr;
+use scan::{Group, Scan, Tail};
+use structure::Structure;
+use text::{LEAVES, LEAVES_OF_X, OUTS};
+use whole::Whole;
+
+/// Structures of one generation of the cache; when it is full it becomes the old one, and what
+/// was not asked for since the last time goes, with its pipelines.
+const GENERATION: usize = 256;
+
+/// The operands of one kernel may take one part in so many of what slabs may hold: else it might find no room
+/// where its parts do.
+const LIMIT_PART: u64 = 4;
+
+/// No other fused kernel has the number.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A launch that may be fused.
+#[derive(Debug)]
+struct Member {
+    /// Its place among the recorded commands.
+    order: usize,
+    launch: Launch,
+    seen: Seen,
+    section: &'static str,
+    uses_scalars: [bool; 2],
+}
+
+/// What one kernel may be.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    kind: AdapterKind,
+    window_bytes: u64,
+    windows: u64,
+    /// Bytes of all operands together.
+    bytes: u64,
+}
+
+impl Limits {
+    fn allow(&self, args: &[Arg]) -> bool {
+        let (mut bytes, mut windows) = (0_u64, 0);
+        for (index, arg) in args.iter().enumerate() {
+            let mut before = args[..index].iter();
+            if !before.any(|other| Arc::ptr_eq(&other.storage, &arg.storage)) {
+                let size_bytes = arg.storage.size_bytes();
+                bytes = bytes.saturating_add(size_bytes);
+                windows += size_bytes.div_ceil(self.window_bytes);
+            }
+        }
+        windows <= self.windows && bytes <= self.bytes
+    }
+}
+
+/// An expression of as many of the launches as it can hold, and how many that are.
+fn put_together(members: &[Member]) -> (usize, Expr) {
+    let mut expr = Expr::new(members.first().map_or(0, |member| member.seen.len));
+    let mut each = members.iter().enumerate();
+    let taken = each.position(|(index, member)| {
+        !expr.add(index, member) && !expr.add_through_view(index, members)
+    });
+    (taken.unwrap_or(members.len()), expr)
+}
+
+/// What a command can be part of.
+enum Kind {
+    Member(Member),
+    Tail(Tail),
+    Other(Cmd),
+}
+
+/// Who fuses the commands of one engine.
+struct Fuser {
+    caps: Caps,
+    most_windows: u64,
+    dead: Arc<DeadList>,
+    young: FxHashMap<Box<[u8]>, Arc<Fused>>,
+    old: FxHashMap<Box<[u8]>, Arc<Fused>>,
+    /// Which scalars an operation looks at, by family and section.
+    scalars: FxHashMap<(usize, usize), [bool; 2]>,
+    key: Vec<u8>,
+    scan: Scan,
+}
+
+/// What an engine's commands are to go through.
+pub(crate) fn fuse(engine: &Engine) -> Fuse {
+    let mut fuser = Fuser {
+        caps: engine.caps().clone(),
+        most_windows: engine.most_windows(),
+        dead: engine.dead_list().clone(),
+        young: FxHashMap::default(),
+        old: FxHashMap::default(),
+        scalars: FxHashMap::default(),
+        key: Vec::new(),
+        scan: Scan::default(),
+    };
+    Box::new(move |pending: &mut Pending| fuser.run(pending))
+}
+
+impl Fuser {
+    fn run(&mut self, pending: &mut Pending) {
+        let limits = Limits {
+            kind: self.caps.kind,
+            window_bytes: self.caps.max_binding_bytes,
+            windows: self.most_windows,
+            bytes: pending.limit_bytes / LIMIT_PART,
+        };
+        let mut scan = std::mem::take(&mut self.scan);
+        for (order, cmd) in pending.recorded.drain(..).enumerate() {
+            match self.kind(order, cmd) {
+                Kind::Member(member) => scan.join(member),
+                Kind::Tail(tail) => scan.end(tail),
+                Kind::Other(cmd) => scan.pass(cmd),
+            }
+            for group in scan.closed.drain(..) {
+                self.emit(group, &limits, &mut pending.ready);
+            }
+            pending.ready.extend(scan.passed.take());
+        }
+        let waiting = match pending.may_wait {
+            true => scan.leave_waiting(),
+            false => Vec::new(),
+        };
+        for group in scan.close_all() {
+            self.emit(group, &limits, &mut pending.ready);
+        }
+        let waiting = waiting.into_iter().map(|member| Cmd::Launch(member.launch));
+        pending.recorded.extend(waiting);
+        self.scan = scan;
+    }
+
+    /// The command as what it can be part of.
+    fn kind(&mut self, order: usize, cmd: Cmd) -> Kind {
+        let Cmd::Launch(launch) = cmd else {
+            return Kind::Other(cmd);
+        };
+        // What touches a buffer of the app's has a submission of its own.
+        let is_foreign = |arg: &Arg| arg.storage.residency() == Residency::Imported;
+        if launch.args.iter().any(is_foreign) || !launch.ranges.is_empty() {
+            return Kind::Other(Cmd::Launch(launch));
+        }
+        if let Some(seen) = Seen::of(&launch) {
+            let section = (seen.element.section)(&launch.variant());
+            let uses_scalars = self.uses_scalars(seen.element, section);
+            return Kind::Member(Member {
+                order,
+                launch,
+                seen,
+                section,
+                uses_scalars,
+            });
+        }
+        let reader = match launch.program {
+            Program::Builtin(kernel) => reader_of(kernel),
+            _ => None,
+        };
+        match reader {
+            Some(reader) => Kind::Tail(Tail { reader, launch }),
+            None => Kind::Other(Cmd::Launch(launch)),
+        }
+    }
+
+    fn uses_scalars(&mut self, element: &'static Element, section: &'static str) -> [bool; 2] {
+        let key = (
+            std::ptr::from_ref(element) as usize,
+            section.as_ptr() as usize,
+        );
+        *(self.scalars.entry(key)).or_insert_with(|| element.scalars(section))
+    }
+
+    /// Puts launches that may run together into as few as hold them.
+    fn emit(&mut self, group: Group, limits: &Limits, ready: &mut Vec<Cmd>) {
+        let (mut rest, mut tail) = (group.members, group.tail);
+        if let Some(head) = group.head {
+            match self.launch_after(&head, &rest, limits) {
+                Some((taken, launch)) => {
+                    ready.push(Cmd::Launch(launch));
+                    rest.drain(..taken);
+                }
+                None => ready.push(Cmd::Launch(head.launch)),
+            }
+        }
+        while !rest.is_empty() {
+            let mut most = rest.len();
+            let fused = loop {
+                let (taken, expr) = put_together(&rest[..most]);
+                if let (true, Some(tail)) = (taken == rest.len(), &tail) {
+                    if let Some(launch) = self.launch_into(&rest, tail, limits) {
+                        ready.push(Cmd::Launch(launch));
+                        return;
+                    }
+                }
+                if taken < 2 {
+                    break None;
+                }
+                match expr.finish(&rest[..taken], limits) {
+                    Some(whole) => break Some((taken, whole)),
+                    // With fewer launches it has fewer outputs.
+                    None => most = taken / 2,
+                }
+            };
+            match fused {
+                Some((taken, whole)) => {
+                    let launch = self.launch(whole);
+                    rest.drain(..taken);
+                    ready.extend(launch.map(Cmd::Launch));
+                }
+                None => ready.push(Cmd::Launch(rest.remove(0).launch)),
+            }
+        }
+        ready.extend(tail.take().map(|tail| Cmd::Launch(tail.launch)));
+    }
+
+    /// The launch of an expression and what takes it up, if they can be one.
+    fn launch_into(&mut self, members: &[Member], tail: &Tail, limits: &Limits) -> Option<Launch> {
+        let (_, expr) = put_together(members);
+        let whole = expr.finish_into(members, tail.reader, &tail.launch, limits)?;
+        Some(self.launch_around(whole, &tail.launch))
+    }
+
+    /// The launch of something and the expression that takes it up, if they can be one, and how
+    /// many of the members that is.
+    fn launch_after(
+        &mut self,
+        head: &Tail,
+        members: &[Member],
+        limits: &Limits,
+    ) -> Option<(usize, Launch)> {
+        let (taken, expr) = put_together(members);
+        let members = &members[..taken];
+        let whole = expr.finish_after(members, head.reader, &head.launch, limits)?;
+        Some((taken, self.launch_around(whole, &head.launch)))
+    }
+
+    fn launch_around(&mut self, whole: Whole, inner: &Launch) -> Launch {
+        let mut params = inner.params.clone();
+        params.extend_from_slice(bytemuck::cast_slice(&whole.words));
+        Launch {
+            program: Program::Fused(self.kernel(whole.structure)),
+            code: 0,
+            args: whole.args,
+            params,
+            groups: inner.groups,
+            may_reuse: 0,
+            ranges: SmallVec::new(),
+        }
+    }
+
+    /// The launch of an expression, if it makes anything that anybody holds.
+    fn launch(&mut self, whole: Whole) -> Option<Launch> {
+        let structure = whole.structure;
+        if structure.outs.is_empty() {
+            return None;
+        }
+        let quads = u64::from(whole.words[0]).div_ceil(4);
+        let groups = groups(&self.caps, quads.div_ceil(structure.each));
+        Some(Launch {
+            program: Program::Fused(self.kernel(structure)),
+            code: 0,
+            args: whole.args,
+            params: SmallVec::from_slice(bytemuck::cast_slice(&whole.words)),
+            groups,
+            may_reuse: whole.may_reuse,
+            ranges: SmallVec::new(),
+        })
+    }
+
+    /// The kernel of a structure.
+    fn kernel(&mut self, structure: Structure) -> Arc<Fused> {
+        self.key.clear();
+        structure.key(&mut self.key);
+        if let Some(kernel) = self.young.get(&self.key[..]) {
+            return kernel.clone();
+        }
+        let kernel = self.old.remove(&self.key[..]);
+        let kernel = kernel.unwrap_or_else(|| make(structure, &self.caps, &self.dead));
+        if self.young.len() >= GENERATION {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let key = self.key.clone().into_boxed_slice();
+        self.young.insert(key, kernel.clone());
+        kernel
+    }
+}
+
+/// What a kernel without operands would write.
+const OUT: Operand = Operand::write("y");
+
+fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
+    let names = match structure.reader() {
+        None => LEAVES,
+        Some(_) => LEAVES_OF_X,
+    };
+    let leaves = structure.leaves[..structure.bound()].iter().zip(names);
+    let mut operands: Vec<Operand> = leaves.map(|(_, name)| Operand::read(name)).collect();
+    match &structure.tail {
+        None => operands.extend(structure.outs.iter().zip(OUTS).map(
+            |(out, name)| match out.is_into {
+                true => Operand::update(name),
+                false => Operand::write(name),
+            },
+        )),
+        Some(tail) => operands.extend_from_slice(&tail.reader.kernel.operands[1..]),
+    }
+    if let Some(head) = &structure.head {
+        let (_, others) = head
+            .reader
+            .kernel
+            .operands
+            .split_last()
+            .unwrap_or((&OUT, &[]));
+        operands.extend_from_slice(others);
+    }
+    let structure = Arc::new(structure);
+    let caps = Arc::new(caps.clone());
+    let (of_parts, its_caps, its_dead) = (structure.clone(), caps.clone(), dead.clone());
+    #[cfg(any(test, feature = "sim"))]
+    let of_twin = structure.clone();
+    Arc::new(Fused {
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        name: name::of(&structure),
+        operands,
+        text: text::text(&structure),
+        parts: Box::new(move |launch| parts::launches(&of_parts, &its_caps, &its_dead, launch)),
+        #[cfg(any(test, feature = "sim"))]
+        twin: Arc::new(move |call| parts::run(&of_twin, &caps, call)),
+        shader: OnceLock::new(),
+        dead: dead.clone(),
+    })
+}

@@ -1,0 +1,99 @@
+//! What a fused kernel is called: the formula that it computes.
+
+use super::structure::{Input, Node, Structure};
+use super::text::LEAVES;
+
+/// Longer formulas are cut.
+const LONGEST: usize = 120;
+
+/// How strongly a formula holds together: the arguments of a call need no parentheses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Bond {
+    Compared,
+    Added,
+    Multiplied,
+    Whole,
+}
+
+/// The formulas of all outputs: `relu(a * b + c)`.
+pub(super) fn of(structure: &Structure) -> String {
+    let mut formulas: Vec<(String, Bond)> = Vec::with_capacity(structure.nodes.len());
+    let head = structure.head.as_ref();
+    let made = head.map(|head| format!("{}(x)", (head.reader.name)(head.variant.code)));
+    let made = made.as_deref().unwrap_or("");
+    for (number, node) in structure.nodes.iter().enumerate() {
+        let (text, bond) = formula(node, &formulas, structure.bound(), made);
+        formulas.push(match text.len() > LONGEST {
+            // It would only grow.
+            true => (format!("t{number}"), Bond::Whole),
+            false => (text, bond),
+        });
+    }
+    let outs = structure.outs.iter();
+    let mut name = outs
+        .map(|out| formulas[usize::from(out.node)].0.as_str())
+        .collect::<Vec<_>>()
+        .join("; ");
+    if let Some(tail) = &structure.tail {
+        name = format!("{}({name})", (tail.reader.name)(tail.variant.code));
+    }
+    if name.len() > LONGEST {
+        name.truncate(LONGEST);
+        name.push('…');
+    }
+    name
+}
+
+fn formula(node: &Node, known: &[(String, Bond)], bound: usize, made: &str) -> (String, Bond) {
+    let input = |input: &Input, least: Bond| match *input {
+        Input::Leaf(leaf) if usize::from(leaf) == bound => made.to_string(),
+        Input::Leaf(leaf) => LEAVES[usize::from(leaf)].to_string(),
+        Input::Scalar(slot) => format!("s{slot}"),
+        Input::Node(node) => match &known[usize::from(node)] {
+            (text, bond) if *bond >= least => text.clone(),
+            (text, _) => format!("({text})"),
+        },
+    };
+    let symbol = match node.section {
+        "add" => Some(("+", Bond::Added)),
+        "sub" => Some(("-", Bond::Added)),
+        "mul" => Some(("*", Bond::Multiplied)),
+        "div" => Some(("/", Bond::Multiplied)),
+        "rem" => Some(("%", Bond::Multiplied)),
+        "eq" => Some(("==", Bond::Compared)),
+        "ne" => Some(("!=", Bond::Compared)),
+        "lt" => Some(("<", Bond::Compared)),
+        "le" => Some(("<=", Bond::Compared)),
+        "gt" => Some((">", Bond::Compared)),
+        "ge" => Some((">=", Bond::Compared)),
+        _ => None,
+    };
+    if let (Some((symbol, bond)), [left, right]) = (symbol, &node.inputs[..]) {
+        // What stands on the right is taken together: a - (b - c).
+        let tighter = match bond {
+            Bond::Compared => Bond::Added,
+            Bond::Added => Bond::Multiplied,
+            _ => Bond::Whole,
+        };
+        let left = input(
+            left,
+            if bond == Bond::Compared {
+                tighter
+            } else {
+                bond
+            },
+        );
+        return (format!("{left} {symbol} {}", input(right, tighter)), bond);
+    }
+    let is_copy = node.element.names.len() == 1 && node.op == 0 && node.main != node.dtype;
+    let called = match node.section {
+        "same" if node.main == node.dtype => "copy",
+        "same" | "convert" => node.dtype.name(),
+        "to_bool" | "to_i32" | "to_u32" | "to_u8" if is_copy => node.dtype.name(),
+        section => section,
+    };
+    let inputs = node.inputs.iter().map(|one| input(one, Bond::Compared));
+    let mut inputs: Vec<String> = inputs.collect();
+    inputs.extend(node.scalars.iter().flatten().map(|slot| format!("s{slot}")));
+    (format!("{called}({})", inputs.join(", ")), Bond::Whole)
+}

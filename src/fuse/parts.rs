@@ -1,0 +1,356 @@
+//! A fused kernel taken apart: the launches that do the same one by one.
+//!
+//! Every node makes a tensor of its own, whole and row-major. What goes to a part of an old
+//! storage is copied there in the end, when nobody reads any more what it held.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::structure::{Fetch, Input, Node, Structure, TailShape};
+use crate::driver::Caps;
+use crate::dtype::DType;
+use crate::engine::kernel::{Launch, Program};
+#[cfg(any(test, feature = "sim"))]
+use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
+use crate::engine::{Arg, Kernel};
+use crate::memory::{DeadList, Storage};
+use crate::ops::elementwise::element::{Element, are_quads, into};
+use crate::ops::readers::READER_WORDS;
+use crate::tensor::layout::Layout;
+
+/// What a step reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    /// An operand of the fused kernel.
+    Operand(usize),
+    /// What a node makes.
+    Node(usize),
+    /// What the kernel makes that the expression follows.
+    Made,
+}
+
+/// One launch, but for its storages.
+#[derive(Debug)]
+struct Step {
+    kernel: &'static Kernel,
+    code: u64,
+    words: SmallVec<[u32; 16]>,
+    groups: [u32; 3],
+    /// The inputs, then the output.
+    args: SmallVec<[(Slot, DType); 4]>,
+}
+
+/// The steps, in order. `None` if one takes more parameters than there are.
+fn steps(structure: &Structure, caps: &Caps, params: &[u32]) -> Option<Vec<Step>> {
+    let dims = dims_of(structure, params);
+    let leaves = layouts_of(structure, params, &dims);
+    let mut steps = Vec::with_capacity(structure.nodes.len() + structure.outs.len());
+    for (number, node) in structure.nodes.iter().enumerate() {
+        let step = step_of(structure, caps, params, (&dims, &leaves), (number, node))?;
+        steps.push(step);
+    }
+    if structure.tail.is_none() {
+        let mut start = structure.places().starts;
+        for (index, out) in structure.outs.iter().enumerate() {
+            let node = usize::from(out.node);
+            let given = out.is_into.then(|| params[start]);
+            start += usize::from(out.is_into);
+            let operand = structure.bound() + index;
+            // The first that is whole is where the node makes it.
+            if given.is_some() || out_of(structure, node) != Some(operand) {
+                steps.push(copy_of(structure, caps, params[0], (node, operand), given)?);
+            }
+        }
+    }
+    Some(steps)
+}
+
+fn dims_of(structure: &Structure, params: &[u32]) -> SmallVec<[usize; 8]> {
+    match structure.held_dims() {
+        0 => SmallVec::from_slice(&[params[0] as usize]),
+        held => (params[structure.places().dims..][..held].iter())
+            .map(|&dim| dim as usize)
+            .collect(),
+    }
+}
+
+/// How the leaves are read.
+fn layouts_of(structure: &Structure, params: &[u32], dims: &[usize]) -> Vec<Layout> {
+    let places = structure.places();
+    let leaves = structure.leaves.iter().enumerate().map(|(index, leaf)| {
+        let mut layout = Layout::contiguous(dims);
+        if leaf.fetch != Fetch::InOrder {
+            layout.offset = params[places.offsets[index]] as usize;
+            for (axis, stride) in layout.strides.iter_mut().enumerate() {
+                *stride = match leaf.fetch.is_mapped() {
+                    true => params[places.strides[index] + axis] as i32 as isize,
+                    false => 0,
+                };
+            }
+        }
+        layout
+    });
+    leaves.collect()
+}
+
+/// The launch that makes a node.
+fn step_of(
+    structure: &Structure,
+    caps: &Caps,
+    params: &[u32],
+    (dims, leaves): (&[usize], &[Layout]),
+    (number, node): (usize, &Node),
+) -> Option<Step> {
+    let first = structure.places().scalars;
+    let scalar = |slot: u8| params[first + usize::from(slot)];
+    let in_order = Layout::contiguous(dims);
+    let (mut layouts, mut is_scalar) = (SmallVec::<[&Layout; 3]>::new(), Vec::new());
+    let mut scalars = node.scalars.map(|slot| slot.map_or(0, scalar));
+    let mut args = SmallVec::new();
+    for input in &node.inputs {
+        is_scalar.push(matches!(input, Input::Scalar(_)));
+        match *input {
+            Input::Leaf(leaf) => {
+                let leaf = usize::from(leaf);
+                layouts.push(&leaves[leaf]);
+                let slot = match leaf < structure.bound() {
+                    true => Slot::Operand(leaf),
+                    false => Slot::Made,
+                };
+                args.push((slot, structure.leaves[leaf].dtype));
+            }
+            Input::Node(node) => {
+                let node = usize::from(node);
+                layouts.push(&in_order);
+                args.push((Slot::Node(node), structure.nodes[node].dtype));
+            }
+            Input::Scalar(slot) => scalars[0] = scalar(slot),
+        }
+    }
+    args.push((Slot::Node(number), node.dtype));
+    let plan = (node.element).plan(caps, node.op, dims, &layouts, &is_scalar, scalars)?;
+    let (code, words, groups) = plan;
+    Some(Step {
+        kernel: node.element.fresh,
+        code,
+        words,
+        groups,
+        args,
+    })
+}
+
+/// The launch that copies so many elements of a node to an operand, to a part of it from an element on.
+fn copy_of(
+    structure: &Structure,
+    caps: &Caps,
+    len: u32,
+    (node, operand): (usize, usize),
+    start: Option<u32>,
+) -> Option<Step> {
+    let (family, dtype) = (Element::copy(), structure.nodes[node].dtype);
+    let layout = Layout::contiguous(&[len as usize]);
+    let (mut code, mut words, groups) =
+        family.plan(caps, 0, &[len as usize], &[&layout], &[false], [0, 0])?;
+    let mut kernel = family.fresh;
+    if let Some(start) = start {
+        (kernel, code, words[1]) = (family.into, into(code), start);
+    }
+    let from = (Slot::Node(node), dtype);
+    Some(Step {
+        kernel,
+        code,
+        words,
+        groups,
+        args: [from, (Slot::Operand(operand), dtype)]
+            .into_iter()
+            .collect(),
+    })
+}
+
+/// The output that a node makes in its place.
+fn out_of(structure: &Structure, node: usize) -> Option<usize> {
+    if structure.tail.is_some() {
+        return None;
+    }
+    let mut outs = structure.outs.iter();
+    let out = outs.position(|out| !out.is_into && usize::from(out.node) == node)?;
+    Some(structure.bound() + out)
+}
+
+/// The parameters of the expression, behind those of what takes it up.
+fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
+    let own = params.chunks_exact(4);
+    let words = own.skip(structure.reader().map_or(0, |_| READER_WORDS));
+    words
+        .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        .collect()
+}
+
+/// The launches that do the same as a fused one.
+pub(super) fn launches(
+    structure: &Structure,
+    caps: &Caps,
+    dead: &Arc<DeadList>,
+    launch: &Launch,
+) -> Option<Vec<Launch>> {
+    let params = words_of(structure, &launch.params);
+    let steps = steps(structure, caps, &params)?;
+    let last = &launch.args.last()?.storage;
+    let fresh = |dtype: DType| {
+        let bytes = u64::from(params[0]) * dtype.size_bytes();
+        Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
+    };
+    let made =
+        structure
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(number, node)| match out_of(structure, number) {
+                Some(operand) => launch.args[operand].storage.clone(),
+                None => fresh(node.dtype),
+            });
+    let made: Vec<Arc<Storage>> = made.collect();
+    let leaves = &structure.leaves;
+    let y = structure
+        .head
+        .map(|_| fresh(leaves[structure.bound()].dtype));
+    let launches = steps.into_iter().map(|step| {
+        let is_quads = are_quads(step.code, step.args.len());
+        let args = step
+            .args
+            .iter()
+            .zip(is_quads)
+            .map(|(&(slot, dtype), quads)| Arg {
+                storage: match slot {
+                    Slot::Operand(operand) => launch.args[operand].storage.clone(),
+                    Slot::Node(node) => made[node].clone(),
+                    Slot::Made => y.as_ref().unwrap_or(last).clone(),
+                },
+                dtype,
+                quads,
+            });
+        Launch {
+            program: Program::Builtin(step.kernel),
+            code: step.code,
+            args: args.collect(),
+            params: SmallVec::from_slice(bytemuck::cast_slice(&step.words)),
+            groups: step.groups,
+            may_reuse: 0,
+            ranges: SmallVec::new(),
+        }
+    });
+    let mut launches: Vec<Launch> = launches.collect();
+    if let (Some(head), Some(y)) = (&structure.head, &y) {
+        let others = &launch.args[structure.bound() + structure.outs.len()..];
+        let args = others.iter().map(|arg| &arg.storage).chain([y]);
+        launches.insert(0, reader_launch(head, launch, args));
+    }
+    if let Some(tail) = &structure.tail {
+        let x = &made[usize::from(structure.outs[0].node)];
+        let others = launch.args[structure.bound()..].iter();
+        let args = [x].into_iter().chain(others.map(|arg| &arg.storage));
+        launches.push(reader_launch(tail, launch, args));
+    }
+    Some(launches)
+}
+
+/// The launch of the kernel that an expression is part of, with these operands.
+fn reader_launch<'a>(
+    shape: &TailShape,
+    whole: &Launch,
+    storages: impl Iterator<Item = &'a Arc<Storage>>,
+) -> Launch {
+    let args = storages.enumerate().map(|(index, storage)| Arg {
+        storage: storage.clone(),
+        dtype: shape.variant.dtypes[index],
+        quads: shape.variant.quads >> index & 1 == 1,
+    });
+    Launch {
+        program: Program::Builtin(shape.reader.kernel),
+        code: shape.variant.code,
+        args: args.collect(),
+        params: SmallVec::from_slice(&whole.params[..4 * READER_WORDS]),
+        groups: whole.groups,
+        may_reuse: 0,
+        ranges: SmallVec::new(),
+    }
+}
+
+/// Does the work of a fused kernel by the twins of its parts.
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
+    let params = words_of(structure, &call.params);
+    let steps = steps(structure, caps, &params).expect("its parts were launches");
+    let bytes = |dtype: DType| (u64::from(params[0]) * dtype.size_bytes()).next_multiple_of(16);
+    let nodes = structure.nodes.iter();
+    let mut made: Vec<Vec<u8>> = nodes
+        .map(|node| vec![0; bytes(node.dtype) as usize])
+        .collect();
+    let mut y = Vec::new();
+    if let Some(head) = &structure.head {
+        let others = &call.operands[structure.bound() + structure.outs.len()..];
+        let mut operands = others.to_vec();
+        operands.push(vec![
+            0;
+            bytes(structure.leaves[structure.bound()].dtype)
+                as usize
+        ]);
+        let mut part = TwinCall {
+            operands,
+            variant: head.variant,
+            params: call.params[..4 * READER_WORDS].to_vec(),
+        };
+        (head.reader.kernel.twin)(&mut part);
+        y = part.operands.pop().unwrap_or_default();
+    }
+    for step in steps {
+        let mut variant = Variant {
+            code: step.code,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0,
+        };
+        for (index, &(_, dtype)) in step.args.iter().enumerate() {
+            variant.dtypes[index] = dtype;
+        }
+        let operands = step.args.iter().map(|&(slot, _)| match slot {
+            Slot::Operand(operand) => call.operands[operand].clone(),
+            Slot::Node(node) => made[node].clone(),
+            Slot::Made => y.clone(),
+        });
+        let mut part = TwinCall {
+            operands: operands.collect(),
+            variant,
+            params: bytemuck::cast_slice(&step.words).to_vec(),
+        };
+        (step.kernel.twin)(&mut part);
+        let written = part.operands.pop().unwrap_or_default();
+        match step.args.last() {
+            Some(&(Slot::Operand(operand), _)) => call.operands[operand] = written,
+            Some(&(Slot::Node(node), _)) => made[node] = written,
+            Some((Slot::Made, _)) | None => {}
+        }
+    }
+    if let Some(tail) = &structure.tail {
+        let others = &mut call.operands[structure.bound()..];
+        let mut operands = vec![made.swap_remove(usize::from(structure.outs[0].node))];
+        operands.extend(others.iter_mut().map(std::mem::take));
+        let mut part = TwinCall {
+            operands,
+            variant: tail.variant,
+            params: call.params[..4 * READER_WORDS].to_vec(),
+        };
+        (tail.reader.kernel.twin)(&mut part);
+        for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {
+            *other = bytes;
+        }
+        return;
+    }
+    for (node, bytes) in made.into_iter().enumerate() {
+        if let Some(operand) = out_of(structure, node) {
+            let whole = &mut call.operands[operand];
+            let len = bytes.len().min(whole.len());
+            whole[..len].copy_from_slice(&bytes[..len]);
+        }
+    }
+}

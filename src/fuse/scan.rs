@@ -1,0 +1,294 @@
+//! Which commands may run together, and where.
+//!
+//! Commands are looked at in program order. A *group* holds elementwise launches that run together at the
+//! place of the last of them: until it is closed, nothing that came after its first one reads what it
+//! writes, or writes what it reads or writes. A launch joins the groups whose results it takes up,
+//! which become one; whatever else touches a group closes it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Member;
+use super::expr::MOST_LAUNCHES;
+use crate::engine::Cmd;
+use crate::engine::kernel::{Launch, Role};
+use crate::memory::Storage;
+use crate::ops::readers::Reader;
+
+/// Groups that are open at a time, at most.
+const MOST_OPEN: usize = 4;
+
+/// Launches that are left waiting for others, at most.
+const MOST_WAITING: usize = 64;
+
+/// Launches that may run together.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) members: Vec<Member>,
+    /// By address.
+    reads: Vec<usize>,
+    writes: Vec<usize>,
+    /// The launch for which the group was closed, if that takes up what the group makes.
+    pub(super) tail: Option<Tail>,
+    /// The launch whose result the members take up.
+    pub(super) head: Option<Tail>,
+}
+
+/// A launch that reads one operand element by element.
+#[derive(Debug)]
+pub(super) struct Tail {
+    pub(super) reader: &'static Reader,
+    pub(super) launch: Launch,
+}
+
+/// Groups in the making.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    open: Vec<Group>,
+    /// Groups that are to run now, in this order, ...
+    pub(super) closed: Vec<Group>,
+    /// ... and after them this.
+    pub(super) passed: Option<Cmd>,
+}
+
+fn address(storage: &Arc<Storage>) -> usize {
+    Arc::as_ptr(storage) as usize
+}
+
+impl Group {
+    fn of(member: Member) -> Group {
+        let mut group = Group {
+            members: Vec::with_capacity(8),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            tail: None,
+            head: None,
+        };
+        group.take_in(member);
+        group
+    }
+
+    /// A group that begins with something else.
+    fn after(head: Tail) -> Group {
+        let mut group = Group {
+            members: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            tail: None,
+            head: None,
+        };
+        if let Some((y, others)) = head.launch.args.split_last() {
+            group.writes.push(address(&y.storage));
+            group
+                .reads
+                .extend(others.iter().map(|arg| address(&arg.storage)));
+        }
+        group.head = Some(head);
+        group
+    }
+
+    fn take_in(&mut self, member: Member) {
+        let args = &member.launch.args;
+        let Some((out, inputs)) = args.split_last() else {
+            return;
+        };
+        for arg in inputs {
+            let read = address(&arg.storage);
+            // What it makes itself, as nearly always, concerns it anyway.
+            let is_known = self.writes.iter().rev().any(|&written| written == read);
+            if !is_known && !self.reads.contains(&read) {
+                self.reads.push(read);
+            }
+        }
+        let written = address(&out.storage);
+        if self.writes.last() != Some(&written) {
+            self.writes.push(written);
+        }
+        self.members.push(member);
+    }
+
+    /// Must this come before a command that does so with a storage?
+    fn concerns(&self, storage: usize, role: Role) -> bool {
+        let writes = || self.writes.iter().rev().any(|&written| written == storage);
+        writes() || role != Role::Read && self.reads.contains(&storage)
+    }
+
+    fn len(&self) -> u32 {
+        self.members.last().map_or(0, |member| member.seen.len)
+    }
+}
+
+impl Scan {
+    /// A command that cannot be fused.
+    pub(super) fn pass(&mut self, cmd: Cmd) {
+        if !self.open.is_empty() {
+            let mut concerned = 0_u32;
+            cmd.each_operand(|storage, role| concerned |= self.concerned(address(storage), role));
+            self.close(concerned);
+        }
+        self.passed = Some(cmd);
+    }
+
+    /// A launch that cannot, but for whose operand `x` a group may compute the elements.
+    pub(super) fn end(&mut self, tail: Tail) {
+        let x = address(&tail.launch.args[0].storage);
+        let mut concerned = 0_u32;
+        for (index, arg) in tail.launch.args.iter().enumerate() {
+            let role = tail.launch.program.role(index);
+            concerned |= self.concerned(address(&arg.storage), role);
+        }
+        self.close(concerned);
+        match self
+            .closed
+            .iter()
+            .position(|group| group.writes.contains(&x))
+        {
+            Some(group) => {
+                // The others are independent of it.
+                let mut group = self.closed.remove(group);
+                group.tail = Some(tail);
+                self.closed.push(group);
+            }
+            None => self.open(Group::after(tail)),
+        }
+    }
+
+    /// A launch that can.
+    pub(super) fn join(&mut self, member: Member) {
+        let mut concerned = 0;
+        for (index, arg) in member.launch.args.iter().enumerate() {
+            let role = member.launch.program.role(index);
+            // What is made anew is known to nobody yet.
+            if role != Role::Write {
+                concerned |= self.concerned(address(&arg.storage), role);
+            }
+        }
+        // Those that it can be one with, as far as there is room.
+        let (mut joined, mut launches, mut has_head) = (0_u32, 1, false);
+        for (index, group) in self.open.iter().enumerate() {
+            // Of another length, it may still read a view of what one makes.
+            let is_alike = group.len() == member.seen.len || concerned.is_power_of_two();
+            // One of them may begin with something else.
+            let is_alike = is_alike && !(has_head && group.head.is_some());
+            if concerned >> index & 1 == 1
+                && is_alike
+                && launches + group.members.len() <= MOST_LAUNCHES
+            {
+                joined |= 1 << index;
+                has_head |= group.head.is_some();
+                launches += group.members.len();
+            }
+        }
+        let Some(mut group) = self.merge(joined, concerned & !joined) else {
+            return self.open(Group::of(member));
+        };
+        group.take_in(member);
+        self.open.push(group);
+    }
+
+    fn open(&mut self, group: Group) {
+        if self.open.len() >= MOST_OPEN {
+            let oldest = self.open.remove(0);
+            self.closed.push(oldest);
+        }
+        self.open.push(group);
+    }
+
+    /// The open groups that a command concerns, as bits.
+    fn concerned(&self, storage: usize, role: Role) -> u32 {
+        let groups = self.open.iter().enumerate();
+        groups
+            .map(|(index, group)| u32::from(group.concerns(storage, role)) << index)
+            .sum()
+    }
+
+    /// Closes some of the open groups.
+    fn close(&mut self, which: u32) {
+        for index in (0..self.open.len()).rev() {
+            if which >> index & 1 == 1 {
+                let group = self.open.remove(index);
+                self.closed.push(group);
+            }
+        }
+    }
+
+    /// Takes out some of the open groups as one, and closes others.
+    fn merge(&mut self, joined: u32, others: u32) -> Option<Group> {
+        if joined == 0 {
+            self.close(others);
+            return None;
+        }
+        let mut whole: Option<Group> = None;
+        for index in (0..self.open.len()).rev() {
+            if others >> index & 1 == 1 {
+                let group = self.open.remove(index);
+                self.closed.push(group);
+            } else if joined >> index & 1 == 1 {
+                let group = self.open.remove(index);
+                whole = Some(match whole {
+                    None => group,
+                    Some(mut whole) => {
+                        whole.members.extend(group.members);
+                        whole.members.sort_unstable_by_key(|member| member.order);
+                        whole.reads.extend(group.reads);
+                        whole.writes.extend(group.writes);
+                        whole.head = whole.head.or(group.head);
+                        whole
+                    }
+                });
+            }
+        }
+        whole
+    }
+
+    /// All groups that are still open, in the order in which they were begun.
+    pub(super) fn close_all(&mut self) -> Vec<Group> {
+        std::mem::take(&mut self.open)
+    }
+
+    /// Takes out what later commands may still become one with, in program order. What keeps more memory than
+    /// its results take is not left waiting.
+    pub(super) fn leave_waiting(&mut self) -> Vec<Member> {
+        let mut left = 0;
+        let mut waiting = Vec::new();
+        for index in (0..self.open.len()).rev() {
+            let group = &self.open[index];
+            let may_wait = group.head.is_none() && !group.keeps_more_than_it_makes();
+            if may_wait && left + group.members.len() <= MOST_WAITING {
+                left += group.members.len();
+                waiting.extend(self.open.remove(index).members);
+            }
+        }
+        waiting.sort_unstable_by_key(|member| member.order);
+        waiting
+    }
+}
+
+impl Group {
+    fn keeps_more_than_it_makes(&self) -> bool {
+        // How often the group holds each storage.
+        let mut held: SmallVec<[(&Arc<Storage>, usize); 16]> = SmallVec::new();
+        let args = self.members.iter().flat_map(|member| &member.launch.args);
+        for arg in args {
+            let known = held
+                .iter()
+                .rposition(|(one, _)| Arc::ptr_eq(one, &arg.storage));
+            match known {
+                Some(known) => held[known].1 += 1,
+                None => held.push((&arg.storage, 1)),
+            }
+        }
+        let (mut kept_bytes, mut made_bytes) = (0_u64, 0_u64);
+        for (storage, times) in held {
+            let is_made = self.writes.contains(&address(storage));
+            let is_held = Arc::strong_count(storage) > times;
+            match (is_made, is_held) {
+                (true, true) => made_bytes += storage.size_bytes(),
+                (false, false) => kept_bytes += storage.size_bytes(),
+                _ => {}
+            }
+        }
+        kept_bytes > made_bytes
+    }
+}

@@ -1,0 +1,226 @@
+//! What a fused kernel's text depends on, and where its parameters lie.
+//!
+//! ```text
+//!  words of p   0         1     2 …               then     then            then        then
+//!               elements  zero  starts of outputs scalars  first elements  dimensions  strides of
+//!                               that are parts             of leaves that  (if many)   leaves that
+//!                                                          are not in order            are mapped
+//! ```
+//!
+//! Where a reader takes up the result, they follow its own.
+
+use smallvec::SmallVec;
+
+use crate::dtype::DType;
+use crate::engine::Variant;
+use crate::engine::kernel::MAX_PARAMS_BYTES;
+use crate::ops::elementwise::element::Element;
+use crate::ops::readers::Reader;
+use crate::tensor::layout::MAX_RANK;
+
+/// Words of parameters, at most.
+pub(super) const WORDS: usize = MAX_PARAMS_BYTES / 4;
+
+/// Dimensions or strides, outermost first.
+pub(super) type Dims = SmallVec<[u32; MAX_RANK]>;
+
+/// What a node is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Leaf(u8),
+    Node(u8),
+    /// A number among the parameters.
+    Scalar(u8),
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) element: &'static Element,
+    pub(super) op: u8,
+    /// The section of the family's WGSL.
+    pub(super) section: &'static str,
+    pub(super) inputs: SmallVec<[Input; 3]>,
+    /// What the operation itself asks of the parameters.
+    pub(super) scalars: [Option<u8>; 2],
+    /// The type of the main input.
+    pub(super) main: DType,
+    /// The type of the result.
+    pub(super) dtype: DType,
+}
+
+impl Node {
+    /// All that it is, in one number: those that compute the same have the same.
+    pub(super) fn signature(&self) -> u64 {
+        let mut bits = self.element.number() << 8 | u64::from(self.op);
+        bits = bits << 6 | (self.main as u64) << 3 | self.dtype as u64;
+        for scalar in self.scalars {
+            bits = bits << 6 | u64::from(scalar.map_or(0, |slot| slot + 1));
+        }
+        for input in &self.inputs {
+            bits = bits << 9
+                | match *input {
+                    Input::Leaf(leaf) => 1 << 7 | u64::from(leaf),
+                    Input::Node(node) => 2 << 7 | u64::from(node),
+                    Input::Scalar(slot) => 3 << 7 | u64::from(slot),
+                };
+        }
+        bits
+    }
+}
+
+/// How four neighbouring elements of a leaf are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fetch {
+    /// As the quad of the same number.
+    InOrder,
+    /// It has one element.
+    One,
+    /// As a quad from somewhere else.
+    Quad,
+    /// One, which stands for all four.
+    Splat,
+    /// One by one.
+    Strided,
+}
+
+impl Fetch {
+    /// Through dimensions and strides?
+    pub(super) fn is_mapped(self) -> bool {
+        matches!(self, Fetch::Quad | Fetch::Splat | Fetch::Strided)
+    }
+
+    /// By quads only?
+    pub(super) fn is_quads(self) -> bool {
+        matches!(self, Fetch::InOrder | Fetch::Quad)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeafShape {
+    pub(super) dtype: DType,
+    pub(super) fetch: Fetch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OutShape {
+    pub(super) node: u8,
+    /// A part of an old storage.
+    pub(super) is_into: bool,
+}
+
+/// All that the text depends on.
+#[derive(Clone, Debug)]
+pub(super) struct Structure {
+    pub(super) nodes: Vec<Node>,
+    pub(super) leaves: SmallVec<[LeafShape; 8]>,
+    pub(super) outs: SmallVec<[OutShape; 4]>,
+    /// How many numbers there are among the parameters.
+    pub(super) scalars: usize,
+    /// Dimensions over which leaves are mapped.
+    pub(super) rank: usize,
+    /// A quad lies within one row.
+    pub(super) whole: bool,
+    /// All quads of an invocation lie within one row.
+    pub(super) together: bool,
+    /// Quads of an invocation.
+    pub(super) each: u64,
+    /// The kernel that takes up the one output, element by element, ...
+    pub(super) tail: Option<TailShape>,
+    /// ... or the one that makes the last leaf.
+    pub(super) head: Option<TailShape>,
+}
+
+/// A kernel for which an expression computes the operand `x`, or whose result it takes up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TailShape {
+    pub(super) reader: &'static Reader,
+    pub(super) variant: Variant,
+}
+
+/// Where the parameters lie, by word.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) starts: usize,
+    pub(super) scalars: usize,
+    /// Of each leaf that is not read in order.
+    pub(super) offsets: SmallVec<[usize; 8]>,
+    pub(super) dims: usize,
+    /// Of each leaf that is mapped.
+    pub(super) strides: SmallVec<[usize; 8]>,
+    pub(super) words: usize,
+}
+
+impl Structure {
+    /// The kernel that the expression is part of, if it is none of its own.
+    pub(super) fn reader(&self) -> Option<&TailShape> {
+        self.tail.as_ref().or(self.head.as_ref())
+    }
+
+    /// How many leaves are operands.
+    pub(super) fn bound(&self) -> usize {
+        self.leaves.len() - usize::from(self.head.is_some())
+    }
+
+    pub(super) fn is_mapped(&self) -> bool {
+        self.leaves.iter().any(|leaf| leaf.fetch.is_mapped())
+    }
+
+    /// How many dimensions the parameters hold.
+    pub(super) fn held_dims(&self) -> usize {
+        match self.is_mapped() && self.rank > 1 {
+            true => self.rank,
+            false => 0,
+        }
+    }
+
+    pub(super) fn places(&self) -> Places {
+        let starts = 2;
+        let into = self.outs.iter().filter(|out| out.is_into).count();
+        let scalars = starts + into;
+        let mut next = scalars + self.scalars;
+        let mut offsets = SmallVec::new();
+        for leaf in &self.leaves {
+            offsets.push(next);
+            next += usize::from(leaf.fetch != Fetch::InOrder);
+        }
+        let dims = next;
+        next += self.held_dims();
+        let mut strides = SmallVec::new();
+        for leaf in &self.leaves {
+            strides.push(next);
+            next += if leaf.fetch.is_mapped() { self.rank } else { 0 };
+        }
+        Places {
+            starts,
+            scalars,
+            offsets,
+            dims,
+            strides,
+            words: next.next_multiple_of(4),
+        }
+    }
+
+    /// Everything as bytes, by which the kernel is found again.
+    pub(super) fn key(&self, out: &mut Vec<u8>) {
+        let flags = u8::from(self.whole) | u8::from(self.together) << 1;
+        let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;
+        let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
+        out.extend(counts.map(|count| count as u8));
+        out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
+        for node in &self.nodes {
+            out.extend_from_slice(&node.signature().to_ne_bytes());
+        }
+        if let Some(tail) = self.reader() {
+            out.extend([tail.reader.number(), tail.variant.quads]);
+            out.extend_from_slice(&tail.variant.code.to_ne_bytes());
+            out.extend(tail.variant.dtypes.map(|dtype| dtype as u8));
+        }
+        for leaf in &self.leaves {
+            out.extend([leaf.dtype as u8, leaf.fetch as u8]);
+        }
+        for out_shape in &self.outs {
+            out.extend([out_shape.node, u8::from(out_shape.is_into)]);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The generated text is valid on every API, and reads like what it computes.
+
+use std::sync::Arc;
+
+use crate::driver::sim::{SimDriver, SimOptions};
+use crate::dtype::DType;
+use crate::engine::tests::translate;
+use crate::engine::{Engine, Setup, block_on};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+fn engine(options: SimOptions) -> Arc<Engine> {
+    let (driver, _) = SimDriver::new(options).expect("the options go together");
+    let engine = Engine::new(Arc::new(driver), Setup::default()).expect("an engine");
+    engine.fuse_with(super::fuse(&engine));
+    engine
+}
+
+fn tensor(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Tensor {
+    let tensor = Tensor::output(engine, shape, dtype).expect("room");
+    engine.clear(&tensor.storage).expect("a device");
+    tensor
+}
+
+/// The names of the kernels that a piece of work becomes, and their shaders, which are valid everywhere.
+fn kernels(dtype: DType, work: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Vec<(String, String)> {
+    let mut names = Vec::new();
+    // In one window an operand, and in several.
+    for max_binding_bytes in [128 << 20, 256] {
+        let engine = engine(SimOptions {
+            max_binding_bytes,
+            ..SimOptions::default()
+        });
+        let [a, row, column] =
+            [&[6, 8][..], &[8], &[6, 1]].map(|shape| tensor(&engine, shape, dtype));
+        let odd = tensor(&engine, &[7, 5], dtype);
+        let made = work(&[a, row, column, odd]).expect("shapes that fit");
+        block_on("a test", engine.finish()).expect("a device");
+        drop(made);
+        for kernel in engine.fused() {
+            let shader = kernel.shader.get().expect("it was compiled");
+            translate(&kernel.name, shader);
+            names.push((kernel.name.clone(), shader.clone()));
+        }
+    }
+    names
+}
+
+#[test]
+fn every_type_and_map_gives_a_valid_shader() {
+    for dtype in DType::ALL {
+        let count = kernels(dtype, |x| {
+            let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
+            let is_more = a.gt(row)?;
+            let whole = is_more.where_(&a.cast(DType::F32)?, &column.cast(DType::F32)?)?;
+            let turned = odd.t()?.eq(&odd.t()?.copy()?)?.logical_not()?;
+            let part = tensor(&a.engine, &[6, 8], dtype);
+            part.narrow(0, 1, 3)?
+                .copy_(&a.narrow(0, 2, 3)?.cast(DType::I32)?.cast(dtype)?)?;
+            Ok(vec![whole.exp()?.cast(dtype)?, turned, part, is_more])
+        });
+        assert!(count.len() >= 4, "{dtype}: {count:?}");
+    }
+}
+
+#[test]
+fn every_reader_takes_every_map_and_type() {
+    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+        let made = kernels(dtype, |x| {
+            let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
+            let sum = || a + row;
+            let turned = || (odd + 1)?.t();
+            let mut made = vec![
+                sum()?.sum(&[1])?,
+                sum()?.max(&[0])?,
+                turned()?.min(&[1])?,
+                turned()?.sum(&[])?,
+                (a - column)?.argmax(1)?,
+                (column * a)?.argmin(0)?,
+            ];
+            if dtype.is_float() {
+                made.extend([
+                    sum()?.softmax(1)?,
+                    turned()?.softmax(-1)?,
+                    sum()?.log_softmax(1)?,
+                    sum()?.layer_norm(&[8], Some(row), None, 1e-5)?,
+                    (a * row)?.layer_norm(&[8], None, None, 1e-5)?,
+                    sum()?.exp()?.mean(&[1])?,
+                ]);
+            }
+            Ok(made)
+        });
+        let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(
+            names.contains(&"sum(a + b)") && names.contains(&"argreduce(a - b)"),
+            "{names:?}"
+        );
+    }
+}
+
+#[test]
+fn every_reader_is_gone_on_with_in_every_type() {
+    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+        let made = kernels(dtype, |x| {
+            let (a, row, odd) = (&x[0], &x[1], &x[3]);
+            let mut made = vec![
+                (a.max(&[0])? * row)?,
+                (odd.max(&[1])? + 1)?,
+                odd.t()?.sum(&[1])?.cast(DType::F32)?.exp()?,
+                a.argmin(1)?.cast(dtype)?,
+            ];
+            let sums = tensor(&a.engine, &[3, 8], a.sum(&[0])?.dtype());
+            sums.narrow(0, 1, 1)?.add_(&a.sum(&[0])?)?;
+            made.push(sums);
+            if dtype.is_float() {
+                made.extend([
+                    (a.softmax(1)? * row)?,
+                    (odd.softmax(-1)? + odd)?,
+                    a.layer_norm(&[8], Some(row), None, 1e-5)?.relu()?,
+                ]);
+            }
+            Ok(made)
+        });
+        let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"max(x) * a"), "{names:?}");
+    }
+}
+
+#[test]
+fn a_kernel_reads_like_what_it_computes() {
+    let made = kernels(DType::F32, |x| {
+        let y = ((&x[0] * &x[1])? + &x[2])?.relu()?;
+        Ok(vec![(y / (1.0 - &x[0])?)?])
+    });
+    let (name, shader) = &made[0];
+    assert_eq!(name, "relu(a * b + c) / (s0 - a)");
+    for line in [
+        "// relu(a * b + c) / (s0 - a)",
+        "fn mul_f32(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return a * b; }",
+        "  let b = b_get4(i.b);",
+        "  let t1 = as_is(add_f32(t0, c));",
+        "  let t2 = as_is(relu_f32(t1));",
+        "  y0_put4(k, t4);",
+    ] {
+        assert!(shader.contains(line), "{line}\n{shader}");
+    }
+}

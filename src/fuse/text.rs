@@ -1,0 +1,488 @@
+//! The WGSL of a fused kernel: every operation a function, as its family's file has it, and every
+//! node a line.
+
+use std::fmt::Write;
+
+use super::name;
+use super::structure::{Fetch, Input, Node, Places, Structure, TailShape};
+use crate::dtype::DType;
+use crate::ops::elementwise::element::SCALARS;
+use crate::ops::functions::push_functions;
+
+/// Names of operands that are read.
+pub(super) const LEAVES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// The same beside the operands of a reader.
+pub(super) const LEAVES_OF_X: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
+
+/// Names of operands that are written.
+pub(super) const OUTS: [&str; 8] = ["y0", "y1", "y2", "y3", "y4", "y5", "y6", "y7"];
+
+/// What the parts of the text have in common.
+struct Writer<'a> {
+    structure: &'a Structure,
+    places: Places,
+    /// What the leaves are called.
+    leaves: &'static [&'static str],
+    /// How words of the parameters are spelled: `p.w0.x`.
+    words: &'static str,
+    out: String,
+}
+
+/// The text, with operands and `p` undeclared.
+pub(super) fn text(structure: &Structure) -> String {
+    let mut writer = Writer {
+        structure,
+        places: structure.places(),
+        leaves: &LEAVES,
+        words: "w",
+        out: String::with_capacity(4 << 10),
+    };
+    writer.push(format_args!("// {}\n", name::of(structure)));
+    match structure.reader() {
+        None => writer.push_whole(),
+        Some(tail) => {
+            writer.leaves = &LEAVES_OF_X;
+            writer.words = "x";
+            writer.push_reader(tail);
+        }
+    }
+    push_functions(&mut writer.out);
+    writer.out
+}
+
+impl Writer<'_> {
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        push(&mut self.out, text);
+    }
+
+    /// How a word of the parameters is spelled.
+    fn word(&self, index: usize) -> String {
+        let lane = ["x", "y", "z", "w"][index % 4];
+        format!("p.{}{}.{lane}", self.words, index / 4)
+    }
+
+    /// The fields that hold the parameters.
+    fn fields(&self) -> String {
+        let vectors = 0..self.places.words / 4;
+        let field = |index| format!(" {}{index}: vec4<u32>,", self.words);
+        vectors.map(field).collect()
+    }
+
+    /// A kernel of its own.
+    fn push_whole(&mut self) {
+        let fields = self.fields();
+        self.push(format_args!("struct Params {{{fields} }}\n"));
+        self.push_steps();
+        if self.structure.is_mapped() {
+            self.push_maps();
+        }
+        self.push_quad();
+        self.push_main();
+    }
+
+    /// A kernel whose operand `x` is computed here.
+    fn push_reader(&mut self, tail: &TailShape) {
+        let text = (tail.reader.kernel.text)(&tail.variant);
+        let fields = self.fields();
+        // Behind what the reader is told.
+        let whole = match text.split_once("struct Params {") {
+            Some((before, after)) => {
+                let (its, after) = after.split_once('}').unwrap_or((after, ""));
+                format!("{before}struct Params {{{its} {fields}\n}}{after}")
+            }
+            None => text.into_owned(),
+        };
+        self.out.push_str(&whole);
+        self.out.push_str(match self.structure.head {
+            None => "\n// What `x` is made of.\n",
+            Some(_) => "\n// What becomes of `y`.\n",
+        });
+        self.push_steps();
+        if self.structure.is_mapped() {
+            self.push_maps();
+        }
+        if self.structure.head.is_some() {
+            let kind = self.structure.leaves[self.structure.bound()].dtype.wgsl();
+            self.push(format_args!("fn y_put4(k: u32, v: vec4<{kind}>) {{\n"));
+            if self.structure.is_mapped() && self.structure.whole {
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
+            }
+            return self.push_lines();
+        }
+        let kind = tail.variant.dtypes[0].wgsl();
+        if whole.contains("x_get4(") {
+            self.push(format_args!("fn x_get4(k: u32) -> vec4<{kind}> {{\n"));
+            if self.structure.is_mapped() && self.structure.whole {
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
+            }
+            self.push_lanes();
+            self.push_leaves(Self::leaf);
+            self.push_nodes();
+            self.push_result("");
+        }
+        if whole.contains("x_get(") {
+            self.push(format_args!("fn x_get(k: u32) -> {kind} {{\n"));
+            if self.structure.is_mapped() {
+                self.out
+                    .push_str("  let i = elements_at(coordinates(k));\n");
+            }
+            self.push_leaves(Self::leaf_alone);
+            self.push_nodes();
+            self.push_result(".x");
+        }
+    }
+
+    /// What the lines are made of.
+    fn push_steps(&mut self) {
+        push_operations(&mut self.out, self.structure);
+        let is_float = |node: &Node| node.dtype.is_float() || node.main.is_float();
+        if self.structure.head.is_some() || self.structure.nodes.iter().any(is_float) {
+            let zero = self.word(1);
+            self.push(format_args!(
+                "// Zero changes nothing, but compilers do not know that it is zero: what follows is not \
+                 computed\n// from how this came about. Else x - x might be 0 for an infinity, or a \
+                 product rounded with a sum.\n\
+                 fn as_is(v: vec4<f32>) -> vec4<f32> {{\n  \
+                 return bitcast<vec4<f32>>(bitcast<vec4<u32>>(v) ^ vec4<u32>({zero}));\n}}\n"
+            ));
+        }
+    }
+
+    fn push_result(&mut self, lane: &str) {
+        let node = self.structure.outs[0].node;
+        self.push(format_args!("  return t{node}{lane};\n}}\n"));
+    }
+
+    /// Coordinates in the dimensions, and which element of each mapped leaf they name.
+    fn push_maps(&mut self) {
+        let rank = self.structure.rank;
+        let dims: Vec<String> = (0..rank).map(|d| self.word(self.places.dims + d)).collect();
+        self.push(format_args!(
+            "alias Coordinates = array<u32, {rank}>;\n\
+             fn coordinates(k: u32) -> Coordinates {{\n  var c: Coordinates;\n  var r = k;\n"
+        ));
+        for d in (1..rank).rev() {
+            let dim = &dims[d];
+            self.push(format_args!(
+                "  let q{d} = r / {dim}; c[{d}] = r - q{d} * {dim}; r = q{d};\n"
+            ));
+        }
+        self.out.push_str("  c[0] = r;\n  return c;\n}\n");
+        if !self.structure.whole {
+            self.out.push_str(
+                "fn next_coordinates(before: Coordinates) -> Coordinates {\n  var c = before;\n",
+            );
+            for d in (1..rank).rev() {
+                let dim = &dims[d];
+                self.push(format_args!(
+                    "  c[{d}] += 1u; if (c[{d}] < {dim}) {{ return c; }} c[{d}] = 0u;\n"
+                ));
+            }
+            self.out.push_str("  c[0] += 1u;\n  return c;\n}\n");
+        }
+        self.out.push_str(
+            "// Of each operand that is read through a map, the element at some coordinates.\n",
+        );
+        let mapped = self.mapped();
+        let fields: String = (mapped.iter())
+            .map(|&leaf| format!(" {}: u32,", self.leaves[leaf]))
+            .collect();
+        self.push(format_args!("struct Elements {{{fields} }}\n"));
+        let elements = mapped.iter().map(|&leaf| {
+            let mut sum = self.word(self.places.offsets[leaf]);
+            for d in 0..rank {
+                let stride = self.word(self.places.strides[leaf] + d);
+                push(&mut sum, format_args!(" + c[{d}] * {stride}"));
+            }
+            sum
+        });
+        let elements = elements.collect::<Vec<_>>().join(", ");
+        self.push(format_args!(
+            "fn elements_at(c: Coordinates) -> Elements {{ return Elements({elements}); }}\n"
+        ));
+    }
+
+    /// The leaves that are read through maps.
+    fn mapped(&self) -> Vec<usize> {
+        let leaves = 0..self.structure.leaves.len();
+        leaves
+            .filter(|&leaf| self.structure.leaves[leaf].fetch.is_mapped())
+            .collect()
+    }
+
+    /// Where a quad may lie in two rows, what each of its elements is made of.
+    fn push_lanes(&mut self) {
+        if !self.structure.is_mapped() || self.structure.whole {
+            return;
+        }
+        self.out
+            .push_str("  let c0 = coordinates(k);\n  let i0 = elements_at(c0);\n");
+        for lane in 1..4 {
+            let before = lane - 1;
+            self.push(format_args!(
+                "  let c{lane} = next_coordinates(c{before});\n  \
+                 let i{lane} = elements_at(c{lane});\n"
+            ));
+        }
+    }
+
+    /// The function that makes one quad.
+    fn push_quad(&mut self) {
+        let at = match self.structure.is_mapped() && self.structure.whole {
+            true => ", i: Elements",
+            false => "",
+        };
+        self.push(format_args!("fn quad(k: u32{at}) {{\n"));
+        self.push_lines();
+    }
+
+    /// What makes one quad, and its end.
+    fn push_lines(&mut self) {
+        self.push_lanes();
+        self.push_leaves(Self::leaf);
+        self.push_nodes();
+        let mut start = self.places.starts;
+        let n = self.word(0);
+        let lanes = "vec4<u32>(0u, 1u, 2u, 3u)";
+        for (shape, y) in self.structure.outs.iter().zip(OUTS) {
+            let node = shape.node;
+            if !shape.is_into {
+                self.push(format_args!("  {y}_put4(k, t{node});\n"));
+                continue;
+            }
+            let o = format!("{} + k", self.word(start));
+            start += 1;
+            self.push(format_args!(
+                "  if ({n} - k >= 4u) {{\n    {y}_put4({o}, t{node});\n  }} else {{\n    \
+                 // What lies behind a part stays as it is.\n    {y}_put4({o}, \
+                 select({y}_get4({o}), t{node}, {lanes} < vec4<u32>({n} - k)));\n  }}\n"
+            ));
+        }
+        self.out.push_str("}\n");
+    }
+
+    fn push_leaves(&mut self, read: impl Fn(&Self, usize) -> String) {
+        for leaf in 0..self.structure.leaves.len() {
+            let name = self.leaves[leaf];
+            let value = match self.structure.leaves[leaf].dtype {
+                _ if leaf < self.structure.bound() => read(self, leaf),
+                // As it would be read back from memory.
+                DType::F16 => "as_half(v)".to_string(),
+                DType::F32 => "as_is(v)".to_string(),
+                DType::U8 => "as_byte(v)".to_string(),
+                _ => "v".to_string(),
+            };
+            self.push(format_args!("  let {name} = {value};\n"));
+        }
+    }
+
+    fn push_nodes(&mut self) {
+        for (number, node) in self.structure.nodes.iter().enumerate() {
+            let value = self.call(number, node);
+            self.push(format_args!("  let t{number} = {value};\n"));
+        }
+    }
+
+    /// A quad of a leaf.
+    fn leaf(&self, leaf: usize) -> String {
+        let name = self.leaves[leaf];
+        let shape = self.structure.leaves[leaf];
+        let kind = shape.dtype.wgsl();
+        let lane = |lane: usize| match (self.structure.whole, lane) {
+            (false, _) => format!("{name}_get(i{lane}.{name})"),
+            (true, 0) => format!("{name}_get(i.{name})"),
+            (true, _) => {
+                let stride = self.word(self.places.strides[leaf] + self.structure.rank - 1);
+                format!("{name}_get(i.{name} + {lane}u * {stride})")
+            }
+        };
+        match shape.fetch {
+            Fetch::InOrder => format!("{name}_get4(k)"),
+            Fetch::One => {
+                let offset = self.word(self.places.offsets[leaf]);
+                format!("vec4<{kind}>({name}_get({offset}))")
+            }
+            Fetch::Quad => format!("{name}_get4(i.{name})"),
+            Fetch::Splat => format!("vec4<{kind}>({})", lane(0)),
+            Fetch::Strided => {
+                let [x, y, z, w] = [0, 1, 2, 3].map(lane);
+                format!("vec4<{kind}>({x}, {y}, {z}, {w})")
+            }
+        }
+    }
+
+    /// One element of a leaf, four times.
+    fn leaf_alone(&self, leaf: usize) -> String {
+        let name = self.leaves[leaf];
+        let shape = self.structure.leaves[leaf];
+        let element = match shape.fetch {
+            Fetch::InOrder => "k".to_string(),
+            Fetch::One => self.word(self.places.offsets[leaf]),
+            _ => format!("i.{name}"),
+        };
+        format!("vec4<{}>({name}_get({element}))", shape.dtype.wgsl())
+    }
+
+    /// The call that makes a node.
+    fn call(&self, number: usize, node: &Node) -> String {
+        let kind = node.main.wgsl();
+        let slot = |slot: u8| self.word(self.places.scalars + usize::from(slot));
+        let mut arguments: Vec<String> = Vec::new();
+        for (index, input) in node.inputs.iter().enumerate() {
+            let argument = match *input {
+                Input::Leaf(leaf) => self.leaves[usize::from(leaf)].to_string(),
+                Input::Node(node) => format!("t{node}"),
+                Input::Scalar(number) => {
+                    format!("vec4<{kind}>(bitcast<{kind}>({}))", slot(number))
+                }
+            };
+            // As if it had been read from memory twice.
+            let is_again = kind == "f32" && node.inputs[..index].contains(input);
+            arguments.push(match is_again {
+                true => format!("as_is({argument})"),
+                false => argument,
+            });
+        }
+        arguments.extend(node.scalars.iter().flatten().map(|&number| slot(number)));
+        let call = format!("{}({})", function(node), arguments.join(", "));
+        // What is only stored is narrowed by that.
+        let reads = |other: &Node| other.inputs.contains(&Input::Node(number as u8));
+        let is_read = self.structure.tail.is_some() || self.structure.nodes.iter().any(reads);
+        match node.dtype {
+            _ if !is_read => call,
+            DType::F16 if needs_narrowing(node) => format!("as_half({call})"),
+            DType::F16 | DType::F32 => format!("as_is({call})"),
+            DType::U8 => format!("as_byte({call})"),
+            _ => call,
+        }
+    }
+
+    /// Calls `quad` for every quad of an invocation.
+    fn push_main(&mut self) {
+        let each = self.structure.each;
+        self.out.push_str(
+            "\n@compute @workgroup_size(64)\nfn main(\n  @builtin(workgroup_id) group: vec3<u32>,\n  \
+             @builtin(num_workgroups) groups: vec3<u32>,\n  \
+             @builtin(local_invocation_index) lane: u32,\n) {\n  \
+             let thread = (group.y * groups.x + group.x) * 64u + lane;\n  \
+             // The last quad may pass the end: the padding of a storage belongs to it.\n  \
+             let quads = (p.w0.x + 3u) >> 2u;\n",
+        );
+        let is_mapped = self.structure.is_mapped() && self.structure.whole;
+        let together = self.structure.together;
+        if is_mapped && together {
+            let first = 4 * each;
+            self.push(format_args!(
+                "  let i = elements_at(coordinates(thread * {first}u));\n"
+            ));
+        }
+        for quad in 0..each {
+            let q = format!("thread * {each}u + {quad}u");
+            let k = format!("({q}) << 2u");
+            let i = match (is_mapped, together) {
+                (false, _) => String::new(),
+                (true, false) => format!(", elements_at(coordinates({k}))"),
+                (true, true) => {
+                    let steps = self.mapped().into_iter().map(|leaf| {
+                        let last = self.structure.rank - 1;
+                        let stride = self.word(self.places.strides[leaf] + last);
+                        format!("i.{} + {}u * {stride}", self.leaves[leaf], 4 * quad)
+                    });
+                    format!(", Elements({})", steps.collect::<Vec<_>>().join(", "))
+                }
+            };
+            self.push(format_args!("  if ({q} < quads) {{ quad({k}{i}); }}\n"));
+        }
+        self.out.push_str("}\n");
+    }
+}
+
+fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = out.write_fmt(text);
+}
+
+/// What a node's function is called.
+fn function(node: &Node) -> String {
+    let (from, to) = (node.main.wgsl(), node.dtype.wgsl());
+    match from == to {
+        true => format!("{}_{from}", node.section),
+        false => format!("{}_{from}_{to}", node.section),
+    }
+}
+
+/// The functions of all operations, each once.
+fn push_operations(out: &mut String, structure: &Structure) {
+    let mut known = Vec::new();
+    for node in &structure.nodes {
+        let function = function(node);
+        if known.contains(&function) {
+            continue;
+        }
+        let (from, to) = (node.main.wgsl(), node.dtype.wgsl());
+        let text = node.element.text(node.section, from);
+        out.push_str(&with_types(text, from, to, &function, node));
+        known.push(function);
+    }
+    let rounds = |dtype: DType| {
+        let of_type = |node: &Node| node.dtype == dtype && needs_narrowing(node);
+        let made = structure.leaves[structure.bound()..].iter();
+        structure.nodes.iter().any(of_type) || made.map(|leaf| leaf.dtype).any(|one| one == dtype)
+    };
+    if rounds(DType::F16) {
+        out.push_str(
+            "// As it would be read back from memory.\n\
+             fn as_half(v: vec4<f32>) -> vec4<f32> {\n  return vec4<f32>(\
+             unpack2x16float(pack_halves(v.xy)), unpack2x16float(pack_halves(v.zw)));\n}\n",
+        );
+    }
+    if rounds(DType::U8) {
+        out.push_str("fn as_byte(v: vec4<u32>) -> vec4<u32> { return v & vec4<u32>(0xffu); }\n");
+    }
+    out.push('\n');
+}
+
+/// The text of an operation, a function `op`, under its own name and with its types spelled out.
+fn with_types(text: &str, from: &str, to: &str, function: &str, node: &Node) -> String {
+    let mut out = String::with_capacity(2 * text.len());
+    let mut rest = text;
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    while let Some(at) = rest.find(is_part) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
+        // A field of something is no alias.
+        let is_field = out.ends_with('.');
+        match &rest[..end] {
+            field if is_field => out.push_str(field),
+            "op" => out.push_str(function),
+            "A" => push(&mut out, format_args!("vec4<{from}>")),
+            "T" => out.push_str(from),
+            "Y" => push(&mut out, format_args!("vec4<{to}>")),
+            "E" => out.push_str(to),
+            other => out.push_str(other),
+        }
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    for (which, (slot, spelled)) in node.scalars.iter().zip(SCALARS).enumerate() {
+        if slot.is_some() {
+            out = out.replace(spelled, &format!("s{which}"));
+            out = out.replacen(") -> ", &format!(", s{which}: u32) -> "), 1);
+        }
+    }
+    out
+}
+
+/// Does its value change on the way through memory?
+fn needs_narrowing(node: &Node) -> bool {
+    const EXACT: [&str; 7] = ["where", "same", "relu", "neg", "abs", "maximum", "minimum"];
+    match node.dtype {
+        DType::F16 => !(EXACT.contains(&node.section) && node.main == DType::F16),
+        DType::U8 => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,348 @@
+//! An expression made whole: what is left of it, how it is read, and its operands and parameters.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::expr::{At, Expr, Leaf, is_cheap, is_one, storage_of};
+use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
+use super::{Limits, Member};
+use crate::driver::AdapterKind;
+use crate::engine::Arg;
+use crate::engine::kernel::{Launch, MAX_OPERANDS};
+use crate::ops::elementwise::{GROUP, QUADS_ON_CPU};
+use crate::ops::readers::{READER_WORDS, Reader};
+
+/// On a software rasterizer an invocation takes several quads, unless they are so much work.
+const MOST_NODES_UNROLLED: usize = 16;
+
+/// An expression that is whole.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) structure: Structure,
+    /// The parameters.
+    pub(super) words: SmallVec<[u32; WORDS]>,
+    /// The operands: leaves, then outputs.
+    pub(super) args: SmallVec<[Arg; 4]>,
+    /// See [`Launch::may_reuse`](crate::engine::Launch).
+    pub(super) may_reuse: u8,
+}
+
+impl Expr {
+    /// The whole of it. `None` if it takes more operands or memory than one kernel may; without
+    /// outputs if nobody holds anything that it makes.
+    pub(super) fn finish(mut self, members: &[Member], limits: &Limits) -> Option<Whole> {
+        self.keep_held(members);
+        let count = self.leaves.len() + self.written.len();
+        if count > MAX_OPERANDS {
+            return None;
+        }
+        let structure = self.structure(limits, None);
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        for (leaf, shape) in self.leaves.iter().zip(&structure.leaves) {
+            args.push(arg_of(members, leaf.at, shape.fetch.is_quads()));
+        }
+        for one in &self.written {
+            args.push(arg_of(members, one.at, true));
+        }
+        let mut may_reuse = 0;
+        for (index, leaf) in structure.leaves.iter().enumerate() {
+            may_reuse |= u8::from(leaf.fetch == Fetch::InOrder) << index;
+        }
+        let words = self.words(&structure);
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse,
+        };
+        limits.allow(&whole.args).then_some(whole)
+    }
+
+    /// The whole of it with the launch that takes up all that anybody wants of it.
+    /// `None` if that cannot be one kernel.
+    pub(super) fn finish_into(
+        mut self,
+        members: &[Member],
+        reader: &'static Reader,
+        tail: &Launch,
+        limits: &Limits,
+    ) -> Option<Whole> {
+        let x = &tail.args[0];
+        let takes_x = |arg: &&Arg| Arc::ptr_eq(&arg.storage, &x.storage);
+        let by_tail = tail.args.iter().filter(takes_x).count();
+        self.keep_held(members);
+        let [made] = &self.written[..] else {
+            return None;
+        };
+        let node = &self.nodes[usize::from(made.node)];
+        let is_x = made.storage == Arc::as_ptr(&x.storage)
+            && made.start.is_none()
+            && Arc::strong_count(&x.storage) == made.held + by_tail;
+        let is_cheap = reader.times == 1 || self.nodes.iter().all(is_cheap);
+        if !is_x || !is_cheap || node.dtype != x.dtype {
+            return None;
+        }
+        let count = self.leaves.len() + tail.args.len() - 1;
+        let variant = tail.variant();
+        let structure = self.structure(limits, Some(TailShape { reader, variant }));
+        if count > MAX_OPERANDS || READER_WORDS + structure.places().words > WORDS {
+            return None;
+        }
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        for (leaf, shape) in self.leaves.iter().zip(&structure.leaves) {
+            let quads = match shape.fetch {
+                Fetch::InOrder => x.quads,
+                fetch => fetch.is_quads(),
+            };
+            args.push(arg_of(members, leaf.at, quads));
+        }
+        let stand_in = args.first()?.storage.clone();
+        for arg in &tail.args[1..] {
+            let mut arg = arg.clone();
+            // An operand that is not looked at shows what there is.
+            if Arc::ptr_eq(&arg.storage, &x.storage) {
+                arg.storage = stand_in.clone();
+            }
+            args.push(arg);
+        }
+        let words = self.words(&structure);
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse: 0,
+        };
+        limits.allow(&whole.args).then_some(whole)
+    }
+
+    /// The whole of it with the launch whose result it takes up, and nobody else. `None` if that cannot be
+    /// one kernel.
+    pub(super) fn finish_after(
+        mut self,
+        members: &[Member],
+        reader: &'static Reader,
+        head: &Launch,
+        limits: &Limits,
+    ) -> Option<Whole> {
+        self.keep_held(members);
+        let (y, others) = head.args.split_last()?;
+        let mut args = members.iter().flat_map(|member| &member.launch.args);
+        let held = args
+            .by_ref()
+            .filter(|arg| Arc::ptr_eq(&arg.storage, &y.storage));
+        // The kernel writes whole quads of it, and all of them.
+        let size_bytes = u64::from(self.len) * y.dtype.size_bytes();
+        let is_for_this = Arc::strong_count(&y.storage) == held.count() + 1
+            && y.storage.size_bytes() == size_bytes.next_multiple_of(16);
+        let is_y = |leaf: &Leaf| leaf.storage == Arc::as_ptr(&y.storage);
+        let (place, last) = (self.leaves.iter().position(is_y)?, self.leaves.len() - 1);
+        let is_alone = self.leaves.iter().filter(|leaf| is_y(leaf)).count() == 1;
+        let leaf = &self.leaves[place];
+        let in_order = leaf.strides.is_none() && leaf.dtype == y.dtype;
+        // What the kernel reads is not to be written meanwhile.
+        let is_apart = self
+            .written
+            .iter()
+            .all(|one| (others.iter()).all(|arg| Arc::as_ptr(&arg.storage) != one.storage));
+        if !is_for_this || !is_alone || !in_order || !is_apart || self.written.is_empty() {
+            return None;
+        }
+        self.swap_leaves(place as u8, last as u8);
+        let count = last + self.written.len() + others.len();
+        let variant = head.variant();
+        let mut structure = self.structure(limits, Some(TailShape { reader, variant }));
+        structure.head = structure.tail.take();
+        if count > MAX_OPERANDS || READER_WORDS + structure.places().words > WORDS {
+            return None;
+        }
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        for (leaf, shape) in self.leaves[..last].iter().zip(&structure.leaves) {
+            args.push(arg_of(members, leaf.at, shape.fetch.is_quads()));
+        }
+        for one in &self.written {
+            args.push(arg_of(members, one.at, true));
+        }
+        args.extend(others.iter().cloned());
+        let words = self.words(&structure);
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse: 0,
+        };
+        limits.allow(&whole.args).then_some(whole)
+    }
+
+    fn swap_leaves(&mut self, a: u8, b: u8) {
+        self.leaves.swap(usize::from(a), usize::from(b));
+        for node in &mut self.nodes {
+            for input in &mut node.inputs {
+                match input {
+                    Input::Leaf(leaf) if *leaf == a => *leaf = b,
+                    Input::Leaf(leaf) if *leaf == b => *leaf = a,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Forgets what nobody holds but the members.
+    fn keep_held(&mut self, members: &[Member]) {
+        self.written.retain(|one| {
+            one.start.is_some() || Arc::strong_count(storage_of(members, one.at)) > one.held
+        });
+        self.drop_unused();
+        let is_mapped = |leaf: &Leaf| leaf.strides.as_ref().is_some_and(|s| !is_one(s));
+        if !self.leaves.iter().any(is_mapped) {
+            self.split_not();
+        }
+    }
+
+    /// No leaf needs more than one dimension.
+    fn split_not(&mut self) {
+        for leaf in &mut self.leaves {
+            if let Some(strides) = &mut leaf.strides {
+                *strides = SmallVec::from_slice(&[0]);
+            }
+        }
+        self.dims = SmallVec::from_slice(&[self.len]);
+    }
+
+    /// Forgets what no output needs.
+    fn drop_unused(&mut self) {
+        let mut used: u128 = 0;
+        let mut used_leaves: u32 = 0;
+        for out in &self.written {
+            used |= 1 << out.node;
+        }
+        for (number, node) in self.nodes.iter().enumerate().rev() {
+            if used >> number & 1 == 0 {
+                continue;
+            }
+            for input in &node.inputs {
+                match *input {
+                    Input::Node(node) => used |= 1 << node,
+                    Input::Leaf(leaf) => used_leaves |= 1 << leaf,
+                    Input::Scalar(_) => {}
+                }
+            }
+        }
+        let is_all = used.count_ones() as usize == self.nodes.len()
+            && used_leaves.count_ones() as usize == self.leaves.len();
+        if is_all {
+            return;
+        }
+        let node_of = |number: u8| (used & ((1 << number) - 1)).count_ones() as u8;
+        let leaf_of = |number: u8| (used_leaves & ((1 << number) - 1)).count_ones() as u8;
+        let mut number = 0;
+        self.nodes.retain(|_| {
+            number += 1;
+            used >> (number - 1) & 1 == 1
+        });
+        number = 0;
+        self.leaves.retain(|_| {
+            number += 1;
+            used_leaves >> (number - 1) & 1 == 1
+        });
+        for node in &mut self.nodes {
+            for input in &mut node.inputs {
+                match input {
+                    Input::Node(node) => *node = node_of(*node),
+                    Input::Leaf(leaf) => *leaf = leaf_of(*leaf),
+                    Input::Scalar(_) => {}
+                }
+            }
+        }
+        for out in &mut self.written {
+            out.node = node_of(out.node);
+        }
+    }
+
+    fn structure(&mut self, limits: &Limits, tail: Option<TailShape>) -> Structure {
+        let inner = *self.dims.last().unwrap_or(&1);
+        let whole = self.dims.len() == 1 || inner.is_multiple_of(4);
+        let leaves = self.leaves.iter().map(|leaf| LeafShape {
+            dtype: leaf.dtype,
+            fetch: fetch_of(leaf, whole),
+        });
+        let leaves = leaves.collect();
+        let outs = self.written.iter().map(|one| OutShape {
+            node: one.node,
+            is_into: one.start.is_some(),
+        });
+        let outs = outs.collect();
+        let quads = u64::from(self.len).div_ceil(4);
+        let each = match limits.kind {
+            AdapterKind::Cpu
+                if quads >= GROUP * QUADS_ON_CPU && self.nodes.len() <= MOST_NODES_UNROLLED =>
+            {
+                QUADS_ON_CPU
+            }
+            _ => 1,
+        };
+        let each = if tail.is_some() { 1 } else { each };
+        let together = self.dims.len() == 1 || u64::from(inner).is_multiple_of(4 * each);
+        Structure {
+            nodes: std::mem::take(&mut self.nodes),
+            leaves,
+            outs,
+            scalars: self.scalars.len(),
+            rank: self.dims.len(),
+            whole,
+            together,
+            each,
+            tail,
+            head: None,
+        }
+    }
+
+    /// The parameters, as the structure wants them.
+    fn words(&self, structure: &Structure) -> SmallVec<[u32; WORDS]> {
+        let places = structure.places();
+        let mut words = SmallVec::from_elem(0, places.words);
+        words[0] = self.len;
+        let starts = self.written.iter().filter_map(|one| one.start);
+        for (word, start) in words[places.starts..].iter_mut().zip(starts) {
+            *word = start;
+        }
+        words[places.scalars..][..self.scalars.len()].copy_from_slice(&self.scalars);
+        let held = structure.held_dims();
+        words[places.dims..][..held].copy_from_slice(&self.dims[..held]);
+        for (index, (leaf, shape)) in self.leaves.iter().zip(&structure.leaves).enumerate() {
+            if shape.fetch != Fetch::InOrder {
+                words[places.offsets[index]] = leaf.offset;
+            }
+            if let (true, Some(strides)) = (shape.fetch.is_mapped(), &leaf.strides) {
+                words[places.strides[index]..][..strides.len()].copy_from_slice(strides);
+            }
+        }
+        words
+    }
+}
+
+fn arg_of(members: &[Member], at: At, quads: bool) -> Arg {
+    let arg = &members[at.0].launch.args[at.1];
+    Arg {
+        storage: arg.storage.clone(),
+        dtype: arg.dtype,
+        quads,
+    }
+}
+
+fn fetch_of(leaf: &Leaf, whole: bool) -> Fetch {
+    let Some(strides) = &leaf.strides else {
+        return Fetch::InOrder;
+    };
+    let Some((&inner, outer)) = strides.split_last() else {
+        return Fetch::One;
+    };
+    let starts_are_quads =
+        leaf.offset.is_multiple_of(4) && outer.iter().all(|stride| stride.is_multiple_of(4));
+    match inner {
+        _ if is_one(strides) => Fetch::One,
+        0 if whole => Fetch::Splat,
+        1 if whole && starts_are_quads => Fetch::Quad,
+        _ => Fetch::Strided,
+    }
+}

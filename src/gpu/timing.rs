@@ -1,0 +1,56 @@
+//! How long kernels run.
+
+use super::Gpu;
+use crate::driver::{DriverError, KernelTime};
+use crate::error::{Error, Result};
+
+impl Gpu {
+    /// Times every kernel from now on by the device's own clock, or no longer.
+    ///
+    /// For finding out where the time goes: while it is on, every submission is waited for, so that the
+    /// device idles in between, and 64 KiB of memory are taken that no budget counts. A device that
+    /// takes the place of a lost one starts without.
+    ///
+    /// ```no_run
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// # let x = gpu.full(&[1024, 1024], 1.0, lapidary::DType::F32)?;
+    /// gpu.time_kernels(true)?;
+    /// x.matmul(&x)?.softmax(1)?.force()?;
+    /// for time in gpu.kernel_times()? {
+    ///     println!("{time}");
+    /// }
+    /// gpu.time_kernels(false)?;
+    /// # Ok::<(), lapidary::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] where the device has no timestamps, or was opened by the app without
+    /// `wgpu::Features::TIMESTAMP_QUERY`; [`Error::DeviceLost`], and
+    /// [`Error::Driver`] where it has no memory for them.
+    pub fn time_kernels(&self, on: bool) -> Result<()> {
+        match self.engine.driver().time_kernels(on) {
+            Err(DriverError::Invalid(reason)) => Err(Error::Option {
+                option: "time_kernels",
+                reason,
+            }),
+            Err(DriverError::Lost(reason)) => Err(Error::DeviceLost { reason }),
+            Err(DriverError::OutOfMemory | DriverError::OverBudget) => Err(Error::Driver {
+                what: "timestamps",
+                message: "the device has no memory for them".to_owned(),
+            }),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Runs all that was asked for so far, and says how long each kernel took since
+    /// [`time_kernels`](Gpu::time_kernels), or since this was last asked: the longest in all first.
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub fn kernel_times(&self) -> Result<Vec<KernelTime>> {
+        self.flush()?;
+        let mut times = self.engine.driver().take_kernel_times();
+        times.sort_by_key(|time| std::cmp::Reverse(time.total_ns));
+        Ok(times)
+    }
+}

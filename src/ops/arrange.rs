@@ -1,0 +1,283 @@
+//! Tensors taken apart, put together and repeated, by views and copies: no kernels of their own.
+
+use super::fill;
+use super::scalar::Scalar;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ops::index_select::check_index_type;
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, MAX_RANK, axis, checked};
+
+impl Tensor {
+    /// The tensors, all of one shape, one after the other along a new axis.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(red: &Tensor, green: &Tensor, blue: &Tensor) -> lapidary::Result<()> {
+    /// let image = Tensor::stack(&[red, green, blue], -1)?; // [height, width, 3]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`concat`](Tensor::concat); the new axis counts among those there are.
+    #[track_caller]
+    pub fn stack(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
+        if let [first, others @ ..] = tensors {
+            if let Some(other) = others.iter().find(|t| t.shape() != first.shape()) {
+                return Err(Error::Shape {
+                    operation: "stack",
+                    reason: format!("shapes {:?} and {:?} differ", first.shape(), other.shape()),
+                });
+            }
+        }
+        let views = tensors.iter().map(|tensor| tensor.unsqueeze(axis));
+        let views = views.collect::<Result<Vec<Tensor>>>()?;
+        Tensor::concat(&views.iter().collect::<Vec<&Tensor>>(), axis)
+    }
+
+    /// Views of `size` elements each along `axis`, the last one of what is left.
+    ///
+    /// ```
+    /// # fn demo(qkv: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let [q, k, v] = &qkv.split(64, -1)?[..] else { return Ok(()) };
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] if `size` is 0 and the axis has
+    /// elements.
+    pub fn split(&self, size: usize, axis: isize) -> Result<Vec<Tensor>> {
+        const OPERATION: &str = "split";
+        let at = self::axis(OPERATION, axis, self.layout.rank())?;
+        let whole = self.layout.shape[at];
+        if size == 0 && whole > 0 {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("axis {at} of {:?} in pieces of 0", self.layout.shape),
+            });
+        }
+        // Nothing is one piece of nothing.
+        let count = whole.div_ceil(size.max(1)).max(1);
+        let piece = |index: usize| {
+            let start = index * size;
+            self.narrow(axis, start, size.min(whole - start))
+        };
+        (0..count).map(piece).collect()
+    }
+
+    /// Views of these sizes along `axis`, one after the other, that make up all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the sizes add up to its.
+    pub fn split_sizes(&self, sizes: &[usize], axis: isize) -> Result<Vec<Tensor>> {
+        const OPERATION: &str = "split_sizes";
+        let at = self::axis(OPERATION, axis, self.layout.rank())?;
+        let add = |sum: usize, &size: &usize| sum.checked_add(size);
+        if sizes.iter().try_fold(0, add) != Some(self.layout.shape[at]) {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "axis {at} of {:?} in pieces of {sizes:?}",
+                    self.layout.shape
+                ),
+            });
+        }
+        let mut start = 0;
+        let piece = |&size: &usize| {
+            start += size;
+            self.narrow(axis, start - size, size)
+        };
+        sizes.iter().map(piece).collect()
+    }
+
+    /// `count` views along `axis`, all of one size but for the last ones: fewer where the size
+    /// comes out so, as in PyTorch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] if `count` is 0.
+    pub fn chunk(&self, count: usize, axis: isize) -> Result<Vec<Tensor>> {
+        const OPERATION: &str = "chunk";
+        let at = self::axis(OPERATION, axis, self.layout.rank())?;
+        match count {
+            0 => Err(Error::Shape {
+                operation: OPERATION,
+                reason: "no chunks".into(),
+            }),
+            _ => self.split(self.layout.shape[at].div_ceil(count), axis),
+        }
+    }
+
+    /// The tensor with `value` around it: `widths` says for every axis, outermost first, how many
+    /// go before it and how many after.
+    ///
+    /// ```
+    /// # fn demo(image: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let framed = image.pad(&[(1, 1), (2, 2)], 0.0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] unless there is a pair for every axis, [`Error::DType`] if the tensor's
+    /// type does not hold `value`, and those of making a tensor.
+    #[track_caller]
+    pub fn pad(&self, widths: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
+        let old = &self.layout.shape;
+        if widths.len() != old.len() {
+            return Err(Error::Shape {
+                operation: "pad",
+                reason: format!("{} pairs for the axes of {old:?}", widths.len()),
+            });
+        }
+        let wider = |(&dim, &(before, after)): (&usize, &(usize, usize))| {
+            dim.saturating_add(before).saturating_add(after)
+        };
+        let shape: Dims = old.iter().zip(widths).map(wider).collect();
+        let result = fill::full(&self.engine, &shape, value.into(), self.dtype)?;
+        let mut inside = result.clone();
+        for (at, (&dim, &(before, _))) in old.iter().zip(widths).enumerate() {
+            inside = inside.narrow(at as isize, before, dim)?;
+        }
+        inside.copy_(self)?;
+        Ok(result)
+    }
+
+    /// The whole tensor, so many times along every axis, as PyTorch's `repeat` and NumPy's `tile`.
+    /// Counts for more axes than there are add new ones in front.
+    ///
+    /// ```
+    /// # fn demo(row: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let rows = row.repeat(&[4, 1])?; // [n] → [4, n]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for fewer counts than axes, or more than eight; those of making a tensor.
+    #[doc(alias = "tile")]
+    #[track_caller]
+    pub fn repeat(&self, counts: &[usize]) -> Result<Tensor> {
+        const OPERATION: &str = "repeat";
+        let rank = self.layout.rank();
+        if counts.len() < rank {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("{counts:?} are too few for {:?}", self.layout.shape),
+            });
+        }
+        let mut old: Dims = counts[rank..].iter().map(|_| 1).collect();
+        old.extend_from_slice(&self.layout.shape);
+        let shape: Dims = (old.iter().zip(counts))
+            .map(|(dim, count)| dim.saturating_mul(*count))
+            .collect();
+        checked(&shape, self.dtype)?;
+        if shape.contains(&0) {
+            return Tensor::output(&self.engine, &shape, self.dtype);
+        }
+        let mut made = self.reshape(&old)?;
+        for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count != 1) {
+            made = made.repeat_blocks(at, 1, count)?;
+        }
+        match made.shares_storage_with(self) {
+            true => made.copy(),
+            false => Ok(made),
+        }
+    }
+
+    /// Every element so many times, one after the other along `axis`, as PyTorch's
+    /// `repeat_interleave` and NumPy's `repeat`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] if there is no such axis; those of making a tensor.
+    #[track_caller]
+    pub fn repeat_interleave(&self, count: usize, axis: isize) -> Result<Tensor> {
+        let at = self::axis("repeat_interleave", axis, self.layout.rank())?;
+        self.repeat_blocks(at, self.layout.shape[at], count)
+    }
+
+    /// Cuts an axis in `blocks`, and repeats each of them.
+    #[track_caller]
+    fn repeat_blocks(&self, at: usize, blocks: usize, count: usize) -> Result<Tensor> {
+        let mut shape = self.layout.shape.clone();
+        shape[at] = shape[at].saturating_mul(count);
+        checked(&shape, self.dtype)?;
+        if shape.contains(&0) {
+            return Tensor::output(&self.engine, &shape, self.dtype);
+        }
+        let old = &self.layout.shape;
+        let before: usize = old[..at].iter().product();
+        let rest: usize = old[at..].iter().product::<usize>() / blocks;
+        let rows = self.reshape(&[before * blocks, 1, rest])?;
+        rows.broadcast_to(&[before * blocks, count, rest])?
+            .reshape(&shape)
+    }
+
+    /// The elements moved along axes by these shifts, those that leave at one end coming back at
+    /// the other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] unless there are as many shifts as axes, [`Error::Axis`] for an axis that
+    /// is not there; those of making a tensor.
+    #[track_caller]
+    pub fn roll(&self, shifts: &[isize], axes: &[isize]) -> Result<Tensor> {
+        if shifts.len() != axes.len() {
+            return Err(Error::Shape {
+                operation: "roll",
+                reason: format!("{} shifts for {} axes", shifts.len(), axes.len()),
+            });
+        }
+        let mut made = self.clone();
+        for (&shift, &along) in shifts.iter().zip(axes) {
+            let size = made.layout.shape[axis("roll", along, made.layout.rank())?];
+            // A dimension fits an isize.
+            let by = shift.rem_euclid(size.max(1) as isize) as usize;
+            if by != 0 {
+                let last = made.narrow(along, size - by, by)?;
+                let first = made.narrow(along, 0, size - by)?;
+                made = Tensor::concat(&[&last, &first], along)?;
+            }
+        }
+        match made.shares_storage_with(self) {
+            true => made.copy(),
+            false => Ok(made),
+        }
+    }
+
+    /// A new last axis of `classes` elements, of which the one that the index names is 1 and all
+    /// others are 0. Indices are `u32` or `i32`; one that is no class gives zeros alone.
+    ///
+    /// ```
+    /// # use lapidary::{DType, Tensor};
+    /// # fn demo(labels: &Tensor) -> lapidary::Result<()> {
+    /// let targets = labels.one_hot(10, DType::F32)?; // [batch] → [batch, 10]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other indices, [`Error::Shape`] if there are eight dimensions already
+    /// or more than 2³¹ − 1 classes; those of making a tensor.
+    #[track_caller]
+    pub fn one_hot(&self, classes: usize, dtype: DType) -> Result<Tensor> {
+        const OPERATION: &str = "one_hot";
+        check_index_type(OPERATION, self, self)?;
+        let count = i32::try_from(classes).map_err(|_| Error::Shape {
+            operation: OPERATION,
+            reason: format!("{classes} are too many classes"),
+        })?;
+        if self.layout.rank() == MAX_RANK {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("{:?} has no room for another axis", self.layout.shape),
+            });
+        }
+        let numbers = fill::arange(&self.engine, 0.into(), count.into(), 1.into(), self.dtype)?;
+        self.unsqueeze(-1)?.eq(&numbers)?.cast(dtype)
+    }
+}

@@ -1,0 +1,173 @@
+//! What fusion is told of the families whose quads of output are made of quads of input: all that
+//! their texts are made of. A new operation of a family is fused without another word; a new family
+//! is one more line below.
+
+use smallvec::SmallVec;
+
+use super::{Code, Fetch, MAP, Plan};
+use crate::driver::Caps;
+use crate::engine::Kernel;
+use crate::engine::kernel::{Launch, Program, Variant};
+use crate::ops::text::{section, section_for};
+use crate::ops::{binary, copy, select, unary};
+use crate::tensor::layout::{Layout, MAX_RANK};
+
+/// A family whose operations can become part of a larger kernel.
+#[derive(Debug)]
+pub(crate) struct Element {
+    /// Makes a new storage.
+    pub(crate) fresh: &'static Kernel,
+    /// Writes through a part of an old one.
+    pub(crate) into: &'static Kernel,
+    /// What the inputs are called in the text.
+    pub(crate) names: &'static [&'static str],
+    /// The input whose type is `A`.
+    pub(crate) main: usize,
+    /// The WGSL in which the operations are sections.
+    pub(crate) file: &'static str,
+    /// The section of a variant.
+    pub(crate) section: fn(&Variant) -> &'static str,
+}
+
+static ELEMENTS: [&Element; 7] = [
+    &binary::ELEMENT,
+    &binary::ELEMENT_SCALAR,
+    &unary::ELEMENT,
+    &select::ELEMENT,
+    &copy::ELEMENT,
+    &binary::ELEMENT_SCALAR_FIRST,
+    &select::ELEMENT_SCALAR,
+];
+
+impl Element {
+    /// The family of a kernel, and whether it writes through a part of an old storage.
+    pub(crate) fn of(kernel: &'static Kernel) -> Option<(&'static Element, bool)> {
+        ELEMENTS.iter().find_map(|element| match kernel {
+            _ if std::ptr::eq(kernel, element.fresh) => Some((*element, false)),
+            _ if std::ptr::eq(kernel, element.into) => Some((*element, true)),
+            _ => None,
+        })
+    }
+
+    /// No other family has it.
+    pub(crate) fn number(&self) -> u64 {
+        let mut elements = ELEMENTS.iter();
+        elements
+            .position(|one| std::ptr::eq(*one, self))
+            .unwrap_or(0) as u64
+    }
+
+    /// The family whose first operation changes nothing.
+    pub(crate) fn copy() -> &'static Element {
+        &copy::ELEMENT
+    }
+
+    /// The text of an operation, a function `op`, for inputs that are computed in `kind`.
+    pub(crate) fn text(&self, section: &str, kind: &str) -> &'static str {
+        section_for(self.file, section, kind)
+    }
+
+    /// Which of the two scalars of the parameters an operation looks at itself.
+    pub(crate) fn scalars(&self, name: &str) -> [bool; 2] {
+        let kinds = ["", ".f32", ".i32", ".u32"];
+        let texts = kinds.map(|kind| section(self.file, &format!("{name}{kind}")).unwrap_or(""));
+        [SCALARS[0], SCALARS[1]].map(|word| texts.iter().any(|text| text.contains(word)))
+    }
+
+    /// The code and the parameters of a launch of the fresh kernel over these layouts, which have been
+    /// broadcast to `shape`, and its workgroups. `None` if it takes more parameters than there are.
+    pub(crate) fn plan(
+        &self,
+        caps: &Caps,
+        op: u8,
+        shape: &[usize],
+        layouts: &[&Layout],
+        is_scalar: &[bool],
+        scalars: [u32; 2],
+    ) -> Option<(u64, SmallVec<[u32; 16]>, [u32; 3])> {
+        let mut plan = Plan::new(shape, layouts, is_scalar)?;
+        plan.code.0 |= u64::from(op);
+        plan.set_scalars(&scalars);
+        plan.spread(caps);
+        Some((plan.code.0, plan.words, plan.groups))
+    }
+}
+
+/// Of a launch's operands, which are bound as quads.
+pub(crate) fn are_quads(code: u64, operands: usize) -> SmallVec<[bool; 4]> {
+    let code = Code(code);
+    let fetches = (0..code.inputs()).map(|input| code.fetch(input));
+    let bound = fetches.filter(|&fetch| fetch != Fetch::Param);
+    let mut quads: SmallVec<[bool; 4]> = bound.map(|fetch| fetch == Fetch::Quad).collect();
+    quads.resize(operands, true);
+    quads
+}
+
+/// The code of a launch that writes through a part of an old storage.
+pub(crate) fn into(code: u64) -> u64 {
+    code | Code::INTO
+}
+
+/// How the texts of operations spell the two scalars.
+pub(crate) const SCALARS: [&str; 2] = ["p.w0.z", "p.w0.w"];
+
+/// A launch of one of the families, as its parameters tell it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) element: &'static Element,
+    /// Does it write through a part of an old storage, from which element on?
+    pub(crate) start: Option<u32>,
+    pub(crate) code: Code,
+    /// How many elements it makes.
+    pub(crate) len: u32,
+    pub(crate) scalars: [u32; 2],
+}
+
+/// The map by which an input is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// The first element.
+    pub(crate) offset: u32,
+    /// For each of the dimensions.
+    pub(crate) strides: SmallVec<[u32; MAX_RANK]>,
+}
+
+fn word_of(launch: &Launch, index: usize) -> u32 {
+    let bytes = &launch.params[4 * index..4 * index + 4];
+    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+impl Seen {
+    /// `None` if it is a launch of anything else, or one of several that make up a call.
+    pub(crate) fn of(launch: &Launch) -> Option<Seen> {
+        let Program::Builtin(kernel) = launch.program else {
+            return None;
+        };
+        let (element, is_into) = Element::of(kernel)?;
+        launch.ranges.is_empty().then(|| Seen {
+            element,
+            start: is_into.then(|| word_of(launch, 1)),
+            code: Code(launch.code),
+            len: word_of(launch, 0),
+            scalars: [word_of(launch, 2), word_of(launch, 3)],
+        })
+    }
+
+    /// The dimensions over which it walks its inputs.
+    pub(crate) fn dims(&self, launch: &Launch) -> SmallVec<[u32; MAX_RANK]> {
+        let first = MAP + launch.args.len() - 1;
+        let dims = first..first + self.code.rank();
+        dims.map(|word| word_of(launch, word)).collect()
+    }
+
+    /// Of an input that is an operand.
+    pub(crate) fn map(&self, launch: &Launch, operand: usize) -> Map {
+        let rank = self.code.rank();
+        let first = MAP + launch.args.len() - 1 + rank * (1 + operand);
+        let strides = (first..first + rank).map(|word| word_of(launch, word));
+        Map {
+            offset: word_of(launch, MAP + operand),
+            strides: strides.collect(),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One element for every index: the indices have as many dimensions as the tensor.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::elementwise::{self, Code, MAP, Plan, arg, head, index};
+use super::index_select::check_index_type;
+use super::text::push_sections;
+use crate::engine::kernel::{Program, Ranges};
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
+
+const WGSL: &str = include_str!("../../shaders/gather.wgsl");
+
+/// `y[c]` = `x[c with i[c] for one coordinate]`.
+static GATHER: Kernel = Kernel {
+    name: "gather",
+    operands: &[Operand::read("i"), Operand::read("x"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::gather::run,
+};
+
+impl Tensor {
+    /// The elements that `indices` names along `axis`, as PyTorch's `gather`: for `axis` 1,
+    /// `y[a, b, c] = x[a, indices[a, b, c], c]`. `indices` are `u32` or `i32`, have as many
+    /// dimensions as `self`, and none larger but for `axis`; the result has their shape.
+    ///
+    /// The device cannot report an index that the axis does not have. It never reads outside the
+    /// tensor: the element of such an index is 0, and that of every negative index, which does not
+    /// count from the end.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(logits: &Tensor, classes: &Tensor) -> lapidary::Result<()> {
+    /// let chosen = logits.gather(-1, &classes.unsqueeze(-1)?)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions go
+    /// together, [`Error::DType`] unless the indices are `u32` or `i32`, [`Error::Foreign`] if
+    /// they belong to another `Gpu`, and [`Error::NeverFits`] if the operands are too large.
+    #[track_caller]
+    pub fn gather(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
+        const OPERATION: &str = "gather";
+        let at = check(OPERATION, self, axis, indices)?;
+        fits_within(OPERATION, &indices.layout.shape, &self.layout.shape, at)?;
+        pick(self, at, indices)
+    }
+
+    /// As [`gather`](Tensor::gather), but `self` and `indices` broadcast against each other beside
+    /// `axis`: NumPy's `take_along_axis`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`gather`](Tensor::gather).
+    #[track_caller]
+    pub fn take_along(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
+        const OPERATION: &str = "take_along";
+        let at = check(OPERATION, self, axis, indices)?;
+        // The axis itself does not take part.
+        let (mut a, mut b) = (self.layout.shape.clone(), indices.layout.shape.clone());
+        (a[at], b[at]) = (1, 1);
+        let mut shape = broadcast_shapes(OPERATION, &a, &b)?;
+        shape[at] = self.layout.shape[at];
+        let x = self.broadcast_to(&shape)?;
+        shape[at] = indices.layout.shape[at];
+        pick(&x, at, &indices.broadcast_to(&shape)?)
+    }
+}
+
+/// The axis, if indices and tensor can be told apart along it.
+pub(super) fn check(
+    operation: &'static str,
+    x: &Tensor,
+    along: isize,
+    indices: &Tensor,
+) -> Result<usize> {
+    let at = axis(operation, along, x.layout.rank())?;
+    check_index_type(operation, x, indices)?;
+    match indices.layout.rank() == x.layout.rank() {
+        true => Ok(at),
+        false => Err(Error::Shape {
+            operation,
+            reason: format!(
+                "the indices have shape {:?}, not as many dimensions as {:?}",
+                indices.layout.shape, x.layout.shape
+            ),
+        }),
+    }
+}
+
+/// Refuses a shape that is larger than another anywhere but along `at`.
+pub(super) fn fits_within(
+    operation: &'static str,
+    shape: &Dims,
+    other: &Dims,
+    at: usize,
+) -> Result<()> {
+    let is_larger = |axis: &usize| *axis != at && shape[*axis] > other[*axis];
+    match (0..shape.len()).find(is_larger) {
+        None => Ok(()),
+        Some(axis) => Err(Error::Shape {
+            operation,
+            reason: format!("the indices {shape:?} are larger than {other:?} along axis {axis}"),
+        }),
+    }
+}
+
+/// The elements of `x` that the indices name; beside the axis, `x` is as large or larger.
+#[track_caller]
+pub(super) fn pick(x: &Tensor, at: usize, indices: &Tensor) -> Result<Tensor> {
+    let engine = &x.engine;
+    let shape = &indices.layout.shape;
+    let result = Tensor::output(engine, shape, x.dtype)?;
+    let elements = result.layout.len();
+    if elements == 0 {
+        return Ok(result);
+    }
+    let (size, step) = (x.layout.shape[at], x.layout.strides[at]);
+    // The axis takes no part in where an element is looked for; its index does.
+    let mut base = Layout {
+        shape: shape.clone(),
+        ..x.layout.clone()
+    };
+    base.strides[at] = 0;
+    let layouts = [&indices.layout, &base];
+    let mut plan = Plan::new(shape, &layouts, &[false; 2])
+        .expect("two maps of eight dimensions fit the parameters");
+    plan.set_scalars(&[size as u32, step as u32]);
+    engine.launch(Launch {
+        program: Program::Builtin(&GATHER),
+        code: plan.code.0,
+        args: [arg(indices, false), arg(x, false), arg(&result, true)]
+            .into_iter()
+            .collect(),
+        params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
+        groups: elementwise::groups(engine.caps(), (elements as u64).div_ceil(4)),
+        may_reuse: 0,
+        ranges: Ranges::new(),
+    })?;
+    Ok(result)
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let rank = Code(variant.code).rank();
+    let mut out = String::with_capacity(4 << 10);
+    let words = MAP + 2 * (1 + rank) + rank;
+    head(&mut out, words, variant.dtypes[1], variant.dtypes[2]);
+    index(&mut out, 2, rank);
+    push_sections(&mut out, WGSL, &["main"]);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_type_and_rank_gives_a_valid_shader() {
+        for dtype in DType::ALL {
+            for index in [DType::U32, DType::I32] {
+                for rank in [1, 3, 8] {
+                    valid(&GATHER, rank << 8 | 2 << 24, &[index, dtype, dtype], 0b100);
+                }
+            }
+        }
+    }
+}

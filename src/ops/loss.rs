@@ -1,0 +1,257 @@
+//! Losses: cross-entropy, the negative log-likelihood, the mean squared error.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::elementwise::arg;
+use super::functions::push_functions;
+use super::index_select::check_index_type;
+use super::normalize::check_float;
+use super::rows::{self, Axes, Rows};
+use super::text::push_sections;
+use crate::dtype::DType;
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+
+const WGSL: &str = include_str!("../../shaders/loss.wgsl");
+
+/// `y[r]` = minus the element of row `r` of `x` that `i[r]` names.
+static LOSS: Kernel = Kernel {
+    name: "loss",
+    operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::loss::run,
+};
+
+/// The same, taken from `m[r]`.
+static LOSS_OF_LOGITS: Kernel = Kernel {
+    name: "loss_of_logits",
+    operands: &[
+        Operand::read("x"),
+        Operand::read("i"),
+        Operand::read("m"),
+        Operand::write("y"),
+    ],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::loss::run,
+};
+
+/// Bit of a variant's code: `x` holds logits.
+const LOGITS: u64 = 1 << 8;
+
+/// What a loss makes of the losses of all targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// They stay as they are.
+    None,
+    /// Their mean, with shape `[]`; ignored targets do not count.
+    #[default]
+    Mean,
+    /// Their sum, with shape `[]`.
+    Sum,
+}
+
+impl Tensor {
+    /// The cross-entropy of logits and classes, as PyTorch's: minus the logarithm of the
+    /// probability that [`softmax`](Tensor::softmax) along axis 1 gives to the target.
+    ///
+    /// `self` has shape `[batch, classes, ..]`, or `[classes]`; `targets` are `u32` or `i32`, in
+    /// that shape without the classes. Those that are `ignore` count for nothing. The device
+    /// cannot report a target that is no class: its loss is NaN, and with it the mean or the sum.
+    /// The mean over no target at all is NaN, too.
+    ///
+    /// ```
+    /// # use lapidary::{Reduction, Tensor};
+    /// # fn demo(logits: &Tensor, labels: &Tensor) -> lapidary::Result<()> {
+    /// let loss = logits.cross_entropy(labels, Some(-100), Reduction::Mean)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] unless `self` holds floats and `targets` `u32` or `i32`, [`Error::Shape`]
+    /// unless their shapes go together, [`Error::Foreign`] for tensors of several `Gpu`s,
+    /// [`Error::NeverFits`] if the operands are too large.
+    #[track_caller]
+    pub fn cross_entropy(
+        &self,
+        targets: &Tensor,
+        ignore: Option<i64>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        likelihood(self, "cross_entropy", targets, ignore, reduction, LOGITS)
+    }
+
+    /// As [`cross_entropy`](Tensor::cross_entropy) of what
+    /// [`log_softmax`](Tensor::log_softmax) gave: minus the element that the target names.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`cross_entropy`](Tensor::cross_entropy).
+    #[track_caller]
+    pub fn nll_loss(
+        &self,
+        targets: &Tensor,
+        ignore: Option<i64>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        likelihood(self, "nll_loss", targets, ignore, reduction, 0)
+    }
+
+    /// The squares of the differences from `target`, whose shape broadcasts, for floats.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`sub`](Tensor::sub); [`Error::DType`] for integers.
+    #[track_caller]
+    pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        check_float("mse_loss", self)?;
+        let squares = self.sub(target)?.square()?;
+        match reduction {
+            Reduction::None => Ok(squares),
+            Reduction::Mean => squares.mean_all(),
+            Reduction::Sum => squares.sum_all(),
+        }
+    }
+}
+
+#[track_caller]
+fn likelihood(
+    x: &Tensor,
+    operation: &'static str,
+    targets: &Tensor,
+    ignore: Option<i64>,
+    reduction: Reduction,
+    code: u64,
+) -> Result<Tensor> {
+    check_float(operation, x)?;
+    check_index_type(operation, x, targets)?;
+    let refusal = || Error::Shape {
+        operation,
+        reason: format!(
+            "targets of shape {:?} for classes of shape {:?}",
+            targets.shape(),
+            x.shape()
+        ),
+    };
+    let class_axis = x.layout.rank().min(2).checked_sub(1);
+    let class_axis = class_axis.ok_or_else(refusal)?;
+    let classes = Axes::from(class_axis, class_axis + 1);
+    let shape = classes.fold_shape(&x.layout.shape, false);
+    if shape != targets.layout.shape {
+        return Err(refusal());
+    }
+    // One that the type does not hold is none of the targets.
+    let ignore = ignore.and_then(|ignore| match targets.dtype {
+        DType::I32 => i32::try_from(ignore).ok().map(|ignore| ignore as u32),
+        _ => u32::try_from(ignore).ok(),
+    });
+    let losses = losses(x, classes, targets, ignore, code)?;
+    let result = match (reduction, ignore) {
+        (Reduction::None, _) => losses.view(Layout::contiguous(&shape)),
+        (Reduction::Sum, _) => losses.sum_all()?,
+        (Reduction::Mean, None) => losses.mean_all()?,
+        (Reduction::Mean, Some(ignore)) => {
+            let counted = match targets.dtype {
+                DType::I32 => targets.ne_scalar(ignore as i32)?,
+                _ => targets.ne_scalar(ignore)?,
+            };
+            let count = counted.count_nonzero_all()?.cast(DType::F32)?;
+            losses.sum_all()?.div(&count)?
+        }
+    };
+    result.cast(x.dtype)
+}
+
+/// One f32 a target, in one dimension.
+#[track_caller]
+fn losses(
+    x: &Tensor,
+    classes: Axes,
+    targets: &Tensor,
+    ignore: Option<u32>,
+    code: u64,
+) -> Result<Tensor> {
+    let engine = &x.engine;
+    let result = Tensor::output(engine, &[targets.layout.len()], DType::F32)?;
+    if targets.layout.len() == 0 {
+        return Ok(result);
+    }
+    let copy;
+    let (x, rows) = match Rows::of(&x.layout, classes, false) {
+        Some(rows) => (x, rows),
+        None => {
+            copy = x.contiguous()?;
+            let rows = Rows::of(&copy.layout, classes, false)
+                .expect("the axes of a contiguous tensor around one collapse to two");
+            (&copy, rows)
+        }
+    };
+    let targets = targets.contiguous()?;
+    let mut params = rows.params();
+    params.second = targets.layout.offset as u32;
+    params.parts = u32::from(ignore.is_some());
+    params.third = ignore.unwrap_or(0);
+    let (from, at, to) = (arg(x, false), arg(&targets, false), arg(&result, true));
+    let code = code | rows::rank_bits(&rows);
+    let groups = rows::groups(engine.caps(), u64::from(rows.rows).div_ceil(4), 64);
+    let launch = match code & LOGITS {
+        0 => Launch::new(&LOSS, code, [from, at, to], &params, groups),
+        _ => {
+            let total = match rows.length {
+                // Of no classes there is no sum to speak of, and no target is one.
+                0 => result.clone(),
+                _ => x.log_sum_exp_rows(classes)?,
+            };
+            let total = arg(&total, false);
+            Launch::new(
+                &LOSS_OF_LOGITS,
+                code,
+                [from, at, total, to],
+                &params,
+                groups,
+            )
+        }
+    };
+    engine.launch(launch)?;
+    Ok(result)
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let total = match variant.code & LOGITS {
+        0 => "probabilities",
+        _ => "logits",
+    };
+    let mut out = String::with_capacity(4 << 10);
+    rows::rank_constants(&mut out, variant.code);
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
+    push_sections(&mut out, rows::WGSL, &["params"]);
+    push_sections(&mut out, WGSL, &["main", total]);
+    push_functions(&mut out);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_type_and_rank_gives_a_valid_shader() {
+        for x in [DType::F32, DType::F16] {
+            for index in [DType::U32, DType::I32] {
+                for ranks in [0x11, 0x12, 0x14] {
+                    valid(&LOSS, ranks, &[x, index, DType::F32], 0b100);
+                    let dtypes = [x, index, DType::F32, DType::F32];
+                    valid(&LOSS_OF_LOGITS, ranks | LOGITS, &dtypes, 0b1000);
+                }
+            }
+        }
+    }
+}

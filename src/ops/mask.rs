@@ -1,0 +1,147 @@
+//! Operations that keep an element or make it 0, as its place says: triangles and dropout.
+
+use std::borrow::Cow;
+
+use super::elementwise::{self, Call, Code, Family, Input};
+use super::operation::operations;
+use super::random;
+use super::text::section_for;
+use crate::engine::{Kernel, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const WGSL: &str = include_str!("../../shaders/mask.wgsl");
+
+operations! {
+    /// Which elements stay.
+    MaskOp {
+        Tril "tril" All Same,
+        Triu "triu" All Same,
+        Dropout "dropout" Floats Same,
+    }
+}
+
+/// `y = op(number of the element, x)`.
+pub(super) static MASK: Kernel = Kernel {
+    name: "mask",
+    operands: &[Operand::read("x"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::mask::run,
+};
+
+/// There is no form in place, nor in parts, where elements have other numbers.
+const FAMILY: Family = Family {
+    fresh: &MASK,
+    into: &MASK,
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let op = MaskOp::of(Code(variant.code));
+    let text = elementwise::text(variant, &["x"], 0, WGSL, op.name());
+    let more = match op {
+        MaskOp::Dropout => random::philox(),
+        MaskOp::Tril | MaskOp::Triu => section_for(WGSL, "diagonal", ""),
+    };
+    Cow::Owned(format!("{text}{more}"))
+}
+
+impl Tensor {
+    #[track_caller]
+    fn masked(&self, op: MaskOp, scalars: [u32; 4]) -> Result<Tensor> {
+        op.takes().check(op.name(), self.dtype)?;
+        let call = Call {
+            family: FAMILY,
+            op: op as u8,
+            inputs: &[Input::Tensor(self)],
+            scalars: &scalars,
+        };
+        let dtype = op.gives().dtype(self.dtype);
+        call.output(&self.engine, &self.layout.shape, dtype)
+    }
+
+    #[track_caller]
+    fn triangle(&self, op: MaskOp, diagonal: isize) -> Result<Tensor> {
+        let [.., rows, columns] = self.layout.shape[..] else {
+            return Err(Error::Shape {
+                operation: op.name(),
+                reason: format!("{:?} has no two dimensions", self.layout.shape),
+            });
+        };
+        // Beyond the last diagonal there is nothing more to say; kernels count in i32.
+        let most = i32::MAX as usize;
+        if rows > most || columns > most {
+            return Err(Error::Shape {
+                operation: op.name(),
+                reason: format!("matrices of {rows} by {columns} have too many diagonals"),
+            });
+        }
+        let diagonal = diagonal.clamp(-(most as isize), most as isize) as i32;
+        self.masked(op, [columns as u32, rows as u32, diagonal as u32, 0])
+    }
+
+    /// The lower triangles of the matrices in the last two dimensions, the rest 0: what is on
+    /// `diagonal` and below, where 0 is the matrix's own and 1 the one above it. For every type.
+    ///
+    /// ```
+    /// # fn demo(ones: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let causal = ones.tril(0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for fewer than two dimensions, or one of 2³¹ and more;
+    /// [`Error::NeverFits`] if the operands are too large.
+    #[track_caller]
+    pub fn tril(&self, diagonal: isize) -> Result<Tensor> {
+        self.triangle(MaskOp::Tril, diagonal)
+    }
+
+    /// The upper triangles of the matrices in the last two dimensions, the rest 0: what is on
+    /// `diagonal` and above. For every type.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`tril`](Tensor::tril).
+    #[track_caller]
+    pub fn triu(&self, diagonal: isize) -> Result<Tensor> {
+        self.triangle(MaskOp::Triu, diagonal)
+    }
+
+    /// Every element is 0 with a probability of `p`, whatever it was, and else divided by `1 - p`,
+    /// for floats.
+    ///
+    /// The same seed drops the same elements on every adapter, by their place in row-major order:
+    /// a new seed for every step, and that of the step for the gradient, whose dropout is the
+    /// same call.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor, gradient: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let y = x.dropout(0.1, 42)?;
+    /// let of_x = gradient.dropout(0.1, 42)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] unless `p` is between 0 and 1, [`Error::DType`] for other types,
+    /// [`Error::NeverFits`] if the operands are too large.
+    #[track_caller]
+    pub fn dropout(&self, p: f32, seed: u64) -> Result<Tensor> {
+        if !(0.0..=1.0).contains(&p) {
+            return Err(Error::Option {
+                option: "p",
+                reason: format!("{p:?} is no probability"),
+            });
+        }
+        let kept = 1.0 - f64::from(p);
+        let scale = if kept > 0.0 { (1.0 / kept) as f32 } else { 0.0 };
+        let threshold = (f64::from(p) * f64::from(1 << 24)).round() as u32;
+        let seed = [seed as u32, (seed >> 32) as u32];
+        self.masked(
+            MaskOp::Dropout,
+            [seed[0], seed[1], threshold, scale.to_bits()],
+        )
+    }
+}

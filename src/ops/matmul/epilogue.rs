@@ -1,0 +1,190 @@
+//! What a product ends with, before its elements are stored: scale, bias, activation, residual,
+//! type. Where one kernel cannot do it all, the same follows as operations of its own.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ops::unary::UnaryOp;
+use crate::tensor::Tensor;
+
+/// A function that a product can end with, element by element: see [`Epilogue::activation`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Activation {
+    /// [`Tensor::relu`].
+    Relu,
+    /// [`Tensor::gelu`], exact.
+    Gelu,
+    /// [`Tensor::gelu_tanh`], the approximation.
+    GeluTanh,
+    /// [`Tensor::silu`].
+    Silu,
+    /// [`Tensor::sigmoid`].
+    Sigmoid,
+    /// [`Tensor::tanh`].
+    Tanh,
+}
+
+impl Activation {
+    /// All of them, in the order of their numbers in a variant's code, which begin at 1.
+    pub(super) const ALL: [Activation; 6] = [
+        Activation::Relu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Silu,
+        Activation::Sigmoid,
+        Activation::Tanh,
+    ];
+
+    pub(crate) fn op(self) -> UnaryOp {
+        match self {
+            Activation::Relu => UnaryOp::Relu,
+            Activation::Gelu => UnaryOp::Gelu,
+            Activation::GeluTanh => UnaryOp::GeluTanh,
+            Activation::Silu => UnaryOp::Silu,
+            Activation::Sigmoid => UnaryOp::Sigmoid,
+            Activation::Tanh => UnaryOp::Tanh,
+        }
+    }
+}
+
+/// What [`Tensor::matmul_with`] does with a product before it is stored, in this order:
+/// `cast(activation(scale * product + bias) + residual)`. What is not asked for is left out.
+///
+/// It is computed in f32 and rounded once, in the kernel of the product where that can: nothing of
+/// it is a pass over memory of its own.
+///
+/// ```
+/// use lapidary::{Activation, DType, Epilogue, Tensor};
+///
+/// # fn demo(x: &Tensor, w: &Tensor, b: &Tensor, skip: &Tensor) -> lapidary::Result<()> {
+/// let end = Epilogue::new().bias(b).activation(Activation::Gelu).residual(skip);
+/// let y = x.matmul_with(w, &end.cast(DType::F16))?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Epilogue {
+    pub(super) scale: Option<f32>,
+    pub(super) bias: Option<Tensor>,
+    pub(super) activation: Option<Activation>,
+    pub(super) residual: Option<Tensor>,
+    pub(super) cast: Option<DType>,
+}
+
+impl Epilogue {
+    /// Nothing: the product as it is.
+    pub fn new() -> Self {
+        Epilogue::default()
+    }
+
+    /// Multiplies the product by a number.
+    pub fn scale(mut self, factor: f32) -> Self {
+        self.scale = Some(factor);
+        self
+    }
+
+    /// Adds a vector along the columns: of shape `[n]`, of the operands' type.
+    pub fn bias(mut self, bias: &Tensor) -> Self {
+        self.bias = Some(bias.clone());
+        self
+    }
+
+    /// Applies a function to each element, after the bias.
+    pub fn activation(mut self, activation: Activation) -> Self {
+        self.activation = Some(activation);
+        self
+    }
+
+    /// Adds a tensor after the activation: of the operands' type, and of a shape that broadcasts to
+    /// that of the product.
+    pub fn residual(mut self, residual: &Tensor) -> Self {
+        self.residual = Some(residual.clone());
+        self
+    }
+
+    /// Rounds the result to another float type.
+    pub fn cast(mut self, dtype: DType) -> Self {
+        self.cast = Some(dtype);
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.scale.is_none()
+            && self.bias.is_none()
+            && self.activation.is_none()
+            && self.residual.is_none()
+            && self.cast.is_none()
+    }
+
+    /// Refuses what does not go with a product of this type and shape; `has_columns` says that the
+    /// shape ends with the product's columns.
+    pub(super) fn check(&self, product: &Tensor, shape: &[usize], has_columns: bool) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let refuse = |expected: String, got, hint| {
+            let operation = "matmul_with";
+            Err(Error::DType {
+                operation,
+                expected,
+                got,
+                hint,
+            })
+        };
+        let dtype = product.dtype;
+        if !dtype.is_float() {
+            return refuse("f32 or f16".into(), dtype, "Only floats end with more");
+        }
+        if let Some(cast) = self.cast.filter(|cast| !cast.is_float()) {
+            return refuse("f32 or f16".into(), cast, "Use `cast` on the result");
+        }
+        for other in [&self.bias, &self.residual].into_iter().flatten() {
+            product.same_engine("matmul_with", other)?;
+            if other.dtype != dtype {
+                return refuse(dtype.to_string(), other.dtype, "Convert it first");
+            }
+        }
+        if let Some(bias) = &self.bias {
+            let columns = shape.last().copied().filter(|_| has_columns);
+            if bias.rank() != 1 || Some(bias.shape()[0]) != columns {
+                return Err(Error::Shape {
+                    operation: "matmul_with",
+                    reason: format!(
+                        "a bias of {:?} for a product of {shape:?}: it is one number a column",
+                        bias.shape()
+                    ),
+                });
+            }
+        }
+        if let Some(residual) = &self.residual {
+            residual.broadcast_to(shape)?;
+        }
+        Ok(())
+    }
+
+    /// The same by operations of their own, on a product that is there.
+    #[track_caller]
+    pub(super) fn apply(&self, product: Tensor) -> Result<Tensor> {
+        let result = self.cast.unwrap_or(product.dtype);
+        self.apply_in(product)?.cast(result)
+    }
+
+    /// Without the cast, in the type of the product.
+    #[track_caller]
+    pub(super) fn apply_in(&self, product: Tensor) -> Result<Tensor> {
+        let mut value = product;
+        if let Some(scale) = self.scale {
+            value = (&value * scale)?;
+        }
+        if let Some(bias) = &self.bias {
+            value = (&value + bias.cast(value.dtype)?)?;
+        }
+        if let Some(activation) = self.activation {
+            value = value.unary(activation.op())?;
+        }
+        if let Some(residual) = &self.residual {
+            value = (&value + residual.cast(value.dtype)?)?;
+        }
+        Ok(value)
+    }
+}

@@ -1,0 +1,90 @@
+//! Products of operands that are packed first: copies in which a subgroup's loads lie side by side,
+//! start at quads and have whole steps of k, whatever the operands look like.
+
+use super::form::{End, Form, Order, Packing, Spread, Tile};
+use super::problem::{Problem, Side};
+use super::product::{Output, arg};
+use super::{choice, text};
+use crate::dtype::DType;
+use crate::engine::{Kernel, Launch, Operand};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+pub(super) static PACK: Kernel = Kernel {
+    name: "matmul_pack",
+    operands: &[Operand::read("a"), Operand::write("c")],
+    text: text::pack,
+    #[cfg(any(test, feature = "sim"))]
+    twin: crate::ops::twin::matmul::pack,
+};
+
+/// Elements of a packed operand with an edge of `edge`, for subgroups of `lanes`.
+pub(super) fn packed_len(problem: &Problem, side: &Side, edge: u32, lanes: u8) -> u64 {
+    u64::from(steps(problem, edge, lanes))
+        * u64::from(lanes)
+        * 16
+        * u64::from(problem.matrices_of(side))
+}
+
+/// Steps of four k of all panels of a matrix.
+fn steps(problem: &Problem, edge: u32, lanes: u8) -> u32 {
+    edge.div_ceil(u32::from(lanes) * 4) * problem.k.div_ceil(4)
+}
+
+/// Appends what packs both operands, and their product.
+pub(super) fn launch(
+    [a, b]: [&Tensor; 2],
+    problem: &Problem,
+    tile: Tile,
+    output: &Output<'_>,
+) -> Result<()> {
+    let Tile::Packed { lanes, .. } = tile else {
+        unreachable!("{tile:?} is not for packed operands");
+    };
+    let a = pack(a, problem, &problem.a, problem.m, lanes)?;
+    let b = pack(b, problem, &problem.b, problem.n, lanes)?;
+    let caps = a.engine.caps();
+    let form = Form {
+        tile,
+        a: Order::AlongK,
+        b: Order::AlongK,
+        spread: choice::spread_of(caps, tile, problem),
+        end: End::default(),
+    };
+    let sizes = [problem.m, problem.n].map(|edge| steps(problem, edge, lanes));
+    let params = problem.packed(output.c_row, sizes);
+    let groups = choice::groups(caps, form, problem);
+    output.command([arg(&a, true), arg(&b, true)], form, params, groups)
+}
+
+/// The workgroups that pack a side: a grid of steps, panels and matrices.
+pub(super) fn grid(problem: &Problem, side: &Side, edge: u32, lanes: u8) -> [u32; 3] {
+    let lanes = u32::from(lanes);
+    [
+        problem.k.div_ceil(4).div_ceil(64 / lanes),
+        edge.div_ceil(lanes * 4),
+        problem.matrices_of(side),
+    ]
+}
+
+/// The packed copy of an operand, in single precision.
+fn pack(operand: &Tensor, problem: &Problem, side: &Side, edge: u32, lanes: u8) -> Result<Tensor> {
+    let len = packed_len(problem, side, edge, lanes);
+    let packed = Tensor::output(&operand.engine, &[len as usize], DType::F32)?;
+    let args = [arg(operand, side.is_quads()), arg(&packed, true)];
+    let packing = Packing {
+        order: side.order(),
+        lanes,
+        spread: match problem.matrices_of(side) {
+            1 => Spread::Single,
+            _ => problem.spread(),
+        },
+        whole_k: problem.k.is_multiple_of(4),
+    };
+    let groups = grid(problem, side, edge, lanes);
+    let params = problem.packing(side, edge);
+    operand
+        .engine
+        .launch(Launch::new(&PACK, packing.pack(), args, &params, groups))?;
+    Ok(packed)
+}

@@ -1,0 +1,222 @@
+//! One product: its output, its tile, and the commands that compute it.
+
+use std::sync::Arc;
+
+use super::epilogue::Epilogue;
+use super::form::{End, Form, Tile};
+use super::problem::Problem;
+use super::{MATMUL, Shapes, check_dtypes, choice, pack};
+use crate::driver::AdapterKind;
+use crate::dtype::DType;
+use crate::engine::{Arg, Launch};
+use crate::error::Result;
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+
+/// Elements of C between its rows, and what they end with.
+pub(super) struct Output<'a> {
+    pub(super) c: &'a Tensor,
+    pub(super) c_row: u32,
+    pub(super) bias: Option<Tensor>,
+    pub(super) residual: Option<Tensor>,
+    pub(super) end: End,
+    /// What the end needs of the parameters.
+    pub(super) more: [u32; 4],
+}
+
+impl Tensor {
+    /// The product by a tile of the caller's choice.
+    #[track_caller]
+    pub(super) fn matmul_by(
+        &self,
+        other: &Tensor,
+        end: &Epilogue,
+        tile: Option<Tile>,
+    ) -> Result<Tensor> {
+        check_dtypes(self.dtype, other.dtype)?;
+        self.same_engine("matmul", other)?;
+        let shapes = Shapes::new(&self.layout, &other.layout)?;
+        end.check(self, &shapes.result, other.rank() > 1)?;
+        let dtype = end.cast.unwrap_or(self.dtype);
+        let empty = shapes.result.contains(&0);
+        if empty || shapes.a.shape.last() == Some(&0) {
+            let c = Tensor::output(&self.engine, &shapes.result, self.dtype)?;
+            if !empty {
+                self.engine.clear(&c.storage)?;
+            }
+            return end.apply(c);
+        }
+        let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b);
+        if !self.fuses(end, &problem, dtype, [self, other]) {
+            // What follows is computed in single precision, as it would be in the kernel.
+            let wide = if self.dtype.is_float() {
+                DType::F32
+            } else {
+                dtype
+            };
+            let c = Tensor::output(&self.engine, &shapes.result, wide)?;
+            let tile = tile.unwrap_or_else(|| self.tile([self, other, &c], &problem, false));
+            launch([self, other], &problem, tile, &Output::plain(&c, problem.n))?;
+            return end.apply_in(c)?.cast(dtype);
+        }
+        let n = problem.n;
+        let tile = |c: &Tensor| {
+            tile.unwrap_or_else(|| self.tile([self, other, c], &problem, !end.is_empty()))
+        };
+        let c = Tensor::output(&self.engine, &shapes.result, dtype)?;
+        let of_c = tile(&c);
+        // Rows of halves that are no whole quads would share words between two threads: then the
+        // rows are padded, and a copy takes the padding out.
+        if of_c == Tile::Naive || n.is_multiple_of(4) || dtype.size_bytes() == 4 {
+            launch([self, other], &problem, of_c, &Output::new(&c, n, end)?)?;
+            return Ok(c);
+        }
+        let padded_n = n.next_multiple_of(4);
+        let shape = [problem.rows() as usize, padded_n as usize];
+        let padded = Tensor::output(&self.engine, &shape, dtype)?;
+        let output = Output::new(&padded, padded_n, end)?;
+        launch([self, other], &problem, tile(&padded), &output)?;
+        let whole = padded.narrow(1, 0, n as usize)?.contiguous()?;
+        Ok(whole.view(Layout::contiguous(&shapes.result)))
+    }
+
+    /// Can the product's kernel do all of the end?
+    fn fuses(&self, end: &Epilogue, problem: &Problem, dtype: DType, of: [&Tensor; 2]) -> bool {
+        if end.is_empty() {
+            return true;
+        }
+        let caps = self.engine.caps();
+        let others = of.into_iter().chain(&end.bias).chain(&end.residual);
+        let windows: u64 = others
+            .map(|tensor| tensor.storage.size_bytes().div_ceil(caps.max_binding_bytes))
+            .sum();
+        let c_bytes = u64::from(problem.rows()) * u64::from(problem.n) * dtype.size_bytes();
+        let is_ragged = dtype.size_bytes() == 2 && !problem.n.is_multiple_of(4);
+        windows <= 4
+            && c_bytes <= caps.max_binding_bytes
+            && caps.max_storage_bindings > 5
+            && !(problem.swapped && end.bias.is_some())
+            && !(is_ragged && end.residual.is_some())
+    }
+
+    fn tile(&self, operands: [&Tensor; 3], problem: &Problem, has_end: bool) -> Tile {
+        let caps = self.engine.caps();
+        let tile = match choice::choose(caps, self.dtype, problem) {
+            // The reference only multiplies.
+            Tile::Naive if has_end => choice::least(caps, problem),
+            tile => tile,
+        };
+        let has_windows = operands
+            .iter()
+            .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
+        match has_windows && caps.kind == AdapterKind::Cpu {
+            true => tile.through_windows(),
+            false => tile,
+        }
+    }
+}
+
+impl<'a> Output<'a> {
+    /// The product as it is.
+    fn plain(c: &'a Tensor, c_row: u32) -> Self {
+        Output {
+            c,
+            c_row,
+            bias: None,
+            residual: None,
+            end: End::default(),
+            more: [0; 4],
+        }
+    }
+
+    fn new(c: &'a Tensor, c_row: u32, end: &Epilogue) -> Result<Self> {
+        let bias = end.bias.as_ref().map(Tensor::contiguous).transpose()?;
+        let residual = match &end.residual {
+            Some(residual) => Some(residual.broadcast_to(c.shape())?.contiguous()?),
+            None => None,
+        };
+        let offset = |of: &Option<Tensor>| of.as_ref().map_or(0, |of| of.layout.offset as u32);
+        Ok(Output {
+            more: [
+                end.scale.unwrap_or(1.0).to_bits(),
+                offset(&bias),
+                offset(&residual),
+                0,
+            ],
+            end: End {
+                scale: end.scale.is_some(),
+                bias: bias.is_some(),
+                activation: end.activation,
+                residual: residual.is_some(),
+            },
+            c,
+            c_row,
+            bias,
+            residual,
+        })
+    }
+
+    /// The command that computes C from two operands that are ready for it.
+    pub(super) fn command(
+        &self,
+        [a, b]: [Arg; 2],
+        form: Form,
+        params: super::problem::Params,
+        groups: [u32; 3],
+    ) -> Result<()> {
+        let naive = form.tile == Tile::Naive;
+        let whole = naive || self.c_row.is_multiple_of(4);
+        let quads = |index: usize| whole && self.more[index].is_multiple_of(4);
+        let mut args = vec![a, b];
+        args.extend(
+            self.bias
+                .iter()
+                .map(|bias| arg(bias, self.more[1].is_multiple_of(4))),
+        );
+        args.extend(self.residual.iter().map(|residual| arg(residual, quads(2))));
+        args.push(arg(self.c, whole));
+        let kernel = &MATMUL[usize::from(self.end.bias) + 2 * usize::from(self.end.residual)];
+        let params = super::problem::Params {
+            more: self.more,
+            ..params
+        };
+        let form = Form {
+            end: self.end,
+            ..form
+        };
+        self.c
+            .engine
+            .launch(Launch::new(kernel, form.pack(), args, &params, groups))
+    }
+}
+
+/// Appends the kernels of a product.
+fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'_>) -> Result<()> {
+    let (first, second) = if problem.swapped { (b, a) } else { (a, b) };
+    if matches!(tile, Tile::Packed { .. }) {
+        return pack::launch([first, second], problem, tile, output);
+    }
+    let caps = a.engine.caps();
+    let form = Form {
+        tile,
+        a: problem.a.order(),
+        b: problem.b.order(),
+        spread: choice::spread_of(caps, tile, problem),
+        end: End::default(),
+    };
+    let naive = tile == Tile::Naive;
+    let operands = [
+        arg(first, !naive && problem.a.is_quads()),
+        arg(second, !naive && problem.b.is_quads()),
+    ];
+    let groups = choice::groups(caps, form, problem);
+    output.command(operands, form, problem.params(output.c_row), groups)
+}
+
+pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
+    Arg {
+        storage: Arc::clone(&tensor.storage),
+        dtype: tensor.dtype,
+        quads,
+    }
+}

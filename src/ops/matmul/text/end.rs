@@ -1,0 +1,47 @@
+//! The text of what a product ends with.
+
+use std::fmt::Write;
+
+use crate::ops::functions::push_functions;
+use crate::ops::matmul::form::End;
+use crate::ops::unary;
+
+/// Appends `finish(at, column, product)`: the quad of C at `column` of the row that starts at `at`.
+pub(super) fn push_end(out: &mut String, end: End, quads: u8) {
+    if let Some(activation) = end.activation {
+        out.push_str(
+            "alias A = vec4<f32>;\nalias T = f32;\nalias Y = vec4<f32>;\nalias E = f32;\n",
+        );
+        out.push_str(unary::text_of(activation.op(), "f32"));
+    }
+    out.push_str("\nfn finish(at: u32, column: u32, product: vec4<f32>) -> vec4<f32> {\n");
+    out.push_str("  var y = product;\n");
+    if end.scale {
+        push!(out, "  y *= bitcast<f32>(p.more.x);");
+    }
+    if end.bias {
+        let whole = quads >> 2 & 1 == 1;
+        push!(out, "  y += {};", quad("bias", "p.more.y + column", whole));
+    }
+    if end.activation.is_some() {
+        push!(out, "  y = op(y);");
+    }
+    if end.residual {
+        let whole = quads >> (2 + u8::from(end.bias)) & 1 == 1;
+        push!(
+            out,
+            "  y += {};",
+            quad("residual", "p.more.z + at + column", whole)
+        );
+    }
+    out.push_str("  return y;\n}\n");
+    push_functions(out);
+}
+
+fn quad(name: &str, at: &str, whole: bool) -> String {
+    if whole {
+        return format!("{name}_get4({at})");
+    }
+    let get = |i| format!("{name}_get({at} + {i}u)");
+    format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
+}

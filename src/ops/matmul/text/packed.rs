@@ -1,0 +1,104 @@
+//! The text of the variant for packed operands, and of the kernel that packs one.
+
+use std::fmt::Write;
+
+use super::grouped::block;
+use super::{LANES, Side, fill, place};
+use crate::ops::matmul::form::Spread;
+
+const PACK: &str = include_str!("../../../../shaders/matmul/pack.wgsl");
+const PACKED: &str = include_str!("../../../../shaders/matmul/packed.wgsl");
+
+/// What packs an operand for subgroups of `lanes`; `whole` says that k is a multiple of four.
+pub(super) fn pack(side: Side, lanes: u32, whole: bool) -> String {
+    let width = lanes * 4;
+    let text = fill(
+        PACK,
+        &[
+            ("lanes", &lanes.to_string()),
+            ("width", &width.to_string()),
+            ("step_size", &(width * 4).to_string()),
+            ("steps_of_group", &(64 / lanes).to_string()),
+        ],
+    );
+    text + &block(side, whole)
+}
+
+/// The variant whose operands are packed.
+pub(super) fn packed([rows, quads, lanes]: [u32; 3], spread: Spread, store: &str) -> String {
+    let width = lanes * 4;
+    let (mut prepare, mut step, mut finish) = (String::new(), String::new(), String::new());
+    let panel = |name: char, first: &str, index: u32, tiles: &str| {
+        format!(
+            "  let {name}_{index} = (matrix * p.{name}.x + min({first} / {width}u + {index}u, \
+             ({tiles} - 1u) / {width}u) * steps) * {}u + lane * 4u;",
+            width * 4
+        )
+    };
+    for h in 0..rows / width {
+        push!(prepare, "{}", panel('a', "row", h, "p.size.x"));
+        for t in 0..4 {
+            push!(
+                step,
+                "    let g_{h}_{t} = a_get4(a_{h} + k * {}u + {}u);",
+                width * 4,
+                t * width
+            );
+        }
+    }
+    for q in 0..quads {
+        push!(prepare, "{}", panel('b', "column", q, "p.size.y"));
+        for c in 0..4 {
+            push!(
+                step,
+                "    let w_{q}_{c} = b_get4(b_{q} + k * {}u + {}u);",
+                width * 4,
+                c * width
+            );
+        }
+        for lane in LANES {
+            push!(
+                step,
+                "    let y_{q}_{lane} = vec4(w_{q}_0.{lane}, w_{q}_1.{lane}, w_{q}_2.{lane}, \
+                 w_{q}_3.{lane});"
+            );
+        }
+    }
+    for r in 0..rows {
+        let (h, in_panel) = (r / width, r % width);
+        push!(
+            step,
+            "    let x_{r} = subgroupBroadcast(g_{h}_{}, {}u);",
+            in_panel % 4,
+            in_panel / 4
+        );
+        push!(finish, "  let c_{r} = c_start + (row + {r}u) * p.rest.y;");
+        for q in 0..quads {
+            push!(prepare, "  var acc_{r}_{q} = vec4<f32>();");
+            push!(
+                step,
+                "    acc_{r}_{q} += (x_{r}.x * y_{q}_x + x_{r}.y * y_{q}_y) \
+                 + (x_{r}.z * y_{q}_z + x_{r}.w * y_{q}_w);"
+            );
+            push!(
+                finish,
+                "  store(c_{r}, row + {r}u, column + {}u, acc_{r}_{q});",
+                q * width
+            );
+        }
+    }
+    fill(
+        PACKED,
+        &[
+            ("rows", &rows.to_string()),
+            ("quads", &quads.to_string()),
+            ("lanes", &lanes.to_string()),
+            ("place", &place(spread, rows, width * quads)),
+            ("tile_n", &(width * quads).to_string()),
+            ("prepare", &prepare),
+            ("step", &step),
+            ("finish", &finish),
+            ("store", store),
+        ],
+    )
+}

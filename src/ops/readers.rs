@@ -1,0 +1,62 @@
+//! Kernels that read an operand `x` element by element, wherever it may come from: fusion can have
+//! its elements computed on the way in. They reach it by `x_get` and `x_get4` alone, and what they are
+//! told is a [`RowParams`](super::rows::RowParams).
+
+use super::rows::RowParams;
+use super::{argreduce, layer_norm, reduce, softmax};
+use crate::engine::Kernel;
+
+/// A kernel whose first operand is `x`.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) kernel: &'static Kernel,
+    /// How often it reads each element.
+    pub(crate) times: u32,
+    /// What a variant computes, by its code.
+    pub(crate) name: fn(u64) -> &'static str,
+}
+
+/// Words of the parameters of all of them.
+pub(crate) const READER_WORDS: usize = size_of::<RowParams>() / 4;
+
+static READERS: [Reader; 5] = [
+    Reader {
+        kernel: &reduce::REDUCE,
+        times: 1,
+        name: reduce::name_of,
+    },
+    Reader {
+        kernel: &reduce::REDUCE_AROUND,
+        times: 1,
+        name: reduce::name_of,
+    },
+    Reader {
+        kernel: &softmax::SOFTMAX,
+        times: 3,
+        name: softmax::name_of,
+    },
+    Reader {
+        kernel: &layer_norm::LAYER_NORM,
+        times: 3,
+        name: |_| "layer_norm",
+    },
+    Reader {
+        kernel: &argreduce::ARGREDUCE,
+        times: 1,
+        name: |_| "argreduce",
+    },
+];
+
+/// The reader of a kernel, if it is one.
+pub(crate) fn reader_of(kernel: &'static Kernel) -> Option<&'static Reader> {
+    READERS.iter().find(|one| std::ptr::eq(one.kernel, kernel))
+}
+
+impl Reader {
+    /// No other has it.
+    pub(crate) fn number(&self) -> u8 {
+        let mut readers = READERS.iter();
+        let number = readers.position(|one| std::ptr::eq(one, self));
+        number.unwrap_or(0) as u8
+    }
+}

@@ -1,0 +1,169 @@
+//! The methods of [`Tensor`] that reduce floats with a number, or by more than one pass: variances,
+//! norms, and the logarithm of a sum of exponentials.
+
+use super::{Lower, Op, fold, refuse_empty};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ops::fill;
+use crate::ops::normalize::check_float;
+use crate::ops::rows::Axes;
+use crate::ops::scalar::Scalar;
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+
+impl Tensor {
+    #[track_caller]
+    fn spread(
+        &self,
+        operation: &'static str,
+        folded: Axes,
+        correction: u32,
+        lower: Lower,
+        keep: bool,
+    ) -> Result<Tensor> {
+        check_float(operation, self)?;
+        let mean = fold(self, None, Op::MEAN, folded, DType::F32)?;
+        let op = Op::variance(correction as f32, lower);
+        let mut result = fold(self, Some(&mean), op, folded, self.dtype)?;
+        result.layout = Layout::contiguous(&folded.fold_shape(&self.layout.shape, keep));
+        Ok(result)
+    }
+
+    #[track_caller]
+    fn p_norm(&self, p: f32, folded: Axes, keep: bool) -> Result<Tensor> {
+        const OPERATION: &str = "norm";
+        check_float(OPERATION, self)?;
+        let op = match p {
+            p if p.is_nan() => {
+                return Err(Error::Option {
+                    option: "p",
+                    reason: "NaN is no norm".into(),
+                });
+            }
+            0.0 => {
+                let count = self.reduce(OPERATION, Op::COUNT, folded, keep)?;
+                return count.cast(self.dtype);
+            }
+            1.0 => Op::SUM_SIZES,
+            2.0 => Op::EUCLIDEAN,
+            f32::INFINITY => Op::MAX_SIZE,
+            f32::NEG_INFINITY => Op::MIN_SIZE,
+            p => Op::p_norm(p),
+        };
+        if p.is_infinite() {
+            refuse_empty(OPERATION, &self.layout.shape, folded)?;
+        }
+        self.reduce(OPERATION, op, folded, keep)
+    }
+
+    #[track_caller]
+    fn log_sum_exp(&self, folded: Axes, keep: bool) -> Result<Tensor> {
+        const OPERATION: &str = "logsumexp";
+        check_float(OPERATION, self)?;
+        let shape = folded.fold_shape(&self.layout.shape, keep);
+        if folded.length(&self.layout.shape) == 0 {
+            let lowest = Scalar::Float(f64::NEG_INFINITY);
+            return fill::full(&self.engine, &shape, lowest, self.dtype);
+        }
+        let result = self.log_sum_exp_rows(folded)?.cast(self.dtype)?;
+        Ok(result.view(Layout::contiguous(&shape)))
+    }
+
+    /// One f32 a row, in one dimension, of rows that are not empty.
+    #[track_caller]
+    pub(in crate::ops) fn log_sum_exp_rows(&self, folded: Axes) -> Result<Tensor> {
+        let kept = folded.fold_shape(&self.layout.shape, false);
+        let rows = Layout::contiguous(&[kept.iter().product()]);
+        let max = fold(self, None, Op::MAX, folded, DType::F32)?.view(rows.clone());
+        // From infinity nothing can be taken off; and then nothing has to be.
+        let middle = max.masked_fill(&max.is_finite()?.logical_not()?, 0.0)?;
+        let sum = fold(self, Some(&middle), Op::SUM_EXP, folded, DType::F32)?.view(rows);
+        sum.log()?.add(&middle)
+    }
+}
+
+macro_rules! trios {
+    ($($(#[$doc:meta])+ $name:ident $keepdim:ident $all:ident $of:literal
+       ($($arg:ident: $type:ty),*) |$x:ident, $folded:ident, $keep:ident| $call:expr;)+) => {
+        impl Tensor {$(
+            $(#[$doc])+
+            #[track_caller]
+            pub fn $name(&self, $($arg: $type,)* axes: &[isize]) -> Result<Tensor> {
+                let ($x, $folded, $keep) = (self, self.checked_axes($of, axes)?, false);
+                $call
+            }
+
+            #[doc = concat!("As [`", $of, "`](Tensor::", $of, "); the axes stay, with size 1.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
+            #[track_caller]
+            pub fn $keepdim(&self, $($arg: $type,)* axes: &[isize]) -> Result<Tensor> {
+                let ($x, $folded, $keep) = (self, self.checked_axes($of, axes)?, true);
+                $call
+            }
+
+            #[doc = concat!("As [`", $of, "`](Tensor::", $of, ") of all elements, with shape `[]`.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", $of, "`](Tensor::", $of, ").")]
+            #[track_caller]
+            pub fn $all(&self $(, $arg: $type)*) -> Result<Tensor> {
+                let ($x, $folded, $keep) = (self, Axes::all(self.layout.rank()), false);
+                $call
+            }
+        )+}
+    };
+}
+
+trios! {
+    /// The variance over `axes` of a float tensor: the sum of the squared distances from the mean
+    /// by the number of elements less `correction`, which is 1 for a sample (PyTorch's default)
+    /// and 0 for a whole population (NumPy's). In two passes, so that a mean far from 0 does no
+    /// harm; NaN where there are no more elements than `correction`.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let spread = x.var(1, &[-1])?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`mean`](Tensor::mean).
+    var var_keepdim var_all "var" (correction: u32)
+        |x, folded, keep| x.spread("var", folded, correction, Lower::Divide, keep);
+    /// The standard deviation over `axes` of a float tensor: the root of the
+    /// [`variance`](Tensor::var).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`mean`](Tensor::mean).
+    std std_keepdim std_all "std" (correction: u32)
+        |x, folded, keep| x.spread("std", folded, correction, Lower::DivideRoot, keep);
+    /// The `p`-norm over `axes` of a float tensor: the `p`-th root of the sum of the `p`-th powers
+    /// of the sizes. At 0 it is how many are not 0, at ∞ the largest size, at -∞ the smallest.
+    /// The powers are summed in f32, where they may overflow.
+    ///
+    /// ```
+    /// # fn demo(gradient: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let length = gradient.norm_all(2.0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] if `p` is NaN; [`Error::Shape`] if it is infinite and an axis of size 0
+    /// is folded; else those of [`mean`](Tensor::mean).
+    norm norm_keepdim norm_all "norm" (p: f32) |x, folded, keep| x.p_norm(p, folded, keep);
+    /// The logarithm of the sum of the exponentials over `axes` of a float tensor, whatever the
+    /// size of the numbers; -∞ of nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`mean`](Tensor::mean).
+    logsumexp logsumexp_keepdim logsumexp_all "logsumexp" ()
+        |x, folded, keep| x.log_sum_exp(folded, keep);
+}

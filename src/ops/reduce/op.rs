@@ -1,0 +1,279 @@
+//! What a row is folded to: what is made of each element, how two are joined, and what is made of
+//! all of them.
+
+use std::fmt::Write;
+
+use crate::dtype::DType;
+use crate::engine::Variant;
+
+/// What is made of an element before it is folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Lift {
+    Plain,
+    /// `exp(x − m)`.
+    Exp,
+    /// `(x − m)²`.
+    Distance,
+    /// Is it anything but 0?
+    Truth,
+    /// `|x|`.
+    Size,
+    /// `x²`.
+    Square,
+    /// `|x|` to the power of the operation's number.
+    Power,
+}
+
+/// How two are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Fold {
+    Sum,
+    Product,
+    Max,
+    Min,
+}
+
+/// What is made of what all elements were folded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Lower {
+    Plain,
+    /// Divided by the number of elements, less the operation's number.
+    Divide,
+    /// The square root of that.
+    DivideRoot,
+    /// The square root.
+    Root,
+    /// The root of which the operation's number is the degree.
+    PowerRoot,
+}
+
+/// What a row is folded to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::ops) struct Op {
+    pub(in crate::ops) lift: Lift,
+    pub(in crate::ops) fold: Fold,
+    pub(in crate::ops) lower: Lower,
+    /// A correction or an exponent. No part of the text.
+    pub(in crate::ops) number: f32,
+}
+
+impl Op {
+    pub(in crate::ops) const SUM: Op = Op::of(Lift::Plain, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const MEAN: Op = Op::of(Lift::Plain, Fold::Sum, Lower::Divide, 0.0);
+    pub(in crate::ops) const PROD: Op = Op::of(Lift::Plain, Fold::Product, Lower::Plain, 0.0);
+    pub(in crate::ops) const MAX: Op = Op::of(Lift::Plain, Fold::Max, Lower::Plain, 0.0);
+    pub(in crate::ops) const MIN: Op = Op::of(Lift::Plain, Fold::Min, Lower::Plain, 0.0);
+    pub(in crate::ops) const ANY: Op = Op::of(Lift::Truth, Fold::Max, Lower::Plain, 0.0);
+    pub(in crate::ops) const ALL: Op = Op::of(Lift::Truth, Fold::Min, Lower::Plain, 0.0);
+    pub(in crate::ops) const COUNT: Op = Op::of(Lift::Truth, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_EXP: Op = Op::of(Lift::Exp, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_DISTANCES: Op =
+        Op::of(Lift::Distance, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_SQUARES: Op = Op::of(Lift::Square, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const SUM_SIZES: Op = Op::of(Lift::Size, Fold::Sum, Lower::Plain, 0.0);
+    pub(in crate::ops) const MAX_SIZE: Op = Op::of(Lift::Size, Fold::Max, Lower::Plain, 0.0);
+    pub(in crate::ops) const MIN_SIZE: Op = Op::of(Lift::Size, Fold::Min, Lower::Plain, 0.0);
+    pub(in crate::ops) const EUCLIDEAN: Op = Op::of(Lift::Square, Fold::Sum, Lower::Root, 0.0);
+
+    const fn of(lift: Lift, fold: Fold, lower: Lower, number: f32) -> Op {
+        Op {
+            lift,
+            fold,
+            lower,
+            number,
+        }
+    }
+
+    /// The variance (or its root) around `m`, of which `correction` elements are no evidence.
+    pub(in crate::ops) const fn variance(correction: f32, lower: Lower) -> Op {
+        Op::of(Lift::Distance, Fold::Sum, lower, correction)
+    }
+
+    /// The `p`-th root of the sum of the `p`-th powers.
+    pub(in crate::ops) const fn p_norm(p: f32) -> Op {
+        Op::of(Lift::Power, Fold::Sum, Lower::PowerRoot, p)
+    }
+
+    const LIFTS: [Lift; 7] = [
+        Lift::Plain,
+        Lift::Exp,
+        Lift::Distance,
+        Lift::Truth,
+        Lift::Size,
+        Lift::Square,
+        Lift::Power,
+    ];
+    const FOLDS: [Fold; 4] = [Fold::Sum, Fold::Product, Fold::Max, Fold::Min];
+    const LOWERS: [Lower; 5] = [
+        Lower::Plain,
+        Lower::Divide,
+        Lower::DivideRoot,
+        Lower::Root,
+        Lower::PowerRoot,
+    ];
+
+    /// Bits of a variant's code.
+    pub(in crate::ops) fn code(self) -> u64 {
+        (self.lift as u64) << 16 | (self.fold as u64) << 20 | (self.lower as u64) << 24
+    }
+
+    /// From those bits, without the number.
+    pub(in crate::ops) fn from_code(code: u64) -> Op {
+        Op {
+            lift: Op::LIFTS[(code >> 16 & 15) as usize],
+            fold: Op::FOLDS[(code >> 20 & 15) as usize],
+            lower: Op::LOWERS[(code >> 24 & 15) as usize],
+            number: 0.0,
+        }
+    }
+
+    /// Folds the parts of a row, of which a second launch makes the result.
+    pub(super) fn of_part(self) -> Op {
+        Op {
+            lower: Lower::Plain,
+            ..self
+        }
+    }
+
+    /// Folds what [`of_part`](Op::of_part) made of the parts.
+    pub(super) fn of_parts(self) -> Op {
+        Op {
+            lift: Lift::Plain,
+            ..self
+        }
+    }
+
+    pub(in crate::ops) fn needs_middle(self) -> bool {
+        matches!(self.lift, Lift::Exp | Lift::Distance)
+    }
+
+    /// The type of what the parts of a row of `x` are folded to.
+    pub(in crate::ops) fn partial(self, x: DType) -> DType {
+        match x {
+            _ if self.lift == Lift::Truth => DType::U32,
+            DType::F32 | DType::F16 => DType::F32,
+            DType::I32 => DType::I32,
+            DType::U32 | DType::U8 | DType::Bool => DType::U32,
+        }
+    }
+
+    /// The number that the kernel wants, of rows of so many elements.
+    pub(super) fn scalar(self, length: u32) -> f32 {
+        match self.lower {
+            Lower::Divide | Lower::DivideRoot => {
+                let divisor = f64::from(length) - f64::from(self.number);
+                // Nothing has no mean, and no spread.
+                if divisor > 0.0 {
+                    divisor as f32
+                } else {
+                    f32::NAN
+                }
+            }
+            _ => self.number,
+        }
+    }
+}
+
+/// What a variant computes.
+pub(in crate::ops) fn name_of(code: u64) -> &'static str {
+    let op = Op::from_code(code);
+    match (op.lift, op.fold, op.lower) {
+        (Lift::Plain, Fold::Sum, Lower::Divide) => "mean",
+        (Lift::Plain, Fold::Sum, _) => "sum",
+        (Lift::Plain, Fold::Product, _) => "prod",
+        (Lift::Plain, Fold::Max, _) => "max",
+        (Lift::Plain, Fold::Min, _) => "min",
+        (Lift::Truth, Fold::Max, _) => "any",
+        (Lift::Truth, Fold::Min, _) => "all",
+        (Lift::Truth, ..) => "count_nonzero",
+        (Lift::Exp, ..) => "sum_exp",
+        (Lift::Distance, _, Lower::Divide) => "var",
+        (Lift::Distance, _, Lower::DivideRoot) => "std",
+        (Lift::Distance, ..) => "sum_distances",
+        (Lift::Square, _, Lower::Plain) => "sum_squares",
+        (Lift::Size, Fold::Sum, _) => "sum_sizes",
+        (Lift::Size, Fold::Max, _) => "max_size",
+        (Lift::Size, ..) => "min_size",
+        (Lift::Square | Lift::Power, ..) => "norm",
+    }
+}
+
+/// The aliases and constants of a variant, and the sections of the WGSL that make it.
+pub(super) fn sections(out: &mut String, variant: &Variant) -> Vec<&'static str> {
+    let op = Op::from_code(variant.code);
+    let result = if op.needs_middle() { 2 } else { 1 };
+    let (from, to) = (variant.dtypes[0], variant.dtypes[result]);
+    let is_extreme = matches!(op.fold, Fold::Max | Fold::Min);
+    let compares_keys = is_extreme && from.is_float() && op.lift != Lift::Truth;
+    let accumulator = match op.lift {
+        Lift::Truth => "u32",
+        _ if compares_keys => "i32",
+        _ => from.wgsl(),
+    };
+    let (lowest, highest) = match accumulator {
+        "i32" => ("-2147483647i - 1i", "2147483647i"),
+        _ => ("0u", "0xffffffffu"),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "alias T = {};\nalias A = {accumulator};\nalias R = {};",
+        from.wgsl(),
+        to.wgsl()
+    );
+    if is_extreme {
+        // The least truth of none is that they are all true.
+        let highest = if op.lift == Lift::Truth {
+            "1u"
+        } else {
+            highest
+        };
+        let _ = writeln!(out, "const LOWEST = {lowest};\nconst HIGHEST = {highest};");
+    }
+    if compares_keys {
+        let nan_key = match op.fold {
+            Fold::Max => "0x7fc00000i",
+            _ => lowest,
+        };
+        let kept = match op.lift {
+            Lift::Size => "0x7fffffffi",
+            _ => "-1i",
+        };
+        let _ = writeln!(
+            out,
+            "const NAN_KEY: i32 = {nan_key};\nconst KEPT: i32 = {kept};"
+        );
+    }
+    let fold = match op.fold {
+        Fold::Sum => "sum",
+        Fold::Product => "product",
+        Fold::Max => "max",
+        Fold::Min => "min",
+    };
+    let middle = if op.needs_middle() {
+        "middle"
+    } else {
+        "no_middle"
+    };
+    if compares_keys {
+        return vec![fold, middle, "keys"];
+    }
+    let lift = match op.lift {
+        Lift::Plain => "lift",
+        Lift::Exp => "lift_exp",
+        Lift::Distance => "lift_distance",
+        Lift::Truth if from.is_float() => "lift_truth_of_float",
+        Lift::Truth => "lift_truth",
+        Lift::Size => "lift_size",
+        Lift::Square => "lift_square",
+        Lift::Power => "lift_power",
+    };
+    let lower = match op.lower {
+        Lower::Plain => "lower",
+        Lower::Divide => "lower_divide",
+        Lower::DivideRoot => "lower_divide_root",
+        Lower::Root => "lower_root",
+        Lower::PowerRoot => "lower_power_root",
+    };
+    vec![fold, middle, lift, lower]
+}

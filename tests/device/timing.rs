@@ -1,0 +1,52 @@
+//! Kernels are timed by the device's own clock.
+
+use lapidary::{DType, Error, Gpu};
+
+use crate::gpu;
+
+/// Three dispatches of two kernels.
+fn work(gpu: &Gpu) {
+    let x = gpu.full(&[64, 64], 1.0, DType::F32).unwrap();
+    gpu.finish().unwrap();
+    let y = x.matmul(&x).unwrap().matmul(&x).unwrap();
+    assert_eq!(
+        y.sum(&[0, 1]).unwrap().to_vec::<f32>().unwrap(),
+        [16777216.0]
+    );
+}
+
+#[test]
+fn every_dispatch_is_timed_while_that_is_on() {
+    let gpu = gpu();
+    match gpu.time_kernels(true) {
+        Ok(()) => {}
+        Err(Error::Option { reason, .. }) => {
+            assert!(reason.contains("timestamps"), "{reason}");
+            assert_ne!(
+                gpu.caps().backend,
+                "vulkan",
+                "software and real ones have a clock"
+            );
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    work(&gpu);
+    let times = gpu.kernel_times().unwrap();
+    let calls = |name: &str| {
+        let of_name = times.iter().filter(|time| time.kernel.contains(name));
+        of_name.map(|time| time.calls).sum::<u64>()
+    };
+    assert_eq!(calls("matmul"), 2, "{times:?}");
+    assert!(calls("reduce") >= 1, "{times:?}");
+    for time in &times {
+        assert!(time.least_ns <= time.most_ns, "{time}");
+        assert!(time.total_ns >= time.most_ns, "{time}");
+    }
+    assert!(times.is_sorted_by(|a, b| a.total_ns >= b.total_ns));
+    assert!(times[0].total_ns > 0, "{times:?}");
+    assert_eq!(gpu.kernel_times().unwrap(), [], "taken");
+    gpu.time_kernels(false).unwrap();
+    work(&gpu);
+    assert_eq!(gpu.kernel_times().unwrap(), []);
+}

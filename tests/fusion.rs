@@ -1,0 +1,33 @@
+//! Fusion: what is put together gives what its parts give, and is one dispatch.
+//!
+//! `LAPIDARY_SEED` runs one random program; `LAPIDARY_CALLS` makes all of them longer.
+
+#[path = "fusion/counts.rs"]
+mod counts;
+#[path = "fusion/graphs.rs"]
+mod graphs;
+
+use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{Budget, Gpu, Options};
+
+/// A simulated device, whatever the environment says of its budget and of compaction.
+pub(crate) fn simulated(fuse: bool, device: SimOptions) -> (Gpu, SimHandle) {
+    let device = SimOptions {
+        dirty: true,
+        lag_submissions: 2,
+        compact_always: Some(false),
+        ..device
+    };
+    let options = Options {
+        budget: Some(Budget::default()),
+        ..options(fuse)
+    };
+    Gpu::simulated_with(device, options).expect("the options go together")
+}
+
+pub(crate) fn options(fuse: bool) -> Options {
+    Options {
+        fuse: Some(fuse),
+        ..Options::default()
+    }
+}

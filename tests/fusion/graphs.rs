@@ -1,0 +1,471 @@
+//! Random expressions, with fusion and without it: every bit is the same, on the simulation and on
+//! a real adapter.
+
+use fastrand::Rng;
+use half::f16;
+use lapidary::sim::SimOptions;
+use lapidary::{DType, Gpu, Result, Tensor};
+
+use crate::{options, simulated};
+
+/// Tensors that a program holds, at most.
+const HELD: usize = 9;
+
+const ODD: [f32; 10] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    3.25,
+    1e-20,
+    65504.0,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    f32::NAN,
+];
+
+/// Says how to run the program again, if it fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("run it again with LAPIDARY_SEED={}", self.0);
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// The same program on several devices at once.
+struct World {
+    rng: Rng,
+    gpus: Vec<Gpu>,
+    /// One tensor for each device.
+    held: Vec<Vec<Tensor>>,
+    /// Elements along an axis, at most.
+    most: usize,
+    /// Only operations of which every adapter gives the same bits.
+    exact: bool,
+}
+
+impl World {
+    fn shape(&mut self) -> Vec<usize> {
+        let dims = [1, 2, 3, 4, 8, self.most];
+        let dim = |rng: &mut Rng| dims[rng.usize(..dims.len())];
+        (0..self.rng.usize(0..4))
+            .map(|_| dim(&mut self.rng))
+            .collect()
+    }
+
+    /// A new tensor on all devices.
+    fn tensor(&mut self) -> Result<Vec<Tensor>> {
+        let shape = self.shape();
+        let len = shape.iter().product();
+        let rng = &mut self.rng;
+        let exact = self.exact;
+        let floats: Vec<f32> = (0..len)
+            .map(|_| match rng.u32(0..8) {
+                0 if !exact => ODD[rng.usize(..ODD.len())],
+                _ => rng.i32(-64..64) as f32 / 8.0,
+            })
+            .collect();
+        let ints: Vec<i32> = (0..len).map(|_| rng.i32(-300..300)).collect();
+        let kind = rng.u32(0..8);
+        let make = |gpu: &Gpu| match kind {
+            0 => gpu.tensor(&ints, &shape),
+            1 => gpu.tensor(&ints.iter().map(|&i| i as u32).collect::<Vec<_>>(), &shape),
+            2 => gpu.tensor(&ints.iter().map(|&i| i as u8).collect::<Vec<_>>(), &shape),
+            3 => gpu.tensor(&ints.iter().map(|&i| i > 0).collect::<Vec<_>>(), &shape),
+            4 => gpu.tensor(
+                &floats.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>(),
+                &shape,
+            ),
+            _ => gpu.tensor(&floats, &shape),
+        };
+        self.gpus.iter().map(make).collect()
+    }
+
+    fn pick(&mut self) -> Vec<Tensor> {
+        self.held[self.rng.usize(..self.held.len())].clone()
+    }
+
+    /// One call: what it made, on all devices. What cannot be called makes nothing.
+    fn call(&mut self) -> Option<Vec<Tensor>> {
+        let kind = self.rng.u32(0..100);
+        let x = self.pick();
+        match kind {
+            0..6 => self.tensor().ok(),
+            6..30 => self.unary(&x),
+            30..50 => {
+                let y = self.partner(&x);
+                let op = self.rng.u32(0..18);
+                both(&x, &y, |x, y| binary(op, x, y))
+            }
+            50..62 => {
+                let (op, value, first) = (self.rng.u32(0..13), self.rng.i32(1..5), self.rng.bool());
+                each(&x, |x| scalar(op, value, first, x))
+            }
+            62..68 => {
+                let (c, y) = (self.condition(&x)?, self.partner(&x));
+                let filled = self.rng.bool();
+                let made = (0..x.len()).map(|of| match filled {
+                    true => x[of].masked_fill(&c[of], 3),
+                    false => c[of].where_(&x[of], &y[of]),
+                });
+                made.collect::<Result<_>>().ok()
+            }
+            68..74 => {
+                let dtype = DType::ALL[self.rng.usize(..DType::ALL.len())];
+                each(&x, |x| x.cast(dtype))
+            }
+            74..86 => self.view(&x),
+            86..91 => {
+                let y = self.partner(&x);
+                let op = self.rng.u32(0..6);
+                both(&x, &y, |x, y| in_place(op, x, y).map(|()| x.clone()));
+                None
+            }
+            91..97 => {
+                let axis = self.rng.usize(0..3) as isize;
+                let kind = if self.exact { 0 } else { self.rng.u32(0..7) };
+                each(&x, |x| match kind {
+                    0 => x.max(&[axis]),
+                    1 => x.sum(&[axis]),
+                    2 => x.mean(&[]),
+                    3 => x.softmax(axis),
+                    4 => x.layer_norm(x.shape().get(1..).unwrap_or(&[]), None, None, 1e-3),
+                    5 => x.argmax(axis),
+                    _ => x.log_softmax(-1),
+                })
+            }
+            97 => each(&x, |x| x.copy()),
+            98 => {
+                self.gpus
+                    .iter()
+                    .for_each(|gpu| gpu.flush().expect("a device"));
+                None
+            }
+            _ => {
+                self.compare(&x);
+                None
+            }
+        }
+    }
+
+    fn unary(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let op = self.rng.u32(0..if self.exact { 11 } else { 24 });
+        each(x, |x| match op {
+            0 => x.neg(),
+            1 => x.abs(),
+            2 => x.relu(),
+            3 => x.square(),
+            4 => x.clamp(-3, 5),
+            5 => x.logical_not(),
+            6 => x.floor(),
+            7 => x.is_nan(),
+            8 => x.bitwise_not(),
+            9 => x.is_inf(),
+            10 => x.leaky_relu(0.25),
+            11 => x.exp(),
+            12 => x.sqrt(),
+            13 => x.sigmoid(),
+            14 => x.tanh(),
+            15 => x.gelu(),
+            16 => x.recip(),
+            17 => x.sin(),
+            18 => x.log1p(),
+            19 => x.atan(),
+            20 => x.softplus(),
+            21 => x.elu(1.5),
+            22 => x.asinh(),
+            _ => x.log(),
+        })
+    }
+
+    /// Something of the same type that broadcasts with it, most of the time.
+    fn partner(&mut self, x: &[Tensor]) -> Vec<Tensor> {
+        for _ in 0..4 {
+            let y = self.pick();
+            if y[0].dtype() == x[0].dtype() {
+                return y;
+            }
+        }
+        let y = self.pick();
+        each(&y, |y| y.cast(x[0].dtype())).unwrap_or(y)
+    }
+
+    fn condition(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let y = self.pick();
+        match y[0].dtype() {
+            DType::Bool => Some(y),
+            _ => each(x, |x| x.logical_not()),
+        }
+    }
+
+    fn view(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let kind = self.rng.u32(0..6);
+        let rank = x[0].rank() as isize;
+        let axis = self.rng.usize(0..3) as isize;
+        let dim = *x[0].shape().get(axis as usize)?;
+        let start = self.rng.usize(0..dim.max(1));
+        let wide = self.rng.usize(1..5);
+        each(x, |x| match kind {
+            0 => x.t(),
+            1 => x.narrow(axis, start, dim - start),
+            2 => x.flip(&[axis]),
+            3 => x.reshape(&[x.len()]),
+            4 => x.slice(axis, None, None, 2),
+            _ if rank < 3 => {
+                let shape = [&[wide][..], x.shape()].concat();
+                x.broadcast_to(&shape)
+            }
+            _ => x.select(axis, 0),
+        })
+    }
+
+    /// Is it the same everywhere?
+    fn compare(&self, x: &[Tensor]) {
+        let (first, others) = x.split_first().expect("a device");
+        let expected = Elements::of(first);
+        for other in others {
+            assert_eq!(other.shape(), first.shape());
+            expected.check(&Elements::of(other));
+        }
+    }
+
+    fn run(&mut self, calls: u64) {
+        for _ in 0..3 {
+            let made = self.tensor().expect("room");
+            self.held.push(made);
+        }
+        for _ in 0..calls {
+            let Some(made) = self.call() else { continue };
+            if made[0].len() > 16 * self.most * self.most {
+                continue;
+            }
+            match self.held.len() < HELD && self.rng.u32(0..3) > 0 {
+                true => self.held.push(made),
+                false => {
+                    let place = self.rng.usize(..self.held.len());
+                    self.held[place] = made;
+                }
+            }
+        }
+        for x in &self.held {
+            self.compare(x);
+        }
+    }
+}
+
+fn each(x: &[Tensor], call: impl Fn(&Tensor) -> Result<Tensor>) -> Option<Vec<Tensor>> {
+    x.iter().map(call).collect::<Result<_>>().ok()
+}
+
+fn both(
+    x: &[Tensor],
+    y: &[Tensor],
+    call: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Option<Vec<Tensor>> {
+    let made = x.iter().zip(y).map(|(x, y)| call(x, y));
+    made.collect::<Result<_>>().ok()
+}
+
+fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    match op {
+        0 | 1 => x + y,
+        2 => x - y,
+        3 | 4 => x * y,
+        5 => x.maximum(y),
+        6 => x.minimum(y),
+        7 => x.gt(y),
+        8 => x.le(y),
+        9 => x.eq(y),
+        10 => x.logical_and(y),
+        11 => x.logical_xor(y),
+        12 => x.bitwise_and(y),
+        13 => x ^ y,
+        14 => x.left_shift(y),
+        15 => x.right_shift(y),
+        16 => x.copysign(y),
+        _ => x.ne(y),
+    }
+}
+
+fn scalar(op: u32, value: i32, first: bool, x: &Tensor) -> Result<Tensor> {
+    match op {
+        0 | 1 if first => value + x,
+        2 if first => value - x,
+        3 if first => value * x,
+        0 | 1 => x + value,
+        2 => x - value,
+        3 => x * value,
+        4 => x.maximum_scalar(value),
+        5 => x.minimum_scalar(value),
+        6 => x.gt_scalar(value),
+        7 => x.lt_scalar(value),
+        8 => x.eq_scalar(value),
+        9 => x.div_scalar(1 << (value % 4)),
+        _ => x.clamp(0, value),
+    }
+}
+
+fn in_place(op: u32, x: &Tensor, y: &Tensor) -> Result<()> {
+    match op {
+        0 => x.add_(y),
+        1 => x.sub_(y),
+        2 => x.mul_(y),
+        3 => x.copy_(y),
+        4 => x.relu_(),
+        _ => x.clamp_(-4, 4),
+    }
+}
+
+/// What a tensor holds.
+#[derive(Debug)]
+enum Elements {
+    Floats(Vec<f32>),
+    Others(Vec<i64>),
+}
+
+impl Elements {
+    fn of(tensor: &Tensor) -> Elements {
+        let whole = |all: Vec<u32>| Elements::Others(all.into_iter().map(i64::from).collect());
+        let read =
+            match tensor.dtype() {
+                DType::F32 => tensor.to_vec().map(Elements::Floats),
+                DType::F16 => (tensor.to_vec::<f16>())
+                    .map(|all| Elements::Floats(all.into_iter().map(f16::to_f32).collect())),
+                DType::I32 => (tensor.to_vec::<i32>())
+                    .map(|all| Elements::Others(all.into_iter().map(i64::from).collect())),
+                DType::U32 => tensor.to_vec().map(whole),
+                DType::U8 => (tensor.to_vec::<u8>())
+                    .map(|all| whole(all.into_iter().map(u32::from).collect())),
+                _ => (tensor.to_vec::<bool>())
+                    .map(|all| whole(all.into_iter().map(u32::from).collect())),
+            };
+        read.expect("a tensor with a value")
+    }
+
+    fn check(&self, other: &Elements) {
+        match (self, other) {
+            (Elements::Floats(a), Elements::Floats(b)) => {
+                for (at, (a, b)) in a.iter().zip(b).enumerate() {
+                    let is_same = a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                    assert!(is_same, "element {at}: {a:?}, fused {b:?}");
+                }
+            }
+            (Elements::Others(a), Elements::Others(b)) => assert_eq!(a, b),
+            _ => panic!("two types"),
+        }
+    }
+}
+
+/// Programs on these devices, each of so many calls.
+fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, exact: bool) {
+    let run = |seed: u64| {
+        let _seed = Seed(seed);
+        let mut world = World {
+            rng: Rng::with_seed(seed),
+            gpus: gpus.to_vec(),
+            held: Vec::new(),
+            most,
+            exact,
+        };
+        world.run(number("LAPIDARY_CALLS").unwrap_or(calls));
+    };
+    match number("LAPIDARY_SEED") {
+        Some(seed) => run(seed),
+        None => (0..programs).for_each(run),
+    }
+}
+
+/// A device that does not fuse, and one that does.
+fn pair(device: SimOptions) -> Vec<Gpu> {
+    [false, true]
+        .map(|fuse| simulated(fuse, device.clone()).0)
+        .to_vec()
+}
+
+#[test]
+fn thousands_of_random_expressions_are_the_same_to_the_bit() {
+    check(&pair(SimOptions::default()), 600, 60, 5, false);
+}
+
+#[test]
+fn long_expressions_are_the_same_too() {
+    check(&pair(SimOptions::default()), 6, 1500, 7, false);
+}
+
+#[test]
+fn operands_of_several_windows_and_few_bindings_change_nothing() {
+    let device = SimOptions {
+        max_binding_bytes: 256,
+        ..SimOptions::default()
+    };
+    check(&pair(device), 80, 60, 12, false);
+}
+
+#[test]
+fn little_memory_changes_nothing() {
+    let device = SimOptions {
+        memory_bytes: 3 << 20,
+        ..SimOptions::default()
+    };
+    check(&pair(device), 20, 100, 40, false);
+}
+
+#[test]
+fn on_an_adapter_exact_operations_stay_exact() {
+    let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
+    check(&gpus, 8, 60, 12, true);
+}
+
+#[test]
+fn on_an_adapter_everything_is_the_same_to_the_bit() {
+    let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
+    check(&gpus, 12, 60, 24, false);
+}
+
+#[test]
+fn what_compilers_would_simplify_is_computed_as_it_is_written() {
+    let [apart, fused] = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
+    let values = [1e8, 1.0 + 1.0 / 4096.0, -3.7, f32::INFINITY, 1e-30];
+    let results = |gpu: &Gpu| -> Result<Vec<Vec<f32>>> {
+        let x = gpu.tensor(&values, &[5])?;
+        let made = [
+            ((&x + 1.0)? - &x)?,
+            (x.copy()? - &x)?,
+            (x.abs()? - x.abs()?)?,
+            ((&x * &x)? - &x.square()?)?,
+            ((&x * &x)? + (&x * 0.1)?)?,
+            ((&x * 0.3)? / 0.3)?,
+        ];
+        made.iter().map(Tensor::to_vec).collect()
+    };
+    let results = [&apart, &fused].map(|gpu| results(gpu).expect("a device"));
+    let expected = |of: fn(f32) -> f32| values.map(of).to_vec();
+    let expected = [
+        expected(|x| (x + 1.0) - x),
+        expected(|x| x - x),
+        expected(|x| x - x),
+        expected(|x| x * x - x * x),
+        expected(|x| x * x + x * 0.1),
+    ];
+    for (number, expected) in expected.into_iter().enumerate() {
+        let expected = Elements::Floats(expected);
+        for results in &results {
+            expected.check(&Elements::Floats(results[number].clone()));
+        }
+    }
+    let [of_apart, of_fused] = results.map(|mut results| Elements::Floats(results.remove(5)));
+    of_apart.check(&of_fused);
+    assert!(apart.fused_kernels().is_empty());
+    assert!(
+        fused.fused_kernels().len() >= 3,
+        "{:?}",
+        fused.fused_kernels()
+    );
+}

@@ -1,0 +1,176 @@
+//! Logic, bits, masks; division that rounds down, and angles.
+
+use half::f16;
+use lapidary::{Error, Gpu, Result, Tensor};
+
+use crate::binary::{Method, PAIRS};
+use crate::common::gpus;
+use crate::model::{Sample, alike, assert_close, broadcast, tensor};
+
+fn check_logic<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
+    type Case = (&'static str, Method, fn(bool, bool) -> bool);
+    let cases: [Case; 3] = [
+        ("logical_and", Tensor::logical_and, |a, b| a && b),
+        ("logical_or", Tensor::logical_or, |a, b| a || b),
+        ("logical_xor", Tensor::logical_xor, |a, b| a != b),
+    ];
+    let [a, b] = [(); 2].map(|()| tensor::<T>(gpu, random, &[600]));
+    let truths = |t: &Tensor| -> Result<Vec<bool>> {
+        let is_true = |x: &T| x.ne(&T::default());
+        Ok(t.to_vec::<T>()?.iter().map(is_true).collect())
+    };
+    let (x, y) = (truths(&a)?, truths(&b)?);
+    for (name, method, model) in cases {
+        let wanted: Vec<bool> = x.iter().zip(&y).map(|(&a, &b)| model(a, b)).collect();
+        assert_eq!(
+            method(&a, &b)?.to_vec::<bool>()?,
+            wanted,
+            "{name} of {a} and {b}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn truths_combine_whatever_the_type() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(9);
+        check_logic::<f32>(&gpu, random)?;
+        check_logic::<f16>(&gpu, random)?;
+        check_logic::<i32>(&gpu, random)?;
+        check_logic::<u32>(&gpu, random)?;
+        check_logic::<u8>(&gpu, random)?;
+        check_logic::<bool>(&gpu, random)?;
+        let a = gpu.tensor(&[false, false, true, true], &[4])?;
+        let b = gpu.tensor(&[false, true, false, true], &[4])?;
+        assert_eq!((&a & &b)?.to_vec::<bool>()?, [false, false, false, true]);
+        assert_eq!((&a | &b)?.to_vec::<bool>()?, [false, true, true, true]);
+        assert_eq!((a ^ b)?.to_vec::<bool>()?, [false, true, true, false]);
+        let bits = gpu.tensor(&[1_u8, 0x81], &[2])?;
+        assert_eq!(bits.left_shift_scalar(1)?.to_vec::<u8>()?, [2, 2]);
+        assert_eq!((&bits >> &bits)?.to_vec::<u8>()?, [0, 0]);
+    }
+    Ok(())
+}
+
+fn check_masked<T: Sample>(
+    device: &str,
+    gpu: &Gpu,
+    random: &mut fastrand::Rng,
+    value: T,
+) -> Result<()>
+where
+    lapidary::Scalar: From<T>,
+{
+    for (shape_a, shape_b, shape) in PAIRS {
+        let mask = tensor::<bool>(gpu, random, shape_a);
+        let x = tensor::<T>(gpu, random, shape_b);
+        let m = broadcast(&mask.to_vec::<bool>()?, shape_a, shape);
+        let y = broadcast(&x.to_vec::<T>()?, shape_b, shape);
+        let wanted: Vec<T> = (m.iter().zip(y))
+            .map(|(&m, y)| if m { value } else { y })
+            .collect();
+        let got = x.masked_fill(&mask, value)?;
+        assert_eq!((got.dtype(), got.shape()), (T::DTYPE, shape));
+        assert!(
+            alike(&got.to_vec::<T>()?, &wanted),
+            "{x} by {mask} on {device}"
+        );
+        let out = x.broadcast_to(shape)?.copy()?;
+        out.masked_fill_(&mask, value)?;
+        assert!(
+            alike(&out.to_vec::<T>()?, &wanted),
+            "{x} by {mask} in place on {device}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_mask_is_filled_with_one_number() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(10);
+        check_masked(device, &gpu, random, f32::NEG_INFINITY)?;
+        check_masked(device, &gpu, random, f16::from_f32(0.5))?;
+        check_masked(device, &gpu, random, -7_i32)?;
+        check_masked(device, &gpu, random, u32::MAX)?;
+        check_masked(device, &gpu, random, 9_u8)?;
+        check_masked(device, &gpu, random, true)?;
+        let x = tensor::<f32>(&gpu, random, &[12, 8]);
+        let view = x.narrow(1, 3, 5)?;
+        let mask = tensor::<bool>(&gpu, random, &[5]);
+        let wanted = view.masked_fill(&mask, 2)?.to_vec::<f32>()?;
+        view.masked_fill_(&mask, 2)?;
+        assert!(alike(&view.to_vec::<f32>()?, &wanted));
+        assert!(matches!(x.masked_fill(&x, 1), Err(Error::DType { .. })));
+        assert!(matches!(
+            mask.masked_fill(&mask, 1),
+            Err(Error::DType { .. })
+        ));
+        let three = tensor::<bool>(&gpu, random, &[3]);
+        assert!(matches!(x.masked_fill(&three, 1), Err(Error::Shape { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn rounding_down_and_its_remainder_are_those_of_python() -> Result<()> {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    // The dividend, the divisor, what Python's // and % say (and PyTorch, of 0 and infinity).
+    let cases = [
+        (7.0, 2.0, 3.0, 1.0),
+        (-7.0, 2.0, -4.0, 1.0),
+        (7.0, -2.0, -4.0, -1.0),
+        (-7.0, -2.0, 3.0, -1.0),
+        (6.0, 3.0, 2.0, 0.0),
+        (-6.0, 3.0, -2.0, 0.0),
+        (0.5, 8.0, 0.0, 0.5),
+        (-0.5, 8.0, -1.0, 7.5),
+        (1e6, 0.25, 4e6, 0.0),
+        (5.0, inf, 0.0, 5.0),
+        (-5.0, inf, -1.0, inf),
+        (5.0, 0.0, inf, nan),
+        (-5.0, 0.0, -inf, nan),
+        (0.0, 0.0, nan, nan),
+        (inf, 2.0, inf, nan),
+        (nan, 2.0, nan, nan),
+        (2.0, nan, nan, nan),
+    ];
+    for (device, gpu) in gpus() {
+        let a: Vec<f32> = cases.iter().map(|case| case.0).collect();
+        let b: Vec<f32> = cases.iter().map(|case| case.1).collect();
+        let (a, b) = (gpu.tensor(&a, &[17])?, gpu.tensor(&b, &[17])?);
+        let quotients = a.floor_divide(&b)?.to_vec::<f32>()?;
+        let rests = a.remainder(&b)?.to_vec::<f32>()?;
+        for (k, case) in cases.iter().enumerate() {
+            let what = format!("{case:?} on {device}");
+            assert_close(
+                &what,
+                &[quotients[k], rests[k]],
+                &[case.2, case.3],
+                0.0,
+                0.0,
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_quadrant_follows_from_both_signs_even_of_zero_and_infinity() -> Result<()> {
+    let values = [0.0, 1.0, 3e38, 1e-38, f32::INFINITY, f32::NAN];
+    let values: Vec<f32> = values.into_iter().flat_map(|x| [x, -x]).collect();
+    for (device, gpu) in gpus() {
+        let y = gpu.tensor(&values, &[12, 1])?;
+        let x = gpu.tensor(&values, &[12])?;
+        let got = y.atan2(&x)?.to_vec::<f32>()?;
+        for (k, &got) in got.iter().enumerate() {
+            let (y, x) = (values[k / 12], values[k % 12]);
+            let wanted = f64::from(y).atan2(f64::from(x)) as f32;
+            let what = format!("atan2({y:?}, {x:?}) on {device}");
+            assert_close(&what, &[got], &[wanted], 1e-6, 0.0);
+            assert!(wanted.is_nan() || got.signum() == wanted.signum(), "{what}");
+        }
+    }
+    Ok(())
+}

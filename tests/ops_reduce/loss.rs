@@ -1,0 +1,344 @@
+//! Losses, RMS and group normalization, rotary embedding.
+
+use lapidary::{DType, Error, Gpu, Reduction, Tensor};
+
+use super::model::*;
+
+/// The losses of targets, one by one: 0 where ignored, NaN for what is no class.
+fn losses(logits: &Array, targets: &Array, ignore: Option<f64>, of_logits: bool) -> Array {
+    let axis = logits.shape.len().min(2) - 1;
+    let (shape, rows) = logits.rows(&[axis]);
+    let loss = |row: &Vec<f64>, target: f64| {
+        if ignore == Some(target) {
+            return 0.0;
+        }
+        if !(0.0..row.len() as f64).contains(&target) {
+            return f64::NAN;
+        }
+        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total = row.iter().map(|v| (v - max).exp()).sum::<f64>().ln() + max;
+        let total = if of_logits { total } else { 0.0 };
+        total - row[target as usize]
+    };
+    Array {
+        shape,
+        values: rows
+            .iter()
+            .zip(&targets.values)
+            .map(|(row, &t)| loss(row, t))
+            .collect(),
+    }
+}
+
+fn check(what: &str, gpu: &Gpu, logits: &Array, x: &Tensor, ignore: Option<i64>, bad: bool) {
+    let axis = logits.shape.len().min(2) - 1;
+    let mut shape = logits.shape.clone();
+    let classes = shape.remove(axis);
+    let mut random = fastrand::Rng::with_seed(3);
+    for index in [DType::I32, DType::U32] {
+        let number = |_| match (random.u32(0..5), ignore) {
+            (0, Some(ignore)) if ignore >= 0 || index == DType::I32 => ignore as f64,
+            (1, _) if bad => classes as f64 + 1.0,
+            _ => random.usize(0..classes) as f64,
+        };
+        let targets = Array::new(&shape, number);
+        let given = targets.upload(gpu, index);
+        for of_logits in [true, false] {
+            let wanted = losses(logits, &targets, ignore.map(|i| i as f64), of_logits);
+            let method = if of_logits {
+                Tensor::cross_entropy
+            } else {
+                Tensor::nll_loss
+            };
+            let what = format!("{what} {index} logits {of_logits} ignore {ignore:?}");
+            let tolerance = 4.0 * tolerance(x.dtype());
+            let got = method(x, &given, ignore, Reduction::None).unwrap();
+            assert_eq!(got.dtype(), x.dtype());
+            assert_close(&download(&got), &wanted, tolerance, &what);
+            let sum: f64 = wanted.values.iter().sum();
+            let counted = targets
+                .values
+                .iter()
+                .filter(|&&t| ignore.map(|i| i as f64) != Some(t));
+            let count = counted.count() as f64;
+            for (reduction, wanted) in [(Reduction::Sum, sum), (Reduction::Mean, sum / count)] {
+                let got = method(x, &given, ignore, reduction).unwrap();
+                let wanted = Array {
+                    shape: vec![],
+                    values: vec![wanted],
+                };
+                assert_close(
+                    &download(&got),
+                    &wanted,
+                    tolerance,
+                    &format!("{what} {reduction:?}"),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn cross_entropy_is_that_of_the_model_whatever_view_holds_the_classes() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            for shape in [&[5][..], &[1, 1], &[6, 5], &[3, 7, 4], &[2, 1000]] {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                for (view, array, tensor) in views(&array, &tensor) {
+                    let what = format!("{name} {dtype} {shape:?} {view}");
+                    check(&what, &gpu, &array, &tensor, Some(1), false);
+                }
+                check(name, &gpu, &array, &tensor, None, false);
+                check(name, &gpu, &array, &tensor, Some(-100), false);
+                check(name, &gpu, &array, &tensor, Some(2), true);
+            }
+        }
+        let x = gpu.zeros(&[2, 3], DType::F32).unwrap();
+        let none = gpu.tensor(&[-1, -1], &[2]).unwrap();
+        let mean = x.cross_entropy(&none, Some(-1), Reduction::Mean).unwrap();
+        assert!(mean.item::<f32>().unwrap().is_nan(), "{name}");
+        let empty = gpu.zeros(&[0, 3], DType::F32).unwrap();
+        let nothing = gpu.zeros(&[0], DType::I32).unwrap();
+        let got = empty.cross_entropy(&nothing, None, Reduction::Sum).unwrap();
+        assert_eq!(got.item::<f32>().unwrap(), 0.0, "{name}");
+        let classless = gpu.zeros(&[2, 0], DType::F32).unwrap();
+        let got = classless
+            .cross_entropy(&none, None, Reduction::None)
+            .unwrap();
+        assert!(
+            got.to_vec::<f32>().unwrap().iter().all(|v| v.is_nan()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn losses_refuse_what_does_not_go_together() {
+    for (name, gpu) in gpus() {
+        let x = gpu.zeros(&[2, 3], DType::F32).unwrap();
+        let targets = gpu.zeros(&[2], DType::I32).unwrap();
+        let refused = |x: &Tensor, targets: &Tensor| {
+            x.cross_entropy(targets, None, Reduction::Mean)
+                .expect_err("a mistake")
+        };
+        assert!(matches!(refused(&x, &x), Error::DType { .. }));
+        assert!(matches!(refused(&targets, &targets), Error::DType { .. }));
+        let three = gpu.zeros(&[3], DType::I32).unwrap();
+        assert!(matches!(refused(&x, &three), Error::Shape { .. }));
+        let one = gpu.scalar(1.0_f32).unwrap();
+        assert!(matches!(refused(&one, &targets), Error::Shape { .. }));
+        assert!(matches!(
+            targets.mse_loss(&targets, Reduction::Mean),
+            Err(Error::DType { .. })
+        ));
+        let a = gpu.tensor(&[1.0_f32, 2.0, 4.0, 0.5], &[2, 2]).unwrap();
+        let b = gpu.tensor(&[1.0_f32, 1.0], &[2]).unwrap();
+        let got = a
+            .mse_loss(&b, Reduction::None)
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap();
+        assert_eq!(got, [0.0, 1.0, 9.0, 0.25], "{name}");
+        let mean = a
+            .mse_loss(&b, Reduction::Mean)
+            .unwrap()
+            .item::<f32>()
+            .unwrap();
+        let sum = a
+            .mse_loss(&b, Reduction::Sum)
+            .unwrap()
+            .item::<f32>()
+            .unwrap();
+        assert_eq!((mean, sum), (10.25 / 4.0, 10.25), "{name}");
+    }
+}
+
+#[test]
+fn rms_norm_divides_by_the_root_of_the_mean_square() {
+    const SHAPES: [&[usize]; 6] = [&[5], &[3, 0], &[70, 64], &[9, 37], &[4, 8, 12], &[2, 5000]];
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            for shape in SHAPES {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                for (view, array, tensor) in views(&array, &tensor) {
+                    let last = array.shape.len() - 1;
+                    let width = array.shape[last];
+                    let weight = Array::new(&[width], |at| at as f64 % 3.0 - 0.5);
+                    let given = weight.upload(&gpu, DType::F32);
+                    let rows = array.values.chunks(width.max(1));
+                    let squares: Vec<f64> = rows
+                        .map(|row| row.iter().map(|v| v * v).sum::<f64>() / width as f64)
+                        .collect();
+                    for weighted in [false, true] {
+                        let expected = Array::new(&array.shape, |flat| {
+                            let square = squares[flat / width];
+                            let factor = if weighted {
+                                weight.values[flat % width]
+                            } else {
+                                1.0
+                            };
+                            array.values[flat] / (square + 0.25).sqrt() * factor
+                        });
+                        let weight = weighted.then_some(&given);
+                        let got = tensor.rms_norm(&[width], weight, 0.25).unwrap();
+                        let what = format!("{name} {dtype} {shape:?} {view} {weighted}");
+                        assert_close(&download(&got), &expected, tolerance(dtype), &what);
+                    }
+                }
+            }
+        }
+        let t = gpu.zeros(&[2, 3], DType::F32).unwrap();
+        assert!(matches!(
+            t.rms_norm(&[2], None, 0.0),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            t.rms_norm(&[3], Some(&t), 0.0),
+            Err(Error::Shape { .. })
+        ));
+    }
+}
+
+#[test]
+fn group_norm_normalizes_the_channels_of_a_group_together() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            for (shape, groups) in [
+                (&[2, 6][..], 3),
+                (&[3, 4, 5], 1),
+                (&[2, 8, 3, 4], 4),
+                (&[1, 4, 33], 4),
+                (&[0, 4, 3], 2),
+            ] {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                let channels = shape[1];
+                let weight = Array::new(&[channels], |at| at as f64 - 1.5);
+                let bias = Array::new(&[channels], |at| 0.5 * at as f64);
+                let (w, b) = (
+                    weight.upload(&gpu, DType::F32),
+                    bias.upload(&gpu, DType::F32),
+                );
+                let length = shape[1..].iter().product::<usize>() / groups;
+                let inner: usize = shape[2..].iter().product();
+                for affine in [false, true] {
+                    let expected = Array::new(shape, |flat| {
+                        let row = &array.values[flat / length * length..][..length];
+                        let mean = row.iter().sum::<f64>() / length as f64;
+                        let square: f64 = row.iter().map(|v| (v - mean).powi(2)).sum();
+                        let deviation = (square / length as f64 + 1e-2).sqrt();
+                        let value = (array.values[flat] - mean) / deviation;
+                        let channel = flat / inner % channels;
+                        match affine {
+                            true => value * weight.values[channel] + bias.values[channel],
+                            false => value,
+                        }
+                    });
+                    let given = |t| affine.then_some(t);
+                    let got = tensor
+                        .group_norm(groups, given(&w), given(&b), 1e-2)
+                        .unwrap();
+                    assert_eq!(got.dtype(), dtype);
+                    let what = format!("{name} {dtype} {shape:?} {groups} {affine}");
+                    assert_close(&download(&got), &expected, 3.0 * tolerance(dtype), &what);
+                }
+            }
+        }
+        let t = gpu.zeros(&[2, 6], DType::F32).unwrap();
+        for groups in [0, 4] {
+            let refused = t.group_norm(groups, None, None, 0.0);
+            assert!(matches!(refused, Err(Error::Shape { .. })));
+        }
+        assert!(matches!(
+            t.group_norm(2, Some(&t), None, 0.0),
+            Err(Error::Shape { .. })
+        ));
+        let flat = gpu.zeros(&[6], DType::F32).unwrap();
+        assert!(matches!(
+            flat.group_norm(2, None, None, 0.0),
+            Err(Error::Shape { .. })
+        ));
+    }
+}
+
+#[test]
+fn pairs_are_turned_by_the_angle_of_their_position() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            for (shape, pairs) in [
+                (&[5, 4][..], 2),
+                (&[3, 7, 9], 3),
+                (&[2, 3, 6, 8], 4),
+                (&[4, 2], 0),
+            ] {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                for (view, array, tensor) in views(&array, &tensor) {
+                    let [.., positions, width] = array.shape[..] else {
+                        continue;
+                    };
+                    if width < 2 * pairs {
+                        continue;
+                    }
+                    let angles = Array::new(&[positions, pairs], |at| 0.37 * at as f64);
+                    let of = |f: fn(f64) -> f64| {
+                        let values = angles.values.iter().map(|&v| f(v)).collect();
+                        Array {
+                            values,
+                            ..angles.clone()
+                        }
+                        .rounded(DType::F32)
+                    };
+                    let (cos, sin) = (of(f64::cos), of(f64::sin));
+                    let (c, s) = (cos.upload(&gpu, DType::F32), sin.upload(&gpu, DType::F32));
+                    for interleaved in [false, true] {
+                        let expected = Array::new(&array.shape, |flat| {
+                            let (line, at) = (flat / width, flat % width);
+                            if at >= 2 * pairs {
+                                return array.values[flat];
+                            }
+                            let (pair, other) = match interleaved {
+                                true => (at / 2, at ^ 1),
+                                false => (at % pairs, (at + pairs) % (2 * pairs)),
+                            };
+                            let angle = line % positions * pairs + pair;
+                            let other = array.values[line * width + other];
+                            let sign = match interleaved {
+                                true if at % 2 == 0 => -1.0,
+                                false if at < pairs => -1.0,
+                                _ => 1.0,
+                            };
+                            array.values[flat] * cos.values[angle]
+                                + sign * other * sin.values[angle]
+                        });
+                        let got = tensor.rotary(&c, &s, interleaved).unwrap();
+                        let what = format!("{name} {dtype} {shape:?} {view} {interleaved}");
+                        assert_close(&download(&got), &expected, tolerance(dtype), &what);
+                    }
+                }
+            }
+        }
+        let x = gpu.zeros(&[5, 4], DType::F32).unwrap();
+        let angles = gpu.zeros(&[5, 2], DType::F32).unwrap();
+        let wide = gpu.zeros(&[5, 3], DType::F32).unwrap();
+        assert!(matches!(
+            x.rotary(&wide, &wide, false),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            x.rotary(&angles, &wide, false),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            angles.rotary(&x.t().unwrap(), &x, true),
+            Err(Error::Shape { .. })
+        ));
+        let ints = gpu.zeros(&[5, 4], DType::I32).unwrap();
+        assert!(matches!(
+            ints.rotary(&angles, &angles, true),
+            Err(Error::DType { .. })
+        ));
+    }
+}

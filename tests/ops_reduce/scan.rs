@@ -1,0 +1,115 @@
+//! Running sums and products.
+
+use lapidary::{DType, Error, Tensor};
+
+use super::model::*;
+
+/// A name, the method, and how it joins two.
+type Case = (&'static str, Method, fn(f64, f64) -> f64);
+type Method = fn(&Tensor, isize) -> lapidary::Result<Tensor>;
+
+fn check(what: &str, array: &Array, tensor: &Tensor) {
+    let dtype = tensor.dtype();
+    let out = match dtype {
+        DType::U8 | DType::Bool => DType::U32,
+        dtype => dtype,
+    };
+    let wrapped = |value: f64| match out {
+        DType::I32 => f64::from(value as i64 as i32),
+        DType::U32 => f64::from(value as i64 as u32),
+        _ => value,
+    };
+    let cases: [Case; 2] = [
+        ("cumsum", Tensor::cumsum, |a, b| a + b),
+        ("cumprod", Tensor::cumprod, |a, b| a * b),
+    ];
+    for axis in 0..array.shape.len() {
+        for (name, method, fold) in cases {
+            let step: usize = array.shape[axis + 1..].iter().product();
+            let mut expected = array.clone();
+            for at in 0..expected.values.len() {
+                if !(at / step).is_multiple_of(array.shape[axis]) {
+                    let before = expected.values[at - step];
+                    expected.values[at] = wrapped(fold(before, expected.values[at]));
+                }
+            }
+            let along = axis as isize - array.shape.len() as isize;
+            let got = method(tensor, along).unwrap();
+            assert_eq!(got.dtype(), out);
+            // Terms are rounded at the size of the largest total.
+            let largest = expected.values.iter().fold(1.0, |a: f64, b| a.max(b.abs()));
+            let expected = expected.rounded(out);
+            let what = format!("{name} of {what} along {axis}");
+            assert_close(
+                &download(&got),
+                &expected,
+                tolerance(dtype) * largest,
+                &what,
+            );
+        }
+    }
+}
+
+#[test]
+fn running_totals_agree_with_the_model_along_every_axis_of_every_view() {
+    for (name, gpu) in gpus() {
+        for dtype in DType::ALL {
+            for shape in [
+                &[0][..],
+                &[1],
+                &[3, 0, 2],
+                &[13],
+                &[7, 5, 3],
+                &[4, 8],
+                &[3, 9001],
+                &[5001, 2],
+                &[40_000],
+            ] {
+                let mut noise = noise(dtype);
+                let array = Array::new(shape, |at| match dtype {
+                    // Products of f64 hold no more than the sign and a few bits.
+                    DType::I32 => noise(at) % 3.0,
+                    DType::U32 | DType::U8 => noise(at) % 2.0,
+                    _ => noise(at),
+                });
+                let array = array.rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                let what = format!("{name} {dtype} {shape:?}");
+                if shape.iter().product::<usize>() < 1000 {
+                    for (view, array, tensor) in views(&array, &tensor) {
+                        check(&format!("{what} {view}"), &array, &tensor);
+                    }
+                } else {
+                    check(&what, &array, &tensor);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn totals_wrap_and_nan_stays_from_where_it_is() {
+    for (name, gpu) in gpus() {
+        let t = gpu.tensor(&[i32::MAX, 1, 5], &[3]).unwrap();
+        let got = t.cumsum(0).unwrap().to_vec::<i32>().unwrap();
+        assert_eq!(got, [i32::MAX, i32::MIN, i32::MIN + 5], "{name}");
+        let t = gpu.tensor(&[1.0, f32::NAN, 2.0], &[3]).unwrap();
+        let got = t.cumprod(0).unwrap().to_vec::<f32>().unwrap();
+        assert!(
+            got[0] == 1.0 && got[1].is_nan() && got[2].is_nan(),
+            "{name}"
+        );
+        assert!(matches!(t.cumsum(1), Err(Error::Axis { .. })));
+        let one = gpu.scalar(1.0_f32).unwrap();
+        assert!(matches!(one.cumsum(0), Err(Error::Axis { .. })));
+        // Nearly all ones: a running sum in f32 would stop growing.
+        let len = if name == "adapter" { 3_000_000 } else { 30_000 };
+        let t = gpu.full(&[len], 1.1_f32, DType::F32).unwrap();
+        let got = t.cumsum(0).unwrap().to_vec::<f32>().unwrap();
+        for (at, got) in got.into_iter().enumerate() {
+            let exact = (at + 1) as f64 * f64::from(1.1_f32);
+            let error = (f64::from(got) / exact - 1.0).abs();
+            assert!(error < 4e-5, "{name} {at}: {got}, not {exact}");
+        }
+    }
+}
