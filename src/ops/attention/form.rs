@@ -59,6 +59,7 @@ pub(super) struct Form {
 }
 
 const MASK: u64 = 1 << 32;
+#[cfg(any(test, feature = "sim"))]
 const CAUSAL: u64 = 1 << 36;
 
 impl Form {
