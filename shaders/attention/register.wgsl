@@ -1,4 +1,4 @@
-// Attention in registers, without workgroup memory or barriers, by the online softmax (Milakov and
+// Attention in registers, without barriers, by the online softmax (Milakov and
 // Gimelshein, 2018) in the order of FlashAttention (Dao et al., 2022): keys come in tiles of
 // ${keys}; of each row of queries there is kept the maximum so far, the sum of exponentials below
 // it, and the weighted sum of the values, which shrink when a tile brings a larger maximum.
@@ -6,6 +6,10 @@
 // An invocation owns ${width} rows of queries, side by side in the components of a vector, so that
 // nothing has to be folded across lanes. Where lanes can broadcast, they are the workgroup: each
 // loads a share of the keys and of the values for all.
+
+// Each invocation's own, for what is indexed by a loop. An array in registers would be looked through
+// one by one, and takes several times as long to compile. Nobody reads what another wrote.
+var<workgroup> weights: array<${vector}, ${places}>;
 
 @compute @workgroup_size(${threads})
 fn main(

@@ -148,7 +148,13 @@ impl Call<'_> {
                 Some(problem) => {
                     let form = match tile {
                         Some(tile) => Some(Form::new(tile, &problem, self.is_causal)),
-                        None => form::choose(engine.caps(), &problem, self.is_causal),
+                        None => {
+                            let caps = engine.caps();
+                            let is_large =
+                                |x: &Tensor| x.storage.size_bytes() > caps.max_binding_bytes;
+                            let has_windows = operands.iter().chain([&padded]).any(is_large);
+                            form::choose(caps, &problem, self.is_causal, has_windows)
+                        }
                     };
                     match form {
                         Some(form) => self.launch(&operands, &padded, &problem, form)?,

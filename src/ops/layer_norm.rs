@@ -52,6 +52,14 @@ const QUADS: u64 = 1 << 10;
 /// By the root of the mean square.
 pub(super) const RMS: u64 = 1 << 11;
 
+/// What a variant computes.
+pub(super) fn name_of(code: u64) -> &'static str {
+    match code & RMS {
+        0 => "layer_norm",
+        _ => "rms_norm",
+    }
+}
+
 impl Tensor {
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last dimensions, which
     /// `normalized_shape` repeats, as in PyTorch. The variance is that of the population.

@@ -38,7 +38,7 @@ static READERS: [Reader; 5] = [
     Reader {
         kernel: &layer_norm::LAYER_NORM,
         times: 3,
-        name: |_| "layer_norm",
+        name: layer_norm::name_of,
     },
     Reader {
         kernel: &argreduce::ARGREDUCE,

@@ -59,6 +59,7 @@ pub(super) struct Form {
 }
 
 const MASK: u64 = 1 << 32;
+#[cfg(any(test, feature = "sim"))]
 const CAUSAL: u64 = 1 << 36;
 
 impl Form {
@@ -155,7 +156,13 @@ impl Form {
 }
 
 /// The best variant for this adapter; none where matmul and softmax do better.
-pub(super) fn choose(caps: &Caps, problem: &Problem, is_causal: bool) -> Option<Form> {
+/// An operand has windows if one binding shows only a part of it.
+pub(super) fn choose(
+    caps: &Caps,
+    problem: &Problem,
+    is_causal: bool,
+    has_windows: bool,
+) -> Option<Form> {
     let fits = caps.max_invocations >= WORKGROUP_INVOCATIONS
         && caps.max_workgroup_bytes >= WORKGROUP_BYTES;
     if caps.kind != AdapterKind::Cpu && fits {
@@ -168,6 +175,8 @@ pub(super) fn choose(caps: &Caps, problem: &Problem, is_causal: bool) -> Option<
     let across = if lanes == 0 { 32 } else { u32::from(lanes) };
     let width = match problem.queries().div_ceil(across) {
         0 | 1 => 1,
+        // Each access then is a choice among bindings, all of them compiled in line.
+        _ if has_windows => 1,
         2 => 2,
         _ => 4,
     };

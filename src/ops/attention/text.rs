@@ -187,6 +187,7 @@ impl Register {
                 ("width", &self.width.to_string()),
                 ("threads", &form.threads().to_string()),
                 ("lane_builtin", lane_builtin),
+                ("places", &(form.keys() * form.threads()).to_string()),
                 ("rows", &form.rows().to_string()),
                 ("columns", &form.columns().to_string()),
                 ("seen", &seen(form)),
@@ -226,12 +227,6 @@ impl Register {
         for e in 0..4 * self.quads() {
             push!(out, "  var o_{e} = {}();", vector(self.width));
         }
-        push!(
-            out,
-            "  var weights: array<{}, {}>;",
-            vector(self.width),
-            self.form.keys()
-        );
         out
     }
 
@@ -307,7 +302,8 @@ impl Register {
         }
         for t in 0..self.form.keys() {
             push!(out, "    s_{t} = exp_kept(s_{t} - peak);");
-            push!(out, "    sum += s_{t};\n    weights[{t}] = s_{t};");
+            let at = self.weight(&t.to_string());
+            push!(out, "    sum += s_{t};\n    weights[{at}] = s_{t};");
         }
         out
     }
@@ -341,7 +337,8 @@ impl Register {
                 self.form.keys()
             );
             for j in 0..4 {
-                push!(out, "      let w_{j} = weights[t + {j}u];");
+                let at = self.weight(&format!("(t + {j}u)"));
+                push!(out, "      let w_{j} = weights[{at}];");
             }
             let row = |key: &str| format!("min(key + t + {key}, last_key) * p.v.w");
             for i in 0..shares {
@@ -381,30 +378,46 @@ impl Register {
         }
     }
 
+    /// The rows of the result, by way of the memory that held the weights, as many quads at a time
+    /// as fit: a store in a loop is compiled once.
     fn finish(&self) -> String {
         let mut out = String::new();
-        for (r, lane) in (0..self.width).zip(LANES) {
-            let own = if self.width == 1 {
-                String::new()
-            } else {
-                format!(".{lane}")
-            };
-            for c in 0..self.quads() {
-                let at = |e: u32| format!("o_{}{own}", 4 * c + e);
+        let (quads, at_once) = (self.quads(), self.form.keys() / 4);
+        for first in (0..quads).step_by(at_once as usize) {
+            let some = at_once.min(quads - first);
+            for e in 0..4 * some {
                 push!(
                     out,
-                    "  store(y_start + {r}u * p.rest.y + {}u, row + {r}u, column + {}u, \
-                     vec4({}, {}, {}, {}) * share{own});",
-                    4 * c,
-                    4 * c,
-                    at(0),
-                    at(1),
-                    at(2),
-                    at(3)
+                    "  weights[{}] = o_{} * share;",
+                    self.weight(&e.to_string()),
+                    4 * first + e
                 );
             }
+            let (start, end) = (4 * first, 4 * (first + some));
+            push!(out, "  for (var c = {start}u; c < {end}u; c += 4u) {{");
+            for e in 0..4 {
+                let at = self.weight(&format!("(c - {start}u + {e}u)"));
+                push!(out, "    let c_{e} = weights[{at}];");
+            }
+            for (r, lane) in (0..self.width).zip(LANES) {
+                let own = match self.width {
+                    1 => String::new(),
+                    _ => format!(".{lane}"),
+                };
+                push!(
+                    out,
+                    "    store(y_start + {r}u * p.rest.y + c, row + {r}u, column + c, \
+                     vec4(c_0{own}, c_1{own}, c_2{own}, c_3{own}));"
+                );
+            }
+            push!(out, "  }}");
         }
         out
+    }
+
+    /// Where an invocation keeps weight `t`.
+    fn weight(&self, t: &str) -> String {
+        format!("{t} * {} + lane", self.form.threads())
     }
 }
 

@@ -32,7 +32,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy-bare",
-        about: "no warnings, the allocator alone",
+        about: "no warnings, with default features, and the allocator alone",
         run: source::clippy_bare,
     },
     Step {

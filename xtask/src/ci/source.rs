@@ -35,7 +35,11 @@ pub(crate) fn clippy() -> Result<String> {
     )
 }
 
+/// The allocator alone, and what users build.
 pub(crate) fn clippy_bare() -> Result<String> {
+    run(cargo()
+        .args(["clippy", "--package", "lapidary"])
+        .args(["--", "-D", "warnings"]))?;
     passed(
         cargo()
             .args([
