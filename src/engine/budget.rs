@@ -65,6 +65,11 @@ impl Engine {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// All that slabs may take.
+    pub(crate) fn slab_limit_bytes(&self) -> u64 {
+        self.driver.ledger().slab_limit_bytes()
+    }
+
     /// What the app allows.
     pub(crate) fn budget(&self) -> Budget {
         self.limits().budget

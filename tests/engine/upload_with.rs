@@ -1,11 +1,11 @@
-//! Uploads that a function of the app's writes.
+//! Uploads that a function of the app's writes. Some are larger than the budgets of the tight runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, Element, Error, Gpu, Upload};
 
-use crate::{numbers, open, options};
+use crate::{numbers, open, open_alone, options};
 
 fn devices() -> Vec<SimOptions> {
     let kinds = [(false, 0), (false, u32::MAX), (true, 4)];
@@ -52,7 +52,7 @@ fn what_is_written_in_whatever_portions_is_what_the_tensor_holds() {
     println!("LAPIDARY_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     for options in devices() {
-        let (gpu, _sim) = open(options);
+        let (gpu, _sim) = open_alone(options);
         for len in [0, 1, 3, 17, 65_537, 300_001] {
             check(&gpu, &numbers(0, len), &mut random);
             let bytes: Vec<u8> = (0..len).map(|index| (index % 251) as u8).collect();
@@ -70,7 +70,7 @@ fn what_is_written_in_whatever_portions_is_what_the_tensor_holds() {
 #[test]
 fn too_few_and_too_many_elements_are_said_and_change_nothing() {
     for options in devices() {
-        let (gpu, _sim) = open(options);
+        let (gpu, _sim) = open_alone(options);
         let few = gpu.upload_with(&[3, 4], |out| out.extend([1.0_f32; 11]));
         let many = gpu.upload_with(&[3, 4], |out| out.extend_from_slice(&[1.0_f32; 13]));
         let endless = gpu.upload_with(&[3, 4], |out| out.extend(std::iter::repeat(1_u8)));
@@ -116,7 +116,7 @@ fn the_function_may_use_the_gpu_and_its_budget_may_be_small() {
 #[test]
 fn a_panic_in_the_function_goes_on_and_leaves_everything_working() {
     for options in devices() {
-        let (gpu, _sim) = open(options);
+        let (gpu, _sim) = open_alone(options);
         let kept = gpu.tensor(&numbers(3, 100), &[100]).unwrap();
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             gpu.upload_with(&[1 << 20], |out| {

@@ -37,13 +37,13 @@ const MANY_TILES: u64 = 64;
 /// Workgroup memory of every tile, and of the sums of the skinny variant.
 const TILE_BYTES: u32 = 16 << 10;
 
-/// The tile for a product.
-pub(super) fn choose(caps: &Caps, dtype: DType, problem: &Problem) -> Tile {
+/// The tile for a product, where slabs may take `room_bytes` in all.
+pub(super) fn choose(caps: &Caps, dtype: DType, problem: &Problem, room_bytes: u64) -> Tile {
     if !dtype.is_float() || problem.work() <= NAIVE_WORK {
         return Tile::Naive;
     }
     if caps.kind == AdapterKind::Cpu {
-        return on_cpu(caps, problem);
+        return on_cpu(caps, problem, room_bytes);
     }
     if caps.max_invocations < 256 || caps.max_workgroup_bytes < TILE_BYTES {
         return in_registers_of_a_gpu(problem);
@@ -76,7 +76,7 @@ pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
 }
 
 /// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
-fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
+fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: u64) -> Tile {
     // A single lane would do all of it, and carry the others along.
     if problem.m == 1 && problem.n <= 4 {
         return Tile::Naive;
@@ -106,7 +106,7 @@ fn on_cpu(caps: &Caps, problem: &Problem) -> Tile {
             .min_by_key(|tile| cost(tile))
             .map_or(32, |tile| tile.0),
     };
-    if pays_to_pack(caps, problem, lanes) {
+    if pays_to_pack(caps, problem, lanes) && has_room_to_pack(problem, lanes, room_bytes) {
         return Tile::Packed {
             rows: PACKED_ROWS,
             quads: 1,
@@ -142,6 +142,16 @@ fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
             bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
         });
     fits_tiles && is_read_often && problem.work() >= least_work && fits
+}
+
+/// Do packed operands and the result take no more than half of the room? What fits without a copy must
+/// not fail for one.
+fn has_room_to_pack(problem: &Problem, lanes: u8, room_bytes: u64) -> bool {
+    let a_len = packed_len(problem, &problem.a, problem.m, lanes);
+    let b_len = packed_len(problem, &problem.b, problem.n, lanes);
+    let c_len = u64::from(problem.rows()).saturating_mul(problem.n.into());
+    let len = a_len.saturating_add(b_len).saturating_add(c_len);
+    len.saturating_mul(4) <= room_bytes / 2
 }
 
 fn in_registers_of_a_gpu(problem: &Problem) -> Tile {

@@ -43,7 +43,11 @@ const TIGHT: &[Tight] = &[
     Tight {
         files: &["ops_reduce"],
         budget: "2MiB",
-        exempt: &["sums_of_millions_are_accurate"],
+        exempt: &[
+            "sums_of_millions_are_accurate",
+            "long_rows_are_merged_from_many_runs",
+            "totals_wrap_and_nan_stays_from_where_it_is",
+        ],
     },
 ];
 
