@@ -23,6 +23,9 @@ impl Drop for Pinned {
     }
 }
 
+/// A storage that is to be pinned is brought in so often, at most, if others put it out again.
+const MOST_ARRIVALS: u32 = 8;
+
 impl Engine {
     /// Runs what is queued and pins the storages at their places.
     pub(crate) async fn pin(&self, storages: &[&Arc<Storage>]) -> Result<Pinned> {
@@ -36,10 +39,16 @@ impl Engine {
         };
         for &storage in storages {
             self.error_of(storage)?;
-            self.bring_in(storage).await??;
-            if self.lock().memory.is_away(storage) {
-                // What makes it anew is in the queue now.
+            for _ in 0..MOST_ARRIVALS {
+                self.bring_in(storage).await??;
+                if !self.lock().memory.is_away(storage) {
+                    break;
+                }
+                // What makes it anew is in the queue now. What else is there may put it out again.
                 self.walk().await?;
+                if !self.lock().memory.is_away(storage) {
+                    break;
+                }
             }
             self.error_of(storage)?;
             // At once, so that the next one does not put it out.
