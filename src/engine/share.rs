@@ -46,9 +46,6 @@ impl Engine {
                 }
                 // What makes it anew is in the queue now. What else is there may put it out again.
                 self.walk().await?;
-                if !self.lock().memory.is_away(storage) {
-                    break;
-                }
             }
             self.error_of(storage)?;
             // At once, so that the next one does not put it out.

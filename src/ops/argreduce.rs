@@ -83,20 +83,11 @@ fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -
     let folded = Axes::from(at, at + 1);
     let shape = folded.fold_shape(&x.layout.shape, false);
     refuse_empty(operation, &x.layout.shape, folded)?;
-    let copy;
-    let (x, rows) = match Rows::of(&x.layout, folded, false) {
-        Some(rows) => (x, rows),
-        None => {
-            copy = x.contiguous()?;
-            let rows = Rows::of(&copy.layout, folded, false)
-                .expect("the axes of a contiguous tensor around one collapse to two");
-            (&copy, rows)
-        }
-    };
-    let plan = Plan::choose(x.engine.caps(), &rows);
+    let (x, rows) = &Rows::along(x, folded)?;
+    let plan = Plan::choose(x.engine.caps(), rows);
     // One invocation picks among all parts of a row.
-    let plan = Plan::cut(plan.form, &rows, u64::from(plan.parts.min(128)));
-    let mut result = search_as(x, &rows, plan, least)?;
+    let plan = Plan::cut(plan.form, rows, u64::from(plan.parts.min(128)));
+    let mut result = search_as(x, rows, plan, least)?;
     result.layout = Layout::contiguous(&shape);
     Ok(result)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Fetch, Input};
-use super::operation::{operations, same_dtype};
+use super::operation::{kernels, operations, same_dtype};
 use super::scalar::Scalar;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
@@ -49,20 +49,8 @@ operations! {
     }
 }
 
-macro_rules! kernels {
-    ($($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
-        $(#[$doc])*
-        pub(super) static $kernel: Kernel = Kernel {
-            name: $name,
-            operands: &[$($operand),*],
-            text,
-            #[cfg(any(test, feature = "sim"))]
-            twin: super::twin::binary::run,
-        };
-    )*};
-}
-
 kernels! {
+    binary:
     /// `y = op(a, b)`.
     BINARY "binary" [Operand::read("a"), Operand::read("b"), Operand::write("y")];
     /// The same, where `y` is a part of its storage.

@@ -16,6 +16,7 @@ use bytemuck::{Pod, Zeroable};
 use super::elementwise::arg;
 use super::normalize::check_float;
 use super::operation::same_dtype;
+use super::rows::count_out;
 use super::text::fill;
 use crate::driver::{AdapterKind, Caps};
 use crate::engine::{Kernel, Launch, Operand, Variant};
@@ -221,14 +222,7 @@ fn direct(
     let count = (pixels as u64).div_ceil(4 * threads)
         * row_tiles.div_ceil(rows)
         * (geometry.groups * geometry.samples) as u64;
-    let limit = u64::from(engine.caps().max_groups.max(1));
-    let deep = count.div_ceil(limit * limit).max(1);
-    let down = count.div_ceil(deep).div_ceil(limit).max(1);
-    let groups = [
-        count.div_ceil(deep * down).max(1) as u32,
-        down as u32,
-        deep as u32,
-    ];
+    let groups = count_out(count, engine.caps());
     let args = [
         arg(x, false),
         arg(&weight, false),

@@ -368,9 +368,7 @@ impl Plan {
 
 /// Workgroups of 64 for so many invocations, over x and y.
 pub(crate) fn groups(caps: &Caps, invocations: u64) -> [u32; 3] {
-    let groups = invocations.div_ceil(GROUP).max(1);
-    let y = groups.div_ceil(u64::from(caps.max_groups.max(1)));
-    [groups.div_ceil(y) as u32, y as u32, 1]
+    super::rows::groups(caps, invocations, GROUP)
 }
 
 fn fetch_of(map: &Collapsed, operand: usize, whole: bool) -> Fetch {

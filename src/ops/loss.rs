@@ -181,23 +181,14 @@ fn losses(
     if targets.layout.len() == 0 {
         return Ok(result);
     }
-    let copy;
-    let (x, rows) = match Rows::of(&x.layout, classes, false) {
-        Some(rows) => (x, rows),
-        None => {
-            copy = x.contiguous()?;
-            let rows = Rows::of(&copy.layout, classes, false)
-                .expect("the axes of a contiguous tensor around one collapse to two");
-            (&copy, rows)
-        }
-    };
+    let (x, rows) = &Rows::along(x, classes)?;
     let targets = targets.contiguous()?;
     let mut params = rows.params();
     params.second = targets.layout.offset as u32;
     params.parts = u32::from(ignore.is_some());
     params.third = ignore.unwrap_or(0);
     let (from, at, to) = (arg(x, false), arg(&targets, false), arg(&result, true));
-    let code = code | rows::rank_bits(&rows);
+    let code = code | rows::rank_bits(rows);
     let groups = rows::groups(engine.caps(), u64::from(rows.rows).div_ceil(4), 64);
     let launch = match code & LOGITS {
         0 => Launch::new(&LOSS, code, [from, at, to], &params, groups),

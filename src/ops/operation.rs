@@ -117,3 +117,18 @@ macro_rules! operations {
     };
 }
 pub(super) use operations;
+
+/// The kernels of a family, which share a text and the twin of that name.
+macro_rules! kernels {
+    ($twin:ident: $($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
+        $(#[$doc])*
+        pub(super) static $kernel: Kernel = Kernel {
+            name: $name,
+            operands: &[$($operand),*],
+            text,
+            #[cfg(any(test, feature = "sim"))]
+            twin: crate::ops::twin::$twin::run,
+        };
+    )*};
+}
+pub(super) use kernels;

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::driver::{AdapterKind, Caps};
 use crate::error::{Error, Result};
+use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis, collapse};
 
 /// The WGSL that goes with this file.
@@ -129,6 +130,19 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    /// The rows along one axis, or several that lie together, of a tensor, or of a copy of one that is too
+    /// irregular for the kernels; and which of the two.
+    #[track_caller]
+    pub(super) fn along(x: &Tensor, folded: Axes) -> Result<(Tensor, Self)> {
+        if let Some(rows) = Self::of(&x.layout, folded, false) {
+            return Ok((x.clone(), rows));
+        }
+        let copy = x.contiguous()?;
+        let rows = Self::of(&copy.layout, folded, false)
+            .expect("the axes of a contiguous tensor around one collapse to two");
+        Ok((copy, rows))
+    }
+
     /// `None` if the view is too irregular for the kernels: copy it first. With `any_order`, the
     /// elements of a row may come in whatever order is best.
     pub(super) fn of(layout: &Layout, folded: Axes, any_order: bool) -> Option<Self> {
@@ -237,6 +251,15 @@ pub(super) fn rank_constants(out: &mut String, bits: u64) {
 /// memory is fast? On a software rasterizer neither is so.
 pub(super) fn is_gpu(caps: &Caps) -> bool {
     !matches!(caps.kind, AdapterKind::Cpu)
+}
+
+/// At least `count` groups, hardly more, spread over as many dimensions as they need.
+pub(super) fn count_out(count: u64, caps: &Caps) -> [u32; 3] {
+    let limit = u64::from(caps.max_groups.max(1));
+    let z = count.div_ceil(limit * limit).max(1);
+    let y = count.div_ceil(z).div_ceil(limit).max(1);
+    let x = count.div_ceil(z * y).max(1);
+    [x as u32, y as u32, z as u32]
 }
 
 /// Workgroups for `invocations` of `per_group` each, over x and y.

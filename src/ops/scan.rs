@@ -91,23 +91,14 @@ fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
         return Ok(result);
     }
     let folded = Axes::from(at, at + 1);
-    let copy;
-    let (x, rows) = match Rows::of(&x.layout, folded, false) {
-        Some(rows) => (x, rows),
-        None => {
-            copy = x.contiguous()?;
-            let rows = Rows::of(&copy.layout, folded, false)
-                .expect("the axes of a contiguous tensor around one collapse to two");
-            (&copy, rows)
-        }
-    };
-    let form = Plan::choose(engine.caps(), &rows).form;
-    let plan = Plan::cut(form, &rows, parts.unwrap_or_else(|| good_parts(x, &rows)));
+    let (x, rows) = &Rows::along(x, folded)?;
+    let form = Plan::choose(engine.caps(), rows).form;
+    let plan = Plan::cut(form, rows, parts.unwrap_or_else(|| good_parts(x, rows)));
     let mut params = rows.params();
     params.parts = plan.parts;
     params.chunk = plan.chunk;
     params.second = x.layout.shape[at + 1..].iter().product::<usize>() as u32;
-    let mut code = rows::rank_bits(&rows);
+    let mut code = rows::rank_bits(rows);
     if op.fold == Fold::Product {
         code |= PRODUCT;
     }
@@ -117,7 +108,7 @@ fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
     let launch = match plan.parts {
         1 => Launch::new(&SCAN, code, [from, to], &params, groups),
         _ => {
-            let ends = scan(&ends_of_parts(x, op, &rows, plan)?, 1, op, None)?;
+            let ends = scan(&ends_of_parts(x, op, rows, plan)?, 1, op, None)?;
             let args = [from, arg(&ends, false), to];
             Launch::new(&SCAN_PARTS, code | PARTS, args, &params, groups)
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Family, Input};
-use super::operation::{Takes, same_dtype};
+use super::operation::{Takes, kernels, same_dtype};
 use super::scalar::Scalar;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
@@ -15,20 +15,8 @@ const WGSL: &str = include_str!("../../shaders/select.wgsl");
 const OPERATION: &str = "where";
 const MASKED: &str = "masked_fill";
 
-macro_rules! kernels {
-    ($($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
-        $(#[$doc])*
-        pub(super) static $kernel: Kernel = Kernel {
-            name: $name,
-            operands: &[$($operand),*],
-            text,
-            #[cfg(any(test, feature = "sim"))]
-            twin: super::twin::select::run,
-        };
-    )*};
-}
-
 kernels! {
+    select:
     /// `y = c ? a : b`.
     SELECT "select"
         [Operand::read("c"), Operand::read("a"), Operand::read("b"), Operand::write("y")];

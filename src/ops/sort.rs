@@ -167,16 +167,7 @@ pub(super) fn sorted(
 ) -> Result<(Tensor, Tensor)> {
     let engine = &x.engine;
     let folded = Axes::from(at, at + 1);
-    let copy;
-    let (x, rows) = match Rows::of(&x.layout, folded, false) {
-        Some(rows) => (x, rows),
-        None => {
-            copy = x.contiguous()?;
-            let rows = Rows::of(&copy.layout, folded, false)
-                .expect("the axes of a contiguous tensor around one collapse to two");
-            (&copy, rows)
-        }
-    };
+    let (x, rows) = &Rows::along(x, folded)?;
     let pair = |length: usize| -> Result<[Tensor; 2]> {
         let make = || Tensor::output(engine, &[rows.rows as usize, length], DType::U32);
         Ok([make()?, make()?])
@@ -184,7 +175,7 @@ pub(super) fn sorted(
     let mut params = rows.params();
     params.parts = u64::from(rows.length).div_ceil(BLOCK) as u32;
     let [mut keys, mut order] = pair(rows.length as usize)?;
-    let code = rows::rank_bits(&rows) | if descending { DESCENDING } else { 0 };
+    let code = rows::rank_bits(rows) | if descending { DESCENDING } else { 0 };
     let args = [arg(x, false), arg(&keys, false), arg(&order, false)];
     let items = u64::from(rows.rows) * u64::from(params.parts);
     let groups = rows::groups(engine.caps(), items, 32);
@@ -192,7 +183,7 @@ pub(super) fn sorted(
     let piece = if rows::is_gpu(engine.caps()) { 8 } else { 32 };
     let (mut length, mut run) = (u64::from(rows.length), BLOCK);
     while run < length {
-        let next = merge(&rows, length, run, keep as u64, piece);
+        let next = merge(rows, length, run, keep as u64, piece);
         let [l, q] = pair(next.kept as usize)?;
         let args = [&keys, &order, &l, &q].map(|tensor| arg(tensor, false));
         let items = u64::from(next.rows) * u64::from(next.pairs) * u64::from(next.pieces);

@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
+use crate::ops::rows::count_out;
 
 /// Keys of a tile where lanes broadcast: as many accumulators as matmul's tallest tile has.
 const KEYS_OF_LANES: u32 = 32;
@@ -194,10 +195,7 @@ pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
     let rows = u64::from(problem.queries().div_ceil(form.rows()));
     let columns = u64::from(problem.columns().div_ceil(form.columns()));
     let count = rows * columns * u64::from(problem.heads());
-    let limit = u64::from(caps.max_groups.max(1));
-    let z = count.div_ceil(limit * limit).max(1);
-    let y = count.div_ceil(z).div_ceil(limit).max(1);
-    [count.div_ceil(z * y).max(1) as u32, y as u32, z as u32]
+    count_out(count, caps)
 }
 
 /// Does the variant read a mask?

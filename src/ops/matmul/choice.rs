@@ -5,6 +5,7 @@ use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
+use crate::ops::rows::count_out;
 
 /// Multiplications up to which no other variant is worth its compilation.
 const NAIVE_WORK: u64 = 16 * 16 * 16;
@@ -37,8 +38,13 @@ const MANY_TILES: u64 = 64;
 /// Workgroup memory of every tile, and of the sums of the skinny variant.
 const TILE_BYTES: u32 = 16 << 10;
 
-/// The tile for a product, where slabs may take `room_bytes` in all.
-pub(super) fn choose(caps: &Caps, dtype: DType, problem: &Problem, room_bytes: u64) -> Tile {
+/// The tile for a product, where slabs may take `room_bytes` in all, which is asked for where it matters.
+pub(super) fn choose(
+    caps: &Caps,
+    dtype: DType,
+    problem: &Problem,
+    room_bytes: impl FnOnce() -> u64,
+) -> Tile {
     if !dtype.is_float() || problem.work() <= NAIVE_WORK {
         return Tile::Naive;
     }
@@ -76,7 +82,7 @@ pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
 }
 
 /// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
-fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: u64) -> Tile {
+fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> Tile {
     // A single lane would do all of it, and carry the others along.
     if problem.m == 1 && problem.n <= 4 {
         return Tile::Naive;
@@ -106,7 +112,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: u64) -> Tile {
             .min_by_key(|tile| cost(tile))
             .map_or(32, |tile| tile.0),
     };
-    if pays_to_pack(caps, problem, lanes) && has_room_to_pack(problem, lanes, room_bytes) {
+    if pays_to_pack(caps, problem, lanes) && has_room_to_pack(problem, lanes, room_bytes()) {
         return Tile::Packed {
             rows: PACKED_ROWS,
             quads: 1,
@@ -211,13 +217,4 @@ pub(super) fn groups(caps: &Caps, form: Form, problem: &Problem) -> [u32; 3] {
         (_, Spread::Linear) => count_out(grid.map(u64::from).iter().product(), caps),
         _ => grid,
     }
-}
-
-/// At least `count` groups, hardly more, spread over as many dimensions as they need.
-pub(super) fn count_out(count: u64, caps: &Caps) -> [u32; 3] {
-    let limit = u64::from(caps.max_groups.max(1));
-    let z = count.div_ceil(limit * limit).max(1);
-    let y = count.div_ceil(z).div_ceil(limit).max(1);
-    let x = count.div_ceil(z * y).max(1);
-    [x as u32, y as u32, z as u32]
 }

@@ -101,7 +101,7 @@ impl Tensor {
 
     fn tile(&self, operands: [&Tensor; 3], problem: &Problem, has_end: bool) -> Tile {
         let caps = self.engine.caps();
-        let room_bytes = self.engine.slab_limit_bytes();
+        let room_bytes = || self.engine.slab_limit_bytes();
         let tile = match choice::choose(caps, self.dtype, problem, room_bytes) {
             // The reference only multiplies.
             Tile::Naive if has_end => choice::least(caps, problem),

@@ -329,7 +329,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     let check = |caps: &Caps, [m, n, k]: [usize; 3], expected: Tile| {
         let product = problem(&Layout::contiguous(&[m, k]), &Layout::contiguous(&[k, n]));
         assert_eq!(
-            choose(caps, DType::F32, &product, u64::MAX),
+            choose(caps, DType::F32, &product, || u64::MAX),
             expected,
             "{m} x {n} x {k}"
         );
@@ -368,7 +368,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
         &Layout::contiguous(&[64, 64]),
     );
     assert_eq!(
-        choose(&discrete, DType::I32, &product, u64::MAX),
+        choose(&discrete, DType::I32, &product, || u64::MAX),
         Tile::Naive
     );
 }

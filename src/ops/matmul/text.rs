@@ -22,6 +22,7 @@ use std::borrow::Cow;
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use crate::engine::Variant;
+use crate::ops::text::fill;
 use grouped::{skinny, workgroup};
 use unrolled::Unrolled;
 
@@ -150,16 +151,6 @@ pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
     };
     let text = packed::pack(side, u32::from(packing.lanes), packing.whole_k);
     Cow::Owned(format!("{}\n{text}", shared(packing.spread)))
-}
-
-/// Puts values in the place of `${name}`.
-fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
-    let mut text = skeleton.to_string();
-    for (name, value) in values {
-        text = text.replace(&format!("${{{name}}}"), value.trim_end());
-    }
-    debug_assert!(!text.contains("${"), "a placeholder is left:\n{text}");
-    text
 }
 
 /// Stores a quad of C, whole if rows of C are made of quads.
