@@ -1,0 +1,350 @@
+//! Findings, files and markers, by variants that take as long as they are told to.
+
+use std::fs;
+use std::thread::sleep;
+
+use super::*;
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let unique = format!("lapidary-tuning-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(unique);
+        let _ = fs::remove_dir_all(&folder);
+        Folder(folder)
+    }
+
+    /// Of every file, by name.
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Leaves a marker of another process.
+    fn leave_marker(&self, tuning: &Tuning, owner: &str, variant: &str) -> PathBuf {
+        let file = tuning.file.as_ref().unwrap();
+        let marker = file.with_extension(format!("{owner}.trying"));
+        assert!(kept::replace(&marker, KIND, variant.as_bytes()));
+        marker
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn subject(version: &str) -> Subject {
+    Subject {
+        adapter: "an adapter".to_owned(),
+        version: version.to_owned(),
+        has_clock: true,
+    }
+}
+
+/// As the only one in its process: others may have used up the time.
+fn alone(subject: Subject, folder: Option<&Folder>) -> Tuning {
+    Tuning {
+        spent: Box::leak(Box::default()),
+        ..Tuning::new(subject, folder.map(|folder| &*folder.0))
+    }
+}
+
+const VARIANTS: [&str; 3] = ["slow", "fast", "broken"];
+
+/// Chooses by running variants: one takes long, one no time, and one fails.
+fn choose(tuning: &Tuning, problem: &str) -> usize {
+    choose_by(tuning, problem, &VARIANTS, |variant| match variant {
+        "slow" => {
+            sleep(Duration::from_millis(15));
+            Trial::Ran
+        }
+        "fast" => Trial::Ran,
+        _ => Trial::Failed,
+    })
+}
+
+fn choose_by(
+    tuning: &Tuning,
+    problem: &str,
+    variants: &[&'static str],
+    run: impl Fn(&str) -> Trial,
+) -> usize {
+    let mut runner = Runner {
+        prepare: &mut || Ready::Yes,
+        run: &mut |index, times| {
+            let trials = (0..times).map(|_| run(variants[index]));
+            trials.last().unwrap()
+        },
+    };
+    tuning.choose("family", &problem, variants, &mut runner)
+}
+
+/// What must not be run.
+fn unasked(tuning: &Tuning, problem: &str) -> usize {
+    choose_by(tuning, problem, &VARIANTS, |variant| {
+        panic!("{variant} was run")
+    })
+}
+
+#[test]
+fn the_fastest_variant_is_remembered_and_kept() {
+    let folder = Folder::new("kept");
+    let tuning = alone(subject("1"), Some(&folder));
+    assert_eq!(choose(&tuning, "p"), 1);
+    assert_eq!(unasked(&tuning, "p"), 1);
+    assert_eq!(
+        folder.files().len(),
+        1,
+        "no marker stays: {:?}",
+        folder.files()
+    );
+    let text = fs::read_to_string(tuning.file.as_ref().unwrap()).unwrap();
+    let expected = "\ndevice an adapter / 1\nbest family p = family \"fast\"\n";
+    assert!(text.ends_with(expected), "{text}");
+
+    let later = alone(subject("1"), Some(&folder));
+    assert_eq!(unasked(&later, "p"), 1);
+    assert_eq!(later.findings().trials, 0);
+    assert!(tuning.findings().trials >= 2);
+    // Where that variant cannot be used, it is looked for anew.
+    let others = ["slow", "broken"];
+    let run = |variant: &str| match variant {
+        "slow" => Trial::Ran,
+        _ => Trial::Failed,
+    };
+    assert_eq!(
+        choose_by(&alone(subject("1"), Some(&folder)), "p", &others, run),
+        0
+    );
+}
+
+#[test]
+fn a_variant_that_is_hardly_faster_does_not_take_the_rules_place() {
+    let tuning = alone(subject("1"), None);
+    let run = |variant: &str| {
+        sleep(Duration::from_micros(if variant == "fast" {
+            19_800
+        } else {
+            20_000
+        }));
+        Trial::Ran
+    };
+    assert_eq!(choose_by(&tuning, "p", &VARIANTS[..2], run), 0);
+}
+
+#[test]
+fn files_that_are_broken_foreign_or_older_are_not_used_and_replaced() {
+    let folder = Folder::new("broken");
+    let tuning = alone(subject("1"), Some(&folder));
+    assert_eq!(choose(&tuning, "p"), 1);
+    let file = tuning.file.clone().unwrap();
+    let whole = fs::read(&file).unwrap();
+    let headless: &[u8] = b"best family p = family \"slow\"\n";
+    let broken = [
+        b"".as_slice(),
+        b"\xff\xfe\n\0",
+        headless,
+        &whole[..whole.len() / 2],
+    ];
+    for content in broken {
+        fs::write(&file, content).unwrap();
+        let later = alone(subject("1"), Some(&folder));
+        assert_eq!(later.findings(), Findings::default());
+        assert_eq!(choose(&later, "p"), 1);
+        assert_eq!(fs::read(&file).unwrap(), whole, "written anew");
+    }
+    let newer = alone(subject("2"), Some(&folder));
+    assert_eq!(newer.file.as_ref(), Some(&file), "one file an adapter");
+    assert_eq!(newer.findings(), Findings::default());
+    assert_eq!(choose(&newer, "q"), 1);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("/ 2\n") && !text.contains("family p"),
+        "{text}"
+    );
+    // Lines that say nothing are passed over, names that end lines come from nowhere.
+    let strange = "device an adapter / 2\nbest\nbest x\nnever \u{7}\n\nbest p = q\n";
+    assert!(kept::replace(&file, KIND, strange.as_bytes()));
+    let found = alone(subject("2"), Some(&folder)).findings();
+    assert_eq!(found.best, [("p".to_owned(), "q".to_owned())]);
+    assert!(found.never.is_empty());
+    let wicked = alone(subject("3\nnever all"), Some(&folder));
+    assert_eq!(wicked.device, "an adapter / 3 never all");
+}
+
+#[test]
+fn two_that_share_a_file_keep_what_both_have_found() {
+    let folder = Folder::new("shared");
+    let [one, two] = [0, 1].map(|_| alone(subject("1"), Some(&folder)));
+    one.findings();
+    two.findings();
+    assert_eq!((choose(&one, "p"), choose(&two, "q")), (1, 1));
+    let both = alone(subject("1"), Some(&folder));
+    assert_eq!((unasked(&both, "p"), unasked(&both, "q")), (1, 1));
+}
+
+#[test]
+fn what_loses_the_device_is_not_tried_again() {
+    let folder = Folder::new("lost");
+    let tuning = alone(subject("1"), Some(&folder));
+    let lose = |variant: &str| match variant {
+        "fast" => Trial::Lost,
+        _ => Trial::Ran,
+    };
+    assert_eq!(choose_by(&tuning, "p", &VARIANTS, lose), 0);
+    assert_eq!(tuning.findings().never, ["family \"fast\""]);
+    assert_eq!(
+        folder.files().len(),
+        1,
+        "it says so itself: {:?}",
+        folder.files()
+    );
+    for tuning in [&tuning, &alone(subject("1"), Some(&folder))] {
+        let run = |variant: &str| {
+            assert_ne!(variant, "fast");
+            Trial::Ran
+        };
+        assert_eq!(choose_by(tuning, "q", &VARIANTS[..2], run), 0);
+    }
+    // It is not taken either, not even where the rule would.
+    let later = alone(subject("1"), Some(&folder));
+    let run = |_: &str| Trial::Ran;
+    assert_eq!(choose_by(&later, "r", &["fast", "slow"], run), 1);
+}
+
+#[test]
+fn a_marker_that_was_left_behind_bars_its_variant() {
+    let folder = Folder::new("markers");
+    let tuning = alone(subject("1"), Some(&folder));
+    let own = std::process::id();
+    let bars = |owner: &str| {
+        let marker = folder.leave_marker(&tuning, owner, "family \"fast\"");
+        let later = alone(subject("1"), Some(&folder));
+        let never = later.findings().never;
+        assert_eq!(choose(&later, "p"), 0, "{owner}");
+        assert_eq!(never, ["family \"fast\""], "{owner}");
+        assert!(!marker.exists(), "{owner}");
+        assert_eq!(folder.files().len(), 1);
+        let _ = fs::remove_dir_all(&folder.0);
+    };
+    // An earlier process that had the same number; in containers that is the rule.
+    bars(&format!("{own}-0000000000000001-0"));
+    if Path::new("/proc/self").exists() {
+        // No process has this number.
+        bars("4294967295-0000000000000001-7");
+        let running = format!("{}-0000000000000001-0", std::os::unix::process::parent_id());
+        let marker = folder.leave_marker(&tuning, &running, "family \"fast\"");
+        let later = alone(subject("1"), Some(&folder));
+        assert_eq!(choose(&later, "p"), 1, "whoever runs is just trying it");
+        assert!(marker.exists());
+    }
+    // What is broken, or no marker at all, bars nobody.
+    let broken = folder.leave_marker(&tuning, &format!("{own}-1-0"), "family \"slow\"");
+    fs::write(&broken, b"in the middle of the wri").unwrap();
+    folder.leave_marker(&tuning, "no marker", "family \"slow\"");
+    let later = alone(subject("1"), Some(&folder));
+    assert!(later.findings().never.is_empty());
+    assert!(!broken.exists());
+}
+
+#[test]
+fn while_a_variant_runs_a_marker_names_it() {
+    let folder = Folder::new("marked");
+    let tuning = alone(subject("1"), Some(&folder));
+    choose_by(&tuning, "p", &VARIANTS, |variant| {
+        let named = format!("family {variant:?}");
+        let marked = folder.files().into_iter().any(|name| {
+            let path = folder.0.join(&name);
+            name.ends_with(".trying") && kept::read(&path, KIND) == Some(named.clone().into_bytes())
+        });
+        assert!(marked, "{variant}: {:?}", folder.files());
+        Trial::Ran
+    });
+}
+
+#[test]
+fn where_markers_cannot_be_written_nothing_is_tried() {
+    let folder = Folder::new("stuck");
+    fs::write(&folder.0, b"in the way").unwrap();
+    let tuning = alone(subject("1"), Some(&folder));
+    assert_eq!((unasked(&tuning, "p"), unasked(&tuning, "q")), (0, 0));
+    assert_eq!(
+        tuning.findings(),
+        Findings {
+            time: tuning.findings().time,
+            ..Findings::default()
+        }
+    );
+    fs::remove_file(&folder.0).unwrap();
+}
+
+#[test]
+fn trials_end_when_their_time_is_up() {
+    let tuning = alone(subject("1"), None);
+    tuning
+        .spent
+        .store(MOST_TIME.as_nanos() as u64, Ordering::Relaxed);
+    assert_eq!(unasked(&tuning, "p"), 0);
+    let tuning = alone(subject("1"), None);
+    let little = MOST_TIME - Duration::from_millis(20);
+    tuning
+        .spent
+        .store(little.as_nanos() as u64, Ordering::Relaxed);
+    choose(&tuning, "p");
+    assert!(tuning.time_left().is_zero());
+    assert_eq!(unasked(&tuning, "q"), 0);
+}
+
+#[test]
+fn one_tries_at_a_time_and_the_others_go_by_the_rule() {
+    let tuning = alone(subject("1"), None);
+    let inner = std::cell::Cell::new(None);
+    let mut runner = Runner {
+        prepare: &mut || Ready::Yes,
+        run: &mut |index, _| {
+            inner.set(Some(unasked(&tuning, "q")));
+            sleep(Duration::from_millis([10, 0, 10][index]));
+            Trial::Ran
+        },
+    };
+    assert_eq!(tuning.choose("family", &"p", &VARIANTS, &mut runner), 1);
+    assert_eq!(inner.get(), Some(0));
+    assert_eq!(choose(&tuning, "q"), 1, "and try later");
+}
+
+#[test]
+fn whoever_cannot_try_goes_by_the_rule() {
+    let tuning = alone(subject("1"), None);
+    for (ready, asked_again) in [(Ready::Later, 2), (Ready::No, 1)] {
+        let mut asked = 0;
+        for _ in 0..2 {
+            let mut runner = Runner {
+                prepare: &mut || {
+                    asked += 1;
+                    ready
+                },
+                run: &mut |_, _| panic!("it was run"),
+            };
+            let chosen = tuning.choose("family", &format!("{ready:?}"), &VARIANTS, &mut runner);
+            assert_eq!(chosen, 0);
+        }
+        assert_eq!(asked, asked_again, "{ready:?}");
+    }
+    let timeless = Subject {
+        has_clock: false,
+        ..subject("1")
+    };
+    assert_eq!(
+        choose(&alone(timeless, None), "p"),
+        0,
+        "no clock, no winner"
+    );
+}
