@@ -23,8 +23,8 @@ use std::fmt::{Debug, Display};
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -97,6 +97,8 @@ pub(crate) struct Tuning {
     has_clock: bool,
     file: Option<PathBuf>,
     spent: &'static AtomicU64,
+    /// The time since some moment.
+    now: fn() -> Duration,
     known: Mutex<Known>,
     /// Markers cannot be written: nothing is tried.
     has_no_markers: AtomicBool,
@@ -139,6 +141,7 @@ impl Tuning {
             has_clock,
             file: folder.map(|folder| folder.join(name)),
             spent: &SPENT,
+            now,
             known: Mutex::default(),
             has_no_markers: AtomicBool::new(false),
             trying: Mutex::default(),
@@ -326,6 +329,11 @@ impl Known {
         }
         true
     }
+}
+
+fn now() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
 }
 
 fn hash_of(value: &impl Hash) -> u64 {

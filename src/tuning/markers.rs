@@ -19,13 +19,17 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(600);
 pub(super) struct Marker(PathBuf);
 
 impl Marker {
-    /// Leaves word beside the findings of what is about to be tried; `None` if that cannot be.
-    pub(super) fn leave(file: &Path, name: &str) -> Option<Self> {
+    /// Leaves word beside the findings of what is about to be tried, `for_sure` even if the machine stops;
+    /// `None` if that cannot be.
+    pub(super) fn leave(file: &Path, name: &str, for_sure: bool) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, unique) = this_process();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let marker = file.with_extension(format!("{process}-{unique:016x}-{number}.trying"));
-        let is_there = kept::replace_for_sure(&marker, KIND, name.as_bytes());
+        let is_there = match for_sure {
+            true => kept::replace_for_sure(&marker, KIND, name.as_bytes()),
+            false => kept::replace(&marker, KIND, name.as_bytes()),
+        };
         is_there.then_some(Marker(marker))
     }
 

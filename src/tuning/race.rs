@@ -2,12 +2,12 @@
 //! are not far behind run in turns, so that what disturbs one disturbs the others as well.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::markers::Marker;
 use super::{Runner, Trial, Tuning};
 
-/// Runs together take so long, or are so many.
+/// The runs of one turn take about so long, or are so many.
 const LONG_ENOUGH: Duration = Duration::from_millis(8);
 const MOST_RUNS: u32 = 32;
 
@@ -31,6 +31,19 @@ struct Entrant {
     time: Duration,
 }
 
+impl Entrant {
+    /// How often it runs in one turn.
+    fn times(&self) -> u32 {
+        let times = LONG_ENOUGH.as_nanos() / self.time.as_nanos().max(1);
+        times.clamp(1, MOST_RUNS.into()) as u32
+    }
+
+    /// How long one turn takes.
+    fn turn(&self) -> Duration {
+        self.time * self.times()
+    }
+}
+
 impl Tuning {
     /// The fastest of the `allowed` variants, the first of which is the rule's choice; `None` if that one
     /// cannot be run. The caller has seen to it that nobody else tries.
@@ -40,12 +53,13 @@ impl Tuning {
         allowed: &[usize],
         runner: &mut Runner<'_>,
     ) -> Option<usize> {
-        let (start, most) = (Instant::now(), self.time_left());
-        let left = || most.saturating_sub(start.elapsed());
+        let (start, most) = ((self.now)(), self.time_left());
+        let taken = || (self.now)().saturating_sub(start);
+        let left = || most.saturating_sub(taken());
         let found = self
             .enter(names, allowed, runner, &left)
             .and_then(|entrants| self.take_turns(entrants, names, runner, &left));
-        let time = start.elapsed();
+        let time = taken();
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         // Sums of what clocks say stay far from the type's end.
         self.spent.fetch_add(nanos, Ordering::Relaxed);
@@ -64,14 +78,14 @@ impl Tuning {
         let mut entrants: Vec<Entrant> = Vec::new();
         for &index in allowed {
             let is_first = Some(&index) == allowed.first();
-            let mut alone = || {
-                let compiled = self.attempt(&names[index], index, 1, runner)?;
+            let alone = self.marked(&names[index], true, || {
+                let compiled = self.clocked(index, 1, runner)?;
                 match self.has_clock && (is_first || !left().is_zero()) {
-                    true => self.attempt(&names[index], index, 1, runner),
+                    true => self.clocked(index, 1, runner),
                     false => Ok(compiled),
                 }
-            };
-            match alone() {
+            });
+            match alone {
                 Ok(time) if is_first || self.has_clock => entrants.push(Entrant { index, time }),
                 Err(Trial::Lost) => return None,
                 Err(_) if is_first => return None,
@@ -94,20 +108,20 @@ impl Tuning {
         runner: &mut Runner<'_>,
         left: &dyn Fn() -> Duration,
     ) -> Option<usize> {
-        let (start, first) = (Instant::now(), entrants.first()?.index);
-        let least = entrants.iter().map(|entrant| entrant.time).min()?;
-        let times = LONG_ENOUGH.as_nanos() / least.as_nanos().max(1);
-        let times = times.clamp(1, MOST_RUNS.into()) as u32;
+        let (start, first) = ((self.now)(), entrants.first()?.index);
         for round in 0..ROUNDS.1 {
-            let is_enough = round >= ROUNDS.0 && start.elapsed() >= ONE_RACE;
-            let takes: Duration = entrants.iter().map(|entrant| entrant.time * times).sum();
+            let taken = (self.now)().saturating_sub(start);
+            let is_enough = round >= ROUNDS.0 && taken >= ONE_RACE;
+            let takes: Duration = entrants.iter().map(Entrant::turn).sum();
             if entrants.len() < 2 || is_enough || takes > left() {
                 break;
             }
             let mut gone = Vec::new();
             for entrant in &mut entrants {
-                let index = entrant.index;
-                match self.attempt(&names[index], index, times, runner) {
+                let (index, times) = (entrant.index, entrant.times());
+                // It has run before: what ends the whole machine would have done so then.
+                let turn = self.marked(&names[index], false, || self.clocked(index, times, runner));
+                match turn {
                     // One after the other is another measure than alone.
                     Ok(time) if round == 0 => entrant.time = time,
                     Ok(time) => entrant.time = entrant.time.min(time),
@@ -122,34 +136,46 @@ impl Tuning {
         winner(&entrants)
     }
 
-    /// Runs a variant so many times under a marker; returns what one run took, or why there is none.
-    fn attempt(
+    /// Tries a variant while a marker names it; `for_sure`, one that outlasts the machine's end.
+    fn marked<T>(
         &self,
         name: &str,
+        for_sure: bool,
+        attempt: impl FnOnce() -> Result<T, Trial>,
+    ) -> Result<T, Trial> {
+        let Some(file) = &self.file else {
+            return self.barring(name, attempt()).0;
+        };
+        let Some(marker) = Marker::leave(file, name, for_sure) else {
+            // Without a marker it could end the next process too.
+            self.has_no_markers.store(true, Ordering::Relaxed);
+            return Err(Trial::Failed);
+        };
+        let (tried, is_kept) = self.barring(name, attempt());
+        // Where the findings cannot be kept, the marker says what they would.
+        if is_kept {
+            marker.remove();
+        }
+        tried
+    }
+
+    /// Bars a variant that lost the device. Returns whether that, if it is so, is kept.
+    fn barring<T>(&self, name: &str, tried: Result<T, Trial>) -> (Result<T, Trial>, bool) {
+        let is_kept = !matches!(tried, Err(Trial::Lost)) || self.bar(name);
+        (tried, is_kept)
+    }
+
+    /// Runs a variant so many times; returns what one run took, or why there is none.
+    fn clocked(
+        &self,
         index: usize,
         times: u32,
         runner: &mut Runner<'_>,
     ) -> Result<Duration, Trial> {
-        let marker = match &self.file {
-            // Without a marker it could end the next process too.
-            Some(file) => match Marker::leave(file, name) {
-                Some(marker) => Some(marker),
-                None => {
-                    self.has_no_markers.store(true, Ordering::Relaxed);
-                    return Err(Trial::Failed);
-                }
-            },
-            None => None,
-        };
         self.known().trials += 1;
-        let start = Instant::now();
+        let start = (self.now)();
         let trial = (runner.run)(index, times);
-        let time = start.elapsed() / times;
-        // Where the findings cannot be kept, the marker says what they would.
-        let is_known = trial != Trial::Lost || self.bar(name);
-        if let (true, Some(marker)) = (is_known, marker) {
-            marker.remove();
-        }
+        let time = (self.now)().saturating_sub(start) / times;
         match trial {
             Trial::Ran => Ok(time),
             other => Err(other),

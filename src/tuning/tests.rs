@@ -1,7 +1,7 @@
-//! Findings, files and markers, by variants that take as long as they are told to.
+//! Findings, files and markers, by variants that take as long as they say, by a clock of the test's own.
 
+use std::cell::Cell;
 use std::fs;
-use std::thread::sleep;
 
 use super::*;
 
@@ -49,10 +49,20 @@ fn subject(version: &str) -> Subject {
     }
 }
 
+thread_local! {
+    static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Lets time pass.
+fn pass(ms: u64) {
+    NOW.set(NOW.get() + Duration::from_millis(ms));
+}
+
 /// As the only one in its process: others may have used up the time.
 fn alone(subject: Subject, folder: Option<&Folder>) -> Tuning {
     Tuning {
         spent: Box::leak(Box::default()),
+        now: || NOW.get(),
         ..Tuning::new(subject, folder.map(|folder| &*folder.0))
     }
 }
@@ -63,10 +73,13 @@ const VARIANTS: [&str; 3] = ["slow", "fast", "broken"];
 fn choose(tuning: &Tuning, problem: &str) -> usize {
     choose_by(tuning, problem, &VARIANTS, |variant| match variant {
         "slow" => {
-            sleep(Duration::from_millis(15));
+            pass(15);
             Trial::Ran
         }
-        "fast" => Trial::Ran,
+        "fast" => {
+            pass(5);
+            Trial::Ran
+        }
         _ => Trial::Failed,
     })
 }
@@ -128,16 +141,27 @@ fn the_fastest_variant_is_remembered_and_kept() {
 
 #[test]
 fn a_variant_that_is_hardly_faster_does_not_take_the_rules_place() {
+    for (time, chosen) in [(100, 0), (99, 0), (96, 0), (94, 1), (50, 1)] {
+        let tuning = alone(subject("1"), None);
+        let run = |variant: &str| {
+            pass(if variant == "fast" { time } else { 100 });
+            Trial::Ran
+        };
+        let got = choose_by(&tuning, "p", &VARIANTS[..2], run);
+        assert_eq!(got, chosen, "{time} % of the rule's time");
+    }
+}
+
+#[test]
+fn the_least_time_counts_and_not_what_disturbs_some_runs() {
     let tuning = alone(subject("1"), None);
+    let runs = Cell::new(0);
     let run = |variant: &str| {
-        sleep(Duration::from_micros(if variant == "fast" {
-            19_800
-        } else {
-            20_000
-        }));
+        runs.set(runs.get() + 1);
+        pass(if variant == "fast" { 7 } else { 10 } + runs.get() % 3 * 9);
         Trial::Ran
     };
-    assert_eq!(choose_by(&tuning, "p", &VARIANTS[..2], run), 0);
+    assert_eq!(choose_by(&tuning, "p", &VARIANTS[..2], run), 1);
 }
 
 #[test]
@@ -237,7 +261,8 @@ fn a_marker_that_was_left_behind_bars_its_variant() {
     };
     // An earlier process that had the same number; in containers that is the rule.
     bars(&format!("{own}-0000000000000001-0"));
-    if Path::new("/proc/self").exists() {
+    #[cfg(target_os = "linux")]
+    {
         // No process has this number.
         bars("4294967295-0000000000000001-7");
         let running = format!("{}-0000000000000001-0", std::os::unix::process::parent_id());
@@ -276,13 +301,7 @@ fn where_markers_cannot_be_written_nothing_is_tried() {
     fs::write(&folder.0, b"in the way").unwrap();
     let tuning = alone(subject("1"), Some(&folder));
     assert_eq!((unasked(&tuning, "p"), unasked(&tuning, "q")), (0, 0));
-    assert_eq!(
-        tuning.findings(),
-        Findings {
-            time: tuning.findings().time,
-            ..Findings::default()
-        }
-    );
+    assert_eq!(tuning.findings(), Findings::default());
     fs::remove_file(&folder.0).unwrap();
 }
 
@@ -306,12 +325,12 @@ fn trials_end_when_their_time_is_up() {
 #[test]
 fn one_tries_at_a_time_and_the_others_go_by_the_rule() {
     let tuning = alone(subject("1"), None);
-    let inner = std::cell::Cell::new(None);
+    let inner = Cell::new(None);
     let mut runner = Runner {
         prepare: &mut || Ready::Yes,
         run: &mut |index, _| {
             inner.set(Some(unasked(&tuning, "q")));
-            sleep(Duration::from_millis([10, 0, 10][index]));
+            pass([10, 5, 10][index]);
             Trial::Ran
         },
     };
