@@ -49,8 +49,8 @@ pub(crate) struct Subject {
     pub(crate) adapter: String,
     /// What else must be the same.
     pub(crate) version: String,
-    /// How long something takes says which is faster. Where kernels run as their twins it does not, and
-    /// trials end as the rule has it.
+    /// How long something takes says which is faster. Where kernels run as their twins it does not: no time
+    /// is counted, and trials end as the rule has it.
     pub(crate) has_clock: bool,
 }
 
@@ -97,8 +97,7 @@ pub(crate) struct Tuning {
     has_clock: bool,
     file: Option<PathBuf>,
     spent: &'static AtomicU64,
-    /// The time since some moment.
-    now: fn() -> Duration,
+    clock: fn() -> Duration,
     known: Mutex<Known>,
     /// Markers cannot be written: nothing is tried.
     has_no_markers: AtomicBool,
@@ -141,7 +140,7 @@ impl Tuning {
             has_clock,
             file: folder.map(|folder| folder.join(name)),
             spent: &SPENT,
-            now,
+            clock,
             known: Mutex::default(),
             has_no_markers: AtomicBool::new(false),
             trying: Mutex::default(),
@@ -215,17 +214,18 @@ impl Tuning {
             Ready::Later => return (first, false),
             Ready::No => return (first, true),
         }
-        let Some(index) = self.race(names, &allowed, runner) else {
+        let Some(race) = self.race(names, &allowed, runner) else {
             let known = self.known();
             let first = allowed.iter().find(|&&i| !known.is_barred(&names[i]));
             return (first.copied().unwrap_or(0), true);
         };
-        let mut known = self.known();
-        known
-            .best
-            .insert(problem.to_owned(), names[index].to_owned());
-        self.write(&mut known);
-        (index, true)
+        let winner = race.winner;
+        if race.base == first {
+            let mut known = self.known();
+            (known.best).insert(problem.to_owned(), names[winner].clone());
+            self.write(&mut known);
+        }
+        (winner, true)
     }
 
     /// What is known, for people.
@@ -244,6 +244,14 @@ impl Tuning {
     fn time_left(&self) -> Duration {
         let spent = Duration::from_nanos(self.spent.load(Ordering::Relaxed));
         MOST_TIME.saturating_sub(spent)
+    }
+
+    /// The time since some moment. Where there is no clock it stands still.
+    fn now(&self) -> Duration {
+        match self.has_clock {
+            true => (self.clock)(),
+            false => Duration::ZERO,
+        }
     }
 
     /// What is known, read when it is first asked for.
@@ -331,7 +339,7 @@ impl Known {
     }
 }
 
-fn now() -> Duration {
+fn clock() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
 }

@@ -25,6 +25,13 @@ const FAR_BEHIND: f64 = 1.5;
 /// never that exact.
 const WORTH_IT: f64 = 0.95;
 
+/// Who won, and whom it ran against.
+pub(super) struct Race {
+    pub(super) winner: usize,
+    /// The rule's choice, or the first that ran.
+    pub(super) base: usize,
+}
+
 /// A variant, and the least time of a run.
 struct Entrant {
     index: usize,
@@ -45,16 +52,16 @@ impl Entrant {
 }
 
 impl Tuning {
-    /// The fastest of the `allowed` variants, the first of which is the rule's choice; `None` if that one
-    /// cannot be run. The caller has seen to it that nobody else tries.
+    /// The fastest of the `allowed` variants, the first of which is the rule's choice, or the first that
+    /// runs if that one does not; `None` if none does. The caller has seen to it that nobody else tries.
     pub(super) fn race(
         &self,
         names: &[String],
         allowed: &[usize],
         runner: &mut Runner<'_>,
-    ) -> Option<usize> {
-        let (start, most) = ((self.now)(), self.time_left());
-        let taken = || (self.now)().saturating_sub(start);
+    ) -> Option<Race> {
+        let (start, most) = (self.now(), self.time_left());
+        let taken = || self.now().saturating_sub(start);
         let left = || most.saturating_sub(taken());
         let found = self
             .enter(names, allowed, runner, &left)
@@ -67,7 +74,7 @@ impl Tuning {
         found
     }
 
-    /// Runs each alone. Where there is no clock, or the rule's choice takes too long, that one alone enters.
+    /// Runs each alone. Those enter that ran; where there is no clock, only the first.
     fn enter(
         &self,
         names: &[String],
@@ -86,17 +93,20 @@ impl Tuning {
                 }
             });
             match alone {
-                Ok(time) if is_first || self.has_clock => entrants.push(Entrant { index, time }),
+                Ok(time) => entrants.push(Entrant { index, time }),
                 Err(Trial::Lost) => return None,
-                Err(_) if is_first => return None,
-                _ => {}
+                Err(Trial::Failed | Trial::Ran) => {}
             }
             let is_slow = entrants.first().is_some_and(|rule| rule.time > TOO_LONG);
-            if left().is_zero() || self.has_clock && is_slow {
+            let has_no_markers = self.has_no_markers.load(Ordering::Relaxed);
+            if left().is_zero() || self.has_clock && is_slow || has_no_markers {
                 break;
             }
         }
-        leave_behind(&mut entrants);
+        match self.has_clock {
+            true => leave_behind(&mut entrants),
+            false => entrants.truncate(1),
+        }
         Some(entrants)
     }
 
@@ -107,10 +117,10 @@ impl Tuning {
         names: &[String],
         runner: &mut Runner<'_>,
         left: &dyn Fn() -> Duration,
-    ) -> Option<usize> {
-        let (start, first) = ((self.now)(), entrants.first()?.index);
+    ) -> Option<Race> {
+        let start = self.now();
         for round in 0..ROUNDS.1 {
-            let taken = (self.now)().saturating_sub(start);
+            let taken = self.now().saturating_sub(start);
             let is_enough = round >= ROUNDS.0 && taken >= ONE_RACE;
             let takes: Duration = entrants.iter().map(Entrant::turn).sum();
             if entrants.len() < 2 || is_enough || takes > left() {
@@ -126,8 +136,7 @@ impl Tuning {
                     Ok(time) if round == 0 => entrant.time = time,
                     Ok(time) => entrant.time = entrant.time.min(time),
                     Err(Trial::Lost) => return None,
-                    Err(_) if index == first => return None,
-                    Err(_) => gone.push(index),
+                    Err(Trial::Failed | Trial::Ran) => gone.push(index),
                 }
             }
             entrants.retain(|entrant| !gone.contains(&entrant.index));
@@ -173,9 +182,9 @@ impl Tuning {
         runner: &mut Runner<'_>,
     ) -> Result<Duration, Trial> {
         self.known().trials += 1;
-        let start = (self.now)();
+        let start = self.now();
         let trial = (runner.run)(index, times);
-        let time = (self.now)().saturating_sub(start) / times;
+        let time = self.now().saturating_sub(start) / times;
         match trial {
             Trial::Ran => Ok(time),
             other => Err(other),
@@ -192,11 +201,13 @@ fn leave_behind(entrants: &mut Vec<Entrant>) {
 }
 
 /// The fastest, if it is worth it.
-fn winner(entrants: &[Entrant]) -> Option<usize> {
-    let rule = entrants.first()?;
+fn winner(entrants: &[Entrant]) -> Option<Race> {
+    let base = entrants.first()?;
     let fastest = entrants.iter().min_by_key(|entrant| entrant.time)?;
-    match fastest.time < rule.time.mul_f64(WORTH_IT) {
-        true => Some(fastest.index),
-        false => Some(rule.index),
-    }
+    let is_worth_it = fastest.time < base.time.mul_f64(WORTH_IT);
+    let winner = if is_worth_it { fastest } else { base };
+    Some(Race {
+        winner: winner.index,
+        base: base.index,
+    })
 }

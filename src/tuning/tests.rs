@@ -62,7 +62,7 @@ fn pass(ms: u64) {
 fn alone(subject: Subject, folder: Option<&Folder>) -> Tuning {
     Tuning {
         spent: Box::leak(Box::default()),
-        now: || NOW.get(),
+        clock: || NOW.get(),
         ..Tuning::new(subject, folder.map(|folder| &*folder.0))
     }
 }
@@ -204,6 +204,74 @@ fn files_that_are_broken_foreign_or_older_are_not_used_and_replaced() {
     assert_eq!(wicked.device, "an adapter / 3 never all");
 }
 
+/// What this thread was warned of.
+struct Warnings;
+
+thread_local! {
+    static WARNED: Cell<Vec<String>> = const { Cell::new(Vec::new()) };
+}
+
+impl log::Log for Warnings {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let mut warned = WARNED.take();
+        warned.push(record.args().to_string());
+        WARNED.set(warned);
+    }
+
+    fn flush(&self) {}
+}
+
+#[test]
+fn whoever_ignores_a_file_says_so_once() {
+    // Another test of this process may have set it.
+    let _ = log::set_logger(&Warnings);
+    log::set_max_level(log::LevelFilter::Warn);
+    let folder = Folder::new("warned");
+    let check = |version: &str, expected: &str| {
+        let tuning = alone(subject(version), Some(&folder));
+        for problem in ["p", "q", "r"] {
+            choose(&tuning, problem);
+        }
+        let warned = WARNED.take();
+        match expected {
+            "" => assert_eq!(warned, [""; 0]),
+            _ => {
+                assert_eq!(warned.len(), 1, "{warned:?}");
+                let name = tuning.file.as_ref().unwrap().display().to_string();
+                assert!(
+                    warned[0].contains(expected) && warned[0].contains(&name),
+                    "{warned:?}"
+                );
+            }
+        }
+        tuning.file.unwrap()
+    };
+    let file = check("1", "");
+    check("1", "");
+    check("2", "of another driver or version");
+    check("2", "");
+    fs::write(&file, b"nonsense").unwrap();
+    check("2", "broken");
+    let text = b"device another\n";
+    assert!(kept::replace(&file, KIND, text));
+    check("2", "of another driver or version");
+    let newer = Kind { version: 9, ..KIND };
+    assert!(kept::replace(&file, newer, text));
+    check("2", "of another version");
+    check("2", "");
+    // A file that cannot be written: one warning, not one a problem.
+    drop(fs::remove_dir_all(&folder.0));
+    fs::write(&folder.0, b"in the way").unwrap();
+    let tuning = alone(subject("2"), Some(&folder));
+    (0..9).for_each(|problem| assert_eq!(choose(&tuning, &problem.to_string()), 0));
+    assert_eq!(WARNED.take().len(), 2, "it is not read, and not written");
+    fs::remove_file(&folder.0).unwrap();
+}
+
 #[test]
 fn two_that_share_a_file_keep_what_both_have_found() {
     let folder = Folder::new("shared");
@@ -281,6 +349,41 @@ fn a_marker_that_was_left_behind_bars_its_variant() {
 }
 
 #[test]
+#[ignore = "the next test runs it, in a process of its own"]
+fn a_child_that_a_variant_ends() {
+    let Some(folder) = std::env::var_os("LAPIDARY_TEST_FOLDER") else {
+        return;
+    };
+    let tuning = Tuning::new(subject("1"), Some(Path::new(&folder)));
+    choose_by(&tuning, "p", &VARIANTS[..2], |variant| match variant {
+        "fast" => std::process::abort(),
+        _ => Trial::Ran,
+    });
+}
+
+#[test]
+fn a_variant_that_ended_a_process_is_not_tried_again() {
+    let folder = Folder::new("ended");
+    let end = || {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([
+            "--ignored",
+            "--exact",
+            "tuning::tests::a_child_that_a_variant_ends",
+        ]);
+        let output = child.env("LAPIDARY_TEST_FOLDER", &folder.0).output();
+        output.unwrap().status.success()
+    };
+    assert!(!end(), "it ended");
+    if cfg!(target_os = "linux") {
+        assert!(end(), "and not again");
+        let later = alone(subject("1"), Some(&folder));
+        assert_eq!(later.findings().never, ["family \"fast\""]);
+        assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
+    }
+}
+
+#[test]
 fn while_a_variant_runs_a_marker_names_it() {
     let folder = Folder::new("marked");
     let tuning = alone(subject("1"), Some(&folder));
@@ -337,6 +440,21 @@ fn one_tries_at_a_time_and_the_others_go_by_the_rule() {
     assert_eq!(tuning.choose("family", &"p", &VARIANTS, &mut runner), 1);
     assert_eq!(inner.get(), Some(0));
     assert_eq!(choose(&tuning, "q"), 1, "and try later");
+}
+
+#[test]
+fn where_the_rules_choice_does_not_run_another_is_taken_for_now() {
+    let folder = Folder::new("refused");
+    let tuning = alone(subject("1"), Some(&folder));
+    let run = |variant: &str| match variant {
+        "broken" => Trial::Failed,
+        _ => Trial::Ran,
+    };
+    let variants = ["broken", "slow", "fast"];
+    assert_eq!(choose_by(&tuning, "p", &variants, run), 1);
+    assert_eq!(tuning.findings().best, [], "it may run the next time");
+    let none = choose_by(&tuning, "q", &variants, |_| Trial::Failed);
+    assert_eq!(none, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
-use lapidary::{Budget, DType, Error, Options, Tune};
+use lapidary::{Budget, DType, Error, Options, Tensor, Tune};
 
 use super::{Folder, assert_same, options, simulated, whole, work};
 
@@ -202,13 +202,13 @@ fn inside_functions_of_the_app_the_rules_hold() {
     made.evict().unwrap();
     let product = made.to_vec::<f32>().unwrap();
     assert_eq!(product, by_hand(96, 96, 96));
-    let most = gpu.memory().device_bytes;
-    gpu.set_budget(Budget::device(most + (64 << 10))).unwrap();
-    let large = gpu.full(&[most as usize / 4], 1.0, DType::F32).unwrap();
-    let _ = large.force();
+    gpu.set_budget(Budget::device(4 << 20)).unwrap();
+    let full = |_| gpu.full(&[256 << 10], 1.0, DType::F32).unwrap();
+    let held: Vec<Tensor> = (0..8).map(full).collect();
+    held.iter().for_each(|tensor| tensor.force().unwrap());
     assert!(calls.load(Ordering::Relaxed) > 0);
     assert_eq!(gpu.tuned().trials, 0, "{:?}", gpu.tuned());
-    drop(guard);
+    drop((guard, held));
     gpu.set_budget(Budget::default()).unwrap();
     a.matmul(&a).unwrap().force().unwrap();
     assert!(gpu.tuned().trials > 0);
