@@ -220,7 +220,7 @@ impl Tuning {
             return (first.copied().unwrap_or(0), true);
         };
         let winner = race.winner;
-        if race.base == first {
+        if race.base == first && race.is_settled {
             let mut known = self.known();
             (known.best).insert(problem.to_owned(), names[winner].clone());
             self.write(&mut known);

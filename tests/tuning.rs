@@ -67,11 +67,11 @@ fn whole(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
 
 /// What of each family is large enough to be tried, and ends with sums that are exact, or that are not.
 fn work(gpu: &Gpu) -> Result<(Vec<Vec<f32>>, Vec<Vec<f32>>)> {
-    let (a, b) = (whole(gpu, &[96, 70])?, whole(gpu, &[70, 72])?);
+    let (a, b) = (whole(gpu, &[64, 66])?, whole(gpu, &[66, 64])?);
     let x = whole(gpu, &[64, 1024])?;
     let exact = [
         a.matmul(&b)?,
-        a.matmul(&whole(gpu, &[80, 70])?.t()?)?,
+        a.matmul(&whole(gpu, &[72, 66])?.t()?)?,
         a.cast(DType::F16)?
             .matmul(&b.cast(DType::F16)?)?
             .cast(DType::F32)?,
@@ -125,8 +125,8 @@ fn check(name: &str, open: impl Fn(Options) -> Gpu) {
     let (problem, _) = &found.best[0];
     assert!(problem.starts_with("matmul f32") || problem.starts_with("matmul f16"));
     let (a, b) = (
-        whole(&later, &[96, 70]).unwrap(),
-        whole(&later, &[70, 72]).unwrap(),
+        whole(&later, &[64, 66]).unwrap(),
+        whole(&later, &[66, 64]).unwrap(),
     );
     assert_eq!(
         a.matmul(&b).unwrap().to_vec::<f32>().unwrap(),

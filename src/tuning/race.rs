@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::markers::Marker;
-use super::{Runner, Trial, Tuning};
+use super::{MOST_TIME, Runner, Trial, Tuning};
 
 /// The runs of one turn take about so long, or are so many.
 const LONG_ENOUGH: Duration = Duration::from_millis(8);
 const MOST_RUNS: u32 = 32;
 
-/// Turns, at least and at most, and how long they go on in between.
-const ROUNDS: (u32, u32) = (2, 7);
+/// Rounds of turns, at least and at most, and how long they go on in between.
+const ROUNDS: (u32, u32) = (5, 10);
 const ONE_RACE: Duration = Duration::from_millis(400);
 
 /// Nothing is tried that takes so long by the rule's choice.
@@ -21,21 +21,27 @@ const TOO_LONG: Duration = Duration::from_millis(400);
 /// Who takes more than so many times the least is out of the race.
 const FAR_BEHIND: f64 = 1.5;
 
-/// The rule's choice stays unless another takes less than so much of its time: what is measured is
-/// never that exact.
+/// The rule's choice stays unless another takes less than so much of its time, ...
 const WORTH_IT: f64 = 0.95;
 
-/// Who won, and whom it ran against.
+/// ... and was faster in so many of the rounds: on a busy machine one lucky run says little.
+const OFTEN: f64 = 0.8;
+
+/// What came of a race.
 pub(super) struct Race {
     pub(super) winner: usize,
-    /// The rule's choice, or the first that ran.
+    /// Whom it ran against: the rule's choice, or the first that ran.
     pub(super) base: usize,
+    /// There was time enough to say so.
+    pub(super) is_settled: bool,
 }
 
 /// A variant, and the least time of a run.
 struct Entrant {
     index: usize,
     time: Duration,
+    /// Rounds in which it was faster than the first.
+    wins: u32,
 }
 
 impl Entrant {
@@ -63,15 +69,18 @@ impl Tuning {
         let (start, most) = (self.now(), self.time_left());
         let taken = || self.now().saturating_sub(start);
         let left = || most.saturating_sub(taken());
-        let found = self
-            .enter(names, allowed, runner, &left)
+        let mut race = (self.enter(names, allowed, runner, &left))
             .and_then(|entrants| self.take_turns(entrants, names, runner, &left));
+        // With all the time that a process has it would not be settled the next time either.
+        if let Some(race) = &mut race {
+            race.is_settled |= most == MOST_TIME;
+        }
         let time = taken();
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         // Sums of what clocks say stay far from the type's end.
         self.spent.fetch_add(nanos, Ordering::Relaxed);
         self.known().time += time;
-        found
+        race
     }
 
     /// Runs each alone. Those enter that ran; where there is no clock, only the first.
@@ -93,7 +102,11 @@ impl Tuning {
                 }
             });
             match alone {
-                Ok(time) => entrants.push(Entrant { index, time }),
+                Ok(time) => entrants.push(Entrant {
+                    index,
+                    time,
+                    wins: 0,
+                }),
                 Err(Trial::Lost) => return None,
                 Err(Trial::Failed | Trial::Ran) => {}
             }
@@ -118,31 +131,46 @@ impl Tuning {
         runner: &mut Runner<'_>,
         left: &dyn Fn() -> Duration,
     ) -> Option<Race> {
-        let start = self.now();
-        for round in 0..ROUNDS.1 {
-            let taken = self.now().saturating_sub(start);
-            let is_enough = round >= ROUNDS.0 && taken >= ONE_RACE;
+        let (start, mut rounds) = (self.now(), 0);
+        let is_in_time = !left().is_zero();
+        while entrants.len() > 1 && rounds < ROUNDS.1 {
+            let is_enough = rounds >= ROUNDS.0 && self.now().saturating_sub(start) >= ONE_RACE;
             let takes: Duration = entrants.iter().map(Entrant::turn).sum();
-            if entrants.len() < 2 || is_enough || takes > left() {
+            if is_enough || takes > left() {
                 break;
             }
-            let mut gone = Vec::new();
+            let (mut of_first, mut gone) = (None, Vec::new());
             for entrant in &mut entrants {
                 let (index, times) = (entrant.index, entrant.times());
                 // It has run before: what ends the whole machine would have done so then.
                 let turn = self.marked(&names[index], false, || self.clocked(index, times, runner));
-                match turn {
-                    // One after the other is another measure than alone.
-                    Ok(time) if round == 0 => entrant.time = time,
-                    Ok(time) => entrant.time = entrant.time.min(time),
+                let time = match turn {
+                    Ok(time) => time,
                     Err(Trial::Lost) => return None,
-                    Err(Trial::Failed | Trial::Ran) => gone.push(index),
-                }
+                    Err(Trial::Failed | Trial::Ran) => {
+                        gone.push(index);
+                        continue;
+                    }
+                };
+                entrant.wins += u32::from(time < *of_first.get_or_insert(time));
+                // One after the other is another measure than alone.
+                entrant.time = match rounds {
+                    0 => time,
+                    _ => entrant.time.min(time),
+                };
             }
+            rounds += 1;
             entrants.retain(|entrant| !gone.contains(&entrant.index));
             leave_behind(&mut entrants);
         }
-        winner(&entrants)
+        let is_alone = entrants.len() == 1 && is_in_time;
+        let has_clock = self.has_clock;
+        let is_settled = !has_clock || is_alone || rounds >= ROUNDS.0;
+        winner(&entrants, rounds).map(|(winner, base)| Race {
+            winner,
+            base,
+            is_settled,
+        })
     }
 
     /// Tries a variant while a marker names it; `for_sure`, one that outlasts the machine's end.
@@ -200,14 +228,15 @@ fn leave_behind(entrants: &mut Vec<Entrant>) {
     entrants.retain(|entrant| std::mem::take(&mut is_first) || entrant.time <= most);
 }
 
-/// The fastest, if it is worth it.
-fn winner(entrants: &[Entrant]) -> Option<Race> {
+/// The fastest after so many rounds, if it is worth it; and the first.
+fn winner(entrants: &[Entrant], rounds: u32) -> Option<(usize, usize)> {
     let base = entrants.first()?;
-    let fastest = entrants.iter().min_by_key(|entrant| entrant.time)?;
-    let is_worth_it = fastest.time < base.time.mul_f64(WORTH_IT);
-    let winner = if is_worth_it { fastest } else { base };
-    Some(Race {
-        winner: winner.index,
-        base: base.index,
-    })
+    let is_worth_it = |one: &&Entrant| {
+        rounds >= ROUNDS.0
+            && f64::from(one.wins) >= OFTEN * f64::from(rounds)
+            && one.time < base.time.mul_f64(WORTH_IT)
+    };
+    let fastest = entrants.iter().filter(is_worth_it);
+    let winner = fastest.min_by_key(|one| one.time).unwrap_or(base);
+    Some((winner.index, base.index))
 }

@@ -153,6 +153,42 @@ fn a_variant_that_is_hardly_faster_does_not_take_the_rules_place() {
 }
 
 #[test]
+fn what_was_lucky_once_does_not_take_the_rules_place() {
+    let tuning = alone(subject("1"), None);
+    let runs = Cell::new(0);
+    let run = |variant: &str| {
+        runs.set(runs.get() + 1);
+        pass(match variant {
+            "fast" if runs.get() == 8 => 5,
+            "fast" => 12,
+            _ => 10,
+        });
+        Trial::Ran
+    };
+    assert_eq!(choose_by(&tuning, "p", &VARIANTS[..2], run), 0);
+}
+
+#[test]
+fn what_there_was_no_time_for_is_left_to_the_next_process() {
+    let folder = Folder::new("hurried");
+    let hurried = |left_ms: u64| {
+        let tuning = alone(subject("1"), Some(&folder));
+        let spent = MOST_TIME - Duration::from_millis(left_ms);
+        let nanos = spent.as_nanos() as u64;
+        tuning.spent.store(nanos, Ordering::Relaxed);
+        let run = |_: &str| {
+            pass(300);
+            Trial::Ran
+        };
+        assert_eq!(choose_by(&tuning, "p", &VARIANTS[..2], run), 0);
+        tuning.findings().best.len()
+    };
+    assert_eq!(hurried(2000), 0, "the next process has more time");
+    let all = MOST_TIME.as_millis() as u64;
+    assert_eq!(hurried(all), 1, "no process has more");
+}
+
+#[test]
 fn the_least_time_counts_and_not_what_disturbs_some_runs() {
     let tuning = alone(subject("1"), None);
     let runs = Cell::new(0);

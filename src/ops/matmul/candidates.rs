@@ -61,7 +61,7 @@ pub(super) fn tuned([a, b, c]: [&Tensor; 3], problem: &Problem, rule: Tile) -> T
     }
     let room_bytes = engine.slab_limit_bytes();
     let mut tiles = vec![rule];
-    for tile in others(caps, problem, room_bytes) {
+    for tile in others(caps, problem, rule, room_bytes) {
         if !tiles.contains(&tile) {
             tiles.push(tile);
         }
@@ -82,8 +82,8 @@ pub(super) fn tuned([a, b, c]: [&Tensor; 3], problem: &Problem, rule: Tile) -> T
     call.choose(&tiles, tile_of)
 }
 
-/// The tiles that may be tried on this adapter, whatever the rule says of it.
-fn others(caps: &Caps, problem: &Problem, room_bytes: u64) -> Vec<Tile> {
+/// The tiles that may be tried on this adapter beside the rule's.
+fn others(caps: &Caps, problem: &Problem, rule: Tile, room_bytes: u64) -> Vec<Tile> {
     let lanes = choice::lanes(caps);
     let register = |rows: u8, quads: u8, lanes: u8| Tile::Register { rows, quads, lanes };
     // A tile of which less than half is used is not worth its compilation.
@@ -92,11 +92,15 @@ fn others(caps: &Caps, problem: &Problem, room_bytes: u64) -> Vec<Tile> {
     let quads: &[u8] = if is_wide { &[1, 2] } else { &[1] };
     let mut tiles = Vec::new();
     if caps.kind == AdapterKind::Cpu {
-        let rows: &[u8] = match lanes {
-            Some(_) => &[1, 4, 8, 16, 32],
-            None => &[1, 4, 8, 16],
+        // Each tile takes such an adapter a while to compile: those near the rule's.
+        let (near, most) = match (rule, lanes) {
+            (Tile::Register { rows, .. }, None) => (rows, 16),
+            (Tile::Register { rows, .. }, _) => (rows, 32),
+            _ => (32, 32),
         };
-        for &rows in rows.iter().rev().filter(|&&rows| fits(rows.into())) {
+        let near = near / 2..=most.min(near.saturating_mul(2));
+        let rows = [32, 16, 8, 4, 1].into_iter();
+        for rows in rows.filter(|rows| near.contains(rows) && fits((*rows).into())) {
             let tile = |&quads: &u8| register(rows, quads, lanes.unwrap_or(0));
             tiles.extend(quads.iter().map(tile));
         }
