@@ -44,7 +44,7 @@ fn what_goes_wrong_in_a_trial_is_nobodys_error() {
                     "{case}"
                 );
                 assert_eq!(other.to_vec::<f32>().unwrap()[0], -4.0, "{case}");
-                let product = c
+                let got = c
                     .to_vec::<f32>()
                     .unwrap_or_else(|error| panic!("{case}: {error}"));
                 assert_eq!(got, product, "{case}");
