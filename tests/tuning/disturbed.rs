@@ -108,7 +108,7 @@ fn where_there_is_no_room_for_a_trial_all_is_as_without() {
         let limits = Options {
             budget: Some(Budget {
                 staging_bytes: Some(32 << 10),
-                ..Budget::device(3 * bytes + (48 << 10))
+                ..Budget::device(3 * bytes + (40 << 10))
             }),
             ..options(tune, None)
         };
