@@ -4,6 +4,9 @@
 //! cargo bench --bench tuning [-- FILTER]
 //! ```
 //!
+//! Times are wall-clock; where the system tells (Linux) the ratio of processor time stands beside that of the
+//! least times. On a software adapter it shows the work, whatever else the machine does.
+//!
 //! Trials take a few seconds of a process at the most: so each problem is tried in a process of its own,
 //! as by as many starts of an app, and the findings are read from their file by this one, which tries nothing.
 
@@ -133,14 +136,45 @@ fn start(gpu: &Gpu, case: &Case) -> Result<[Tensor; 2]> {
     Ok([a, b])
 }
 
-/// Seconds of one run, of so many on end.
-fn run(gpu: &Gpu, case: &Case, [a, b]: &[Tensor; 2], times: u32) -> Result<f64> {
-    let start = Instant::now();
-    for _ in 0..times {
-        (case.call)(a, b)?;
+/// What runs took.
+struct Side {
+    /// The least seconds of one.
+    least: f64,
+    /// Processor seconds of all.
+    processor: Option<f64>,
+}
+
+impl Side {
+    const NONE: Side = Side {
+        least: f64::INFINITY,
+        processor: Some(0.0),
+    };
+
+    /// So many runs on end.
+    fn run(&mut self, gpu: &Gpu, case: &Case, [a, b]: &[Tensor; 2], times: u32) -> Result<()> {
+        let (start, before) = (Instant::now(), processor_seconds());
+        for _ in 0..times {
+            (case.call)(a, b)?;
+        }
+        gpu.finish()?;
+        let seconds = start.elapsed().as_secs_f64() / f64::from(times);
+        self.least = self.least.min(seconds);
+        let taken = processor_seconds()
+            .zip(before)
+            .map(|(now, before)| now - before);
+        self.processor = self.processor.zip(taken).map(|(sum, taken)| sum + taken);
+        Ok(())
     }
-    gpu.finish()?;
-    Ok(start.elapsed().as_secs_f64() / f64::from(times))
+}
+
+/// The processor's time that the threads of this process have taken so far, where the system tells.
+fn processor_seconds() -> Option<f64> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let nanos = threads.flatten().map(|thread| {
+        let times = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        times.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    nanos.sum::<Option<f64>>().map(|nanos| nanos / 1e9)
 }
 
 fn open(tune: Tune, folder: Option<&Path>) -> Result<Gpu> {
@@ -193,25 +227,34 @@ fn main() -> Result<()> {
     let by_rule = open(Tune::Off, None)?;
     let by_trial = open(Tune::FirstUse, Some(&folder))?;
     println!("{}; the least time of a run", by_rule.caps().name);
-    println!("| problem | by rule, µs | by trial, µs | ratio | to find it out |");
-    println!("| --- | ---: | ---: | ---: | --- |");
+    println!(
+        "| problem | by rule, µs | by trial, µs | ratio | of processor time | to find it out |"
+    );
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
     for (case, tried) in cases {
         let operands = [start(&by_rule, case)?, start(&by_trial, case)?];
-        let once = run(&by_rule, case, &operands[0], 1)?;
-        let times = (ROUND.as_secs_f64() / once).clamp(1.0, 64.0) as u32;
-        let (mut rule, mut trial) = (f64::INFINITY, f64::INFINITY);
+        let mut once = Side::NONE;
+        once.run(&by_rule, case, &operands[0], 1)?;
+        let times = (ROUND.as_secs_f64() / once.least).clamp(1.0, 64.0) as u32;
+        let (mut rule, mut trial) = (Side::NONE, Side::NONE);
         let began = Instant::now();
         for round in 0..ROUNDS.1 {
             if round >= ROUNDS.0 && began.elapsed() > ENOUGH {
                 break;
             }
-            rule = rule.min(run(&by_rule, case, &operands[0], times)?);
-            trial = trial.min(run(&by_trial, case, &operands[1], times)?);
+            rule.run(&by_rule, case, &operands[0], times)?;
+            trial.run(&by_trial, case, &operands[1], times)?;
         }
-        let [rule_us, trial_us] = [rule, trial].map(|seconds| seconds * 1e6);
-        let ratio = trial / rule;
+        let [rule_us, trial_us] = [&rule, &trial].map(|side| side.least * 1e6);
+        let ratio = trial.least / rule.least;
+        let of_processor = (trial.processor.zip(rule.processor))
+            .map_or(String::new(), |(trial, rule)| {
+                format!("{:.2}", trial / rule)
+            });
         let name = case.name;
-        println!("| {name} | {rule_us:.0} | {trial_us:.0} | {ratio:.2} | {tried} |");
+        println!(
+            "| {name} | {rule_us:.0} | {trial_us:.0} | {ratio:.2} | {of_processor} | {tried} |"
+        );
     }
     println!();
     for (problem, variant) in by_trial.tuned().best {
