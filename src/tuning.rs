@@ -107,7 +107,6 @@ pub(crate) struct Tuning {
 
 #[derive(Default)]
 struct Known {
-    is_read: bool,
     best: BTreeMap<String, String>,
     never: BTreeSet<String>,
     /// Those that another process may just be trying, or may have ended with.
@@ -135,7 +134,7 @@ impl Tuning {
         let name = format!("tuning_{:08x}.txt", crc32fast::hash(adapter.as_bytes()));
         // Of the characters that end a line none may come from outside.
         let device = format!("{adapter} / {version}").replace(char::is_control, " ");
-        Tuning {
+        let tuning = Tuning {
             device,
             has_clock,
             file: folder.map(|folder| folder.join(name)),
@@ -144,7 +143,9 @@ impl Tuning {
             known: Mutex::default(),
             has_no_markers: AtomicBool::new(false),
             trying: Mutex::default(),
-        }
+        };
+        tuning.read();
+        tuning
     }
 
     /// Which of `variants` solves the problem fastest, as far as that is known or can be found out:
@@ -221,9 +222,9 @@ impl Tuning {
         };
         let winner = race.winner;
         if race.base == first && race.is_settled {
-            let mut known = self.known();
-            (known.best).insert(problem.to_owned(), names[winner].clone());
-            self.write(&mut known);
+            let found = (problem.to_owned(), names[winner].clone());
+            self.known().best.extend([found]);
+            self.write();
         }
         (winner, true)
     }
@@ -254,21 +255,17 @@ impl Tuning {
         }
     }
 
-    /// What is known, read when it is first asked for.
+    /// What is known. Nothing else is locked or called meanwhile.
     fn known(&self) -> MutexGuard<'_, Known> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.is_read {
-            known.is_read = true;
-            self.read(&mut known);
-        }
-        known
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, known: &mut Known) {
+    /// Reads what was found before, and what earlier processes were trying when they ended.
+    fn read(&self) {
         let Some(file) = &self.file else { return };
         if let Some(text) = kept::read(file, KIND) {
             let text = String::from_utf8_lossy(&text);
-            if !known.enter(&text, &self.device) {
+            if !self.known().enter(&text, &self.device) {
                 let file = file.display();
                 log::warn!("lapidary: {file} is not used: it is of another driver or version");
             }
@@ -276,43 +273,48 @@ impl Tuning {
         let left = left_behind(file);
         for (name, _) in &left.ended {
             log::warn!("lapidary: `{name}` ended a process, and is not tried again");
-            known.never.insert(name.clone());
+            self.known().never.insert(name.clone());
         }
-        known.unclear.extend(left.unclear);
+        self.known().unclear.extend(left.unclear);
         // Only what is on the disk may take the place of a marker.
-        if !left.ended.is_empty() && self.write(known) {
+        if !left.ended.is_empty() && self.write() {
             left.ended.iter().for_each(|(_, marker)| marker.remove());
         }
     }
 
-    /// Writes what is known, and what others have found meanwhile. Returns whether it is kept.
-    fn write(&self, known: &mut Known) -> bool {
+    /// Writes what is known, and what others have found meanwhile. Returns whether it is kept. One at a
+    /// time: whoever tries, or has just begun.
+    fn write(&self) -> bool {
         let Some(file) = &self.file else { return false };
+        let mut theirs = Known::default();
         if let Ok(Some(text)) = kept::look(file, KIND) {
-            let mut theirs = Known::default();
-            if theirs.enter(&String::from_utf8_lossy(&text), &self.device) {
-                for (problem, variant) in theirs.best {
-                    known.best.entry(problem).or_insert(variant);
-                }
-                known.never.extend(theirs.never);
-            }
+            theirs.enter(&String::from_utf8_lossy(&text), &self.device);
         }
         let mut text = format!("device {}\n", self.device);
-        for (problem, variant) in &known.best {
-            text += &format!("best {problem} = {variant}\n");
-        }
-        for variant in &known.never {
-            text += &format!("never {variant}\n");
+        {
+            let mut known = self.known();
+            for (problem, variant) in theirs.best {
+                known.best.entry(problem).or_insert(variant);
+            }
+            known.never.extend(theirs.never);
+            for (problem, variant) in &known.best {
+                text += &format!("best {problem} = {variant}\n");
+            }
+            for variant in &known.never {
+                text += &format!("never {variant}\n");
+            }
         }
         kept::replace_for_sure(file, KIND, text.as_bytes())
     }
 
     /// A variant is not to be tried again. Returns whether that is kept.
     fn bar(&self, name: &str) -> bool {
-        let mut known = self.known();
-        known.never.insert(name.to_owned());
-        known.decided.clear();
-        self.write(&mut known)
+        {
+            let mut known = self.known();
+            known.never.insert(name.to_owned());
+            known.decided.clear();
+        }
+        self.write()
     }
 }
 

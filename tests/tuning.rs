@@ -159,6 +159,46 @@ fn a_simulated_device_goes_through_the_motions() {
 }
 
 #[test]
+#[ignore = "the next test runs it, in a process of its own"]
+fn a_child_that_is_told_by_its_environment() {
+    let said = Options {
+        tune: None,
+        ..options(Tune::Off, None)
+    };
+    match Gpu::simulated_with(SimOptions::default(), said) {
+        Ok((gpu, _)) => {
+            let a = whole(&gpu, &[64, 64]).unwrap();
+            a.matmul(&a).unwrap().force().unwrap();
+            println!("it has tried: {}", gpu.tuned().trials > 0);
+        }
+        Err(error) => println!("it is refused: {error}"),
+    }
+}
+
+#[test]
+fn the_environment_decides_where_the_options_do_not() {
+    let cases = [
+        (None, "it has tried: false"),
+        (Some("off"), "it has tried: false"),
+        (Some("0"), "it has tried: false"),
+        (Some("first-use"), "it has tried: true"),
+        (Some(""), "LAPIDARY_TUNE"),
+        (Some("always"), "LAPIDARY_TUNE"),
+    ];
+    for (said, expected) in cases {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.env_remove("LAPIDARY_TUNE");
+        child.envs(said.map(|said| ("LAPIDARY_TUNE", said)));
+        let name = "a_child_that_is_told_by_its_environment";
+        let output = child
+            .args(["--ignored", "--exact", name, "--nocapture"])
+            .output();
+        let output = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(output.contains(expected), "{said:?}: {output}");
+    }
+}
+
+#[test]
 fn small_problems_and_those_without_variants_are_not_tried() {
     let (gpu, _) = simulated(SimOptions::default(), options(Tune::FirstUse, None));
     let a = whole(&gpu, &[32, 32]).unwrap();

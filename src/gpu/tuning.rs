@@ -19,7 +19,7 @@ pub enum Tune {
     #[default]
     Off,
     /// By trying, when a problem is met for the first time: the call runs all that was asked for before it,
-    /// then every variant a few times, and takes the one that is clearly faster than the rules', if there is
+    /// then every variant a few times, waits for them, and takes the one that is clearly faster than the rules', if there is
     /// one. What was found is kept in [`Options::cache_folder`], for this adapter, driver and version of the crate,
     /// and read from there by the next process; without that folder, for as long as the [`Gpu`] lives.
     ///

@@ -56,7 +56,7 @@ pub(super) fn bucket(size: u64) -> u64 {
     let bits = u64::BITS - size.leading_zeros();
     match size {
         0..=8 => size,
-        _ => ((size - 1 >> (bits - 3)) + 1) << (bits - 3),
+        _ => size.next_multiple_of(1 << (bits - 3)),
     }
 }
 

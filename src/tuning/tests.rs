@@ -312,8 +312,6 @@ fn whoever_ignores_a_file_says_so_once() {
 fn two_that_share_a_file_keep_what_both_have_found() {
     let folder = Folder::new("shared");
     let [one, two] = [0, 1].map(|_| alone(subject("1"), Some(&folder)));
-    one.findings();
-    two.findings();
     assert_eq!((choose(&one, "p"), choose(&two, "q")), (1, 1));
     let both = alone(subject("1"), Some(&folder));
     assert_eq!((unasked(&both, "p"), unasked(&both, "q")), (1, 1));
