@@ -194,7 +194,7 @@ fn the_least_time_counts_and_not_what_disturbs_some_runs() {
     let runs = Cell::new(0);
     let run = |variant: &str| {
         runs.set(runs.get() + 1);
-        pass(if variant == "fast" { 7 } else { 10 } + (runs.get() + 1) / 2 % 3 * 9);
+        pass(if variant == "fast" { 7 } else { 10 } + runs.get().div_ceil(2) % 3 * 9);
         Trial::Ran
     };
     assert_eq!(choose_by(&tuning, "p", &VARIANTS[..2], run), 1);
