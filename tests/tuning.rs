@@ -65,8 +65,11 @@ fn whole(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
     gpu.tensor(&values, shape)
 }
 
+/// Those that are exact, and those that are rounded.
+type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>);
+
 /// What of each family is large enough to be tried, and ends with sums that are exact, or that are not.
-fn work(gpu: &Gpu) -> Result<(Vec<Vec<f32>>, Vec<Vec<f32>>)> {
+fn work(gpu: &Gpu) -> Result<Results> {
     let (a, b) = (whole(gpu, &[64, 66])?, whole(gpu, &[66, 64])?);
     let x = whole(gpu, &[64, 1024])?;
     let exact = [
@@ -89,7 +92,7 @@ fn work(gpu: &Gpu) -> Result<(Vec<Vec<f32>>, Vec<Vec<f32>>)> {
 }
 
 #[track_caller]
-fn assert_same(got: &(Vec<Vec<f32>>, Vec<Vec<f32>>), expected: &(Vec<Vec<f32>>, Vec<Vec<f32>>)) {
+fn assert_same(got: &Results, expected: &Results) {
     assert_eq!(got.0, expected.0);
     for (got, expected) in got.1.iter().flatten().zip(expected.1.iter().flatten()) {
         let close = (got - expected).abs() <= 1e-5 * expected.abs().max(1.0);

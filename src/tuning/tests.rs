@@ -191,7 +191,7 @@ fn what_there_was_no_time_for_is_left_to_the_next_process() {
 #[test]
 fn the_least_time_counts_and_not_what_disturbs_some_runs() {
     let tuning = alone(subject("1"), None);
-    let runs = Cell::new(0);
+    let runs = Cell::new(0_u64);
     let run = |variant: &str| {
         runs.set(runs.get() + 1);
         pass(if variant == "fast" { 7 } else { 10 } + runs.get().div_ceil(2) % 3 * 9);
