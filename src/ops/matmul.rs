@@ -13,6 +13,7 @@
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
+mod candidates;
 mod choice;
 mod epilogue;
 mod form;

@@ -35,6 +35,7 @@ mod select;
 mod softmax;
 mod sort;
 mod text;
+mod trial;
 mod unary;
 
 #[cfg(test)]

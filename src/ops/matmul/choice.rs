@@ -30,7 +30,7 @@ const FAR_WORK: u64 = 450 * 450 * 450;
 const NEAR_WORK: u64 = 800 * 800 * 800;
 
 /// Rows up to which a GPU shares out k rather than rows.
-const SKINNY_ROWS: u32 = 8;
+pub(super) const SKINNY_ROWS: u32 = 8;
 
 /// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
 const MANY_TILES: u64 = 64;
@@ -51,7 +51,7 @@ pub(super) fn choose(
     if caps.kind == AdapterKind::Cpu {
         return on_cpu(caps, problem, room_bytes);
     }
-    if caps.max_invocations < 256 || caps.max_workgroup_bytes < TILE_BYTES {
+    if !has_workgroup_tiles(caps) {
         return in_registers_of_a_gpu(problem);
     }
     if problem.m <= SKINNY_ROWS {
@@ -68,6 +68,11 @@ pub(super) fn choose(
     Tile::Workgroup {
         rows: if is_large { 8 } else { 4 },
     }
+}
+
+/// Can the device run tiles in workgroup memory?
+pub(super) fn has_workgroup_tiles(caps: &Caps) -> bool {
+    caps.max_invocations >= 256 && caps.max_workgroup_bytes >= TILE_BYTES
 }
 
 /// The tile for a product that is tiny, and yet ends with more than the reference does.
@@ -112,12 +117,10 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
             .min_by_key(|tile| cost(tile))
             .map_or(32, |tile| tile.0),
     };
-    if pays_to_pack(caps, problem, lanes) && has_room_to_pack(problem, lanes, room_bytes()) {
-        return Tile::Packed {
-            rows: PACKED_ROWS,
-            quads: 1,
-            lanes,
-        };
+    if pays_to_pack(problem) {
+        if let Some(tile) = packed(caps, problem, room_bytes()) {
+            return tile;
+        }
     }
     let is_wide = problem.n > u32::from(lanes) * 4;
     let is_worth_it = rows < 32 || problem.work() >= LARGE_WORK;
@@ -130,8 +133,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
 
 /// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
 /// longer than it must: off the quads, or too far apart for the caches.
-fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
-    let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
+fn pays_to_pack(problem: &Problem) -> bool {
     let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
     let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
     let is_far = problem.b.order() == Order::AlongEdge;
@@ -140,14 +142,26 @@ fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
         (_, true) => FAR_WORK,
         _ => NEAR_WORK,
     };
-    let fits = [(&problem.a, problem.m), (&problem.b, problem.n)]
-        .into_iter()
-        .all(|(side, edge)| {
-            let bytes = packed_len(problem, side, edge, lanes) * 4;
-            let grid = grid_of_packing(problem, side, edge, lanes);
-            bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
-        });
-    fits_tiles && is_read_often && problem.work() >= least_work && fits
+    is_read_often && problem.work() >= least_work
+}
+
+/// The tile for operands that are packed first, where that can be.
+pub(super) fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<Tile> {
+    let lanes = lanes(caps)?;
+    let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
+    let fits = |(side, edge)| {
+        let bytes = packed_len(problem, side, edge, lanes) * 4;
+        let grid = grid_of_packing(problem, side, edge, lanes);
+        bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
+    };
+    let sides = [(&problem.a, problem.m), (&problem.b, problem.n)];
+    let can_be =
+        fits_tiles && sides.into_iter().all(fits) && has_room_to_pack(problem, lanes, room_bytes);
+    can_be.then_some(Tile::Packed {
+        rows: PACKED_ROWS,
+        quads: 1,
+        lanes,
+    })
 }
 
 /// Do packed operands and the result take no more than half of the room? What fits without a copy must
@@ -174,7 +188,7 @@ fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
 
 /// The lanes of a subgroup, if they are always as many, and few enough that a tile four columns
 /// a lane wide is not mostly waste.
-fn lanes(caps: &Caps) -> Option<u8> {
+pub(super) fn lanes(caps: &Caps) -> Option<u8> {
     let (least, most) = caps.subgroup_lanes?;
     let fits = least == most && least.is_power_of_two() && (4..=32).contains(&least);
     fits.then_some(least as u8)

@@ -6,7 +6,7 @@ use super::epilogue::Activation;
 const WINDOWED_ROWS: u8 = 4;
 
 /// How the work is shared out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tile {
     /// A thread for each quad of C, from operands of any strides: the reference.
     Naive,
@@ -24,7 +24,7 @@ pub(crate) enum Tile {
 }
 
 /// How an operand lies. Naive does not ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     /// Contiguous along k: A by rows, B by columns.
     AlongK,
