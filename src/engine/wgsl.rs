@@ -509,6 +509,39 @@ mod tests {
     }
 
     #[test]
+    fn octets_are_one_load_where_all_of_a_part_are_read_so() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let text = TEXT.replace("x_get4(i)", "x_get8(i)[1]");
+        let check = |quads, windows, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [windows; MAX_OPERANDS],
+                written: 1 << u8::from(!same_part),
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                quads,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(&text, &operands, &variant, &layout, &target);
+            translate("octets", &whole);
+            whole.contains("array<vec4<u64>>")
+        };
+        assert!(check(0b11, 1, false));
+        assert!(check(0b01, 1, false));
+        assert!(!check(0b10, 1, false));
+        assert!(!check(0b11, 3, false));
+        assert!(!check(0b11, 1, true));
+    }
+
+    #[test]
     fn operands_of_one_part_share_one_binding() {
         let layout = Layout {
             parts: [0; MAX_OPERANDS],

@@ -32,8 +32,9 @@ const NEAR_WORK: u64 = 800 * 800 * 800;
 /// Rows up to which a GPU shares out k rather than rows.
 const SKINNY_ROWS: u32 = 8;
 
-/// Rows up to which the lanes of a software adapter share out k.
-const SPLIT_ROWS: u32 = 4;
+/// Rows up to which the lanes of a software adapter share out k, where B lies by rows, and where it is
+/// contiguous along k.
+const SPLIT_ROWS: [u32; 2] = [2, 4];
 
 /// Steps of k from which each lane has enough of them.
 const SPLIT_STEPS: u32 = 64;
@@ -143,11 +144,12 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
 
 /// The tile for few rows of C, whose lanes share out k.
 fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
-    let is_few = problem.m <= SPLIT_ROWS && problem.k >= SPLIT_STEPS;
+    let is_by_rows = problem.b.order() == Order::AlongEdge;
+    let most_rows = SPLIT_ROWS[usize::from(!is_by_rows)];
+    let is_few = problem.m <= most_rows && problem.k >= SPLIT_STEPS;
     // What A has of one row would be loaded element by element.
     let has_rows = problem.m == 1 || problem.a.order() != Order::AlongEdge;
     let lanes = lanes(caps).filter(|_| is_few && has_rows)?;
-    let is_by_rows = problem.b.order() == Order::AlongEdge;
     let columns = match problem.n {
         ..=4 => 4,
         ..=8 => 8,

@@ -369,7 +369,8 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [1, 1024, 1024], split(1, 32, 8));
     check(&lavapipe, [1, 2048, 2048], split(1, 64, 8));
     check(&lavapipe, [2048, 1, 2048], split(1, 8, 8));
-    check(&lavapipe, [3, 2048, 2048], split(4, 32, 8));
+    check(&lavapipe, [2, 2048, 2048], split(2, 32, 8));
+    check(&lavapipe, [3, 2048, 2048], register(4, 2, 8));
     check(&lavapipe, [1, 2048, 32], register(1, 2, 8));
     check(&lavapipe, [8, 2048, 2048], register(8, 2, 8));
     check(
