@@ -152,7 +152,7 @@ fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     let lanes = lanes(caps).filter(|_| is_few && has_rows)?;
     let columns = match problem.n {
         ..=4 => 4,
-        ..=8 => 8,
+        5..=8 => 8,
         _ if !is_by_rows => 8,
         FAR_COLUMNS.. if problem.m == 1 => 64,
         _ => 32,
