@@ -32,6 +32,17 @@ const NEAR_WORK: u64 = 800 * 800 * 800;
 /// Rows up to which a GPU shares out k rather than rows.
 pub(super) const SKINNY_ROWS: u32 = 8;
 
+/// Rows up to which the lanes of a software adapter share out k, where B lies by rows, and where it is
+/// contiguous along k.
+const SPLIT_ROWS: [u32; 2] = [2, 4];
+
+/// Steps of k from which each lane has enough of them.
+const SPLIT_STEPS: u32 = 64;
+
+/// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in pages of
+/// their own, and each visit of one should be worth it.
+const FAR_COLUMNS: u32 = 2048;
+
 /// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
 const MANY_TILES: u64 = 64;
 
@@ -88,6 +99,9 @@ pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
 
 /// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
 fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> Tile {
+    if let Some(tile) = split(caps, problem) {
+        return tile;
+    }
     // A single lane would do all of it, and carry the others along.
     if problem.m == 1 && problem.n <= 4 {
         return Tile::Naive;
@@ -129,6 +143,29 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
         quads: if is_wide && is_worth_it { 2 } else { 1 },
         lanes,
     }
+}
+
+/// The tile for few rows of C, whose lanes share out k.
+fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
+    let is_by_rows = problem.b.order() == Order::AlongEdge;
+    let most_rows = SPLIT_ROWS[usize::from(!is_by_rows)];
+    let is_few = problem.m <= most_rows && problem.k >= SPLIT_STEPS;
+    // What A has of one row would be loaded element by element.
+    let has_rows = problem.m == 1 || problem.a.order() != Order::AlongEdge;
+    let lanes = lanes(caps).filter(|_| is_few && has_rows)?;
+    let columns = match problem.n {
+        ..=4 => 4,
+        5..=8 => 8,
+        _ if !is_by_rows => 8,
+        FAR_COLUMNS.. if problem.m == 1 => 64,
+        _ => 32,
+    };
+    Some(Tile::Split {
+        rows: problem.m.next_power_of_two() as u8,
+        columns,
+        lanes,
+        octets: true,
+    })
 }
 
 /// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
@@ -203,7 +240,10 @@ pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
         spread: problem.spread(),
         end: End::default(),
     };
-    let has_grids = matches!(tile, Tile::Register { .. } | Tile::Packed { .. });
+    let has_grids = matches!(
+        tile,
+        Tile::Register { .. } | Tile::Packed { .. } | Tile::Split { .. }
+    );
     let fits = grid(form, problem)
         .iter()
         .all(|&count| count <= caps.max_groups);

@@ -199,6 +199,10 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
         return pack::launch([first, second], problem, tile, output);
     }
     let caps = a.engine.caps();
+    let tile = match problem.b_is_octets() {
+        true => tile,
+        false => tile.without_octets(),
+    };
     let form = Form {
         tile,
         a: problem.a.order(),
