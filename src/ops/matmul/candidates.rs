@@ -96,6 +96,7 @@ fn others(caps: &Caps, problem: &Problem, rule: Tile, room_bytes: u64) -> Vec<Ti
         let (near, most) = match (rule, lanes) {
             (Tile::Register { rows, .. }, None) => (rows, 16),
             (Tile::Register { rows, .. }, _) => (rows, 32),
+            (Tile::Split { rows, .. }, _) => (rows, 8),
             _ => (32, 32),
         };
         let near = near / 2..=most.min(near.saturating_mul(2));
@@ -104,6 +105,7 @@ fn others(caps: &Caps, problem: &Problem, rule: Tile, room_bytes: u64) -> Vec<Ti
             let tile = |&quads: &u8| register(rows, quads, lanes.unwrap_or(0));
             tiles.extend(quads.iter().map(tile));
         }
+        tiles.extend(choice::split(caps, problem));
         let packed = choice::packed(caps, problem, room_bytes);
         tiles.extend(packed.filter(|_| problem.m.min(problem.n) >= 16));
         return tiles;

@@ -146,7 +146,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
 }
 
 /// The tile for few rows of C, whose lanes share out k.
-fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
+pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     let is_by_rows = problem.b.order() == Order::AlongEdge;
     let most_rows = SPLIT_ROWS[usize::from(!is_by_rows)];
     let is_few = problem.m <= most_rows && problem.k >= SPLIT_STEPS;
