@@ -46,6 +46,7 @@ impl Tensor {
             (Lift::Truth, _) if is_extreme => DType::Bool,
             (Lift::Truth, _) => DType::U32,
             (_, DType::U8 | DType::Bool) if !is_extreme => DType::U32,
+            (_, DType::I8) if !is_extreme => DType::I32,
             (_, dtype) => dtype,
         };
         if is_extreme && op.lift != Lift::Truth {
