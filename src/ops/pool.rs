@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_text_is_a_valid_shader() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for fold in [Fold::Avg, Fold::Max] {
                 valid(&POOL, fold as u64, &[dtype; 3], 0b100);
             }

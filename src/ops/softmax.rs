@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn every_form_gives_a_valid_shader() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (form, row) in Form::ALL
                 .into_iter()
                 .flat_map(|form| [0, 1, 2].map(|r| (form, r)))

@@ -144,7 +144,7 @@ fn every_text_of_select_fill_mask_and_random_is_a_valid_shader() {
         check(&mask::MASK, false, index as u64, &[false], &dtypes);
     }
     for op in 0..random::RandomOp::ALL.len() as u64 {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             check::valid(&random::RANDOM, plain | op | UNROLL, &[dtype], 1);
         }
     }

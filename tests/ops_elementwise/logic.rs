@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{Error, Gpu, Result, Tensor};
 
-use crate::binary::{Method, PAIRS};
+use crate::binary::{Method, pairs};
 use crate::common::gpus;
 use crate::model::{Sample, alike, assert_close, broadcast, tensor};
 
@@ -64,7 +64,7 @@ fn check_masked<T: Sample>(
 where
     lapidary::Scalar: From<T>,
 {
-    for (shape_a, shape_b, shape) in PAIRS {
+    for &(shape_a, shape_b, shape) in pairs(T::DTYPE) {
         let mask = tensor::<bool>(gpu, random, shape_a);
         let x = tensor::<T>(gpu, random, shape_b);
         let m = broadcast(&mask.to_vec::<bool>()?, shape_a, shape);

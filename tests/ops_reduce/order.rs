@@ -117,7 +117,7 @@ fn nan_is_the_largest_and_the_zeros_are_equal() {
         -0.0,
     ];
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let array = Array::new(&[11], |at| values[at]).rounded(dtype);
             check(
                 &format!("{name} {dtype}"),

@@ -13,7 +13,7 @@ fn is_float(model: &Model) -> bool {
 }
 
 fn is_whole(model: &Model) -> bool {
-    matches!(model.dtype, DType::I32 | DType::U32 | DType::U8)
+    !model.dtype.is_float() && model.dtype != DType::Bool
 }
 
 /// A result of which only the shape and the type are known.
@@ -284,7 +284,8 @@ pub(crate) fn made_of_nothing(w: &mut World) -> Outcome {
         }
         which => {
             let shape = w.shape();
-            let dtype = *w.rng.choice(&[DType::F32, DType::F16]).expect("two");
+            let floats = [DType::F32, DType::F16, DType::Bf16];
+            let dtype = *w.rng.choice(&floats).expect("some");
             let seed = w.rng.u64(..);
             let made = match which {
                 2 => w.gpu.rand_uniform(&shape, -1.0, 1.0, seed, dtype),
