@@ -51,21 +51,23 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
     }
 }
 
+const SHAPES: &[&[usize]] = &[
+    &[0],
+    &[1],
+    &[3, 0, 2],
+    &[13],
+    &[7, 5, 3],
+    &[4, 8],
+    &[3, 9001],
+    &[5001, 2],
+    &[40_000],
+];
+
 #[test]
 fn running_totals_agree_with_the_model_along_every_axis_of_every_view() {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            for shape in [
-                &[0][..],
-                &[1],
-                &[3, 0, 2],
-                &[13],
-                &[7, 5, 3],
-                &[4, 8],
-                &[3, 9001],
-                &[5001, 2],
-                &[40_000],
-            ] {
+            for shape in shapes_for(dtype, SHAPES) {
                 let mut noise = noise(dtype);
                 let array = Array::new(shape, |at| match dtype {
                     // Products of f64 hold no more than the sign and a few bits.

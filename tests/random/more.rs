@@ -122,7 +122,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick() else {
         return Outcome::Skipped;
     };
-    let (dtype, is_signed) = (model.dtype, model.dtype == DType::I32);
+    let dtype = model.dtype;
     let truth = |is: bool| f64::from(u8::from(is));
     type One = Box<dyn Fn(f64) -> f64>;
     let (made, gives, one): (Result<Tensor>, DType, One) = match w.rng.u32(..12) {
@@ -135,10 +135,8 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
         1 => (
             x.abs(),
             dtype,
-            Box::new(move |v| match is_signed {
-                true => f64::from((v as i32).wrapping_abs()),
-                false => v.abs(),
-            }),
+            // That of the least integer wraps to itself.
+            Box::new(move |v| rounded(dtype, v.abs())),
         ),
         2 => (
             x.clamp(2, 5),
