@@ -12,6 +12,17 @@ use std::fmt;
 use half::{bf16, f16};
 
 /// The type of a tensor's elements.
+///
+/// Nothing is promoted: two tensors that meet have one type, [`cast`](crate::Tensor::cast) changes it, and a
+/// plain number takes the tensor's. What comes of a type is
+///
+/// - of arithmetic, and of all that picks or moves elements, the same type;
+/// - of comparisons, logic, `any` and `all` [`Bool`](DType::Bool), of counts and positions [`U32`](DType::U32);
+/// - of sums and products, also running ones, the same type, but for the bytes, which are widened as in
+///   PyTorch, though to 32 bits: [`U32`](DType::U32) for [`U8`](DType::U8) and [`Bool`](DType::Bool),
+///   [`I32`](DType::I32) for [`I8`](DType::I8);
+/// - of a product of matrices the same type, or that of the floats where one operand is [`I8`](DType::I8);
+/// - of what only floats have (means, exponentials, norms, …) the same type; integers are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum DType {

@@ -44,7 +44,7 @@ impl Tensor {
     /// The running sum along `axis`: element `k` is the sum of elements 0 to `k`.
     ///
     /// Types as in [`sum`](Tensor::sum): f16 and bf16 are accumulated in f32, integers wrap around, `u8` and
-    /// `bool` give `u32`. Long axes are summed in blocks, so that the error stays small.
+    /// `bool` give `u32`, `i8` gives `i32`. Long axes are summed in blocks, so that the error stays small.
     ///
     /// ```
     /// # fn demo(counts: &lapidary::Tensor) -> lapidary::Result<()> {

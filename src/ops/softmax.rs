@@ -53,7 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) unless it is `f32` or `f16`,
+    /// [`Error::DType`](crate::Error::DType) unless it is `f32`, `f16` or `bf16`,
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
