@@ -88,16 +88,19 @@ pub(crate) fn shader(
     if has_octets {
         out.push_str(OCTETS);
     }
-    let writes_halves = operands
-        .iter()
-        .zip(&variant.dtypes)
-        .any(|(operand, &dtype)| {
-            dtype == DType::F16
+    let writes = |of: DType| {
+        let mut typed = operands.iter().zip(&variant.dtypes);
+        typed.any(|(operand, &dtype)| {
+            dtype == of
                 && operand.role != Role::Read
                 && text.contains(&format!("{}_put4(", operand.name))
-        });
-    if writes_halves || text.contains("pack_halves(") {
+        })
+    };
+    if writes(DType::F16) || text.contains("pack_halves(") {
         out.push_str(PACK_HALVES);
+    }
+    if writes(DType::Bf16) || text.contains("upper_halves(") {
+        out.push_str(UPPER_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
         let part = usize::from(layout.parts[index]);
@@ -162,6 +165,17 @@ const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
   h = select(h, vec2<u32>(0x7e00u), size > vec2<u32>(0x7f800000u));
   h |= (bits >> vec2<u32>(16u)) & vec2<u32>(0x8000u);
   return h.x | (h.y << 16u);
+}
+";
+
+/// Four f32, rounded to what their upper halves hold: a bf16 each, to the nearest, ties to the even one.
+/// A carry moves the exponent, up to infinity; NaN is kept from becoming that.
+const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
+  let bits = bitcast<vec4<u32>>(v);
+  let odd = (bits >> vec4<u32>(16u)) & vec4<u32>(1u);
+  let near = bits + vec4<u32>(0x7fffu) + odd;
+  let is_nan = (bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+  return select(near, bits | vec4<u32>(0x400000u), is_nan) & vec4<u32>(0xffff0000u);
 }
 ";
 
@@ -387,6 +401,10 @@ fn declare_operand(
 
 fn get(part: usize, dtype: DType, unit: Unit) -> String {
     let kind = dtype.wgsl();
+    let one = match dtype {
+        DType::Bf16 => "return bitcast<f32>(select(w << 16u, w & 0xffff0000u, (i & 1u) != 0u));",
+        _ => "let h = unpack2x16float(w); return select(h.x, h.y, (i & 1u) != 0u);",
+    };
     match (dtype.size_bytes(), unit) {
         (4, Unit::Quad4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
         (4, Unit::Octet) => format!(
@@ -395,22 +413,25 @@ fn get(part: usize, dtype: DType, unit: Unit) -> String {
         ),
         (4, _) => format!("return bitcast<{kind}>(b{part}_load(i));"),
         (2, Unit::Quad2) => format!(
-            "let q = b{part}_load(i >> 2u); \
-             let h = unpack2x16float(select(q.x, q.y, (i & 2u) != 0u)); \
-             return select(h.x, h.y, (i & 1u) != 0u);"
+            "let q = b{part}_load(i >> 2u); let w = select(q.x, q.y, (i & 2u) != 0u); {one}"
         ),
-        (2, _) => format!(
-            "let h = unpack2x16float(b{part}_load(i >> 1u)); \
-             return select(h.x, h.y, (i & 1u) != 0u);"
-        ),
+        (2, _) => format!("let w = b{part}_load(i >> 1u); {one}"),
+        _ if dtype == DType::I8 => {
+            format!("return bitcast<i32>(b{part}_load(i >> 2u) << (24u - (i & 3u) * 8u)) >> 24u;")
+        }
         _ => format!("return (b{part}_load(i >> 2u) >> ((i & 3u) * 8u)) & 0xffu;"),
     }
 }
 
 fn get4(part: usize, dtype: DType, unit: Unit) -> String {
     let kind = dtype.wgsl();
-    let halves = "let a = unpack2x16float(q.x); let b = unpack2x16float(q.y); \
-                  return vec4<f32>(a, b);";
+    let halves = match dtype {
+        DType::Bf16 => {
+            "return bitcast<vec4<f32>>(\
+             vec4<u32>(q.x << 16u, q.x & 0xffff0000u, q.y << 16u, q.y & 0xffff0000u));"
+        }
+        _ => "return vec4<f32>(unpack2x16float(q.x), unpack2x16float(q.y));",
+    };
     match (dtype.size_bytes(), unit) {
         (4, Unit::Quad4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
         (4, Unit::Octet) => format!(
@@ -425,6 +446,10 @@ fn get4(part: usize, dtype: DType, unit: Unit) -> String {
         (2, _) => format!(
             "let q = vec2<u32>(b{part}_load(i >> 1u), b{part}_load((i >> 1u) + 1u)); {halves}"
         ),
+        _ if dtype == DType::I8 => format!(
+            "let q = bitcast<i32>(b{part}_load(i >> 2u)); \
+             return vec4<i32>(q << 24u, q << 16u, q << 8u, q) >> vec4<u32>(24u);"
+        ),
         _ => format!(
             "let q = b{part}_load(i >> 2u); \
              return vec4<u32>(q & 0xffu, (q >> 8u) & 0xffu, (q >> 16u) & 0xffu, q >> 24u);"
@@ -433,7 +458,10 @@ fn get4(part: usize, dtype: DType, unit: Unit) -> String {
 }
 
 fn put4(part: usize, dtype: DType, unit: Unit) -> String {
-    let halves = "let q = vec2<u32>(pack_halves(v.xy), pack_halves(v.zw));";
+    let halves = match dtype {
+        DType::Bf16 => "let h = upper_halves(v); let q = (h.xz >> vec2<u32>(16u)) | h.yw;",
+        _ => "let q = vec2<u32>(pack_halves(v.xy), pack_halves(v.zw));",
+    };
     match (dtype.size_bytes(), unit) {
         (4, Unit::Quad4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
         (4, _) => format!(
@@ -445,7 +473,7 @@ fn put4(part: usize, dtype: DType, unit: Unit) -> String {
             format!("{halves} b{part}_store(i >> 1u, q.x); b{part}_store((i >> 1u) + 1u, q.y);")
         }
         _ => format!(
-            "let q = v & vec4<u32>(0xffu); \
+            "let q = bitcast<vec4<u32>>(v) & vec4<u32>(0xffu); \
              b{part}_store(i >> 2u, q.x | (q.y << 8u) | (q.z << 16u) | (q.w << 24u));"
         ),
     }

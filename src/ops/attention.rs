@@ -63,7 +63,7 @@ impl Tensor {
     /// grows with the number of queries times the number of keys.
     ///
     /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
-    /// `[…, heads, keys, columns]`, all f32 or all f16; the result is `[…, heads, queries, columns]`
+    /// `[…, heads, keys, columns]`, all of one float type; the result is `[…, heads, queries, columns]`
     /// of that type. Sums are in f32. Any size will do (one that is no multiple of 4 is padded by a
     /// copy), any view, and any rank from 2 on. Dimensions before the heads broadcast. There may
     /// be fewer heads of keys and values, if their number divides that of the queries: each then
@@ -232,7 +232,7 @@ impl Call<'_> {
             true => Ok(()),
             false => Err(Error::DType {
                 operation: OPERATION,
-                expected: "a mask of bool, f32 or f16".into(),
+                expected: "a mask of bool, f32, f16 or bf16".into(),
                 got: mask.dtype,
                 hint: "Cast it to bool",
             }),

@@ -106,7 +106,7 @@ impl Tensor {
     /// `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as PyTorch
     /// has it: `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`.
     ///
-    /// All are f32, or all f16; sums are in f32. The input may be any view. No matrix of all patches
+    /// All are of one float type; sums are in f32. The input may be any view. No matrix of all patches
     /// is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at most
     /// 16 MiB, everything else straight from the input.
     ///

@@ -195,7 +195,7 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
         true => Ok(()),
         false => Err(Error::DType {
             operation,
-            expected: "f32 or f16".into(),
+            expected: "f32, f16 or bf16".into(),
             got: x.dtype,
             hint: "Cast it to f32 first",
         }),

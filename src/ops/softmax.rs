@@ -53,7 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) unless it is `f32` or `f16`,
+    /// [`Error::DType`](crate::Error::DType) unless it is `f32`, `f16` or `bf16`,
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_form_gives_a_valid_shader() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (form, row) in Form::ALL
                 .into_iter()
                 .flat_map(|form| [0, 1, 2].map(|r| (form, r)))

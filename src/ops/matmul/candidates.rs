@@ -24,7 +24,7 @@ const MOST_WORK: u64 = MOST_WORK_ON_CPU * 256;
 /// What decides which tile is fastest.
 #[derive(Hash)]
 struct Key {
-    dtype: DType,
+    dtypes: [DType; 2],
     sizes: [u64; 4],
     orders: [Order; 2],
     quads: [bool; 2],
@@ -33,7 +33,8 @@ struct Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [m, n, k, matrices] = self.sizes;
-        write!(f, "{} {m} x {n} x {k} of {matrices}", self.dtype)?;
+        let [a, b] = self.dtypes;
+        write!(f, "{a} by {b}, {m} x {n} x {k} of {matrices}")?;
         for ((name, order), quads) in ["a", "b"].into_iter().zip(self.orders).zip(self.quads) {
             let order = match order {
                 Order::AlongK => "along k",
@@ -70,7 +71,7 @@ pub(super) fn tuned([a, b, c]: [&Tensor; 3], problem: &Problem, rule: Tile) -> T
     let call = Call {
         family: "matmul",
         problem: Key {
-            dtype: a.dtype,
+            dtypes: [a.dtype, b.dtype],
             sizes: sizes.map(|size| bucket(size.into())),
             orders: [problem.a.order(), problem.b.order()],
             quads: [problem.a.is_quads(), problem.b.is_quads()],

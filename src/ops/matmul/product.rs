@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
 use super::problem::Problem;
-use super::{MATMUL, Shapes, candidates, check_dtypes, choice, pack};
+use super::{MATMUL, Shapes, candidates, choice, pack, product_dtype};
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Arg, Launch};
@@ -33,14 +33,14 @@ impl Tensor {
         end: &Epilogue,
         tile: Option<Tile>,
     ) -> Result<Tensor> {
-        check_dtypes(self.dtype, other.dtype)?;
+        let of_product = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
-        end.check(self, &shapes.result, other.rank() > 1)?;
-        let dtype = end.cast.unwrap_or(self.dtype);
+        end.check(self, of_product, &shapes.result, other.rank() > 1)?;
+        let dtype = end.cast.unwrap_or(of_product);
         let empty = shapes.result.contains(&0);
         if empty || shapes.a.shape.last() == Some(&0) {
-            let c = Tensor::output(&self.engine, &shapes.result, self.dtype)?;
+            let c = Tensor::output(&self.engine, &shapes.result, of_product)?;
             if !empty {
                 self.engine.clear(&c.storage)?;
             }
@@ -49,7 +49,7 @@ impl Tensor {
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b);
         if !self.fuses(end, &problem, dtype, [self, other]) {
             // What follows is computed in single precision, as it would be in the kernel.
-            let wide = if self.dtype.is_float() {
+            let wide = if of_product.is_float() {
                 DType::F32
             } else {
                 dtype
@@ -102,7 +102,7 @@ impl Tensor {
     fn tile(&self, operands: [&Tensor; 3], problem: &Problem, has_end: bool) -> Tile {
         let caps = self.engine.caps();
         let room_bytes = || self.engine.slab_limit_bytes();
-        let tile = match choice::choose(caps, self.dtype, problem, room_bytes) {
+        let tile = match choice::choose(caps, operands[2].dtype, problem, room_bytes) {
             // The reference only multiplies.
             Tile::Naive if has_end => choice::least(caps, problem),
             tile => tile,

@@ -66,9 +66,13 @@ fn tiles(lanes: u8) -> Vec<Tile> {
 
 /// Panics unless the form's shader is valid, in one window and in three.
 fn validate(form: Form, dtype: DType, quads: u8) {
+    validate_of(form, [dtype; MAX_OPERANDS], quads);
+}
+
+fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
     let variant = Variant {
         code: form.pack(),
-        dtypes: [dtype; MAX_OPERANDS],
+        dtypes,
         quads,
     };
     let kernel = usize::from(form.end.bias) + 2 * usize::from(form.end.residual);
@@ -155,7 +159,7 @@ fn every_text_that_packs_is_a_valid_shader() {
     for lanes in [4, 8] {
         for (order, dtype) in ORDERS
             .into_iter()
-            .flat_map(|o| [(o, DType::F32), (o, DType::F16)])
+            .flat_map(|o| [DType::F32, DType::F16, DType::Bf16, DType::I8].map(|dtype| (o, dtype)))
         {
             for quads in [0b10, 0b11] {
                 let mut dtypes = [DType::F32; MAX_OPERANDS];
@@ -218,10 +222,16 @@ fn every_text_is_a_valid_shader() {
                 if tile != Tile::Naive {
                     validate(form, DType::F32, 0);
                 }
+                if lanes == 8 && a == Order::AlongK {
+                    validate(form, DType::Bf16, aligned | 4);
+                    let mut weights = [DType::F32; MAX_OPERANDS];
+                    weights[1] = DType::I8;
+                    validate_of(form, weights, aligned | 4);
+                }
             }
         }
     }
-    for dtype in [DType::I32, DType::U32, DType::F16] {
+    for dtype in [DType::I32, DType::U32, DType::F16, DType::Bf16] {
         let [a, b] = [Order::AlongK; 2];
         let tile = Tile::Naive;
         let spread = Spread::Linear;
@@ -429,7 +439,7 @@ fn groups_stay_within_the_limit_of_a_dimension() {
     }
 }
 
-/// Values that make every sum exact in f32 and in f16.
+/// Values that make every sum exact in f32 and in f16, and that an i8 holds.
 fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     let len = shape.iter().product();
     let values: Vec<f32> = (0..len)
@@ -439,9 +449,16 @@ fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
 }
 
 /// An operand of two matrices, as a view that lies in the given order.
-fn operand(gpu: &Gpu, rows: usize, columns: usize, order: Order, slack: usize) -> Tensor {
+fn operand(
+    gpu: &Gpu,
+    dtype: DType,
+    [rows, columns]: [usize; 2],
+    order: Order,
+    slack: usize,
+) -> Tensor {
     let part = |rows: usize, columns: usize| {
         let whole = exact(gpu, &[2, rows, columns + slack], rows);
+        let whole = whole.cast(dtype).unwrap();
         whole.narrow(2, slack.min(1), columns).unwrap()
     };
     match order {
@@ -451,26 +468,29 @@ fn operand(gpu: &Gpu, rows: usize, columns: usize, order: Order, slack: usize) -
     }
 }
 
-/// Compares a tile with the reference, for B in the order that is `turn` away from that of A.
+/// Compares a tile with the reference, for B in the order that is `turn` away from that of A, and B as i8
+/// with B as floats.
 fn check_tile(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], slack: usize, turn: usize) {
     let of_a = ORDERS[turn % 3];
     let is_single = matches!(tile, Tile::Register { rows: 1, .. });
     let m = if is_single { 1 } else { m };
-    let a = operand(gpu, m, k, of_a, slack);
-    let b = match ORDERS[turn / 3 % 3] {
-        Order::AlongK => operand(gpu, k, n, Order::AlongEdge, slack),
-        Order::AlongEdge => operand(gpu, k, n, Order::AlongK, slack),
-        Order::Stepped => operand(gpu, k, n, Order::Stepped, slack),
+    let a = operand(gpu, DType::F32, [m, k], of_a, slack);
+    let order = match ORDERS[turn / 3 % 3] {
+        Order::AlongK => Order::AlongEdge,
+        Order::AlongEdge => Order::AlongK,
+        Order::Stepped => Order::Stepped,
     };
-    let product = |tile| {
+    let product = |tile, dtype| {
+        let b = operand(gpu, dtype, [k, n], order, slack);
         let c = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
         c.to_vec::<f32>().unwrap()
     };
-    let (got, expected) = (product(tile), product(Tile::Naive));
-    assert_eq!(
-        got, expected,
-        "{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}"
-    );
+    let what = format!("{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}");
+    let expected = product(Tile::Naive, DType::F32);
+    assert_eq!(product(tile, DType::F32), expected, "{what}");
+    if slack != 4 {
+        assert_eq!(product(tile, DType::I8), expected, "{what}, i8");
+    }
 }
 
 #[test]
