@@ -7,6 +7,8 @@ mod compacting;
 mod drops;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/in_place.rs"]
+mod in_place;
 #[path = "engine/limits.rs"]
 mod limits;
 #[path = "engine/order.rs"]

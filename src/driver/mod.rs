@@ -401,6 +401,30 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()>;
 
+    /// [`map`](Driver::map), [`wait`](Driver::wait), [`write_mapped`](Driver::write_mapped) and
+    /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses: `bytes` to an offset that
+    /// is a multiple of 4, with up to 3 bytes of room behind them. `None`, and nothing has happened,
+    /// where it takes those four.
+    fn write_now(
+        &self,
+        _buffer: BufferId,
+        _offset_bytes: u64,
+        _bytes: &[u8],
+    ) -> Option<DriverResult<()>> {
+        None
+    }
+
+    /// As [`write_now`](Driver::write_now), with [`read_mapped`](Driver::read_mapped).
+    fn read_now(
+        &self,
+        _buffer: BufferId,
+        _offset_bytes: u64,
+        _size_bytes: u64,
+        _look: &mut dyn FnMut(&[u8]),
+    ) -> Option<DriverResult<()>> {
+        None
+    }
+
     /// Ends a mapping.
     fn unmap(&self, buffer: BufferId);
 
