@@ -204,12 +204,7 @@ fn main() -> Result<()> {
                 &mut || app.read_with(sum).map(|sum| drop(black_box(sum))),
             ],
         )?;
-        for (what, times) in [
-            ("up  ", up),
-            ("with", with),
-            ("down", down),
-            ("look", look),
-        ] {
+        for (what, times) in [("up  ", up), ("with", with), ("down", down), ("look", look)] {
             let cells =
                 times.map(|us| format!("{:>6.2} ({:>3.0} %)", rate(us), 100.0 * memcpy / us));
             println!(
@@ -251,7 +246,7 @@ fn small(adapter: &wgpu::Adapter, gpu: &Gpu) -> Result<()> {
     });
     let data = vec![7_u8; BYTES];
     let tensor = gpu.tensor(&data, &[BYTES])?;
-    let mut into = Vec::new();
+    let mut into: Vec<u8> = Vec::new();
     let many = |call: &mut dyn FnMut() -> Result<()>| (0..CALLS).try_for_each(|_| call());
     let times = best_us(
         BYTES,
@@ -273,10 +268,19 @@ fn small(adapter: &wgpu::Adapter, gpu: &Gpu) -> Result<()> {
             &mut || many(&mut || tensor.read_with(|bytes: &[u8]| bytes[7]).map(drop)),
         ],
     )?;
-    let names = ["mapping by hand", "write", "tensor", "read_into", "read_with"];
+    let names = [
+        "mapping by hand",
+        "write",
+        "tensor",
+        "read_into",
+        "read_with",
+    ];
     for (name, us) in names.iter().zip(times) {
         let (us, by_hand) = (us / CALLS as f64, times[0] / CALLS as f64);
-        println!("4 KiB {name:<16} {us:>6.2} us, {:.1} x by hand", us / by_hand);
+        println!(
+            "4 KiB {name:<16} {us:>6.2} us, {:.1} x by hand",
+            us / by_hand
+        );
     }
     Ok(())
 }

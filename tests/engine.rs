@@ -11,6 +11,8 @@ mod faults;
 mod in_place;
 #[path = "engine/limits.rs"]
 mod limits;
+#[path = "engine/long.rs"]
+mod long;
 #[path = "engine/order.rs"]
 mod order;
 #[path = "engine/overlap.rs"]

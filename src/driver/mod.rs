@@ -256,6 +256,9 @@ pub struct Caps {
     pub wide_words: bool,
     /// Slabs can be mapped: host and device share memory, and transfers need no staging.
     pub maps_slabs: bool,
+    /// What one submission is given to do, at most: multiply-adds, or bytes of operands, whichever are
+    /// more. Systems take a device for dead that is busy for two seconds.
+    pub(crate) most_work: u64,
     /// The device computes on the host by the kernels' twins (the simulation).
     pub host_kernels: bool,
 }

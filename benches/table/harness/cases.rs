@@ -114,7 +114,7 @@ const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
 const M: usize = 1 << 20;
 
 /// Everything that is measured, by name.
-pub(crate) const CASES: [(&str, Work); 34] = [
+pub(crate) const CASES: [(&str, Work); 37] = [
     ("matmul 128", square(128)),
     ("matmul 256", square(256)),
     ("matmul 512", square(512)),
@@ -167,6 +167,13 @@ pub(crate) const CASES: [(&str, Work); 34] = [
         Work::Rotations {
             ops: 1000,
             len: 256,
+        },
+    ),
+    (
+        "200 medium ops, not fusable",
+        Work::Rotations {
+            ops: 200,
+            len: 16 << 10,
         },
     ),
     ("upload 64 MiB direct", up(16 * M, Way::Direct)),

@@ -176,6 +176,9 @@ impl<'a> Output<'a> {
         );
         args.extend(self.residual.iter().map(|residual| arg(residual, quads(2))));
         args.push(arg(self.c, whole));
+        let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
+            work.saturating_mul(dim.into())
+        });
         let kernel = &MATMUL[usize::from(self.end.bias) + 2 * usize::from(self.end.residual)];
         let params = super::problem::Params {
             more: self.more,
@@ -187,7 +190,7 @@ impl<'a> Output<'a> {
         };
         self.c
             .engine
-            .launch(Launch::new(kernel, form.pack(), args, &params, groups))
+            .launch(Launch::new(kernel, form.pack(), args, &params, groups).with_work(work))
     }
 }
 
