@@ -168,6 +168,9 @@ impl<'a> Output<'a> {
         let naive = form.tile == Tile::Naive;
         let whole = naive || self.c_row.is_multiple_of(4);
         let quads = |index: usize| whole && self.more[index].is_multiple_of(4);
+        let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
+            work.saturating_mul(dim.into())
+        });
         let mut args = vec![a, b];
         args.extend(
             self.bias
@@ -176,9 +179,6 @@ impl<'a> Output<'a> {
         );
         args.extend(self.residual.iter().map(|residual| arg(residual, quads(2))));
         args.push(arg(self.c, whole));
-        let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
-            work.saturating_mul(dim.into())
-        });
         let kernel = &MATMUL[usize::from(self.end.bias) + 2 * usize::from(self.end.residual)];
         let params = super::problem::Params {
             more: self.more,
