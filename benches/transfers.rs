@@ -200,8 +200,16 @@ fn main() -> Result<()> {
                     black_box(sum(into_hand));
                     Ok(())
                 },
-                &mut || own.read_with(|bytes| { black_box(sum(bytes)); }),
-                &mut || app.read_with(|bytes| { black_box(sum(bytes)); }),
+                &mut || {
+                    own.read_with(|bytes| {
+                        black_box(sum(bytes));
+                    })
+                },
+                &mut || {
+                    app.read_with(|bytes| {
+                        black_box(sum(bytes));
+                    })
+                },
             ],
         )?;
         for (what, times) in [("up  ", up), ("with", with), ("down", down), ("look", look)] {
