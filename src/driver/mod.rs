@@ -263,6 +263,14 @@ pub struct Caps {
     pub host_kernels: bool,
 }
 
+impl Caps {
+    /// Does it gain by being given work before all of it is recorded? A software adapter computes on the
+    /// cores that record, and each submission costs it what several kernels do.
+    pub(crate) fn begins_early(&self) -> bool {
+        self.kind != AdapterKind::Cpu
+    }
+}
+
 /// How long the dispatches of one kernel ran, by the device's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

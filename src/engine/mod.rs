@@ -129,7 +129,7 @@ impl Engine {
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
             most_batch_ops: walk::MAX_BATCH_OPS,
-            next_batch_ops: walk::FIRST_BATCH_OPS,
+            next_batch_ops: walk::MAX_BATCH_OPS,
             early_commands: EARLY_COMMANDS,
             counters: Counters::default(),
             last_submission: None,
@@ -328,7 +328,7 @@ impl Engine {
 
     /// Has the device had nothing to do while so many commands were recorded?
     fn is_time_to_begin(&self, waiting: usize) -> bool {
-        if waiting < EARLY_COMMANDS {
+        if waiting < EARLY_COMMANDS || !self.caps().begins_early() {
             return false;
         }
         let mut state = self.lock();

@@ -70,7 +70,7 @@ impl Engine {
     async fn walk_once(&self) -> Result<()> {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
-            if state.is_device_idle() {
+            if state.driver.caps().begins_early() && state.is_device_idle() {
                 state.next_batch_ops = FIRST_BATCH_OPS;
             }
             state.early_commands = EARLY_COMMANDS;
