@@ -376,9 +376,13 @@ fn a_block_moves_only_into_a_hole_of_another_slab() {
 
 #[test]
 fn a_request_that_fits_in_the_limit_moves_what_is_in_its_way_unless_that_is_pinned() {
-    let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+    let config = PoolConfig {
+        middle_slab_bytes: 4 << 20,
+        ..PoolConfig::new(256, 1 << 30)
+    };
+    let mut pools = Pools::new(config).unwrap();
     let mut planner = Planner::default();
-    // Two slabs of 16 MiB, of which every other MiB is free.
+    // Eight slabs of 4 MiB, of which every other MiB is free.
     let blocks: Vec<BlockId> = (0..32)
         .map(|_| plans::allocate(&mut pools, &mut planner, 1 << 20).unwrap())
         .collect();

@@ -1,6 +1,8 @@
 //! Attention, convolution, pooling, the backward forms and einsum against plain Rust in f64: on the
 //! default adapter, and on the simulation where that feature is on.
 
+mod common;
+
 #[path = "ops_nn/attention.rs"]
 mod attention;
 #[path = "ops_nn/backward.rs"]

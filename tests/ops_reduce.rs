@@ -2,6 +2,8 @@
 //! in f64: on the default adapter, on the simulation where that feature is on, over types, shapes
 //! and views.
 
+mod common;
+
 #[path = "ops_reduce/arrange.rs"]
 mod arrange;
 #[path = "ops_reduce/indexed.rs"]

@@ -3,7 +3,7 @@
 //! | request | slab |
 //! | --- | --- |
 //! | up to 256 KiB | 2 MiB, shared by small requests only |
-//! | below 4 MiB | 16 MiB |
+//! | below 4 MiB | 4 to 16 MiB: about what is live |
 //! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
 //! | from 128 MiB | its own size, shared with nobody; a later request takes it that needs most of it |
 //!
@@ -182,7 +182,7 @@ impl Pools {
         let class = self.class(size_bytes);
         let slab_bytes = match class {
             SlabClass::Small => config.small_slab_bytes,
-            SlabClass::Middle => config.middle_slab_bytes,
+            SlabClass::Middle => self.middle_slab_bytes(size_bytes),
             SlabClass::Own | SlabClass::Alone => round_up(size_bytes, config.own_step_bytes),
         };
         // Rounding the request up cannot pass the largest slab, which is a multiple of the granule.
@@ -194,6 +194,18 @@ impl Pools {
             slab_bytes,
             least_bytes,
         })
+    }
+
+    /// As much as is live, so that a small program holds little, between the least request that
+    /// gets a slab of its own size and what the configuration says.
+    fn middle_slab_bytes(&self, size_bytes: u64) -> u64 {
+        let requested_bytes = self.carver.counters.requested.now;
+        let live_bytes = requested_bytes.max(self.highest_requested_bytes);
+        let wanted_bytes = live_bytes.saturating_add(size_bytes);
+        let least_bytes = self.config.own_request_bytes;
+        let slab_bytes = wanted_bytes.checked_next_power_of_two();
+        let slab_bytes = slab_bytes.unwrap_or(u64::MAX).max(least_bytes);
+        slab_bytes.min(self.config.middle_slab_bytes)
     }
 
     /// The empty slab to release before a slab for `growth` is made, by the high-water rule; ask

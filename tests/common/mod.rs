@@ -30,7 +30,8 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
 }
 
 /// The first adapter, opened by hand with a limit lower than its own.
-fn adopt(binding_bytes: u64) -> Gpu {
+#[allow(dead_code, reason = "not every test program opens devices")]
+pub(crate) fn adopt(binding_bytes: u64) -> Gpu {
     use lapidary::wgpu;
     let instance =
         wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());

@@ -219,16 +219,16 @@ fn what_nobody_wants_any_more_is_not_tried_again() {
 #[test]
 fn a_hole_of_any_slab_will_do_when_no_slab_can_be_created() {
     let (gpu, sim) = open(SimOptions {
-        memory_bytes: 16 << 20,
+        memory_bytes: 4 << 20,
         ..SimOptions::default()
     });
-    // A slab of 16 MiB is all there is, and small tensors would rather have one of their own.
+    // A slab of 4 MiB is all there is, and small tensors would rather have one of their own.
     let large = gpu.zeros(&[3 << 20], DType::U8).unwrap();
     large.force().unwrap();
     let small = gpu.zeros(&[4], DType::U8).unwrap();
     small.force().unwrap();
     assert_eq!(gpu.memory().slabs.len(), 1);
-    let huge = gpu.zeros(&[14 << 20], DType::U8).unwrap();
+    let huge = gpu.zeros(&[7 << 19], DType::U8).unwrap();
     assert!(matches!(huge.force(), Err(Error::OutOfMemory(_))));
     drop(large);
     huge.force().unwrap_err();

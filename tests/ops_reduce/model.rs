@@ -14,27 +14,9 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
         let (gpu, _) = Gpu::simulated(lapidary::sim::SimOptions::default()).expect("a simulation");
         gpus.push(("simulation", gpu));
     }
-    gpus.push(("windows", small_windows()));
+    // Larger operands take several windows.
+    gpus.push(("windows", crate::common::adopt(64 << 10)));
     gpus
-}
-
-/// The adapter, opened so that one binding shows 64 KiB: larger operands take several.
-fn small_windows() -> Gpu {
-    use lapidary::wgpu;
-    let instance = wgpu::Instance::default();
-    let adapter = pollster::block_on(instance.request_adapter(&Default::default())).unwrap();
-    let features = adapter.features() & (wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP);
-    let limits = wgpu::Limits {
-        max_storage_buffer_binding_size: 64 << 10,
-        ..adapter.limits()
-    };
-    let descriptor = wgpu::DeviceDescriptor {
-        required_features: features,
-        required_limits: limits,
-        ..Default::default()
-    };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    Gpu::adopt(&adapter, &device, &queue).unwrap()
 }
 
 /// An array on the host: every element as f64, which holds all our types.

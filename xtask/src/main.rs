@@ -45,8 +45,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "replay",
-        usage: "replay [--json] [--budget BYTES|FACTORx] [--policy NAME] FILE…",
-        about: "Replay recorded allocation traces against the simulated driver (release).",
+        usage: "replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] [--policy default|no-move|choice] FILE…",
+        about: "Replay recorded allocation traces against the simulated driver (release). --limit: the largest buffer of the device; --budget: what slabs may take, or a multiple of the peak.",
         run: programs::replay,
     },
     Verb {

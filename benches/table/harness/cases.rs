@@ -156,14 +156,14 @@ pub(crate) const CASES: [(&str, Work); 37] = [
     ),
     ("gelu 4M", Work::Gelu { len: 4 * M }),
     (
-        "1000 tiny ops, fusable",
+        "tiny op, of 1000 fusable",
         Work::Increments {
             ops: 1000,
             len: 256,
         },
     ),
     (
-        "1000 tiny ops, not fusable",
+        "tiny op, of 1000 not fusable",
         Work::Rotations {
             ops: 1000,
             len: 256,

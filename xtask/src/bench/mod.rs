@@ -8,7 +8,7 @@
 mod against;
 mod peers;
 mod plot;
-mod row;
+pub(crate) mod row;
 mod table;
 mod weight;
 

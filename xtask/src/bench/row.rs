@@ -153,7 +153,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// The names and values of an object whose values are texts, numbers or truths.
-fn fields(line: &str) -> Option<Vec<(String, String)>> {
+pub(crate) fn fields(line: &str) -> Option<Vec<(String, String)>> {
     let mut rest = line.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
     let mut fields = Vec::new();
     while !rest.is_empty() {

@@ -7,6 +7,7 @@ pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
 mod targets;
+mod traces;
 
 use std::time::Instant;
 
@@ -56,13 +57,18 @@ const STEPS: &[Step] = &[
         run: pressure::tight,
     },
     Step {
+        name: "traces",
+        about: "recorded traces: what is reserved, created, moved and put out for them",
+        run: traces::check,
+    },
+    Step {
         name: "swiftshader",
-        about: "the core tests on SwiftShader",
+        about: "the device's and every kernel's tests on SwiftShader",
         run: adapters::swiftshader,
     },
     Step {
         name: "validation",
-        about: "the core tests under Vulkan's validation layer",
+        about: "the same under Vulkan's validation layer",
         run: adapters::validation,
     },
     Step {
