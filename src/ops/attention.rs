@@ -153,7 +153,7 @@ impl Call<'_> {
             let mask = self.mask.map(|mask| (&mask.layout, mask.dtype));
             match Problem::new(&shapes, layouts, mask, scale) {
                 Some(problem) => {
-                    let problem = problem.from_query(self.first);
+                    let problem = problem.begun_at(self.first);
                     let form = match tile {
                         Some(tile) => Some(Form::new(tile, &problem, self.is_causal)),
                         None => {

@@ -225,7 +225,7 @@ impl Problem {
     }
 
     /// The same, of a longer call whose queries before this one others have.
-    pub(super) fn from_query(mut self, first: usize) -> Self {
+    pub(super) fn begun_at(mut self, first: usize) -> Self {
         self.params.rest[2] = first as u32;
         self
     }
