@@ -142,6 +142,7 @@ impl Engine {
     /// Shows bytes of a storage where they lie, once everything appended before has run. `false`
     /// where that cannot be: then `look` was not called, and a read does it. The turn is held
     /// meanwhile.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn show_in_place(
         &self,
         src: &Arc<Storage>,

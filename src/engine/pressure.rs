@@ -136,6 +136,7 @@ impl Engine {
     }
 
     /// Calls a function of the app's that waits for nothing of the device.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn call_theirs<T>(&self, call: impl FnOnce() -> T) -> T {
         let _inside = self.inside();
         call()

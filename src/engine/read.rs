@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::block_on;
 use super::cmd::Cmd;
-use super::{Engine, block_on, refusal};
+use super::{Engine, refusal};
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
@@ -40,6 +42,7 @@ impl Engine {
     /// appended before has run; where they cannot be seen there, hands them to `sink` instead, as
     /// [`read_to`](Self::read_to) does, and returns `false`. What waits for the device is refused
     /// inside `look`, on this thread.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn show(
         &self,
         src: &Arc<Storage>,

@@ -6,6 +6,7 @@
 //! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
 //! waiting for at the moment. So any number of reads may be in flight.
 
+#[cfg(not(target_arch = "wasm32"))]
 mod shown;
 
 use std::collections::VecDeque;
@@ -184,6 +185,7 @@ struct Pool {
     /// How often all buffers were forgotten.
     epoch: u64,
     /// Of the buffers, those that somebody looks into.
+    #[cfg(not(target_arch = "wasm32"))]
     shown_bytes: u64,
 }
 

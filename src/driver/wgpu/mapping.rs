@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::{BufferId, DriverError, DriverResult, MapMode, Signal};
+#[cfg(not(target_arch = "wasm32"))]
 use super::guard::unscoped;
 use super::{Opened, invalid};
 
