@@ -37,6 +37,7 @@ pub(crate) mod tests;
 mod tiers;
 #[cfg(feature = "sim")]
 mod touch;
+mod trial;
 mod turn;
 mod upload;
 mod walk;
@@ -52,6 +53,7 @@ use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
+use crate::tuning::Tuning;
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cost::Costs;
@@ -94,6 +96,8 @@ pub(crate) struct Engine {
     spill: SpillStore,
     limits: Mutex<Limits>,
     outside: Outside,
+    /// What trials found, where they are made.
+    tuning: Option<Tuning>,
     turn: Turn,
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
@@ -106,6 +110,8 @@ pub(crate) struct Setup {
     pub(crate) spill: SpillOptions,
     /// Blocks stay where they are.
     pub(crate) never_move: bool,
+    /// Variants of kernels are tried.
+    pub(crate) tuning: Option<Tuning>,
 }
 
 impl Engine {
@@ -153,6 +159,7 @@ impl Engine {
             spill,
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
+            tuning: setup.tuning,
             readbacks,
             driver,
             dead,

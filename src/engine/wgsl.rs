@@ -72,12 +72,21 @@ pub(crate) fn shader(
         out.push_str("enable subgroups;\n");
     }
     let mut binding = 0;
+    let unit = |part| match reads_octets(text, operands, variant, layout, target, part) {
+        true => Unit::Octet,
+        false => unit_of_part(operands.len(), variant, layout, part),
+    };
+    let mut has_octets = false;
     for part in 0..layout.part_count(operands.len()) {
-        let unit = unit_of_part(operands.len(), variant, layout, part);
+        let unit = unit(part);
+        has_octets |= unit == Unit::Octet;
         declare_part(&mut out, layout, part, unit, target, &mut binding);
     }
     if target.wide_words {
         out.push_str(WIDE_WORDS);
+    }
+    if has_octets {
+        out.push_str(OCTETS);
     }
     let writes_halves = operands
         .iter()
@@ -92,8 +101,14 @@ pub(crate) fn shader(
     }
     for (index, operand) in operands.iter().enumerate() {
         let part = usize::from(layout.parts[index]);
-        let unit = unit_of_part(operands.len(), variant, layout, part);
-        declare_operand(&mut out, text, operand, variant.dtypes[index], part, unit);
+        declare_operand(
+            &mut out,
+            text,
+            operand,
+            variant.dtypes[index],
+            part,
+            unit(part),
+        );
     }
     if text.contains("struct Params") {
         let declaration = match target.immediates {
@@ -120,6 +135,15 @@ fn to_wide2(v: vec2<u32>) -> u64 {
 }
 fn to_wide4(v: vec4<u32>) -> vec2<u64> {
   return vec2<u64>(v.xz) | (vec2<u64>(v.yw) << vec2<u32>(32u));
+}
+";
+
+/// Two quads, and from four words of 64 bits.
+const OCTETS: &str = "struct Octet { low: vec4<u32>, high: vec4<u32> }
+fn from_wide8(v: vec4<u64>) -> Octet {
+  let low = vec4<u32>(v);
+  let high = vec4<u32>(v >> vec4<u32>(32u));
+  return Octet(vec4<u32>(low.x, high.x, low.y, high.y), vec4<u32>(low.z, high.z, low.w, high.w));
 }
 ";
 
@@ -150,6 +174,8 @@ enum Unit {
     Quad2,
     /// Four elements of four bytes: four words.
     Quad4,
+    /// Eight elements of four bytes, as words of 64 bits.
+    Octet,
 }
 
 impl Unit {
@@ -158,6 +184,7 @@ impl Unit {
             Unit::Word => "u32",
             Unit::Quad2 => "vec2<u32>",
             Unit::Quad4 => "vec4<u32>",
+            Unit::Octet => "Octet",
         }
     }
 
@@ -166,6 +193,7 @@ impl Unit {
         match (self, wide_words) {
             (Unit::Quad2, true) => ("u64", ["from_wide2", "to_wide2"]),
             (Unit::Quad4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
+            (Unit::Octet, _) => ("vec4<u64>", ["from_wide8", ""]),
             (unit, _) => (unit.wgsl(), ["", ""]),
         }
     }
@@ -175,8 +203,30 @@ impl Unit {
             Unit::Word => 4,
             Unit::Quad2 => 8,
             Unit::Quad4 => 16,
+            Unit::Octet => 32,
         }
     }
+}
+
+/// Can a part be bound as octets? Where every operand of it is read by octets, in one window: what
+/// is left at the end of another might be less than one.
+fn reads_octets(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+    part: usize,
+) -> bool {
+    let is_written = layout.written >> part & 1 == 1;
+    let all = (0..operands.len())
+        .filter(|&index| usize::from(layout.parts[index]) == part)
+        .all(|index| {
+            variant.dtypes[index] == DType::F32
+                && variant.quads >> index & 1 == 1
+                && text.contains(&format!("{}_get8(", operands[index].name))
+        });
+    target.wide_words && !is_written && layout.windows[part] == 1 && all
 }
 
 /// Quads if every operand of the part wants quads of the same size, else words.
@@ -295,7 +345,22 @@ fn declare_operand(
             format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
         );
     }
-    if text.contains(&format!("{name}_get4(")) {
+    let reads_octets = text.contains(&format!("{name}_get8("));
+    if reads_octets {
+        debug_assert!(dtype == DType::F32, "{name}_get8");
+        let body = match unit {
+            Unit::Octet => format!(
+                "let o = b{part}_load(i >> 3u); \
+                 return mat2x4<f32>(bitcast<vec4<f32>>(o.low), bitcast<vec4<f32>>(o.high));"
+            ),
+            _ => format!("return mat2x4<f32>({name}_get4(i), {name}_get4(i + 4u));"),
+        };
+        line(
+            out,
+            format_args!("fn {name}_get8(i: u32) -> mat2x4<f32> {{ {body} }}"),
+        );
+    }
+    if reads_octets || text.contains(&format!("{name}_get4(")) {
         let body = get4(part, dtype, unit);
         line(
             out,
@@ -324,6 +389,10 @@ fn get(part: usize, dtype: DType, unit: Unit) -> String {
     let kind = dtype.wgsl();
     match (dtype.size_bytes(), unit) {
         (4, Unit::Quad4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
+        (4, Unit::Octet) => format!(
+            "let o = b{part}_load(i >> 3u); let q = select(o.low, o.high, (i & 4u) != 0u); \
+             return bitcast<{kind}>(q[i & 3u]);"
+        ),
         (4, _) => format!("return bitcast<{kind}>(b{part}_load(i));"),
         (2, Unit::Quad2) => format!(
             "let q = b{part}_load(i >> 2u); \
@@ -344,6 +413,10 @@ fn get4(part: usize, dtype: DType, unit: Unit) -> String {
                   return vec4<f32>(a, b);";
     match (dtype.size_bytes(), unit) {
         (4, Unit::Quad4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
+        (4, Unit::Octet) => format!(
+            "let o = b{part}_load(i >> 3u); \
+             return bitcast<vec4<{kind}>>(select(o.low, o.high, (i & 4u) != 0u));"
+        ),
         (4, _) => format!(
             "return bitcast<vec4<{kind}>>(vec4<u32>(b{part}_load(i), b{part}_load(i + 1u), \
              b{part}_load(i + 2u), b{part}_load(i + 3u)));"
@@ -433,6 +506,39 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn octets_are_one_load_where_all_of_a_part_are_read_so() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let text = TEXT.replace("x_get4(i)", "x_get8(i)[1]");
+        let check = |quads, windows, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [windows; MAX_OPERANDS],
+                written: 1 << u8::from(!same_part),
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                quads,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(&text, &operands, &variant, &layout, &target);
+            translate("octets", &whole);
+            whole.contains("array<vec4<u64>>")
+        };
+        assert!(check(0b11, 1, false));
+        assert!(check(0b01, 1, false));
+        assert!(!check(0b10, 1, false));
+        assert!(!check(0b11, 3, false));
+        assert!(!check(0b11, 1, true));
     }
 
     #[test]

@@ -8,11 +8,13 @@
 //! | register, no lanes | the same, every thread for itself | no subgroups of known size |
 //! | workgroup | 256 threads a tile in workgroup memory | GPUs |
 //! | skinny | 256 threads share out k | up to 8 rows on GPUs |
+//! | split | the lanes of a subgroup share out k | up to 4 rows on software adapters |
 //! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
 //!
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
+mod candidates;
 mod choice;
 mod epilogue;
 mod form;

@@ -36,6 +36,7 @@ mod select;
 mod softmax;
 mod sort;
 mod text;
+mod trial;
 mod unary;
 
 #[cfg(test)]

@@ -80,7 +80,9 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
     // The results are contiguous, so that their rows are only where the axis is the last.
     let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
     let rows = rows.filter(|_| is_last);
-    along_as(x, at, rows.as_ref(), Form::choose(x, rows.as_ref()), log)
+    let rows = rows.as_ref();
+    let form = Form::tuned(operation, x, rows, |form| along_as(x, at, rows, form, log));
+    along_as(x, at, rows, form, log)
 }
 
 /// By a form that fits.

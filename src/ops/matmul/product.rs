@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
 use super::problem::Problem;
-use super::{MATMUL, Shapes, check_dtypes, choice, pack};
+use super::{MATMUL, Shapes, candidates, check_dtypes, choice, pack};
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Arg, Launch};
@@ -110,9 +110,10 @@ impl Tensor {
         let has_windows = operands
             .iter()
             .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
-        match has_windows && caps.kind == AdapterKind::Cpu {
-            true => tile.through_windows(),
-            false => tile,
+        match (has_windows, caps.kind) {
+            (true, AdapterKind::Cpu) => tile.through_windows(),
+            (true, _) => tile,
+            (false, _) => candidates::tuned(operands, problem, tile),
         }
     }
 }
@@ -201,6 +202,10 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
         return pack::launch([first, second], problem, tile, output);
     }
     let caps = a.engine.caps();
+    let tile = match problem.b_is_octets() {
+        true => tile,
+        false => tile.without_octets(),
+    };
     let form = Form {
         tile,
         a: problem.a.order(),

@@ -18,6 +18,15 @@ use crate::{Gpu, Options};
 
 const ORDERS: [Order; 3] = [Order::AlongK, Order::AlongEdge, Order::Stepped];
 
+const fn split(rows: u8, columns: u8, lanes: u8) -> Tile {
+    Tile::Split {
+        rows,
+        columns,
+        lanes,
+        octets: true,
+    }
+}
+
 const fn register(rows: u8, quads: u8, lanes: u8) -> Tile {
     Tile::Register { rows, quads, lanes }
 }
@@ -29,6 +38,8 @@ fn tiles(lanes: u8) -> Vec<Tile> {
         [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
     );
     if lanes > 0 {
+        let shapes = [(1, 4), (2, 32), (4, 8)];
+        tiles.extend(shapes.map(|(r, c)| split(r, c, lanes)));
         if lanes <= 8 {
             let (rows, quads) = (64, 1);
             tiles.push(Tile::Packed { rows, quads, lanes });
@@ -186,7 +197,11 @@ fn every_text_is_a_valid_shader() {
                 let spread = match tile {
                     Tile::Register { rows: 8, .. } => Spread::Linear,
                     Tile::Register { rows: 16, .. } => Spread::Flat,
-                    Tile::Register { .. } | Tile::Packed { .. } => Spread::Single,
+                    Tile::Split { rows: 4, .. } => Spread::Flat,
+                    Tile::Split { rows: 2, .. } => Spread::Linear,
+                    Tile::Register { .. } | Tile::Packed { .. } | Tile::Split { .. } => {
+                        Spread::Single
+                    }
                     _ => Spread::Linear,
                 };
                 let form = Form {
@@ -242,7 +257,10 @@ fn only_texts_that_broadcast_name_subgroups() {
             dtypes: [DType::F32; MAX_OPERANDS],
             quads: 7,
         };
-        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. } | Tile::Packed { .. });
+        let broadcasts = matches!(
+            tile,
+            Tile::Register { lanes: 8, .. } | Tile::Packed { .. } | Tile::Split { .. }
+        );
         assert_eq!(
             super::text(&variant).contains("subgroup"),
             broadcasts,
@@ -337,7 +355,9 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     };
     let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
     check(&lavapipe, [4, 4, 4], Tile::Naive);
-    check(&lavapipe, [1, 1, 100_000], Tile::Naive);
+    check(&lavapipe, [1, 1, 100_000], split(1, 4, 8));
+    check(&lavapipe, [1, 4, 60], Tile::Naive);
+    check(&lavapipe, [1, 4, 2000], split(1, 4, 8));
     check(&lavapipe, [400, 400, 400], register(32, 1, 8));
     let packed = Tile::Packed {
         rows: 64,
@@ -347,8 +367,12 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [1024, 1024, 1024], packed);
     check(&lavapipe, [511, 511, 511], packed);
     check(&lavapipe, [128, 128, 128], register(32, 1, 8));
-    check(&lavapipe, [1, 2048, 2048], register(1, 2, 8));
-    check(&lavapipe, [2048, 1, 2048], register(1, 2, 8));
+    check(&lavapipe, [1, 1024, 1024], split(1, 32, 8));
+    check(&lavapipe, [1, 2048, 2048], split(1, 64, 8));
+    check(&lavapipe, [2048, 1, 2048], split(1, 8, 8));
+    check(&lavapipe, [2, 2048, 2048], split(2, 32, 8));
+    check(&lavapipe, [3, 2048, 2048], register(4, 2, 8));
+    check(&lavapipe, [1, 2048, 32], register(1, 2, 8));
     check(&lavapipe, [8, 2048, 2048], register(8, 2, 8));
     check(
         &caps(AdapterKind::Cpu, None),
@@ -478,6 +502,23 @@ fn every_variant_computes_the_same_as_the_reference() {
     }
 }
 
+#[test]
+fn lanes_that_split_k_compute_the_same_as_the_reference() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let fixed = |(least, most): &(u32, u32)| least == most && (4..=32).contains(least);
+    let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) else {
+        return;
+    };
+    let shapes = [(1, 8), (2, 4), (4, 8), (1, 32)].into_iter().enumerate();
+    for (index, (rows, columns)) in shapes {
+        let tile = split(rows, columns, lanes as u8);
+        // Lanes with several steps of k, aligned; with two at the most, and a tail; with none.
+        check_tile(&gpu, tile, [3, 24, 584], 4, 4 * index);
+        check_tile(&gpu, tile, [5, 37, 77], 1, 4 * index + 3);
+        check_tile(&gpu, tile, [2, 12, 3], 4, 4 * index + 6);
+    }
+}
+
 /// A product that ends with all there is, beside the same by operations of their own.
 fn check_end(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], activation: Activation) {
     let m = if matches!(tile, Tile::Register { rows: 1, .. }) {
@@ -515,6 +556,8 @@ fn every_variant_ends_like_operations_of_their_own() {
             register(1, 2, lanes),
             register(4, 1, lanes),
             register(16, 1, lanes),
+            split(1, 8, lanes),
+            split(4, 8, lanes),
         ]);
         tiles.push(Tile::Packed {
             rows: 32,

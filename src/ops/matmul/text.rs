@@ -16,14 +16,17 @@ macro_rules! push {
 mod end;
 mod grouped;
 mod packed;
+mod split;
 mod unrolled;
 
 use std::borrow::Cow;
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
+use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::ops::text::fill;
 use grouped::{skinny, workgroup};
+use split::Split;
 use unrolled::Unrolled;
 
 const SHARED: &str = include_str!("../../../shaders/matmul/shared.wgsl");
@@ -99,6 +102,24 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
             rows: u32::from(rows),
             quads: u32::from(quads),
             lanes: u32::from(lanes),
+            spread: form.spread,
+        }
+        .text(store),
+        Tile::Split {
+            rows,
+            columns,
+            lanes,
+            octets,
+        } => Split {
+            a,
+            b,
+            rows: u32::from(rows),
+            columns: u32::from(columns),
+            lanes: u32::from(lanes),
+            octets: octets
+                && b.quads
+                && variant.dtypes[1] == DType::F32
+                && (b.along_k || columns.is_multiple_of(8)),
             spread: form.spread,
         }
         .text(store),
