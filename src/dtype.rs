@@ -123,6 +123,10 @@ pub trait Element:
     /// and end inside an element. A bool is any byte but 0.
     fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]);
 
+    /// Device memory as elements, where they can be seen in it: it is aligned for them, and the byte of
+    /// a bool is 0 or 1.
+    fn seen_in(bytes: &[u8]) -> Option<&[Self]>;
+
     /// Decodes device memory, which holds a whole number of elements.
     fn vec_from(bytes: &[u8]) -> Vec<Self> {
         let mut slice = vec![Self::default(); bytes.len() / size_of::<Self>()];
@@ -144,6 +148,9 @@ macro_rules! pod_element {
                 let slice = bytemuck::cast_slice_mut::<Self, u8>(slice);
                 slice[offset_bytes..offset_bytes + bytes.len()].copy_from_slice(bytes);
             }
+            fn seen_in(bytes: &[u8]) -> Option<&[Self]> {
+                bytemuck::try_cast_slice(bytes).ok()
+            }
         }
     )*};
 }
@@ -160,6 +167,9 @@ impl Element for bool {
         for (element, &byte) in slice[offset_bytes..].iter_mut().zip(bytes) {
             *element = byte != 0;
         }
+    }
+    fn seen_in(bytes: &[u8]) -> Option<&[Self]> {
+        bytemuck::checked::try_cast_slice(bytes).ok()
     }
 }
 
@@ -181,6 +191,12 @@ mod tests {
             assert_eq!(pieces, values);
         }
         assert_eq!(bool::vec_from(&[0, 1, 7]), [false, true, true]);
+        assert_eq!(bool::seen_in(&[0, 1]), Some(&[false, true][..]));
+        assert_eq!(bool::seen_in(&[0, 7]), None);
+        let words = [1_u32, 2];
+        let bytes = u32::bytes_of(&words);
+        assert_eq!(u32::seen_in(bytes), Some(&words[..]));
+        assert_eq!(u32::seen_in(&bytes[1..5]), None);
         assert_eq!(f16::vec_from(f16::bytes_of(&[f16::ONE])), [f16::ONE]);
         assert_eq!(bf16::vec_from(&[0x80, 0x3f]), [bf16::ONE]);
         assert_eq!(i8::vec_from(&[0xff]), [-1]);

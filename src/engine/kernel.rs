@@ -226,9 +226,22 @@ pub(crate) struct Launch {
     /// where they see whole storages. The crate's kernels count elements from the start of what
     /// they are shown; their ranges are the same or apart, and start at multiples of 16.
     pub(crate) ranges: Ranges,
+    /// Multiply-adds, where they are many more than its operands have bytes; 0 elsewhere.
+    pub(crate) work: u64,
 }
 
 impl Launch {
+    /// The same, with so many multiply-adds to do.
+    pub(crate) fn with_work(self, work: u64) -> Self {
+        Launch { work, ..self }
+    }
+
+    /// About how much it is to do, as [`Caps::most_work`](crate::driver::Caps) counts it.
+    pub(super) fn amount(&self) -> u64 {
+        let bytes = (0..self.args.len()).map(|index| self.shown_bytes(index));
+        bytes.sum::<u64>().max(self.work)
+    }
+
     /// What it writes to is not what it was.
     pub(super) fn bump_versions(&self) {
         for (index, arg) in self.args.iter().enumerate() {
@@ -256,6 +269,7 @@ impl Launch {
             groups,
             may_reuse: 0,
             ranges,
+            work: 0,
         }
     }
 
@@ -278,6 +292,7 @@ impl Launch {
             groups,
             may_reuse: 0,
             ranges: SmallVec::new(),
+            work: 0,
         }
     }
 

@@ -73,6 +73,9 @@ pub(crate) use share::Pinned;
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
 const FLUSH_AT_COMMANDS: usize = 256;
 
+/// So many more commands in the queue, and the caller walks if the device has nothing to do.
+const EARLY_COMMANDS: usize = 32;
+
 /// Commands in the queue at which the caller waits for whoever walks.
 const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
 
@@ -132,6 +135,8 @@ impl Engine {
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
             most_batch_ops: walk::MAX_BATCH_OPS,
+            next_batch_ops: walk::MAX_BATCH_OPS,
+            early_commands: EARLY_COMMANDS,
             counters: Counters::default(),
             last_submission: None,
             staging_epoch: 0,
@@ -321,9 +326,24 @@ impl Engine {
         if waiting >= QUEUE_LIMIT {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
-        } else if waiting >= FLUSH_AT_COMMANDS {
+        } else if waiting >= FLUSH_AT_COMMANDS || self.is_time_to_begin(waiting) {
             self.run_if_nobody_does();
+            let mut state = self.lock();
+            state.early_commands = state.queue.len() + EARLY_COMMANDS;
         }
+    }
+
+    /// Has the device had nothing to do while so many commands were recorded?
+    fn is_time_to_begin(&self, waiting: usize) -> bool {
+        if waiting < EARLY_COMMANDS || !self.caps().begins_early() {
+            return false;
+        }
+        let mut state = self.lock();
+        if waiting < state.early_commands {
+            return false;
+        }
+        state.early_commands = waiting + EARLY_COMMANDS;
+        state.is_device_idle()
     }
 
     /// Lets what was appended run, unless somebody does anyway.
@@ -336,8 +356,7 @@ impl Engine {
     /// Has the device done everything that was appended so far?
     fn is_idle(&self) -> bool {
         let state = self.lock();
-        let last = state.last_submission.as_ref().map_or(0, |last| last.serial);
-        state.queue.is_empty() && last <= self.driver.completed()
+        state.queue.is_empty() && state.is_device_idle()
     }
 
     /// How many bindings of storages a dispatch has, at most.

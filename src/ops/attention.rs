@@ -13,6 +13,7 @@
 
 mod blocks;
 mod form;
+mod long;
 mod problem;
 #[cfg(test)]
 mod tests;
@@ -104,6 +105,7 @@ impl Tensor {
             v: value,
             mask,
             is_causal,
+            first: 0,
             scale,
         };
         call.run(None)
@@ -118,6 +120,8 @@ struct Call<'a> {
     v: &'a Tensor,
     mask: Option<&'a Tensor>,
     is_causal: bool,
+    /// Of a longer call: where its queries begin.
+    first: usize,
     scale: Option<f32>,
 }
 
@@ -128,6 +132,9 @@ impl Call<'_> {
         self.check_types()?;
         let mask = self.mask.map(|mask| &mask.layout);
         let shapes = Shapes::new(&self.q.layout, &self.k.layout, &self.v.layout, mask)?;
+        if let (Some(step), None) = (self.queries_at_once(&shapes), tile) {
+            return self.in_parts(&shapes, step);
+        }
         let columns = *shapes.result.last().expect("a result has columns");
         let mut padded_shape = shapes.result.clone();
         let last = padded_shape.len() - 1;
@@ -146,6 +153,7 @@ impl Call<'_> {
             let mask = self.mask.map(|mask| (&mask.layout, mask.dtype));
             match Problem::new(&shapes, layouts, mask, scale) {
                 Some(problem) => {
+                    let problem = problem.begun_at(self.first);
                     let form = match tile {
                         Some(tile) => Some(Form::new(tile, &problem, self.is_causal)),
                         None => {
@@ -185,13 +193,8 @@ impl Call<'_> {
         };
         let args = [arg(q, true), arg(k, true), arg(v, true), mask, arg(y, true)];
         let groups = form::groups(y.engine.caps(), form, problem);
-        y.engine.launch(Launch::new(
-            &ATTENTION,
-            form.pack(),
-            args,
-            problem.params(),
-            groups,
-        ))
+        let launch = Launch::new(&ATTENTION, form.pack(), args, problem.params(), groups);
+        y.engine.launch(launch.with_work(problem.work()))
     }
 
     /// The operands with a batch that the kernel can walk.
@@ -256,6 +259,7 @@ impl Regular {
             v: &self.v,
             mask: self.mask.as_ref(),
             is_causal: given.is_causal,
+            first: given.first,
             scale: given.scale,
         }
     }

@@ -333,6 +333,7 @@ impl Tensor {
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
             ranges: SmallVec::new(),
+            work: 0,
         })?;
         Ok(out)
     }
@@ -381,6 +382,7 @@ impl Tensor {
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
             ranges,
+            work: 0,
         })
     }
 

@@ -18,6 +18,7 @@ mod candidates;
 mod choice;
 mod epilogue;
 mod form;
+mod long;
 mod pack;
 mod problem;
 mod product;
@@ -124,7 +125,11 @@ impl Tensor {
         if self.engine.caps().kind == AdapterKind::Cpu && longest > LONGEST_SUM_ON_CPU {
             return self.matmul_in_slices(other, end);
         }
-        self.matmul_by(other, end, None)
+        let most_work = self.engine.caps().most_work;
+        match self.matmul_in_parts(other, end, most_work)? {
+            Some(product) => Ok(product),
+            None => self.matmul_by(other, end, None),
+        }
     }
 
     /// A linear layer, as PyTorch has it: `self` times the transposed weight, plus the bias.

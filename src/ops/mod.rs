@@ -16,6 +16,7 @@ pub(crate) mod functions;
 mod gather;
 mod index_select;
 mod layer_norm;
+mod long;
 mod loss;
 mod mask;
 mod matmul;

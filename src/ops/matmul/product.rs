@@ -169,6 +169,9 @@ impl<'a> Output<'a> {
         let naive = form.tile == Tile::Naive;
         let whole = naive || self.c_row.is_multiple_of(4);
         let quads = |index: usize| whole && self.more[index].is_multiple_of(4);
+        let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
+            work.saturating_mul(dim.into())
+        });
         let mut args = vec![a, b];
         args.extend(
             self.bias
@@ -188,7 +191,7 @@ impl<'a> Output<'a> {
         };
         self.c
             .engine
-            .launch(Launch::new(kernel, form.pack(), args, &params, groups))
+            .launch(Launch::new(kernel, form.pack(), args, &params, groups).with_work(work))
     }
 }
 

@@ -348,6 +348,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         subgroup_lanes: lanes,
         wide_words: false,
         maps_slabs: false,
+        most_work: u64::MAX,
         host_kernels: false,
     }
 }
