@@ -1,6 +1,6 @@
 //! Products that would keep the device busy for too long: in parts of rows, or of the batch.
 
-use super::{Epilogue, Shapes, check_dtypes};
+use super::{Epilogue, Shapes, product_dtype};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ops::long::{assemble, part};
@@ -23,7 +23,7 @@ impl Tensor {
         end: &Epilogue,
         most_work: u64,
     ) -> Result<Option<Tensor>> {
-        check_dtypes(self.dtype, other.dtype)?;
+        let of_product = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
         // Of a row or a column there is never so much.
@@ -31,7 +31,7 @@ impl Tensor {
             return Ok(None);
         }
         let work = (shapes.result.iter().chain(shapes.a.shape.last()))
-            .fold(cost(self.dtype), |work: u64, &dim| {
+            .fold(cost(of_product), |work: u64, &dim| {
                 work.saturating_mul(dim as u64)
             });
         let rank = shapes.result.len();
@@ -44,7 +44,7 @@ impl Tensor {
         let Some(step) = part(work, most_work, len, unit) else {
             return Ok(None);
         };
-        end.check(self, &shapes.result, true)?;
+        end.check(self, of_product, &shapes.result, true)?;
         let residual = match &end.residual {
             Some(residual) => Some(residual.broadcast_to(&shapes.result)?),
             None => None,
@@ -56,7 +56,7 @@ impl Tensor {
                 None => Ok(operand.clone()),
             }
         };
-        let dtype = end.cast.unwrap_or(self.dtype);
+        let dtype = end.cast.unwrap_or(of_product);
         let made = assemble(self, &shapes.result, dtype, (axis, step), |start, len| {
             let residual = residual.as_ref();
             let end = Epilogue {
