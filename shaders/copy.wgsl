@@ -38,15 +38,20 @@ fn op(x: A) -> Y {
 }
 
 //# transpose
-// A block of 4 × 4: columns of the source come in whole, rows of the output leave whole. p.w0
-// holds the blocks, the blocks beside each other, the blocks below each other, and the output's
-// rows; then come the source's first element and the distance of its columns.
-fn block(b: u32) {
-  if (b >= p.w0.x) { return; }
-  let column = (b % p.w0.y) << 2u;
-  let above = b / p.w0.y;
-  let row = (above % p.w0.z) << 2u;
-  let batch = above / p.w0.z;
+// A block of 4 × 4: columns of the source come in whole, rows of the output leave whole. A
+// workgroup has a tile of WIDTH × HEIGHT blocks. p.w0 holds the tiles, the blocks beside each
+// other, the blocks below each other, and the output's rows; then come the source's first element
+// and the distance of its columns.
+fn block(tile: u32, lane: u32) {
+  if (tile >= p.w0.x) { return; }
+  let beside = (p.w0.y + WIDTH - 1u) / WIDTH;
+  let below = (p.w0.z + HEIGHT - 1u) / HEIGHT;
+  let above = tile / beside;
+  let place = vec2<u32>((tile % beside) * WIDTH + lane % WIDTH, (above % below) * HEIGHT + lane / WIDTH);
+  if (any(place >= p.w0.yz)) { return; }
+  let column = place.x << 2u;
+  let row = place.y << 2u;
+  let batch = above / below;
   let step = p.w1.y;
   let origin = p.w1.x + batch_at(batch) + row + column * step;
   let c0 = op(x_get4(origin));
@@ -70,7 +75,7 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  block((group.y * groups.x + group.x) * 64u + lane);
+  block(group.y * groups.x + group.x, lane);
 }
 
 //# scatter

@@ -106,13 +106,14 @@ fn prelude(variant: &Variant, words: usize) -> String {
 }
 
 fn transpose_text(variant: &Variant) -> Cow<'static, str> {
-    let rank = variant.code as usize;
+    let (rank, shift) = Transpose::shape_of(variant.code);
     let mut out = prelude(variant, Transpose::words_of(rank));
     let (dims, strides) = (Transpose::MAP, Transpose::MAP + rank);
+    let (width, height) = (1 << shift, Transpose::TILE_BLOCKS >> shift);
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "fn batch_at(b: u32) -> u32 {{\n  var r = b;\n  var at = 0u;"
+        "const WIDTH = {width}u;\nconst HEIGHT = {height}u;\nfn batch_at(b: u32) -> u32 {{\n  var r = b;\n  var at = 0u;"
     );
     for d in (0..rank).rev() {
         let (dim, stride) = (word(dims + d), word(strides + d));
@@ -330,7 +331,7 @@ impl Tensor {
             code: plan.code,
             args: [arg(self, true), arg(&out, true)].into_iter().collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-            groups: groups(self.engine.caps(), u64::from(plan.words[0])),
+            groups: super::rows::groups(self.engine.caps(), plan.words[0].into(), 1),
             may_reuse: 0,
             ranges: SmallVec::new(),
             work: 0,
@@ -379,7 +380,7 @@ impl Tensor {
             code: plan.code,
             args: [arg(src, false), arg(self, true)].into_iter().collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-            groups: groups(self.engine.caps(), u64::from(plan.words[0])),
+            groups: super::rows::groups(self.engine.caps(), plan.words[0].into(), 1),
             may_reuse: 0,
             ranges,
             work: 0,

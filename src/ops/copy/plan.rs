@@ -12,15 +12,18 @@ fn padded(mut words: Words) -> Words {
     words
 }
 
-/// A copy in blocks of 4 × 4.
+/// A copy in blocks of 4 × 4, and tiles of blocks: a workgroup each, so that what it brings into a cache
+/// is used before rows a power of two apart drive it out again.
 ///
 /// ```text
-///  words   0       1       2      3     4             5               6 …         then
-///          blocks  beside  below  rows  first of x    column to next  batch dims  batch strides
+///  words   0      1       2      3     4             5               6 …         then
+///          tiles  beside  below  rows  first of x    column to next  batch dims  batch strides
 /// ```
+///
+/// Beside and below each other lie blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Transpose {
-    /// How many batch dimensions.
+    /// How many batch dimensions, and the logarithm of how many blocks of a tile lie beside each other.
     pub(super) code: u64,
     pub(super) words: Words,
 }
@@ -29,8 +32,16 @@ impl Transpose {
     /// Where the batch dimensions start among the words.
     pub(crate) const MAP: usize = 6;
 
+    /// The blocks of a tile, and the invocations of a workgroup.
+    pub(super) const TILE_BLOCKS: u32 = 64;
+
     pub(super) fn words_of(rank: usize) -> usize {
         Transpose::MAP + 2 * rank
+    }
+
+    /// The batch dimensions and the logarithm of a tile's width, from the code.
+    pub(crate) fn shape_of(code: u64) -> (usize, u32) {
+        ((code & 15) as usize, (code >> 4 & 15) as u32)
     }
 
     /// `None` unless the last axis but one has stride 1, and quads along it start at quads.
@@ -52,17 +63,33 @@ impl Transpose {
         }
         let (beside, below) = (columns / 4, rows.div_ceil(4));
         let batches: u32 = map.dims[..batch].iter().product();
-        let blocks = u64::from(batches) * u64::from(beside) * u64::from(below);
+        let (shift, tiles) = tiling(beside, below);
+        let tiles = u64::from(batches) * tiles;
         let mut words = Words::new();
-        words.extend([u32::try_from(blocks).ok()?, beside, below, rows]);
+        words.extend([u32::try_from(tiles).ok()?, beside, below, rows]);
         words.extend([map.offsets[1], step]);
         words.extend_from_slice(&map.dims[..batch]);
         words.extend_from_slice(&strides[..batch]);
         Some(Transpose {
-            code: batch as u64,
+            code: batch as u64 | u64::from(shift) << 4,
             words: padded(words),
         })
     }
+}
+
+/// The logarithm of a tile's width in blocks, and the tiles of a batch: as few as it takes, and of
+/// as few those that are nearest to 16 × 4, of which each column is a line of a cache. On a software
+/// rasterizer these take four fifths of the time of 64 × 1, and half of that of 8 × 8.
+fn tiling(beside: u32, below: u32) -> (u32, u64) {
+    const BEST: u32 = 4;
+    let tiles = |shift: u32| {
+        let height = Transpose::TILE_BLOCKS >> shift;
+        u64::from(beside.div_ceil(1 << shift)) * u64::from(below.div_ceil(height))
+    };
+    let shifts = 0..=Transpose::TILE_BLOCKS.ilog2();
+    let best = shifts.min_by_key(|&shift| (tiles(shift), shift.abs_diff(BEST)));
+    let shift = best.unwrap_or(BEST);
+    (shift, tiles(shift))
 }
 
 /// A copy through a view with gaps, row by row.

@@ -33,7 +33,8 @@ fn convert(x: Lane, to: DType) -> Lane {
 }
 
 pub(crate) fn transpose(call: &mut TwinCall) {
-    let (words, rank) = (words(call), call.variant.code as usize);
+    let words = words(call);
+    let (rank, _) = Transpose::shape_of(call.variant.code);
     let (columns, rows, dtype) = (4 * words[1], words[3], call.variant.dtypes[1]);
     let dims = &words[Transpose::MAP..];
     let batches: u32 = dims[..rank].iter().product();
