@@ -70,6 +70,7 @@ impl Engine {
     async fn walk_once(&self) -> Result<()> {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
+            state.tell_time();
             state.try_again();
             state.progress()
         };
@@ -170,7 +171,7 @@ impl Engine {
                     }
                 }
                 let mut state = self.lock();
-                state.counters.submissions += 1;
+                state.submitted(submission.serial);
                 state.memory.batch_ended(Some(submission.serial));
                 state.last_submission = Some(submission);
             }

@@ -546,6 +546,7 @@ impl Readbacks {
     }
 
     /// Bytes of all buffers, with the one that is kept.
+    #[cfg(test)]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let pool = self.lock();
         match pool.kept {
@@ -553,6 +554,7 @@ impl Readbacks {
             Kept::None | Kept::Lent => pool.total_bytes,
         }
     }
+
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
