@@ -6,7 +6,10 @@
 //!
 //! By hand: `Queue::write_buffer` into a buffer that is there, and a fresh read-back buffer for
 //! each download; beside `upload_with`, one mapped buffer that is used again, and a copy from it. The three take turns in blocks of rounds, so that what else the machine does
-//! concerns them alike. Best of all rounds; the share is of memcpy in the same run.
+//! concerns them alike. Best of all rounds; the share is of memcpy in the same run. `look` is `read_with` of a
+//! function that sums, beside the same sum of what was downloaded by hand.
+//!
+//! At the end 4 KiB, which the host writes and reads where they lie if it can, beside a mapping by hand.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -189,7 +192,27 @@ fn main() -> Result<()> {
             ],
         )?;
         let rate = |us: f64| bytes as f64 / us / 1e3;
-        for (what, times) in [("up  ", up), ("with", with), ("down", down)] {
+        let look = best_us(
+            bytes,
+            [
+                &mut || {
+                    by_hand.download(into_hand)?;
+                    black_box(sum(into_hand));
+                    Ok(())
+                },
+                &mut || {
+                    own.read_with(|bytes| {
+                        black_box(sum(bytes));
+                    })
+                },
+                &mut || {
+                    app.read_with(|bytes| {
+                        black_box(sum(bytes));
+                    })
+                },
+            ],
+        )?;
+        for (what, times) in [("up  ", up), ("with", with), ("down", down), ("look", look)] {
             let cells =
                 times.map(|us| format!("{:>6.2} ({:>3.0} %)", rate(us), 100.0 * memcpy / us));
             println!(
@@ -199,6 +222,73 @@ fn main() -> Result<()> {
                 rate(memcpy)
             );
         }
+    }
+    small(&adapter, &opened)
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|&byte| u64::from(byte)).sum()
+}
+
+/// 4 KiB on a device that is idle.
+fn small(adapter: &wgpu::Adapter, gpu: &Gpu) -> Result<()> {
+    const BYTES: usize = 4 << 10;
+    const CALLS: usize = 1000;
+    let mappable = wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+    if !gpu.caps().maps_slabs || !adapter.features().contains(mappable) {
+        return Ok(());
+    }
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: mappable,
+        ..Default::default()
+    };
+    let device = pollster::block_on(adapter.request_device(&descriptor));
+    let (device, _queue) = device.map_err(|error| Error::DeviceLost {
+        reason: error.to_string(),
+    })?;
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: BYTES as u64,
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::MAP_WRITE,
+        mapped_at_creation: false,
+    });
+    let data = vec![7_u8; BYTES];
+    let tensor = gpu.tensor(&data, &[BYTES])?;
+    let mut into: Vec<u8> = Vec::new();
+    let many = |call: &mut dyn FnMut() -> Result<()>| (0..CALLS).try_for_each(|_| call());
+    let times = best_us(
+        BYTES,
+        [
+            &mut || {
+                many(&mut || {
+                    buffer.map_async(wgpu::MapMode::Write, .., |_| {});
+                    drop(device.poll(wgpu::PollType::Poll));
+                    if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
+                        view.copy_from_slice(&data);
+                    }
+                    buffer.unmap();
+                    Ok(())
+                })
+            },
+            &mut || many(&mut || tensor.write(&data)),
+            &mut || many(&mut || gpu.tensor(&data, &[BYTES]).map(drop)),
+            &mut || many(&mut || tensor.read_into(&mut into)),
+            &mut || many(&mut || tensor.read_with(|bytes: &[u8]| bytes[7]).map(drop)),
+        ],
+    )?;
+    let names = [
+        "mapping by hand",
+        "write",
+        "tensor",
+        "read_into",
+        "read_with",
+    ];
+    for (name, us) in names.iter().zip(times) {
+        let (us, by_hand) = (us / CALLS as f64, times[0] / CALLS as f64);
+        println!(
+            "4 KiB {name:<16} {us:>6.2} us, {:.1} x by hand",
+            us / by_hand
+        );
     }
     Ok(())
 }

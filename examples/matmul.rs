@@ -1,7 +1,7 @@
 //! How fast two square matrices are multiplied here, and whether the product is right.
 //!
 //! ```text
-//! cargo run --release --example matmul -- [SIZE] [f32|f16] [RUNS]
+//! cargo run --release --example matmul -- [SIZE] [f32|f16|bf16] [RUNS]
 //! ```
 //!
 //! 1024, f32 and 10 where nothing is said. `LAPIDARY_ADAPTER=cpu` chooses another adapter.
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lapidary::{DType, Gpu, Options, Tensor};
 
-const USAGE: &str = "usage: matmul [SIZE] [f32|f16] [RUNS]";
+const USAGE: &str = "usage: matmul [SIZE] [f32|f16|bf16] [RUNS]";
 
 /// How many entries are computed again on the host.
 const CHECKED: usize = 64;
@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dtype = match args.get(1).map(String::as_str) {
         None | Some("f32") => DType::F32,
         Some("f16") => DType::F16,
+        Some("bf16") => DType::Bf16,
         Some(_) => return Err(USAGE.into()),
     };
 
@@ -59,9 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Computes some entries again, on the host and in f64.
 fn check(a: &Tensor, b: &Tensor, product: &Tensor) -> Result<(), Box<dyn Error>> {
     let size = a.shape()[0];
-    // Rounding grows with the terms of a sum, and f16 rounds the result to 11 bits.
+    // Rounding grows with the terms of a sum, and the narrow types round the result to 11 bits, and to 8.
     let allowed = match a.dtype() {
         DType::F16 => 1e-3 * (size as f64).sqrt(),
+        DType::Bf16 => 8e-3 * (size as f64).sqrt(),
         _ => 1e-6 * (size as f64).sqrt(),
     };
     let mut random = fastrand::Rng::with_seed(1);

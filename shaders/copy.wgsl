@@ -32,6 +32,11 @@ fn op(x: A) -> Y {
   return select(vec4<u32>(clamp(x, A(0.0), A(255.0))), Y(0u), is_nan(x));
 }
 
+//# to_i8.f32
+fn op(x: A) -> Y {
+  return select(vec4<i32>(clamp(x, A(-128.0), A(127.0))), Y(0), is_nan(x));
+}
+
 //# transpose
 // A block of 4 × 4: columns of the source come in whole, rows of the output leave whole. p.w0
 // holds the blocks, the blocks beside each other, the blocks below each other, and the output's

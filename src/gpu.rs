@@ -15,6 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod tuning;
 mod upload;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub use budget::Compacted;
 pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
+pub use tuning::{Tune, Tuned};
 pub use upload::Upload;
 
 /// How to open a device. `Options::default()` is the best adapter there is.
@@ -62,7 +64,7 @@ pub struct Options {
     /// slower than a core. Needs the feature `lz4`.
     pub spill_compress: bool,
     /// The folder for what makes the next start faster: compiled pipelines, on a driver that hands them
-    /// out (Vulkan's do). `None`: what the environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is
+    /// out (Vulkan's do), and what trials found ([`Options::tune`]). `None`: what the environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is
     /// kept. The folder is made if it is not there; a file in it that is broken, or another device's, is not
     /// used, and one that cannot be written is done without: both are warnings to the crate `log`.
     /// Whoever can write to that folder can make the driver crash: it should be the user's own, such as
@@ -78,6 +80,9 @@ pub struct Options {
     /// is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
     /// `off`), else yes. The results are the same to the bit.
     pub fuse: Option<bool>,
+    /// Whether the fastest variant of a kernel is found out by trying. `None`: what the environment variable
+    /// `LAPIDARY_TUNE` says (`off` or `first-use`), else no.
+    pub tune: Option<Tune>,
 }
 
 impl Options {
@@ -97,6 +102,7 @@ impl Options {
         let setup = Setup {
             spill,
             never_move: self.never_move,
+            tuning: None,
         };
         Ok((budget, setup))
     }
@@ -146,9 +152,9 @@ impl Gpu {
     /// # Errors
     /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
-        let (budget, setup) = options.memory()?;
+        let (budget, mut setup) = options.memory()?;
         let cache_folder = options.caches();
-        let fuse = options.fuses()?;
+        let (fuse, tune) = (options.fuses()?, options.tunes()?);
         let request = OpenRequest {
             adapter: options.adapter,
             power: match options.low_power {
@@ -157,7 +163,9 @@ impl Gpu {
             },
             backends: None,
         };
-        let driver = WgpuDriver::open(&request).await?.with_cache(cache_folder);
+        let driver = WgpuDriver::open(&request).await?;
+        setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());
+        let driver = driver.with_cache(cache_folder);
         let gpu = Self::over(Arc::new(driver), setup, fuse)?;
         gpu.set_budget_async(budget).await?;
         Ok(gpu)
@@ -197,10 +205,13 @@ impl Gpu {
         queue: &wgpu::Queue,
         options: Options,
     ) -> Result<Gpu> {
-        let (budget, setup) = options.memory()?;
+        let (budget, mut setup) = options.memory()?;
+        let cache_folder = options.caches();
+        let (fuse, tune) = (options.fuses()?, options.tunes()?);
         let driver = WgpuDriver::adopt(Some(adapter), device, queue)?;
-        let driver = driver.with_cache(options.caches());
-        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
+        setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());
+        let driver = driver.with_cache(cache_folder);
+        let gpu = Self::over(Arc::new(driver), setup, fuse)?;
         gpu.set_budget(budget)?;
         Ok(gpu)
     }
@@ -226,9 +237,11 @@ impl Gpu {
         let (budget, mut setup) = options.memory()?;
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);
+        let (fuse, tune) = (options.fuses()?, options.tunes()?);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device)?;
+        setup.tuning = tune.over(driver.caps(), options.caches().as_deref());
         setup.spill.faults = handle.files().clone();
-        let gpu = Self::over(Arc::new(driver), setup, options.fuses()?)?;
+        let gpu = Self::over(Arc::new(driver), setup, fuse)?;
         if compact_always {
             gpu.engine.compact_always();
         }

@@ -19,26 +19,41 @@ const MOST_BYTES: u64 = 256 << 20;
 
 /// What was kept; nothing if there is no such file, or none that can be trusted.
 pub(crate) fn read(path: &Path, kind: Kind) -> Option<Vec<u8>> {
+    look(path, kind).unwrap_or_else(|why| {
+        log::warn!("lapidary: {} is not used: {why}", path.display());
+        None
+    })
+}
+
+/// As [`read`], for whoever has been warned: why there is a file and it is not to be trusted.
+pub(crate) fn look(path: &Path, kind: Kind) -> Result<Option<Vec<u8>>, String> {
     match fs::metadata(path).map(|file| file.len()) {
         Ok(0..=MOST_BYTES) => {}
-        Ok(_) => return warn(path, "it is too large"),
-        Err(error) if error.kind() == ErrorKind::NotFound => return None,
-        Err(error) => return warn(path, &error.to_string()),
+        Ok(_) => return Err("it is too large".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
     }
-    let file = match fs::read(path) {
-        Ok(file) => file,
-        Err(error) => return warn(path, &error.to_string()),
-    };
+    let file = fs::read(path).map_err(|error| error.to_string())?;
     let end = file.iter().position(|byte| *byte == b'\n');
     let (head, rest) = file.split_at(end.map_or(file.len(), |end| end + 1));
     match head == headline(kind, rest).as_bytes() {
-        true => Some(rest.to_vec()),
-        false => warn(path, "it is broken, or of another version"),
+        true => Ok(Some(rest.to_vec())),
+        false => Err("it is broken, or of another version".to_owned()),
     }
 }
 
 /// Puts `bytes` where the file was, at once and whole. A failure is a warning: the next start is slower.
-pub(crate) fn replace(path: &Path, kind: Kind, bytes: &[u8]) {
+/// Returns whether the file is there.
+pub(crate) fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
+    put(path, kind, bytes, false)
+}
+
+/// As [`replace`], and the file is on the disk: it is there even if the machine stops now.
+pub(crate) fn replace_for_sure(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
+    put(path, kind, bytes, true)
+}
+
+fn put(path: &Path, kind: Kind, bytes: &[u8], for_sure: bool) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unique = RandomState::new().build_hasher().finish();
     let beside = path.with_file_name(format!("{name}.{unique:016x}.new"));
@@ -47,12 +62,29 @@ pub(crate) fn replace(path: &Path, kind: Kind, bytes: &[u8]) {
         .and_then(|()| new_file().open(&beside))
         .and_then(|mut file| {
             file.write_all(headline(kind, bytes).as_bytes())?;
-            file.write_all(bytes)
+            file.write_all(bytes)?;
+            if for_sure {
+                file.sync_all()?;
+            }
+            Ok(())
         })
-        .and_then(|()| fs::rename(&beside, path));
-    if let Err(error) = written {
+        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| match path.parent() {
+            Some(folder) if for_sure => sync_folder(folder),
+            _ => Ok(()),
+        });
+    if let Err(error) = &written {
         let _ = fs::remove_file(&beside);
         log::warn!("lapidary: {} is not kept: {error}", path.display());
+    }
+    written.is_ok()
+}
+
+/// Lets a name that was given in a folder last. Only Unix opens folders.
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    match cfg!(unix) {
+        true => fs::File::open(folder)?.sync_all(),
+        false => Ok(()),
     }
 }
 
@@ -62,11 +94,6 @@ fn headline(kind: Kind, rest: &[u8]) -> String {
         "lapidary {name} {version} crc32 {:08x}\n",
         crc32fast::hash(rest)
     )
-}
-
-fn warn(path: &Path, why: &str) -> Option<Vec<u8>> {
-    log::warn!("lapidary: {} is not used: {why}", path.display());
-    None
 }
 
 /// What a driver reads back is for its owner alone to write.
@@ -101,7 +128,8 @@ mod tests {
         let path = folder.join("file");
         assert_eq!(read(&path, KIND), None);
         for bytes in [&b"some\nlines\n"[..], b"", b"others"] {
-            replace(&path, KIND, bytes);
+            assert!(replace_for_sure(&path, KIND, b"before"));
+            assert!(replace(&path, KIND, bytes));
             assert_eq!(read(&path, KIND).as_deref(), Some(bytes));
         }
         let whole = fs::read(&path).unwrap();
@@ -120,9 +148,10 @@ mod tests {
         // A folder in the way, and one that cannot be made.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        replace(&path, KIND, b"x");
+        assert!(!replace(&path, KIND, b"x"));
         assert_eq!(read(&path, KIND), None);
-        replace(&path.join("no\0name").join("file"), KIND, b"x");
+        let nowhere = path.join("no\0name").join("file");
+        assert!(!replace_for_sure(&nowhere, KIND, b"x"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

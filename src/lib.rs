@@ -73,6 +73,8 @@ mod ops;
 mod tensor;
 #[cfg(feature = "gpu")]
 mod transfer;
+#[cfg(feature = "gpu")]
+mod tuning;
 
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 pub use self::gpu::adapters;
@@ -82,7 +84,9 @@ pub use self::{
     dtype::{DType, Element},
     engine::{Pressure, PressureGuard},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Upload},
+    gpu::{
+        Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
+    },
     memory::{
         Advice, Budget, ClassUse, Event, Holder, Moment, Recovered, Residency, Rung, Scope,
         SlabUse, Source, Tag, TagUse,

@@ -7,8 +7,12 @@ mod compacting;
 mod drops;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/in_place.rs"]
+mod in_place;
 #[path = "engine/limits.rs"]
 mod limits;
+#[path = "engine/long.rs"]
+mod long;
 #[path = "engine/order.rs"]
 mod order;
 #[path = "engine/overlap.rs"]

@@ -2,7 +2,7 @@
 
 #![cfg(feature = "gpu")]
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{Activation, DType, Element, Epilogue, Error, Gpu, Options, Tensor};
 
 fn gpu() -> Gpu {
@@ -256,6 +256,59 @@ fn halves_are_added_up_in_single_precision() {
     );
 }
 
+/// Products of both, and of each beside small integers as i8, with what the host makes of them.
+const NARROW: [[usize; 3]; 3] = [[33, 31, 65], [1, 37, 64], [64, 65, 12]];
+
+fn check_narrow<T: Element>(gpu: &Gpu, shapes: &[[usize; 3]], narrow: fn(f64) -> T) {
+    for &[m, n, k] in shapes {
+        let (a, b) = (whole(gpu, &[m, k]), whole(gpu, &[k, n]));
+        let expected: Vec<T> = on_host(&a, &b).into_iter().map(narrow).collect();
+        let product = |of_a, of_b| {
+            let (a, b) = (a.cast(of_a).unwrap(), b.cast(of_b).unwrap());
+            let c = a.matmul(&b).unwrap();
+            assert_eq!((c.dtype(), c.shape()), (T::DTYPE, &[m, n][..]));
+            c.to_vec::<T>().unwrap()
+        };
+        for (of_a, of_b) in [
+            (T::DTYPE, T::DTYPE),
+            (T::DTYPE, DType::I8),
+            (DType::I8, T::DTYPE),
+        ] {
+            assert_eq!(product(of_a, of_b), expected, "{of_a} {of_b} {m} {n} {k}");
+        }
+    }
+}
+
+#[test]
+fn integers_of_a_byte_are_weights_of_every_float() {
+    let gpu = gpu();
+    check_narrow(&gpu, &NARROW, |v| v as f32);
+    check_narrow(&gpu, &NARROW[..1], f16::from_f64);
+    check_narrow(&gpu, &NARROW, bf16::from_f64);
+    // 4096 ones: in bf16 the sum would stop at 256.
+    let ones = gpu.tensor(&[bf16::ONE; 4096], &[4096]).unwrap();
+    let sum = ones.matmul(&ones).unwrap().item::<bf16>().unwrap();
+    assert_eq!(sum, bf16::from_f32(4096.0));
+    // With what a quantized layer ends with, in the kernel and, where the sum is long, behind it.
+    for k in [64, 40_000] {
+        let (x, weight) = (whole(&gpu, &[5, k]), whole(&gpu, &[7, k]));
+        let bias = whole(&gpu, &[7]);
+        let end = Epilogue::new().scale(0.125).bias(&bias);
+        let weight = weight.t().unwrap();
+        let expected = x.matmul_with(&weight, &end).unwrap();
+        let bytes = weight.cast(DType::I8).unwrap();
+        let got = x.matmul_with(&bytes, &end).unwrap();
+        assert_eq!(
+            got.to_vec::<f32>().unwrap(),
+            expected.to_vec::<f32>().unwrap()
+        );
+    }
+    let nothing = gpu.zeros(&[3, 0], DType::Bf16).unwrap();
+    let bytes = gpu.zeros(&[0, 2], DType::I8).unwrap();
+    let product = nothing.matmul(&bytes).unwrap();
+    assert_eq!(product.to_vec::<bf16>().unwrap(), [bf16::ZERO; 6]);
+}
+
 #[test]
 fn what_is_not_finite_spreads_along_its_row_and_column_only() {
     let gpu = gpu();
@@ -321,11 +374,18 @@ fn what_does_not_go_together_is_refused_at_the_call() {
     }
     let batches = zeros::<f32>(&gpu, &[2, 4, 3]).matmul(&zeros::<f32>(&gpu, &[3, 3, 1]));
     assert!(matches!(batches, Err(Error::Shape { .. })));
-    for other in [zeros::<f16>(&gpu, &[3, 2]), zeros::<i32>(&gpu, &[3, 2])] {
+    let (f, i, d) = (zeros::<f16>, zeros::<i32>, zeros::<bf16>);
+    for other in [f, i, d, zeros::<u8>].map(|of| of(&gpu, &[3, 2])) {
         assert!(matches!(a.matmul(&other), Err(Error::DType { .. })));
     }
-    let bytes = zeros::<u8>(&gpu, &[3, 3]);
-    assert!(matches!(bytes.matmul(&bytes), Err(Error::DType { .. })));
+    let (bytes, small) = (zeros::<u8>(&gpu, &[3, 3]), zeros::<i8>(&gpu, &[3, 3]));
+    for (a, b) in [(&bytes, &bytes), (&small, &small), (&small, &bytes)] {
+        assert!(matches!(a.matmul(b), Err(Error::DType { .. })));
+    }
+    let ints = i(&gpu, &[3, 3]);
+    for product in [ints.matmul(&small), small.matmul(&ints)] {
+        assert!(matches!(product, Err(Error::DType { .. })));
+    }
     let elsewhere = self::gpu().zeros(&[3, 2], DType::F32).unwrap();
     assert!(matches!(a.matmul(&elsewhere), Err(Error::Foreign { .. })));
 }
@@ -346,6 +406,8 @@ fn the_simulated_device_computes_the_same() {
     );
     check_ends(&gpu);
     check(&whole(&gpu, &[130, 97]), &whole(&gpu, &[97, 131]));
+    check_narrow(&gpu, &NARROW, |v| v as f32);
+    check_narrow(&gpu, &NARROW, bf16::from_f64);
     let halves = gpu.tensor(&[f16::ONE; 21 * 10], &[21, 10]).unwrap();
     let product = halves
         .matmul(&halves.t().unwrap())

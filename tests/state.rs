@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{
     Budget, DType, Element, Error, Gpu, Residency, Source, State, StateFailure, Tensor,
@@ -103,6 +103,8 @@ fn elements_of_every_type_and_length_are_loaded_as_they_were_saved() {
     check_type(&gpu, |i| i as i32 - 8);
     check_type(&gpu, |i| u32::MAX - i as u32);
     check_type(&gpu, |i| i as u8);
+    check_type(&gpu, |i| i as i8);
+    check_type(&gpu, |i| bf16::from_f32((i % 1000) as f32));
     check_type(&gpu, |i| i % 3 == 0);
 }
 

@@ -203,6 +203,13 @@ impl Subject for Ours {
                 Some(gpu) => op(gpu, move || gpu.tensor(&inputs[0], &[len])),
                 None => Ok(None),
             },
+            Work::Write { len, way } => match self.by(way)? {
+                Some(gpu) => {
+                    let x = gpu.zeros(&[len], DType::F32)?;
+                    op(gpu, move || x.write(&inputs[0]).map(|()| x.clone()))
+                }
+                None => Ok(None),
+            },
             Work::Download { len, way } => match self.by(way)? {
                 Some(gpu) => {
                     let x = gpu.tensor(&inputs[0], &[len])?;

@@ -9,7 +9,7 @@ struct Params {
   v: vec4<u32>,
   m: vec4<u32>,
   starts: vec4<u32>,  // of q, k, v and the mask
-  rest: vec4<u32>,    // the mask's stride from key to key, elements of a row of y
+  rest: vec4<u32>,    // the mask's stride from key to key, elements of a row of y, which query is the first
 }
 
 // Workgroups are spread over three dimensions, because one holds too few.

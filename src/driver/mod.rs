@@ -256,8 +256,19 @@ pub struct Caps {
     pub wide_words: bool,
     /// Slabs can be mapped: host and device share memory, and transfers need no staging.
     pub maps_slabs: bool,
+    /// What one submission is given to do, at most: multiply-adds, or bytes of operands, whichever are
+    /// more. Systems take a device for dead that is busy for two seconds.
+    pub(crate) most_work: u64,
     /// The device computes on the host by the kernels' twins (the simulation).
     pub host_kernels: bool,
+}
+
+impl Caps {
+    /// Does it gain by being given work before all of it is recorded? A software adapter computes on the
+    /// cores that record, and each submission costs it what several kernels do.
+    pub(crate) fn begins_early(&self) -> bool {
+        self.kind != AdapterKind::Cpu
+    }
 }
 
 /// How long the dispatches of one kernel ran, by the device's own clock.
@@ -400,6 +411,30 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()>;
+
+    /// [`map`](Driver::map), [`wait`](Driver::wait), [`write_mapped`](Driver::write_mapped) and
+    /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses: `bytes` to an offset that
+    /// is a multiple of 4, with up to 3 bytes of room behind them. `None`, and nothing has happened,
+    /// where it takes those four.
+    fn write_now(
+        &self,
+        _buffer: BufferId,
+        _offset_bytes: u64,
+        _bytes: &[u8],
+    ) -> Option<DriverResult<()>> {
+        None
+    }
+
+    /// As [`write_now`](Driver::write_now), with [`read_mapped`](Driver::read_mapped).
+    fn read_now(
+        &self,
+        _buffer: BufferId,
+        _offset_bytes: u64,
+        _size_bytes: u64,
+        _look: &mut dyn FnMut(&[u8]),
+    ) -> Option<DriverResult<()>> {
+        None
+    }
 
     /// Ends a mapping.
     fn unmap(&self, buffer: BufferId);

@@ -99,6 +99,7 @@ mod tests {
             subgroup_lanes: Some((32, 32)),
             wide_words: false,
             maps_slabs: true,
+            most_work: 1 << 35,
             host_kernels: false,
         }
     }

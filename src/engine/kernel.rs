@@ -13,7 +13,7 @@
 //! | `x_put(i, v)` | writes element `i`: types of 4 bytes only, and never where bound as quads |
 //! | `p` | the parameters: a `struct Params` that the text declares |
 //!
-//! `T` is [`DType::wgsl`]: f16 is widened to f32, u8 and bool to u32. Whole quads are written, so
+//! `T` is [`DType::wgsl`]: f16 and bf16 are widened to f32, u8 and bool to u32, i8 to i32. Whole quads are written, so
 //! a storage is padded to 16 bytes, and elements narrower than a word need nothing special.
 
 use std::borrow::Cow;
@@ -226,9 +226,22 @@ pub(crate) struct Launch {
     /// where they see whole storages. The crate's kernels count elements from the start of what
     /// they are shown; their ranges are the same or apart, and start at multiples of 16.
     pub(crate) ranges: Ranges,
+    /// Multiply-adds, where they are many more than its operands have bytes; 0 elsewhere.
+    pub(crate) work: u64,
 }
 
 impl Launch {
+    /// The same, with so many multiply-adds to do.
+    pub(crate) fn with_work(self, work: u64) -> Self {
+        Launch { work, ..self }
+    }
+
+    /// About how much it is to do, as [`Caps::most_work`](crate::driver::Caps) counts it.
+    pub(super) fn amount(&self) -> u64 {
+        let bytes = (0..self.args.len()).map(|index| self.shown_bytes(index));
+        bytes.sum::<u64>().max(self.work)
+    }
+
     /// What it writes to is not what it was.
     pub(super) fn bump_versions(&self) {
         for (index, arg) in self.args.iter().enumerate() {
@@ -256,6 +269,7 @@ impl Launch {
             groups,
             may_reuse: 0,
             ranges,
+            work: 0,
         }
     }
 
@@ -278,6 +292,7 @@ impl Launch {
             groups,
             may_reuse: 0,
             ranges: SmallVec::new(),
+            work: 0,
         }
     }
 
@@ -348,15 +363,17 @@ impl TwinCall {
         match self.variant.dtypes[operand] {
             DType::F32 => f32::from_bits(self.word(operand, index)),
             DType::F16 => half::f16::from_bits(self.half(operand, index)).to_f32(),
+            DType::Bf16 => half::bf16::from_bits(self.half(operand, index)).to_f32(),
             dtype => unreachable!("a twin read {dtype} as a float"),
         }
     }
 
-    /// Element `index` of an operand of any integer type, or a bool as 0 or 1.
+    /// Element `index` of an operand of any integer type, with its sign drawn out, or a bool as 0 or 1.
     pub(crate) fn int(&self, operand: usize, index: usize) -> u32 {
         match self.variant.dtypes[operand] {
             DType::I32 | DType::U32 => self.word(operand, index),
             DType::U8 | DType::Bool => u32::from(self.operands[operand][index]),
+            DType::I8 => i32::from(self.operands[operand][index] as i8) as u32,
             dtype => unreachable!("a twin read {dtype} as an integer"),
         }
     }
@@ -365,10 +382,8 @@ impl TwinCall {
     pub(crate) fn put_f32(&mut self, operand: usize, index: usize, value: f32) {
         match self.variant.dtypes[operand] {
             DType::F32 => self.put_word(operand, index, value.to_bits()),
-            DType::F16 => {
-                let bits = half::f16::from_f32(value).to_bits().to_le_bytes();
-                self.operands[operand][2 * index..2 * index + 2].copy_from_slice(&bits);
-            }
+            DType::F16 => self.put_half(operand, index, half::f16::from_f32(value).to_bits()),
+            DType::Bf16 => self.put_half(operand, index, half::bf16::from_f32(value).to_bits()),
             dtype => unreachable!("a twin wrote a float to {dtype}"),
         }
     }
@@ -377,7 +392,7 @@ impl TwinCall {
     pub(crate) fn put_int(&mut self, operand: usize, index: usize, value: u32) {
         match self.variant.dtypes[operand] {
             DType::I32 | DType::U32 => self.put_word(operand, index, value),
-            DType::U8 | DType::Bool => self.operands[operand][index] = value as u8,
+            DType::U8 | DType::Bool | DType::I8 => self.operands[operand][index] = value as u8,
             dtype => unreachable!("a twin wrote an integer to {dtype}"),
         }
     }
@@ -390,6 +405,10 @@ impl TwinCall {
     fn half(&self, operand: usize, index: usize) -> u16 {
         let bytes = &self.operands[operand][2 * index..2 * index + 2];
         u16::from_le_bytes([bytes[0], bytes[1]])
+    }
+
+    fn put_half(&mut self, operand: usize, index: usize, bits: u16) {
+        self.operands[operand][2 * index..2 * index + 2].copy_from_slice(&bits.to_le_bytes());
     }
 
     fn put_word(&mut self, operand: usize, index: usize, value: u32) {

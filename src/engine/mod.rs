@@ -37,6 +37,7 @@ pub(crate) mod tests;
 mod tiers;
 #[cfg(feature = "sim")]
 mod touch;
+mod trial;
 mod turn;
 mod upload;
 mod walk;
@@ -52,6 +53,7 @@ use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
+use crate::tuning::Tuning;
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cost::Costs;
@@ -70,6 +72,9 @@ pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
 const FLUSH_AT_COMMANDS: usize = 256;
+
+/// So many more commands in the queue, and the caller walks if the device has nothing to do.
+const EARLY_COMMANDS: usize = 32;
 
 /// Commands in the queue at which the caller waits for whoever walks.
 const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
@@ -91,6 +96,8 @@ pub(crate) struct Engine {
     spill: SpillStore,
     limits: Mutex<Limits>,
     outside: Outside,
+    /// What trials found, where they are made.
+    tuning: Option<Tuning>,
     turn: Turn,
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
@@ -103,6 +110,8 @@ pub(crate) struct Setup {
     pub(crate) spill: SpillOptions,
     /// Blocks stay where they are.
     pub(crate) never_move: bool,
+    /// Variants of kernels are tried.
+    pub(crate) tuning: Option<Tuning>,
 }
 
 impl Engine {
@@ -128,6 +137,8 @@ impl Engine {
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
             most_batch_ops: walk::MAX_BATCH_OPS,
+            next_batch_ops: walk::MAX_BATCH_OPS,
+            early_commands: EARLY_COMMANDS,
             counters: Counters::default(),
             last_submission: None,
             staging_epoch: 0,
@@ -150,6 +161,7 @@ impl Engine {
             spill,
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
+            tuning: setup.tuning,
             readbacks,
             driver,
             dead,
@@ -323,9 +335,24 @@ impl Engine {
         if waiting >= QUEUE_LIMIT {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());
-        } else if waiting >= FLUSH_AT_COMMANDS {
+        } else if waiting >= FLUSH_AT_COMMANDS || self.is_time_to_begin(waiting) {
             self.run_if_nobody_does();
+            let mut state = self.lock();
+            state.early_commands = state.queue.len() + EARLY_COMMANDS;
         }
+    }
+
+    /// Has the device had nothing to do while so many commands were recorded?
+    fn is_time_to_begin(&self, waiting: usize) -> bool {
+        if waiting < EARLY_COMMANDS || !self.caps().begins_early() {
+            return false;
+        }
+        let mut state = self.lock();
+        if waiting < state.early_commands {
+            return false;
+        }
+        state.early_commands = waiting + EARLY_COMMANDS;
+        state.is_device_idle()
     }
 
     /// Lets what was appended run, unless somebody does anyway.
@@ -338,8 +365,7 @@ impl Engine {
     /// Has the device done everything that was appended so far?
     fn is_idle(&self) -> bool {
         let state = self.lock();
-        let last = state.last_submission.as_ref().map_or(0, |last| last.serial);
-        state.queue.is_empty() && last <= self.driver.completed()
+        state.queue.is_empty() && state.is_device_idle()
     }
 
     /// How many bindings of storages a dispatch has, at most.

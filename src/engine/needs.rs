@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Engine;
 use super::caches::PipelineKey;
 use super::cmd::Cmd;
 use super::kernel::Program;
 use super::state::{Batch, State};
-use super::walk::Need;
+use super::walk::{FIRST_BATCH_OPS, MAX_BATCH_OPS, Need};
 use super::wgsl::{self, Target};
+use super::{EARLY_COMMANDS, Engine};
 use crate::alloc::{AllocError, SlabId};
 use crate::driver::{BindGroupId, BufferId, Caps, DriverError, PipelineDesc};
 use crate::error::{Error, Result};
@@ -71,6 +71,10 @@ impl Engine {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
             state.tell_time();
+            if state.driver.caps().begins_early() && state.is_device_idle() {
+                state.next_batch_ops = FIRST_BATCH_OPS;
+            }
+            state.early_commands = EARLY_COMMANDS;
             state.try_again();
             state.progress()
         };
@@ -172,6 +176,7 @@ impl Engine {
                 }
                 let mut state = self.lock();
                 state.submitted(submission.serial);
+                state.next_batch_ops = (2 * state.next_batch_ops).min(MAX_BATCH_OPS);
                 state.memory.batch_ended(Some(submission.serial));
                 state.last_submission = Some(submission);
             }

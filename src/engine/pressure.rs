@@ -112,12 +112,13 @@ impl Outside {
 }
 
 thread_local! {
-    /// The engine for which this thread is inside a function of the app, by address; 0 for none.
-    static INSIDE: Cell<usize> = const { Cell::new(0) };
+    /// The engines for which this thread is inside a function of the app, by address, the innermost
+    /// first; 0 for none. Without a destructor, so that a thread that ends may still call.
+    static INSIDE: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
 }
 
-/// This thread is inside a function of the app, with the turn.
-pub(super) struct Inside(usize);
+/// This thread is inside a function of the app, perhaps with the turn.
+pub(super) struct Inside([usize; 4]);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -129,7 +130,16 @@ impl Engine {
     /// The thread calls a function of the app until this is dropped: what waits for the turn
     /// meanwhile would wait for ever, and is refused.
     pub(super) fn inside(&self) -> Inside {
-        Inside(INSIDE.replace(std::ptr::from_ref(self) as usize))
+        let [first, second, third, _] = INSIDE.get();
+        let this = std::ptr::from_ref(self) as usize;
+        Inside(INSIDE.replace([this, first, second, third]))
+    }
+
+    /// Calls a function of the app's that waits for nothing of the device.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn call_theirs<T>(&self, call: impl FnOnce() -> T) -> T {
+        let _inside = self.inside();
+        call()
     }
 
     /// Drops what may hold a function of the app, and whatever that holds: its `Drop` is the app's
@@ -139,9 +149,9 @@ impl Engine {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(theirs)));
     }
 
-    /// Is this thread inside a function of the app that was called with the turn?
+    /// Is this thread inside a function of the app that is called while others wait for it?
     pub(super) fn is_inside(&self) -> bool {
-        INSIDE.get() == std::ptr::from_ref(self) as usize
+        INSIDE.get().contains(&(std::ptr::from_ref(self) as usize))
     }
 
     /// Waits for the turn.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::block_on;
 use super::cmd::Cmd;
 use super::{Engine, refusal};
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
-use crate::transfer::{Reading, Sink};
+use crate::transfer::{Piece, Reading, Sink};
 
 /// Tells the engine, on drop, that nobody wants the bytes.
 #[derive(Debug)]
@@ -26,39 +28,98 @@ impl Engine {
     pub(crate) fn read_to(
         self: &Arc<Self>,
         src: &Arc<Storage>,
-        offset_bytes: u64,
-        len_bytes: u64,
+        whole: Piece,
         sink: Sink,
     ) -> Result<BoxFuture<'static, Result<()>>> {
-        debug_assert!(offset_bytes + len_bytes <= src.size_bytes());
-        self.check_lost()?;
-        let (reading, pieces) =
-            Reading::new(offset_bytes, len_bytes, self.readbacks.piece_bytes(), sink);
-        self.push(pieces.into_iter().map(|piece| Cmd::Read {
-            src: src.clone(),
-            reading: reading.clone(),
-            piece,
-        }))?;
-        let (engine, src, wanted) = (self.clone(), src.clone(), Wanted(reading));
+        let wanted = self.begin_read(src, whole, self.readbacks.piece_bytes(), sink)?;
+        let (engine, src) = (self.clone(), src.clone());
         Ok(Box::pin(async move {
             engine.finish_read(&src, &wanted.0).await
         }))
     }
 
-    async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
+    /// Shows bytes (any offset and length) to `look` where they lie or arrive, once everything
+    /// appended before has run; where they cannot be seen there, hands them to `sink` instead, as
+    /// [`read_to`](Self::read_to) does, and returns `false`. What waits for the device is refused
+    /// inside `look`, on this thread.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn show(
+        &self,
+        src: &Arc<Storage>,
+        whole: Piece,
+        sink: Sink,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        let mut look = |bytes: &[u8]| self.call_theirs(|| look(bytes));
+        if self.show_in_place(src, whole, &mut look)? {
+            return Ok(true);
+        }
+        let (_, size_bytes) = whole.words();
+        let shows = !self.caps().maps_slabs && self.readbacks.shows(size_bytes);
+        let piece_bytes = match shows {
+            true => size_bytes,
+            false => self.readbacks.piece_bytes(),
+        };
+        let wanted = self.begin_read(src, whole, piece_bytes, sink)?;
+        block_on("a read", async {
+            if !shows {
+                self.finish_read(src, &wanted.0).await?;
+                return Ok(false);
+            }
+            self.submit_read(src, &wanted.0).await?;
+            let shown = self.readbacks.show(&wanted.0, &mut look).await;
+            self.check_lost()?;
+            let is_shown = shown.map_err(|error| refusal("a read", error))?;
+            if !is_shown {
+                self.take_in(&wanted.0).await?;
+            }
+            Ok(is_shown)
+        })
+    }
+
+    /// Appends a read of `whole` in pieces.
+    fn begin_read(
+        &self,
+        src: &Arc<Storage>,
+        whole: Piece,
+        piece_bytes: u64,
+        sink: Sink,
+    ) -> Result<Wanted> {
+        let (offset_bytes, len_bytes) = (whole.offset_bytes, whole.size_bytes);
+        debug_assert!(offset_bytes + len_bytes <= src.size_bytes());
         self.check_lost()?;
-        {
-            let _turn = self.take_turn().await?;
-            self.walk().await?;
-            // What became of the source later is no concern of a read that has been submitted,
-            // and the next walk will forget what this one has left behind.
-            if !reading.is_submitted() {
-                self.error_of(src)?;
-                if let Some(error) = self.lock().left.reason_of_reading(reading) {
-                    return Err(error);
-                }
+        let (reading, pieces) = Reading::new(offset_bytes, len_bytes, piece_bytes, sink);
+        self.push(pieces.into_iter().map(|piece| Cmd::Read {
+            src: src.clone(),
+            reading: reading.clone(),
+            piece,
+        }))?;
+        Ok(Wanted(reading))
+    }
+
+    async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
+        self.submit_read(src, reading).await?;
+        self.take_in(reading).await
+    }
+
+    /// Runs what a read waits for, and the read.
+    async fn submit_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
+        self.check_lost()?;
+        let _turn = self.take_turn().await?;
+        self.walk().await?;
+        // What became of the source later is no concern of a read that has been submitted,
+        // and the next walk will forget what this one has left behind.
+        if !reading.is_submitted() {
+            self.error_of(src)?;
+            if let Some(error) = self.lock().left.reason_of_reading(reading) {
+                return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// Takes in what has been submitted of a read, piece by piece.
+    async fn take_in(&self, reading: &Arc<Reading>) -> Result<()> {
         while !reading.is_done() {
             self.check_lost()?;
             if let Some(error) = reading.failure() {

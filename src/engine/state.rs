@@ -52,6 +52,10 @@ pub(super) struct State {
     pub(super) batch: Batch,
     /// Ops of one submission, at most.
     pub(super) most_batch_ops: usize,
+    /// Ops of the next submission, while the device waits for work: few at first, then more.
+    pub(super) next_batch_ops: usize,
+    /// Commands in the queue at which the device is given some if it has none.
+    pub(super) early_commands: usize,
     pub(super) counters: Counters,
     pub(super) last_submission: Option<Submission>,
     /// How to make storages anew that were given up, by number.
@@ -91,6 +95,12 @@ impl State {
             self.memory
                 .set_time(u64::try_from(now_ns).unwrap_or(u64::MAX));
         }
+    }
+
+    /// Is all done that was submitted, as far as that was noticed?
+    pub(super) fn is_device_idle(&self) -> bool {
+        let last = self.last_submission.as_ref();
+        last.is_none_or(|last| last.serial <= self.driver.completed())
     }
 
     /// Uploads whose staged bytes wait behind a command that found no room.
@@ -142,6 +152,8 @@ pub(super) struct Batch {
     pub(super) moved: Vec<Moved>,
     /// Nothing else may join: what it does is not ours to vouch for.
     pub(super) is_closed: bool,
+    /// About how much the dispatches are to do, as [`Caps::most_work`](crate::driver::Caps) counts it.
+    pub(super) work: u64,
     /// The custom kernel in it, whose pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
 }
@@ -166,6 +178,7 @@ impl Batch {
         self.arrived.clear();
         self.moved.clear();
         self.is_closed = false;
+        self.work = 0;
         self.custom = None;
     }
 }

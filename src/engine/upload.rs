@@ -19,7 +19,7 @@ impl Engine {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
-        if offset_bytes == 0 && self.upload_in_place(dst, bytes)? {
+        if self.upload_in_place(dst, offset_bytes, bytes)? {
             return Ok(());
         }
         let mut begun = false;

@@ -22,6 +22,10 @@ use crate::transfer::{Piece, Reading};
 /// Ops of one submission, at most: the device has work early, and stays clear of watchdogs.
 pub(super) const MAX_BATCH_OPS: usize = 256;
 
+/// Ops of the first submission to a device that has nothing to do; each one after it may have twice as
+/// many as the one before.
+pub(super) const FIRST_BATCH_OPS: usize = 32;
+
 /// What the walk cannot go on without.
 #[derive(Debug)]
 pub(super) enum Need {
@@ -104,7 +108,8 @@ impl State {
     pub(super) fn step(&mut self) -> Option<Need> {
         loop {
             self.bury();
-            if self.batch.ops.len() >= self.most_batch_ops || self.batch.is_closed {
+            let most_ops = self.most_batch_ops.min(self.next_batch_ops);
+            if self.batch.ops.len() >= most_ops || self.batch.is_closed {
                 return Some(Need::Submit);
             }
             let cmd = self.next_cmd()?;
@@ -326,6 +331,10 @@ impl State {
     }
 
     fn encode_launch(&mut self, launch: &Launch) -> Result<(), Stop> {
+        let work = self.batch.work.saturating_add(launch.amount());
+        if work > self.driver.caps().most_work && !self.batch.is_empty() {
+            return Err(Stop::Need(Need::Submit));
+        }
         let mut all_are_here = true;
         for (index, arg) in launch.args.iter().enumerate() {
             if launch.program.role(index) != Role::Write {
@@ -356,6 +365,7 @@ impl State {
             let is_written = launch.program.role(index) != Role::Read;
             self.memory.named(&arg.storage, is_written);
         }
+        self.batch.work = work;
         let start = self.batch.params.len() as u32;
         self.batch.params.extend_from_slice(&launch.params);
         self.batch.ops.push(Op::Dispatch {

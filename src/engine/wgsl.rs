@@ -7,11 +7,14 @@
 //! binding is an array of words or of quads of words; operands are bit-cast on the way in and
 //! out, which costs nothing, so that operands of one part may even differ in type.
 
+mod access;
+
 use std::fmt::Write;
 
 use super::kernel::{MAX_OPERANDS, Operand, Role, Variant};
 use crate::driver::Access;
 use crate::dtype::DType;
+use access::declare_operand;
 
 /// How a kernel's operands are bound: with the kernel and the variant, the key of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,28 +75,46 @@ pub(crate) fn shader(
         out.push_str("enable subgroups;\n");
     }
     let mut binding = 0;
+    let unit = |part| match reads_octets(text, operands, variant, layout, target, part) {
+        true => Unit::Octet,
+        false => unit_of_part(operands.len(), variant, layout, part),
+    };
+    let mut has_octets = false;
     for part in 0..layout.part_count(operands.len()) {
-        let unit = unit_of_part(operands.len(), variant, layout, part);
+        let unit = unit(part);
+        has_octets |= unit == Unit::Octet;
         declare_part(&mut out, layout, part, unit, target, &mut binding);
     }
     if target.wide_words {
         out.push_str(WIDE_WORDS);
     }
-    let writes_halves = operands
-        .iter()
-        .zip(&variant.dtypes)
-        .any(|(operand, &dtype)| {
-            dtype == DType::F16
+    if has_octets {
+        out.push_str(OCTETS);
+    }
+    let writes = |of: DType| {
+        let mut typed = operands.iter().zip(&variant.dtypes);
+        typed.any(|(operand, &dtype)| {
+            dtype == of
                 && operand.role != Role::Read
                 && text.contains(&format!("{}_put4(", operand.name))
-        });
-    if writes_halves || text.contains("pack_halves(") {
+        })
+    };
+    if writes(DType::F16) || text.contains("pack_halves(") {
         out.push_str(PACK_HALVES);
+    }
+    if writes(DType::Bf16) || text.contains("upper_halves(") {
+        out.push_str(UPPER_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
         let part = usize::from(layout.parts[index]);
-        let unit = unit_of_part(operands.len(), variant, layout, part);
-        declare_operand(&mut out, text, operand, variant.dtypes[index], part, unit);
+        declare_operand(
+            &mut out,
+            text,
+            operand,
+            variant.dtypes[index],
+            part,
+            unit(part),
+        );
     }
     if text.contains("struct Params") {
         let declaration = match target.immediates {
@@ -123,6 +144,15 @@ fn to_wide4(v: vec4<u32>) -> vec2<u64> {
 }
 ";
 
+/// Two quads, and from four words of 64 bits.
+const OCTETS: &str = "struct Octet { low: vec4<u32>, high: vec4<u32> }
+fn from_wide8(v: vec4<u64>) -> Octet {
+  let low = vec4<u32>(v);
+  let high = vec4<u32>(v >> vec4<u32>(32u));
+  return Octet(vec4<u32>(low.x, high.x, low.y, high.y), vec4<u32>(low.z, high.z, low.w, high.w));
+}
+";
+
 /// Two f32 to two f16, rounded to the nearest, ties to the even one, as every host does it.
 /// WGSL's `pack2x16float` may round either way, and gives anything for what passes the largest
 /// f16. A number below the least normal f16 takes its place in the last bits of 0.5 + x; others
@@ -141,6 +171,17 @@ const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
 }
 ";
 
+/// Four f32, rounded to what their upper halves hold: a bf16 each, to the nearest, ties to the even one.
+/// A carry moves the exponent, up to infinity; NaN is kept from becoming that.
+const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
+  let bits = bitcast<vec4<u32>>(v);
+  let odd = (bits >> vec4<u32>(16u)) & vec4<u32>(1u);
+  let near = bits + vec4<u32>(0x7fffu) + odd;
+  let is_nan = (bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+  return select(near, bits | vec4<u32>(0x400000u), is_nan) & vec4<u32>(0xffff0000u);
+}
+";
+
 /// The element of a binding's array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
@@ -150,6 +191,8 @@ enum Unit {
     Quad2,
     /// Four elements of four bytes: four words.
     Quad4,
+    /// Eight elements of four bytes, as words of 64 bits.
+    Octet,
 }
 
 impl Unit {
@@ -158,6 +201,7 @@ impl Unit {
             Unit::Word => "u32",
             Unit::Quad2 => "vec2<u32>",
             Unit::Quad4 => "vec4<u32>",
+            Unit::Octet => "Octet",
         }
     }
 
@@ -166,6 +210,7 @@ impl Unit {
         match (self, wide_words) {
             (Unit::Quad2, true) => ("u64", ["from_wide2", "to_wide2"]),
             (Unit::Quad4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
+            (Unit::Octet, _) => ("vec4<u64>", ["from_wide8", ""]),
             (unit, _) => (unit.wgsl(), ["", ""]),
         }
     }
@@ -175,8 +220,30 @@ impl Unit {
             Unit::Word => 4,
             Unit::Quad2 => 8,
             Unit::Quad4 => 16,
+            Unit::Octet => 32,
         }
     }
+}
+
+/// Can a part be bound as octets? Where every operand of it is read by octets, in one window: what
+/// is left at the end of another might be less than one.
+fn reads_octets(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+    part: usize,
+) -> bool {
+    let is_written = layout.written >> part & 1 == 1;
+    let all = (0..operands.len())
+        .filter(|&index| usize::from(layout.parts[index]) == part)
+        .all(|index| {
+            variant.dtypes[index] == DType::F32
+                && variant.quads >> index & 1 == 1
+                && text.contains(&format!("{}_get8(", operands[index].name))
+        });
+    target.wide_words && !is_written && layout.windows[part] == 1 && all
 }
 
 /// Quads if every operand of the part wants quads of the same size, else words.
@@ -278,106 +345,6 @@ fn offset(name: &str, by: u64) -> String {
     }
 }
 
-/// The accessors of an operand that the text uses.
-fn declare_operand(
-    out: &mut String,
-    text: &str,
-    operand: &Operand,
-    dtype: DType,
-    part: usize,
-    unit: Unit,
-) {
-    let (name, kind) = (operand.name, dtype.wgsl());
-    if text.contains(&format!("{name}_get(")) {
-        let body = get(part, dtype, unit);
-        line(
-            out,
-            format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
-        );
-    }
-    if text.contains(&format!("{name}_get4(")) {
-        let body = get4(part, dtype, unit);
-        line(
-            out,
-            format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
-        );
-    }
-    if operand.role != Role::Read && text.contains(&format!("{name}_put4(")) {
-        let body = put4(part, dtype, unit);
-        line(
-            out,
-            format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
-        );
-    }
-    if operand.role != Role::Read && text.contains(&format!("{name}_put(")) {
-        debug_assert!(dtype.size_bytes() == 4 && unit == Unit::Word, "{name}_put");
-        line(
-            out,
-            format_args!(
-                "fn {name}_put(i: u32, v: {kind}) {{ b{part}_store(i, bitcast<u32>(v)); }}"
-            ),
-        );
-    }
-}
-
-fn get(part: usize, dtype: DType, unit: Unit) -> String {
-    let kind = dtype.wgsl();
-    match (dtype.size_bytes(), unit) {
-        (4, Unit::Quad4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
-        (4, _) => format!("return bitcast<{kind}>(b{part}_load(i));"),
-        (2, Unit::Quad2) => format!(
-            "let q = b{part}_load(i >> 2u); \
-             let h = unpack2x16float(select(q.x, q.y, (i & 2u) != 0u)); \
-             return select(h.x, h.y, (i & 1u) != 0u);"
-        ),
-        (2, _) => format!(
-            "let h = unpack2x16float(b{part}_load(i >> 1u)); \
-             return select(h.x, h.y, (i & 1u) != 0u);"
-        ),
-        _ => format!("return (b{part}_load(i >> 2u) >> ((i & 3u) * 8u)) & 0xffu;"),
-    }
-}
-
-fn get4(part: usize, dtype: DType, unit: Unit) -> String {
-    let kind = dtype.wgsl();
-    let halves = "let a = unpack2x16float(q.x); let b = unpack2x16float(q.y); \
-                  return vec4<f32>(a, b);";
-    match (dtype.size_bytes(), unit) {
-        (4, Unit::Quad4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
-        (4, _) => format!(
-            "return bitcast<vec4<{kind}>>(vec4<u32>(b{part}_load(i), b{part}_load(i + 1u), \
-             b{part}_load(i + 2u), b{part}_load(i + 3u)));"
-        ),
-        (2, Unit::Quad2) => format!("let q = b{part}_load(i >> 2u); {halves}"),
-        (2, _) => format!(
-            "let q = vec2<u32>(b{part}_load(i >> 1u), b{part}_load((i >> 1u) + 1u)); {halves}"
-        ),
-        _ => format!(
-            "let q = b{part}_load(i >> 2u); \
-             return vec4<u32>(q & 0xffu, (q >> 8u) & 0xffu, (q >> 16u) & 0xffu, q >> 24u);"
-        ),
-    }
-}
-
-fn put4(part: usize, dtype: DType, unit: Unit) -> String {
-    let halves = "let q = vec2<u32>(pack_halves(v.xy), pack_halves(v.zw));";
-    match (dtype.size_bytes(), unit) {
-        (4, Unit::Quad4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
-        (4, _) => format!(
-            "let q = bitcast<vec4<u32>>(v); b{part}_store(i, q.x); b{part}_store(i + 1u, q.y); \
-             b{part}_store(i + 2u, q.z); b{part}_store(i + 3u, q.w);"
-        ),
-        (2, Unit::Quad2) => format!("{halves} b{part}_store(i >> 2u, q);"),
-        (2, _) => {
-            format!("{halves} b{part}_store(i >> 1u, q.x); b{part}_store((i >> 1u) + 1u, q.y);")
-        }
-        _ => format!(
-            "let q = v & vec4<u32>(0xffu); \
-             b{part}_store(i >> 2u, q.x | (q.y << 8u) | (q.z << 16u) | (q.w << 24u));"
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -433,6 +400,39 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn octets_are_one_load_where_all_of_a_part_are_read_so() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let text = TEXT.replace("x_get4(i)", "x_get8(i)[1]");
+        let check = |quads, windows, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [windows; MAX_OPERANDS],
+                written: 1 << u8::from(!same_part),
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                quads,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(&text, &operands, &variant, &layout, &target);
+            translate("octets", &whole);
+            whole.contains("array<vec4<u64>>")
+        };
+        assert!(check(0b11, 1, false));
+        assert!(check(0b01, 1, false));
+        assert!(!check(0b10, 1, false));
+        assert!(!check(0b11, 3, false));
+        assert!(!check(0b11, 1, true));
     }
 
     #[test]

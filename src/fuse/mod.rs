@@ -283,6 +283,7 @@ impl Fuser {
             groups: inner.groups,
             may_reuse: 0,
             ranges: SmallVec::new(),
+            work: inner.work,
         }
     }
 
@@ -302,6 +303,7 @@ impl Fuser {
             groups,
             may_reuse: whole.may_reuse,
             ranges: SmallVec::new(),
+            work: 0,
         })
     }
 

@@ -89,7 +89,7 @@ fn formula(node: &Node, known: &[(String, Bond)], bound: usize, made: &str) -> (
     let called = match node.section {
         "same" if node.main == node.dtype => "copy",
         "same" | "convert" => node.dtype.name(),
-        "to_bool" | "to_i32" | "to_u32" | "to_u8" if is_copy => node.dtype.name(),
+        "to_bool" | "to_i32" | "to_u32" | "to_u8" | "to_i8" if is_copy => node.dtype.name(),
         section => section,
     };
     let inputs = node.inputs.iter().map(|one| input(one, Bond::Compared));

@@ -238,6 +238,7 @@ pub(super) fn launches(
             groups: step.groups,
             may_reuse: 0,
             ranges: SmallVec::new(),
+            work: 0,
         }
     });
     let mut launches: Vec<Launch> = launches.collect();
@@ -274,6 +275,7 @@ fn reader_launch<'a>(
         groups: whole.groups,
         may_reuse: 0,
         ranges: SmallVec::new(),
+        work: whole.work,
     }
 }
 

@@ -52,6 +52,7 @@ pub(super) struct Node {
 impl Node {
     /// All that it is, in one number: those that compute the same have the same.
     pub(super) fn signature(&self) -> u64 {
+        const { assert!(DType::ALL.len() <= 8, "a type has 3 bits here") };
         let mut bits = self.element.number() << 8 | u64::from(self.op);
         bits = bits << 6 | (self.main as u64) << 3 | self.dtype as u64;
         for scalar in self.scalars {

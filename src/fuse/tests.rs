@@ -65,7 +65,7 @@ fn every_type_and_map_gives_a_valid_shader() {
 
 #[test]
 fn every_reader_takes_every_map_and_type() {
-    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+    for dtype in [DType::F32, DType::I32, DType::U8, DType::Bf16, DType::I8] {
         let made = kernels(dtype, |x| {
             let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
             let sum = || a + row;
@@ -100,7 +100,7 @@ fn every_reader_takes_every_map_and_type() {
 
 #[test]
 fn every_reader_is_gone_on_with_in_every_type() {
-    for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+    for dtype in [DType::F32, DType::I32, DType::U8, DType::Bf16, DType::I8] {
         let made = kernels(dtype, |x| {
             let (a, row, odd) = (&x[0], &x[1], &x[3]);
             let mut made = vec![

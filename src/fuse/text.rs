@@ -270,10 +270,11 @@ impl Writer<'_> {
             let value = match self.structure.leaves[leaf].dtype {
                 _ if leaf < self.structure.bound() => read(self, leaf),
                 // As it would be read back from memory.
-                DType::F16 => "as_half(v)".to_string(),
                 DType::F32 => "as_is(v)".to_string(),
-                DType::U8 => "as_byte(v)".to_string(),
-                _ => "v".to_string(),
+                dtype => match narrowing(dtype) {
+                    Some((function, _)) => format!("{function}(v)"),
+                    None => "v".to_string(),
+                },
             };
             self.push(format_args!("  let {name} = {value};\n"));
         }
@@ -353,10 +354,11 @@ impl Writer<'_> {
         let is_read = self.structure.tail.is_some() || self.structure.nodes.iter().any(reads);
         match node.dtype {
             _ if !is_read => call,
-            DType::F16 if needs_narrowing(node) => format!("as_half({call})"),
-            DType::F16 | DType::F32 => format!("as_is({call})"),
-            DType::U8 => format!("as_byte({call})"),
-            _ => call,
+            dtype => match narrowing(dtype).filter(|_| needs_narrowing(node)) {
+                Some((function, _)) => format!("{function}({call})"),
+                None if dtype.is_float() => format!("as_is({call})"),
+                None => call,
+            },
         }
     }
 
@@ -432,15 +434,10 @@ fn push_operations(out: &mut String, structure: &Structure) {
         let made = structure.leaves[structure.bound()..].iter();
         structure.nodes.iter().any(of_type) || made.map(|leaf| leaf.dtype).any(|one| one == dtype)
     };
-    if rounds(DType::F16) {
-        out.push_str(
-            "// As it would be read back from memory.\n\
-             fn as_half(v: vec4<f32>) -> vec4<f32> {\n  return vec4<f32>(\
-             unpack2x16float(pack_halves(v.xy)), unpack2x16float(pack_halves(v.zw)));\n}\n",
-        );
-    }
-    if rounds(DType::U8) {
-        out.push_str("fn as_byte(v: vec4<u32>) -> vec4<u32> { return v & vec4<u32>(0xffu); }\n");
+    let narrowings = DType::ALL.into_iter().filter(|&dtype| rounds(dtype));
+    for (_, text) in narrowings.filter_map(narrowing) {
+        out.push_str("// As it would be read back from memory.\n");
+        out.push_str(text);
     }
     out.push('\n');
 }
@@ -477,12 +474,36 @@ fn with_types(text: &str, from: &str, to: &str, function: &str, node: &Node) -> 
     out
 }
 
+/// What memory makes of a quad of a type that is narrower than what kernels compute in: the name and the
+/// text of a function.
+fn narrowing(dtype: DType) -> Option<(&'static str, &'static str)> {
+    match dtype {
+        DType::F16 => Some((
+            "as_half",
+            "fn as_half(v: vec4<f32>) -> vec4<f32> {\n  return vec4<f32>(\
+             unpack2x16float(pack_halves(v.xy)), unpack2x16float(pack_halves(v.zw)));\n}\n",
+        )),
+        DType::Bf16 => Some((
+            "as_upper_half",
+            "fn as_upper_half(v: vec4<f32>) -> vec4<f32> { \
+             return bitcast<vec4<f32>>(upper_halves(v)); }\n",
+        )),
+        DType::U8 => Some((
+            "as_byte",
+            "fn as_byte(v: vec4<u32>) -> vec4<u32> { return v & vec4<u32>(0xffu); }\n",
+        )),
+        DType::I8 => Some((
+            "as_signed_byte",
+            "fn as_signed_byte(v: vec4<i32>) -> vec4<i32> { \
+             return (v << vec4<u32>(24u)) >> vec4<u32>(24u); }\n",
+        )),
+        DType::F32 | DType::I32 | DType::U32 | DType::Bool => None,
+    }
+}
+
 /// Does its value change on the way through memory?
 fn needs_narrowing(node: &Node) -> bool {
     const EXACT: [&str; 7] = ["where", "same", "relu", "neg", "abs", "maximum", "minimum"];
-    match node.dtype {
-        DType::F16 => !(EXACT.contains(&node.section) && node.main == DType::F16),
-        DType::U8 => true,
-        _ => false,
-    }
+    let is_kept = EXACT.contains(&node.section) && node.main == node.dtype;
+    narrowing(node.dtype).is_some() && !(is_kept && node.dtype.is_float())
 }

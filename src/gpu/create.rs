@@ -91,7 +91,7 @@ impl Gpu {
         fill::eye(&self.engine, n, dtype)
     }
 
-    /// Floats drawn evenly from `low` up to, but without, `high` (to which an f16 may be
+    /// Floats drawn evenly from `low` up to, but without, `high` (to which f16 and bf16 may be
     /// rounded). The same seed draws the same numbers on every device, but for the last bits.
     ///
     /// # Errors

@@ -283,6 +283,8 @@ fn start(part: &Tensor) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
         DType::U32 => start_typed::<u32>(part),
         DType::U8 => start_typed::<u8>(part),
         DType::Bool => start_typed::<bool>(part),
+        DType::Bf16 => start_typed::<half::bf16>(part),
+        DType::I8 => start_typed::<i8>(part),
     })
 }
 

@@ -13,6 +13,7 @@
 
 mod blocks;
 mod form;
+mod long;
 mod problem;
 #[cfg(test)]
 mod tests;
@@ -63,7 +64,7 @@ impl Tensor {
     /// grows with the number of queries times the number of keys.
     ///
     /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
-    /// `[…, heads, keys, columns]`, all f32 or all f16; the result is `[…, heads, queries, columns]`
+    /// `[…, heads, keys, columns]`, all of one float type; the result is `[…, heads, queries, columns]`
     /// of that type. Sums are in f32. Any size will do (one that is no multiple of 4 is padded by a
     /// copy), any view, and any rank from 2 on. Dimensions before the heads broadcast. There may
     /// be fewer heads of keys and values, if their number divides that of the queries: each then
@@ -104,6 +105,7 @@ impl Tensor {
             v: value,
             mask,
             is_causal,
+            first: 0,
             scale,
         };
         call.run(None)
@@ -118,6 +120,8 @@ struct Call<'a> {
     v: &'a Tensor,
     mask: Option<&'a Tensor>,
     is_causal: bool,
+    /// Of a longer call: where its queries begin.
+    first: usize,
     scale: Option<f32>,
 }
 
@@ -128,6 +132,9 @@ impl Call<'_> {
         self.check_types()?;
         let mask = self.mask.map(|mask| &mask.layout);
         let shapes = Shapes::new(&self.q.layout, &self.k.layout, &self.v.layout, mask)?;
+        if let (Some(step), None) = (self.queries_at_once(&shapes), tile) {
+            return self.in_parts(&shapes, step);
+        }
         let columns = *shapes.result.last().expect("a result has columns");
         let mut padded_shape = shapes.result.clone();
         let last = padded_shape.len() - 1;
@@ -146,6 +153,7 @@ impl Call<'_> {
             let mask = self.mask.map(|mask| (&mask.layout, mask.dtype));
             match Problem::new(&shapes, layouts, mask, scale) {
                 Some(problem) => {
+                    let problem = problem.begun_at(self.first);
                     let form = match tile {
                         Some(tile) => Some(Form::new(tile, &problem, self.is_causal)),
                         None => {
@@ -185,13 +193,8 @@ impl Call<'_> {
         };
         let args = [arg(q, true), arg(k, true), arg(v, true), mask, arg(y, true)];
         let groups = form::groups(y.engine.caps(), form, problem);
-        y.engine.launch(Launch::new(
-            &ATTENTION,
-            form.pack(),
-            args,
-            problem.params(),
-            groups,
-        ))
+        let launch = Launch::new(&ATTENTION, form.pack(), args, problem.params(), groups);
+        y.engine.launch(launch.with_work(problem.work()))
     }
 
     /// The operands with a batch that the kernel can walk.
@@ -232,7 +235,7 @@ impl Call<'_> {
             true => Ok(()),
             false => Err(Error::DType {
                 operation: OPERATION,
-                expected: "a mask of bool, f32 or f16".into(),
+                expected: "a mask of bool, f32, f16 or bf16".into(),
                 got: mask.dtype,
                 hint: "Cast it to bool",
             }),
@@ -256,6 +259,7 @@ impl Regular {
             v: &self.v,
             mask: self.mask.as_ref(),
             is_causal: given.is_causal,
+            first: given.first,
             scale: given.scale,
         }
     }

@@ -57,7 +57,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] unless both are of one type, f32 or f16; [`Error::Shape`] unless both have
+    /// [`Error::DType`] unless both are of one float type; [`Error::Shape`] unless both have
     /// one shape; [`Error::Foreign`].
     #[track_caller]
     pub fn gelu_backward(&self, input: &Tensor) -> Result<Tensor> {

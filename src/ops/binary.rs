@@ -218,7 +218,7 @@ macro_rules! methods {
         /// tensor and a number.
         ///
         /// Both operands have one type: nothing is promoted, [`cast`](Tensor::cast) says what is
-        /// meant. `u8` wraps at 256 and the other integers at 2³². Comparisons give bools, and
+        /// meant. `u8` and `i8` wrap at 2⁸ and the other integers at 2³². Comparisons give bools, and
         /// those with NaN are false, but for `ne`.
         ///
         /// ```
@@ -262,7 +262,7 @@ methods! {
     /// `a * b`, for all numbers.
     mul mul_scalar Mul;
     /// `a / b`, for all numbers. Integers are rounded towards 0; `a / 0` is `a` for them, and the
-    /// least `i32` by -1 is itself.
+    /// least `i32` or `i8` by -1 is itself.
     div div_scalar Div;
     /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%` and C's
     /// `fmod`, for all numbers. `a % 0` is 0 for integers. For floats it is right to the last bits
@@ -273,7 +273,7 @@ methods! {
     /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats.
     remainder remainder_scalar Remainder;
     /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
-    /// are `a`, as in [`div`](Tensor::div), and the least `i32` by -1 is itself.
+    /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself.
     floor_divide floor_divide_scalar FloorDivide;
     /// The angle of the point (`b`, `a`), from -π to π, for floats: the arc tangent of `a / b`
     /// that knows the quadrant. To 1e-6; zeros and infinities by their signs, as in C.
@@ -290,16 +290,16 @@ methods! {
     fmax fmax_scalar Fmax;
     /// The smaller of the two, for floats; the other one if one is NaN.
     fmin fmin_scalar Fmin;
-    /// `a & b`, bit by bit, for `i32`, `u32`, `u8` and bools.
+    /// `a & b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_and bitwise_and_scalar BitwiseAnd;
-    /// `a | b`, bit by bit, for `i32`, `u32`, `u8` and bools.
+    /// `a | b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_or bitwise_or_scalar BitwiseOr;
-    /// `a ^ b`, bit by bit, for `i32`, `u32`, `u8` and bools.
+    /// `a ^ b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_xor bitwise_xor_scalar BitwiseXor;
-    /// `a << b`, for `i32`, `u32` and `u8`. By as many bits as the type has, or more, or by a
+    /// `a << b`, for `i32`, `u32`, `u8` and `i8`. By as many bits as the type has, or more, or by a
     /// negative number, it is 0.
     left_shift left_shift_scalar LeftShift;
-    /// `a >> b`, for `i32`, whose sign is drawn out, `u32` and `u8`. By as many bits as the type
+    /// `a >> b`, for `i32` and `i8`, whose sign is drawn out, `u32` and `u8`. By as many bits as the type
     /// has, or more, or by a negative number, it is 0, or -1 for a negative `a`.
     right_shift right_shift_scalar RightShift;
     /// `a == b`, as bools, for every type.

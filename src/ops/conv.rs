@@ -14,6 +14,7 @@ use std::fmt::Write;
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
+use super::long::{assemble, part};
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::rows::count_out;
@@ -106,7 +107,7 @@ impl Tensor {
     /// `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as PyTorch
     /// has it: `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`.
     ///
-    /// All are f32, or all f16; sums are in f32. The input may be any view. No matrix of all patches
+    /// All are of one float type; sums are in f32. The input may be any view. No matrix of all patches
     /// is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at most
     /// 16 MiB, everything else straight from the input.
     ///
@@ -159,9 +160,36 @@ fn conv(
         });
     }
     match choose(x.engine.caps(), &geometry) {
-        Some(tile) => direct(x, weight, bias, &geometry, tile),
+        Some(tile) => in_parts(operation, x, weight, bias, options, &geometry, tile),
         None => columns::conv(x, weight, bias, &geometry),
     }
+}
+
+/// By the kernel; what would keep the device busy for too long, some samples or output channels at a time.
+#[track_caller]
+fn in_parts(
+    operation: &'static str,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    options: &Conv<2>,
+    geometry: &Geometry,
+    tile: Tile,
+) -> Result<Tensor> {
+    let shape = geometry.result();
+    let most_work = x.engine.caps().most_work;
+    let axis = usize::from(shape[0] < 2 && geometry.groups == 1);
+    let Some(step) = part(geometry.work(), most_work, shape[axis], 1) else {
+        return direct(x, weight, bias, geometry, tile);
+    };
+    assemble(x, &shape, x.dtype, (axis, step), |start, len| match axis {
+        0 => conv(operation, &x.narrow(0, start, len)?, weight, bias, options),
+        _ => {
+            let bias = bias.map(|bias| bias.narrow(0, start, len)).transpose()?;
+            let weight = weight.narrow(0, start, len)?;
+            conv(operation, x, &weight, bias.as_ref(), options)
+        }
+    })
 }
 
 /// The tile for this adapter; none where matmul does better.
@@ -199,10 +227,9 @@ fn direct(
     let engine = &x.engine;
     let [height, width] = geometry.output;
     let pixels = height * width;
-    let channels = [geometry.samples, geometry.out_channels];
-    let shape = [channels[0], channels[1], height, width];
+    let shape = geometry.result();
     let padded_pixels = pixels.next_multiple_of(4);
-    let y = Tensor::output(engine, &[channels[0], channels[1], padded_pixels], x.dtype)?;
+    let y = Tensor::output(engine, &[shape[0], shape[1], padded_pixels], x.dtype)?;
     if y.is_empty() {
         return y.reshape(&shape);
     }
@@ -229,7 +256,8 @@ fn direct(
         arg(second, false),
         arg(&y, true),
     ];
-    engine.launch(Launch::new(&CONV, code, args, &params, groups))?;
+    let launch = Launch::new(&CONV, code, args, &params, groups);
+    engine.launch(launch.with_work(geometry.work()))?;
     match pixels == padded_pixels {
         true => y.reshape(&shape),
         false => y.narrow(-1, 0, pixels)?.contiguous()?.reshape(&shape),

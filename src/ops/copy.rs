@@ -81,10 +81,11 @@ fn conversion(variant: &Variant) -> &'static str {
     match (from, to) {
         _ if from == to => "same",
         (_, DType::Bool) => "to_bool",
-        (DType::F32 | DType::F16, DType::I32) => "to_i32",
-        (DType::F32 | DType::F16, DType::U32) => "to_u32",
-        (DType::F32 | DType::F16, DType::U8) => "to_u8",
-        // What is stored as f16 or u8 is narrowed by the store.
+        (_, DType::I32) if from.is_float() => "to_i32",
+        (_, DType::U32) if from.is_float() => "to_u32",
+        (_, DType::U8) if from.is_float() => "to_u8",
+        (_, DType::I8) if from.is_float() => "to_i8",
+        // What is stored in less than a word is narrowed by the store.
         _ if from.wgsl() == to.wgsl() => "same",
         _ => "convert",
     }
@@ -187,8 +188,8 @@ impl Tensor {
     }
 
     /// The elements as another type, by the rules of Rust's `as`: floats are cut off towards 0
-    /// and held within the integer's range, NaN becomes 0, integers wrap, f16 is rounded to the
-    /// nearest, and true is what is not 0. `self` if it has that type already.
+    /// and held within the integer's range, NaN becomes 0, integers wrap, f16 and bf16 are rounded to
+    /// the nearest, and true is what is not 0. `self` if it has that type already.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -332,6 +333,7 @@ impl Tensor {
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
             ranges: SmallVec::new(),
+            work: 0,
         })?;
         Ok(out)
     }
@@ -380,6 +382,7 @@ impl Tensor {
             groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
             ranges,
+            work: 0,
         })
     }
 

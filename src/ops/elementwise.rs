@@ -278,6 +278,7 @@ impl Call<'_> {
             groups: plan.groups,
             may_reuse,
             ranges,
+            work: 0,
         })
     }
 }

@@ -112,9 +112,11 @@ pub(crate) fn arange(
             reason: format!("from {start:?} to {end:?} in steps of {step:?} has no length"),
         });
     }
-    // A step may be negative whatever the type: unsigned ones count downwards by wrapping.
+    // A step may be negative whatever the type, and wider than its elements: they wrap.
     let step = match (step, dtype) {
-        (Scalar::Int(step), DType::U32 | DType::U8) if i32::try_from(step).is_ok() => step as u32,
+        (Scalar::Int(step), DType::U32 | DType::U8 | DType::I8) if i32::try_from(step).is_ok() => {
+            step as u32
+        }
         _ => step.bits(OPERATION, dtype)?,
     };
     // A float beyond usize is cut off there, and refused as a shape.

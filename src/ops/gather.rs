@@ -143,6 +143,7 @@ pub(super) fn pick(x: &Tensor, at: usize, indices: &Tensor) -> Result<Tensor> {
         groups: elementwise::groups(engine.caps(), (elements as u64).div_ceil(4)),
         may_reuse: 0,
         ranges: Ranges::new(),
+        work: 0,
     })?;
     Ok(result)
 }

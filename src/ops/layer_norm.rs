@@ -190,14 +190,15 @@ impl Tensor {
         let rank = shape.len();
         let folded = Axes::from(rank - normalized_shape.len(), rank);
         let rows = Rows::of(&self.layout, folded, false);
-        let form = Form::choose(self, rows.as_ref());
         let affine = Affine {
             kind,
             weight,
             bias,
             eps,
         };
-        normalize_as(self, folded, rows.as_ref(), form, &affine)
+        let rows = rows.as_ref();
+        let run = |form| normalize_as(self, folded, rows, form, &affine);
+        run(Form::tuned(operation, self, rows, run))
     }
 
     /// A weight or bias, checked and contiguous.

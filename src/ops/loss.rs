@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_type_and_rank_gives_a_valid_shader() {
-        for x in [DType::F32, DType::F16] {
+        for x in [DType::F32, DType::F16, DType::Bf16] {
             for index in [DType::U32, DType::I32] {
                 for ranks in [0x11, 0x12, 0x14] {
                     valid(&LOSS, ranks, &[x, index, DType::F32], 0b100);

@@ -8,14 +8,17 @@
 //! | register, no lanes | the same, every thread for itself | no subgroups of known size |
 //! | workgroup | 256 threads a tile in workgroup memory | GPUs |
 //! | skinny | 256 threads share out k | up to 8 rows on GPUs |
+//! | split | the lanes of a subgroup share out k | up to 4 rows on software adapters |
 //! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
 //!
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
+mod candidates;
 mod choice;
 mod epilogue;
 mod form;
+mod long;
 mod pack;
 mod problem;
 mod product;
@@ -78,16 +81,17 @@ impl Tensor {
     /// The last two dimensions are the matrices: `[…, m, k]` times `[…, k, n]` is `[…, m, n]`, and
     /// the dimensions before them broadcast. A tensor of one dimension is a row on the left and a
     /// column on the right, and the result lacks that dimension: two of them give a single number.
-    /// Both are of one type, f32, f16, i32 or u32, which is that of the result. Floats are added
-    /// up in f32; integers wrap around. With `k = 0` the result is zeros.
+    /// Both are of one type, f32, f16, bf16, i32 or u32, which is that of the result; or one is of
+    /// floats and the other i8, weights without a scale, and the result is of the floats' type. Floats
+    /// are added up in f32; integers wrap around. With `k = 0` the result is zeros.
     ///
     /// Views are read in place: `x.matmul(&weight.t()?)` copies nothing and is as fast as without
     /// the transposition.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the shapes do not go together, [`Error::DType`] for types that differ
-    /// or are not among the four, [`Error::Foreign`] when `other` belongs to another `Gpu`,
+    /// [`Error::Shape`] when the shapes do not go together, [`Error::DType`] for other types or other
+    /// pairs of them, [`Error::Foreign`] when `other` belongs to another `Gpu`,
     /// [`Error::Overflow`] and [`Error::NeverFits`] for a result beyond the device,
     /// [`Error::DeviceLost`].
     ///
@@ -121,7 +125,11 @@ impl Tensor {
         if self.engine.caps().kind == AdapterKind::Cpu && longest > LONGEST_SUM_ON_CPU {
             return self.matmul_in_slices(other, end);
         }
-        self.matmul_by(other, end, None)
+        let most_work = self.engine.caps().most_work;
+        match self.matmul_in_parts(other, end, most_work)? {
+            Some(product) => Ok(product),
+            None => self.matmul_by(other, end, None),
+        }
     }
 
     /// A linear layer, as PyTorch has it: `self` times the transposed weight, plus the bias.
@@ -157,16 +165,12 @@ impl Tensor {
     /// The sum of the products of slices along the summed axis.
     #[track_caller]
     fn matmul_in_slices(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
-        check_dtypes(self.dtype, other.dtype)?;
+        let dtype = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
-        end.check(self, &shapes.result, other.rank() > 1)?;
-        // Halves are summed as they are within one product: in single precision.
-        let wide = if self.dtype == DType::F16 {
-            DType::F32
-        } else {
-            self.dtype
-        };
+        end.check(self, dtype, &shapes.result, other.rank() > 1)?;
+        // Narrow floats are summed as they are within one product: in single precision.
+        let wide = if dtype.is_float() { DType::F32 } else { dtype };
         let length = shapes.a.shape[shapes.a.rank() - 1];
         let rows = if other.rank() == 1 { 0 } else { -2 };
         let mut sum: Option<Tensor> = None;
@@ -181,13 +185,14 @@ impl Tensor {
             }
         }
         match sum {
-            Some(sum) => end.apply(sum)?.cast(end.cast.unwrap_or(self.dtype)),
+            Some(sum) => end.apply(sum)?.cast(end.cast.unwrap_or(dtype)),
             None => self.matmul_by(other, end, None),
         }
     }
 }
 
-fn check_dtypes(a: DType, b: DType) -> Result<()> {
+/// The type of a product: that of both operands, or that of the floats beside an i8.
+fn product_dtype(a: DType, b: DType) -> Result<DType> {
     let refuse = |expected: String, got, hint| {
         Err(Error::DType {
             operation: "matmul",
@@ -196,18 +201,25 @@ fn check_dtypes(a: DType, b: DType) -> Result<()> {
             hint,
         })
     };
-    if !matches!(a, DType::F32 | DType::F16 | DType::I32 | DType::U32) {
-        let expected = "f32, f16, i32 or u32".to_string();
-        return refuse(expected, a, "Convert it first");
-    }
-    if a != b {
-        return refuse(
+    let is_taken = |dtype: DType| dtype.is_float() || matches!(dtype, DType::I32 | DType::U32);
+    match (a, b) {
+        _ if a == b && is_taken(a) => Ok(a),
+        (DType::I8, dtype) | (dtype, DType::I8) if dtype.is_float() => Ok(dtype),
+        (DType::I8, _) => refuse(
+            "a float".into(),
+            b,
+            "An i8 is multiplied by floats: use `cast`",
+        ),
+        _ if !is_taken(a) => {
+            let expected = "f32, f16, bf16, i32 or u32".to_string();
+            refuse(expected, a, "Convert it first")
+        }
+        _ => refuse(
             a.to_string(),
             b,
-            "Both operands are of one type: convert one",
-        );
+            "Both operands are of one type, or one is i8 beside floats: convert one",
+        ),
     }
-    Ok(())
 }
 
 /// The operands as matrices, the batch dimensions that they broadcast to, and the result's shape.

@@ -16,6 +16,7 @@ pub(crate) mod functions;
 mod gather;
 mod index_select;
 mod layer_norm;
+mod long;
 mod loss;
 mod mask;
 mod matmul;
@@ -35,6 +36,7 @@ mod select;
 mod softmax;
 mod sort;
 mod text;
+mod trial;
 mod unary;
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! (odd lengths, inner axes, few and very long rows) take two reductions and a last launch that
 //! applies the two numbers.
 
+use std::fmt;
+
 use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::error::{Error, Result};
@@ -12,9 +14,16 @@ use crate::tensor::Tensor;
 use super::reduce::{Op, fold};
 use super::rows::{self, Axes, RowParams, Rows};
 use super::text::push_sections;
+use super::trial::{Call, bucket};
+
+/// Elements of a row that one invocation may go through.
+const LONGEST_ROW: u32 = 64 << 10;
+
+/// Elements from which what a variant saves is more than what a launch costs.
+const LEAST_ELEMENTS: u64 = 64 << 10;
 
 /// How the elements are normalized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     /// One invocation a row.
     Thread,
@@ -46,11 +55,51 @@ impl Form {
         matches!(self, Form::Apply | Form::ApplyQuads)
     }
 
-    /// The best for this adapter.
+    /// The best for this adapter, found by trying where that is done: `run` records what a form does.
+    pub(super) fn tuned(
+        operation: &'static str,
+        x: &Tensor,
+        rows: Option<&Rows>,
+        run: impl Fn(Form) -> Result<Tensor>,
+    ) -> Form {
+        let rule = Form::choose(x, rows);
+        let fits = |rows: &&Rows| rows.are_quads() && rows.length <= LONGEST_ROW;
+        let (Some(rows), Some(_)) = (rows.filter(fits), x.engine.tuning()) else {
+            return rule;
+        };
+        let elements = u64::from(rows.rows) * u64::from(rows.length);
+        if elements < LEAST_ELEMENTS {
+            return rule;
+        }
+        let mut forms = vec![rule, Form::Thread, Form::Group];
+        if x.engine.caps().max_invocations >= 256 {
+            forms.push(Form::LargeGroup);
+        }
+        let again = forms.iter().rposition(|&form| form == rule);
+        if let Some(again @ 1..) = again {
+            forms.remove(again);
+        }
+        let call = Call {
+            family: "normalize",
+            problem: Key {
+                operation,
+                dtype: x.dtype,
+                rows: bucket(rows.rows.into()),
+                length: bucket(rows.length.into()),
+                applies: rule.applies(),
+            },
+            operands: &[x],
+            // The result, and what the reductions of a form that applies them make.
+            scratch_bytes: elements * (x.dtype.size_bytes() + 1) + u64::from(rows.rows) * 16,
+        };
+        call.choose(&forms, run)
+    }
+
+    /// The best for this adapter by the rule.
     pub(super) fn choose(x: &Tensor, rows: Option<&Rows>) -> Form {
         let gpu = rows::is_gpu(x.engine.caps());
         match rows {
-            Some(rows) if rows.are_quads() && rows.length <= 64 << 10 => {
+            Some(rows) if rows.are_quads() && rows.length <= LONGEST_ROW => {
                 let small = u64::from(rows.rows) * u64::from(rows.length) <= 32 << 10;
                 match gpu {
                     true if rows.length <= 1 << 10 => Form::Group,
@@ -81,6 +130,30 @@ impl Form {
                 rows::groups(caps, elements.div_ceil(4), 64)
             }
         }
+    }
+}
+
+/// What decides which form is fastest.
+#[derive(Hash)]
+struct Key {
+    operation: &'static str,
+    dtype: DType,
+    rows: u64,
+    length: u64,
+    applies: bool,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Key {
+            operation,
+            dtype,
+            rows,
+            length,
+            applies,
+        } = self;
+        let applies = if *applies { ", of few rows" } else { "" };
+        write!(f, "{operation} {dtype}, {rows} rows of {length}{applies}")
     }
 }
 
@@ -122,7 +195,7 @@ pub(super) fn check_float(operation: &'static str, x: &Tensor) -> Result<()> {
         true => Ok(()),
         false => Err(Error::DType {
             operation,
-            expected: "f32 or f16".into(),
+            expected: "f32, f16 or bf16".into(),
             got: x.dtype,
             hint: "Cast it to f32 first",
         }),

@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 /// Which types an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
-    /// f32 and f16.
+    /// f32, f16 and bf16.
     Floats,
     /// All but bool.
     Numbers,
-    /// i32, u32 and u8.
+    /// i32, u32, u8 and i8.
     Whole,
     /// The same and bool.
     Bits,
@@ -39,10 +39,10 @@ impl Takes {
     pub(super) fn check(self, operation: &'static str, got: DType) -> Result<()> {
         let expected = match self {
             _ if self.accepts(got) => return Ok(()),
-            Takes::Floats => "f32 or f16",
+            Takes::Floats => "f32, f16 or bf16",
             Takes::Numbers => "a type of numbers",
-            Takes::Whole => "i32, u32 or u8",
-            Takes::Bits => "i32, u32, u8 or bool",
+            Takes::Whole => "i32, u32, u8 or i8",
+            Takes::Bits => "i32, u32, u8, i8 or bool",
             Takes::Bools => "bool",
             Takes::All => "any type",
         };

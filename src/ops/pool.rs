@@ -118,7 +118,7 @@ macro_rules! pools {
             ///
             /// [`Error::Shape`] for another number of dimensions, a kernel or stride of 0, a padding
             /// of more than half the kernel, or a kernel larger than the padded input;
-            /// [`Error::DType`] unless it is f32 or f16.
+            /// [`Error::DType`] unless it is f32, f16 or bf16.
             #[track_caller]
             pub fn $forward(&self, pool: &Pool<$dims>) -> Result<Tensor> {
                 let call = Call::new(stringify!($forward), self, $dims, pool.over_planes())?;
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_text_is_a_valid_shader() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for fold in [Fold::Avg, Fold::Max] {
                 valid(&POOL, fold as u64, &[dtype; 3], 0b100);
             }

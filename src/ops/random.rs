@@ -67,7 +67,7 @@ fn draw(
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 
-/// Evenly between `low` and `high`, which is not drawn itself (an f16 may be rounded up to it).
+/// Evenly between `low` and `high`, which is not drawn itself (what is narrower than f32 may be rounded up to it).
 #[track_caller]
 pub(crate) fn rand_uniform(
     engine: &Arc<Engine>,

@@ -16,6 +16,7 @@ mod moments;
 mod op;
 #[cfg(test)]
 mod tests;
+mod tuned;
 
 use std::borrow::Cow;
 
@@ -52,7 +53,7 @@ pub(super) static REDUCE_AROUND: Kernel = Kernel {
 };
 
 /// Which kernel folds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     Along,
     Across,
@@ -120,6 +121,12 @@ impl Plan {
             false if Form::AcrossQuads.fits(rows) => Form::AcrossQuads,
             false => Form::Across,
         };
+        Plan::of_form(caps, rows, form)
+    }
+
+    /// The best pieces for a form.
+    fn of_form(caps: &Caps, rows: &Rows, form: Form) -> Plan {
+        let gpu = rows::is_gpu(caps);
         // As many quads of results as keep the adapter busy, but pieces worth a launch.
         let (busy_quads, least_chunk) = match (gpu, form.is_across()) {
             (true, true) => (16 << 10, 128),
@@ -172,6 +179,7 @@ pub(super) fn fold(
         }
     };
     let plan = Plan::choose(x.engine.caps(), &rows);
+    let plan = tuned::tuned(x, middle, op, &rows, plan, out);
     fold_as(x, middle, op, &rows, plan, out)
 }
 

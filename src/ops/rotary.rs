@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_type_gives_a_valid_shader() {
-        for x in [DType::F32, DType::F16] {
+        for x in [DType::F32, DType::F16, DType::Bf16] {
             for angle in [DType::F32, DType::F16] {
                 for code in [0, NEIGHBOURS] {
                     valid(&ROTARY, code, &[x, angle, angle, x], 0b1000);

@@ -1,6 +1,6 @@
 //! Plain numbers as operands.
 
-use half::f16;
+use half::{bf16, f16};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -35,7 +35,10 @@ macro_rules! from {
     )*};
 }
 
-from!(f32 => Float, f64 => Float, f16 => Float, i32 => Int, i64 => Int, u32 => Int, u8 => Int, bool => Bool);
+from!(
+    f32 => Float, f64 => Float, f16 => Float, bf16 => Float, i32 => Int, i64 => Int, u32 => Int, u8 => Int,
+    i8 => Int, bool => Bool
+);
 
 impl Scalar {
     /// As a float, for arithmetic before the type is known.
@@ -54,9 +57,13 @@ impl Scalar {
             (Scalar::Bool(_), _) => None,
             (value, DType::F32) => Some((value.as_f64() as f32).to_bits()),
             (value, DType::F16) => Some(f16::from_f64(value.as_f64()).to_f32().to_bits()),
+            (value, DType::Bf16) => Some(bf16::from_f64(value.as_f64()).to_f32().to_bits()),
             (Scalar::Int(value), DType::I32) => i32::try_from(value).ok().map(|v| v as u32),
             (Scalar::Int(value), DType::U32) => u32::try_from(value).ok(),
             (Scalar::Int(value), DType::U8) => u8::try_from(value).ok().map(u32::from),
+            (Scalar::Int(value), DType::I8) => {
+                i8::try_from(value).ok().map(|v| i32::from(v) as u32)
+            }
             (Scalar::Int(_), DType::Bool) | (Scalar::Float(_), _) => None,
         };
         bits.ok_or_else(|| Error::DType {
@@ -77,7 +84,8 @@ impl Scalar {
         Ok(match dtype {
             DType::F32 | DType::I32 | DType::U32 => bits,
             DType::F16 => u32::from(f16::from_f32(f32::from_bits(bits)).to_bits()) * 0x0001_0001,
-            DType::U8 | DType::Bool => bits * 0x0101_0101,
+            DType::Bf16 => bits >> 16 | bits & 0xffff_0000,
+            DType::U8 | DType::Bool | DType::I8 => (bits & 0xff) * 0x0101_0101,
         })
     }
 }
@@ -97,6 +105,9 @@ mod tests {
         check((-1).into(), DType::I32, Some(u32::MAX));
         check((-1).into(), DType::U32, None);
         check(256.into(), DType::U8, None);
+        check((-128).into(), DType::I8, Some(-128_i32 as u32));
+        check(128.into(), DType::I8, None);
+        check(1e9.into(), DType::Bf16, Some(0x4e6e_0000));
         check(2.5.into(), DType::I32, None);
         check(true.into(), DType::Bool, Some(1));
         check(true.into(), DType::F32, None);
@@ -108,6 +119,14 @@ mod tests {
         assert_eq!(
             Scalar::from(1.0).word("test", DType::F16).ok(),
             Some(0x3c00_3c00)
+        );
+        assert_eq!(
+            Scalar::from(1.0).word("test", DType::Bf16).ok(),
+            Some(0x3f80_3f80)
+        );
+        assert_eq!(
+            Scalar::from(-2).word("test", DType::I8).ok(),
+            Some(0xfefe_fefe)
         );
     }
 

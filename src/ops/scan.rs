@@ -43,8 +43,8 @@ const PARTS: u64 = 1 << 9;
 impl Tensor {
     /// The running sum along `axis`: element `k` is the sum of elements 0 to `k`.
     ///
-    /// Types as in [`sum`](Tensor::sum): f16 is accumulated in f32, integers wrap around, `u8` and
-    /// `bool` give `u32`. Long axes are summed in blocks, so that the error stays small.
+    /// Types as in [`sum`](Tensor::sum): f16 and bf16 are accumulated in f32, integers wrap around, `u8` and
+    /// `bool` give `u32`, `i8` gives `i32`. Long axes are summed in blocks, so that the error stays small.
     ///
     /// ```
     /// # fn demo(counts: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -77,7 +77,7 @@ fn running(x: &Tensor, operation: &'static str, along: isize, op: Op) -> Result<
     let at = axis(operation, along, x.layout.rank())?;
     let made = scan(x, at, op, None)?;
     match x.dtype {
-        DType::F16 => made.cast(DType::F16),
+        DType::F16 | DType::Bf16 => made.cast(x.dtype),
         _ => Ok(made),
     }
 }

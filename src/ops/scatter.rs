@@ -91,7 +91,7 @@ impl Tensor {
     /// `axis`, as PyTorch's `scatter_add`; shapes and indices as in [`scatter`](Tensor::scatter).
     /// For all numbers; integers wrap.
     ///
-    /// Several that name one element are added in their order along `axis`, in f32 for f16: the
+    /// Several that name one element are added in their order along `axis`, in f32 for f16 and bf16: the
     /// result is the same in every run. An element that very many name takes as long as they are.
     ///
     /// # Errors

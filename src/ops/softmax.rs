@@ -53,7 +53,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) unless it is `f32` or `f16`,
+    /// [`Error::DType`](crate::Error::DType) unless it is `f32`, `f16` or `bf16`,
     /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
     #[track_caller]
     pub fn softmax(&self, axis: isize) -> Result<Tensor> {
@@ -80,7 +80,9 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
     // The results are contiguous, so that their rows are only where the axis is the last.
     let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
     let rows = rows.filter(|_| is_last);
-    along_as(x, at, rows.as_ref(), Form::choose(x, rows.as_ref()), log)
+    let rows = rows.as_ref();
+    let form = Form::tuned(operation, x, rows, |form| along_as(x, at, rows, form, log));
+    along_as(x, at, rows, form, log)
 }
 
 /// By a form that fits.
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn every_form_gives_a_valid_shader() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (form, row) in Form::ALL
                 .into_iter()
                 .flat_map(|form| [0, 1, 2].map(|r| (form, r)))

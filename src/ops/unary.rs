@@ -118,7 +118,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 
 /// Operations on each element. They take any view and make a new, row-major tensor.
 ///
-/// f16 is computed in f32 and rounded once. The exponential, the logarithm and the roots of
+/// f16 and bf16 are computed in f32 and rounded once. The exponential, the logarithm and the roots of
 /// ordinary numbers are the adapter's own, which WGSL asks to be right to a few units in the last
 /// place; everything else is written out, so that adapters agree. NaN comes out where NaN goes in.
 /// Integers wrap.
@@ -223,7 +223,7 @@ impl Tensor {
         self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()])
     }
 
-    /// Every bit turned round, for `i32`, `u32` and `u8`; of bools it is
+    /// Every bit turned round, for `i32`, `u32`, `u8` and `i8`; of bools it is
     /// [`logical_not`](Tensor::logical_not).
     ///
     /// # Errors
@@ -265,7 +265,7 @@ macro_rules! methods {
 methods! {
     /// `-x`, for all numbers; unsigned ones wrap.
     neg Neg;
-    /// The absolute value, for all numbers; the least `i32` stays what it is.
+    /// The absolute value, for all numbers; the least `i32` or `i8` stays what it is.
     abs Abs;
     /// -1, 0 or 1, for all numbers; NaN for NaN.
     sign Sign;

@@ -13,6 +13,7 @@ use crate::dtype::Element;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::engine::block_on;
 use crate::error::{Error, Result};
+use crate::transfer::Piece;
 
 impl Tensor {
     /// The elements in row-major order, once all work before this call is done.
@@ -60,10 +61,7 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         const OPERATION: &str = "to_vec";
-        block_on(
-            OPERATION,
-            self.start_read(OPERATION, Vec::new())?.elements(),
-        )
+        self.read_now(OPERATION, Vec::new())
     }
 
     /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is
@@ -88,12 +86,23 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
         const OPERATION: &str = "read_into";
-        let arrival = self.start_read(OPERATION, mem::take(elements))?;
-        *elements = block_on(OPERATION, arrival.elements())?;
+        *elements = self.read_now(OPERATION, mem::take(elements))?;
         Ok(())
     }
 
-    /// Waits for the elements, in row-major order, and hands them to a function.
+    /// Waits for the elements, in row-major order, and lets a function see them.
+    ///
+    /// It sees the memory itself, without a copy of it, if the tensor is contiguous and its first byte
+    /// is aligned for `T`: where host and device share memory the tensor's own, unless
+    /// another thread has the device's work in hand or the tensor was put out; elsewhere that which the
+    /// device copied to, up to 32 MiB, less under a small budget. Else it sees a copy. (A `bool` that a
+    /// kernel of your own wrote as anything but 0 and 1 is copied too.)
+    ///
+    /// The function is called on this thread. While it sees the tensor's own memory, no other thread's work
+    /// reaches the device: do what takes long elsewhere. It may record work on this
+    /// [`Gpu`](crate::Gpu); a call that waits for the device, such as another read, is refused with
+    /// [`Reentered`](Error::Reentered). If it panics, the panic goes on to the caller, and nothing else
+    /// is lost.
     ///
     /// # Errors
     ///
@@ -110,11 +119,37 @@ impl Tensor {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         const OPERATION: &str = "read_with";
-        let elements = block_on(
-            OPERATION,
-            self.start_read(OPERATION, Vec::new())?.elements(),
-        )?;
-        Ok(look(&elements))
+        self.check_element::<T>(OPERATION)?;
+        let (mut look, mut seen) = (Some(look), None);
+        let elements;
+        if let Some((span, layout)) = self.span().filter(|_| self.is_contiguous()) {
+            let len = layout.len();
+            let into = Arc::new(Mutex::new(Landing::new(Vec::new())));
+            let landed = into.clone();
+            let sink = Box::new(move |piece: &[u8]| lock(&landed).take_in(piece, len));
+            self.engine
+                .show(
+                    &self.storage,
+                    span,
+                    sink,
+                    &mut |bytes| match (T::seen_in(bytes), look.take()) {
+                        (Some(elements), Some(look)) => seen = Some(look(elements)),
+                        (_, unused) => {
+                            look = unused;
+                            lock(&into).take_in(bytes, len);
+                        }
+                    },
+                )?;
+            let landed = mem::replace(&mut *lock(&into), Landing::new(Vec::new()));
+            elements = landed.elements(&layout)?;
+        } else {
+            elements = self.read_now(OPERATION, Vec::new())?;
+        }
+        match (seen, look) {
+            (Some(seen), _) => Ok(seen),
+            (None, Some(look)) => Ok(self.engine.call_theirs(|| look(&elements))),
+            (None, None) => Err(Error::Reentered),
+        }
     }
 
     /// The one element of a tensor that has one, whatever its rank. Waits for it.
@@ -141,10 +176,7 @@ impl Tensor {
         if self.len() != 1 {
             return Err(refuse());
         }
-        let elements = block_on(
-            OPERATION,
-            self.start_read(OPERATION, Vec::new())?.elements(),
-        )?;
+        let elements = self.read_now::<T>(OPERATION, Vec::new())?;
         elements.first().copied().ok_or_else(refuse)
     }
 
@@ -260,6 +292,38 @@ impl Tensor {
         })
     }
 
+    /// The bytes from the lowest element of the view to the highest, and where the elements are among
+    /// them; none of an empty view.
+    fn span(&self) -> Option<(Piece, Layout)> {
+        let mut layout = self.layout.clone();
+        let (lowest, highest) = layout.span()?;
+        layout.offset -= lowest;
+        let width = self.dtype.size_bytes();
+        let span = Piece {
+            offset_bytes: lowest as u64 * width,
+            size_bytes: (highest - lowest + 1) as u64 * width,
+        };
+        Some((span, layout))
+    }
+
+    /// Reads into `spare`, whatever it holds, and waits: where the elements lie, if that can be.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn read_now<T: Element>(&self, operation: &'static str, spare: Vec<T>) -> Result<Vec<T>> {
+        self.check_element::<T>(operation)?;
+        let mut landing = Landing::new(spare);
+        if let Some((span, layout)) = self.span() {
+            let len = span.size_bytes as usize / size_of::<T>();
+            let mut land = |bytes: &[u8]| landing.take_in(bytes, len);
+            if self.engine.show_in_place(&self.storage, span, &mut land)? {
+                return landing.elements(&layout);
+            }
+        }
+        block_on(
+            operation,
+            self.start_read(operation, landing.elements)?.elements(),
+        )
+    }
+
     /// Starts a read into `spare`, whatever it holds.
     fn start_read<T: Element>(
         &self,
@@ -267,27 +331,17 @@ impl Tensor {
         mut spare: Vec<T>,
     ) -> Result<Arrival<T>> {
         self.check_element::<T>(operation)?;
-        let mut layout = self.layout.clone();
         if self.is_empty() {
             spare.clear();
         }
-        let landing = Arc::new(Mutex::new(Landing {
-            elements: spare,
-            arrived_bytes: 0,
-            is_refused: false,
-        }));
-        let landed = match layout.span() {
-            None => None,
-            Some((lowest, highest)) => {
-                layout.offset -= lowest;
-                let (len, into) = (highest - lowest + 1, landing.clone());
-                let width = self.dtype.size_bytes();
-                Some(self.engine.read_to(
-                    &self.storage,
-                    lowest as u64 * width,
-                    len as u64 * width,
-                    Box::new(move |piece| lock(&into).take_in(piece, len)),
-                )?)
+        let landing = Arc::new(Mutex::new(Landing::new(spare)));
+        let (landed, layout) = match self.span() {
+            None => (None, self.layout.clone()),
+            Some((span, layout)) => {
+                let (into, len) = (landing.clone(), span.size_bytes as usize / size_of::<T>());
+                let sink = Box::new(move |piece: &[u8]| lock(&into).take_in(piece, len));
+                let landed = self.engine.read_to(&self.storage, span, sink)?;
+                (Some(landed), layout)
             }
         };
         Ok(Arrival {
@@ -313,21 +367,8 @@ impl<T: Element> Arrival<T> {
         if let Some(landed) = self.landed {
             landed.await?;
         }
-        let mut landing = lock(&self.landing);
-        let elements = mem::take(&mut landing.elements);
-        let all = match landing.is_refused {
-            true => None,
-            false if self.layout.is_contiguous() => Some(elements),
-            false => gather(&elements, &self.layout),
-        };
-        all.ok_or_else(|| Error::Shape {
-            operation: "read",
-            reason: format!(
-                "the host has no room for the {} elements of {:?}",
-                self.layout.len(),
-                self.layout.shape
-            ),
-        })
+        let landed = mem::replace(&mut *lock(&self.landing), Landing::new(Vec::new()));
+        landed.elements(&self.layout)
     }
 }
 
@@ -340,6 +381,32 @@ struct Landing<T> {
 }
 
 impl<T: Element> Landing<T> {
+    /// Into a vector that is there already, whatever it holds.
+    fn new(elements: Vec<T>) -> Self {
+        Landing {
+            elements,
+            arrived_bytes: 0,
+            is_refused: false,
+        }
+    }
+
+    /// Those that a layout names, in row-major order, once all have landed.
+    fn elements(self, layout: &Layout) -> Result<Vec<T>> {
+        let all = match self.is_refused {
+            true => None,
+            false if layout.is_contiguous() => Some(self.elements),
+            false => gather(&self.elements, layout),
+        };
+        all.ok_or_else(|| Error::Shape {
+            operation: "read",
+            reason: format!(
+                "the host has no room for the {} elements of {:?}",
+                layout.len(),
+                layout.shape
+            ),
+        })
+    }
+
     /// The next bytes, of a read of `len` elements. They may end inside an element.
     fn take_in(&mut self, piece: &[u8], len: usize) {
         // Only here, so that a read which waits in the queue takes no memory. A fresh vector

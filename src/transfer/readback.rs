@@ -6,6 +6,9 @@
 //! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
 //! waiting for at the moment. So any number of reads may be in flight.
 
+#[cfg(not(target_arch = "wasm32"))]
+mod shown;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -181,6 +184,9 @@ struct Pool {
     kept: Kept,
     /// How often all buffers were forgotten.
     epoch: u64,
+    /// Of the buffers, those that somebody looks into.
+    #[cfg(not(target_arch = "wasm32"))]
+    shown_bytes: u64,
 }
 
 /// A buffer for when there is no memory for another: without one nothing could be put out to make

@@ -1,6 +1,6 @@
 //! Elements: up and down in every type, one by one, through views, in place.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result, Tensor};
 
 use super::{assert_close, everyday, floats, gpu, ramp};
@@ -29,6 +29,8 @@ fn every_type_comes_back_as_it_went_whatever_its_length() -> Result<()> {
     check_round_trip(&gpu, |i| i as i32 - 500)?;
     check_round_trip(&gpu, |i| u32::MAX - i as u32)?;
     check_round_trip(&gpu, |i| i as u8)?;
+    check_round_trip(&gpu, |i| i as i8)?;
+    check_round_trip(&gpu, |i| bf16::from_f32((i % 256) as f32))?;
     check_round_trip(&gpu, |i| i % 3 == 0)
 }
 
@@ -131,6 +133,9 @@ fn integers_wrap_and_narrow_types_keep_their_width() -> Result<()> {
     let gpu = gpu();
     let bytes = gpu.tensor(&[250_u8, 251, 252, 253, 254, 255, 0], &[7])?;
     assert_eq!((&bytes + 3)?.to_vec::<u8>()?, [253, 254, 255, 0, 1, 2, 3]);
+    let bytes = gpu.tensor(&[125_i8, 126, 127, -128, -2], &[5])?;
+    assert_eq!((&bytes + 3)?.to_vec::<i8>()?, [-128, -127, -126, -125, 1]);
+    assert_eq!((&bytes / 2)?.to_vec::<i8>()?, [62, 63, 63, -64, -1]);
     let words = gpu.tensor(&[i32::MAX, i32::MIN, -7], &[3])?;
     assert_eq!((&words + 1)?.to_vec::<i32>()?, [i32::MIN, i32::MIN + 1, -6]);
     assert_eq!(
@@ -140,6 +145,9 @@ fn integers_wrap_and_narrow_types_keep_their_width() -> Result<()> {
     let halves = gpu.full(&[5], 1.0, DType::F16)?;
     let thirds = (&halves / 3.0)?.to_vec::<f16>()?;
     assert_eq!(thirds, [f16::from_f32(1.0 / 3.0); 5]);
+    let upper = gpu.full(&[5], 1.0, DType::Bf16)?;
+    let thirds = (&upper / 3.0)?.to_vec::<bf16>()?;
+    assert_eq!(thirds, [bf16::from_f32(1.0 / 3.0); 5]);
     Ok(())
 }
 

@@ -16,7 +16,8 @@ fn many_calls_make_few_submissions() {
     assert_eq!(x.to_vec::<f32>().unwrap(), numbers(256, 64));
     let counters = sim.counters();
     assert_eq!(counters.dispatches, 256);
-    assert!(counters.submissions <= 3, "{counters:?}");
+    // The upload, what the waiting device is given at first, and larger and larger portions.
+    assert!(counters.submissions <= 5, "{counters:?}");
     // In place, and, where the walk came while the operand was still held, not in place.
     assert!(counters.pipelines_created <= 2);
     drop(x);

@@ -2,7 +2,7 @@
 //! a real adapter.
 
 use fastrand::Rng;
-use half::f16;
+use half::{bf16, f16};
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Result, Tensor};
 
@@ -73,13 +73,18 @@ impl World {
             })
             .collect();
         let ints: Vec<i32> = (0..len).map(|_| rng.i32(-300..300)).collect();
-        let kind = rng.u32(0..8);
+        let kind = rng.u32(0..10);
         let make = |gpu: &Gpu| match kind {
             0 => gpu.tensor(&ints, &shape),
             1 => gpu.tensor(&ints.iter().map(|&i| i as u32).collect::<Vec<_>>(), &shape),
             2 => gpu.tensor(&ints.iter().map(|&i| i as u8).collect::<Vec<_>>(), &shape),
             3 => gpu.tensor(&ints.iter().map(|&i| i > 0).collect::<Vec<_>>(), &shape),
-            4 => gpu.tensor(
+            4 => gpu.tensor(&ints.iter().map(|&i| i as i8).collect::<Vec<_>>(), &shape),
+            5 => gpu.tensor(
+                &(floats.iter().map(|&x| bf16::from_f32(x))).collect::<Vec<_>>(),
+                &shape,
+            ),
+            6 => gpu.tensor(
                 &floats.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>(),
                 &shape,
             ),
@@ -338,6 +343,10 @@ impl Elements {
                 DType::F32 => tensor.to_vec().map(Elements::Floats),
                 DType::F16 => (tensor.to_vec::<f16>())
                     .map(|all| Elements::Floats(all.into_iter().map(f16::to_f32).collect())),
+                DType::Bf16 => (tensor.to_vec::<bf16>())
+                    .map(|all| Elements::Floats(all.into_iter().map(bf16::to_f32).collect())),
+                DType::I8 => (tensor.to_vec::<i8>())
+                    .map(|all| Elements::Others(all.into_iter().map(i64::from).collect())),
                 DType::I32 => (tensor.to_vec::<i32>())
                     .map(|all| Elements::Others(all.into_iter().map(i64::from).collect())),
                 DType::U32 => tensor.to_vec().map(whole),

@@ -1,6 +1,6 @@
 //! Copies, casts, reshapes.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result};
 
 use crate::common::gpus;
@@ -37,6 +37,8 @@ fn a_copy_is_row_major_and_holds_the_same() -> Result<()> {
         let random = &mut fastrand::Rng::with_seed(10);
         check_contiguous::<f32>(device, &gpu, random)?;
         check_contiguous::<f16>(device, &gpu, random)?;
+        check_contiguous::<bf16>(device, &gpu, random)?;
+        check_contiguous::<i8>(device, &gpu, random)?;
         check_contiguous::<i32>(device, &gpu, random)?;
         check_contiguous::<u32>(device, &gpu, random)?;
         check_contiguous::<u8>(device, &gpu, random)?;
@@ -153,6 +155,8 @@ fn casts_follow_rusts_as() -> Result<()> {
     ];
     let words = [0, 1, 255, 256, 65519, 65520, 1 << 24, 1 << 31, u32::MAX];
     let octets: Vec<u8> = (0..=255).collect();
+    let small: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+    let upper: Vec<bf16> = floats.iter().map(|&x| bf16::from_f32(x)).collect();
     let truths = [true, false, true];
     for (device, gpu) in gpus() {
         let d = device;
@@ -180,12 +184,33 @@ fn casts_follow_rusts_as() -> Result<()> {
         check_cast(d, &gpu, &truths, u8::from)?;
         check_cast(d, &gpu, &truths, |x| f32::from(u8::from(x)))?;
         check_cast(d, &gpu, &truths, i32::from)?;
+        check_cast(d, &gpu, &floats, |x| x as i8)?;
+        check_cast(d, &gpu, &ints, |x| x as i8)?;
+        check_cast(d, &gpu, &ints, |x| bf16::from_f32(x as f32))?;
+        check_cast(d, &gpu, &words, |x| x as i8)?;
+        check_cast(d, &gpu, &octets, |x| x as i8)?;
+        check_cast(d, &gpu, &truths, i8::from)?;
+        check_cast(d, &gpu, &truths, |x| bf16::from_f32(x.into()))?;
+        check_cast(d, &gpu, &small, f32::from)?;
+        check_cast(d, &gpu, &small, f16::from)?;
+        check_cast(d, &gpu, &small, bf16::from)?;
+        check_cast(d, &gpu, &small, i32::from)?;
+        check_cast(d, &gpu, &small, |x| x as u32)?;
+        check_cast(d, &gpu, &small, |x| x as u8)?;
+        check_cast(d, &gpu, &small, |x| x != 0)?;
+        check_cast(d, &gpu, &upper, |x| x.to_f32() as i32)?;
+        check_cast(d, &gpu, &upper, |x| x.to_f32() as u32)?;
+        check_cast(d, &gpu, &upper, |x| x.to_f32() as u8)?;
+        check_cast(d, &gpu, &upper, |x| x.to_f32() as i8)?;
+        check_cast(d, &gpu, &upper, |x| f16::from_f32(x.to_f32()))?;
+        check_cast(d, &gpu, &halves, |x| bf16::from_f32(x.to_f32()))?;
+        check_cast(d, &gpu, &upper, |x| x.to_f32() != 0.0)?;
     }
     Ok(())
 }
 
 #[test]
-fn floats_become_halves_as_on_the_host_and_back() -> Result<()> {
+fn floats_become_narrower_ones_as_on_the_host_and_back() -> Result<()> {
     let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
     let mut floats: Vec<f32> = halves.iter().map(|x| x.to_f32()).collect();
     // Between two halves, and just beside the middle of them.
@@ -198,12 +223,29 @@ fn floats_become_halves_as_on_the_host_and_back() -> Result<()> {
         };
         floats.extend([middle, middle.next_up(), middle.next_down(), -middle]);
     }
+    // And between two bf16, of which some exponents do: next to the middle, and where it carries.
+    let mut upper = vec![
+        f32::NAN,
+        f32::from_bits(0x7f80_0001),
+        f32::from_bits(0xffff_ffff),
+    ];
+    for k in (0x0080..0x0100)
+        .chain(0x3f00..0x4000)
+        .chain(0x7f00..=0x7f80)
+    {
+        for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff_u32] {
+            upper.extend([0, 1 << 31].map(|sign| f32::from_bits(sign | k << 16 | low)));
+        }
+    }
     for (device, gpu) in gpus() {
         for some in floats.chunks(10_000) {
             check_cast(device, &gpu, some, f16::from_f32)?;
         }
         for some in halves.chunks(10_000) {
             check_cast(device, &gpu, some, f16::to_f32)?;
+        }
+        for some in upper.chunks(10_000) {
+            check_cast(device, &gpu, some, bf16::from_f32)?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Tensors made on the device.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Error, Result};
 
 use crate::common::gpus;
@@ -18,6 +18,14 @@ fn full_tensors_hold_one_value_of_every_type() -> Result<()> {
             assert_eq!(
                 gpu.full(&[len], -0.1, DType::F16)?.to_vec::<f16>()?,
                 vec![half; len]
+            );
+            assert_eq!(
+                gpu.full(&[len], -0.1, DType::Bf16)?.to_vec::<bf16>()?,
+                vec![bf16::from_f32(-0.1); len]
+            );
+            assert_eq!(
+                gpu.full(&[len], -100, DType::I8)?.to_vec::<i8>()?,
+                vec![-100; len]
             );
             assert_eq!(
                 gpu.full(&[len], -7, DType::I32)?.to_vec::<i32>()?,
@@ -47,10 +55,10 @@ fn full_tensors_hold_one_value_of_every_type() -> Result<()> {
             );
         }
         assert_eq!(gpu.scalar(7_i32)?.item::<i32>()?, 7);
-        assert!(matches!(
-            gpu.full(&[2], 300, DType::U8),
-            Err(Error::DType { .. })
-        ));
+        for (value, dtype) in [(300, DType::U8), (-1, DType::U8), (128, DType::I8)] {
+            let full = gpu.full(&[2], value, dtype);
+            assert!(matches!(full, Err(Error::DType { .. })), "{value} {dtype}");
+        }
     }
     Ok(())
 }
@@ -67,6 +75,10 @@ fn ranges_count_up_and_down() -> Result<()> {
             [5, 3, 1]
         );
         assert_eq!(gpu.arange(5, 0, -2, DType::U8)?.to_vec::<u8>()?, [5, 3, 1]);
+        assert_eq!(
+            gpu.arange(100, -101, -200, DType::I8)?.to_vec::<i8>()?,
+            [100, -100]
+        );
         assert_eq!(
             gpu.arange(0, 1, 0.25, DType::F32)?.to_vec::<f32>()?,
             [0.0, 0.25, 0.5, 0.75]
@@ -135,10 +147,10 @@ fn a_seed_draws_the_same_everywhere_and_another_seed_something_else() -> Result<
 #[test]
 fn what_is_drawn_is_spread_as_it_should_be() -> Result<()> {
     for (device, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let x = floats(&gpu.rand_uniform(&[20_000], 2.0, 4.0, 7, dtype)?)?;
             assert!(x.iter().all(|&x| (2.0..=4.0).contains(&x)));
-            assert!(dtype == DType::F16 || x.iter().all(|&x| x < 4.0));
+            assert!(dtype != DType::F32 || x.iter().all(|&x| x < 4.0));
             let mean = x.iter().sum::<f32>() / 20_000.0;
             assert!((mean - 3.0).abs() < 0.02, "{mean} on {device}");
             let below = x.iter().filter(|&&x| x < 2.5).count();

@@ -1,6 +1,6 @@
 //! Writing through views: what is beside them stays.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{Error, Gpu, Result, Tensor};
 
 use crate::common::gpus;
@@ -73,7 +73,9 @@ fn copies_go_through_views_of_every_kind_and_width() -> Result<()> {
         let random = &mut fastrand::Rng::with_seed(20);
         check::<f32>(device, &gpu, random, Tensor::copy_, |_, new| new)?;
         check::<f16>(device, &gpu, random, Tensor::copy_, |_, new| new)?;
+        check::<bf16>(device, &gpu, random, Tensor::copy_, |_, new| new)?;
         check::<u8>(device, &gpu, random, Tensor::copy_, |_, new| new)?;
+        check::<i8>(device, &gpu, random, Tensor::copy_, |_, new| new)?;
         check::<bool>(device, &gpu, random, Tensor::copy_, |_, new| new)?;
     }
     Ok(())
@@ -84,6 +86,7 @@ fn arithmetic_in_place_writes_the_view_and_nothing_else() -> Result<()> {
     for (device, gpu) in gpus() {
         let random = &mut fastrand::Rng::with_seed(21);
         check::<u8>(device, &gpu, random, Tensor::add_, u8::wrapping_add)?;
+        check::<i8>(device, &gpu, random, Tensor::add_, i8::wrapping_add)?;
         check::<i32>(device, &gpu, random, Tensor::mul_, i32::wrapping_mul)?;
         check::<f32>(device, &gpu, random, Tensor::sub_, |a, b| a - b)?;
         let sum = |a: f16, b: f16| f16::from_f32(a.to_f32() + b.to_f32());

@@ -1,9 +1,9 @@
 //! Logic, bits, masks; division that rounds down, and angles.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{Error, Gpu, Result, Tensor};
 
-use crate::binary::{Method, PAIRS};
+use crate::binary::{Method, pairs};
 use crate::common::gpus;
 use crate::model::{Sample, alike, assert_close, broadcast, tensor};
 
@@ -37,6 +37,8 @@ fn truths_combine_whatever_the_type() -> Result<()> {
         let random = &mut fastrand::Rng::with_seed(9);
         check_logic::<f32>(&gpu, random)?;
         check_logic::<f16>(&gpu, random)?;
+        check_logic::<bf16>(&gpu, random)?;
+        check_logic::<i8>(&gpu, random)?;
         check_logic::<i32>(&gpu, random)?;
         check_logic::<u32>(&gpu, random)?;
         check_logic::<u8>(&gpu, random)?;
@@ -62,7 +64,7 @@ fn check_masked<T: Sample>(
 where
     lapidary::Scalar: From<T>,
 {
-    for (shape_a, shape_b, shape) in PAIRS {
+    for &(shape_a, shape_b, shape) in pairs(T::DTYPE) {
         let mask = tensor::<bool>(gpu, random, shape_a);
         let x = tensor::<T>(gpu, random, shape_b);
         let m = broadcast(&mask.to_vec::<bool>()?, shape_a, shape);
@@ -92,6 +94,8 @@ fn a_mask_is_filled_with_one_number() -> Result<()> {
         let random = &mut fastrand::Rng::with_seed(10);
         check_masked(device, &gpu, random, f32::NEG_INFINITY)?;
         check_masked(device, &gpu, random, f16::from_f32(0.5))?;
+        check_masked(device, &gpu, random, bf16::from_f32(0.5))?;
+        check_masked(device, &gpu, random, -7_i8)?;
         check_masked(device, &gpu, random, -7_i32)?;
         check_masked(device, &gpu, random, u32::MAX)?;
         check_masked(device, &gpu, random, 9_u8)?;

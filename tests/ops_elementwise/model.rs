@@ -1,6 +1,6 @@
 //! What the tests compare with: views to try, broadcasting in plain Rust, closeness.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Element, Gpu, Result, Tensor};
 
 /// Numbers of every kind of trouble.
@@ -53,6 +53,12 @@ impl Sample for f16 {
     }
 }
 
+impl Sample for bf16 {
+    fn sample(random: &mut fastrand::Rng) -> bf16 {
+        bf16::from_f32(f32::sample(random))
+    }
+}
+
 impl Sample for i32 {
     fn sample(random: &mut fastrand::Rng) -> i32 {
         match random.u32(0..8) {
@@ -74,6 +80,12 @@ impl Sample for u32 {
 impl Sample for u8 {
     fn sample(random: &mut fastrand::Rng) -> u8 {
         random.u8(..)
+    }
+}
+
+impl Sample for i8 {
+    fn sample(random: &mut fastrand::Rng) -> i8 {
+        random.i8(..)
     }
 }
 
@@ -159,10 +171,24 @@ pub(crate) fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> V
     (0..count).map(pick).collect()
 }
 
-/// Floats of either width, as f32.
+/// What a float type makes of a number, and how far a result that is rounded twice may be off for it.
+pub(crate) fn rounded(dtype: DType, exact: f64) -> (f32, f32) {
+    match dtype {
+        DType::F16 => (f16::from_f64(exact).to_f32(), 1e-3),
+        DType::Bf16 => (bf16::from_f64(exact).to_f32(), 8e-3),
+        _ => (exact as f32, 0.0),
+    }
+}
+
+/// Floats of any width, as f32.
 pub(crate) fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
     match tensor.dtype() {
         DType::F16 => Ok(tensor.to_vec::<f16>()?.iter().map(|x| x.to_f32()).collect()),
+        DType::Bf16 => Ok(tensor
+            .to_vec::<bf16>()?
+            .iter()
+            .map(|x| x.to_f32())
+            .collect()),
         _ => tensor.to_vec::<f32>(),
     }
 }

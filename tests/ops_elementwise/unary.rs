@@ -1,10 +1,10 @@
 //! Operations on one element.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use crate::common::gpus;
-use crate::model::{ODD_FLOATS, assert_close, floats, tensor, views};
+use crate::model::{ODD_FLOATS, assert_close, floats, rounded, tensor, views};
 
 type Method = fn(&Tensor) -> Result<Tensor>;
 
@@ -150,12 +150,8 @@ fn tolerance(name: &str) -> (f32, f32) {
 
 fn check(device: &str, case: &Case, x: &Tensor) -> Result<()> {
     let Case(name, method, model) = case;
-    let half = x.dtype() == DType::F16;
     let inputs = floats(x)?;
-    let round = |y: f64| match half {
-        true => f16::from_f64(y).to_f32(),
-        false => y as f32,
-    };
+    let round = |y: f64| rounded(x.dtype(), y).0;
     let wanted: Vec<f32> = inputs.iter().map(|&x| round(model(f64::from(x)))).collect();
     let y = method(x)?;
     assert_eq!((y.dtype(), y.shape()), (x.dtype(), x.shape()));
@@ -169,9 +165,9 @@ fn check(device: &str, case: &Case, x: &Tensor) -> Result<()> {
         }
     }
     let (relative, absolute) = tolerance(name);
-    let (relative, absolute) = match half {
-        true => (relative + 1e-3, absolute + 1e-7),
-        false => (relative, absolute),
+    let (relative, absolute) = match rounded(x.dtype(), 0.0).1 {
+        0.0 => (relative, absolute),
+        more => (relative + more, absolute + 1e-7),
     };
     let what = format!("{name} of {x} on {device}");
     for (index, (&got, &wanted)) in got.iter().zip(&wanted).enumerate() {
@@ -188,12 +184,15 @@ fn every_operation_is_right_about_ordinary_and_odd_numbers() -> Result<()> {
     numbers.extend((0..50).map(|n| n as f32 * 611.7));
     numbers.extend((1..20).flat_map(|n| [0.9_f32.powi(n * n / 2), -0.8_f32.powi(n * n / 3)]));
     let halves: Vec<f16> = numbers.iter().map(|&x| f16::from_f32(x)).collect();
+    let upper: Vec<bf16> = numbers.iter().map(|&x| bf16::from_f32(x)).collect();
     for (device, gpu) in gpus() {
         let x = gpu.tensor(&numbers, &[numbers.len()])?;
         let h = gpu.tensor(&halves, &[halves.len()])?;
+        let u = gpu.tensor(&upper, &[upper.len()])?;
         for case in &CASES {
             check(device, case, &x)?;
             check(device, case, &h)?;
+            check(device, case, &u)?;
         }
     }
     Ok(())
@@ -207,6 +206,9 @@ fn views_of_every_kind_are_taken_as_they_are() -> Result<()> {
             check(device, &CASES[1], &x)?;
         }
         for x in views::<f16>(&gpu, &mut random)? {
+            check(device, &CASES[0], &x)?;
+        }
+        for x in views::<bf16>(&gpu, &mut random)? {
             check(device, &CASES[0], &x)?;
         }
     }
@@ -229,6 +231,14 @@ fn integers_wrap_and_know_their_sign() -> Result<()> {
         assert_eq!(x.sign()?.to_vec::<u8>()?, [0, 1, 1, 1, 1]);
         assert_eq!(x.clamp(16, 200)?.to_vec::<u8>()?, [16, 16, 200, 200, 16]);
         assert_eq!(x.bitwise_not()?.to_vec::<u8>()?, [255, 254, 55, 0, 239]);
+        let x = gpu.tensor(&[i8::MIN, -3, 0, 16, i8::MAX], &[5])?;
+        assert_eq!(x.neg()?.to_vec::<i8>()?, [i8::MIN, 3, 0, -16, -i8::MAX]);
+        assert_eq!(x.abs()?.to_vec::<i8>()?, [i8::MIN, 3, 0, 16, i8::MAX]);
+        assert_eq!(x.sign()?.to_vec::<i8>()?, [-1, -1, 0, 1, 1]);
+        assert_eq!(x.square()?.to_vec::<i8>()?, [0, 9, 0, 0, 1]);
+        assert_eq!(x.relu()?.to_vec::<i8>()?, [0, 0, 0, 16, i8::MAX]);
+        assert_eq!(x.clamp(-1, 4)?.to_vec::<i8>()?, [-1, -1, 0, 4, 4]);
+        assert_eq!(x.bitwise_not()?.to_vec::<i8>()?, [127, 2, -1, -17, -128]);
         let x = gpu.tensor(&[0_u32, 7, u32::MAX], &[3])?;
         assert_eq!(x.neg()?.to_vec::<u32>()?, [0, u32::MAX - 6, 1]);
         assert_eq!(x.abs()?.to_vec::<u32>()?, [0, 7, u32::MAX]);

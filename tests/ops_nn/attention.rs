@@ -55,6 +55,11 @@ const CASES: &[Case] = &[
         mask: Some((&[1, 20, 1], DType::Bool)),
         ..case(&[2, 20, 8], &[2, 21, 8], &[2, 21, 8])
     },
+    Case {
+        dtype: DType::Bf16,
+        mask: Some((&[9, 11], DType::Bf16)),
+        ..case(&[3, 2, 9, 4], &[3, 1, 11, 4], &[3, 1, 11, 4])
+    },
     // Nothing to look at, nobody who looks, nothing to be seen.
     case(&[2, 3, 4], &[2, 0, 4], &[2, 0, 4]),
     case(&[2, 0, 4], &[2, 3, 4], &[2, 3, 4]),

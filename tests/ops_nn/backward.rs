@@ -67,7 +67,7 @@ fn erf(x: f64) -> f64 {
 #[test]
 fn gradients_agree_with_differences() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let tolerance = 10.0 * tolerance(dtype);
             let mut noise = noise(dtype);
             let mut made = |shape: &[usize]| Array::new(shape, &mut noise).rounded(dtype);

@@ -53,6 +53,12 @@ const CASES: &[Case] = &[
         options([1, 1], [0, 0], [1, 1], 1),
         DType::F16,
     ),
+    (
+        [1, 4, 7, 5],
+        [6, 2, 3, 2],
+        options([1, 2], [1, 1], [1, 1], 2),
+        DType::Bf16,
+    ),
     // No samples, no channels.
     (
         [0, 3, 4, 4],
@@ -269,7 +275,7 @@ fn pooling_and_its_gradients_agree_with_the_model() {
         ..Pool::new([2, 2])
     };
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for pool in [Pool::new([2, 2]), overlapping, sparse] {
                 for shape in [[2, 3, 8, 9], [1, 1, 3, 3], [0, 2, 4, 4]] {
                     let mut array = Array::new(&shape, noise(dtype)).rounded(dtype);

@@ -154,7 +154,7 @@ fn scatter_keeps_the_last_and_scatter_add_adds_all_whatever_the_views() {
 #[test]
 fn index_add_adds_slices_and_the_forms_in_place_write_through_views() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16, DType::U32] {
+        for dtype in [DType::F32, DType::F16, DType::U32, DType::Bf16] {
             let number = |at: usize| ((at * 7919) % 13) as f64;
             let array = Array::new(&[5, 6, 7], number);
             for axis in 0..3 {

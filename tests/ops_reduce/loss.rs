@@ -81,8 +81,9 @@ fn check(what: &str, gpu: &Gpu, logits: &Array, x: &Tensor, ignore: Option<i64>,
 #[test]
 fn cross_entropy_is_that_of_the_model_whatever_view_holds_the_classes() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
-            for shape in [&[5][..], &[1, 1], &[6, 5], &[3, 7, 4], &[2, 1000]] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            const SHAPES: &[&[usize]] = &[&[5], &[1, 1], &[6, 5], &[3, 7, 4], &[2, 1000]];
+            for shape in shapes_for(dtype, SHAPES) {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
                 for (view, array, tensor) in views(&array, &tensor) {
@@ -158,7 +159,7 @@ fn losses_refuse_what_does_not_go_together() {
 fn rms_norm_divides_by_the_root_of_the_mean_square() {
     const SHAPES: [&[usize]; 6] = [&[5], &[3, 0], &[70, 64], &[9, 37], &[4, 8, 12], &[2, 5000]];
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for shape in SHAPES {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
@@ -204,7 +205,7 @@ fn rms_norm_divides_by_the_root_of_the_mean_square() {
 #[test]
 fn group_norm_normalizes_the_channels_of_a_group_together() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (shape, groups) in [
                 (&[2, 6][..], 3),
                 (&[3, 4, 5], 1),
@@ -266,7 +267,7 @@ fn group_norm_normalizes_the_channels_of_a_group_together() {
 #[test]
 fn pairs_are_turned_by_the_angle_of_their_position() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (shape, pairs) in [
                 (&[5, 4][..], 2),
                 (&[3, 7, 9], 3),

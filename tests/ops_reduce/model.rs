@@ -1,6 +1,6 @@
 //! Arrays on the host, their twins on the device, and the views that both are seen through.
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Element, Gpu, Options, Tensor};
 
 /// The devices that every check runs on, with their names.
@@ -82,6 +82,8 @@ impl Array {
             *value = match dtype {
                 DType::F32 => f64::from(*value as f32),
                 DType::F16 => f16::from_f64(*value).to_f64(),
+                DType::Bf16 => bf16::from_f64(*value).to_f64(),
+                DType::I8 => f64::from(*value as i8),
                 DType::I32 => f64::from(*value as i32),
                 DType::U32 => f64::from(*value as u32),
                 DType::U8 => f64::from(*value as u8),
@@ -100,6 +102,8 @@ impl Array {
         match dtype {
             DType::F32 => send(gpu, self, |v| v as f32),
             DType::F16 => send(gpu, self, f16::from_f64),
+            DType::Bf16 => send(gpu, self, bf16::from_f64),
+            DType::I8 => send(gpu, self, |v| v as i8),
             DType::I32 => send(gpu, self, |v| v as i32),
             DType::U32 => send(gpu, self, |v| v as u32),
             DType::U8 => send(gpu, self, |v| v as u8),
@@ -110,43 +114,18 @@ impl Array {
 
 /// Reads a tensor of any type.
 pub(crate) fn download(tensor: &Tensor) -> Array {
+    fn read<T: Element>(tensor: &Tensor, number: impl Fn(T) -> f64) -> Vec<f64> {
+        tensor.to_vec().unwrap().into_iter().map(number).collect()
+    }
     let values = match tensor.dtype() {
-        DType::F32 => tensor
-            .to_vec::<f32>()
-            .unwrap()
-            .into_iter()
-            .map(f64::from)
-            .collect(),
-        DType::F16 => tensor
-            .to_vec::<f16>()
-            .unwrap()
-            .into_iter()
-            .map(f16::to_f64)
-            .collect(),
-        DType::I32 => tensor
-            .to_vec::<i32>()
-            .unwrap()
-            .into_iter()
-            .map(f64::from)
-            .collect(),
-        DType::U32 => tensor
-            .to_vec::<u32>()
-            .unwrap()
-            .into_iter()
-            .map(f64::from)
-            .collect(),
-        DType::U8 => tensor
-            .to_vec::<u8>()
-            .unwrap()
-            .into_iter()
-            .map(f64::from)
-            .collect(),
-        _ => tensor
-            .to_vec::<bool>()
-            .unwrap()
-            .into_iter()
-            .map(|v| f64::from(u8::from(v)))
-            .collect(),
+        DType::F32 => read(tensor, |v: f32| v.into()),
+        DType::F16 => read(tensor, f16::to_f64),
+        DType::Bf16 => read(tensor, bf16::to_f64),
+        DType::I32 => read(tensor, |v: i32| v.into()),
+        DType::U32 => read(tensor, |v: u32| v.into()),
+        DType::U8 => read(tensor, |v: u8| v.into()),
+        DType::I8 => read(tensor, |v: i8| v.into()),
+        _ => read(tensor, |v: bool| f64::from(u8::from(v))),
     };
     Array {
         shape: tensor.shape().to_vec(),
@@ -228,7 +207,17 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 4e-6,
         DType::F16 => 2e-3,
+        DType::Bf16 => 8e-3,
         _ => 0.0,
+    }
+}
+
+/// The shapes that a type meets: each is a text that is compiled, and of types that are computed like another
+/// that meets all, only loads and stores are of interest.
+pub(crate) fn shapes_for<'a>(dtype: DType, all: &'a [&'a [usize]]) -> &'a [&'a [usize]] {
+    match dtype {
+        DType::Bf16 | DType::I8 => &[&[7, 5, 3], &[4, 16], &[3, 3000]],
+        _ => all,
     }
 }
 
@@ -236,7 +225,8 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
 pub(crate) fn noise(dtype: DType) -> impl FnMut(usize) -> f64 {
     let mut rng = fastrand::Rng::with_seed(7);
     move |_| match dtype {
-        DType::F32 | DType::F16 => f64::from(rng.i32(-64..64)) / 32.0,
+        DType::F32 | DType::F16 | DType::Bf16 => f64::from(rng.i32(-64..64)) / 32.0,
+        DType::I8 => f64::from(rng.i8(..)),
         DType::I32 => f64::from(rng.i32(-1000..1000)),
         DType::U32 => f64::from(rng.u32(0..1000)),
         DType::U8 => f64::from(rng.u8(..)),

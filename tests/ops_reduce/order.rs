@@ -73,19 +73,21 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
     }
 }
 
+const SHAPES: &[&[usize]] = &[
+    &[1],
+    &[8],
+    &[9],
+    &[3, 0, 2],
+    &[7, 5, 3],
+    &[2, 33, 4],
+    &[1000],
+];
+
 #[test]
 fn sorting_is_stable_along_every_axis_of_every_view_of_every_type() {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            for shape in [
-                &[1][..],
-                &[8],
-                &[9],
-                &[3, 0, 2],
-                &[7, 5, 3],
-                &[2, 33, 4],
-                &[1000],
-            ] {
+            for shape in shapes_for(dtype, SHAPES) {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
                 let what = format!("{name} {dtype} {shape:?}");
@@ -117,7 +119,7 @@ fn nan_is_the_largest_and_the_zeros_are_equal() {
         -0.0,
     ];
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let array = Array::new(&[11], |at| values[at]).rounded(dtype);
             check(
                 &format!("{name} {dtype}"),

@@ -65,7 +65,7 @@ fn concat_agrees_with_the_model_for_any_number_of_any_sizes() {
 #[test]
 fn concat_takes_views_the_same_tensor_twice_and_refuses_what_does_not_fit() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16, DType::U8] {
+        for dtype in [DType::F32, DType::F16, DType::U8, DType::Bf16, DType::I8] {
             let array = Array::new(&[6, 7], |at| at as f64).rounded(dtype);
             let tensor = array.upload(&gpu, dtype);
             for (view, array, tensor) in views(&array, &tensor) {

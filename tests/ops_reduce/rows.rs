@@ -64,8 +64,8 @@ fn check_softmax(what: &str, array: &Array, tensor: &Tensor) {
 #[test]
 fn softmax_agrees_with_the_model_along_every_axis_of_every_view() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
-            for shape in SHAPES {
+        for dtype in [DType::F32, DType::F16, DType::Bf16] {
+            for shape in shapes_for(dtype, SHAPES) {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
                 for (view, array, tensor) in views(&array, &tensor) {
@@ -154,8 +154,9 @@ fn layer_norm_agrees_with_the_model_with_and_without_weight_and_bias() {
             (DType::F32, DType::F32),
             (DType::F16, DType::F16),
             (DType::F16, DType::F32),
+            (DType::Bf16, DType::Bf16),
         ] {
-            for shape in SHAPES {
+            for shape in shapes_for(dtype, SHAPES) {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
                 for (view, array, tensor) in views(&array, &tensor) {

@@ -12,6 +12,7 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
     let dtype = tensor.dtype();
     let out = match dtype {
         DType::U8 | DType::Bool => DType::U32,
+        DType::I8 => DType::I32,
         dtype => dtype,
     };
     let wrapped = |value: f64| match out {
@@ -50,25 +51,27 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
     }
 }
 
+const SHAPES: &[&[usize]] = &[
+    &[0],
+    &[1],
+    &[3, 0, 2],
+    &[13],
+    &[7, 5, 3],
+    &[4, 8],
+    &[3, 9001],
+    &[5001, 2],
+    &[40_000],
+];
+
 #[test]
 fn running_totals_agree_with_the_model_along_every_axis_of_every_view() {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            for shape in [
-                &[0][..],
-                &[1],
-                &[3, 0, 2],
-                &[13],
-                &[7, 5, 3],
-                &[4, 8],
-                &[3, 9001],
-                &[5001, 2],
-                &[40_000],
-            ] {
+            for shape in shapes_for(dtype, SHAPES) {
                 let mut noise = noise(dtype);
                 let array = Array::new(shape, |at| match dtype {
                     // Products of f64 hold no more than the sign and a few bits.
-                    DType::I32 => noise(at) % 3.0,
+                    DType::I32 | DType::I8 => noise(at) % 3.0,
                     DType::U32 | DType::U8 => noise(at) % 2.0,
                     _ => noise(at),
                 });

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use half::f16;
+use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
 
 /// What a number becomes when a type holds it; integers wrap as they do on the device.
@@ -12,9 +12,11 @@ pub(crate) fn rounded(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
         DType::F16 => f16::from_f64(value).to_f64(),
+        DType::Bf16 => bf16::from_f64(value).to_f64(),
         DType::I32 => f64::from(value as i64 as i32),
         DType::U32 => f64::from(value as i64 as u32),
         DType::U8 => f64::from(value as i64 as u8),
+        DType::I8 => f64::from(value as i64 as i8),
         _ => f64::from(u8::from(value != 0.0)),
     }
 }
@@ -25,6 +27,9 @@ pub(crate) fn cast(from: DType, to: DType, value: f64) -> f64 {
         DType::I32 if from.is_float() => f64::from(value as i32),
         DType::U32 if from.is_float() => f64::from(value as u32),
         DType::U8 if from.is_float() => f64::from(value as u8),
+        DType::I8 if from.is_float() => f64::from(value as i8),
+        // By way of f32.
+        DType::F16 | DType::Bf16 => rounded(to, rounded(DType::F32, value)),
         _ => rounded(to, value),
     }
 }
@@ -139,6 +144,16 @@ macro_rules! typed {
                 let $to = f16::from_f64;
                 $body
             }
+            DType::Bf16 => {
+                type $T = half::bf16;
+                let $to = half::bf16::from_f64;
+                $body
+            }
+            DType::I8 => {
+                type $T = i8;
+                let $to = |v: f64| v as i8;
+                $body
+            }
             DType::I32 => {
                 type $T = i32;
                 let $to = |v: f64| v as i32;
@@ -179,6 +194,8 @@ macro_rules! numbers {
 numbers! {
     f32: x => x.into();
     f16: x => f16::to_f64(x);
+    bf16: x => bf16::to_f64(x);
+    i8: x => x.into();
     i32: x => x.into();
     u32: x => x.into();
     u8: x => x.into();
@@ -209,6 +226,8 @@ pub(crate) fn read(tensor: &Tensor) -> Read {
     match tensor.dtype() {
         DType::F32 => as_numbers::<f32>(tensor),
         DType::F16 => as_numbers::<f16>(tensor),
+        DType::Bf16 => as_numbers::<bf16>(tensor),
+        DType::I8 => as_numbers::<i8>(tensor),
         DType::I32 => as_numbers::<i32>(tensor),
         DType::U32 => as_numbers::<u32>(tensor),
         DType::U8 => as_numbers::<u8>(tensor),

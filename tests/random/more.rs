@@ -13,7 +13,7 @@ fn is_float(model: &Model) -> bool {
 }
 
 fn is_whole(model: &Model) -> bool {
-    matches!(model.dtype, DType::I32 | DType::U32 | DType::U8)
+    !model.dtype.is_float() && model.dtype != DType::Bool
 }
 
 /// A result of which only the shape and the type are known.
@@ -122,7 +122,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
     let Some((x, model)) = w.pick() else {
         return Outcome::Skipped;
     };
-    let (dtype, is_signed) = (model.dtype, model.dtype == DType::I32);
+    let dtype = model.dtype;
     let truth = |is: bool| f64::from(u8::from(is));
     type One = Box<dyn Fn(f64) -> f64>;
     let (made, gives, one): (Result<Tensor>, DType, One) = match w.rng.u32(..12) {
@@ -135,10 +135,8 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
         1 => (
             x.abs(),
             dtype,
-            Box::new(move |v| match is_signed {
-                true => f64::from((v as i32).wrapping_abs()),
-                false => v.abs(),
-            }),
+            // That of the least integer wraps to itself.
+            Box::new(move |v| rounded(dtype, v.abs())),
         ),
         2 => (
             x.clamp(2, 5),
@@ -284,7 +282,8 @@ pub(crate) fn made_of_nothing(w: &mut World) -> Outcome {
         }
         which => {
             let shape = w.shape();
-            let dtype = *w.rng.choice(&[DType::F32, DType::F16]).expect("two");
+            let floats = [DType::F32, DType::F16, DType::Bf16];
+            let dtype = *w.rng.choice(&floats).expect("some");
             let seed = w.rng.u64(..);
             let made = match which {
                 2 => w.gpu.rand_uniform(&shape, -1.0, 1.0, seed, dtype),

@@ -95,7 +95,7 @@ pub(crate) const ALL: &[Op] = &[
 ];
 
 const NUMBERS: fn(DType) -> bool = |dtype| dtype != DType::Bool;
-const WHOLE: fn(DType) -> bool = |dtype| matches!(dtype, DType::I32 | DType::U32 | DType::U8);
+const WHOLE: fn(DType) -> bool = |dtype| NUMBERS(dtype) && !dtype.is_float();
 
 type Two = fn(DType, f64, f64) -> f64;
 const ADD: Two = |d, a, b| arithmetic(d, a, b, i64::wrapping_add, |a, b| a + b);
@@ -117,8 +117,8 @@ fn arithmetic(
     float: fn(f64, f64) -> f64,
 ) -> f64 {
     match dtype {
-        // f16 is computed in f32 and rounded once more.
-        DType::F16 => rounded(dtype, rounded(DType::F32, float(a, b))),
+        // Computed in f32, and rounded once more.
+        DType::F16 | DType::Bf16 => rounded(dtype, rounded(DType::F32, float(a, b))),
         DType::F32 => rounded(dtype, float(a, b)),
         _ => rounded_int(dtype, int(a as i64, b as i64)),
     }
@@ -129,6 +129,7 @@ fn rounded_int(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I32 => f64::from(value as i32),
         DType::U32 => f64::from(value as u32),
+        DType::I8 => f64::from(value as i8),
         _ => f64::from(value as u8),
     }
 }

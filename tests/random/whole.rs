@@ -109,7 +109,11 @@ pub(crate) fn matmul(w: &mut World) -> Outcome {
         return Outcome::Skipped;
     };
     let (m, k, n) = (model.shape[0], model.shape[1], w.rng.usize(1..20));
-    let Ok((b, other)) = w.fresh(model.dtype, &[k, n]) else {
+    let of_b = match model.dtype {
+        DType::F32 if w.rng.bool() => DType::I8,
+        dtype => dtype,
+    };
+    let Ok((b, other)) = w.fresh(of_b, &[k, n]) else {
         return Outcome::Skipped;
     };
     let (x, y) = (model.values(), other.values());

@@ -120,8 +120,8 @@ impl World {
 
     pub(crate) fn values(&mut self, dtype: DType, len: usize) -> Vec<f64> {
         let lowest = match dtype {
-            DType::F32 | DType::F16 | DType::I32 => -8,
-            _ => 0,
+            DType::U32 | DType::U8 | DType::Bool => 0,
+            _ => -8,
         };
         let values = (0..len).map(|_| f64::from(self.rng.i32(lowest..16)));
         values.map(|v| model::rounded(dtype, v)).collect()

@@ -239,7 +239,8 @@ impl Subject for Burn {
                 })
             }
             Work::Training { steps } => self.training(steps, inputs),
-            Work::Upload { .. } | Work::Download { .. } => Ok(None),
+            // Its tensors are values: there is nothing to write into.
+            Work::Upload { .. } | Work::Write { .. } | Work::Download { .. } => Ok(None),
             Work::Tensors { .. } | Work::Start { .. } => Ok(None),
         }
     }

@@ -60,6 +60,11 @@ pub(crate) enum Work {
         len: usize,
         way: Way,
     },
+    /// Into a tensor that is there.
+    Write {
+        len: usize,
+        way: Way,
+    },
     /// Into a vector that has room.
     Download {
         len: usize,
@@ -109,7 +114,7 @@ const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
 const M: usize = 1 << 20;
 
 /// Everything that is measured, by name.
-pub(crate) const CASES: [(&str, Work); 34] = [
+pub(crate) const CASES: [(&str, Work); 37] = [
     ("matmul 128", square(128)),
     ("matmul 256", square(256)),
     ("matmul 512", square(512)),
@@ -164,12 +169,21 @@ pub(crate) const CASES: [(&str, Work); 34] = [
             len: 256,
         },
     ),
+    (
+        "200 medium ops, not fusable",
+        Work::Rotations {
+            ops: 200,
+            len: 16 << 10,
+        },
+    ),
     ("upload 64 MiB direct", up(16 * M, Way::Direct)),
     ("upload 64 MiB staged", up(16 * M, Way::Staged)),
     ("download 64 MiB direct", down(16 * M, Way::Direct)),
     ("download 64 MiB staged", down(16 * M, Way::Staged)),
-    ("upload 4 KiB direct", up(1024, Way::Direct)),
-    ("upload 4 KiB staged", up(1024, Way::Staged)),
+    ("upload 4 KiB direct", write(1024, Way::Direct)),
+    ("upload 4 KiB staged", write(1024, Way::Staged)),
+    ("create 4 KiB direct", up(1024, Way::Direct)),
+    ("create 4 KiB staged", up(1024, Way::Staged)),
     ("download 4 KiB direct", down(1024, Way::Direct)),
     ("download 4 KiB staged", down(1024, Way::Staged)),
     ("churn 20000, blocks", Work::Blocks { events: 20_000 }),
@@ -181,6 +195,10 @@ pub(crate) const CASES: [(&str, Work); 34] = [
 
 const fn up(len: usize, way: Way) -> Work {
     Work::Upload { len, way }
+}
+
+const fn write(len: usize, way: Way) -> Work {
+    Work::Write { len, way }
 }
 
 const fn down(len: usize, way: Way) -> Work {
@@ -243,10 +261,12 @@ impl Work {
             Work::Increments { ops, .. } | Work::Rotations { ops, .. } => {
                 Unit::Microseconds(ops as f64)
             }
-            Work::Upload { len, .. } | Work::Download { len, .. } if len < LARGE => {
-                Unit::Microseconds(1.0)
+            Work::Upload { len, .. } | Work::Write { len, .. } | Work::Download { len, .. } => {
+                match len < LARGE {
+                    true => Unit::Microseconds(1.0),
+                    false => bytes(len),
+                }
             }
-            Work::Upload { len, .. } | Work::Download { len, .. } => bytes(len),
             Work::Blocks { events } | Work::Tensors { events } => Unit::Nanoseconds(events as f64),
             Work::Training { steps } => Unit::Steps(steps as f64),
             Work::Start { .. } => Unit::Seconds,
@@ -269,7 +289,9 @@ impl Work {
             Work::Increments { len, .. } | Work::Rotations { len, .. } => {
                 vec![(0..len).map(|index| index as f32).collect()]
             }
-            Work::Upload { len, .. } | Work::Download { len, .. } => vec![around_zero(1, len)],
+            Work::Upload { len, .. } | Work::Write { len, .. } | Work::Download { len, .. } => {
+                vec![around_zero(1, len)]
+            }
             Work::Training { .. } => network_inputs(),
             Work::Blocks { .. } | Work::Tensors { .. } | Work::Start { .. } => Vec::new(),
         }

@@ -62,7 +62,7 @@ pub(crate) fn check(work: &Work, inputs: &[Vec<f32>], got: &[f32]) -> Result {
             got,
             exactly,
         ),
-        (Work::Upload { .. } | Work::Download { .. }, [x]) => {
+        (Work::Upload { .. } | Work::Write { .. } | Work::Download { .. }, [x]) => {
             compare(x.iter().map(f), got, exactly)
         }
         (Work::Training { steps }, _) => {

@@ -25,7 +25,7 @@ impl Host {
         let threads = loops::threads();
         match work {
             Work::Matmul { .. } | Work::Training { .. } => format!("OpenBLAS, {threads} threads"),
-            Work::Upload { .. } | Work::Download { .. } => "memcpy".into(),
+            Work::Upload { .. } | Work::Write { .. } | Work::Download { .. } => "memcpy".into(),
             _ => format!("loops, {threads} threads"),
         }
     }

@@ -50,6 +50,8 @@ pub struct SimOptions {
     pub max_immediate_bytes: u32,
     /// See [`Caps::max_groups`].
     pub max_groups: u32,
+    /// Multiply-adds, or bytes of operands, that one submission is given to do at most.
+    pub most_work: u64,
     /// See [`Caps::maps_slabs`].
     pub maps_slabs: bool,
     /// See [`Caps::kind`].
@@ -91,6 +93,7 @@ impl Default for SimOptions {
             max_storage_bindings: 8,
             max_immediate_bytes: 128,
             max_groups: 65_535,
+            most_work: 1 << 35,
             maps_slabs: false,
             kind: AdapterKind::Discrete,
             lag_submissions: 2,
@@ -152,6 +155,7 @@ impl SimOptions {
             subgroup_lanes: None,
             wide_words: false,
             maps_slabs: self.maps_slabs,
+            most_work: self.most_work,
             host_kernels: self.mode == SimMode::Contents,
         })
     }

@@ -47,6 +47,7 @@ impl State {
             max_storage_bindings: old.max_storage_bindings,
             max_immediate_bytes: old.max_immediate_bytes,
             max_groups: old.max_groups,
+            most_work: old.most_work,
             maps_slabs: old.maps_slabs,
             ..next
         };

@@ -64,6 +64,13 @@ pub(super) fn limits(adapter: wgpu::Limits, features: Features) -> wgpu::Limits 
     }
 }
 
+/// A quarter of a second or less, were a small GPU to do a hundredth of what the largest do: 32 billion
+/// multiply-adds, or 32 billion bytes, a second.
+const MOST_WORK: u64 = 1 << 33;
+
+/// The same on cards with memory of their own, the smallest of which do a multiple of that.
+const MOST_WORK_OF_DISCRETE: u64 = 1 << 35;
+
 /// What a device with these features and limits can do.
 pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::Limits) -> Caps {
     let kind = kind_of(info.device_type);
@@ -91,6 +98,12 @@ pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::
             && kind == AdapterKind::Cpu
             && info.backend == wgpu::Backend::Vulkan,
         maps_slabs: features.contains(Features::MAPPABLE_PRIMARY_BUFFERS) && shares_memory(kind),
+        most_work: match kind {
+            // No system watches over what runs on its own cores.
+            AdapterKind::Cpu => u64::MAX,
+            AdapterKind::Discrete => MOST_WORK_OF_DISCRETE,
+            _ => MOST_WORK,
+        },
         host_kernels: false,
     }
 }

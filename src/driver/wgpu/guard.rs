@@ -3,6 +3,8 @@
 //! where several calls make one step.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(not(target_arch = "wasm32"))]
+use std::pin::pin;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
@@ -11,6 +13,13 @@ use super::Opened;
 
 /// What a scope caught, once it is known: at once natively, some time later in a browser.
 pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
+
+/// The scopes around every call, the innermost last.
+const SCOPES: [wgpu::ErrorFilter; 3] = [
+    wgpu::ErrorFilter::OutOfMemory,
+    wgpu::ErrorFilter::Internal,
+    wgpu::ErrorFilter::Validation,
+];
 
 /// What became of a guarded call.
 pub(super) struct Guarded<T> {
@@ -56,29 +65,43 @@ impl Opened {
     /// Runs calls as [`guarded`](Self::guarded) does, where a success means nothing before a later
     /// call has succeeded which asks for the device: only a failure asks here.
     pub(super) fn in_passing<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
-        let result = self.now(self.scoped(call)).and_then(|result| result);
+        let result = self.at_once(call).and_then(|result| result);
         result.map_err(|error| match self.is_here() {
             true => error,
             false => self.gone(),
         })
     }
 
+    /// Runs calls in scopes and tells what they caught: natively that is known at once, and what could
+    /// keep it for later is not made.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn at_once<T>(&self, call: impl FnOnce() -> T) -> DriverResult<T> {
+        let scopes = SCOPES.map(|filter| self.device.push_error_scope(filter));
+        let value = unscoped(|| Ok(call()));
+        let mut first = None;
+        // Scopes have to be popped in reverse order.
+        for scope in scopes.into_iter().rev() {
+            let popped = pin!(scope.pop());
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(error) = popped.poll(&mut context) {
+                first = first.or(error);
+            }
+        }
+        verdict(value, first)
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn at_once<T>(&self, call: impl FnOnce() -> T) -> DriverResult<T> {
+        self.now(self.scoped(call))
+    }
+
     fn scoped<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
-        use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
-        let [outer, middle, inner] =
-            [OutOfMemory, Internal, Validation].map(|filter| self.device.push_error_scope(filter));
-        let result = catch_unwind(AssertUnwindSafe(call));
+        let [outer, middle, inner] = SCOPES.map(|filter| self.device.push_error_scope(filter));
+        let value = unscoped(|| Ok(call()));
         // Scopes have to be popped in reverse order.
         let inner: Late = Box::pin(inner.pop());
         let middle: Late = Box::pin(middle.pop());
         let outer: Late = Box::pin(outer.pop());
-        let value = match result {
-            Ok(value) => Ok(value),
-            Err(panic) => {
-                let message = panic_message(panic.as_ref());
-                Err(DriverError::Invalid(format!("wgpu panicked: {message}")))
-            }
-        };
         Guarded {
             value,
             caught: [inner, middle, outer],
@@ -186,6 +209,14 @@ pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
     drop(last.pop());
     drop(outer.pop());
     (!refused).then_some(probe)
+}
+
+/// Runs calls to wgpu whose result says what went wrong, or whose scopes are there already.
+pub(super) fn unscoped<T>(call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let message = panic_message(panic.as_ref());
+        Err(DriverError::Invalid(format!("wgpu panicked: {message}")))
+    })
 }
 
 fn verdict<T>(value: DriverResult<T>, error: Option<wgpu::Error>) -> DriverResult<T> {

@@ -1,9 +1,12 @@
 //! What the CPU reads and writes: a buffer's range between a request for its mapping and its end.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::{BufferId, DriverError, DriverResult, MapMode, Signal};
+#[cfg(not(target_arch = "wasm32"))]
+use super::guard::unscoped;
 use super::{Opened, invalid};
 
 /// wgpu shows ranges that start at a multiple of this.
@@ -81,13 +84,7 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
-        self.in_passing(|| {
-            let mut view = raw.get_mapped_range_mut(first..end).map_err(refusal)?;
-            let start = (offset_bytes - first) as usize;
-            let range = start..start + bytes.len();
-            view.slice(range).copy_from_slice(bytes);
-            Ok(())
-        })
+        self.in_passing(|| copy_into(&raw, first..end, offset_bytes, bytes))
     }
 
     pub(super) fn read_range(
@@ -105,6 +102,69 @@ impl Opened {
         // Not guarded: a panic in here is the caller's.
         look(&view[..size_bytes as usize]);
         Ok(())
+    }
+
+    /// Maps a range, lets `look` have it and ends the mapping: what takes four calls else, each with a
+    /// question to the device. `None` where the mapping does not come at once; then nothing has
+    /// happened.
+    ///
+    /// That the device takes calls need not be asked here: wgpu refuses the request for a mapping
+    /// where it does not, and what was done before the request was done by a device that is there.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn map_now(
+        &self,
+        buffer: BufferId,
+        mode: MapMode,
+        offset_bytes: u64,
+        size_bytes: u64,
+        look: impl FnOnce(&wgpu::Buffer) -> DriverResult<()>,
+    ) -> Option<DriverResult<()>> {
+        let signal = match self.map_range(buffer, mode, offset_bytes, size_bytes) {
+            Ok(signal) => signal,
+            Err(error) => return Some(Err(error)),
+        };
+        let ended = Ended(self, buffer);
+        let looked = self.look(wgpu::PollType::Poll);
+        let raw = match (looked, signal.outcome()) {
+            (Err(error), _) => return Some(Err(error)),
+            (Ok(()), Some(true)) => self.mapped(buffer),
+            (Ok(()), _) => return None,
+        };
+        let shown = raw.and_then(|raw| look(&raw));
+        drop(ended);
+        Some(shown.and_then(|()| self.check()))
+    }
+
+    /// Writes to a buffer that no submission uses, in one step.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn write_now(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Option<DriverResult<()>> {
+        let first = offset_bytes / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
+        let end = (offset_bytes + bytes.len() as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
+        self.map_now(buffer, MapMode::Write, first, end - first, |raw| {
+            unscoped(|| copy_into(raw, first..end, offset_bytes, bytes))
+        })
+    }
+
+    /// Shows a range of a buffer that no submission uses, in one step.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn read_now(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Option<DriverResult<()>> {
+        self.map_now(buffer, MapMode::Read, offset_bytes, size_bytes, |raw| {
+            let range = offset_bytes..offset_bytes + size_bytes;
+            let view = unscoped(|| raw.get_mapped_range(range).map_err(refusal))?;
+            look(&view);
+            Ok(())
+        })
     }
 
     fn mapped(&self, buffer: BufferId) -> DriverResult<wgpu::Buffer> {
@@ -146,6 +206,31 @@ impl Opened {
             std::thread::yield_now();
         }
     }
+}
+
+/// Ends a mapping on drop, also when whoever looks panics.
+#[cfg(not(target_arch = "wasm32"))]
+struct Ended<'a>(&'a Opened, BufferId);
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.end_mapping(self.1);
+    }
+}
+
+/// Writes to a mapped buffer at `offset_bytes`, which `view` has inside.
+fn copy_into(
+    raw: &wgpu::Buffer,
+    view: Range<u64>,
+    offset_bytes: u64,
+    bytes: &[u8],
+) -> DriverResult<()> {
+    let start = (offset_bytes - view.start) as usize;
+    let mut view = raw.get_mapped_range_mut(view).map_err(refusal)?;
+    view.slice(start..start + bytes.len())
+        .copy_from_slice(bytes);
+    Ok(())
 }
 
 /// Where a view of the range ends: wgpu shows multiples of 4 bytes.

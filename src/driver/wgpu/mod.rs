@@ -241,6 +241,28 @@ impl Driver for WgpuDriver {
         self.call(|opened| opened.read_range(buffer, offset_bytes, size_bytes, look))
     }
 
+    #[cfg(not(target_arch = "wasm32"))]
+    fn write_now(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Option<DriverResult<()>> {
+        self.opened().write_now(buffer, offset_bytes, bytes)
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn read_now(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Option<DriverResult<()>> {
+        self.opened()
+            .read_now(buffer, offset_bytes, size_bytes, look)
+    }
+
     fn unmap(&self, buffer: BufferId) {
         self.opened().end_mapping(buffer);
     }

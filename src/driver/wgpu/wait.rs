@@ -24,7 +24,7 @@ impl Opened {
     }
 
     /// Polls the device without the question whether it is still there.
-    fn look(&self, kind: wgpu::PollType) -> DriverResult<()> {
+    pub(super) fn look(&self, kind: wgpu::PollType) -> DriverResult<()> {
         let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
         // What panicked was about the loss, which is found when the device is asked, or about time,
         // or was a callback of the app's: then the device is fine.

@@ -112,7 +112,7 @@ fn masked(
                 DType::I32,
             )
         };
-        let seen = of(0, shapes.keys)?.le(&of(start, len)?.unsqueeze(1)?)?;
+        let seen = of(0, shapes.keys)?.le(&of(call.first + start, len)?.unsqueeze(1)?)?;
         scores = seen.where_(&scores, &below)?;
     }
     Ok(scores)

@@ -23,7 +23,7 @@ pub(crate) struct Params {
     pub(crate) strides: [[u32; 4]; 4],
     /// Where q, k, v and the mask start.
     pub(crate) starts: [u32; 4],
-    /// The mask's stride from key to key, elements of a row of y.
+    /// The mask's stride from key to key, elements of a row of y, which query is the first.
     pub(crate) rest: [u32; 4],
 }
 
@@ -222,6 +222,19 @@ impl Problem {
             }
         });
         Some(Problem { params, mask })
+    }
+
+    /// The same, of a longer call whose queries before this one others have.
+    pub(super) fn begun_at(mut self, first: usize) -> Self {
+        self.params.rest[2] = first as u32;
+        self
+    }
+
+    /// Multiply-adds.
+    pub(super) fn work(&self) -> u64 {
+        let [queries, keys, size, columns] = self.params.size.map(u64::from);
+        let scores = (u64::from(self.heads()) * queries).saturating_mul(keys);
+        scores.saturating_mul(size + columns)
     }
 
     pub(super) fn params(&self) -> &Params {

@@ -44,7 +44,7 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
 /// The keys that a tile of rows sees.
 fn seen(form: Form) -> String {
     match form.is_causal {
-        true => format!("min(p.size.y, first_row + {}u)", form.rows()),
+        true => format!("min(p.size.y, p.rest.z + first_row + {}u)", form.rows()),
         false => "p.size.y".into(),
     }
 }
@@ -76,8 +76,12 @@ fn mask(out: &mut String, form: Form, width: u32, keys: u32) {
             _ => "vec4(row, row + 1u, row + 2u, row + 3u)".into(),
         };
         let bits = bits(width);
-        push!(out, "    if (key + {}u > first_row) {{", keys - 1);
-        push!(out, "      let own = {own};");
+        push!(
+            out,
+            "    if (key + {}u > p.rest.z + first_row) {{",
+            keys - 1
+        );
+        push!(out, "      let own = p.rest.z + {own};");
         for t in 0..keys {
             push!(
                 out,

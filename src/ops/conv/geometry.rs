@@ -175,6 +175,19 @@ impl Geometry {
         self.channels() * self.kernel[0] * self.kernel[1]
     }
 
+    /// The result's shape.
+    pub(super) fn result(&self) -> [usize; 4] {
+        let [height, width] = self.output;
+        [self.samples, self.out_channels, height, width]
+    }
+
+    /// Multiply-adds.
+    pub(super) fn work(&self) -> u64 {
+        let result = self.result();
+        (result.iter().chain([&self.taps()]))
+            .fold(1, |work: u64, &size| work.saturating_mul(size as u64))
+    }
+
     /// The parameters, without what the tensors' layouts say.
     pub(super) fn params(&self) -> Params {
         let [down, across] = self.options.stride;

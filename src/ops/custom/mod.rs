@@ -47,8 +47,10 @@ pub use twin::HostCall;
 /// - One `var<uniform>`, of at most 128 bytes, takes the parameters of a call.
 /// - An array of `f32`, `i32` or `u32` (or of vectors, matrices, atomics or structs of them) takes
 ///   tensors of that element type. Where all is `u32`, tensors of
-///   [`F16`](crate::DType::F16), [`U8`](crate::DType::U8) and [`Bool`](crate::DType::Bool) fit
-///   too, packed into words, little end first; `unpack2x16float` and `unpack4xU8` take them apart.
+///   types that are narrower than a word fit too, packed into words, little end first: `unpack2x16float`,
+///   `unpack4xU8` and `unpack4xI8` take [`F16`](crate::DType::F16), [`U8`](crate::DType::U8) (and
+///   [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8) apart, and a [`Bf16`](crate::DType::Bf16) is
+///   `bitcast<f32>` of its bits as the upper half of a word.
 /// - `arrayLength(&x)` is the length of the tensor (of the tensor's words, if it is packed), not of
 ///   any padding. Indices beyond it reach no other memory.
 ///

@@ -449,7 +449,11 @@ fn dtypes(scalars: u8) -> Vec<DType> {
     let plain = kinds.iter().filter(|(kind, _)| scalars & kind != 0);
     let mut dtypes: Vec<DType> = plain.map(|(_, dtype)| *dtype).collect();
     if scalars == UINT {
-        dtypes.extend([DType::F16, DType::U8, DType::Bool]);
+        dtypes.extend(
+            DType::ALL
+                .into_iter()
+                .filter(|dtype| dtype.size_bytes() < 4),
+        );
     }
     dtypes
 }

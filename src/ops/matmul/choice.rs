@@ -30,7 +30,18 @@ const FAR_WORK: u64 = 450 * 450 * 450;
 const NEAR_WORK: u64 = 800 * 800 * 800;
 
 /// Rows up to which a GPU shares out k rather than rows.
-const SKINNY_ROWS: u32 = 8;
+pub(super) const SKINNY_ROWS: u32 = 8;
+
+/// Rows up to which the lanes of a software adapter share out k, where B lies by rows, and where it is
+/// contiguous along k.
+const SPLIT_ROWS: [u32; 2] = [2, 4];
+
+/// Steps of k from which each lane has enough of them.
+const SPLIT_STEPS: u32 = 64;
+
+/// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in pages of
+/// their own, and each visit of one should be worth it.
+const FAR_COLUMNS: u32 = 2048;
 
 /// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
 const MANY_TILES: u64 = 64;
@@ -51,7 +62,7 @@ pub(super) fn choose(
     if caps.kind == AdapterKind::Cpu {
         return on_cpu(caps, problem, room_bytes);
     }
-    if caps.max_invocations < 256 || caps.max_workgroup_bytes < TILE_BYTES {
+    if !has_workgroup_tiles(caps) {
         return in_registers_of_a_gpu(problem);
     }
     if problem.m <= SKINNY_ROWS {
@@ -70,6 +81,11 @@ pub(super) fn choose(
     }
 }
 
+/// Can the device run tiles in workgroup memory?
+pub(super) fn has_workgroup_tiles(caps: &Caps) -> bool {
+    caps.max_invocations >= 256 && caps.max_workgroup_bytes >= TILE_BYTES
+}
+
 /// The tile for a product that is tiny, and yet ends with more than the reference does.
 pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
     let rows = if problem.m == 1 { 1 } else { 4 };
@@ -83,6 +99,9 @@ pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
 
 /// Software adapters: no workgroup memory; as many multiplications per load as registers permit.
 fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> Tile {
+    if let Some(tile) = split(caps, problem) {
+        return tile;
+    }
     // A single lane would do all of it, and carry the others along.
     if problem.m == 1 && problem.n <= 4 {
         return Tile::Naive;
@@ -112,12 +131,10 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
             .min_by_key(|tile| cost(tile))
             .map_or(32, |tile| tile.0),
     };
-    if pays_to_pack(caps, problem, lanes) && has_room_to_pack(problem, lanes, room_bytes()) {
-        return Tile::Packed {
-            rows: PACKED_ROWS,
-            quads: 1,
-            lanes,
-        };
+    if pays_to_pack(problem) {
+        if let Some(tile) = packed(caps, problem, room_bytes()) {
+            return tile;
+        }
     }
     let is_wide = problem.n > u32::from(lanes) * 4;
     let is_worth_it = rows < 32 || problem.work() >= LARGE_WORK;
@@ -128,10 +145,32 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
     }
 }
 
+/// The tile for few rows of C, whose lanes share out k.
+pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
+    let is_by_rows = problem.b.order() == Order::AlongEdge;
+    let most_rows = SPLIT_ROWS[usize::from(!is_by_rows)];
+    let is_few = problem.m <= most_rows && problem.k >= SPLIT_STEPS;
+    // What A has of one row would be loaded element by element.
+    let has_rows = problem.m == 1 || problem.a.order() != Order::AlongEdge;
+    let lanes = lanes(caps).filter(|_| is_few && has_rows)?;
+    let columns = match problem.n {
+        ..=4 => 4,
+        5..=8 => 8,
+        _ if !is_by_rows => 8,
+        FAR_COLUMNS.. if problem.m == 1 => 64,
+        _ => 32,
+    };
+    Some(Tile::Split {
+        rows: problem.m.next_power_of_two() as u8,
+        columns,
+        lanes,
+        octets: true,
+    })
+}
+
 /// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
 /// longer than it must: off the quads, or too far apart for the caches.
-fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
-    let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
+fn pays_to_pack(problem: &Problem) -> bool {
     let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
     let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
     let is_far = problem.b.order() == Order::AlongEdge;
@@ -140,14 +179,26 @@ fn pays_to_pack(caps: &Caps, problem: &Problem, lanes: u8) -> bool {
         (_, true) => FAR_WORK,
         _ => NEAR_WORK,
     };
-    let fits = [(&problem.a, problem.m), (&problem.b, problem.n)]
-        .into_iter()
-        .all(|(side, edge)| {
-            let bytes = packed_len(problem, side, edge, lanes) * 4;
-            let grid = grid_of_packing(problem, side, edge, lanes);
-            bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
-        });
-    fits_tiles && is_read_often && problem.work() >= least_work && fits
+    is_read_often && problem.work() >= least_work
+}
+
+/// The tile for operands that are packed first, where that can be.
+pub(super) fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<Tile> {
+    let lanes = lanes(caps)?;
+    let fits_tiles = u32::from(PACKED_ROWS).is_multiple_of(u32::from(lanes) * 4);
+    let fits = |(side, edge)| {
+        let bytes = packed_len(problem, side, edge, lanes) * 4;
+        let grid = grid_of_packing(problem, side, edge, lanes);
+        bytes <= caps.max_binding_bytes && grid.iter().all(|&count| count <= caps.max_groups)
+    };
+    let sides = [(&problem.a, problem.m), (&problem.b, problem.n)];
+    let can_be =
+        fits_tiles && sides.into_iter().all(fits) && has_room_to_pack(problem, lanes, room_bytes);
+    can_be.then_some(Tile::Packed {
+        rows: PACKED_ROWS,
+        quads: 1,
+        lanes,
+    })
 }
 
 /// Do packed operands and the result take no more than half of the room? What fits without a copy must
@@ -174,7 +225,7 @@ fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
 
 /// The lanes of a subgroup, if they are always as many, and few enough that a tile four columns
 /// a lane wide is not mostly waste.
-fn lanes(caps: &Caps) -> Option<u8> {
+pub(super) fn lanes(caps: &Caps) -> Option<u8> {
     let (least, most) = caps.subgroup_lanes?;
     let fits = least == most && least.is_power_of_two() && (4..=32).contains(&least);
     fits.then_some(least as u8)
@@ -189,7 +240,10 @@ pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
         spread: problem.spread(),
         end: End::default(),
     };
-    let has_grids = matches!(tile, Tile::Register { .. } | Tile::Packed { .. });
+    let has_grids = matches!(
+        tile,
+        Tile::Register { .. } | Tile::Packed { .. } | Tile::Split { .. }
+    );
     let fits = grid(form, problem)
         .iter()
         .all(|&count| count <= caps.max_groups);

@@ -77,13 +77,14 @@ impl Epilogue {
         Epilogue::default()
     }
 
-    /// Multiplies the product by a number.
+    /// Multiplies the product by a number: the scale of i8 weights, if they have one for all. One a
+    /// column or row is a multiplication of its own.
     pub fn scale(mut self, factor: f32) -> Self {
         self.scale = Some(factor);
         self
     }
 
-    /// Adds a vector along the columns: of shape `[n]`, of the operands' type.
+    /// Adds a vector along the columns: of shape `[n]`, of the product's type.
     pub fn bias(mut self, bias: &Tensor) -> Self {
         self.bias = Some(bias.clone());
         self
@@ -95,7 +96,7 @@ impl Epilogue {
         self
     }
 
-    /// Adds a tensor after the activation: of the operands' type, and of a shape that broadcasts to
+    /// Adds a tensor after the activation: of the product's type, and of a shape that broadcasts to
     /// that of the product.
     pub fn residual(mut self, residual: &Tensor) -> Self {
         self.residual = Some(residual.clone());
@@ -116,9 +117,15 @@ impl Epilogue {
             && self.cast.is_none()
     }
 
-    /// Refuses what does not go with a product of this type and shape; `has_columns` says that the
-    /// shape ends with the product's columns.
-    pub(super) fn check(&self, product: &Tensor, shape: &[usize], has_columns: bool) -> Result<()> {
+    /// Refuses what does not go with a product, of which `operand` is one, of this type and shape;
+    /// `has_columns` says that the shape ends with the product's columns.
+    pub(super) fn check(
+        &self,
+        operand: &Tensor,
+        dtype: DType,
+        shape: &[usize],
+        has_columns: bool,
+    ) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
@@ -131,15 +138,14 @@ impl Epilogue {
                 hint,
             })
         };
-        let dtype = product.dtype;
         if !dtype.is_float() {
-            return refuse("f32 or f16".into(), dtype, "Only floats end with more");
+            return refuse("a float".into(), dtype, "Only floats end with more");
         }
         if let Some(cast) = self.cast.filter(|cast| !cast.is_float()) {
-            return refuse("f32 or f16".into(), cast, "Use `cast` on the result");
+            return refuse("a float".into(), cast, "Use `cast` on the result");
         }
         for other in [&self.bias, &self.residual].into_iter().flatten() {
-            product.same_engine("matmul_with", other)?;
+            operand.same_engine("matmul_with", other)?;
             if other.dtype != dtype {
                 return refuse(dtype.to_string(), other.dtype, "Convert it first");
             }

@@ -6,7 +6,7 @@ use super::epilogue::Activation;
 const WINDOWED_ROWS: u8 = 4;
 
 /// How the work is shared out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tile {
     /// A thread for each quad of C, from operands of any strides: the reference.
     Naive,
@@ -21,10 +21,19 @@ pub(crate) enum Tile {
     /// `rows` rows of `quads` quads in the registers of `lanes` lanes that broadcast A to each
     /// other, from operands that were packed; `rows` is a multiple of four times `lanes`.
     Packed { rows: u8, quads: u8, lanes: u8 },
+    /// `rows` rows (at most 4) of `columns` columns, a multiple of four, with k split over the `lanes`
+    /// lanes of a subgroup; `octets` says that B is read eight elements at a time where
+    /// it consists of them.
+    Split {
+        rows: u8,
+        columns: u8,
+        lanes: u8,
+        octets: bool,
+    },
 }
 
 /// How an operand lies. Naive does not ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     /// Contiguous along k: A by rows, B by columns.
     AlongK,
@@ -102,13 +111,31 @@ pub(crate) struct Form {
     pub(crate) tile: Tile,
     pub(crate) a: Order,
     pub(crate) b: Order,
-    /// Only register and packed tiles come in a grid.
+    /// Only register, packed and split tiles come in a grid.
     pub(crate) spread: Spread,
     /// Naive has none.
     pub(crate) end: End,
 }
 
 impl Tile {
+    /// The same for a B that does not consist of octets.
+    pub(super) fn without_octets(self) -> Tile {
+        match self {
+            Tile::Split {
+                rows,
+                columns,
+                lanes,
+                ..
+            } => Tile::Split {
+                rows,
+                columns,
+                lanes,
+                octets: false,
+            },
+            other => other,
+        }
+    }
+
     /// The same, small enough for operands of several windows on a software adapter: each access
     /// of the long straight text then is a choice among bindings, all of them compiled in line,
     /// and a tile of 32 rows takes SwiftShader minutes.
@@ -121,6 +148,12 @@ impl Tile {
                     lanes,
                 }
             }
+            Tile::Split { rows, lanes, .. } => Tile::Split {
+                rows,
+                columns: 4,
+                lanes,
+                octets: false,
+            },
             other => other,
         }
     }
@@ -164,6 +197,12 @@ impl Form {
             Tile::Workgroup { rows } => [2, rows, 0, 0],
             Tile::Skinny { rows } => [3, rows, 0, 0],
             Tile::Packed { rows, quads, lanes } => [4, rows, quads, lanes],
+            Tile::Split {
+                rows,
+                columns,
+                lanes,
+                octets,
+            } => [5 + u8::from(octets), rows, columns, lanes],
         };
         let sides = self.a as u8 | (self.b as u8) << 2;
         let [flags, activation] = self.end.pack();
@@ -178,7 +217,13 @@ impl Form {
             1 => Tile::Register { rows, quads, lanes },
             2 => Tile::Workgroup { rows },
             3 => Tile::Skinny { rows },
-            _ => Tile::Packed { rows, quads, lanes },
+            4 => Tile::Packed { rows, quads, lanes },
+            _ => Tile::Split {
+                rows,
+                columns: quads,
+                lanes,
+                octets: kind == 6,
+            },
         };
         Form {
             tile,
@@ -201,6 +246,7 @@ impl Form {
             Tile::Packed { rows, quads, lanes } => {
                 (u32::from(rows), u32::from(lanes) * 4 * u32::from(quads))
             }
+            Tile::Split { rows, columns, .. } => (rows.into(), columns.into()),
             Tile::Workgroup { rows } => (u32::from(rows) * 16, u32::from(rows) * 16),
             Tile::Skinny { rows } => match self.b {
                 Order::AlongEdge => (u32::from(rows), 64),

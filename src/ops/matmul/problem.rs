@@ -153,6 +153,18 @@ impl Problem {
         }
     }
 
+    /// Does B consist of runs of eight elements that start at multiples of eight?
+    pub(super) fn b_is_octets(&self) -> bool {
+        let b = &self.b;
+        let (line, run) = match b.order() {
+            Order::AlongK => (b.edge, self.k),
+            Order::AlongEdge => (b.along_k, self.n),
+            Order::Stepped => return false,
+        };
+        let mut all = b.batch.iter().chain([&b.start, &line, &run]);
+        all.all(|count| count.is_multiple_of(8))
+    }
+
     /// Rows of C, of all matrices.
     pub(super) fn rows(&self) -> u32 {
         self.m * self.matrices

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
 use super::problem::Problem;
-use super::{MATMUL, Shapes, check_dtypes, choice, pack};
+use super::{MATMUL, Shapes, candidates, choice, pack, product_dtype};
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Arg, Launch};
@@ -33,14 +33,14 @@ impl Tensor {
         end: &Epilogue,
         tile: Option<Tile>,
     ) -> Result<Tensor> {
-        check_dtypes(self.dtype, other.dtype)?;
+        let of_product = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
-        end.check(self, &shapes.result, other.rank() > 1)?;
-        let dtype = end.cast.unwrap_or(self.dtype);
+        end.check(self, of_product, &shapes.result, other.rank() > 1)?;
+        let dtype = end.cast.unwrap_or(of_product);
         let empty = shapes.result.contains(&0);
         if empty || shapes.a.shape.last() == Some(&0) {
-            let c = Tensor::output(&self.engine, &shapes.result, self.dtype)?;
+            let c = Tensor::output(&self.engine, &shapes.result, of_product)?;
             if !empty {
                 self.engine.clear(&c.storage)?;
             }
@@ -49,7 +49,7 @@ impl Tensor {
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b);
         if !self.fuses(end, &problem, dtype, [self, other]) {
             // What follows is computed in single precision, as it would be in the kernel.
-            let wide = if self.dtype.is_float() {
+            let wide = if of_product.is_float() {
                 DType::F32
             } else {
                 dtype
@@ -102,7 +102,7 @@ impl Tensor {
     fn tile(&self, operands: [&Tensor; 3], problem: &Problem, has_end: bool) -> Tile {
         let caps = self.engine.caps();
         let room_bytes = || self.engine.slab_limit_bytes();
-        let tile = match choice::choose(caps, self.dtype, problem, room_bytes) {
+        let tile = match choice::choose(caps, operands[2].dtype, problem, room_bytes) {
             // The reference only multiplies.
             Tile::Naive if has_end => choice::least(caps, problem),
             tile => tile,
@@ -110,9 +110,10 @@ impl Tensor {
         let has_windows = operands
             .iter()
             .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
-        match has_windows && caps.kind == AdapterKind::Cpu {
-            true => tile.through_windows(),
-            false => tile,
+        match (has_windows, caps.kind) {
+            (true, AdapterKind::Cpu) => tile.through_windows(),
+            (true, _) => tile,
+            (false, _) => candidates::tuned(operands, problem, tile),
         }
     }
 }
@@ -168,6 +169,9 @@ impl<'a> Output<'a> {
         let naive = form.tile == Tile::Naive;
         let whole = naive || self.c_row.is_multiple_of(4);
         let quads = |index: usize| whole && self.more[index].is_multiple_of(4);
+        let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
+            work.saturating_mul(dim.into())
+        });
         let mut args = vec![a, b];
         args.extend(
             self.bias
@@ -187,7 +191,7 @@ impl<'a> Output<'a> {
         };
         self.c
             .engine
-            .launch(Launch::new(kernel, form.pack(), args, &params, groups))
+            .launch(Launch::new(kernel, form.pack(), args, &params, groups).with_work(work))
     }
 }
 
@@ -198,6 +202,10 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
         return pack::launch([first, second], problem, tile, output);
     }
     let caps = a.engine.caps();
+    let tile = match problem.b_is_octets() {
+        true => tile,
+        false => tile.without_octets(),
+    };
     let form = Form {
         tile,
         a: problem.a.order(),

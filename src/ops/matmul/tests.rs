@@ -18,6 +18,15 @@ use crate::{Gpu, Options};
 
 const ORDERS: [Order; 3] = [Order::AlongK, Order::AlongEdge, Order::Stepped];
 
+const fn split(rows: u8, columns: u8, lanes: u8) -> Tile {
+    Tile::Split {
+        rows,
+        columns,
+        lanes,
+        octets: true,
+    }
+}
+
 const fn register(rows: u8, quads: u8, lanes: u8) -> Tile {
     Tile::Register { rows, quads, lanes }
 }
@@ -29,6 +38,8 @@ fn tiles(lanes: u8) -> Vec<Tile> {
         [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
     );
     if lanes > 0 {
+        let shapes = [(1, 4), (2, 32), (4, 8)];
+        tiles.extend(shapes.map(|(r, c)| split(r, c, lanes)));
         if lanes <= 8 {
             let (rows, quads) = (64, 1);
             tiles.push(Tile::Packed { rows, quads, lanes });
@@ -55,9 +66,13 @@ fn tiles(lanes: u8) -> Vec<Tile> {
 
 /// Panics unless the form's shader is valid, in one window and in three.
 fn validate(form: Form, dtype: DType, quads: u8) {
+    validate_of(form, [dtype; MAX_OPERANDS], quads);
+}
+
+fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
     let variant = Variant {
         code: form.pack(),
-        dtypes: [dtype; MAX_OPERANDS],
+        dtypes,
         quads,
     };
     let kernel = usize::from(form.end.bias) + 2 * usize::from(form.end.residual);
@@ -144,7 +159,7 @@ fn every_text_that_packs_is_a_valid_shader() {
     for lanes in [4, 8] {
         for (order, dtype) in ORDERS
             .into_iter()
-            .flat_map(|o| [(o, DType::F32), (o, DType::F16)])
+            .flat_map(|o| [DType::F32, DType::F16, DType::Bf16, DType::I8].map(|dtype| (o, dtype)))
         {
             for quads in [0b10, 0b11] {
                 let mut dtypes = [DType::F32; MAX_OPERANDS];
@@ -186,7 +201,11 @@ fn every_text_is_a_valid_shader() {
                 let spread = match tile {
                     Tile::Register { rows: 8, .. } => Spread::Linear,
                     Tile::Register { rows: 16, .. } => Spread::Flat,
-                    Tile::Register { .. } | Tile::Packed { .. } => Spread::Single,
+                    Tile::Split { rows: 4, .. } => Spread::Flat,
+                    Tile::Split { rows: 2, .. } => Spread::Linear,
+                    Tile::Register { .. } | Tile::Packed { .. } | Tile::Split { .. } => {
+                        Spread::Single
+                    }
                     _ => Spread::Linear,
                 };
                 let form = Form {
@@ -203,10 +222,16 @@ fn every_text_is_a_valid_shader() {
                 if tile != Tile::Naive {
                     validate(form, DType::F32, 0);
                 }
+                if lanes == 8 && a == Order::AlongK {
+                    validate(form, DType::Bf16, aligned | 4);
+                    let mut weights = [DType::F32; MAX_OPERANDS];
+                    weights[1] = DType::I8;
+                    validate_of(form, weights, aligned | 4);
+                }
             }
         }
     }
-    for dtype in [DType::I32, DType::U32, DType::F16] {
+    for dtype in [DType::I32, DType::U32, DType::F16, DType::Bf16] {
         let [a, b] = [Order::AlongK; 2];
         let tile = Tile::Naive;
         let spread = Spread::Linear;
@@ -242,7 +267,10 @@ fn only_texts_that_broadcast_name_subgroups() {
             dtypes: [DType::F32; MAX_OPERANDS],
             quads: 7,
         };
-        let broadcasts = matches!(tile, Tile::Register { lanes: 8, .. } | Tile::Packed { .. });
+        let broadcasts = matches!(
+            tile,
+            Tile::Register { lanes: 8, .. } | Tile::Packed { .. } | Tile::Split { .. }
+        );
         assert_eq!(
             super::text(&variant).contains("subgroup"),
             broadcasts,
@@ -320,6 +348,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         subgroup_lanes: lanes,
         wide_words: false,
         maps_slabs: false,
+        most_work: u64::MAX,
         host_kernels: false,
     }
 }
@@ -336,7 +365,9 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     };
     let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
     check(&lavapipe, [4, 4, 4], Tile::Naive);
-    check(&lavapipe, [1, 1, 100_000], Tile::Naive);
+    check(&lavapipe, [1, 1, 100_000], split(1, 4, 8));
+    check(&lavapipe, [1, 4, 60], Tile::Naive);
+    check(&lavapipe, [1, 4, 2000], split(1, 4, 8));
     check(&lavapipe, [400, 400, 400], register(32, 1, 8));
     let packed = Tile::Packed {
         rows: 64,
@@ -346,8 +377,12 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [1024, 1024, 1024], packed);
     check(&lavapipe, [511, 511, 511], packed);
     check(&lavapipe, [128, 128, 128], register(32, 1, 8));
-    check(&lavapipe, [1, 2048, 2048], register(1, 2, 8));
-    check(&lavapipe, [2048, 1, 2048], register(1, 2, 8));
+    check(&lavapipe, [1, 1024, 1024], split(1, 32, 8));
+    check(&lavapipe, [1, 2048, 2048], split(1, 64, 8));
+    check(&lavapipe, [2048, 1, 2048], split(1, 8, 8));
+    check(&lavapipe, [2, 2048, 2048], split(2, 32, 8));
+    check(&lavapipe, [3, 2048, 2048], register(4, 2, 8));
+    check(&lavapipe, [1, 2048, 32], register(1, 2, 8));
     check(&lavapipe, [8, 2048, 2048], register(8, 2, 8));
     check(
         &caps(AdapterKind::Cpu, None),
@@ -405,7 +440,7 @@ fn groups_stay_within_the_limit_of_a_dimension() {
     }
 }
 
-/// Values that make every sum exact in f32 and in f16.
+/// Values that make every sum exact in f32 and in f16, and that an i8 holds.
 fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     let len = shape.iter().product();
     let values: Vec<f32> = (0..len)
@@ -415,9 +450,16 @@ fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
 }
 
 /// An operand of two matrices, as a view that lies in the given order.
-fn operand(gpu: &Gpu, rows: usize, columns: usize, order: Order, slack: usize) -> Tensor {
+fn operand(
+    gpu: &Gpu,
+    dtype: DType,
+    [rows, columns]: [usize; 2],
+    order: Order,
+    slack: usize,
+) -> Tensor {
     let part = |rows: usize, columns: usize| {
         let whole = exact(gpu, &[2, rows, columns + slack], rows);
+        let whole = whole.cast(dtype).unwrap();
         whole.narrow(2, slack.min(1), columns).unwrap()
     };
     match order {
@@ -427,26 +469,29 @@ fn operand(gpu: &Gpu, rows: usize, columns: usize, order: Order, slack: usize) -
     }
 }
 
-/// Compares a tile with the reference, for B in the order that is `turn` away from that of A.
+/// Compares a tile with the reference, for B in the order that is `turn` away from that of A, and B as i8
+/// with B as floats.
 fn check_tile(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], slack: usize, turn: usize) {
     let of_a = ORDERS[turn % 3];
     let is_single = matches!(tile, Tile::Register { rows: 1, .. });
     let m = if is_single { 1 } else { m };
-    let a = operand(gpu, m, k, of_a, slack);
-    let b = match ORDERS[turn / 3 % 3] {
-        Order::AlongK => operand(gpu, k, n, Order::AlongEdge, slack),
-        Order::AlongEdge => operand(gpu, k, n, Order::AlongK, slack),
-        Order::Stepped => operand(gpu, k, n, Order::Stepped, slack),
+    let a = operand(gpu, DType::F32, [m, k], of_a, slack);
+    let order = match ORDERS[turn / 3 % 3] {
+        Order::AlongK => Order::AlongEdge,
+        Order::AlongEdge => Order::AlongK,
+        Order::Stepped => Order::Stepped,
     };
-    let product = |tile| {
+    let product = |tile, dtype| {
+        let b = operand(gpu, dtype, [k, n], order, slack);
         let c = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
         c.to_vec::<f32>().unwrap()
     };
-    let (got, expected) = (product(tile), product(Tile::Naive));
-    assert_eq!(
-        got, expected,
-        "{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}"
-    );
+    let what = format!("{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}");
+    let expected = product(Tile::Naive, DType::F32);
+    assert_eq!(product(tile, DType::F32), expected, "{what}");
+    if slack != 4 {
+        assert_eq!(product(tile, DType::I8), expected, "{what}, i8");
+    }
 }
 
 #[test]
@@ -474,6 +519,23 @@ fn every_variant_computes_the_same_as_the_reference() {
         check_tile(&gpu, tile, [64, 64, 32], 0, 2 * index);
         check_tile(&gpu, tile, [36, 132, 20], 4, 2 * index + 3);
         check_tile(&gpu, tile, [33, 65, 31], 1, 2 * index + 7);
+    }
+}
+
+#[test]
+fn lanes_that_split_k_compute_the_same_as_the_reference() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let fixed = |(least, most): &(u32, u32)| least == most && (4..=32).contains(least);
+    let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) else {
+        return;
+    };
+    let shapes = [(1, 8), (2, 4), (4, 8), (1, 32)].into_iter().enumerate();
+    for (index, (rows, columns)) in shapes {
+        let tile = split(rows, columns, lanes as u8);
+        // Lanes with several steps of k, aligned; with two at the most, and a tail; with none.
+        check_tile(&gpu, tile, [3, 24, 584], 4, 4 * index);
+        check_tile(&gpu, tile, [5, 37, 77], 1, 4 * index + 3);
+        check_tile(&gpu, tile, [2, 12, 3], 4, 4 * index + 6);
     }
 }
 
@@ -514,6 +576,8 @@ fn every_variant_ends_like_operations_of_their_own() {
             register(1, 2, lanes),
             register(4, 1, lanes),
             register(16, 1, lanes),
+            split(1, 8, lanes),
+            split(4, 8, lanes),
         ]);
         tiles.push(Tile::Packed {
             rows: 32,

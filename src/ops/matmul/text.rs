@@ -16,14 +16,18 @@ macro_rules! push {
 mod end;
 mod grouped;
 mod packed;
+mod split;
 mod unrolled;
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
+use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::ops::text::fill;
 use grouped::{skinny, workgroup};
+use split::Split;
 use unrolled::Unrolled;
 
 const SHARED: &str = include_str!("../../../shaders/matmul/shared.wgsl");
@@ -92,13 +96,31 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
     let c = 2 + u8::from(form.end.bias) + u8::from(form.end.residual);
     let store = &store(variant.quads >> c & 1 == 1, form.end != End::default());
     let text = match form.tile {
-        Tile::Naive => fill(NAIVE, &[("kind", variant.dtypes[0].wgsl())]),
+        Tile::Naive => fill(NAIVE, &[("kind", variant.dtypes[usize::from(c)].wgsl())]),
         Tile::Register { rows, quads, lanes } => Unrolled {
             a,
             b,
             rows: u32::from(rows),
             quads: u32::from(quads),
             lanes: u32::from(lanes),
+            spread: form.spread,
+        }
+        .text(store),
+        Tile::Split {
+            rows,
+            columns,
+            lanes,
+            octets,
+        } => Split {
+            a,
+            b,
+            rows: u32::from(rows),
+            columns: u32::from(columns),
+            lanes: u32::from(lanes),
+            octets: octets
+                && b.quads
+                && variant.dtypes[1] == DType::F32
+                && (b.along_k || columns.is_multiple_of(8)),
             spread: form.spread,
         }
         .text(store),
@@ -110,10 +132,31 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         }
     };
     let mut text = format!("{}\n{text}", shared(form.spread));
+    for (name, dtype) in [('a', variant.dtypes[0]), ('b', variant.dtypes[1])] {
+        text = widened(text, name, dtype, variant.dtypes[usize::from(c)]);
+    }
     if form.end != End::default() {
         end::push_end(&mut text, form.end, variant.quads);
     }
     Cow::Owned(text)
+}
+
+/// The text that reads floats, where an operand is i8.
+fn widened(text: String, name: char, dtype: DType, result: DType) -> String {
+    if dtype != DType::I8 || !result.is_float() {
+        return text;
+    }
+    let text = text.replace(&format!("{name}_get("), &format!("{name}_wide("));
+    let mut text = text.replace(&format!("{name}_get4("), &format!("{name}_wide4("));
+    push!(
+        text,
+        "fn {name}_wide(i: u32) -> f32 {{ return f32({name}_get(i)); }}"
+    );
+    push!(
+        text,
+        "fn {name}_wide4(i: u32) -> vec4<f32> {{ return vec4<f32>({name}_get4(i)); }}"
+    );
+    text
 }
 
 /// What every variant begins with.
@@ -150,6 +193,7 @@ pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
         stepped: packing.order == Order::Stepped,
     };
     let text = packed::pack(side, u32::from(packing.lanes), packing.whole_k);
+    let text = widened(text, 'a', variant.dtypes[0], variant.dtypes[1]);
     Cow::Owned(format!("{}\n{text}", shared(packing.spread)))
 }
 

@@ -46,6 +46,7 @@ impl Tensor {
             (Lift::Truth, _) if is_extreme => DType::Bool,
             (Lift::Truth, _) => DType::U32,
             (_, DType::U8 | DType::Bool) if !is_extreme => DType::U32,
+            (_, DType::I8) if !is_extreme => DType::I32,
             (_, dtype) => dtype,
         };
         if is_extreme && op.lift != Lift::Truth {
@@ -92,8 +93,8 @@ macro_rules! reductions {
 reductions! {
     /// The sum over `axes`; the sum of nothing is 0.
     ///
-    /// f16 is accumulated in f32. Sums of `i32` and `u32` wrap around; those of `u8` and `bool`
-    /// are `u32`, so that a sum of bools counts.
+    /// f16 and bf16 are accumulated in f32. Sums of `i32` and `u32` wrap around; those of `u8` and `bool`
+    /// are `u32`, so that a sum of bools counts, and those of `i8` are `i32`.
     ///
     /// # Errors
     ///

@@ -151,8 +151,8 @@ impl Op {
     pub(in crate::ops) fn partial(self, x: DType) -> DType {
         match x {
             _ if self.lift == Lift::Truth => DType::U32,
-            DType::F32 | DType::F16 => DType::F32,
-            DType::I32 => DType::I32,
+            DType::F32 | DType::F16 | DType::Bf16 => DType::F32,
+            DType::I32 | DType::I8 => DType::I32,
             DType::U32 | DType::U8 | DType::Bool => DType::U32,
         }
     }

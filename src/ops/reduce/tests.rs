@@ -39,9 +39,10 @@ fn results_of(op: Op, from: DType) -> Vec<DType> {
     match (op.fold, from) {
         _ if op == Op::COUNT => vec![DType::U32],
         _ if op.lift == Lift::Truth => vec![DType::Bool, DType::U32],
-        (_, DType::F16) => vec![DType::F16, DType::F32],
+        (_, DType::F16 | DType::Bf16) => vec![from, DType::F32],
         (_, DType::F32) => vec![from],
         (Fold::Sum | Fold::Product, DType::U8 | DType::Bool) if is_whole => vec![DType::U32],
+        (Fold::Sum | Fold::Product, DType::I8) if is_whole => vec![DType::I32],
         _ if is_whole => vec![from],
         _ => vec![],
     }

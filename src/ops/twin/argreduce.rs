@@ -60,7 +60,7 @@ fn beats(call: &TwinCall, b: usize, a: usize) -> bool {
                 None => return b.is_nan() && !a.is_nan(),
             }
         }
-        DType::I32 => (call.int(0, b) as i32).cmp(&(call.int(0, a) as i32)),
+        DType::I32 | DType::I8 => (call.int(0, b) as i32).cmp(&(call.int(0, a) as i32)),
         _ => call.int(0, b).cmp(&call.int(0, a)),
     };
     match is_least(call.variant.code) {

@@ -14,7 +14,7 @@ pub(crate) fn run(call: &mut TwinCall) {
                 start(operand).wrapping_add(row.wrapping_mul(p.strides[operand][3]))
             };
             let seen = match is_causal(call.variant.code) {
-                true => keys.min(row + 1),
+                true => keys.min(p.rest[2] + row + 1),
                 false => keys,
             };
             let (q, m) = (line(0, row), line(3, row));

@@ -14,17 +14,20 @@ pub(crate) fn copy(call: &mut TwinCall) {
 fn convert(x: Lane, to: DType) -> Lane {
     match (x, to) {
         (x, DType::Bool) => Lane::truth(x.is_true()),
-        (Lane::F32(x), DType::F32 | DType::F16) => Lane::F32(x),
+        (Lane::F32(x), DType::F32 | DType::F16 | DType::Bf16) => Lane::F32(x),
         (Lane::F32(x), DType::I32) => Lane::I32(x as i32),
         (Lane::F32(x), DType::U32) => Lane::U32(x as u32),
+        (Lane::F32(x), DType::I8) => Lane::I32(i32::from(x as i8)),
         (Lane::F32(x), DType::U8) => Lane::U32(u32::from(x as u8)),
-        (Lane::I32(x), DType::F32 | DType::F16) => Lane::F32(x as f32),
+        (Lane::I32(x), DType::F32 | DType::F16 | DType::Bf16) => Lane::F32(x as f32),
         (Lane::I32(x), DType::I32) => Lane::I32(x),
         (Lane::I32(x), DType::U32) => Lane::U32(x as u32),
+        (Lane::I32(x), DType::I8) => Lane::I32(i32::from(x as i8)),
         (Lane::I32(x), DType::U8) => Lane::U32(u32::from(x as u8)),
-        (Lane::U32(x), DType::F32 | DType::F16) => Lane::F32(x as f32),
+        (Lane::U32(x), DType::F32 | DType::F16 | DType::Bf16) => Lane::F32(x as f32),
         (Lane::U32(x), DType::I32) => Lane::I32(x as i32),
         (Lane::U32(x), DType::U32) => Lane::U32(x),
+        (Lane::U32(x), DType::I8) => Lane::I32(i32::from(x as i8)),
         (Lane::U32(x), DType::U8) => Lane::U32(u32::from(x as u8)),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(call: &mut TwinCall) {
                 };
                 let at = ((matrix * m + row) * c_row + column) as usize;
                 if call.variant.dtypes[c].is_float() {
-                    let products = (0..k).map(|i| call.f32(0, a(i)) * call.f32(1, b(i)));
+                    let products = (0..k).map(|i| float(call, 0, a(i)) * float(call, 1, b(i)));
                     let sum = finish(call, &p, form.end, at, column, products.sum());
                     call.put_f32(c, at, sum);
                 } else {
@@ -48,6 +48,14 @@ pub(crate) fn run(call: &mut TwinCall) {
                 }
             }
         }
+    }
+}
+
+/// An element of an operand of floats, or of i8 beside them.
+fn float(call: &TwinCall, operand: usize, index: usize) -> f32 {
+    match call.variant.dtypes[operand].is_float() {
+        true => call.f32(operand, index),
+        false => call.int(operand, index) as i32 as f32,
     }
 }
 
@@ -93,7 +101,7 @@ pub(crate) fn pack(call: &mut TwinCall) {
                 .wrapping_add(line.min(edge - 1).wrapping_mul(p.strides[0]))
                 .wrapping_add(i.wrapping_mul(p.strides[1]));
             let value = if i < k {
-                call.f32(0, from as usize)
+                float(call, 0, from as usize)
             } else {
                 0.0
             };

@@ -47,7 +47,7 @@ fn fold(call: &mut TwinCall, p: &RowParams, row: u32, range: std::ops::Range<u32
         let folded = join(op.fold, lifted);
         call.put_f32(y, to, lower(op.lower, folded, number) as f32);
     } else {
-        let is_signed = call.variant.dtypes[0] == crate::dtype::DType::I32;
+        let is_signed = call.variant.dtypes[0].wgsl() == "i32";
         // The order of signed numbers among the unsigned ones.
         let order = |v: &u32| if is_signed { v ^ 1 << 31 } else { *v };
         let values = elements.map(|at| call.int(0, at));

@@ -32,7 +32,7 @@ fn key(call: &TwinCall, p: &RowParams, row: u32, k: u32) -> u32 {
             value if value < 0.0 => !value.to_bits(),
             value => value.abs().to_bits() | 1 << 31,
         },
-        DType::I32 => call.int(0, at) ^ 1 << 31,
+        DType::I32 | DType::I8 => call.int(0, at) ^ 1 << 31,
         _ => call.int(0, at),
     };
     if is_descending(call.variant.code) {

@@ -335,6 +335,8 @@ fn dtype_code(dtype: DType) -> u32 {
         DType::U32 => 4,
         DType::U8 => 5,
         DType::Bool => 6,
+        DType::Bf16 => 7,
+        DType::I8 => 8,
     }
 }
 

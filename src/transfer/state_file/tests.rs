@@ -53,6 +53,8 @@ fn small(value: u8) -> Arrays {
         (Entry::new("none", DType::F32, &[0, 7]), Vec::new()),
         (Entry::new("flags", DType::Bool, &[2, 2]), vec![1, 0, 0, 1]),
         (Entry::new("ÿ", DType::F32, &[]), vec![value; 4]),
+        (Entry::new("w", DType::I8, &[1]), vec![value]),
+        (Entry::new("h", DType::Bf16, &[1]), vec![value; 2]),
     ]
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn check() -> Result<String> {
             trace.at_most("refused", 0.0)?;
             let bytes = trace.number("bytes_spilled_out")? + trace.number("bytes_spilled_in")?;
             let share = bytes / trace.number("bytes_spilled_reference")?;
-            if !(share <= MOST_SPILLED) {
+            if share.is_nan() || share > MOST_SPILLED {
                 let name = trace.name();
                 return Err(format!("{name} spills {share:.3} × the reference."));
             }

@@ -370,6 +370,10 @@ impl Subject for Raw {
             Work::Upload {
                 len,
                 way: Way::Staged,
+            }
+            | Work::Write {
+                len,
+                way: Way::Staged,
             } => {
                 let bytes: Vec<u8> = inputs[0].iter().flat_map(|x| x.to_ne_bytes()).collect();
                 let out = self.empty(len);
@@ -404,7 +408,7 @@ impl Subject for Raw {
                 };
                 return Ok(Some(Box::new(self.calls(call, None))));
             }
-            Work::Upload { .. } | Work::Download { .. } => return Ok(None),
+            Work::Upload { .. } | Work::Write { .. } | Work::Download { .. } => return Ok(None),
             Work::Tensors { .. } | Work::Start { .. } => return Ok(None),
         };
         Ok(Some(Box::new(program)))

@@ -1,0 +1,142 @@
+//! How an operand's elements are read and written: from words of whatever width they lie in.
+
+use super::{Unit, line};
+use crate::dtype::DType;
+use crate::engine::kernel::{Operand, Role};
+
+/// The accessors of an operand that the text uses.
+pub(super) fn declare_operand(
+    out: &mut String,
+    text: &str,
+    operand: &Operand,
+    dtype: DType,
+    part: usize,
+    unit: Unit,
+) {
+    let (name, kind) = (operand.name, dtype.wgsl());
+    if text.contains(&format!("{name}_get(")) {
+        let body = get(part, dtype, unit);
+        line(
+            out,
+            format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
+        );
+    }
+    let reads_octets = text.contains(&format!("{name}_get8("));
+    if reads_octets {
+        debug_assert!(dtype == DType::F32, "{name}_get8");
+        let body = match unit {
+            Unit::Octet => format!(
+                "let o = b{part}_load(i >> 3u); \
+                 return mat2x4<f32>(bitcast<vec4<f32>>(o.low), bitcast<vec4<f32>>(o.high));"
+            ),
+            _ => format!("return mat2x4<f32>({name}_get4(i), {name}_get4(i + 4u));"),
+        };
+        line(
+            out,
+            format_args!("fn {name}_get8(i: u32) -> mat2x4<f32> {{ {body} }}"),
+        );
+    }
+    if reads_octets || text.contains(&format!("{name}_get4(")) {
+        let body = get4(part, dtype, unit);
+        line(
+            out,
+            format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
+        );
+    }
+    if operand.role != Role::Read && text.contains(&format!("{name}_put4(")) {
+        let body = put4(part, dtype, unit);
+        line(
+            out,
+            format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
+        );
+    }
+    if operand.role != Role::Read && text.contains(&format!("{name}_put(")) {
+        debug_assert!(dtype.size_bytes() == 4 && unit == Unit::Word, "{name}_put");
+        line(
+            out,
+            format_args!(
+                "fn {name}_put(i: u32, v: {kind}) {{ b{part}_store(i, bitcast<u32>(v)); }}"
+            ),
+        );
+    }
+}
+
+fn get(part: usize, dtype: DType, unit: Unit) -> String {
+    let kind = dtype.wgsl();
+    let one = match dtype {
+        DType::Bf16 => "return bitcast<f32>(select(w << 16u, w & 0xffff0000u, (i & 1u) != 0u));",
+        _ => "let h = unpack2x16float(w); return select(h.x, h.y, (i & 1u) != 0u);",
+    };
+    match (dtype.size_bytes(), unit) {
+        (4, Unit::Quad4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
+        (4, Unit::Octet) => format!(
+            "let o = b{part}_load(i >> 3u); let q = select(o.low, o.high, (i & 4u) != 0u); \
+             return bitcast<{kind}>(q[i & 3u]);"
+        ),
+        (4, _) => format!("return bitcast<{kind}>(b{part}_load(i));"),
+        (2, Unit::Quad2) => format!(
+            "let q = b{part}_load(i >> 2u); let w = select(q.x, q.y, (i & 2u) != 0u); {one}"
+        ),
+        (2, _) => format!("let w = b{part}_load(i >> 1u); {one}"),
+        _ if dtype == DType::I8 => {
+            format!("return bitcast<i32>(b{part}_load(i >> 2u) << (24u - (i & 3u) * 8u)) >> 24u;")
+        }
+        _ => format!("return (b{part}_load(i >> 2u) >> ((i & 3u) * 8u)) & 0xffu;"),
+    }
+}
+
+fn get4(part: usize, dtype: DType, unit: Unit) -> String {
+    let kind = dtype.wgsl();
+    let halves = match dtype {
+        DType::Bf16 => {
+            "return bitcast<vec4<f32>>(\
+             vec4<u32>(q.x << 16u, q.x & 0xffff0000u, q.y << 16u, q.y & 0xffff0000u));"
+        }
+        _ => "return vec4<f32>(unpack2x16float(q.x), unpack2x16float(q.y));",
+    };
+    match (dtype.size_bytes(), unit) {
+        (4, Unit::Quad4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
+        (4, Unit::Octet) => format!(
+            "let o = b{part}_load(i >> 3u); \
+             return bitcast<vec4<{kind}>>(select(o.low, o.high, (i & 4u) != 0u));"
+        ),
+        (4, _) => format!(
+            "return bitcast<vec4<{kind}>>(vec4<u32>(b{part}_load(i), b{part}_load(i + 1u), \
+             b{part}_load(i + 2u), b{part}_load(i + 3u)));"
+        ),
+        (2, Unit::Quad2) => format!("let q = b{part}_load(i >> 2u); {halves}"),
+        (2, _) => format!(
+            "let q = vec2<u32>(b{part}_load(i >> 1u), b{part}_load((i >> 1u) + 1u)); {halves}"
+        ),
+        _ if dtype == DType::I8 => format!(
+            "let q = bitcast<i32>(b{part}_load(i >> 2u)); \
+             return vec4<i32>(q << 24u, q << 16u, q << 8u, q) >> vec4<u32>(24u);"
+        ),
+        _ => format!(
+            "let q = b{part}_load(i >> 2u); \
+             return vec4<u32>(q & 0xffu, (q >> 8u) & 0xffu, (q >> 16u) & 0xffu, q >> 24u);"
+        ),
+    }
+}
+
+fn put4(part: usize, dtype: DType, unit: Unit) -> String {
+    let halves = match dtype {
+        DType::Bf16 => "let h = upper_halves(v); let q = (h.xz >> vec2<u32>(16u)) | h.yw;",
+        _ => "let q = vec2<u32>(pack_halves(v.xy), pack_halves(v.zw));",
+    };
+    match (dtype.size_bytes(), unit) {
+        (4, Unit::Quad4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
+        (4, _) => format!(
+            "let q = bitcast<vec4<u32>>(v); b{part}_store(i, q.x); b{part}_store(i + 1u, q.y); \
+             b{part}_store(i + 2u, q.z); b{part}_store(i + 3u, q.w);"
+        ),
+        (2, Unit::Quad2) => format!("{halves} b{part}_store(i >> 2u, q);"),
+        (2, _) => {
+            format!("{halves} b{part}_store(i >> 1u, q.x); b{part}_store((i >> 1u) + 1u, q.y);")
+        }
+        _ => format!(
+            "let q = bitcast<vec4<u32>>(v) & vec4<u32>(0xffu); \
+             b{part}_store(i >> 2u, q.x | (q.y << 8u) | (q.z << 16u) | (q.w << 24u));"
+        ),
+    }
+}

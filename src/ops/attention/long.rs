@@ -1,0 +1,61 @@
+//! Calls that would keep the device busy for too long: some queries at a time.
+
+use super::Call;
+use super::problem::Shapes;
+use crate::error::Result;
+use crate::ops::long::{assemble, part};
+use crate::tensor::Tensor;
+
+/// Queries of a part, so that tiles stay whole.
+const UNIT: usize = 128;
+
+impl Shapes {
+    /// Multiply-adds.
+    pub(super) fn work(&self) -> u64 {
+        let columns = self.result.last().copied().unwrap_or(0);
+        let sizes = [
+            self.heads,
+            self.group,
+            self.queries,
+            self.keys,
+            self.size + columns,
+        ];
+        (self.outer.iter().chain(&sizes))
+            .fold(1, |work: u64, &size| work.saturating_mul(size as u64))
+    }
+}
+
+impl Call<'_> {
+    /// How many queries at a time, if all at once are too many.
+    pub(super) fn queries_at_once(&self, shapes: &Shapes) -> Option<usize> {
+        let most_work = self.q.engine.caps().most_work;
+        part(shapes.work(), most_work, shapes.queries, UNIT)
+    }
+
+    /// So many queries at a time.
+    #[track_caller]
+    pub(super) fn in_parts(&self, shapes: &Shapes, step: usize) -> Result<Tensor> {
+        let axis = shapes.result.len() - 2;
+        let of = |operand: &Tensor, start, len| match operand.rank() {
+            0 | 1 => Ok(operand.clone()),
+            rank if operand.shape()[rank - 2] == 1 => Ok(operand.clone()),
+            _ => operand.narrow(-2, start, len),
+        };
+        assemble(
+            self.q,
+            &shapes.result,
+            self.q.dtype,
+            (axis, step),
+            |start, len| {
+                let mask = self.mask.map(|mask| of(mask, start, len)).transpose()?;
+                let part = Call {
+                    q: &self.q.narrow(-2, start, len)?,
+                    mask: mask.as_ref(),
+                    first: self.first + start,
+                    ..*self
+                };
+                part.run(None)
+            },
+        )
+    }
+}

@@ -1,0 +1,99 @@
+//! Read-backs that somebody looks into where they arrived, without a copy.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{InFlight, Readbacks, Reading};
+use crate::driver::DriverResult;
+
+/// A buffer that is out of the pool for as long as somebody looks into it.
+struct Lent<'a> {
+    readbacks: &'a Readbacks,
+    arrived: InFlight,
+    is_usable: bool,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let (buffer, buffer_bytes) = (self.arrived.buffer, self.arrived.buffer_bytes);
+        let driver = &self.readbacks.driver;
+        driver.unmap(buffer);
+        if !self.is_usable {
+            driver.destroy_in_use(buffer);
+        }
+        let mut pool = self.readbacks.lock();
+        pool.shown_bytes -= buffer_bytes;
+        if self.arrived.epoch != pool.epoch {
+            // It went with its device.
+        } else if self.is_usable {
+            pool.free.push((buffer, buffer_bytes));
+        } else {
+            pool.is_gone(buffer_bytes);
+        }
+    }
+}
+
+impl Readbacks {
+    /// Can a piece of so many bytes be looked into where it arrives? Half of the pool at most is taken by
+    /// such: nobody knows for how long.
+    pub(crate) fn shows(&self, size_bytes: u64) -> bool {
+        let most_bytes = self.limit_bytes() / 2;
+        let shown_bytes = self.lock().shown_bytes;
+        shown_bytes + size_bytes.next_power_of_two() <= most_bytes
+    }
+
+    /// Waits for the one piece of a reading, and lets `look` have it, with nothing locked. `false` where
+    /// somebody who needed room has passed it to the sink meanwhile.
+    pub(crate) async fn show(
+        &self,
+        reading: &Arc<Reading>,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> DriverResult<bool> {
+        let Some(signal) = reading.next_signal() else {
+            return Ok(false);
+        };
+        let waited = self.driver.wait(&signal).await;
+        if signal.outcome().is_none() {
+            return waited.map(|()| false);
+        }
+        let Some(mut lent) = self.lend(reading) else {
+            self.take_in_arrived(reading);
+            return Ok(false);
+        };
+        let piece = lent.arrived.piece;
+        let skip = (piece.offset_bytes & 3) as usize;
+        let end = skip + piece.size_bytes as usize;
+        let (_, size_bytes) = piece.words();
+        let mut look = |bytes: &[u8]| look(&bytes[skip..end]);
+        let buffer = lent.arrived.buffer;
+        let read = self.driver.read_mapped(buffer, 0, size_bytes, &mut look);
+        lent.is_usable = read.is_ok();
+        read.map(|()| true)
+    }
+
+    /// Takes the next piece of a reading, which is no longer under way then, if it is mapped.
+    fn lend(&self, reading: &Reading) -> Option<Lent<'_>> {
+        let arrived = {
+            let mut state = reading.lock();
+            let is_mapped = state.in_flight.front()?.signal.outcome() == Some(true);
+            match is_mapped {
+                true => state.in_flight.pop_front()?,
+                false => return None,
+            }
+        };
+        reading.under_way.fetch_sub(1, Ordering::AcqRel);
+        let mut pool = self.lock();
+        // Whoever needs room waits for those that are under way.
+        pool.readings
+            .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
+        let is_here = arrived.epoch == pool.epoch;
+        pool.shown_bytes += arrived.buffer_bytes;
+        drop(pool);
+        let lent = Lent {
+            readbacks: self,
+            arrived,
+            is_usable: true,
+        };
+        is_here.then_some(lent)
+    }
+}
