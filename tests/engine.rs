@@ -7,6 +7,8 @@ mod compacting;
 mod drops;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/history.rs"]
+mod history;
 #[path = "engine/in_place.rs"]
 mod in_place;
 #[path = "engine/limits.rs"]
@@ -100,7 +102,11 @@ pub(crate) fn ended(gpu: Gpu, sim: &SimHandle) {
             (0, 0),
             "{memory}"
         );
-        assert_eq!((memory.queued, memory.retiring_bytes.now), (0, 0), "{memory}");
+        assert_eq!(
+            (memory.queued, memory.retiring_bytes.now),
+            (0, 0),
+            "{memory}"
+        );
     }
     drop(gpu);
     let left = sim.counters();

@@ -2,7 +2,7 @@
 
 /// One thing to try when there is no room. All are tried in the order of [`Rung::ALL`], which is
 /// the one below, until there is room; [`MemoryStats::freed`](crate::MemoryStats::freed) and
-/// [`OutOfMemory::freed`] tell what each gave.
+/// [`OutOfMemory::freed`](crate::OutOfMemory::freed) tell what each gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rung {

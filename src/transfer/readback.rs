@@ -561,7 +561,6 @@ impl Readbacks {
         }
     }
 
-
     fn lock(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }

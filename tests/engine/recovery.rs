@@ -231,7 +231,8 @@ fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
         });
         gpu.finish().unwrap();
         let memory = gpu.memory();
-        let all_bytes = memory.reserved_bytes.now + memory.upload_bytes.now + memory.readback_bytes.now;
+        let all_bytes =
+            memory.reserved_bytes.now + memory.upload_bytes.now + memory.readback_bytes.now;
         assert_eq!(memory.device_bytes.now, all_bytes, "{memory}");
         drop(gpu);
         assert_eq!(sim.counters().buffers_live, 0);

@@ -196,8 +196,14 @@ pub(crate) fn state(w: &mut World) -> Result<()> {
 
 pub(crate) fn memory(w: &mut World) -> Result<()> {
     let memory = w.gpu.memory();
-    assert!(memory.live_bytes.now <= memory.reserved_bytes.now, "{memory}");
-    assert!(memory.spilled_bytes.now <= memory.disk_bytes.now, "{memory}");
+    assert!(
+        memory.live_bytes.now <= memory.reserved_bytes.now,
+        "{memory}"
+    );
+    assert!(
+        memory.spilled_bytes.now <= memory.disk_bytes.now,
+        "{memory}"
+    );
     assert!(memory.host_bytes.now <= memory.host_bytes.peak, "{memory}");
     if w.rules.alone && memory.holders.len() < 32 {
         let held: u64 = memory.holders.iter().map(|holder| holder.storages).sum();

@@ -320,7 +320,11 @@ impl World {
             (0, 0),
             "{memory}"
         );
-        assert_eq!((memory.queued, memory.retiring_bytes.now), (0, 0), "{memory}");
+        assert_eq!(
+            (memory.queued, memory.retiring_bytes.now),
+            (0, 0),
+            "{memory}"
+        );
         // A file that could not be cut when that was tried is cut, or used again, the next time.
         assert_eq!(
             (memory.host_bytes.now, memory.spilled_bytes.now),

@@ -199,7 +199,10 @@ pub(crate) fn control(w: &mut World, call: fn(&Gpu) -> lapidary::Result<()>) -> 
 
 pub(crate) fn memory(w: &mut World) -> Outcome {
     let memory = w.gpu.memory();
-    assert!(memory.live_bytes.now <= memory.reserved_bytes.now, "{memory}");
+    assert!(
+        memory.live_bytes.now <= memory.reserved_bytes.now,
+        "{memory}"
+    );
     assert_eq!(
         memory.live_bytes.now + memory.cached_bytes.now,
         memory.reserved_bytes.now,

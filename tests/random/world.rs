@@ -231,7 +231,11 @@ impl World {
             (0, 0),
             "{memory}"
         );
-        assert_eq!((memory.queued, memory.retiring_bytes.now), (0, 0), "{memory}");
+        assert_eq!(
+            (memory.queued, memory.retiring_bytes.now),
+            (0, 0),
+            "{memory}"
+        );
         drop(self.gpu);
         let left = self.sim.counters();
         assert_eq!((left.buffers_live, left.submissions_pending), (0, 0));
