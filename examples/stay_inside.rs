@@ -65,7 +65,7 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
             step + 1,
             Bytes(budget_bytes).to_string(),
             Bytes(shortfall_bytes).to_string(),
-            Bytes(after.peak_device_bytes).to_string(),
+            Bytes(after.device_bytes.peak).to_string(),
             Bytes(after.put_out_bytes - before.put_out_bytes).to_string(),
             Bytes(after.brought_in_bytes - before.brought_in_bytes).to_string(),
             make_way_ms,
@@ -73,9 +73,9 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
             if step_is_right { "right" } else { "WRONG" },
         );
         is_right &= step_is_right;
-        peak_bytes = peak_bytes.max(after.peak_device_bytes);
+        peak_bytes = peak_bytes.max(after.device_bytes.peak);
         worst_over_bytes =
-            worst_over_bytes.max(after.peak_device_bytes.saturating_sub(budget_bytes));
+            worst_over_bytes.max(after.device_bytes.peak.saturating_sub(budget_bytes));
     }
     println!("\n{}", gpu.memory());
     println!(

@@ -6,6 +6,7 @@
 mod budget;
 mod create;
 mod fusion;
+mod observe;
 mod recovery;
 mod share;
 #[cfg(feature = "sim")]
@@ -28,7 +29,6 @@ use crate::driver::{Caps, Driver};
 use crate::engine::{Engine, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Budget;
-use crate::observe::MemoryStats;
 use crate::transfer::SpillOptions;
 
 pub use budget::Compacted;
@@ -309,22 +309,12 @@ impl Gpu {
         self.engine.poll()
     }
 
-    /// Where the memory is, in numbers; prints as a report.
-    pub fn memory(&self) -> MemoryStats {
-        MemoryStats::of(&self.engine)
-    }
-
     /// Writes what makes the next start faster into [`Options::cache_folder`] now. The end of the last
     /// handle does so too; this is for apps that are killed rather than ended, as on phones.
     pub fn keep_caches(&self) {
         if let Some(driver) = self.engine.driver().as_wgpu() {
             driver.keep_pipelines();
         }
-    }
-
-    /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.
-    pub fn reset_peaks(&self) {
-        self.engine.reset_peaks();
     }
 
     /// The device is gone, says the app, whose callback it was that heard of it. From now on

@@ -82,13 +82,16 @@ pub use self::gpu::adapters;
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
-    engine::{Pressure, PressureGuard, Rung},
+    engine::{Pressure, PressureGuard},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
     },
-    memory::{Advice, Budget, Holder, Recovered, Residency, SlabUse, Source, Tag},
-    observe::MemoryStats,
+    memory::{
+        Advice, Budget, ClassUse, Event, Holder, Moment, Recovered, Residency, Rung, Scope,
+        SlabUse, Source, Tag, TagUse,
+    },
+    observe::{History, Measure, Measured, MemoryStats},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };

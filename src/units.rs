@@ -10,6 +10,48 @@ pub const MIB: u64 = 1 << 20;
 /// One gibibyte, in bytes.
 pub const GIB: u64 = 1 << 30;
 
+/// A quantity over time, in whatever unit its name says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// How much there is.
+    pub now: u64,
+    /// The most that there was since the last reset.
+    pub peak: u64,
+    /// All that ever came.
+    pub up: u64,
+    /// All that ever went: `up - now`.
+    pub down: u64,
+}
+
+impl Level {
+    #[inline]
+    pub(crate) fn raise(&mut self, by: u64) {
+        self.up = self.up.wrapping_add(by);
+        self.now = self.now.saturating_add(by);
+        self.peak = self.peak.max(self.now);
+    }
+
+    #[inline]
+    pub(crate) fn lower(&mut self, by: u64) {
+        let by = by.min(self.now);
+        self.now -= by;
+        self.down = self.down.wrapping_add(by);
+    }
+
+    /// It is this much now.
+    pub(crate) fn set(&mut self, now: u64) {
+        match now.checked_sub(self.now) {
+            Some(more) => self.raise(more),
+            None => self.lower(self.now - now),
+        }
+    }
+
+    /// Starts the peak anew from the present.
+    pub(crate) fn reset_peak(&mut self) {
+        self.peak = self.now;
+    }
+}
+
 /// Prints a number of bytes with a unit that a person can take in: `317 B`, `4.0 KiB`, `1.53 GiB`.
 ///
 /// ```

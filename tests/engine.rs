@@ -7,6 +7,8 @@ mod compacting;
 mod drops;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/history.rs"]
+mod history;
 #[path = "engine/in_place.rs"]
 mod in_place;
 #[path = "engine/limits.rs"]
@@ -96,11 +98,15 @@ pub(crate) fn ended(gpu: Gpu, sim: &SimHandle) {
     if gpu.finish().is_ok() {
         let memory = gpu.memory();
         assert_eq!(
-            (memory.live_bytes, memory.live_storages),
+            (memory.live_bytes.now, memory.live_storages.now),
             (0, 0),
             "{memory}"
         );
-        assert_eq!((memory.queued, memory.retiring_bytes), (0, 0), "{memory}");
+        assert_eq!(
+            (memory.queued, memory.retiring_bytes.now),
+            (0, 0),
+            "{memory}"
+        );
     }
     drop(gpu);
     let left = sim.counters();

@@ -117,6 +117,6 @@ impl Timed for Tensors {
     }
 
     fn result(&mut self) -> Result<Vec<f32>> {
-        none_live(self.gpu.memory().live_storages)
+        none_live(self.gpu.memory().live_storages.now)
     }
 }

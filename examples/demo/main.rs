@@ -83,8 +83,8 @@ fn verdict(trained: &Trained) -> ExitCode {
          peak_live_bytes={} adapter={:?}",
         trained.accuracy,
         trained.buffers_after_first_epoch,
-        memory.peak_reserved_bytes,
-        memory.peak_live_bytes,
+        memory.reserved_bytes.peak,
+        memory.live_bytes.peak,
         memory.adapter,
     );
     code

@@ -117,7 +117,7 @@ pub(crate) fn run(
         time,
         out_bytes: after.put_out_bytes - before.put_out_bytes,
         in_bytes: after.brought_in_bytes - before.brought_in_bytes,
-        peak_device_bytes: after.peak_device_bytes,
-        on_disk: after.disk_bytes > 0,
+        peak_device_bytes: after.device_bytes.peak,
+        on_disk: after.disk_bytes.now > 0,
     })
 }

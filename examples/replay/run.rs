@@ -182,9 +182,9 @@ impl Replay<'_> {
             // Of refused requests only the live part is missing from the peak.
             peak_live_bytes: match self.refused {
                 0 => self.trace.peak_live_bytes,
-                _ => stats.peak_requested_bytes,
+                _ => stats.requested_bytes.peak,
             },
-            peak_reserved_bytes: stats.peak_reserved_bytes,
+            peak_reserved_bytes: stats.reserved_bytes.peak,
             buffers_created: stats.slabs_created,
             buffers_created_last_third: stats.slabs_created - before.slabs_created,
             refused: self.refused,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::learned::LearnedLimit;
 use super::{BufferId, BufferKind};
-use crate::units::MIB;
+use crate::units::{Level, MIB};
 
 /// Of a limit, one part in so many is kept for staging, ...
 const STAGING_SHARE: u64 = 32;
@@ -69,13 +69,13 @@ struct Books {
     epoch: u64,
     owned: FxHashMap<BufferId, (Account, u64)>,
     retiring: Vec<(u64, Account, u64)>,
-    retiring_bytes: u64,
+    retiring_bytes: Level,
     /// The last submission.
     last_serial: u64,
     /// By account, with what retires.
-    taken_bytes: [u64; 4],
-    peak_bytes: u64,
-    peak_slab_bytes: u64,
+    taken_bytes: [Level; 4],
+    /// All of them together.
+    all_bytes: Level,
     /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
     said_bytes: u64,
     /// What of it lasts: the system may take more today than tomorrow.
@@ -95,13 +95,13 @@ struct Books {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Levels {
     /// Everything: slabs, staging, and what retires.
-    pub(crate) reserved_bytes: u64,
+    pub(crate) reserved_bytes: Level,
+    /// Of it, slabs, with those that retire.
+    pub(crate) slab_bytes: Level,
+    /// Of it, what uploads, arrivals and read-backs take.
+    pub(crate) staging_bytes: [Level; 3],
     /// Of it, given back but still in use by the device.
-    pub(crate) retiring_bytes: u64,
-    /// The highest level so far.
-    pub(crate) peak_bytes: u64,
-    /// The highest level of slabs and retiring slabs.
-    pub(crate) peak_slab_bytes: u64,
+    pub(crate) retiring_bytes: Level,
     /// What may not be passed; `u64::MAX` for no limit.
     pub(crate) limit_bytes: u64,
     /// What of the limit was said, and not learned from refusals.
@@ -182,10 +182,10 @@ impl Ledger {
     pub(crate) fn levels(&self) -> Levels {
         let books = self.lock();
         Levels {
-            reserved_bytes: books.reserved_bytes(),
+            reserved_bytes: books.all_bytes,
+            slab_bytes: books.taken_bytes[Account::Slabs as usize],
+            staging_bytes: STAGING.map(|account| books.taken_bytes[account as usize]),
             retiring_bytes: books.retiring_bytes,
-            peak_bytes: books.peak_bytes,
-            peak_slab_bytes: books.peak_slab_bytes,
             limit_bytes: books.limit_bytes,
             said_bytes: books.said_bytes,
         }
@@ -237,8 +237,11 @@ impl Ledger {
     /// Starts the peak anew from the present.
     pub(crate) fn reset_peak(&self) {
         let mut books = self.lock();
-        books.peak_bytes = books.reserved_bytes();
-        books.peak_slab_bytes = books.taken(Account::Slabs);
+        let books = &mut *books;
+        let totals = [&mut books.all_bytes, &mut books.retiring_bytes];
+        for level in books.taken_bytes.iter_mut().chain(totals) {
+            level.reset_peak();
+        }
     }
 
     /// How often the device has been replaced.
@@ -252,8 +255,12 @@ impl Ledger {
         books.epoch += 1;
         books.owned.clear();
         books.retiring.clear();
-        books.retiring_bytes = 0;
-        books.taken_bytes = [0; 4];
+        for account in [Account::Slabs].into_iter().chain(STAGING) {
+            let taken_bytes = books.taken(account);
+            books.give_back(account, taken_bytes);
+        }
+        let retiring_bytes = books.retiring_bytes.now;
+        books.retiring_bytes.lower(retiring_bytes);
         books.learned.forget();
         books.update_limit();
     }
@@ -264,9 +271,8 @@ impl Ledger {
         if size_bytes > books.room_bytes(account) {
             return None;
         }
-        books.taken_bytes[account as usize] += size_bytes;
-        books.peak_bytes = books.peak_bytes.max(books.reserved_bytes());
-        books.peak_slab_bytes = books.peak_slab_bytes.max(books.taken(Account::Slabs));
+        books.taken_bytes[account as usize].raise(size_bytes);
+        books.all_bytes.raise(size_bytes);
         Some(books.epoch)
     }
 
@@ -315,7 +321,7 @@ impl Ledger {
             return;
         };
         if last_serial > completed {
-            books.retiring_bytes += size_bytes;
+            books.retiring_bytes.raise(size_bytes);
             books.retiring.push((last_serial, account, size_bytes));
         } else {
             books.give_back(account, size_bytes);
@@ -336,17 +342,18 @@ impl Ledger {
     pub(super) fn settle(&self, completed: u64) -> u64 {
         let mut guard = self.lock();
         let books = &mut *guard;
-        let before_bytes = books.retiring_bytes;
-        books.retiring.retain(|&(serial, account, size_bytes)| {
+        let before_bytes = books.retiring_bytes.now;
+        let mut retiring = std::mem::take(&mut books.retiring);
+        retiring.retain(|&(serial, account, size_bytes)| {
             let over = serial <= completed;
             if over {
-                books.retiring_bytes -= size_bytes;
-                let taken_bytes = &mut books.taken_bytes[account as usize];
-                *taken_bytes = taken_bytes.saturating_sub(size_bytes);
+                books.retiring_bytes.lower(size_bytes);
+                books.give_back(account, size_bytes);
             }
             !over
         });
-        before_bytes - books.retiring_bytes
+        books.retiring = retiring;
+        before_bytes - books.retiring_bytes.now
     }
 
     fn lock(&self) -> MutexGuard<'_, Books> {
@@ -363,18 +370,19 @@ impl Books {
     fn give_back(&mut self, account: Account, size_bytes: u64) {
         let taken_bytes = &mut self.taken_bytes[account as usize];
         debug_assert!(
-            *taken_bytes >= size_bytes,
+            taken_bytes.now >= size_bytes,
             "{account:?} gives back too much"
         );
-        *taken_bytes = taken_bytes.saturating_sub(size_bytes);
+        taken_bytes.lower(size_bytes);
+        self.all_bytes.lower(size_bytes);
     }
 
     fn taken(&self, account: Account) -> u64 {
-        self.taken_bytes[account as usize]
+        self.taken_bytes[account as usize].now
     }
 
     fn reserved_bytes(&self) -> u64 {
-        self.taken_bytes.iter().sum()
+        self.all_bytes.now
     }
 
     /// What of the part that is kept for staging is this account's.
@@ -440,7 +448,11 @@ mod tests {
     fn check(taken_bytes: [u64; 4], is_sinking: bool, expected: [u64; 4]) {
         let ledger = Ledger::new();
         ledger.set_limit(100, 100, Some(40));
-        ledger.lock().taken_bytes = taken_bytes;
+        for (account, taken_bytes) in [Slabs].into_iter().chain(STAGING).zip(taken_bytes) {
+            let mut books = ledger.lock();
+            books.taken_bytes[account as usize].raise(taken_bytes);
+            books.all_bytes.raise(taken_bytes);
+        }
         ledger.set_sinking(is_sinking);
         let books = ledger.lock();
         let rooms = [Slabs, Uploads, Arrivals, Readbacks].map(|account| books.room_bytes(account));
@@ -484,11 +496,11 @@ mod tests {
         let after = ledger.reserve(Uploads, 7).unwrap();
         assert!(!ledger.created(buffer, Uploads, 100, before));
         ledger.release(Uploads, 100, before);
-        assert_eq!(ledger.levels().reserved_bytes, 7);
+        assert_eq!(ledger.levels().reserved_bytes.now, 7);
         ledger.destroyed(buffer, 0, 0);
-        assert_eq!(ledger.levels().reserved_bytes, 7);
+        assert_eq!(ledger.levels().reserved_bytes.now, 7);
         assert!(ledger.created(buffer, Uploads, 7, after));
         ledger.destroyed(buffer, 0, 0);
-        assert_eq!(ledger.levels().reserved_bytes, 0);
+        assert_eq!(ledger.levels().reserved_bytes.now, 0);
     }
 }

@@ -132,7 +132,7 @@ impl Engine {
     /// By how much what is reserved passes the limit.
     fn excess_bytes(&self) -> u64 {
         let levels = self.driver.ledger().levels();
-        levels.reserved_bytes.saturating_sub(levels.limit_bytes)
+        levels.reserved_bytes.now.saturating_sub(levels.limit_bytes)
     }
 
     /// Do slabs take what is kept for staging?

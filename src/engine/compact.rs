@@ -92,7 +92,7 @@ impl Engine {
         &self,
         growth: &Growth,
     ) -> Result<crate::alloc::SlabId, DriverError> {
-        let retiring_bytes = self.driver.ledger().levels().retiring_bytes;
+        let retiring_bytes = self.driver.ledger().levels().retiring_bytes.now;
         if self
             .lock()
             .memory

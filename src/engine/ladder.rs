@@ -28,7 +28,7 @@ use super::state::State;
 use crate::alloc::{AllocError, Growth};
 use crate::driver::DriverError;
 use crate::error::{Error, OutOfMemory, Result};
-use crate::memory::{Memory, Storage};
+use crate::memory::{Event, Memory, Rung, Storage};
 use crate::transfer::refusal;
 
 /// How many plans are made for one request before it goes to the next rung.
@@ -55,72 +55,6 @@ const MAKE_WAY_DOUBLINGS: u32 = 20;
 
 /// How many holders an error or a report of a pass names.
 pub(super) const HOLDERS_NAMED: usize = 5;
-
-/// One thing to try when there is no room. All are tried in the order of [`Rung::ALL`], which is
-/// the one below, until there is room; [`MemoryStats::freed`](crate::MemoryStats::freed) and
-/// [`OutOfMemory::freed`] tell what each gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Rung {
-    /// Noticing what the device has finished.
-    Retire,
-    /// Giving back staging and read-back buffers that hold nothing.
-    Caches,
-    /// Asking the app.
-    Callbacks,
-    /// Giving back slabs that hold nothing.
-    Trim,
-    /// Moving blocks together.
-    Compact,
-    /// Waiting for submissions that still use slabs given back.
-    Wait,
-    /// Putting tensors out to the host's memory. Those whose bytes are elsewhere too are only given
-    /// up, and chosen together with the others.
-    Host,
-    /// Putting tensors out to disk, in the same way.
-    Disk,
-    /// Giving up tensors whose bytes are elsewhere too, where nothing can be put out.
-    Drop,
-    /// Putting out even the tensors that the work at hand needs, to bring them back side by side.
-    Anew,
-}
-
-impl Rung {
-    /// All of them, in the order in which they are climbed.
-    pub const ALL: [Rung; 10] = [
-        Rung::Retire,
-        Rung::Caches,
-        Rung::Callbacks,
-        Rung::Trim,
-        Rung::Compact,
-        Rung::Wait,
-        Rung::Host,
-        Rung::Disk,
-        Rung::Drop,
-        Rung::Anew,
-    ];
-
-    /// In lower case, as reports print it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rung::Retire => "retire",
-            Rung::Caches => "caches",
-            Rung::Callbacks => "callbacks",
-            Rung::Trim => "trim",
-            Rung::Compact => "compact",
-            Rung::Wait => "wait",
-            Rung::Drop => "drop",
-            Rung::Host => "host",
-            Rung::Disk => "disk",
-            Rung::Anew => "anew",
-        }
-    }
-
-    /// Does it cost traffic with the host? Before those the soft budget is passed.
-    fn has_traffic(self) -> bool {
-        matches!(self, Rung::Drop | Rung::Host | Rung::Disk | Rung::Anew)
-    }
-}
 
 /// Bytes that each rung freed, in the order of [`Rung::ALL`].
 pub(crate) type Gains = [u64; Rung::ALL.len()];
@@ -167,7 +101,7 @@ impl Engine {
                     break;
                 }
                 gains[gain] += freed_bytes;
-                self.lock().counters.gains[gain] += freed_bytes;
+                self.lock().gained(rung, freed_bytes);
                 if let Some(made) = self.grow(storage, ceiling).await? {
                     return Ok(made);
                 }
@@ -180,7 +114,7 @@ impl Engine {
             }
         }
         if let Some((made, freed_bytes)) = self.lay_out_anew(storage).await? {
-            self.lock().counters.gains[Rung::ALL.len() - 1] += freed_bytes;
+            self.lock().gained(Rung::Anew, freed_bytes);
             return Ok(made);
         }
         let mut state = self.lock();
@@ -353,7 +287,7 @@ impl Engine {
 
     /// Climbs the ladder until no more is reserved for slabs than the target, which may change.
     pub(super) async fn sink_to(&self, target_bytes: impl Fn(&Engine) -> u64) -> Result<()> {
-        for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
+        for rung in Rung::ALL {
             let refused_before = self.refused_submissions();
             while self.refused_submissions() == refused_before {
                 // Only whole slabs make the reserved bytes fewer.
@@ -373,7 +307,7 @@ impl Engine {
                     return Ok(());
                 }
                 let freed_bytes = self.climb(rung, above_bytes).await?;
-                self.lock().counters.gains[gain] += freed_bytes;
+                self.lock().gained(rung, freed_bytes);
                 if freed_bytes == 0 {
                     break;
                 }
@@ -400,14 +334,14 @@ impl Engine {
 
     /// Gives back staging and read-back buffers that hold nothing.
     pub(super) fn shed_caches(&self) -> Result<u64> {
-        let before_bytes = self.driver.ledger().levels().reserved_bytes;
+        let before_bytes = self.driver.ledger().levels().reserved_bytes.now;
         for staging in [&self.uploads, &self.arrivals] {
             let _ = staging.sweep();
             staging.trim();
         }
         self.readbacks.trim();
         self.check_lost()?;
-        let after_bytes = self.driver.ledger().levels().reserved_bytes;
+        let after_bytes = self.driver.ledger().levels().reserved_bytes.now;
         Ok(before_bytes.saturating_sub(after_bytes))
     }
 
@@ -422,32 +356,32 @@ impl Engine {
     /// Is there anything that slabs could have once the device is done with it?
     fn wait_would_help(&self) -> bool {
         let ledger = self.driver.ledger();
-        ledger.levels().retiring_bytes > 0 || ledger.staging_hinders()
+        ledger.levels().retiring_bytes.now > 0 || ledger.staging_hinders()
     }
 
     /// Waits for what the device still uses, staging included, and gives back what that frees.
     pub(super) async fn wait_for_all(&self) -> Result<u64> {
-        let before_bytes = self.driver.ledger().levels().reserved_bytes;
+        let before_bytes = self.driver.ledger().levels().reserved_bytes.now;
         self.submit()?;
         let _ = self.wait_idle().await;
         self.check_lost()?;
         self.take_in_cleaned();
         self.shed_caches()?;
-        let after_bytes = self.driver.ledger().levels().reserved_bytes;
+        let after_bytes = self.driver.ledger().levels().reserved_bytes.now;
         Ok(before_bytes.saturating_sub(after_bytes))
     }
 
     /// Waits for the submissions that still use slabs given back.
     pub(super) async fn wait_for_retiring(&self) -> Result<u64> {
-        if self.driver.ledger().levels().retiring_bytes == 0 {
+        if self.driver.ledger().levels().retiring_bytes.now == 0 {
             return Ok(0);
         }
-        let before_bytes = self.driver.ledger().levels().reserved_bytes;
+        let before_bytes = self.driver.ledger().levels().reserved_bytes.now;
         self.submit()?;
         // Who could not wait finds no memory once more, and says so.
         let _ = self.wait_idle().await;
         self.check_lost()?;
-        let after_bytes = self.driver.ledger().levels().reserved_bytes;
+        let after_bytes = self.driver.ledger().levels().reserved_bytes.now;
         Ok(before_bytes.saturating_sub(after_bytes))
     }
 }
@@ -497,8 +431,21 @@ impl State {
             .sum()
     }
 
+    /// A rung has freed something.
+    fn gained(&mut self, rung: Rung, freed_bytes: u64) {
+        let mut rungs = Rung::ALL.into_iter();
+        if let Some(gain) = rungs.position(|one| one == rung) {
+            self.counters.gains[gain] += freed_bytes;
+        }
+        if freed_bytes > 0 {
+            self.memory.happened(Event::Rung { rung, freed_bytes });
+        }
+    }
+
     pub(super) fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
         self.counters.refusals += 1;
+        let bytes = storage.size_bytes();
+        self.memory.happened(Event::Refusal { bytes });
         let report = self.memory.report(HOLDERS_NAMED);
         let levels = self.driver.ledger().levels();
         let holders = report.holders.into_iter();
@@ -506,7 +453,7 @@ impl State {
             requested_bytes: storage.size_bytes(),
             live_bytes: report.alloc.requested_bytes,
             reserved_bytes: report.alloc.reserved_bytes,
-            retiring_bytes: levels.retiring_bytes,
+            retiring_bytes: levels.retiring_bytes.now,
             largest_hole_bytes: report.alloc.largest_hole_bytes,
             pinned_bytes: self.memory.pinned_bytes(),
             budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),

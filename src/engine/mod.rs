@@ -66,8 +66,8 @@ pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
 pub(crate) use cmd::Cmd;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
-pub use ladder::Rung;
 pub use pressure::{Pressure, PressureGuard};
+pub(crate) use report::Tally;
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
@@ -122,6 +122,8 @@ impl Engine {
         let (dead, buried) = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let state = State {
+            #[cfg(not(target_arch = "wasm32"))]
+            opened: std::time::Instant::now(),
             driver: driver.clone(),
             readbacks: readbacks.clone(),
             queue: VecDeque::new(),
@@ -208,6 +210,13 @@ impl Engine {
         let site = Location::caller();
         let dead = self.dead.clone();
         Ok(Storage::new(bytes, TenantId::MAIN, site, dead))
+    }
+
+    /// A storage was given a name: if it has a block already, that is another holder's now.
+    pub(crate) fn renamed(&self, storage: &Storage) {
+        if storage.slot().is_some() {
+            self.lock().memory.renamed(storage);
+        }
     }
 
     /// Is a storage one of this engine's?

@@ -70,6 +70,7 @@ impl Engine {
     async fn walk_once(&self) -> Result<()> {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
+            state.tell_time();
             if state.driver.caps().begins_early() && state.is_device_idle() {
                 state.next_batch_ops = FIRST_BATCH_OPS;
             }
@@ -174,7 +175,7 @@ impl Engine {
                     }
                 }
                 let mut state = self.lock();
-                state.counters.submissions += 1;
+                state.submitted(submission.serial);
                 state.next_batch_ops = (2 * state.next_batch_ops).min(MAX_BATCH_OPS);
                 state.memory.batch_ended(Some(submission.serial));
                 state.last_submission = Some(submission);

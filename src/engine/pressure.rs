@@ -191,7 +191,7 @@ impl Engine {
         let levels = self.driver.ledger().levels();
         let pressure = Pressure {
             wanted_bytes,
-            reserved_bytes: levels.reserved_bytes,
+            reserved_bytes: levels.reserved_bytes.now,
             limit_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
         };
         for callback in callbacks {
@@ -278,7 +278,7 @@ impl Engine {
             // The heap of a software rasterizer is a number that its authors chose.
             return;
         }
-        let ours_bytes = self.driver.ledger().levels().reserved_bytes;
+        let ours_bytes = self.driver.ledger().levels().reserved_bytes.now;
         {
             let mut os = lock(&self.outside.os);
             match &mut *os {

@@ -2,16 +2,19 @@
 
 use super::Engine;
 use super::ladder::Gains;
+use super::state::{State, address};
 use crate::driver::Levels;
-use crate::memory::MemoryReport;
+use crate::memory::{MemoryReport, Moment, Residency, Tag};
+use crate::units::Level;
+use rustc_hash::FxHashSet;
 
 /// What the engine counts.
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReport {
     pub(crate) memory: MemoryReport,
     pub(crate) levels: Levels,
-    pub(crate) upload_bytes: u64,
-    pub(crate) readback_bytes: u64,
+    /// Of storages that queued commands will make.
+    pub(crate) pending_bytes: u64,
     /// Commands that wait in the queue.
     pub(crate) queued: u64,
     pub(crate) commands: u64,
@@ -21,10 +24,9 @@ pub(crate) struct EngineReport {
     pub(crate) handed_on: u64,
     pub(crate) refusals: u64,
     pub(crate) budget_bytes: Option<u64>,
-    pub(crate) host_bytes: u64,
-    pub(crate) peak_host_bytes: u64,
-    pub(crate) disk_bytes: u64,
-    pub(crate) spilled_bytes: u64,
+    pub(crate) host_bytes: Level,
+    pub(crate) disk_bytes: Level,
+    pub(crate) spilled_bytes: Level,
     pub(crate) put_out_bytes: u64,
     pub(crate) dropped_bytes: u64,
     pub(crate) brought_in_bytes: u64,
@@ -34,22 +36,32 @@ pub(crate) struct EngineReport {
     pub(crate) bind_groups: u64,
 }
 
+/// What has come together since the engine was opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub(crate) live_bytes: Level,
+    pub(crate) allocations: u64,
+    pub(crate) commands: u64,
+    pub(crate) submissions: u64,
+    pub(crate) buffers_created: u64,
+    pub(crate) moved_bytes: u64,
+    pub(crate) put_out_bytes: u64,
+    pub(crate) brought_in_bytes: u64,
+    pub(crate) refusals: u64,
+}
+
 impl Engine {
     /// All numbers at once, with the `holders` greatest holders of memory.
     pub(crate) fn report(&self, holders: usize) -> EngineReport {
         self.driver.settle();
-        let (upload_bytes, readback_bytes) = (
-            self.uploads.reserved_bytes() + self.arrivals.reserved_bytes(),
-            self.readbacks.reserved_bytes(),
-        );
+        let (spilled_bytes, disk_bytes) = self.spill.levels();
         // What is gone is not to be reported as held.
         self.bury_all();
         let state = self.lock();
         EngineReport {
             memory: state.memory.report(holders),
             levels: self.driver.ledger().levels(),
-            upload_bytes,
-            readback_bytes,
+            pending_bytes: state.pending_bytes(),
             queued: (state.queue.len() + state.left.cmds.len()) as u64,
             commands: state.counters.commands,
             submissions: state.counters.submissions,
@@ -58,10 +70,9 @@ impl Engine {
             handed_on: state.counters.handed_on,
             refusals: state.counters.refusals,
             budget_bytes: self.limits().budget.device_bytes,
-            host_bytes: self.host.used_bytes(),
-            peak_host_bytes: self.host.peak_bytes(),
-            disk_bytes: self.spill.file_bytes(),
-            spilled_bytes: self.spill.used_bytes(),
+            host_bytes: self.host.level_bytes(),
+            disk_bytes,
+            spilled_bytes,
             put_out_bytes: state.counters.put_out_bytes,
             dropped_bytes: state.counters.dropped_bytes,
             brought_in_bytes: state.counters.brought_in_bytes,
@@ -72,10 +83,77 @@ impl Engine {
         }
     }
 
+    /// Keeps the last so many events.
+    pub(crate) fn keep_history(&self, most: usize) {
+        let mut state = self.lock();
+        state.memory.keep_history(most);
+        state.tell_time();
+    }
+
+    /// The events that were kept, the tags they name, and how many events were not kept.
+    pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
+        self.bury_all();
+        self.lock().memory.history()
+    }
+
+    /// Begins to watch the peaks.
+    pub(crate) fn begin_measure(&self) -> (u64, Tally) {
+        self.bury_all();
+        let mut state = self.lock();
+        let number = state.memory.measure();
+        (number, state.tally(self.driver.buffers_created()))
+    }
+
+    /// What has come together, and the highest live and reserved bytes meanwhile.
+    pub(crate) fn end_measure(&self, number: u64) -> (Tally, Option<(u64, u64)>) {
+        self.bury_all();
+        let mut state = self.lock();
+        let peaks = state.memory.measured(number);
+        (state.tally(self.driver.buffers_created()), peaks)
+    }
+
+    /// Nobody wants to know.
+    pub(crate) fn give_up_measure(&self, number: u64) {
+        self.lock().memory.measured(number);
+    }
+
     /// Starts the peaks anew from the present.
     pub(crate) fn reset_peaks(&self) {
         self.driver.ledger().reset_peak();
         self.host.reset_peak();
+        self.spill.reset_peaks();
         self.lock().memory.reset_peaks();
+    }
+}
+
+impl State {
+    fn tally(&self, buffers_created: u64) -> Tally {
+        let sums = self.memory.sums();
+        Tally {
+            live_bytes: sums.live_bytes,
+            allocations: sums.storages.up,
+            commands: self.counters.commands,
+            submissions: self.counters.submissions,
+            buffers_created,
+            moved_bytes: self.memory.moved_bytes(),
+            put_out_bytes: self.counters.put_out_bytes,
+            brought_in_bytes: self.counters.brought_in_bytes,
+            refusals: self.counters.refusals,
+        }
+    }
+
+    /// Bytes of what queued commands write that has no place yet.
+    fn pending_bytes(&self) -> u64 {
+        let (mut known, mut bytes) = (FxHashSet::default(), 0);
+        let left = self.left.cmds.iter().map(|(cmd, _)| cmd);
+        for cmd in self.queue.iter().chain(left) {
+            cmd.each_operand(|storage, _| {
+                let is_pending = storage.residency() == Residency::Pending;
+                if is_pending && known.insert(address(storage)) {
+                    bytes += storage.size_bytes();
+                }
+            });
+        }
+        bytes
     }
 }

@@ -97,7 +97,7 @@ impl Engine {
         for place in &pinned.places {
             state.memory.used_by(*place, submission.serial);
         }
-        state.counters.submissions += 1;
+        state.submitted(submission.serial);
         state.last_submission = Some(submission);
         Ok(())
     }

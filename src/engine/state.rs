@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
@@ -15,10 +17,13 @@ use super::ladder::Gains;
 use super::recompute::{Makings, Recipe};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
-use crate::memory::{Memory, Moved, Residency, Storage};
+use crate::memory::{Event, Memory, Moved, Residency, Storage};
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
 pub(super) struct State {
+    /// When the engine was made.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) opened: Instant,
     pub(super) driver: Device,
     pub(super) readbacks: Arc<Readbacks>,
     /// Commands in program order.
@@ -74,6 +79,24 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
+    /// Work was submitted.
+    pub(super) fn submitted(&mut self, serial: u64) {
+        self.counters.submissions += 1;
+        let commands = self.counters.commands;
+        self.memory.happened(Event::Submission { serial, commands });
+        self.tell_time();
+    }
+
+    /// What happens from now on happens at this time. The clock is not read where nobody wants to know.
+    pub(super) fn tell_time(&mut self) {
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.memory.keeps_history() {
+            let now_ns = self.opened.elapsed().as_nanos();
+            self.memory
+                .set_time(u64::try_from(now_ns).unwrap_or(u64::MAX));
+        }
+    }
+
     /// Is all done that was submitted, as far as that was noticed?
     pub(super) fn is_device_idle(&self) -> bool {
         let last = self.last_submission.as_ref();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::units::parse_bytes;
+use crate::units::{Level, parse_bytes};
 
 /// How much memory a [`Gpu`](crate::Gpu) may take. What is `None` is not limited by the app.
 ///
@@ -121,6 +121,8 @@ pub(crate) struct HostAccount {
     limit_bytes: AtomicU64,
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    /// All that were ever taken.
+    up_bytes: AtomicU64,
 }
 
 /// Bytes taken from the host's share, until this is dropped.
@@ -136,6 +138,7 @@ impl HostAccount {
             limit_bytes: AtomicU64::new(u64::MAX),
             used_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
+            up_bytes: AtomicU64::new(0),
         })
     }
 
@@ -147,8 +150,16 @@ impl HostAccount {
         self.used_bytes.load(Ordering::Acquire)
     }
 
-    pub(crate) fn peak_bytes(&self) -> u64 {
-        self.peak_bytes.load(Ordering::Acquire)
+    /// The bytes over time.
+    pub(crate) fn level_bytes(&self) -> Level {
+        let now = self.used_bytes();
+        let up = self.up_bytes.load(Ordering::Acquire);
+        Level {
+            now,
+            peak: self.peak_bytes.load(Ordering::Acquire).max(now),
+            up,
+            down: up.saturating_sub(now),
+        }
     }
 
     /// Starts the peak anew from the present.
@@ -182,6 +193,7 @@ impl HostAccount {
         let before = (self.used_bytes).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
         let after_bytes = before.ok()? + size_bytes;
         self.peak_bytes.fetch_max(after_bytes, Ordering::AcqRel);
+        self.up_bytes.fetch_add(size_bytes, Ordering::AcqRel);
         Some(HostCharge {
             account: self.clone(),
             size_bytes,
@@ -243,7 +255,10 @@ mod tests {
         assert!(account.charge(41).is_none());
         let second = account.charge(40).unwrap();
         drop(first);
-        assert_eq!((account.used_bytes(), account.peak_bytes()), (40, 100));
+        assert_eq!(
+            (account.used_bytes(), account.level_bytes().peak),
+            (40, 100)
+        );
         account.set_limit(10);
         assert_eq!(account.excess_bytes(), 30);
         assert!(account.charge(0).is_none());

@@ -10,13 +10,18 @@
 //! under the engine's lock, in the hands of the one thread whose turn it is.
 
 mod budget;
+mod census;
 mod copies;
+mod history;
 mod moves;
 mod report;
 mod residency;
+mod rung;
+pub(crate) mod scope;
 mod slabs;
 mod source;
 mod storage;
+mod tags;
 mod text;
 mod victims;
 
@@ -29,18 +34,25 @@ use crate::error::{Error, Result};
 
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
+use census::Census;
+pub use census::ClassUse;
+pub(crate) use census::Sums;
 pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
+pub use history::{Event, Moment};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
 pub use report::{Holder, SlabUse};
 pub use residency::Recovered;
 pub(crate) use residency::{Arrival, Candidate};
+pub use rung::Rung;
+pub use scope::Scope;
 use slabs::Slab;
 pub use source::Source;
 pub(crate) use storage::TenantId;
 pub use storage::{Advice, Residency, Tag};
 pub(crate) use storage::{Dead, DeadList, Storage};
+pub use tags::TagUse;
 pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
 pub(crate) use victims::{TransferCost, choose};
@@ -71,6 +83,10 @@ struct Slot {
     writes: u64,
     /// The last batch that writes to it; 0 for none.
     written_in: u64,
+    /// No other storage has it.
+    number: u64,
+    /// Who made the storage.
+    tag: u32,
 }
 
 impl Slot {
@@ -97,7 +113,7 @@ pub(crate) struct Memory {
     /// Blocks stay where they are.
     never_move: bool,
     free_slots: Vec<u32>,
-    imported_bytes: u64,
+    census: Census,
     /// Buffers of the app that a storage has left.
     forgotten: Vec<BufferId>,
     /// No slab can be created: any hole will do, in slabs of any kind.
@@ -144,7 +160,7 @@ impl Memory {
             planner: Planner::default(),
             never_move,
             free_slots: Vec::new(),
-            imported_bytes: 0,
+            census: Census::new(),
             forgotten: Vec::new(),
             anywhere: false,
             clock: 0,
@@ -222,6 +238,7 @@ impl Memory {
                 let slot = &mut self.slots[index as usize];
                 slot.place = Some(place);
                 slot.block = Some(block);
+                slot.size_bytes = storage.size_bytes();
                 // Whose slot it is: it may have been handed on.
                 if let Some(owner) = slot.storage.upgrade() {
                     owner.set_residency(Residency::Device);
@@ -234,7 +251,7 @@ impl Memory {
                 index
             }
         };
-        self.set_owner(block, index);
+        self.gained(index, storage, block, place);
     }
 
     /// Takes back the place of a storage that was placed for a command that cannot run yet.
@@ -255,6 +272,7 @@ impl Memory {
             handed.storage = Arc::downgrade(heir);
             self.gone.extend(handed.copies.take());
             handed.uses = Uses::new(self.clock);
+            self.handed_on(slot, heir);
             heir.set_slot(slot, Residency::Device);
             dying.hand_on_slot();
         }
@@ -267,14 +285,15 @@ impl Memory {
             offset_bytes,
             slab: None,
         };
-        self.imported_bytes += storage.size_bytes();
+        let imported_bytes = &mut self.census.sums.imported_bytes;
+        imported_bytes.raise(storage.size_bytes());
         let slot = self.new_slot(storage, Some(place), None);
         storage.set_slot(slot, Residency::Imported);
     }
 
     /// Is there any storage in a buffer of the app?
     pub(crate) fn has_imports(&self) -> bool {
-        self.imported_bytes > 0
+        self.census.sums.imported_bytes.now > 0
     }
 
     /// Who has imported a part of this range already, if somebody has.
@@ -376,14 +395,18 @@ impl Memory {
         slot.uses = Uses::new(self.clock);
         slot.writes = self.writes;
         slot.written_in = 0;
+        slot.number = self.census.next_storage();
         index
     }
 
     fn free_slot(&mut self, index: u32) {
+        if self.slots[index as usize].block.is_some() {
+            self.lost(index, None);
+        }
         let slot = &mut self.slots[index as usize];
         let imported = slot.place.take().filter(|place| place.slab.is_none());
         if let Some(place) = imported {
-            self.imported_bytes -= slot.size_bytes;
+            self.census.sums.imported_bytes.lower(slot.size_bytes);
             self.forgotten.push(place.buffer);
         }
         slot.poison = None;

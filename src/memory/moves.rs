@@ -86,11 +86,13 @@ impl Memory {
         };
         let slot = &mut self.slots[owner as usize];
         slot.place = Some(to);
+        let size_bytes = slot.size_bytes;
+        self.was_moved(owner, from, to);
         Some(Moved {
             block,
             from,
             to,
-            size_bytes: slot.size_bytes,
+            size_bytes,
             back: Spot::new(relocated.from.slab, relocated.from.offset_bytes),
         })
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::{Memory, Slot, Storage};
-use crate::alloc::AllocStats;
+use super::{ClassUse, Memory, Slot, Storage, Sums, TagUse};
+use crate::alloc::{AllocStats, SlabClass};
 
 /// Who holds memory: a place in the source, with its name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlabUse {
+    /// Its number: no other slab of this device ever has it.
+    pub slab: u32,
+    /// What it is for.
+    pub class: SlabClass,
     /// Its size, in bytes.
     pub size_bytes: u64,
     /// Bytes of its live blocks.
@@ -37,7 +41,9 @@ pub struct SlabUse {
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryReport {
     pub(crate) alloc: AllocStats,
-    pub(crate) imported_bytes: u64,
+    pub(crate) sums: Sums,
+    pub(crate) classes: [ClassUse; 4],
+    pub(crate) tags: Vec<TagUse>,
     pub(crate) slabs: Vec<SlabUse>,
     pub(crate) holders: Vec<Holder>,
 }
@@ -49,6 +55,8 @@ impl Memory {
         let slabs = slabs.filter_map(|slab| {
             let info = self.pools.slab(slab.id).ok()?;
             Some(SlabUse {
+                slab: slab.number,
+                class: slab.class,
                 size_bytes: slab.size_bytes,
                 live_bytes: info.live_bytes,
                 blocks: info.blocks,
@@ -57,7 +65,9 @@ impl Memory {
         });
         MemoryReport {
             alloc: self.pools.stats(),
-            imported_bytes: self.imported_bytes,
+            sums: self.sums(),
+            classes: self.classes(),
+            tags: self.tag_uses(),
             slabs: slabs.collect(),
             holders: self.holders(holders),
         }
@@ -66,6 +76,15 @@ impl Memory {
     /// Starts the peaks anew from the present.
     pub(crate) fn reset_peaks(&mut self) {
         self.pools.reset_peaks();
+        self.census.reset_peaks();
+    }
+
+    /// All makers that ever had anything on the device, greatest first. O(tags).
+    fn tag_uses(&self) -> Vec<TagUse> {
+        let entries = self.census.tags.entries().iter();
+        let mut uses: Vec<TagUse> = entries.filter(|one| one.bytes.up > 0).cloned().collect();
+        uses.sort_by_key(|one| std::cmp::Reverse((one.bytes.now, one.bytes.peak)));
+        uses
     }
 
     fn holders(&self, most: usize) -> Vec<Holder> {
@@ -113,12 +132,13 @@ fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Hold
     holders
 }
 
-/// Where it was made, and its whole name, of which a tag may show a part.
-type Maker = (&'static Location<'static>, Option<String>);
+/// Where it was made, its whole name, of which a tag may show a part, and its scope.
+type Maker = (&'static Location<'static>, Option<String>, Option<String>);
 
 fn add_holder(by_tag: &mut BTreeMap<Maker, Holder>, storage: &Arc<Storage>) {
     let tag = storage.tag();
-    let maker = (tag.site(), tag.name().map(str::to_owned));
+    let scope = tag.scope().map(str::to_owned);
+    let maker = (tag.site(), tag.name().map(str::to_owned), scope);
     let holder = by_tag.entry(maker).or_insert_with(|| Holder {
         tag: tag.to_string(),
         bytes: 0,

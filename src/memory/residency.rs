@@ -241,7 +241,12 @@ impl Memory {
     fn vacate(&mut self, storage: &Storage, index: u32) {
         let slot = &mut self.slots[index as usize];
         let copies = slot.copies.as_deref();
-        storage.set_residency(copies.map_or(Residency::Pending, Copies::residency));
+        let residency = copies.map_or(Residency::Pending, Copies::residency);
+        storage.set_residency(residency);
+        if slot.block.is_some() {
+            self.lost(index, Some(residency));
+        }
+        let slot = &mut self.slots[index as usize];
         slot.place = None;
         let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
@@ -262,6 +267,10 @@ impl Memory {
             if storage.is_none_or(|storage| storage.pins() > 0) {
                 continue;
             }
+            if slot.block.is_some() {
+                self.lost(index as u32, None);
+            }
+            let slot = &mut self.slots[index];
             if let Some(block) = slot.block.take() {
                 slot.place = None;
                 let size_bytes = slot.size_bytes;
@@ -369,6 +378,7 @@ impl Memory {
         let Some(index) = from.slot().filter(|_| self.in_slab(from)) else {
             return false;
         };
+        self.lost(index, None);
         let slot = &mut self.slots[index as usize];
         match (slot.block.take(), slot.place.take()) {
             (Some(block), Some(place)) => {
@@ -490,7 +500,7 @@ impl Memory {
         self.batch_ended(None);
         self.forgotten.clear();
         self.owners.clear();
-        self.imported_bytes = 0;
+        self.census.device_gone();
         let (mut recovered, mut lost) = (Recovered::default(), Vec::new());
         for slot in &mut self.slots {
             let had_place = slot.place.take().is_some();

@@ -1,7 +1,8 @@
 //! The slabs behind the places: which buffer, who names it, when it may go.
 
+use super::history::Event;
 use super::{Memory, Place};
-use crate::alloc::{AllocError, Growth, SlabId};
+use crate::alloc::{AllocError, Growth, SlabClass, SlabId};
 use crate::driver::BufferId;
 
 /// One buffer that is carved into blocks.
@@ -10,6 +11,9 @@ pub(super) struct Slab {
     pub(super) id: SlabId,
     pub(super) buffer: BufferId,
     pub(super) size_bytes: u64,
+    pub(super) class: SlabClass,
+    /// No other slab has it.
+    pub(super) number: u32,
     /// The last submission that names it.
     last_serial: u64,
     /// The batch that is being encoded names it.
@@ -93,6 +97,11 @@ impl Memory {
     pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
         self.pools.remove_slab(id).ok()?;
         let slab = self.slabs[id.index()].take()?;
+        self.census.slab_gone(slab.class, slab.size_bytes);
+        self.happened(Event::SlabReleased {
+            slab: slab.number,
+            bytes: slab.size_bytes,
+        });
         Some((slab.buffer, slab.last_serial))
     }
 
@@ -107,10 +116,20 @@ impl Memory {
         if self.slabs.len() <= index {
             self.slabs.resize_with(index + 1, || None);
         }
+        let (class, bytes) = (growth.class, growth.slab_bytes);
+        let number = self.census.next_slab();
+        self.census.slab_added(class, bytes);
+        self.happened(Event::SlabCreated {
+            slab: number,
+            bytes,
+            class,
+        });
         self.slabs[index] = Some(Slab {
             id,
             buffer,
-            size_bytes: growth.slab_bytes,
+            size_bytes: bytes,
+            class,
+            number,
             last_serial: 0,
             in_batch: false,
             used_at_poll: self.polls,

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::scope;
+
 /// Where a storage's bytes are. Asking never waits, so by the time the answer is read it may be
 /// a little old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,16 +79,23 @@ impl TenantId {
 }
 
 /// Where a tensor was made, and its name if it was given one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
     site: &'static Location<'static>,
     name: Option<Arc<str>>,
+    scope: Option<Arc<str>>,
 }
 
 impl Tag {
     /// The line of the caller's source that made the tensor.
     pub fn site(&self) -> &'static Location<'static> {
         self.site
+    }
+
+    /// The scopes that it was made in, the outermost first, with `/` between them: see
+    /// [`Gpu::scope`](crate::Gpu::scope).
+    pub fn scope(&self) -> Option<&str> {
+        self.scope.as_deref()
     }
 
     /// The name, if [`Tensor::named`](crate::Tensor::named) gave it one.
@@ -98,6 +107,9 @@ impl Tag {
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, line) = (self.site.file(), self.site.line());
+        if let Some(scope) = &self.scope {
+            write!(f, "{}: ", super::printable_end(scope, NAME_COLUMNS))?;
+        }
         match &self.name {
             Some(name) => {
                 let name = super::printable(name, NAME_COLUMNS);
@@ -126,6 +138,7 @@ pub(crate) struct Storage {
     size_bytes: u64,
     tenant: TenantId,
     site: &'static Location<'static>,
+    scope: u32,
     name: Mutex<Option<Arc<str>>>,
     /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
     version: AtomicU64,
@@ -153,6 +166,7 @@ impl Storage {
             size_bytes: len_bytes.max(1).next_multiple_of(16),
             tenant,
             site,
+            scope: scope::current(),
             name: Mutex::new(None),
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
@@ -177,11 +191,21 @@ impl Storage {
     }
 
     pub(crate) fn tag(&self) -> Tag {
-        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         Tag {
             site: self.site,
-            name: name.clone(),
+            name: self.name(),
+            scope: scope::path(self.scope),
         }
+    }
+
+    /// The call site that made it, and the number of the scope that this was in.
+    pub(crate) fn made_at(&self) -> (&'static Location<'static>, u32) {
+        (self.site, self.scope)
+    }
+
+    pub(crate) fn name(&self) -> Option<Arc<str>> {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+        name.clone()
     }
 
     pub(crate) fn set_name(&self, name: &str) {

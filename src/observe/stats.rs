@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::engine::{Engine, Rung};
-use crate::memory::{Holder, SlabUse, printable, printable_end};
-use crate::units::Bytes;
+use crate::engine::Engine;
+use crate::memory::{ClassUse, Holder, Rung, SlabUse, TagUse, printable, printable_end};
+use crate::units::{Bytes, Level};
 
 /// How many holders the value has; the page prints fewer.
 const HOLDERS: usize = 32;
@@ -26,38 +26,38 @@ pub struct MemoryStats {
     pub adapter: String,
     /// Its graphics API.
     pub backend: String,
-    /// What live tensors asked for (padded to 16 bytes each).
-    pub requested_bytes: u64,
-    /// What live tensors take in slabs: as much, rounded up to granules.
-    pub live_bytes: u64,
+    /// What tensors on the device asked for (padded to 16 bytes each).
+    pub requested_bytes: Level,
+    /// What they take in slabs: as much, rounded up to granules.
+    pub live_bytes: Level,
     /// Storages that have a block: views share one.
-    pub live_storages: u64,
+    pub live_storages: Level,
+    /// What queued work will make, and has no place yet.
+    pub pending_bytes: u64,
     /// Free inside slabs.
-    pub cached_bytes: u64,
-    /// All slabs.
-    pub reserved_bytes: u64,
-    /// Slabs given back that submissions still use.
-    pub retiring_bytes: u64,
+    pub cached_bytes: Level,
+    /// All slabs. The peak is that of slabs and retiring slabs together.
+    pub reserved_bytes: Level,
+    /// Slabs, and staging, given back that submissions still use.
+    pub retiring_bytes: Level,
     /// Tensors in buffers of the app; in none of the sums above.
-    pub imported_bytes: u64,
+    pub imported_bytes: Level,
     /// Staging for uploads.
-    pub upload_bytes: u64,
+    pub upload_bytes: Level,
+    /// Staging for what comes back to the device.
+    pub arrival_bytes: Level,
     /// Buffers for reading back.
-    pub readback_bytes: u64,
+    pub readback_bytes: Level,
     /// What the driver holds for the whole device, where it tells.
     pub driver_bytes: Option<u64>,
-    /// `requested_bytes` at its highest.
-    pub peak_requested_bytes: u64,
-    /// `live_bytes` at its highest.
-    pub peak_live_bytes: u64,
-    /// Slabs and retiring slabs together, at their highest.
-    pub peak_reserved_bytes: u64,
     /// The largest free range in a slab.
     pub largest_hole_bytes: u64,
     /// 1 − largest hole ÷ all holes: 0 when what is free lies together.
     pub fragmentation: f64,
-    /// Blocks allotted since the device was opened.
-    pub allocations: u64,
+    /// Tensors put out to the host, to disk or to their source.
+    pub evictions: u64,
+    /// Tensors brought back.
+    pub restores: u64,
     /// Buffers created for whatever purpose: slabs, staging, reading back, parameters. A steady
     /// loop creates none.
     pub buffers_created: u64,
@@ -78,17 +78,13 @@ pub struct MemoryStats {
     /// The most bytes that the device may take, if there is a limit.
     pub budget_bytes: Option<u64>,
     /// Everything that is created on the device: slabs, staging, what retires.
-    pub device_bytes: u64,
-    /// `device_bytes` at its highest.
-    pub peak_device_bytes: u64,
+    pub device_bytes: Level,
     /// Copies of tensors in the host's memory, of those that were put out and of those that are back.
-    pub host_bytes: u64,
-    /// `host_bytes` at its highest.
-    pub peak_host_bytes: u64,
+    pub host_bytes: Level,
     /// The length of the spill file.
-    pub disk_bytes: u64,
+    pub disk_bytes: Level,
     /// Of it, what tensors take: headers and rounding to pages included.
-    pub spilled_bytes: u64,
+    pub spilled_bytes: Level,
     /// Bytes of tensors written out to the host or to disk so far.
     pub put_out_bytes: u64,
     /// Bytes of tensors given up so far because they were elsewhere too.
@@ -105,6 +101,10 @@ pub struct MemoryStats {
     pub pipelines: u64,
     /// Bind groups in the cache.
     pub bind_groups: u64,
+    /// What slabs of each class hold.
+    pub classes: Vec<ClassUse>,
+    /// Who has made what takes memory, or ever did, greatest first.
+    pub tags: Vec<TagUse>,
     /// Every slab.
     pub slabs: Vec<SlabUse>,
     /// Who holds most, at most 32 of them, greatest first.
@@ -114,27 +114,31 @@ pub struct MemoryStats {
 impl MemoryStats {
     pub(crate) fn of(engine: &Engine) -> Self {
         let report = engine.report(HOLDERS);
-        let alloc = report.memory.alloc;
+        let (alloc, sums) = (report.memory.alloc, report.memory.sums);
+        let [upload_bytes, arrival_bytes, readback_bytes] = report.levels.staging_bytes;
         let caps = engine.caps();
         MemoryStats {
             adapter: caps.name.clone(),
             backend: caps.backend.clone(),
-            requested_bytes: alloc.requested_bytes,
-            live_bytes: alloc.granted_bytes,
-            live_storages: alloc.live_blocks,
-            cached_bytes: alloc.cached_bytes,
-            reserved_bytes: alloc.reserved_bytes,
+            requested_bytes: sums.requested_bytes,
+            live_bytes: sums.live_bytes,
+            live_storages: sums.storages,
+            pending_bytes: report.pending_bytes,
+            cached_bytes: sums.cached_bytes,
+            reserved_bytes: Level {
+                peak: report.levels.slab_bytes.peak,
+                ..sums.reserved_bytes
+            },
             retiring_bytes: report.levels.retiring_bytes,
-            imported_bytes: report.memory.imported_bytes,
-            upload_bytes: report.upload_bytes,
-            readback_bytes: report.readback_bytes,
+            imported_bytes: sums.imported_bytes,
+            upload_bytes,
+            arrival_bytes,
+            readback_bytes,
             driver_bytes: engine.driver().driver_reserved_bytes(),
-            peak_requested_bytes: alloc.peak_requested_bytes,
-            peak_live_bytes: alloc.peak_granted_bytes,
-            peak_reserved_bytes: report.levels.peak_slab_bytes,
             largest_hole_bytes: alloc.largest_hole_bytes,
             fragmentation: alloc.fragmentation,
-            allocations: alloc.allocations,
+            evictions: sums.evictions,
+            restores: sums.restores,
             buffers_created: report.buffers_created,
             slabs_created: report.slabs_created,
             slabs_released: alloc.slabs_released,
@@ -145,9 +149,7 @@ impl MemoryStats {
             refusals: report.refusals,
             budget_bytes: report.budget_bytes,
             device_bytes: report.levels.reserved_bytes,
-            peak_device_bytes: report.levels.peak_bytes,
             host_bytes: report.host_bytes,
-            peak_host_bytes: report.peak_host_bytes,
             disk_bytes: report.disk_bytes,
             spilled_bytes: report.spilled_bytes,
             put_out_bytes: report.put_out_bytes,
@@ -158,6 +160,8 @@ impl MemoryStats {
             freed: Rung::ALL.into_iter().zip(report.gains).collect(),
             pipelines: report.pipelines,
             bind_groups: report.bind_groups,
+            classes: report.memory.classes.to_vec(),
+            tags: report.memory.tags,
             slabs: report.memory.slabs,
             holders: report.memory.holders,
         }
@@ -194,12 +198,13 @@ impl fmt::Display for MemoryStats {
 impl MemoryStats {
     /// The sums of the page: name, bytes, and what else there is to say.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
-        let rounding_bytes = self.live_bytes.saturating_sub(self.requested_bytes);
-        let (up, down) = (Bytes(self.upload_bytes), Bytes(self.readback_bytes));
+        let rounding_bytes = self.live_bytes.now.saturating_sub(self.requested_bytes.now);
+        let upload_bytes = self.upload_bytes.now.saturating_add(self.arrival_bytes.now);
+        let (up, down) = (Bytes(upload_bytes), Bytes(self.readback_bytes.now));
         let live = format!(
             "peak {}, {}, {} of it rounding",
-            Bytes(self.peak_live_bytes),
-            counted(self.live_storages, "storage"),
+            Bytes(self.live_bytes.peak),
+            counted(self.live_storages.now, "storage"),
             Bytes(rounding_bytes),
         );
         let cached = format!(
@@ -209,37 +214,37 @@ impl MemoryStats {
         );
         let reserved = format!(
             "peak {}, {} ({} created, {} released)",
-            Bytes(self.peak_reserved_bytes),
+            Bytes(self.reserved_bytes.peak),
             counted(self.slabs.len() as u64, "slab"),
             self.slabs_created,
             self.slabs_released,
         );
-        let staging_bytes = self.upload_bytes.saturating_add(self.readback_bytes);
+        let staging_bytes = upload_bytes.saturating_add(self.readback_bytes.now);
         let retiring = "given back, still in use by the device";
         let mut rows = vec![
-            ("live", self.live_bytes, live),
-            ("cached", self.cached_bytes, cached),
-            ("reserved", self.reserved_bytes, reserved),
-            ("retiring", self.retiring_bytes, retiring.into()),
+            ("live", self.live_bytes.now, live),
+            ("cached", self.cached_bytes.now, cached),
+            ("reserved", self.reserved_bytes.now, reserved),
+            ("retiring", self.retiring_bytes.now, retiring.into()),
             ("staging", staging_bytes, format!("{up} up, {down} down")),
         ];
-        if self.imported_bytes > 0 {
+        if self.imported_bytes.now > 0 {
             let imported = "in buffers of the app".into();
-            rows.push(("imported", self.imported_bytes, imported));
+            rows.push(("imported", self.imported_bytes.now, imported));
         }
         if let Some(budget_bytes) = self.budget_bytes {
             let budget = format!(
                 "of a budget of {}, peak {}",
                 Bytes(budget_bytes),
-                Bytes(self.peak_device_bytes)
+                Bytes(self.device_bytes.peak)
             );
-            rows.push(("device", self.device_bytes, budget));
+            rows.push(("device", self.device_bytes.now, budget));
         }
         if self.put_out_bytes + self.dropped_bytes + self.brought_in_bytes > 0 {
-            let (host, disk) = (Bytes(self.host_bytes), Bytes(self.disk_bytes));
-            let (peak, used) = (Bytes(self.peak_host_bytes), Bytes(self.spilled_bytes));
+            let (host, disk) = (Bytes(self.host_bytes.now), Bytes(self.disk_bytes.now));
+            let (peak, used) = (Bytes(self.host_bytes.peak), Bytes(self.spilled_bytes.now));
             let out = format!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
-            rows.push(("put out", self.host_bytes + self.disk_bytes, out));
+            rows.push(("put out", self.host_bytes.now + self.disk_bytes.now, out));
             let (written, dropped) = (Bytes(self.put_out_bytes), Bytes(self.dropped_bytes));
             let back = format!("so far; {written} written out, {dropped} given up");
             rows.push(("back", self.brought_in_bytes, back));

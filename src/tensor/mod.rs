@@ -114,6 +114,7 @@ impl Tensor {
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         self.storage.set_name(name);
+        self.engine.renamed(&self.storage);
         self
     }
 

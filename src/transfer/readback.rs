@@ -552,6 +552,7 @@ impl Readbacks {
     }
 
     /// Bytes of all buffers, with the one that is kept.
+    #[cfg(test)]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let pool = self.lock();
         match pool.kept {

@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, SpillError, SpillFailure};
+use crate::units::Level;
 use frame::{HEADER_BYTES, Header};
 use room::{Piece, Refusal, Room};
 
@@ -157,14 +158,28 @@ impl SpillStore {
         self.0.faults.clone()
     }
 
-    /// Bytes of the file that blocks take, with headers and rounded up to pages.
+    /// Bytes of the file that blocks take, with headers and rounded up to pages, ...
+    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.0.lock().room.used_bytes()
+        self.0.lock().room.used_bytes().now
     }
 
-    /// The length of the file: what the quota limits.
+    /// ... and its length, which the quota limits.
+    #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.0.lock().room.file_bytes()
+        self.0.lock().room.file_bytes().now
+    }
+
+    /// What blocks take of the file, with headers and rounded up to pages, and its length, which the quota
+    /// limits.
+    pub(crate) fn levels(&self) -> (Level, Level) {
+        let state = self.0.lock();
+        (state.room.used_bytes(), state.room.file_bytes())
+    }
+
+    /// Starts the peaks anew from the present.
+    pub(crate) fn reset_peaks(&self) {
+        self.0.lock().room.reset_peaks();
     }
 
     /// The most bytes that the file may have.
@@ -242,7 +257,7 @@ impl Shared {
             failure,
             operation,
             requested_bytes,
-            used_bytes: state.room.used_bytes(),
+            used_bytes: state.room.used_bytes().now,
             quota_bytes: state.room.quota_bytes,
             folder: self.folder.display().to_string(),
             cause: cause.into(),
@@ -375,7 +390,7 @@ impl Drop for SpillBlock {
         let mut state = self.shared.lock();
         let file_failed = state.file_failed;
         state.room.give_back(pieces, file_failed);
-        if state.room.used_bytes() == 0 {
+        if state.room.used_bytes().now == 0 {
             state.file_failed = false;
             state.spare = Vec::new();
         }

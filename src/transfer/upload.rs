@@ -366,11 +366,6 @@ impl Uploads {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Bytes of all chunks.
-    pub(crate) fn reserved_bytes(&self) -> u64 {
-        self.lock().iter().map(|chunk| chunk.size_bytes).sum()
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Chunk>> {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }

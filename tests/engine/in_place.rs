@@ -143,7 +143,7 @@ fn a_function_that_panics_leaves_everything_working() {
         assert_eq!(sim.complaints(), [""; 0]);
         drop((x, doubled));
         gpu.trim(0).unwrap();
-        assert_eq!(gpu.memory().device_bytes, 0);
+        assert_eq!(gpu.memory().device_bytes.now, 0);
     }
 }
 

@@ -96,7 +96,7 @@ fn polls_alone_give_back_what_the_system_wants() {
         gpu.poll().unwrap();
     }
     let memory = gpu.memory();
-    assert!(memory.device_bytes <= 16 * MIB, "{memory}");
+    assert!(memory.device_bytes.now <= 16 * MIB, "{memory}");
     check(&tensors);
 
     // What another program takes today is no reason to say never.
@@ -151,8 +151,8 @@ fn getting_down_to_a_lowered_limit_takes_only_what_reading_back_takes() {
     let before = gpu.memory();
     assert_eq!(gpu.set_budget(Budget::device(8 * MIB)).unwrap(), 0);
     let after = gpu.memory();
-    assert!(after.device_bytes <= 8 * MIB, "{after}");
-    let above_bytes = after.peak_device_bytes - before.device_bytes;
+    assert!(after.device_bytes.now <= 8 * MIB, "{after}");
+    let above_bytes = after.device_bytes.peak - before.device_bytes.now;
     assert!(above_bytes <= 8 * MIB / 256, "{above_bytes}");
     check(&tensors);
     drop(tensors);

@@ -85,7 +85,7 @@ fn what_leaves_is_copied_out_while_the_device_computes() {
     let results: Vec<Tensor> = results.collect();
     gpu.flush().unwrap();
     let memory = gpu.memory();
-    assert!(memory.peak_device_bytes <= 72 * MIB, "{memory}");
+    assert!(memory.device_bytes.peak <= 72 * MIB, "{memory}");
     // Of 25 MiB all but 7 had to leave, and that is all that did.
     assert_eq!(memory.put_out_bytes, 18 * MIB, "{memory}");
     // What was left to do before it began to be short is not looked at. From then on there is always

@@ -109,7 +109,7 @@ fn several_reads_dropped_in_turn_leave_no_staging_behind() {
         }
         assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 100));
         let memory = gpu.memory();
-        assert!(memory.readback_bytes <= 64 << 10, "{memory}");
+        assert!(memory.readback_bytes.now <= 64 << 10, "{memory}");
         drop(x);
         ended(gpu, &sim);
     });

@@ -119,7 +119,7 @@ fn the_limit_follows_what_the_system_leaves() {
         .map(|n| gpu.full(&[1 << 20], n, DType::F32).unwrap())
         .collect();
     gpu.finish().unwrap();
-    assert!(gpu.memory().device_bytes > 16 << 20);
+    assert!(gpu.memory().device_bytes.now > 16 << 20);
     // A game starts.
     sim.set_os_budget(Some(32 << 20), 18 << 20);
     for _ in 0..16 {
@@ -127,7 +127,7 @@ fn the_limit_follows_what_the_system_leaves() {
     }
     gpu.finish().unwrap();
     let memory = gpu.memory();
-    assert!(memory.device_bytes <= 14 << 20, "{memory}");
+    assert!(memory.device_bytes.now <= 14 << 20, "{memory}");
     for (n, tensor) in tensors.iter().enumerate() {
         assert_eq!(tensor.to_vec::<f32>().unwrap(), vec![n as f32; 1 << 20]);
     }
@@ -144,16 +144,16 @@ fn what_nobody_uses_goes_after_a_while() {
     drop(x);
     gpu.finish().unwrap();
     gpu.poll().unwrap();
-    assert!(gpu.memory().reserved_bytes > 0);
+    assert!(gpu.memory().reserved_bytes.now > 0);
     for _ in 0..40 {
         gpu.poll().unwrap();
     }
     let memory = gpu.memory();
     assert_eq!(
         (
-            memory.reserved_bytes,
-            memory.upload_bytes,
-            memory.readback_bytes
+            memory.reserved_bytes.now,
+            memory.upload_bytes.now,
+            memory.readback_bytes.now
         ),
         (0, 0, 0),
         "{memory}"
@@ -231,8 +231,9 @@ fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
         });
         gpu.finish().unwrap();
         let memory = gpu.memory();
-        let all_bytes = memory.reserved_bytes + memory.upload_bytes + memory.readback_bytes;
-        assert_eq!(memory.device_bytes, all_bytes, "{memory}");
+        let all_bytes =
+            memory.reserved_bytes.now + memory.upload_bytes.now + memory.readback_bytes.now;
+        assert_eq!(memory.device_bytes.now, all_bytes, "{memory}");
         drop(gpu);
         assert_eq!(sim.counters().buffers_live, 0);
         // A call that was overtaken by the loss may still have named what was there before.

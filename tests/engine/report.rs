@@ -95,9 +95,9 @@ fn numbers_that_contradict_each_other_are_printed_too() {
         memory.slabs[0].live_bytes = live;
         memory.slabs[0].size_bytes = size;
         memory.slabs = vec![memory.slabs[0].clone(); 30];
-        memory.upload_bytes = live;
-        memory.readback_bytes = size;
-        memory.requested_bytes = live;
+        memory.upload_bytes.now = live;
+        memory.readback_bytes.now = size;
+        memory.requested_bytes.now = live;
         check_page(&memory);
     }
     drop(x);
@@ -117,11 +117,11 @@ fn what_was_dropped_is_no_longer_held() {
     let (gpu, sim) = open(options());
     let x = gpu.zeros(&[1000], DType::F32).unwrap();
     x.force().unwrap();
-    assert_eq!(gpu.memory().live_storages, 1);
+    assert_eq!(gpu.memory().live_storages.now, 1);
     drop(x);
     let memory = gpu.memory();
     assert_eq!(
-        (memory.live_bytes, memory.live_storages),
+        (memory.live_bytes.now, memory.live_storages.now),
         (0, 0),
         "{memory}"
     );

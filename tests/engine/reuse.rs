@@ -65,7 +65,7 @@ fn reads_that_nobody_awaits_cost_no_buffer_each() {
         let _ = read.as_mut().poll(&mut context);
         gpu.poll().unwrap();
     }
-    let readback_bytes = gpu.memory().readback_bytes;
+    let readback_bytes = gpu.memory().readback_bytes.now;
     // One of 64 KiB is kept for when memory is short.
     assert!(readback_bytes <= (64 << 10) + 15 * 4096, "{readback_bytes}");
     drop(x);
@@ -85,7 +85,7 @@ fn a_chain_of_temporaries_takes_the_room_of_two() {
         y = y.t().unwrap().add(&x).unwrap();
     }
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 128 * 128]);
-    let peak_bytes = gpu.memory().peak_live_bytes;
+    let peak_bytes = gpu.memory().live_bytes.peak;
     assert!(peak_bytes <= 3 * bytes, "{peak_bytes}");
     assert_eq!(gpu.memory().slabs_created, 1);
     drop((x, y));
@@ -175,8 +175,8 @@ fn empty_slabs_go_before_the_mark_rises() {
         x.force().unwrap();
     }
     let memory = gpu.memory();
-    assert!(memory.reserved_bytes <= 11 << 20, "{memory}");
-    assert!(memory.peak_reserved_bytes <= 11 << 20, "{memory}");
+    assert!(memory.reserved_bytes.now <= 11 << 20, "{memory}");
+    assert!(memory.reserved_bytes.peak <= 11 << 20, "{memory}");
     ended(gpu, &sim);
 }
 
@@ -192,13 +192,13 @@ fn released_slabs_count_until_the_late_queue_has_done_with_them() {
     assert_eq!(gpu.trim(0).unwrap(), 8 << 20);
     let memory = gpu.memory();
     assert_eq!(
-        (memory.reserved_bytes, memory.retiring_bytes),
+        (memory.reserved_bytes.now, memory.retiring_bytes.now),
         (0, 8 << 20),
         "{memory}"
     );
     assert_eq!(sim.counters().retiring_bytes, 8 << 20);
     gpu.finish().unwrap();
-    assert_eq!(gpu.memory().retiring_bytes, 0);
+    assert_eq!(gpu.memory().retiring_bytes.now, 0);
     assert_eq!(sim.counters().retiring_bytes, 0);
     ended(gpu, &sim);
 }
@@ -213,7 +213,7 @@ fn dropping_costs_the_driver_nothing() {
     let before = sim.counters().calls(Site::AnyCall);
     std::thread::spawn(move || drop(held)).join().unwrap();
     assert_eq!(sim.counters().calls(Site::AnyCall), before);
-    assert_eq!(gpu.memory().live_bytes, 0);
+    assert_eq!(gpu.memory().live_bytes.now, 0);
     ended(gpu, &sim);
 }
 

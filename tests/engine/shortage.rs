@@ -250,7 +250,7 @@ fn a_limit_that_was_lowered_is_never_passed_again() {
         gpu.finish().unwrap();
         for spare_bytes in [0, 1 << 10, 64 << 10] {
             gpu.trim(0).unwrap();
-            let budget_bytes = gpu.memory().device_bytes + spare_bytes;
+            let budget_bytes = gpu.memory().device_bytes.now + spare_bytes;
             let shortfall_bytes = gpu.set_budget(Budget::device(budget_bytes)).unwrap();
             assert_eq!(shortfall_bytes, 0, "{}", gpu.memory());
             gpu.reset_peaks();
@@ -260,7 +260,7 @@ fn a_limit_that_was_lowered_is_never_passed_again() {
                 assert!(values.iter().all(|value| *value == (n + 1) as f32));
             }
             let memory = gpu.memory();
-            assert!(memory.peak_device_bytes <= budget_bytes, "{memory}");
+            assert!(memory.device_bytes.peak <= budget_bytes, "{memory}");
         }
         drop(held);
         ended(gpu, &sim);

@@ -27,7 +27,7 @@ fn operands_that_left_are_back_when_they_are_read() {
     let memory = gpu.memory();
     assert!(memory.put_out_bytes >= 16 << 20, "{memory}");
     assert!(memory.brought_in_bytes >= 8 << 20, "{memory}");
-    assert!(memory.peak_device_bytes <= 24 << 20, "{memory}");
+    assert!(memory.device_bytes.peak <= 24 << 20, "{memory}");
     drop(made);
     ended(gpu, &sim);
 }

@@ -129,6 +129,6 @@ fn a_panic_in_the_function_goes_on_and_leaves_everything_working() {
         assert_eq!(kept.to_vec::<f32>().unwrap(), numbers(3, 100));
         drop(kept);
         gpu.finish().unwrap();
-        assert_eq!(gpu.memory().live_bytes, 0);
+        assert_eq!(gpu.memory().live_bytes.now, 0);
     }
 }

@@ -13,11 +13,11 @@ fn counts(work: impl Fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>) -> (u64, u64, V
     let inputs: Vec<Tensor> = inputs.collect::<Result<_>>().expect("room");
     gpu.finish().expect("a device");
     gpu.reset_peaks();
-    let (before, live_bytes) = (sim.counters().dispatches, gpu.memory().live_bytes);
+    let (before, live_bytes) = (sim.counters().dispatches, gpu.memory().live_bytes.now);
     let held = work(&gpu, &inputs).expect("shapes that fit");
     gpu.finish().expect("a device");
     let made = sim.counters().dispatches - before;
-    let peak_bytes = gpu.memory().peak_live_bytes - live_bytes;
+    let peak_bytes = gpu.memory().live_bytes.peak - live_bytes;
     drop(held);
     let names = gpu.fused_kernels().into_iter().map(|kernel| kernel.name);
     (made, peak_bytes.div_ceil(64 * 64 * 4), names.collect())

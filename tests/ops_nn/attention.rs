@@ -255,12 +255,12 @@ fn attention_needs_no_memory_for_scores() {
             .unwrap();
         gpu.finish().unwrap();
         gpu.reset_peaks();
-        let before = gpu.memory().live_bytes;
+        let before = gpu.memory().live_bytes.now;
         let y = x
             .scaled_dot_product_attention(&x, &x, None, false, None)
             .unwrap();
         gpu.finish().unwrap();
-        let grown = gpu.memory().peak_live_bytes - before;
+        let grown = gpu.memory().live_bytes.peak - before;
         assert!(
             grown <= y.size_bytes() + 4096,
             "{grown} bytes for {rows} rows"

@@ -159,18 +159,18 @@ fn check(maps_slabs: bool, name: &str, arm: impl FnOnce(&SimHandle), may: May) {
     }
     drop(before);
     let budget_bytes = gpu.budget().device_bytes.expect("it was set");
-    assert!(gpu.memory().device_bytes <= budget_bytes, "{name}");
+    assert!(gpu.memory().device_bytes.now <= budget_bytes, "{name}");
     assert!(sim.counters().peak_bytes <= budget_bytes, "{name}");
     gpu.finish()
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let memory = gpu.memory();
     assert_eq!(
-        (memory.live_bytes, memory.queued),
+        (memory.live_bytes.now, memory.queued),
         (0, 0),
         "{name}: {memory}"
     );
     assert_eq!(
-        (memory.host_bytes, memory.spilled_bytes),
+        (memory.host_bytes.now, memory.spilled_bytes.now),
         (0, 0),
         "{name}: {memory}"
     );

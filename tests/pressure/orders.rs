@@ -196,19 +196,25 @@ pub(crate) fn state(w: &mut World) -> Result<()> {
 
 pub(crate) fn memory(w: &mut World) -> Result<()> {
     let memory = w.gpu.memory();
-    assert!(memory.live_bytes <= memory.reserved_bytes, "{memory}");
-    assert!(memory.spilled_bytes <= memory.disk_bytes, "{memory}");
-    assert!(memory.host_bytes <= memory.peak_host_bytes, "{memory}");
+    assert!(
+        memory.live_bytes.now <= memory.reserved_bytes.now,
+        "{memory}"
+    );
+    assert!(
+        memory.spilled_bytes.now <= memory.disk_bytes.now,
+        "{memory}"
+    );
+    assert!(memory.host_bytes.now <= memory.host_bytes.peak, "{memory}");
     if w.rules.alone && memory.holders.len() < 32 {
         let held: u64 = memory.holders.iter().map(|holder| holder.storages).sum();
-        assert_eq!(held, memory.live_storages, "{memory}");
+        assert_eq!(held, memory.live_storages.now, "{memory}");
     }
     let budget = w.gpu.budget();
     if let (Some(host_bytes), true) = (budget.host_bytes, w.rules.alone) {
         // Unless the limit was lowered below what had nowhere else to go.
         let may_pass = w.is_above || budget.disk_bytes == Some(0);
         assert!(
-            memory.host_bytes <= host_bytes || may_pass,
+            memory.host_bytes.now <= host_bytes || may_pass,
             "{budget:?}\n{memory}"
         );
     }

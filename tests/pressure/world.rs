@@ -316,14 +316,18 @@ impl World {
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
         let memory = self.gpu.memory();
         assert_eq!(
-            (memory.live_bytes, memory.live_storages),
+            (memory.live_bytes.now, memory.live_storages.now),
             (0, 0),
             "{memory}"
         );
-        assert_eq!((memory.queued, memory.retiring_bytes), (0, 0), "{memory}");
+        assert_eq!(
+            (memory.queued, memory.retiring_bytes.now),
+            (0, 0),
+            "{memory}"
+        );
         // A file that could not be cut when that was tried is cut, or used again, the next time.
         assert_eq!(
-            (memory.host_bytes, memory.spilled_bytes),
+            (memory.host_bytes.now, memory.spilled_bytes.now),
             (0, 0),
             "{memory}"
         );

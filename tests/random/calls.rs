@@ -199,16 +199,19 @@ pub(crate) fn control(w: &mut World, call: fn(&Gpu) -> lapidary::Result<()>) -> 
 
 pub(crate) fn memory(w: &mut World) -> Outcome {
     let memory = w.gpu.memory();
-    assert!(memory.live_bytes <= memory.reserved_bytes, "{memory}");
+    assert!(
+        memory.live_bytes.now <= memory.reserved_bytes.now,
+        "{memory}"
+    );
     assert_eq!(
-        memory.live_bytes + memory.cached_bytes,
-        memory.reserved_bytes,
+        memory.live_bytes.now + memory.cached_bytes.now,
+        memory.reserved_bytes.now,
         "{memory}"
     );
     let device = w.sim.counters();
-    let staging_bytes = memory.upload_bytes + memory.readback_bytes;
+    let staging_bytes = memory.upload_bytes.now + memory.readback_bytes.now;
     assert!(
-        memory.reserved_bytes + staging_bytes <= device.reserved_bytes,
+        memory.reserved_bytes.now + staging_bytes <= device.reserved_bytes,
         "{memory}"
     );
     Outcome::Done

@@ -227,11 +227,15 @@ impl World {
         assert_eq!(self.gpu.finish().map_err(|error| error.to_string()), Ok(()));
         let memory = self.gpu.memory();
         assert_eq!(
-            (memory.live_bytes, memory.live_storages),
+            (memory.live_bytes.now, memory.live_storages.now),
             (0, 0),
             "{memory}"
         );
-        assert_eq!((memory.queued, memory.retiring_bytes), (0, 0), "{memory}");
+        assert_eq!(
+            (memory.queued, memory.retiring_bytes.now),
+            (0, 0),
+            "{memory}"
+        );
         drop(self.gpu);
         let left = self.sim.counters();
         assert_eq!((left.buffers_live, left.submissions_pending), (0, 0));

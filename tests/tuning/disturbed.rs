@@ -125,7 +125,7 @@ fn where_there_is_no_room_for_a_trial_all_is_as_without() {
     };
     let (with, without) = (run(Tune::FirstUse), run(Tune::Off));
     assert_eq!((with.put_out_bytes, with.refusals), (0, 0), "{with}");
-    let numbers = |of: &lapidary::MemoryStats| (of.commands, of.submissions, of.peak_device_bytes);
+    let numbers = |of: &lapidary::MemoryStats| (of.commands, of.submissions, of.device_bytes.peak);
     assert_eq!(numbers(&with), numbers(&without));
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::file::SpillFile;
 use super::frame::{FRAME_BYTES, HEADER_BYTES};
 use crate::alloc::{BlockId, Carver, SlabId};
-use crate::units::{KIB, MIB};
+use crate::units::{KIB, Level, MIB};
 
 /// Ranges begin and end at pages.
 const GRANULE_BYTES: u64 = 4 * KIB;
@@ -54,10 +54,10 @@ pub(super) struct Room {
     extents: Vec<Extent>,
     /// Where each extent begins, by the number of its slab.
     begins: Vec<u64>,
-    used_bytes: u64,
+    used_bytes: Level,
     file: Option<Arc<SpillFile>>,
     /// The file's real length: longer than the extents where it could not be cut.
-    file_bytes: u64,
+    file_bytes: Level,
 }
 
 impl Room {
@@ -67,20 +67,25 @@ impl Room {
             carver: Carver::new(GRANULE_BYTES).expect("4 KiB is a power of two below 64 KiB"),
             extents: Vec::new(),
             begins: Vec::new(),
-            used_bytes: 0,
+            used_bytes: Level::default(),
             file: None,
-            file_bytes: 0,
+            file_bytes: Level::default(),
         }
     }
 
     /// What the ranges take.
-    pub(super) fn used_bytes(&self) -> u64 {
+    pub(super) fn used_bytes(&self) -> Level {
         self.used_bytes
     }
 
     /// The length of the file.
-    pub(super) fn file_bytes(&self) -> u64 {
+    pub(super) fn file_bytes(&self) -> Level {
         self.file_bytes
+    }
+
+    pub(super) fn reset_peaks(&mut self) {
+        self.used_bytes.reset_peak();
+        self.file_bytes.reset_peak();
     }
 
     /// Ranges for a block of `payload_bytes`, each with room for a header, and the file that they
@@ -90,7 +95,7 @@ impl Room {
         payload_bytes: u64,
         create: impl FnOnce() -> io::Result<SpillFile>,
     ) -> Result<(Arc<SpillFile>, Vec<Piece>), Refusal> {
-        if payload_bytes > self.quota_bytes.saturating_sub(self.used_bytes) {
+        if payload_bytes > self.quota_bytes.saturating_sub(self.used_bytes.now) {
             return Err(Refusal::Quota);
         }
         let file = match &self.file {
@@ -123,7 +128,7 @@ impl Room {
             if let Some(piece) = self.allocate(wanted_bytes) {
                 left_bytes -= wanted_bytes - HEADER_BYTES;
                 pieces.push(piece);
-                if self.used_bytes > self.quota_bytes {
+                if self.used_bytes.now > self.quota_bytes {
                     return Err(Refusal::Quota);
                 }
             } else if !self.grow(left_bytes, file)? {
@@ -140,7 +145,7 @@ impl Room {
     fn allocate(&mut self, wanted_bytes: u64) -> Option<Piece> {
         let id = self.carver.allocate(wanted_bytes).ok()?;
         let block = self.carver.block(id).ok()?;
-        self.used_bytes += block.size_bytes;
+        self.used_bytes.raise(block.size_bytes);
         Some(Piece {
             id,
             offset_bytes: self.begins[block.slab.index()] + block.offset_bytes,
@@ -157,15 +162,15 @@ impl Room {
             .saturating_add(frames * HEADER_BYTES)
             .checked_next_multiple_of(EXTENT_BYTES)
             .unwrap_or(u64::MAX);
-        let allowed_bytes = self.quota_bytes.max(self.file_bytes) - end_bytes;
+        let allowed_bytes = self.quota_bytes.max(self.file_bytes.now) - end_bytes;
         let grown_bytes = needed_bytes.min(allowed_bytes) / GRANULE_BYTES * GRANULE_BYTES;
         let new_end_bytes = end_bytes.saturating_add(grown_bytes);
         if grown_bytes == 0 {
             return Ok(false);
         }
-        if new_end_bytes > self.file_bytes {
+        if new_end_bytes > self.file_bytes.now {
             file.set_len(new_end_bytes).map_err(Refusal::Grow)?;
-            self.file_bytes = new_end_bytes;
+            self.file_bytes.set(new_end_bytes);
         }
         let mut begin_bytes = end_bytes;
         while begin_bytes < new_end_bytes {
@@ -216,20 +221,24 @@ impl Room {
         }
         if self.extents.is_empty() && file_failed {
             self.file = None;
-            self.file_bytes = 0;
+            self.file_bytes.set(0);
         }
         let end_bytes = self.end_bytes();
-        if let Some(file) = self.file.as_ref().filter(|_| end_bytes < self.file_bytes) {
+        if let Some(file) = self
+            .file
+            .as_ref()
+            .filter(|_| end_bytes < self.file_bytes.now)
+        {
             // What cannot be cut now is used again, or cut the next time.
             if file.set_len(end_bytes).is_ok() {
-                self.file_bytes = end_bytes;
+                self.file_bytes.set(end_bytes);
             }
         }
     }
 
     fn release(&mut self, id: BlockId, size_bytes: u64) {
         if self.carver.free(id).is_ok() {
-            self.used_bytes -= size_bytes;
+            self.used_bytes.lower(size_bytes);
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Where the memory is, who has it, what happened to it, and what a piece of a program takes.
+
+use super::Gpu;
+use crate::engine::block_on;
+use crate::error::Result;
+use crate::memory::Scope;
+use crate::observe::{History, Measure, MemoryStats};
+
+impl Gpu {
+    /// Where the memory is, in numbers; prints as a report.
+    pub fn memory(&self) -> MemoryStats {
+        MemoryStats::of(&self.engine)
+    }
+
+    /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.
+    pub fn reset_peaks(&self) {
+        self.engine.reset_peaks();
+    }
+
+    /// Until the scope is dropped, tensors that this thread makes have its name in their tags, and those
+    /// of the scopes around it: `step/forward: src/net.rs:17`. On whatever `Gpu`: a thread does one thing
+    /// at a time.
+    ///
+    /// ```
+    /// # fn demo(gpu: &lapidary::Gpu) -> lapidary::Result<()> {
+    /// let step = gpu.scope("step");
+    /// let x = {
+    ///     let _forward = gpu.scope("forward");
+    ///     gpu.zeros(&[64, 64], lapidary::DType::F32)?
+    /// };
+    /// drop(step);
+    /// assert_eq!(x.tag().scope(), Some("step/forward"));
+    /// # Ok(()) }
+    /// ```
+    pub fn scope(&self, name: &str) -> Scope {
+        Scope::enter(name)
+    }
+
+    /// Begins to measure what a piece of the program takes, which is also a [`scope`](Gpu::scope). What was
+    /// asked for before runs first. Measurements may lie within each other.
+    ///
+    /// What other threads do meanwhile counts as well: there is one memory.
+    ///
+    /// ```
+    /// # fn demo(gpu: &lapidary::Gpu, x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let forward = gpu.measure("forward")?;
+    /// let y = x.matmul(&x.t()?)?.relu()?.sum_all()?;
+    /// println!("{}", forward.end()?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush).
+    pub fn measure(&self, name: &str) -> Result<Measure> {
+        block_on("Gpu::measure", self.measure_async(name))
+    }
+
+    /// As [`measure`](Gpu::measure), as a future.
+    ///
+    /// # Errors
+    /// As [`measure`](Gpu::measure).
+    pub async fn measure_async(&self, name: &str) -> Result<Measure> {
+        Measure::begin(self.engine.clone(), name).await
+    }
+
+    /// From now on the last so many events are kept, for [`history`](Gpu::history); 0 for none, which is how
+    /// a device is opened. One takes 64 bytes.
+    pub fn keep_history(&self, events: usize) {
+        self.engine.keep_history(events);
+    }
+
+    /// The last things that happened to memory, as many as [`keep_history`](Gpu::keep_history) was told.
+    pub fn history(&self) -> History {
+        History::of(&self.engine)
+    }
+}

@@ -1,0 +1,365 @@
+//! What is counted as storages get blocks and lose them: levels, who holds them, what happened.
+
+use super::history::{Event, Moment, Ring};
+use super::tags::Tags;
+use super::{Memory, Place, Residency, Storage, Tag};
+use crate::alloc::{BlockId, SlabClass};
+use crate::units::Level;
+
+/// What slabs of one class hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClassUse {
+    /// Which.
+    pub class: SlabClass,
+    /// How many slabs.
+    pub slabs: Level,
+    /// Their bytes.
+    pub reserved_bytes: Level,
+    /// Bytes that blocks take in them.
+    pub live_bytes: Level,
+}
+
+/// The sums, over time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    /// What storages with a block asked for.
+    pub(crate) requested_bytes: Level,
+    /// What their blocks take.
+    pub(crate) live_bytes: Level,
+    /// How many they are.
+    pub(crate) storages: Level,
+    /// What slabs have beyond that.
+    pub(crate) cached_bytes: Level,
+    /// Slabs.
+    pub(crate) reserved_bytes: Level,
+    /// Storages in buffers of the app.
+    pub(crate) imported_bytes: Level,
+    /// How often storages left, and came back.
+    pub(crate) evictions: u64,
+    pub(crate) restores: u64,
+}
+
+impl Sums {
+    fn each(&mut self) -> [&mut Level; 6] {
+        [
+            &mut self.requested_bytes,
+            &mut self.live_bytes,
+            &mut self.storages,
+            &mut self.cached_bytes,
+            &mut self.reserved_bytes,
+            &mut self.imported_bytes,
+        ]
+    }
+}
+
+/// Somebody who wants to know the peaks while something is done.
+#[derive(Clone, Copy, Debug)]
+struct Measuring {
+    number: u64,
+    peak_live_bytes: u64,
+    peak_reserved_bytes: u64,
+}
+
+/// All that is counted.
+#[derive(Debug)]
+pub(super) struct Census {
+    pub(super) sums: Sums,
+    classes: [ClassUse; 4],
+    pub(super) tags: Tags,
+    pub(super) ring: Ring,
+    measuring: Vec<Measuring>,
+    /// The last number that was given to a storage, a slab, a measurement.
+    storages: u64,
+    slabs: u32,
+    measurements: u64,
+}
+
+impl Census {
+    pub(super) fn new() -> Self {
+        let class = |class| ClassUse {
+            class,
+            slabs: Level::default(),
+            reserved_bytes: Level::default(),
+            live_bytes: Level::default(),
+        };
+        use SlabClass::{Alone, Middle, Own, Small};
+        Census {
+            sums: Sums::default(),
+            classes: [Small, Middle, Own, Alone].map(class),
+            tags: Tags::new(),
+            ring: Ring::default(),
+            measuring: Vec::new(),
+            storages: 0,
+            slabs: 0,
+            measurements: 0,
+        }
+    }
+
+    /// A number that no other storage has.
+    pub(super) fn next_storage(&mut self) -> u64 {
+        self.storages += 1;
+        self.storages
+    }
+
+    pub(super) fn next_slab(&mut self) -> u32 {
+        self.slabs = self.slabs.wrapping_add(1);
+        self.slabs
+    }
+
+    fn class(&mut self, class: SlabClass) -> &mut ClassUse {
+        &mut self.classes[class as usize]
+    }
+
+    pub(super) fn slab_added(&mut self, class: SlabClass, size_bytes: u64) {
+        let of = self.class(class);
+        of.slabs.raise(1);
+        of.reserved_bytes.raise(size_bytes);
+        self.sums.reserved_bytes.raise(size_bytes);
+        self.sums.cached_bytes.raise(size_bytes);
+        let reserved_bytes = self.sums.reserved_bytes.now;
+        for one in &mut self.measuring {
+            one.peak_reserved_bytes = one.peak_reserved_bytes.max(reserved_bytes);
+        }
+    }
+
+    pub(super) fn slab_gone(&mut self, class: SlabClass, size_bytes: u64) {
+        let of = self.class(class);
+        of.slabs.lower(1);
+        of.reserved_bytes.lower(size_bytes);
+        self.sums.reserved_bytes.lower(size_bytes);
+        self.sums.cached_bytes.lower(size_bytes);
+    }
+
+    #[inline]
+    fn gained(&mut self, class: SlabClass, size_bytes: u64, granted_bytes: u64) {
+        self.sums.requested_bytes.raise(size_bytes);
+        self.sums.live_bytes.raise(granted_bytes);
+        self.sums.storages.raise(1);
+        self.sums.cached_bytes.lower(granted_bytes);
+        self.class(class).live_bytes.raise(granted_bytes);
+        let live_bytes = self.sums.live_bytes.now;
+        for one in &mut self.measuring {
+            one.peak_live_bytes = one.peak_live_bytes.max(live_bytes);
+        }
+    }
+
+    #[inline]
+    fn lost(&mut self, class: SlabClass, size_bytes: u64, granted_bytes: u64) {
+        self.sums.requested_bytes.lower(size_bytes);
+        self.sums.live_bytes.lower(granted_bytes);
+        self.sums.storages.lower(1);
+        self.sums.cached_bytes.raise(granted_bytes);
+        self.class(class).live_bytes.lower(granted_bytes);
+    }
+
+    /// The device is gone, and all that was on it.
+    pub(super) fn device_gone(&mut self) {
+        for level in self.sums.each() {
+            level.set(0);
+        }
+        for class in &mut self.classes {
+            for level in [
+                &mut class.slabs,
+                &mut class.reserved_bytes,
+                &mut class.live_bytes,
+            ] {
+                level.set(0);
+            }
+        }
+        self.tags.all_lost();
+        self.ring.push(Event::Reopened);
+    }
+
+    pub(super) fn reset_peaks(&mut self) {
+        for level in self.sums.each() {
+            level.reset_peak();
+        }
+        for class in &mut self.classes {
+            for level in [
+                &mut class.slabs,
+                &mut class.reserved_bytes,
+                &mut class.live_bytes,
+            ] {
+                level.reset_peak();
+            }
+        }
+        self.tags.reset_peaks();
+    }
+}
+
+impl Memory {
+    /// The storage of a slot has a block from now on.
+    pub(super) fn gained(&mut self, index: u32, storage: &Storage, block: BlockId, place: Place) {
+        let tag = self.census.tags.number(storage);
+        let granted_bytes = self.granted_bytes(storage.size_bytes());
+        let Some((class, slab)) = self.slab_of(place) else {
+            return;
+        };
+        let slot = &mut self.slots[index as usize];
+        let is_back = slot.copies.is_some();
+        slot.tag = tag;
+        let (number, bytes) = (slot.number, slot.size_bytes);
+        self.set_owner(block, index);
+        self.census.gained(class, bytes, granted_bytes);
+        self.census.tags.gained(tag, bytes);
+        self.census.sums.restores += u64::from(is_back);
+        if self.census.ring.is_on() {
+            let offset_bytes = place.offset_bytes;
+            self.census.ring.push(match is_back {
+                true => Event::Restore {
+                    storage: number,
+                    tag,
+                    bytes,
+                    slab,
+                    offset_bytes,
+                },
+                false => Event::Alloc {
+                    storage: number,
+                    tag,
+                    bytes,
+                    slab,
+                    offset_bytes,
+                },
+            });
+        }
+    }
+
+    /// The storage of a slot loses its block, which it still has, and is there then, or nowhere.
+    pub(super) fn lost(&mut self, index: u32, to: Option<Residency>) {
+        let slot = &self.slots[index as usize];
+        let (number, tag, bytes) = (slot.number, slot.tag, slot.size_bytes);
+        let Some((class, _)) = slot.place.and_then(|place| self.slab_of(place)) else {
+            return;
+        };
+        let granted_bytes = self.granted_bytes(bytes);
+        self.census.lost(class, bytes, granted_bytes);
+        self.census.tags.lost(tag, bytes);
+        self.census.sums.evictions += u64::from(to.is_some());
+        self.census.ring.push(match to {
+            Some(to) => Event::Evict {
+                storage: number,
+                bytes,
+                to,
+            },
+            None => Event::Free {
+                storage: number,
+                bytes,
+            },
+        });
+    }
+
+    /// The slot has become another storage's.
+    pub(super) fn handed_on(&mut self, index: u32, heir: &Storage) {
+        let tag = self.census.tags.number(heir);
+        let number = self.census.next_storage();
+        let slot = &mut self.slots[index as usize];
+        let (before, dying, bytes) = (slot.tag, slot.number, slot.size_bytes);
+        (slot.tag, slot.number) = (tag, number);
+        if slot.block.is_none() {
+            return;
+        }
+        self.census.tags.lost(before, bytes);
+        self.census.tags.gained(tag, bytes);
+        self.census.ring.push(Event::HandOn {
+            storage: dying,
+            heir: number,
+            tag,
+            bytes,
+        });
+    }
+
+    /// A block has been moved.
+    pub(super) fn was_moved(&mut self, index: u32, from: Place, to: Place) {
+        let slot = &self.slots[index as usize];
+        let (number, bytes) = (slot.number, slot.size_bytes);
+        let (Some((before, _)), Some((after, slab))) = (self.slab_of(from), self.slab_of(to))
+        else {
+            return;
+        };
+        let granted_bytes = self.granted_bytes(bytes);
+        self.census.class(before).live_bytes.lower(granted_bytes);
+        self.census.class(after).live_bytes.raise(granted_bytes);
+        self.census.ring.push(Event::Move {
+            storage: number,
+            bytes,
+            slab,
+            offset_bytes: to.offset_bytes,
+        });
+    }
+
+    /// A storage was given a name, which is another maker's tag.
+    pub(crate) fn renamed(&mut self, storage: &Storage) {
+        let Some(index) = storage.slot() else { return };
+        let after = self.census.tags.number(storage);
+        let slot = &mut self.slots[index as usize];
+        let (before, bytes) = (slot.tag, slot.size_bytes);
+        if slot.block.is_some() && before != after {
+            slot.tag = after;
+            self.census.tags.lost(before, bytes);
+            self.census.tags.gained(after, bytes);
+        }
+    }
+
+    /// Something happened that only others know of.
+    pub(crate) fn happened(&mut self, event: Event) {
+        self.census.ring.push(event);
+    }
+
+    /// So late is it.
+    pub(crate) fn set_time(&mut self, now_ns: u64) {
+        self.census.ring.set_time(now_ns);
+    }
+
+    /// Does anybody want to know what happens?
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.census.ring.is_on()
+    }
+
+    /// Keeps the last so many events from now on.
+    pub(crate) fn keep_history(&mut self, most: usize) {
+        self.census.ring.keep(most);
+    }
+
+    /// The events that were kept, the tags they name, and how many events were not kept.
+    pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
+        let Census { ring, tags, .. } = &self.census;
+        let tags = tags.entries().iter().map(|one| one.tag.clone());
+        (ring.moments().collect(), tags.collect(), ring.dropped())
+    }
+
+    /// The sums over time.
+    pub(crate) fn sums(&self) -> Sums {
+        self.census.sums
+    }
+
+    /// The sums of each class.
+    pub(crate) fn classes(&self) -> [ClassUse; 4] {
+        self.census.classes
+    }
+
+    /// From now on until [`measured`](Self::measured) the peaks are wanted.
+    pub(crate) fn measure(&mut self) -> u64 {
+        self.census.measurements += 1;
+        let number = self.census.measurements;
+        self.census.measuring.push(Measuring {
+            number,
+            peak_live_bytes: self.census.sums.live_bytes.now,
+            peak_reserved_bytes: self.census.sums.reserved_bytes.now,
+        });
+        number
+    }
+
+    /// The highest live and reserved bytes since it was asked for them.
+    pub(crate) fn measured(&mut self, number: u64) -> Option<(u64, u64)> {
+        let measuring = &mut self.census.measuring;
+        let place = measuring.iter().position(|one| one.number == number)?;
+        let one = measuring.swap_remove(place);
+        Some((one.peak_live_bytes, one.peak_reserved_bytes))
+    }
+
+    fn slab_of(&self, place: Place) -> Option<(SlabClass, u32)> {
+        let slab = self.slabs.get(place.slab? as usize)?.as_ref()?;
+        Some((slab.class, slab.number))
+    }
+}

@@ -1,0 +1,182 @@
+//! What happened to memory: a bounded ring of small events, the oldest of which make room for the
+//! newest.
+
+use std::collections::VecDeque;
+
+use super::{Residency, Rung};
+use crate::alloc::SlabClass;
+
+/// One thing that happened to memory. Storages and slabs are told by numbers that none before or after
+/// them has; tags by their place in the list that comes with the events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A storage got a block.
+    Alloc {
+        /// Which.
+        storage: u64,
+        /// Who made it.
+        tag: u32,
+        /// Its bytes.
+        bytes: u64,
+        /// The slab of the block.
+        slab: u32,
+        /// Where in the slab it begins.
+        offset_bytes: u64,
+    },
+    /// A storage is gone, and its block free.
+    Free {
+        /// Which.
+        storage: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// An output took over the block of an operand that nobody holds any more.
+    HandOn {
+        /// Whose block it was.
+        storage: u64,
+        /// Whose it is.
+        heir: u64,
+        /// Who made that.
+        tag: u32,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// A storage was moved to another block.
+    Move {
+        /// Which.
+        storage: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// The slab of the new block.
+        slab: u32,
+        /// Where in the slab it begins.
+        offset_bytes: u64,
+    },
+    /// A storage left the device.
+    Evict {
+        /// Which.
+        storage: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// Where its bytes are.
+        to: Residency,
+    },
+    /// A storage came back to the device.
+    Restore {
+        /// Which.
+        storage: u64,
+        /// Who made it.
+        tag: u32,
+        /// Its bytes.
+        bytes: u64,
+        /// The slab of the block.
+        slab: u32,
+        /// Where in the slab it begins.
+        offset_bytes: u64,
+    },
+    /// A slab was created.
+    SlabCreated {
+        /// Which.
+        slab: u32,
+        /// Its bytes.
+        bytes: u64,
+        /// What it is for.
+        class: SlabClass,
+    },
+    /// A slab was given back.
+    SlabReleased {
+        /// Which.
+        slab: u32,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// Work was submitted.
+    Submission {
+        /// The how manieth it is.
+        serial: u64,
+        /// Commands encoded so far.
+        commands: u64,
+    },
+    /// A rung of the ladder freed something.
+    Rung {
+        /// Which.
+        rung: Rung,
+        /// How much.
+        freed_bytes: u64,
+    },
+    /// A storage found no room.
+    Refusal {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// The device was lost, and another has taken its place: nothing is on it yet.
+    Reopened,
+}
+
+/// An event and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Nanoseconds since the device was opened, as of the walk that it happened in: the clock is read
+    /// once for many events. 0 in a browser.
+    pub at_ns: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+/// The last things that happened.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    moments: VecDeque<Moment>,
+    /// How many there may be; 0: nobody wants to know.
+    most: usize,
+    /// How many have made room for others.
+    dropped: u64,
+    now_ns: u64,
+}
+
+impl Ring {
+    /// Keeps so many from now on.
+    pub(super) fn keep(&mut self, most: usize) {
+        while self.moments.len() > most {
+            self.moments.pop_front();
+            self.dropped += 1;
+        }
+        if most == 0 {
+            self.moments = VecDeque::new();
+        }
+        self.most = most;
+    }
+
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.most > 0
+    }
+
+    pub(super) fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, event: Event) {
+        if self.most == 0 {
+            return;
+        }
+        if self.moments.len() >= self.most {
+            self.moments.pop_front();
+            self.dropped += 1;
+        }
+        self.moments.push_back(Moment {
+            at_ns: self.now_ns,
+            event,
+        });
+    }
+
+    pub(super) fn moments(&self) -> impl ExactSizeIterator<Item = Moment> + '_ {
+        self.moments.iter().copied()
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

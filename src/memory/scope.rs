@@ -1,0 +1,115 @@
+//! Scopes: names for what a thread is doing. Tensors that are made meanwhile have them in their tags.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+/// No scope: as every thread begins.
+pub(crate) const NO_SCOPE: u32 = 0;
+
+/// Of more scopes than so many the rest are called like the one around them: a number in every name is no
+/// reason to keep a path for each.
+const MOST_SCOPES: usize = 1 << 16;
+
+thread_local! {
+    static CURRENT: Cell<u32> = const { Cell::new(NO_SCOPE) };
+}
+
+static SCOPES: Mutex<Option<Scopes>> = Mutex::new(None);
+
+/// All scopes that there ever were, of all threads.
+#[derive(Default)]
+struct Scopes {
+    /// By the scope around it and the name.
+    known: FxHashMap<(u32, Arc<str>), u32>,
+    /// From the second scope on: the first is none.
+    paths: Vec<Arc<str>>,
+}
+
+/// While it lives, what this thread makes is tagged with its name. It ends when it is dropped; those begun
+/// later on the same thread are to end before it.
+#[derive(Debug)]
+#[must_use = "a scope ends when it is dropped"]
+pub struct Scope {
+    around: u32,
+    /// It belongs to the thread that began it.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Scope {
+    pub(crate) fn enter(name: &str) -> Scope {
+        let around = current();
+        let mut guard = lock();
+        let scopes = guard.get_or_insert_default();
+        let key = (around, Arc::from(name));
+        let number = match scopes.known.get(&key) {
+            Some(&number) => number,
+            None if scopes.paths.len() >= MOST_SCOPES => around,
+            None => {
+                let path = match around {
+                    NO_SCOPE => key.1.clone(),
+                    around => format!("{}/{name}", scopes.paths[around as usize - 1]).into(),
+                };
+                scopes.paths.push(path);
+                let number = scopes.paths.len() as u32;
+                scopes.known.insert(key, number);
+                number
+            }
+        };
+        CURRENT.set(number);
+        Scope {
+            around,
+            not_send: PhantomData,
+        }
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // While a thread ends there may be nothing left to set.
+        let _ = CURRENT.try_with(|current| current.set(self.around));
+    }
+}
+
+/// The scope that this thread is in.
+pub(crate) fn current() -> u32 {
+    CURRENT.try_with(Cell::get).unwrap_or(NO_SCOPE)
+}
+
+/// The names of a scope and those around it, from the outermost on, with `/` between them.
+pub(crate) fn path(scope: u32) -> Option<Arc<str>> {
+    let index = (scope as usize).checked_sub(1)?;
+    lock().as_ref()?.paths.get(index).cloned()
+}
+
+fn lock() -> MutexGuard<'static, Option<Scopes>> {
+    SCOPES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_nest_and_are_known_again() {
+        let inside = |name| {
+            let outer = Scope::enter("step");
+            let inner = Scope::enter(name);
+            let found = (current(), path(current()));
+            drop(inner);
+            assert_eq!(path(current()).as_deref(), Some("step"));
+            drop(outer);
+            assert_eq!(path(current()), None);
+            found
+        };
+        let (forward, path) = inside("forward");
+        assert_eq!(path.as_deref(), Some("step/forward"));
+        assert_eq!(inside("forward").0, forward);
+        assert_ne!(inside("backward").0, forward);
+        std::thread::spawn(|| assert_eq!(current(), NO_SCOPE))
+            .join()
+            .unwrap();
+    }
+}

@@ -1,0 +1,111 @@
+//! Who holds how much: a level for every place in the source that makes tensors, and for every name and
+//! scope that they were given.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::storage::{Storage, Tag};
+use crate::units::Level;
+
+/// Of more makers than so many the rest share one entry: a name for each of a million tensors is no
+/// reason to keep a million levels.
+const MOST_TAGS: usize = 1 << 14;
+
+/// What tensors of one maker take on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TagUse {
+    /// Where they are made, with their name and scope; `None` for all of those for which there was no entry
+    /// of their own.
+    pub tag: Option<Tag>,
+    /// Their bytes.
+    pub bytes: Level,
+    /// How many storages that is: views share one.
+    pub storages: Level,
+}
+
+/// The levels of all makers.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// By address of the call site, and the number of the scope.
+    unnamed: FxHashMap<(usize, u32), u32>,
+    named: FxHashMap<(usize, u32, Arc<str>), u32>,
+    /// The first is that of all who found none.
+    entries: Vec<TagUse>,
+}
+
+impl Tags {
+    pub(super) fn new() -> Self {
+        let others = TagUse {
+            tag: None,
+            bytes: Level::default(),
+            storages: Level::default(),
+        };
+        Tags {
+            unnamed: FxHashMap::default(),
+            named: FxHashMap::default(),
+            entries: vec![others],
+        }
+    }
+
+    /// The number of a storage's maker.
+    pub(super) fn number(&mut self, storage: &Storage) -> u32 {
+        let (site, scope) = storage.made_at();
+        let site = std::ptr::from_ref(site) as usize;
+        let known = match storage.name() {
+            None => self.unnamed.get(&(site, scope)).copied(),
+            Some(name) => self.named.get(&(site, scope, name)).copied(),
+        };
+        known.unwrap_or_else(|| self.enter(storage, site, scope))
+    }
+
+    #[cold]
+    fn enter(&mut self, storage: &Storage, site: usize, scope: u32) -> u32 {
+        if self.entries.len() >= MOST_TAGS {
+            return 0;
+        }
+        let number = self.entries.len() as u32;
+        self.entries.push(TagUse {
+            tag: Some(storage.tag()),
+            bytes: Level::default(),
+            storages: Level::default(),
+        });
+        match storage.name() {
+            None => self.unnamed.insert((site, scope), number),
+            Some(name) => self.named.insert((site, scope, name), number),
+        };
+        number
+    }
+
+    pub(super) fn gained(&mut self, number: u32, size_bytes: u64) {
+        let entry = &mut self.entries[number as usize];
+        entry.bytes.raise(size_bytes);
+        entry.storages.raise(1);
+    }
+
+    pub(super) fn lost(&mut self, number: u32, size_bytes: u64) {
+        let entry = &mut self.entries[number as usize];
+        entry.bytes.lower(size_bytes);
+        entry.storages.lower(1);
+    }
+
+    /// Nothing is on the device any more.
+    pub(super) fn all_lost(&mut self) {
+        for entry in &mut self.entries {
+            entry.bytes.set(0);
+            entry.storages.set(0);
+        }
+    }
+
+    pub(super) fn reset_peaks(&mut self) {
+        for entry in &mut self.entries {
+            entry.bytes.reset_peak();
+            entry.storages.reset_peak();
+        }
+    }
+
+    pub(super) fn entries(&self) -> &[TagUse] {
+        &self.entries
+    }
+}

@@ -1,0 +1,144 @@
+//! What a piece of a program takes: between two moments, with the peaks in between.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::engine::{Engine, Tally, block_on};
+use crate::error::Result;
+use crate::memory::Scope;
+use crate::units::Bytes;
+
+/// A measurement under way: see [`Gpu::measure`](crate::Gpu::measure). Dropped, it is given up.
+#[derive(Debug)]
+#[must_use = "what was measured is told by `end`"]
+pub struct Measure {
+    name: String,
+    engine: Arc<Engine>,
+    number: u64,
+    before: Tally,
+    /// What is made meanwhile is tagged with the name.
+    scope: Option<Scope>,
+    not_send: PhantomData<*const ()>,
+}
+
+/// What a piece of a program took. All sizes are in bytes.
+///
+/// `Display` prints it in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Measured {
+    /// What it was called.
+    pub name: String,
+    /// What tensors took when it began, ...
+    pub live_before_bytes: u64,
+    /// ... at most meanwhile, ...
+    pub peak_live_bytes: u64,
+    /// ... and when it ended: what it left behind is the difference.
+    pub live_after_bytes: u64,
+    /// Slabs at most.
+    pub peak_reserved_bytes: u64,
+    /// Blocks that tensors got meanwhile, ...
+    pub allocated_bytes: u64,
+    /// ... that is how many, ...
+    pub allocations: u64,
+    /// ... and that they gave back.
+    pub freed_bytes: u64,
+    /// Commands run.
+    pub commands: u64,
+    /// Submissions.
+    pub submissions: u64,
+    /// Buffers created, for whatever purpose.
+    pub buffers_created: u64,
+    /// Bytes moved to make room.
+    pub moved_bytes: u64,
+    /// Bytes of tensors written out to the host or to disk.
+    pub put_out_bytes: u64,
+    /// Bytes of tensors brought back.
+    pub brought_in_bytes: u64,
+    /// Requests that found no room.
+    pub refusals: u64,
+}
+
+impl Measure {
+    pub(crate) async fn begin(engine: Arc<Engine>, name: &str) -> Result<Self> {
+        engine.flush().await?;
+        let (number, before) = engine.begin_measure();
+        Ok(Measure {
+            name: name.into(),
+            scope: Some(Scope::enter(name)),
+            engine,
+            number,
+            before,
+            not_send: PhantomData,
+        })
+    }
+
+    /// Runs all that was asked for meanwhile, and tells what it took.
+    ///
+    /// # Errors
+    /// As [`Gpu::flush`](crate::Gpu::flush).
+    pub fn end(self) -> Result<Measured> {
+        block_on("Measure::end", self.end_async())
+    }
+
+    /// As [`end`](Measure::end), as a future.
+    ///
+    /// # Errors
+    /// As [`end`](Measure::end).
+    pub async fn end_async(mut self) -> Result<Measured> {
+        self.scope = None;
+        self.engine.flush().await?;
+        let (after, peaks) = self.engine.end_measure(self.number);
+        let before = &self.before;
+        let (peak_live_bytes, peak_reserved_bytes) = peaks.unwrap_or_default();
+        Ok(Measured {
+            name: std::mem::take(&mut self.name),
+            live_before_bytes: before.live_bytes.now,
+            peak_live_bytes,
+            live_after_bytes: after.live_bytes.now,
+            peak_reserved_bytes,
+            allocated_bytes: after.live_bytes.up - before.live_bytes.up,
+            allocations: after.allocations - before.allocations,
+            freed_bytes: after.live_bytes.down - before.live_bytes.down,
+            commands: after.commands - before.commands,
+            submissions: after.submissions - before.submissions,
+            buffers_created: after.buffers_created - before.buffers_created,
+            moved_bytes: after.moved_bytes - before.moved_bytes,
+            put_out_bytes: after.put_out_bytes - before.put_out_bytes,
+            brought_in_bytes: after.brought_in_bytes - before.brought_in_bytes,
+            refusals: after.refusals - before.refusals,
+        })
+    }
+}
+
+impl Drop for Measure {
+    fn drop(&mut self) {
+        self.engine.give_up_measure(self.number);
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (before, after) = (self.live_before_bytes, self.live_after_bytes);
+        let left = match after.checked_sub(before) {
+            Some(more) => format!("left {} more", Bytes(more)),
+            None => format!("left {} less", Bytes(before - after)),
+        };
+        write!(
+            f,
+            "{}: {} at most, {} allocated in {} blocks, {left}; {} commands in {} submissions",
+            crate::memory::printable(&self.name, 40),
+            Bytes(self.peak_live_bytes),
+            Bytes(self.allocated_bytes),
+            self.allocations,
+            self.commands,
+            self.submissions,
+        )?;
+        if self.put_out_bytes > 0 || self.brought_in_bytes > 0 {
+            let (out, back) = (Bytes(self.put_out_bytes), Bytes(self.brought_in_bytes));
+            write!(f, "; {out} put out, {back} back")?;
+        }
+        Ok(())
+    }
+}

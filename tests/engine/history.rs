@@ -1,0 +1,346 @@
+//! What is counted agrees with what happened: levels, tags, scopes, measurements, history.
+
+use std::collections::HashMap;
+
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, Tensor};
+
+use super::open_alone;
+
+const MIB: u64 = 1 << 20;
+
+/// Numbers without a pattern.
+fn noise(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> 11
+    }
+}
+
+/// What a history says that there is and was, told from its events alone.
+#[derive(Default)]
+struct Told {
+    /// By storage: bytes and tag.
+    live: HashMap<u64, (u64, u32)>,
+    up_bytes: u64,
+    down_bytes: u64,
+    allocations: u64,
+    evictions: u64,
+    restores: u64,
+    moved_bytes: u64,
+    handed_on_bytes: u64,
+    slabs: HashMap<u32, u64>,
+    submissions: u64,
+    refusals: u64,
+}
+
+impl Told {
+    fn by(gpu: &Gpu) -> (Told, MemoryStats) {
+        // Nothing may happen in between: the statistics are asked for first, which frees what is gone.
+        let stats = gpu.memory();
+        let history = gpu.history();
+        assert_eq!(history.dropped, 0);
+        let mut told = Told::default();
+        let mut before = 0;
+        for moment in &history.moments {
+            assert!(moment.at_ns >= before, "time goes backwards");
+            before = moment.at_ns;
+            told.take(moment.event);
+        }
+        for tag in &stats.tags {
+            let place = history.tags.iter().position(|other| *other == tag.tag);
+            let place = place.expect("a tag that the history knows") as u32;
+            let own = told.live.values().filter(|(_, of)| *of == place);
+            let (bytes, count) = own.fold((0, 0), |(bytes, count), one| (bytes + one.0, count + 1));
+            let level = (tag.bytes.now, tag.storages.now);
+            assert_eq!((bytes, count), level, "{tag:?}");
+        }
+        (told, stats)
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Alloc {
+                storage,
+                tag,
+                bytes,
+                slab,
+                ..
+            }
+            | Event::Restore {
+                storage,
+                tag,
+                bytes,
+                slab,
+                ..
+            } => {
+                assert!(self.slabs.contains_key(&slab), "a block in no slab");
+                assert!(self.live.insert(storage, (bytes, tag)).is_none());
+                self.up_bytes += bytes;
+                self.allocations += 1;
+                self.restores += u64::from(matches!(event, Event::Restore { .. }));
+            }
+            Event::Free { storage, bytes } | Event::Evict { storage, bytes, .. } => {
+                let (had_bytes, _) = self.live.remove(&storage).expect("it was there");
+                assert_eq!(had_bytes, bytes);
+                self.down_bytes += bytes;
+                self.evictions += u64::from(matches!(event, Event::Evict { .. }));
+            }
+            Event::HandOn {
+                storage,
+                heir,
+                tag,
+                bytes,
+            } => {
+                let (had_bytes, _) = self.live.remove(&storage).expect("it was there");
+                assert_eq!(had_bytes, bytes);
+                self.live.insert(heir, (bytes, tag));
+                self.handed_on_bytes += bytes;
+            }
+            Event::Move {
+                storage,
+                bytes,
+                slab,
+                ..
+            } => {
+                assert!(self.live.contains_key(&storage) && self.slabs.contains_key(&slab));
+                self.moved_bytes += bytes;
+            }
+            Event::SlabCreated { slab, bytes, .. } => {
+                assert!(self.slabs.insert(slab, bytes).is_none());
+            }
+            Event::SlabReleased { slab, bytes } => {
+                assert_eq!(self.slabs.remove(&slab), Some(bytes));
+            }
+            Event::Submission { .. } => self.submissions += 1,
+            Event::Refusal { .. } => self.refusals += 1,
+            _ => {}
+        }
+    }
+
+    fn agrees_with(&self, stats: &MemoryStats) {
+        let live_bytes: u64 = self.live.values().map(|(bytes, _)| bytes).sum();
+        assert_eq!(live_bytes, stats.requested_bytes.now);
+        assert_eq!(self.up_bytes, stats.requested_bytes.up);
+        assert_eq!(self.down_bytes, stats.requested_bytes.down);
+        assert_eq!(self.live.len() as u64, stats.live_storages.now);
+        assert_eq!(self.allocations, stats.live_storages.up);
+        assert_eq!(
+            (self.evictions, self.restores),
+            (stats.evictions, stats.restores)
+        );
+        assert_eq!(self.slabs.values().sum::<u64>(), stats.reserved_bytes.now);
+        assert_eq!(self.slabs.len(), stats.slabs.len());
+        assert_eq!(
+            (self.submissions, self.refusals),
+            (stats.submissions, stats.refusals)
+        );
+        let of_classes =
+            |of: fn(&lapidary::ClassUse) -> u64| stats.classes.iter().map(of).sum::<u64>();
+        assert_eq!(
+            of_classes(|class| class.live_bytes.now),
+            stats.live_bytes.now
+        );
+        assert_eq!(
+            of_classes(|class| class.reserved_bytes.now),
+            stats.reserved_bytes.now
+        );
+        assert_eq!(
+            of_classes(|class| class.slabs.now),
+            stats.slabs.len() as u64
+        );
+        assert_eq!(
+            stats.cached_bytes.now,
+            stats.reserved_bytes.now - stats.live_bytes.now
+        );
+        for level in [
+            stats.requested_bytes,
+            stats.live_bytes,
+            stats.cached_bytes,
+            stats.reserved_bytes,
+        ] {
+            assert_eq!(level.now, level.up - level.down);
+            assert!(level.peak >= level.now);
+        }
+    }
+}
+
+/// Random programs whose tensors come and go, leave and come back, hand on and move.
+#[test]
+fn a_history_adds_up_to_the_statistics() {
+    let seed = std::env::var("LAPIDARY_SEED").ok();
+    let seed: u64 = seed.and_then(|seed| seed.parse().ok()).unwrap_or(11);
+    // What happened at all: evictions, restores, bytes moved and handed on.
+    let mut happened = [0; 4];
+    for round in 0..12 {
+        let mut random = noise(seed + round);
+        let budget = [None, Some(Budget::device(3 * MIB))][round as usize % 2];
+        let options = Options {
+            budget,
+            ..Options::default()
+        };
+        let (gpu, sim) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
+        gpu.keep_history(1 << 20);
+        let mut kept: Vec<Tensor> = Vec::new();
+        for _ in 0..200 {
+            let len = 1 + random() as usize % 60_000;
+            let pick = |random: &mut dyn FnMut() -> u64, kept: &[Tensor]| {
+                kept[random() as usize % kept.len()].clone()
+            };
+            match random() % 9 {
+                0..=2 => kept.push(
+                    gpu.full(&[len], 1.5, DType::F32)
+                        .unwrap()
+                        .named(&format!("w{}", len % 5)),
+                ),
+                3 if !kept.is_empty() => {
+                    let at = random() as usize % kept.len();
+                    kept.swap_remove(at);
+                }
+                4 if !kept.is_empty() => kept.push((pick(&mut random, &kept) + 1.0).unwrap()),
+                5 if !kept.is_empty() => {
+                    let _scope = gpu.scope("inner");
+                    let one = kept.swap_remove(random() as usize % kept.len());
+                    let other = (&one * 2.0).unwrap();
+                    drop(one);
+                    kept.push(other);
+                }
+                6 if !kept.is_empty() => {
+                    let _ = pick(&mut random, &kept).evict();
+                }
+                7 => {
+                    let _ = gpu.compact(random() % (1 << 20));
+                }
+                8 if kept.len() > 20 => kept.truncate(8),
+                _ => gpu.flush().unwrap(),
+            }
+        }
+        gpu.flush().unwrap();
+        let (told, stats) = Told::by(&gpu);
+        told.agrees_with(&stats);
+        assert_eq!(stats.pending_bytes, 0);
+        let all = [
+            told.evictions,
+            told.restores,
+            told.moved_bytes,
+            told.handed_on_bytes,
+        ];
+        happened
+            .iter_mut()
+            .zip(all)
+            .for_each(|(sum, one)| *sum += one);
+        drop(kept);
+        gpu.trim(0).unwrap();
+        let (told, stats) = Told::by(&gpu);
+        told.agrees_with(&stats);
+        assert_eq!(stats.live_bytes.now, 0);
+        assert_eq!(sim.complaints(), [""; 0], "seed {}", seed + round);
+    }
+    assert!(happened.iter().all(|&sum| sum > 0), "{happened:?}");
+}
+
+#[test]
+fn only_the_last_events_are_kept_and_none_when_nobody_asked() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let make = || gpu.zeros(&[4], DType::F32).unwrap().force().unwrap();
+    make();
+    assert!(gpu.history().moments.is_empty());
+    gpu.keep_history(5);
+    (0..20).for_each(|_| make());
+    let history = gpu.history();
+    assert_eq!(history.moments.len(), 5);
+    assert!(history.dropped > 0);
+    gpu.keep_history(0);
+    make();
+    assert!(gpu.history().moments.is_empty());
+}
+
+#[test]
+fn tensors_are_tagged_with_the_scopes_that_they_were_made_in() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let step = gpu.scope("step");
+    let x = {
+        let _forward = gpu.scope("forward");
+        gpu.zeros(&[1000], DType::F32).unwrap().named("x")
+    };
+    let y = gpu.zeros(&[10], DType::F32).unwrap();
+    drop(step);
+    let z = gpu.zeros(&[10], DType::F32).unwrap();
+    gpu.flush().unwrap();
+    let scopes = [&x, &y, &z].map(|tensor| tensor.tag().scope().map(str::to_owned));
+    let named = |scope: &str| Some(scope.to_string());
+    assert_eq!(scopes, [named("step/forward"), named("step"), None]);
+    let report = gpu.memory().to_string();
+    assert!(report.contains("step/forward: `x` ("), "{report}");
+}
+
+#[test]
+fn a_name_that_is_given_late_takes_the_bytes_along() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let x = gpu.zeros(&[1000], DType::F32).unwrap();
+    x.force().unwrap();
+    let x = x.named("late");
+    let stats = gpu.memory();
+    let of = |name: Option<&str>| {
+        let mut tags = stats.tags.iter();
+        let tag = tags.find(|one| one.tag.as_ref().is_some_and(|tag| tag.name() == name));
+        tag.map(|one| one.bytes.now)
+    };
+    assert_eq!((of(Some("late")), of(None)), (Some(4000), Some(0)));
+    drop(x);
+}
+
+#[test]
+fn a_measurement_tells_what_a_piece_of_a_program_takes() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let x = gpu.zeros(&[256], DType::F32).unwrap();
+    let outer = gpu.measure("outer").unwrap();
+    let inner = gpu.measure("inner").unwrap();
+    let kept = {
+        let y = gpu.zeros(&[1024], DType::F32).unwrap();
+        y.force().unwrap();
+        drop(y);
+        gpu.zeros(&[512], DType::F32).unwrap()
+    };
+    let inner = inner.end().unwrap();
+    assert_eq!(inner.live_before_bytes, 1024);
+    assert_eq!(inner.live_after_bytes, 1024 + 2048);
+    assert_eq!(inner.peak_live_bytes, 1024 + 4096);
+    assert_eq!(
+        (inner.allocated_bytes, inner.freed_bytes),
+        (4096 + 2048, 4096)
+    );
+    assert_eq!((inner.allocations, inner.refusals), (2, 0));
+    drop(kept);
+    let text = inner.to_string();
+    assert!(
+        text.starts_with("inner: 5.00 KiB at most, 6.00 KiB allocated in 2 blocks"),
+        "{text}"
+    );
+    let outer = outer.end().unwrap();
+    assert_eq!(outer.peak_live_bytes, inner.peak_live_bytes);
+    assert_eq!(outer.live_after_bytes, outer.live_before_bytes);
+    assert_eq!(kept_scope(&x), None);
+    // One that is given up leaves nothing behind.
+    drop(gpu.measure("given up").unwrap());
+    assert_eq!(gpu.zeros(&[1], DType::F32).unwrap().tag().scope(), None);
+}
+
+fn kept_scope(x: &Tensor) -> Option<String> {
+    x.tag().scope().map(str::to_owned)
+}
+
+#[test]
+fn peaks_begin_anew_and_sums_go_on() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    gpu.zeros(&[1 << 16], DType::F32).unwrap().force().unwrap();
+    let before = gpu.memory();
+    gpu.reset_peaks();
+    let after = gpu.memory();
+    assert_eq!((after.live_bytes.now, after.live_bytes.peak), (0, 0));
+    assert_eq!(after.live_bytes.up, before.live_bytes.up);
+    assert!(before.live_bytes.peak >= 1 << 18);
+}
