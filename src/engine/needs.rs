@@ -399,10 +399,10 @@ impl State {
             Some(Cmd::Prefetch(_)) | None => {}
             // The budget may be raised, and what the command was to change keeps its bytes.
             Some(cmd) if matches!(error, Error::NeverFits { .. }) => {
-                self.left.push(cmd, error)
+                self.left.push(cmd, error, &self.memory)
             }
             Some(cmd) if error.is_final() => self.poison(&cmd, &Arc::new(error)),
-            Some(cmd) => self.left.push(cmd, error),
+            Some(cmd) => self.left.push(cmd, error, &self.memory),
         }
     }
 }
