@@ -181,7 +181,7 @@ impl Ledger {
         books.sinking_to_bytes = is_sinking.then_some(most_bytes);
     }
 
-    /// By how much slabs pass what they may take.
+    /// By how much slabs pass what they may take: above it a kind of staging lacks what is kept for it.
     pub(crate) fn slab_excess_bytes(&self) -> u64 {
         self.lock().slab_excess_bytes()
     }
@@ -386,7 +386,7 @@ impl Books {
     }
 
     fn slab_excess_bytes(&self) -> u64 {
-        let most_bytes = self.limit_bytes.saturating_sub(self.staging_floor_bytes);
+        let most_bytes = self.limit_bytes.saturating_sub(self.kept_bytes(None));
         self.taken(Account::Slabs).saturating_sub(most_bytes)
     }
 

@@ -274,3 +274,23 @@ fn what_is_computed_while_the_limit_is_lowered_finds_room() {
         Ok(())
     });
 }
+
+#[test]
+fn staged_bytes_that_take_what_a_lowered_limit_keeps_for_reading_back_hold_up_nobody() {
+    const KIB: u64 = 1 << 10;
+    for device_bytes in (20 * KIB..48 * KIB).step_by(512) {
+        let (gpu, sim) = open(options(), Budget::device(160 * KIB));
+        let held = fill(&gpu, 4, 4 * KIB);
+        let values: Vec<u32> = (0..2048).collect();
+        let staged = gpu.tensor(&values, &[2048]).unwrap();
+        let shortfall_bytes = gpu.set_budget(Budget::device(device_bytes)).unwrap();
+        assert_eq!(shortfall_bytes, 0, "{device_bytes}");
+        let read = staged.to_vec::<u32>();
+        let error = read.as_ref().err().map(|error| error.to_string());
+        assert_eq!(error, None, "{device_bytes}");
+        assert_eq!(read.unwrap(), values);
+        check(&held);
+        drop((held, staged));
+        ended(gpu, &sim);
+    }
+}
