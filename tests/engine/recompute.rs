@@ -460,6 +460,36 @@ fn what_is_computed_again_in_vain_is_not_for_ever() {
 }
 
 #[test]
+fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
+    in_time(|| {
+        let (gpu, sim) = open_alone(options());
+        let budget = Budget {
+            host_bytes: Some(0),
+            disk_bytes: Some(0),
+            ..Budget::device(160 << 10)
+        };
+        gpu.set_budget(budget).unwrap();
+        let len = 10_000;
+        let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
+        let y = doubled(&x).unwrap();
+        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+            .unwrap();
+        y.evict().unwrap();
+        let holder = gpu.zeros(&[25_000], DType::F32).unwrap();
+        holder.force().unwrap();
+        // The first part of what replaces it finds no room.
+        let written = y.write(&numbers(7, len)).and_then(|()| y.force());
+        assert!(matches!(written, Err(Error::OutOfMemory(_))), "{written:?}");
+        drop(holder);
+        y.write(&numbers(7, len)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), numbers(7, len));
+        assert_eq!(x.to_vec::<f32>().unwrap(), numbers(3, len));
+        drop((x, y));
+        ended(gpu, &sim);
+    });
+}
+
+#[test]
 fn what_fits_with_a_tensor_kept_fits_with_one_computed_again() {
     for seed in 0..12 {
         in_time(move || {
