@@ -3,7 +3,8 @@
 //! every call of the driver and of the file system failed; and what bad input gets.
 //!
 //! `LAPIDARY_SEED` runs one random program of each kind; `LAPIDARY_STEPS` sets how many steps each kind
-//! makes in all, and lets the faults strike at every call rather than at some.
+//! makes in all, from that seed on if both are set, and lets the faults strike at every call rather than at
+//! some.
 
 #[path = "pressure/data.rs"]
 mod data;

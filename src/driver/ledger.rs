@@ -81,6 +81,8 @@ struct Books {
     /// What of it lasts: the system may take more today than tomorrow.
     lasting_bytes: u64,
     said_staging_bytes: Option<u64>,
+    /// How often that has become less than what was taken.
+    times_lowered: u64,
     learned: LearnedLimit,
     /// The least of the limits.
     limit_bytes: u64,
@@ -130,10 +132,18 @@ impl Ledger {
         staging_bytes: Option<u64>,
     ) {
         let mut books = self.lock();
+        let is_same = books.said_bytes == limit_bytes && books.said_staging_bytes == staging_bytes;
         books.said_bytes = limit_bytes;
         books.lasting_bytes = lasting_bytes;
         books.said_staging_bytes = staging_bytes;
         books.update_limit();
+        let is_passed = books.reserved_bytes() > books.limit_bytes || books.slab_excess_bytes() > 0;
+        books.times_lowered += u64::from(is_passed && !is_same);
+    }
+
+    /// How often a limit was set that was passed by what there was.
+    pub(crate) fn times_lowered(&self) -> u64 {
+        self.lock().times_lowered
     }
 
     /// What was learned of the device's size stands in the way of a request: now and then the
@@ -171,11 +181,9 @@ impl Ledger {
         books.sinking_to_bytes = is_sinking.then_some(most_bytes);
     }
 
-    /// By how much slabs pass what they may take.
+    /// By how much slabs pass what they may take: above it a kind of staging lacks what is kept for it.
     pub(crate) fn slab_excess_bytes(&self) -> u64 {
-        let books = self.lock();
-        let most_bytes = books.limit_bytes.saturating_sub(books.staging_floor_bytes);
-        books.taken(Account::Slabs).saturating_sub(most_bytes)
+        self.lock().slab_excess_bytes()
     }
 
     /// All levels at once.
@@ -383,6 +391,11 @@ impl Books {
 
     fn reserved_bytes(&self) -> u64 {
         self.all_bytes.now
+    }
+
+    fn slab_excess_bytes(&self) -> u64 {
+        let most_bytes = self.limit_bytes.saturating_sub(self.kept_bytes(None));
+        self.taken(Account::Slabs).saturating_sub(most_bytes)
     }
 
     /// What of the part that is kept for staging is this account's.

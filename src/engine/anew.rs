@@ -34,34 +34,41 @@ impl Engine {
         // The largest first: they have the least choice.
         needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
         let mut blocks = Vec::new();
-        for storage in needed {
-            {
+        for one in needed {
+            let is_unmade = {
                 let memory = &self.lock().memory;
-                // What has no bytes is computed when the command asks for it.
-                let is_unmade = memory.is_away(&storage) && !memory.has_bytes_away(&storage);
-                if is_unmade || memory.find(&storage).is_some() {
+                if memory.find(&one).is_some() {
                     continue;
                 }
+                memory.is_away(&one) && !memory.has_bytes_away(&one)
+            };
+            // What has no bytes is computed when the command asks for it; unless room is all that the command
+            // asks for, since it writes all of it.
+            if is_unmade && !Arc::ptr_eq(&one, storage) {
+                continue;
             }
-            match self.block_of_its_own(&storage).await? {
-                Some(arrival) => blocks.push((storage, Arriving(self, Some(arrival)))),
+            match self.block_of_its_own(&one).await? {
+                Some(arrival) => blocks.push((one, is_unmade, Arriving(self, Some(arrival)))),
                 None => return Ok(None),
             }
         }
-        for (storage, mut arriving) in blocks {
-            if self.lock().memory.is_away(&storage) {
-                if let Err(error) = self.arrive(&storage, &mut arriving).await? {
+        for (one, is_unmade, mut arriving) in blocks {
+            if is_unmade {
+                continue;
+            }
+            if self.lock().memory.is_away(&one) {
+                if let Err(error) = self.arrive(&one, &mut arriving).await? {
                     return Ok(Some((Err(error), freed_bytes)));
                 }
             } else if is_head {
                 let mut state = self.lock();
                 if let Some(arrival) = arriving.1.take() {
-                    state.memory.arrive(&storage, arrival);
-                    state.placed.push(Arc::downgrade(&storage));
+                    state.memory.arrive(&one, arrival);
+                    state.placed.push(Arc::downgrade(&one));
                 }
             }
         }
-        // The hole of one that is no operand is for whoever asked.
+        // The hole of one that is no operand, or is written anew, is for whoever asked.
         self.lock().memory.anywhere = true;
         Ok(Some((Ok(()), freed_bytes)))
     }

@@ -140,10 +140,24 @@ impl Engine {
         self.driver.ledger().slab_excess_bytes() > 0
     }
 
+    /// Something found no room. Was the limit lowered below what is taken since a walk last got down to
+    /// it? Then gets down to it: above it nothing is created, be it to put something out, so what failed is
+    /// to be tried again. The caller has the turn.
+    pub(super) async fn was_lowered(&self) -> Result<bool> {
+        let times = self.driver.ledger().times_lowered();
+        let is_new = self.outside.lowered_before.load(Ordering::Acquire) != times;
+        if is_new {
+            self.shrink().await?;
+        }
+        Ok(is_new)
+    }
+
     /// Gets down to the limits; returns by how much the reserved bytes are above the device's. The
     /// caller has the turn.
     pub(super) async fn shrink(&self) -> Result<u64> {
         self.outside.may_ask_anew();
+        let times = self.driver.ledger().times_lowered();
+        self.outside.lowered_before.store(times, Ordering::Release);
         self.submit()?;
         if self.must_sink() || self.excess_bytes() > 0 {
             let _sinking = Sinking::new(self);

@@ -217,6 +217,17 @@ impl Engine {
         let _turn = self.take_turn().await?;
         self.walk().await?;
         self.error_of(storage)?;
+        while !self.has_left(storage).await? {
+            if !self.was_lowered().await? {
+                let error = DriverError::OutOfMemory;
+                return Err(self.refused("a read-back buffer", error, storage));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a storage leave, whatever has to be done for it. `false` if there is no buffer for its bytes.
+    async fn has_left(&self, storage: &Arc<Storage>) -> Result<bool> {
         let pinned = || Error::Pinned {
             operation: "evict",
             made_at: storage.tag().to_string(),
@@ -224,42 +235,37 @@ impl Engine {
         let victim = {
             let mut state = self.lock();
             if state.memory.is_away(storage) {
-                return Ok(());
+                return Ok(true);
             }
             let victim = match state.memory.candidate(storage) {
                 Some(victim) => victim,
                 // It has no bytes, and no place.
-                None if storage.len_bytes() == 0 => return Ok(()),
+                None if storage.len_bytes() == 0 => return Ok(true),
                 None => return Err(pinned()),
             };
             if victim.is_clean && state.drop_one(&victim) > 0 {
-                return Ok(());
+                return Ok(true);
             }
             victim
         };
         self.drop_gone();
         if self.caps().maps_slabs {
             let taker = self.taker(storage, Tier::Disk)?;
-            return self.leave_in_place(&victim, taker).await;
+            return self.leave_in_place(&victim, taker).await.map(|()| true);
         }
         let victim = match self.already_leaving(victim) {
-            Ok(begun) => return self.finish_leaving(begun).await,
+            Ok(begun) => return self.finish_leaving(begun).await.map(|()| true),
             Err(victim) => victim,
         };
         let taker = match self.taker(storage, Tier::Host) {
             Ok(taker) => taker,
             Err(_) => self.taker(storage, Tier::Disk)?,
         };
-        match self.start_leaving(victim, taker).await? {
-            Some(leaving) => {
-                self.submit()?;
-                self.finish_leaving(leaving).await
-            }
-            None => {
-                let error = DriverError::OutOfMemory;
-                Err(self.refused("a read-back buffer", error, storage))
-            }
-        }
+        let Some(leaving) = self.start_leaving(victim, taker).await? else {
+            return Ok(false);
+        };
+        self.submit()?;
+        self.finish_leaving(leaving).await.map(|()| true)
     }
 
     /// Who should be copied out now, since they will have to leave after these.

@@ -106,11 +106,11 @@ impl Engine {
                 }
                 Need::Room { storage } => {
                     let made = self.make_room(&storage).await?;
-                    self.or_leave(made);
+                    self.or_leave(made).await?;
                 }
                 Need::BringIn { storage } => {
                     let brought = self.bring_in(&storage).await?;
-                    self.or_leave(brought);
+                    self.or_leave(brought).await?;
                 }
                 Need::ReadAway {
                     storage,
@@ -129,7 +129,7 @@ impl Engine {
                     size_bytes,
                 } => {
                     let provided = self.provide_readback(&storage, size_bytes).await?;
-                    self.or_leave(provided);
+                    self.or_leave(provided).await?;
                 }
                 Need::Direct {
                     reading,
@@ -301,10 +301,12 @@ impl Engine {
     }
 
     /// Leaves the command at the head of the queue behind if there was no room for it.
-    fn or_leave(&self, made: Result<()>) {
-        if let Err(error) = made {
+    async fn or_leave(&self, made: Result<()>) -> Result<()> {
+        let Err(error) = made else { return Ok(()) };
+        if !matches!(error, Error::OutOfMemory(_)) || !self.was_lowered().await? {
             self.lock().head_failed(error);
         }
+        Ok(())
     }
 
     /// Poisons the command at the head of the queue if what it needs was refused.
@@ -402,9 +404,11 @@ impl State {
             // It was only a hint, and must not hold anybody up.
             Some(Cmd::Prefetch(_)) | None => {}
             // The budget may be raised, and what the command was to change keeps its bytes.
-            Some(cmd) if matches!(error, Error::NeverFits { .. }) => self.left.push(cmd, error),
+            Some(cmd) if matches!(error, Error::NeverFits { .. }) => {
+                self.left.push(cmd, error, &self.memory)
+            }
             Some(cmd) if error.is_final() => self.poison(&cmd, &Arc::new(error)),
-            Some(cmd) => self.left.push(cmd, error),
+            Some(cmd) => self.left.push(cmd, error, &self.memory),
         }
     }
 }

@@ -85,6 +85,8 @@ pub(super) struct Outside {
     os_is_static: AtomicBool,
     /// The limit is below what is reserved: the next walk gets down to it.
     pub(super) must_shrink: AtomicBool,
+    /// How often the limit had been lowered when a walk last began to get down to it.
+    pub(super) lowered_before: AtomicU64,
 }
 
 impl fmt::Debug for Outside {

@@ -40,7 +40,10 @@ impl Engine {
         for &storage in storages {
             self.error_of(storage)?;
             for _ in 0..MOST_ARRIVALS {
-                self.bring_in(storage).await??;
+                match self.bring_in(storage).await? {
+                    Err(Error::OutOfMemory(_)) if self.was_lowered().await? => continue,
+                    brought => brought?,
+                }
                 if !self.lock().memory.is_away(storage) {
                     break;
                 }

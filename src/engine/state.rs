@@ -186,13 +186,15 @@ impl Batch {
 /// Commands that wait for room, and those that must not overtake them.
 ///
 /// A command that finds no room stays behind, and with it every later one that reads what it
-/// writes, or writes what it reads or writes; all others go on. So one thread's shortage is not
-/// another's error, and order holds wherever it can be observed.
+/// writes, or writes what it reads or writes, or what a recipe would compute that from; all others go
+/// on. So one thread's shortage is not another's error, and order holds wherever it can be observed.
 #[derive(Debug, Default)]
 pub(super) struct LeftBehind {
     pub(super) cmds: Vec<(Cmd, Error)>,
-    /// By address of the storage; the commands above keep the storages alive.
+    /// By address of the storage; the commands above, and what is below, keep the storages alive.
     touched: FxHashMap<usize, Touched>,
+    /// What recipes would compute the commands' operands from.
+    sources: Vec<Arc<Storage>>,
 }
 
 #[derive(Debug)]
@@ -203,13 +205,22 @@ struct Touched {
 
 impl LeftBehind {
     /// Leaves a command behind.
-    pub(super) fn push(&mut self, cmd: Cmd, error: Error) {
-        cmd.each_operand(|storage, role| {
-            let touched = self.touched.entry(address(storage)).or_insert(Touched {
+    pub(super) fn push(&mut self, cmd: Cmd, error: Error, memory: &Memory) {
+        let touched = &mut self.touched;
+        let mut touch = |storage: &Arc<Storage>, role| {
+            let touched = touched.entry(address(storage)).or_insert(Touched {
                 written: false,
                 error: error.clone(),
             });
             touched.written |= role != Role::Read;
+        };
+        cmd.each_operand(|storage, role| {
+            touch(storage, role);
+            if role != Role::Write {
+                let sources = memory.sources_of(storage);
+                sources.iter().for_each(|source| touch(source, Role::Read));
+                self.sources.extend(sources);
+            }
         });
         self.cmds.push((cmd, error));
     }
@@ -257,6 +268,7 @@ impl LeftBehind {
     /// others write what nobody asks for any more: no tensor, and no command behind them.
     pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd)) {
         self.touched.clear();
+        self.sources.clear();
         // How often each storage is held by the commands that are still to be looked at.
         let mut held: FxHashMap<usize, usize> = FxHashMap::default();
         for (cmd, _) in &self.cmds {

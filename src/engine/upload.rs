@@ -165,7 +165,7 @@ impl Engine {
             std::thread::yield_now();
             return Ok(());
         }
-        if tries_again {
+        if tries_again || self.was_lowered().await? {
             return Ok(());
         }
         // Everything staged waits for commands that found no room.

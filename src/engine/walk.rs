@@ -124,7 +124,7 @@ impl State {
                 if let Cmd::TakeOver { to, .. } = &cmd {
                     self.makings.ended(to, None);
                 }
-                self.left.push(cmd, error);
+                self.left.push(cmd, error, &self.memory);
                 continue;
             }
             let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();

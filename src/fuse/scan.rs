@@ -2,8 +2,8 @@
 //!
 //! Commands are looked at in program order. A *group* holds elementwise launches that run together at the
 //! place of the last of them: until it is closed, nothing that came after its first one reads what it
-//! writes, or writes what it reads or writes. A launch joins the groups whose results it takes up,
-//! which become one; whatever else touches a group closes it.
+//! writes, or writes what it reads or writes, or what a recipe would compute that from. A launch joins the
+//! groups whose results it takes up, which become one; whatever else touches a group closes it.
 
 use std::sync::Arc;
 
@@ -124,7 +124,9 @@ impl Scan {
     pub(super) fn pass(&mut self, cmd: Cmd) {
         if !self.open.is_empty() {
             let mut concerned = 0_u32;
-            cmd.each_operand(|storage, role| concerned |= self.concerned(address(storage), role));
+            cmd.each_operand(|storage, role| {
+                concerned |= self.concerned(address(storage), role) | self.ended_by(storage, role);
+            });
             self.close(concerned);
         }
         self.passed = Some(cmd);
@@ -137,6 +139,7 @@ impl Scan {
         for (index, arg) in tail.launch.args.iter().enumerate() {
             let role = tail.launch.program.role(index);
             concerned |= self.concerned(address(&arg.storage), role);
+            concerned |= self.ended_by(&arg.storage, role);
         }
         self.close(concerned);
         match self
@@ -156,12 +159,13 @@ impl Scan {
 
     /// A launch that can.
     pub(super) fn join(&mut self, member: Member) {
-        let mut concerned = 0;
+        let (mut concerned, mut ended) = (0, 0);
         for (index, arg) in member.launch.args.iter().enumerate() {
             let role = member.launch.program.role(index);
             // What is made anew is known to nobody yet.
             if role != Role::Write {
                 concerned |= self.concerned(address(&arg.storage), role);
+                ended |= self.ended_by(&arg.storage, role);
             }
         }
         // Those that it can be one with, as far as there is room.
@@ -180,7 +184,7 @@ impl Scan {
                 launches += group.members.len();
             }
         }
-        let Some(mut group) = self.merge(joined, concerned & !joined) else {
+        let Some(mut group) = self.merge(joined, (concerned | ended) & !joined) else {
             return self.open(Group::of(member));
         };
         group.take_in(member);
@@ -201,6 +205,16 @@ impl Scan {
         groups
             .map(|(index, group)| u32::from(group.concerns(storage, role)) << index)
             .sum()
+    }
+
+    /// The open groups that must come before a command that does so with a storage, because a recipe might
+    /// have to compute what they read from what that holds now: any of them, since only the memory knows
+    /// what is computed from what, and such writes are rare.
+    fn ended_by(&self, storage: &Storage, role: Role) -> u32 {
+        match role != Role::Read && storage.feeds_recipes() {
+            true => (1 << self.open.len()) - 1,
+            false => 0,
+        }
     }
 
     /// Closes some of the open groups.

@@ -33,6 +33,9 @@ impl RecipeToken {
 
 impl Drop for RecipeToken {
     fn drop(&mut self) {
+        for (input, _) in &self.inputs {
+            input.unfeed_recipe();
+        }
         self.dead.push(Dead::Recipe(self.id));
     }
 }

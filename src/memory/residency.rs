@@ -304,6 +304,7 @@ impl Memory {
     pub(crate) fn recipe_token(&self, id: u64, inputs: Vec<Arc<Storage>>) -> RecipeToken {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|input| {
+            input.feed_recipe();
             let writes = self.writes_to(&input);
             (input, writes)
         });
@@ -349,6 +350,28 @@ impl Memory {
             ahead.extend(recipe.inputs.iter().map(|(input, _)| input.clone()));
         }
         false
+    }
+
+    /// What recipes compute a storage from, if it comes to that, and in turn what they compute that from.
+    pub(crate) fn sources_of(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
+        let inputs = |storage: &Storage| {
+            let slot = storage.slot().map(|index| &self.slots[index as usize]);
+            let recipe = slot.and_then(|slot| slot.copies.as_ref()?.recipe.as_ref());
+            let inputs = recipe.into_iter().flat_map(|recipe| &recipe.inputs);
+            inputs.map(|(input, _)| input.clone()).collect::<Vec<_>>()
+        };
+        let (mut known, mut sources) = (FxHashSet::default(), inputs(storage));
+        let mut at = 0;
+        while let Some(source) = sources.get(at) {
+            match known.insert(Arc::as_ptr(source)) {
+                true => {
+                    sources.extend(inputs(&sources[at]));
+                    at += 1;
+                }
+                false => drop(sources.swap_remove(at)),
+            }
+        }
+        sources
     }
 
     /// Is a recipe current, and are its inputs there, or to be had? `most` is how many of them, and of those

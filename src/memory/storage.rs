@@ -146,6 +146,8 @@ pub(crate) struct Storage {
     pins: AtomicU32,
     /// How many are writing to it in several pieces, some of which others may see.
     writers: AtomicU32,
+    /// How many recipes compute from it.
+    recipes: AtomicU32,
     /// Its slot in the memory's table once it has a place or a cause of poisoning.
     slot: AtomicU32,
     residency: AtomicU8,
@@ -171,6 +173,7 @@ impl Storage {
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             writers: AtomicU32::new(0),
+            recipes: AtomicU32::new(0),
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
             advice: AtomicU8::new(Advice::Normal as u8),
@@ -234,6 +237,21 @@ impl Storage {
     /// All of it has been appended, or nothing more will be.
     pub(crate) fn end_write(&self) {
         self.writers.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Would a recipe compute from it? To write to it may end what others hold.
+    pub(crate) fn feeds_recipes(&self) -> bool {
+        self.recipes.load(Ordering::Acquire) > 0
+    }
+
+    /// One recipe more computes from it.
+    pub(super) fn feed_recipe(&self) {
+        self.recipes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A recipe that computes from it is gone.
+    pub(super) fn unfeed_recipe(&self) {
+        self.recipes.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn pins(&self) -> u32 {

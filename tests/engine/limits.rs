@@ -1,7 +1,12 @@
 //! Limits: who makes way, how far, and what is promised about it.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Error, Gpu, Options, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, Options, Result, Tensor};
+use pollster::block_on;
 
 use crate::ended;
 
@@ -174,6 +179,118 @@ fn a_small_tensor_has_room_in_a_small_budget_that_nothing_can_leave() {
         let sum = tensor.add(&other).unwrap();
         assert_eq!(sum.to_vec::<f32>().unwrap(), [15.0; 64]);
         drop((tensor, other, sum));
+        ended(gpu, &sim);
+    }
+}
+
+/// Lowers the limit after 0, 1, 2, … polls of what `start` begins with the first and the last of the
+/// tensors, until that comes to its end before: nothing fails, and nothing is lost.
+fn lowered_wherever_it_waits<T>(start: impl AsyncFn(&Tensor, &Tensor) -> Result<T>) {
+    const KIB: u64 = 1 << 10;
+    for maps_slabs in [false, true] {
+        for times in 0.. {
+            let device = SimOptions {
+                pauses: 2,
+                maps_slabs,
+                lag_submissions: 2,
+                ..options()
+            };
+            let (gpu, sim) = open(device, Budget::device(96 * KIB));
+            let held = fill(&gpu, 17, 4 * KIB);
+            let lower = gpu.set_budget_async(Budget::device(40 * KIB));
+            let has_ended = goes_on(start(&held[0], &held[16]), times, lower);
+            check(&held);
+            drop(held);
+            ended(gpu, &sim);
+            if has_ended {
+                assert!(times > 1, "it never waited");
+                break;
+            }
+            assert!(times < 1000, "it never ends");
+        }
+    }
+}
+
+/// Whether the future has ended before the limit was lowered.
+fn goes_on<T>(
+    future: impl Future<Output = Result<T>>,
+    times: usize,
+    lower: impl Future<Output = Result<u64>>,
+) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut future, mut lower) = (pin!(future), pin!(lower));
+    let mut has_ended = (0..times).any(|_| future.as_mut().poll(&mut context).is_ready());
+    let (ended_before, mut has_got_down) = (has_ended, false);
+    block_on(poll_fn(|context| {
+        if !has_got_down {
+            if let Poll::Ready(shortfall_bytes) = lower.as_mut().poll(context) {
+                assert_eq!(shortfall_bytes.unwrap(), 0);
+                has_got_down = true;
+            }
+        }
+        if !has_ended {
+            if let Poll::Ready(result) = future.as_mut().poll(context) {
+                let error = result.err().map(|error| error.to_string());
+                assert_eq!(error, None, "after {times} polls");
+                has_ended = true;
+            }
+        }
+        match has_ended && has_got_down {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }));
+    ended_before
+}
+
+#[test]
+fn what_is_put_out_while_the_limit_is_lowered_leaves() {
+    lowered_wherever_it_waits(async |first: &Tensor, last: &Tensor| {
+        let sum = first.add(last)?;
+        last.evict_async().await?;
+        sum.evict_async().await
+    });
+}
+
+#[test]
+fn what_is_read_while_the_limit_is_lowered_is_read() {
+    lowered_wherever_it_waits(async |first: &Tensor, last: &Tensor| {
+        let sum = first.add(last)?;
+        let read = last.read::<f32>();
+        sum.read::<f32>().await?;
+        read.await
+    });
+}
+
+#[test]
+fn what_is_computed_while_the_limit_is_lowered_finds_room() {
+    lowered_wherever_it_waits(async |first: &Tensor, last: &Tensor| {
+        let part = |tensor: &Tensor, len| tensor.narrow(0, 0, len);
+        let sums = [1024, 1000, 500, 400];
+        let sums = sums.map(|len| part(first, len)?.add(&part(last, len)?));
+        for sum in sums.into_iter().collect::<Result<Vec<_>>>()? {
+            sum.force_async().await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn staged_bytes_that_take_what_a_lowered_limit_keeps_for_reading_back_hold_up_nobody() {
+    const KIB: u64 = 1 << 10;
+    for device_bytes in (20 * KIB..48 * KIB).step_by(512) {
+        let (gpu, sim) = open(options(), Budget::device(160 * KIB));
+        let held = fill(&gpu, 4, 4 * KIB);
+        let values: Vec<u32> = (0..2048).collect();
+        let staged = gpu.tensor(&values, &[2048]).unwrap();
+        let shortfall_bytes = gpu.set_budget(Budget::device(device_bytes)).unwrap();
+        assert_eq!(shortfall_bytes, 0, "{device_bytes}");
+        let read = staged.to_vec::<u32>();
+        let error = read.as_ref().err().map(|error| error.to_string());
+        assert_eq!(error, None, "{device_bytes}");
+        assert_eq!(read.unwrap(), values);
+        check(&held);
+        drop((held, staged));
         ended(gpu, &sim);
     }
 }

@@ -27,14 +27,18 @@ const PLAIN: Rules = Rules {
 /// one part in `part`.
 fn run(part: u64, program: impl Fn(u64, u64)) {
     quiet();
-    if let Some(seed) = number("LAPIDARY_SEED") {
+    let first = number("LAPIDARY_SEED");
+    let steps = match (number("LAPIDARY_STEPS"), first) {
+        (None, Some(_)) => PROGRAM_STEPS,
+        (steps, _) => steps.unwrap_or(STEPS) / part,
+    };
+    for program_number in 0..steps.div_ceil(PROGRAM_STEPS) {
+        let seed = first.unwrap_or(0) + program_number;
         let _seed = Seed(seed);
-        return program(seed, PROGRAM_STEPS);
-    }
-    let steps = number("LAPIDARY_STEPS").unwrap_or(STEPS) / part;
-    for seed in 0..steps.div_ceil(PROGRAM_STEPS) {
-        let _seed = Seed(seed);
-        program(seed, PROGRAM_STEPS.min(steps - seed * PROGRAM_STEPS));
+        program(
+            seed,
+            PROGRAM_STEPS.min(steps - program_number * PROGRAM_STEPS),
+        );
     }
 }
 

@@ -236,9 +236,13 @@ impl World {
                 self.checked.0 += 1;
                 true
             }
-            Err(Error::Poisoned { .. } | Error::DeviceLost { .. } | Error::SpillCorrupt { .. })
-                if is_unsure =>
-            {
+            // A recipe may need another one, which is worth nothing any more.
+            Err(
+                Error::Poisoned { .. }
+                | Error::DeviceLost { .. }
+                | Error::SpillCorrupt { .. }
+                | Error::Recompute { .. },
+            ) if is_unsure => {
                 self.checked.1 += 1;
                 false
             }
