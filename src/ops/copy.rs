@@ -380,7 +380,7 @@ impl Tensor {
             code: plan.code,
             args: [arg(src, false), arg(self, true)].into_iter().collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-            groups: super::rows::groups(self.engine.caps(), plan.words[0].into(), 1),
+            groups: groups(self.engine.caps(), u64::from(plan.words[0])),
             may_reuse: 0,
             ranges,
             work: 0,
