@@ -23,6 +23,7 @@ pub struct Level {
     pub down: u64,
 }
 
+#[cfg(feature = "gpu")]
 impl Level {
     #[inline]
     pub(crate) fn raise(&mut self, by: u64) {
