@@ -211,10 +211,9 @@ pub(super) fn launches(
                 None => fresh(node.dtype),
             });
     let made: Vec<Arc<Storage>> = made.collect();
-    let leaves = &structure.leaves;
     let y = structure
         .head
-        .map(|_| fresh(leaves[structure.bound()].dtype));
+        .map(|_| fresh(structure.leaves[structure.bound()].dtype));
     let launches = steps.into_iter().map(|step| {
         let is_quads = are_quads(step.code, step.args.len());
         let args = step
@@ -245,7 +244,14 @@ pub(super) fn launches(
     if let (Some(head), Some(y)) = (&structure.head, &y) {
         let others = &launch.args[structure.bound() + structure.outs.len()..];
         let args = others.iter().map(|arg| &arg.storage).chain([y]);
-        launches.insert(0, reader_launch(head, launch, args));
+        let made = match &structure.before {
+            None => vec![reader_launch(head, launch, args)],
+            Some(before) => {
+                let whole = launch_before(structure, before, launch, args);
+                self::launches(before, caps, dead, &whole)?
+            }
+        };
+        launches.splice(0..0, made);
     }
     if let Some(tail) = &structure.tail {
         let x = &made[usize::from(structure.outs[0].node)];
@@ -254,6 +260,38 @@ pub(super) fn launches(
         launches.push(reader_launch(tail, launch, args));
     }
     Some(launches)
+}
+
+/// The parameters of the expression before and of the reader that takes it up.
+fn params_before(structure: &Structure, before: &Structure, params: &[u8]) -> Vec<u8> {
+    let words = words_of(structure, params);
+    let its = (0..before.places().end).map(|index| words[structure.word_before(index)]);
+    let its = its.flat_map(u32::to_ne_bytes);
+    params[..4 * READER_WORDS]
+        .iter()
+        .copied()
+        .chain(its)
+        .collect()
+}
+
+/// The launch of the expression before and of the reader that takes it up, with these operands.
+fn launch_before<'a>(
+    structure: &Structure,
+    before: &Structure,
+    whole: &Launch,
+    storages: impl Iterator<Item = &'a Arc<Storage>>,
+) -> Launch {
+    let args = storages.map(|storage| Arg {
+        storage: storage.clone(),
+        // The parts know what theirs are.
+        dtype: DType::F32,
+        quads: true,
+    });
+    Launch {
+        args: args.collect(),
+        params: params_before(structure, before, &whole.params).into(),
+        ..whole.clone()
+    }
 }
 
 /// The launch of the kernel that an expression is part of, with these operands.
@@ -292,18 +330,19 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
     let mut y = Vec::new();
     if let Some(head) = &structure.head {
         let others = &call.operands[structure.bound() + structure.outs.len()..];
-        let mut operands = others.to_vec();
-        operands.push(vec![
-            0;
-            bytes(structure.leaves[structure.bound()].dtype)
-                as usize
-        ]);
+        let made = bytes(structure.leaves[structure.bound()].dtype) as usize;
         let mut part = TwinCall {
-            operands,
+            operands: [others, &[vec![0; made]]].concat(),
             variant: head.variant,
-            params: call.params[..4 * READER_WORDS].to_vec(),
+            params: match &structure.before {
+                None => call.params[..4 * READER_WORDS].to_vec(),
+                Some(before) => params_before(structure, before, &call.params),
+            },
         };
-        (head.reader.kernel.twin)(&mut part);
+        match &structure.before {
+            None => (head.reader.kernel.twin)(&mut part),
+            Some(before) => run(before, caps, &mut part),
+        }
         y = part.operands.pop().unwrap_or_default();
     }
     for step in steps {

@@ -7,7 +7,8 @@
 //!                                                          are not in order            are mapped
 //! ```
 //!
-//! Where a reader takes up the result, they follow its own.
+//! Where a reader takes up the result, they follow its own. Of an expression before it and one after it, that
+//! after it comes first, and the zero is there but once.
 
 use smallvec::SmallVec;
 
@@ -17,6 +18,9 @@ use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::elementwise::element::Element;
 use crate::ops::readers::Reader;
 use crate::tensor::layout::MAX_RANK;
+
+/// The word that is zero.
+pub(super) const ZERO: usize = 1;
 
 /// Words of parameters, at most.
 pub(super) const WORDS: usize = MAX_PARAMS_BYTES / 4;
@@ -128,8 +132,10 @@ pub(super) struct Structure {
     pub(super) each: u64,
     /// The kernel that takes up the one output, element by element, ...
     pub(super) tail: Option<TailShape>,
-    /// ... or the one that makes the last leaf.
+    /// ... or the one that makes the last leaf, ...
     pub(super) head: Option<TailShape>,
+    /// ... and the expression that this one takes up, whose own tail it is.
+    pub(super) before: Option<Box<Structure>>,
 }
 
 /// A kernel for which an expression computes the operand `x`, or whose result it takes up.
@@ -149,6 +155,8 @@ pub(super) struct Places {
     pub(super) dims: usize,
     /// Of each leaf that is mapped.
     pub(super) strides: SmallVec<[usize; 8]>,
+    /// Where they end, and the same in whole vectors.
+    pub(super) end: usize,
     pub(super) words: usize,
 }
 
@@ -198,7 +206,25 @@ impl Structure {
             offsets,
             dims,
             strides,
+            end: next,
             words: next.next_multiple_of(4),
+        }
+    }
+
+    /// Words of the parameters of the expressions before and after a reader together, or of the one.
+    pub(super) fn words(&self) -> usize {
+        match &self.before {
+            Some(before) => self.word_before(before.places().end).next_multiple_of(4),
+            None => self.places().words,
+        }
+    }
+
+    /// Where a word of the parameters of the expression before lies.
+    pub(super) fn word_before(&self, index: usize) -> usize {
+        match index {
+            ZERO => ZERO,
+            0 => self.places().end,
+            index => self.places().end + index - 1,
         }
     }
 
@@ -206,6 +232,7 @@ impl Structure {
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
         let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;
+        let flags = flags | u8::from(self.before.is_some()) << 4;
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
@@ -222,6 +249,9 @@ impl Structure {
         }
         for out_shape in &self.outs {
             out.extend([out_shape.node, u8::from(out_shape.is_into)]);
+        }
+        if let Some(before) = &self.before {
+            before.key(out);
         }
     }
 }

@@ -294,6 +294,7 @@ impl Expr {
             each,
             tail,
             head: None,
+            before: None,
         }
     }
 
@@ -318,6 +319,43 @@ impl Expr {
             }
         }
         words
+    }
+}
+
+impl Whole {
+    /// An expression whose elements a reader takes up, but for the operand `y`, with the one that takes up
+    /// what that reader makes. `None` if that is too much for one kernel.
+    pub(super) fn with(&self, onward: &Whole, limits: &Limits) -> Option<Whole> {
+        let mut structure = onward.structure.clone();
+        let own = structure.bound() + structure.outs.len();
+        structure.before = Some(Box::new(self.structure.clone()));
+        let (leaves, outs) = onward.args[..own].split_at(structure.bound());
+        let inner = &self.args;
+        // What is read anywhere is not to be written meanwhile.
+        let is_read = |out: &Arg| {
+            let mut read = inner.iter();
+            read.any(|arg| Arc::ptr_eq(&arg.storage, &out.storage))
+        };
+        let count = structure.words();
+        let is_too_much = own + inner.len() > MAX_OPERANDS || READER_WORDS + count > WORDS;
+        if is_too_much || outs.iter().any(is_read) {
+            return None;
+        }
+        let mut words = SmallVec::from_elem(0, count);
+        let end = structure.places().end;
+        words[..end].copy_from_slice(&onward.words[..end]);
+        let its = self.structure.places().end;
+        for (index, &word) in self.words[..its].iter().enumerate() {
+            words[structure.word_before(index)] = word;
+        }
+        let args = leaves.iter().chain(outs).chain(inner).cloned().collect();
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse: 0,
+        };
+        limits.allow(&whole.args).then_some(whole)
     }
 }
 

@@ -210,6 +210,58 @@ fn what_becomes_of_a_reduction_or_a_norm_is_part_of_it() {
 }
 
 #[test]
+fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
+    let is_one = |work: fn(&[Tensor]) -> Result<Tensor>, name: &str| {
+        let (made, _, names) = counts(|_, x| Ok(vec![work(x)?]));
+        assert_eq!((made, &names[..]), (1, &[name.to_string()][..]));
+    };
+    is_one(
+        |x| ((&x[0] * &x[1])?.sum(&[1])? / 64.0)?.sqrt(),
+        "sqrt(sum(a * b) / s0)",
+    );
+    is_one(
+        |x| ((&x[0] * 0.5)? + &x[1])?.softmax(1)? * &x[2],
+        "softmax(a * s0 + b) * c",
+    );
+    // A row before, and another after.
+    is_one(
+        |x| {
+            let moved = (&x[0] + x[1].narrow(0, 3, 1)?)?;
+            let normed = moved.layer_norm(&[64], None, None, 1e-5)?;
+            ((normed * x[2].narrow(0, 5, 1)?)? + 0.5)?.relu()
+        },
+        "relu(layer_norm(a + b) * c + s0)",
+    );
+    is_one(
+        |x| (1.0 - x[0].square()?)?.argmax(1)?.cast(DType::F32)? * 2.0,
+        "f32(argreduce(s0 - square(a))) * s1",
+    );
+    // Two readers, with expressions between them.
+    let (made, _, names) = counts(|_, x| {
+        let y = ((&x[0] + &x[1])?.softmax(1)? * &x[2])?;
+        Ok(vec![(y.sum(&[1])? + 1.0)?.log()?])
+    });
+    assert_eq!(made, 2, "{names:?}");
+    // What is held in between is made, and read.
+    for held in [1, 2] {
+        let (made, _, names) = counts(|_, x| {
+            let sum = (&x[0] + &x[1])?;
+            let softmax = sum.softmax(1)?;
+            let product = (&softmax * &x[2])?;
+            let between = if held == 1 { sum } else { softmax };
+            Ok(vec![product, between])
+        });
+        assert_eq!(made, 2, "{names:?}");
+    }
+    // What a reader goes through is not written by the same kernel.
+    let (made, _, names) = counts(|_, x| {
+        x[0].add_(&(&x[0] * 2.0)?.softmax(1)?)?;
+        Ok(vec![])
+    });
+    assert_eq!(made, 2, "{names:?}");
+}
+
+#[test]
 fn what_others_need_in_between_is_made_in_time() {
     check(
         |_, x| {
