@@ -296,8 +296,7 @@ impl Fuser {
     }
 
     fn launch_around(&mut self, whole: Whole, inner: &Launch) -> Launch {
-        let mut params = inner.params.clone();
-        params.extend_from_slice(bytemuck::cast_slice(&whole.words));
+        let params = whole.structure.params(&inner.params, &whole.words);
         Launch {
             program: Program::Fused(self.kernel(whole.structure)),
             code: 0,
@@ -318,11 +317,12 @@ impl Fuser {
         }
         let quads = u64::from(whole.words[0]).div_ceil(4);
         let groups = groups(&self.caps, quads.div_ceil(structure.each));
+        let params = structure.params(&[], &whole.words);
         Some(Launch {
             program: Program::Fused(self.kernel(structure)),
             code: 0,
             args: whole.args,
-            params: SmallVec::from_slice(bytemuck::cast_slice(&whole.words)),
+            params,
             groups,
             may_reuse: whole.may_reuse,
             ranges: SmallVec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::structure::{Fetch, Input, Node, Structure, TailShape};
+use super::structure::{Fetch, Input, Node, Params, Structure, TailShape};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program};
@@ -16,7 +16,7 @@ use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
 use crate::engine::{Arg, Kernel};
 use crate::memory::{DeadList, Storage};
 use crate::ops::elementwise::element::{Element, are_quads, into};
-use crate::ops::readers::READER_WORDS;
+use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
 
 /// What a step reads or writes.
@@ -178,13 +178,23 @@ fn out_of(structure: &Structure, node: usize) -> Option<usize> {
     Some(structure.bound() + out)
 }
 
-/// The parameters of the expression, behind those of what takes it up.
+/// The parameters of the expression, or of those before and after a reader.
 fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
-    let own = params.chunks_exact(4);
-    let words = own.skip(structure.reader().map_or(0, |_| READER_WORDS));
-    words
-        .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        .collect()
+    let slots = structure.slots();
+    let own = slots[..structure.count()].iter().map(|slot| {
+        let bytes = &params[4 * slot..];
+        u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    });
+    own.collect()
+}
+
+/// The parameters of the reader.
+fn params_of(shape: &TailShape, params: &[u8]) -> Params {
+    let mut own = Params::from_slice(&params[..4 * READER_WORDS]);
+    for word in unseen_words(shape.variant.code) {
+        own[4 * word..][..4].fill(0);
+    }
+    own
 }
 
 /// The launches that do the same as a fused one.
@@ -263,15 +273,11 @@ pub(super) fn launches(
 }
 
 /// The parameters of the expression before and of the reader that takes it up.
-fn params_before(structure: &Structure, before: &Structure, params: &[u8]) -> Vec<u8> {
+fn params_before(structure: &Structure, before: &Structure, params: &[u8]) -> Params {
     let words = words_of(structure, params);
-    let its = (0..before.places().end).map(|index| words[structure.word_before(index)]);
-    let its = its.flat_map(u32::to_ne_bytes);
-    params[..4 * READER_WORDS]
-        .iter()
-        .copied()
-        .chain(its)
-        .collect()
+    let its = (0..before.count()).map(|index| words[structure.word_before(index)]);
+    let its: Vec<u32> = its.collect();
+    before.params(&params[..4 * READER_WORDS], &its)
 }
 
 /// The launch of the expression before and of the reader that takes it up, with these operands.
@@ -289,7 +295,7 @@ fn launch_before<'a>(
     });
     Launch {
         args: args.collect(),
-        params: params_before(structure, before, &whole.params).into(),
+        params: params_before(structure, before, &whole.params),
         ..whole.clone()
     }
 }
@@ -309,7 +315,7 @@ fn reader_launch<'a>(
         program: Program::Builtin(shape.reader.kernel),
         code: shape.variant.code,
         args: args.collect(),
-        params: SmallVec::from_slice(&whole.params[..4 * READER_WORDS]),
+        params: params_of(shape, &whole.params),
         groups: whole.groups,
         may_reuse: 0,
         ranges: SmallVec::new(),
@@ -335,8 +341,8 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
             operands: [others, &[vec![0; made]]].concat(),
             variant: head.variant,
             params: match &structure.before {
-                None => call.params[..4 * READER_WORDS].to_vec(),
-                Some(before) => params_before(structure, before, &call.params),
+                None => params_of(head, &call.params).to_vec(),
+                Some(before) => params_before(structure, before, &call.params).to_vec(),
             },
         };
         match &structure.before {
@@ -379,7 +385,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
         let mut part = TwinCall {
             operands,
             variant: tail.variant,
-            params: call.params[..4 * READER_WORDS].to_vec(),
+            params: params_of(tail, &call.params).to_vec(),
         };
         (tail.reader.kernel.twin)(&mut part);
         for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {

@@ -7,8 +7,8 @@
 //!                                                          are not in order            are mapped
 //! ```
 //!
-//! Where a reader takes up the result, they follow its own. Of an expression before it and one after it, that
-//! after it comes first, and the zero is there but once.
+//! Beside a reader they lie where it does not look at its own, and then behind those. Of an expression before
+//! it and one after it, that after it comes first, and the zero is there but once.
 
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::elementwise::element::Element;
-use crate::ops::readers::Reader;
+use crate::ops::readers::{READER_WORDS, Reader, unseen_words};
 use crate::tensor::layout::MAX_RANK;
 
 /// The word that is zero.
@@ -24,6 +24,9 @@ pub(super) const ZERO: usize = 1;
 
 /// Words of parameters, at most.
 pub(super) const WORDS: usize = MAX_PARAMS_BYTES / 4;
+
+/// Parameters as a launch has them.
+pub(super) type Params = SmallVec<[u8; 64]>;
 
 /// Dimensions or strides, outermost first.
 pub(super) type Dims = SmallVec<[u32; MAX_RANK]>;
@@ -155,9 +158,7 @@ pub(super) struct Places {
     pub(super) dims: usize,
     /// Of each leaf that is mapped.
     pub(super) strides: SmallVec<[usize; 8]>,
-    /// Where they end, and the same in whole vectors.
     pub(super) end: usize,
-    pub(super) words: usize,
 }
 
 impl Structure {
@@ -207,16 +208,42 @@ impl Structure {
             dims,
             strides,
             end: next,
-            words: next.next_multiple_of(4),
         }
     }
 
-    /// Words of the parameters of the expressions before and after a reader together, or of the one.
-    pub(super) fn words(&self) -> usize {
+    /// Words of parameters of the expressions before and after a reader together, or of the one.
+    pub(super) fn count(&self) -> usize {
         match &self.before {
-            Some(before) => self.word_before(before.places().end).next_multiple_of(4),
-            None => self.places().words,
+            Some(before) => self.word_before(before.places().end),
+            None => self.places().end,
         }
+    }
+
+    /// Where those lie among all parameters.
+    pub(super) fn slots(&self) -> SmallVec<[usize; WORDS]> {
+        match self.reader() {
+            None => (0..WORDS).collect(),
+            Some(reader) => unseen_words(reader.variant.code)
+                .chain(READER_WORDS..WORDS)
+                .collect(),
+        }
+    }
+
+    /// Words of all parameters. `None` if there are too many.
+    pub(super) fn words(&self) -> Option<usize> {
+        let last = *self.slots().get(self.count() - 1)?;
+        let own = self.reader().map_or(0, |_| READER_WORDS);
+        Some(own.max((last + 1).next_multiple_of(4)))
+    }
+
+    /// All parameters: those of the reader, if there is one, and these.
+    pub(super) fn params(&self, of_reader: &[u8], words: &[u32]) -> Params {
+        let mut params = Params::from_slice(of_reader);
+        params.resize(4 * self.words().unwrap_or(WORDS), 0);
+        for (&word, slot) in words[..self.count()].iter().zip(self.slots()) {
+            params[4 * slot..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        params
     }
 
     /// Where a word of the parameters of the expression before lies.

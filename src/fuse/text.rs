@@ -3,11 +3,14 @@
 
 use std::fmt::Write;
 
+use smallvec::SmallVec;
+
 use super::name;
-use super::structure::{Fetch, Input, Node, Places, Structure, TailShape, ZERO};
+use super::structure::{Fetch, Input, Node, Places, Structure, TailShape, WORDS, ZERO};
 use crate::dtype::DType;
 use crate::ops::elementwise::element::SCALARS;
 use crate::ops::functions::push_functions;
+use crate::ops::readers::{READER_WORDS, unseen_word};
 
 /// Names of operands that are read.
 pub(super) const LEAVES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -40,8 +43,8 @@ struct Writer<'a> {
     of: &'static str,
     /// What the leaves are called.
     leaves: &'static [&'static str],
-    /// How words of the parameters are spelled: `p.w0.x`.
-    words: &'static str,
+    /// Where the words of its parameters lie.
+    slots: SmallVec<[usize; WORDS]>,
     out: String,
 }
 
@@ -65,10 +68,7 @@ impl<'a> Writer<'a> {
             onward: None,
             of: "",
             leaves: leaf_names(structure),
-            words: match structure.reader() {
-                None => "w",
-                Some(_) => "x",
-            },
+            slots: structure.slots(),
             out: String::with_capacity(4 << 10),
         }
     }
@@ -80,15 +80,29 @@ impl<'a> Writer<'a> {
     /// How a word of the parameters is spelled.
     fn word(&self, index: usize) -> String {
         let index = (self.onward).map_or(index, |onward| onward.word_before(index));
-        let lane = ["x", "y", "z", "w"][index % 4];
-        format!("p.{}{}.{lane}", self.words, index / 4)
+        let slot = self.slots.get(index).copied().unwrap_or_default();
+        let lanes = ["x", "y", "z", "w"];
+        match self.structure.reader() {
+            None => format!("p.w{}.{}", slot / 4, lanes[slot % 4]),
+            Some(_) if slot >= READER_WORDS => {
+                format!("p.x{}.{}", (slot - READER_WORDS) / 4, lanes[slot % 4])
+            }
+            Some(_) => {
+                let (vector, lane) = unseen_word(slot);
+                format!("p.{vector}.{}", lanes[lane])
+            }
+        }
     }
 
-    /// The fields that hold the parameters.
+    /// The fields that hold the parameters, behind those of a reader.
     fn fields(&self) -> String {
-        let vectors = 0..self.structure.words() / 4;
-        let field = |index| format!(" {}{index}: vec4<u32>,", self.words);
-        vectors.map(field).collect()
+        let words = self.structure.words().unwrap_or(0);
+        let (name, own) = match self.structure.reader() {
+            None => ("w", 0),
+            Some(_) => ("x", READER_WORDS),
+        };
+        let field = |index| format!(" {name}{index}: vec4<u32>,");
+        (0..words.saturating_sub(own) / 4).map(field).collect()
     }
 
     /// A kernel of its own.

@@ -236,6 +236,15 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         |x| (1.0 - x[0].square()?)?.argmax(1)?.cast(DType::F32)? * 2.0,
         "f32(argreduce(s0 - square(a))) * s1",
     );
+    // Scores of several heads with one mask for all of them.
+    is_one(
+        |x| {
+            let scores = x[0].reshape(&[4, 32, 32])?;
+            let mask = x[1].reshape(&[4, 32, 32])?.select(0, 1)?;
+            ((scores * 0.125)? + mask)?.softmax(-1)? * x[2].reshape(&[4, 32, 32])?
+        },
+        "softmax(a * s0 + b) * c",
+    );
     // Two readers, with expressions between them.
     let (made, _, names) = counts(|_, x| {
         let y = ((&x[0] + &x[1])?.softmax(1)? * &x[2])?;
