@@ -80,6 +80,9 @@ fn formula(node: &Node, formulas: &[(String, Bond)], known: &Known) -> (String, 
             (text, _) => format!("({text})"),
         },
     };
+    if let ("full", [Some(value), _]) = (node.section, node.scalars) {
+        return (scalar(value), Bond::Whole);
+    }
     let symbol = match node.section {
         "add" => Some(("+", Bond::Added)),
         "sub" => Some(("-", Bond::Added)),

@@ -247,7 +247,10 @@ impl Scan {
         let mut waiting = Vec::new();
         for index in (0..self.open.len()).rev() {
             let group = &self.open[index];
-            let may_wait = !group.has_readers() && !group.keeps_more_than_it_makes();
+            let is_read = |member: &Member| !member.seen.element.names.is_empty();
+            let may_wait = group.members.iter().any(is_read)
+                && !group.has_readers()
+                && !group.keeps_more_than_it_makes();
             if may_wait && left + group.members.len() <= MOST_WAITING {
                 left += group.members.len();
                 waiting.extend(self.open.remove(index).members);

@@ -40,6 +40,9 @@ pub(super) enum Input {
     Scalar(u8),
 }
 
+/// Inputs of an operation, at most.
+const MOST_INPUTS: usize = 3;
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -47,7 +50,7 @@ pub(super) struct Node {
     pub(super) op: u8,
     /// The section of the family's WGSL.
     pub(super) section: &'static str,
-    pub(super) inputs: SmallVec<[Input; 3]>,
+    pub(super) inputs: SmallVec<[Input; MOST_INPUTS]>,
     /// What the operation itself asks of the parameters.
     pub(super) scalars: [Option<u8>; 2],
     /// The type of the main input.
@@ -57,6 +60,11 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Does an element depend on its number, and not on what is read there alone?
+    pub(super) fn counts(&self) -> bool {
+        self.inputs.is_empty() && self.section != "full"
+    }
+
     /// All that it is, in one number: those that compute the same have the same.
     pub(super) fn signature(&self) -> u64 {
         const { assert!(DType::ALL.len() <= 8, "a type has 3 bits here") };
@@ -65,6 +73,7 @@ impl Node {
         for scalar in self.scalars {
             bits = bits << 6 | u64::from(scalar.map_or(0, |slot| slot + 1));
         }
+        bits <<= 9 * (MOST_INPUTS - self.inputs.len());
         for input in &self.inputs {
             bits = bits << 9
                 | match *input {

@@ -397,6 +397,9 @@ impl<'a> Writer<'a> {
         let kind = node.main.wgsl();
         let slot = |slot: u8| self.word(self.places.scalars + usize::from(slot));
         let mut arguments: Vec<String> = Vec::new();
+        if node.inputs.is_empty() {
+            arguments.push("k".to_string());
+        }
         for (index, input) in node.inputs.iter().enumerate() {
             let argument = match *input {
                 Input::Leaf(leaf) => self.leaves[usize::from(leaf)].to_string(),

@@ -46,6 +46,33 @@ fn a_chain_is_one_dispatch_and_takes_only_its_result() {
 }
 
 #[test]
+fn what_is_made_of_nothing_is_made_where_it_is_read() {
+    check(
+        |gpu, x| {
+            let ones = gpu.ones(&[64, 64], DType::F32)?;
+            let halves = gpu.full(&[64, 64], 0.5, DType::F32)?;
+            let numbers = gpu.arange(0.0, 4096.0, 1.0, DType::F32)?;
+            let numbers = numbers.reshape(&[64, 64])?;
+            Ok(vec![(((&x[0] + ones)? * halves)? - numbers)?])
+        },
+        1,
+        1,
+        &["(a + s0) * s1 - arange(s2, s0)"],
+    );
+    check(
+        |gpu, x| {
+            let numbers = gpu.arange(0, 4096, 1, DType::I32)?.reshape(&[64, 64])?;
+            let even = numbers.bitwise_and(&gpu.full(&[64, 64], 1, DType::I32)?)?;
+            let picked = even.eq_scalar(0)?.where_(&x[0], &x[1])?;
+            Ok(vec![(picked.sum(&[1])? + gpu.ones(&[64], DType::F32)?)?])
+        },
+        1,
+        1,
+        &["sum(where(bitwise_and(arange(s0, s1), s1) == s0, a, b)) + s2"],
+    );
+}
+
+#[test]
 fn what_is_held_is_made_too() {
     check(
         |_, x| {
@@ -312,7 +339,7 @@ fn a_long_chain_is_few_dispatches_whenever_it_is_flushed() {
 fn what_waits_for_more_does_not_keep_more_than_it_makes() {
     let (gpu, _sim) = simulated(true, SimOptions::default());
     let work = || -> Result<Vec<Tensor>> {
-        let [a, b] = [0, 1].map(|_| gpu.ones(&[1024, 256], DType::F32));
+        let [a, b] = [0, 1].map(|seed| gpu.rand_normal(&[1024, 256], 0.0, 1.0, seed, DType::F32));
         let sum = (a? + b?)?;
         // As many commands as make the engine run them, nobody having asked for a result.
         let others = (0..300).map(|_| gpu.zeros(&[4], DType::F32));

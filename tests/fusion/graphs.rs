@@ -102,6 +102,26 @@ impl World {
         self.gpus.iter().map(make).collect()
     }
 
+    /// Something that is made of nothing, of the shape of another most of the time.
+    fn filled(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let shape = match self.rng.bool() {
+            true => x[0].shape().to_vec(),
+            false => self.shape(),
+        };
+        let len: usize = shape.iter().product();
+        let dtype = [x[0].dtype(), DType::F32, DType::I32][self.rng.usize(..3)];
+        let (kind, value) = (self.rng.u32(0..4), self.rng.i32(1..4));
+        let make = |gpu: &Gpu| match kind {
+            0 => gpu.ones(&shape, dtype),
+            1 => gpu.full(&shape, value, dtype),
+            2 => gpu
+                .arange(0, value * len as i32, value, dtype)?
+                .reshape(&shape),
+            _ => gpu.eye(shape.first().copied().unwrap_or(1), dtype),
+        };
+        self.gpus.iter().map(make).collect::<Result<_>>().ok()
+    }
+
     fn pick(&mut self) -> Vec<Tensor> {
         self.held[self.rng.usize(..self.held.len())].clone()
     }
@@ -114,7 +134,8 @@ impl World {
         };
         let x = self.pick();
         match kind {
-            0..6 => self.tensor().ok(),
+            0..3 => self.tensor().ok(),
+            3..6 => self.filled(&x),
             6..30 => self.unary(&x),
             30..50 => {
                 let y = self.partner(&x);
