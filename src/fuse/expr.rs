@@ -286,9 +286,9 @@ pub(super) fn storage_of(members: &[Member], at: At) -> &Arc<Storage> {
 
 /// Is it no more work than another look at memory?
 pub(super) fn is_cheap(node: &Node) -> bool {
-    const CHEAP: [&str; 12] = [
+    const CHEAP: [&str; 13] = [
         "add", "sub", "mul", "neg", "abs", "relu", "square", "same", "convert", "where", "maximum",
-        "minimum",
+        "minimum", "full",
     ];
     CHEAP.contains(&node.section)
 }

@@ -25,6 +25,7 @@ mod tests;
 mod text;
 mod whole;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -40,9 +41,9 @@ use crate::ops::elementwise::element::{Element, Seen};
 use crate::ops::elementwise::groups;
 use crate::ops::readers::reader_of;
 use expr::Expr;
-use scan::{Group, Scan, Tail};
+use scan::{Group, Reading, Scan};
 use structure::Structure;
-use text::{LEAVES, LEAVES_OF_X, OUTS};
+use text::{OUTS, leaf_names};
 use whole::Whole;
 
 /// Structures of one generation of the cache; when it is full it becomes the old one, and what
@@ -105,7 +106,7 @@ fn put_together(members: &[Member]) -> (usize, Expr) {
 /// What a command can be part of.
 enum Kind {
     Member(Member),
-    Tail(Tail),
+    Reading(Reading),
     Other(Cmd),
 }
 
@@ -149,7 +150,7 @@ impl Fuser {
         for (order, cmd) in pending.recorded.drain(..).enumerate() {
             match self.kind(order, cmd) {
                 Kind::Member(member) => scan.join(member),
-                Kind::Tail(tail) => scan.end(tail),
+                Kind::Reading(reading) => scan.read(reading),
                 Kind::Other(cmd) => scan.pass(cmd),
             }
             for group in scan.closed.drain(..) {
@@ -195,7 +196,7 @@ impl Fuser {
             _ => None,
         };
         match reader {
-            Some(reader) => Kind::Tail(Tail { reader, launch }),
+            Some(reader) => Kind::Reading(Reading { reader, launch }),
             None => Kind::Other(Cmd::Launch(launch)),
         }
     }
@@ -210,71 +211,92 @@ impl Fuser {
 
     /// Puts launches that may run together into as few as hold them.
     fn emit(&mut self, group: Group, limits: &Limits, ready: &mut Vec<Cmd>) {
-        let (mut rest, mut tail) = (group.members, group.tail);
-        if let Some(head) = group.head {
-            match self.launch_after(&head, &rest, limits) {
-                Some((taken, launch)) => {
-                    ready.push(Cmd::Launch(launch));
-                    rest.drain(..taken);
-                }
-                None => ready.push(Cmd::Launch(head.launch)),
-            }
+        let mut readings = Vec::with_capacity(group.earlier.len());
+        let mut expressions = VecDeque::with_capacity(group.earlier.len() + 1);
+        for (members, reading) in group.earlier {
+            expressions.push_back(members);
+            readings.push(reading);
         }
-        while !rest.is_empty() {
-            let mut most = rest.len();
-            let fused = loop {
-                let (taken, expr) = put_together(&rest[..most]);
-                if let (true, Some(tail)) = (taken == rest.len(), &tail) {
-                    if let Some(launch) = self.launch_into(&rest, tail, limits) {
-                        ready.push(Cmd::Launch(launch));
-                        return;
+        expressions.push_back(group.members);
+        for reading in readings {
+            let mut before = expressions.pop_front().unwrap_or_default();
+            let after = expressions.front_mut();
+            let launch = loop {
+                match self.launch_with(&before, &reading, after.as_deref(), limits) {
+                    Some((taken, launch)) => {
+                        after
+                            .into_iter()
+                            .for_each(|after| drop(after.drain(..taken)));
+                        break launch;
                     }
-                }
-                if taken < 2 {
-                    break None;
-                }
-                match expr.finish(&rest[..taken], limits) {
-                    Some(whole) => break Some((taken, whole)),
-                    // With fewer launches it has fewer outputs.
-                    None => most = taken / 2,
+                    None if before.is_empty() => break reading.launch,
+                    None => self.emit_some(&mut before, limits, ready),
                 }
             };
-            match fused {
-                Some((taken, whole)) => {
-                    let launch = self.launch(whole);
-                    rest.drain(..taken);
-                    ready.extend(launch.map(Cmd::Launch));
-                }
-                None => ready.push(Cmd::Launch(rest.remove(0).launch)),
-            }
+            ready.push(Cmd::Launch(launch));
         }
-        ready.extend(tail.take().map(|tail| Cmd::Launch(tail.launch)));
+        let mut last = expressions.pop_front().unwrap_or_default();
+        while !last.is_empty() {
+            self.emit_some(&mut last, limits, ready);
+        }
     }
 
-    /// The launch of an expression and what takes it up, if they can be one.
-    fn launch_into(&mut self, members: &[Member], tail: &Tail, limits: &Limits) -> Option<Launch> {
-        let (_, expr) = put_together(members);
-        let whole = expr.finish_into(members, tail.reader, &tail.launch, limits)?;
-        Some(self.launch_around(whole, &tail.launch))
+    /// Puts as many of these launches as one kernel holds into one, and takes them out.
+    fn emit_some(&mut self, rest: &mut Vec<Member>, limits: &Limits, ready: &mut Vec<Cmd>) {
+        let mut most = rest.len();
+        loop {
+            let (taken, expr) = put_together(&rest[..most]);
+            if taken < 2 {
+                return ready.push(Cmd::Launch(rest.remove(0).launch));
+            }
+            if let Some(whole) = expr.finish(&rest[..taken], limits) {
+                rest.drain(..taken);
+                let launch = self.launch(whole);
+                return ready.extend(launch.map(Cmd::Launch));
+            }
+            // With fewer launches it has fewer outputs.
+            most = taken / 2;
+        }
     }
 
-    /// The launch of something and the expression that takes it up, if they can be one, and how
-    /// many of the members that is.
-    fn launch_after(
+    /// The launch of a reader with what computes its `x`, which is all of `before`, or with what takes up
+    /// its `y`, or with both; and how many of `after` it has taken in.
+    fn launch_with(
         &mut self,
-        head: &Tail,
-        members: &[Member],
+        before: &[Member],
+        reading: &Reading,
+        after: Option<&Vec<Member>>,
         limits: &Limits,
     ) -> Option<(usize, Launch)> {
-        let (taken, expr) = put_together(members);
-        let members = &members[..taken];
-        let whole = expr.finish_after(members, head.reader, &head.launch, limits)?;
-        Some((taken, self.launch_around(whole, &head.launch)))
+        let Reading { reader, launch } = reading;
+        let mut into = match put_together(before) {
+            _ if before.is_empty() => None,
+            (taken, _) if taken < before.len() => return None,
+            (_, expr) => Some(expr.finish_into(before, reader, launch, limits)?),
+        };
+        // Else one more would hold `y`.
+        into.iter_mut().for_each(|into| drop(into.args.pop()));
+        let (taken, expr) = put_together(after.map_or(&[], |after| after));
+        let whole = after.and_then(|after| {
+            let onward = expr.finish_after(&after[..taken], reader, launch, limits)?;
+            match &into {
+                Some(into) => into.with(&onward, limits),
+                None => Some(onward),
+            }
+        });
+        let (taken, whole) = match (whole, into) {
+            (Some(whole), _) => (taken, whole),
+            (None, into) => {
+                let mut into = into?;
+                into.args.extend(launch.args.last().cloned());
+                (0, into)
+            }
+        };
+        Some((taken, self.launch_around(whole, launch)))
     }
 
     fn launch_around(&mut self, whole: Whole, inner: &Launch) -> Launch {
-        let mut params = inner.params.clone();
-        params.extend_from_slice(bytemuck::cast_slice(&whole.words));
+        let params = whole.structure.params(&inner.params, &whole.words);
         Launch {
             program: Program::Fused(self.kernel(whole.structure)),
             code: 0,
@@ -295,11 +317,12 @@ impl Fuser {
         }
         let quads = u64::from(whole.words[0]).div_ceil(4);
         let groups = groups(&self.caps, quads.div_ceil(structure.each));
+        let params = structure.params(&[], &whole.words);
         Some(Launch {
             program: Program::Fused(self.kernel(structure)),
             code: 0,
             args: whole.args,
-            params: SmallVec::from_slice(bytemuck::cast_slice(&whole.words)),
+            params,
             groups,
             may_reuse: whole.may_reuse,
             ranges: SmallVec::new(),
@@ -329,12 +352,9 @@ impl Fuser {
 const OUT: Operand = Operand::write("y");
 
 fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
-    let names = match structure.reader() {
-        None => LEAVES,
-        Some(_) => LEAVES_OF_X,
-    };
-    let leaves = structure.leaves[..structure.bound()].iter().zip(names);
-    let mut operands: Vec<Operand> = leaves.map(|(_, name)| Operand::read(name)).collect();
+    let leaves = structure.leaves[..structure.bound()].iter();
+    let names = leaves.zip(leaf_names(&structure));
+    let mut operands: Vec<Operand> = names.map(|(_, name)| Operand::read(name)).collect();
     match &structure.tail {
         None => operands.extend(structure.outs.iter().zip(OUTS).map(
             |(out, name)| match out.is_into {
@@ -351,7 +371,14 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
             .operands
             .split_last()
             .unwrap_or((&OUT, &[]));
-        operands.extend_from_slice(others);
+        match &structure.before {
+            None => operands.extend_from_slice(others),
+            Some(before) => {
+                let names = before.leaves.iter().zip(leaf_names(before));
+                operands.extend(names.map(|(_, name)| Operand::read(name)));
+                operands.extend_from_slice(&others[1..]);
+            }
+        }
     }
     let structure = Arc::new(structure);
     let caps = Arc::new(caps.clone());

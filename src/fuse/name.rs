@@ -18,11 +18,9 @@ enum Bond {
 /// The formulas of all outputs: `relu(a * b + c)`.
 pub(super) fn of(structure: &Structure) -> String {
     let mut formulas: Vec<(String, Bond)> = Vec::with_capacity(structure.nodes.len());
-    let head = structure.head.as_ref();
-    let made = head.map(|head| format!("{}(x)", (head.reader.name)(head.variant.code)));
-    let made = made.as_deref().unwrap_or("");
+    let known = Known::before(structure);
     for (number, node) in structure.nodes.iter().enumerate() {
-        let (text, bond) = formula(node, &formulas, structure.bound(), made);
+        let (text, bond) = formula(node, &formulas, &known);
         formulas.push(match text.len() > LONGEST {
             // It would only grow.
             true => (format!("t{number}"), Bond::Whole),
@@ -44,16 +42,47 @@ pub(super) fn of(structure: &Structure) -> String {
     name
 }
 
-fn formula(node: &Node, known: &[(String, Bond)], bound: usize, made: &str) -> (String, Bond) {
+/// What an expression begins with.
+struct Known {
+    /// What makes the last leaf.
+    made: String,
+    /// Leaves that are operands.
+    bound: usize,
+    /// Leaves and numbers that are named in what is before.
+    leaves: usize,
+    scalars: usize,
+}
+
+impl Known {
+    fn before(structure: &Structure) -> Known {
+        let (head, before) = (structure.head.as_ref(), structure.before.as_ref());
+        let made = match before {
+            Some(before) => Some(of(before)),
+            None => head.map(|head| format!("{}(x)", (head.reader.name)(head.variant.code))),
+        };
+        Known {
+            made: made.unwrap_or_default(),
+            bound: structure.bound(),
+            leaves: before.map_or(0, |before| before.leaves.len()),
+            scalars: before.map_or(0, |before| before.scalars),
+        }
+    }
+}
+
+fn formula(node: &Node, formulas: &[(String, Bond)], known: &Known) -> (String, Bond) {
+    let scalar = |slot: u8| format!("s{}", known.scalars + usize::from(slot));
     let input = |input: &Input, least: Bond| match *input {
-        Input::Leaf(leaf) if usize::from(leaf) == bound => made.to_string(),
-        Input::Leaf(leaf) => LEAVES[usize::from(leaf)].to_string(),
-        Input::Scalar(slot) => format!("s{slot}"),
-        Input::Node(node) => match &known[usize::from(node)] {
+        Input::Leaf(leaf) if usize::from(leaf) == known.bound => known.made.clone(),
+        Input::Leaf(leaf) => LEAVES[known.leaves + usize::from(leaf)].to_string(),
+        Input::Scalar(slot) => scalar(slot),
+        Input::Node(node) => match &formulas[usize::from(node)] {
             (text, bond) if *bond >= least => text.clone(),
             (text, _) => format!("({text})"),
         },
     };
+    if let ("full", [Some(value), _]) = (node.section, node.scalars) {
+        return (scalar(value), Bond::Whole);
+    }
     let symbol = match node.section {
         "add" => Some(("+", Bond::Added)),
         "sub" => Some(("-", Bond::Added)),
@@ -94,6 +123,6 @@ fn formula(node: &Node, known: &[(String, Bond)], bound: usize, made: &str) -> (
     };
     let inputs = node.inputs.iter().map(|one| input(one, Bond::Compared));
     let mut inputs: Vec<String> = inputs.collect();
-    inputs.extend(node.scalars.iter().flatten().map(|slot| format!("s{slot}")));
+    inputs.extend(node.scalars.iter().flatten().map(|&slot| scalar(slot)));
     (format!("{called}({})", inputs.join(", ")), Bond::Whole)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::structure::{Fetch, Input, Node, Structure, TailShape};
+use super::structure::{Fetch, Input, Node, Params, Structure, TailShape};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Program};
@@ -16,7 +16,7 @@ use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
 use crate::engine::{Arg, Kernel};
 use crate::memory::{DeadList, Storage};
 use crate::ops::elementwise::element::{Element, are_quads, into};
-use crate::ops::readers::READER_WORDS;
+use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
 
 /// What a step reads or writes.
@@ -178,13 +178,23 @@ fn out_of(structure: &Structure, node: usize) -> Option<usize> {
     Some(structure.bound() + out)
 }
 
-/// The parameters of the expression, behind those of what takes it up.
+/// The parameters of the expression, or of those before and after a reader.
 fn words_of(structure: &Structure, params: &[u8]) -> Vec<u32> {
-    let own = params.chunks_exact(4);
-    let words = own.skip(structure.reader().map_or(0, |_| READER_WORDS));
-    words
-        .map(|bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-        .collect()
+    let slots = structure.slots();
+    let own = slots[..structure.count()].iter().map(|slot| {
+        let bytes = &params[4 * slot..];
+        u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    });
+    own.collect()
+}
+
+/// The parameters of the reader.
+fn params_of(shape: &TailShape, params: &[u8]) -> Params {
+    let mut own = Params::from_slice(&params[..4 * READER_WORDS]);
+    for word in unseen_words(shape.variant.code) {
+        own[4 * word..][..4].fill(0);
+    }
+    own
 }
 
 /// The launches that do the same as a fused one.
@@ -211,10 +221,9 @@ pub(super) fn launches(
                 None => fresh(node.dtype),
             });
     let made: Vec<Arc<Storage>> = made.collect();
-    let leaves = &structure.leaves;
     let y = structure
         .head
-        .map(|_| fresh(leaves[structure.bound()].dtype));
+        .map(|_| fresh(structure.leaves[structure.bound()].dtype));
     let launches = steps.into_iter().map(|step| {
         let is_quads = are_quads(step.code, step.args.len());
         let args = step
@@ -245,7 +254,14 @@ pub(super) fn launches(
     if let (Some(head), Some(y)) = (&structure.head, &y) {
         let others = &launch.args[structure.bound() + structure.outs.len()..];
         let args = others.iter().map(|arg| &arg.storage).chain([y]);
-        launches.insert(0, reader_launch(head, launch, args));
+        let made = match &structure.before {
+            None => vec![reader_launch(head, launch, args)],
+            Some(before) => {
+                let whole = launch_before(structure, before, launch, args);
+                self::launches(before, caps, dead, &whole)?
+            }
+        };
+        launches.splice(0..0, made);
     }
     if let Some(tail) = &structure.tail {
         let x = &made[usize::from(structure.outs[0].node)];
@@ -254,6 +270,34 @@ pub(super) fn launches(
         launches.push(reader_launch(tail, launch, args));
     }
     Some(launches)
+}
+
+/// The parameters of the expression before and of the reader that takes it up.
+fn params_before(structure: &Structure, before: &Structure, params: &[u8]) -> Params {
+    let words = words_of(structure, params);
+    let its = (0..before.count()).map(|index| words[structure.word_before(index)]);
+    let its: Vec<u32> = its.collect();
+    before.params(&params[..4 * READER_WORDS], &its)
+}
+
+/// The launch of the expression before and of the reader that takes it up, with these operands.
+fn launch_before<'a>(
+    structure: &Structure,
+    before: &Structure,
+    whole: &Launch,
+    storages: impl Iterator<Item = &'a Arc<Storage>>,
+) -> Launch {
+    let args = storages.map(|storage| Arg {
+        storage: storage.clone(),
+        // The parts know what theirs are.
+        dtype: DType::F32,
+        quads: true,
+    });
+    Launch {
+        args: args.collect(),
+        params: params_before(structure, before, &whole.params),
+        ..whole.clone()
+    }
 }
 
 /// The launch of the kernel that an expression is part of, with these operands.
@@ -271,7 +315,7 @@ fn reader_launch<'a>(
         program: Program::Builtin(shape.reader.kernel),
         code: shape.variant.code,
         args: args.collect(),
-        params: SmallVec::from_slice(&whole.params[..4 * READER_WORDS]),
+        params: params_of(shape, &whole.params),
         groups: whole.groups,
         may_reuse: 0,
         ranges: SmallVec::new(),
@@ -292,18 +336,19 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
     let mut y = Vec::new();
     if let Some(head) = &structure.head {
         let others = &call.operands[structure.bound() + structure.outs.len()..];
-        let mut operands = others.to_vec();
-        operands.push(vec![
-            0;
-            bytes(structure.leaves[structure.bound()].dtype)
-                as usize
-        ]);
+        let made = bytes(structure.leaves[structure.bound()].dtype) as usize;
         let mut part = TwinCall {
-            operands,
+            operands: [others, &[vec![0; made]]].concat(),
             variant: head.variant,
-            params: call.params[..4 * READER_WORDS].to_vec(),
+            params: match &structure.before {
+                None => params_of(head, &call.params).to_vec(),
+                Some(before) => params_before(structure, before, &call.params).to_vec(),
+            },
         };
-        (head.reader.kernel.twin)(&mut part);
+        match &structure.before {
+            None => (head.reader.kernel.twin)(&mut part),
+            Some(before) => run(before, caps, &mut part),
+        }
         y = part.operands.pop().unwrap_or_default();
     }
     for step in steps {
@@ -340,7 +385,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
         let mut part = TwinCall {
             operands,
             variant: tail.variant,
-            params: call.params[..4 * READER_WORDS].to_vec(),
+            params: params_of(tail, &call.params).to_vec(),
         };
         (tail.reader.kernel.twin)(&mut part);
         for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {

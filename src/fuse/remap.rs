@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::Member;
 use super::expr::{Expr, is_cheap, is_one, storage_of};
 use super::maps::is_row_major;
-use super::structure::Dims;
+use super::structure::{Dims, Node};
 use crate::ops::elementwise::element::Map;
 
 impl Expr {
@@ -63,7 +63,9 @@ impl Expr {
             one.start.is_none() && Arc::strong_count(storage_of(members, one.at)) == known
         });
         let is_repeated = seen.len > self.len && !self.nodes.iter().all(is_cheap);
-        if !is_for_this || is_repeated {
+        // Under the view, elements have other numbers.
+        let counts = self.nodes.iter().any(Node::counts);
+        if !is_for_this || is_repeated || counts {
             return None;
         }
         let (dims, strides) = align(&self.dims, &seen.dims(launch), &map.strides)?;

@@ -3,7 +3,8 @@
 //! Commands are looked at in program order. A *group* holds elementwise launches that run together at the
 //! place of the last of them: until it is closed, nothing that came after its first one reads what it
 //! writes, or writes what it reads or writes, or what a recipe would compute that from. A launch joins the
-//! groups whose results it takes up, which become one; whatever else touches a group closes it.
+//! groups whose results it takes up, which become one; so does a reader the group that makes its `x`.
+//! Whatever else touches a group closes it.
 
 use std::sync::Arc;
 
@@ -22,22 +23,23 @@ const MOST_OPEN: usize = 4;
 /// Launches that are left waiting for others, at most.
 const MOST_WAITING: usize = 64;
 
-/// Launches that may run together.
-#[derive(Debug)]
+/// Readers of one group, at most.
+const MOST_READERS: usize = 4;
+
+/// Launches that may run together: `members` after what is `earlier`.
+#[derive(Debug, Default)]
 pub(super) struct Group {
+    /// Launches, perhaps none, and the reader that takes up what they make, in turns.
+    pub(super) earlier: Vec<(Vec<Member>, Reading)>,
     pub(super) members: Vec<Member>,
     /// By address.
     reads: Vec<usize>,
     writes: Vec<usize>,
-    /// The launch for which the group was closed, if that takes up what the group makes.
-    pub(super) tail: Option<Tail>,
-    /// The launch whose result the members take up.
-    pub(super) head: Option<Tail>,
 }
 
-/// A launch that reads one operand element by element.
+/// A launch of a reader.
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct Reading {
     pub(super) reader: &'static Reader,
     pub(super) launch: Launch,
 }
@@ -60,32 +62,21 @@ impl Group {
     fn of(member: Member) -> Group {
         let mut group = Group {
             members: Vec::with_capacity(8),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            tail: None,
-            head: None,
+            ..Group::default()
         };
         group.take_in(member);
         group
     }
 
-    /// A group that begins with something else.
-    fn after(head: Tail) -> Group {
-        let mut group = Group {
-            members: Vec::new(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            tail: None,
-            head: None,
-        };
-        if let Some((y, others)) = head.launch.args.split_last() {
-            group.writes.push(address(&y.storage));
-            group
-                .reads
-                .extend(others.iter().map(|arg| address(&arg.storage)));
+    /// The members are done with: what follows takes up what the reader makes of theirs.
+    fn go_on_after(&mut self, reading: Reading) {
+        if let Some((y, others)) = reading.launch.args.split_last() {
+            self.writes.push(address(&y.storage));
+            let others = others.iter().map(|arg| address(&arg.storage));
+            self.reads.extend(others);
         }
-        group.head = Some(head);
-        group
+        let members = std::mem::take(&mut self.members);
+        self.earlier.push((members, reading));
     }
 
     fn take_in(&mut self, member: Member) {
@@ -114,8 +105,13 @@ impl Group {
         writes() || role != Role::Read && self.reads.contains(&storage)
     }
 
-    fn len(&self) -> u32 {
-        self.members.last().map_or(0, |member| member.seen.len)
+    fn has_readers(&self) -> bool {
+        !self.earlier.is_empty()
+    }
+
+    /// Elements that the members make, if there are any yet.
+    fn len(&self) -> Option<u32> {
+        self.members.last().map(|member| member.seen.len)
     }
 }
 
@@ -132,29 +128,26 @@ impl Scan {
         self.passed = Some(cmd);
     }
 
-    /// A launch that cannot, but for whose operand `x` a group may compute the elements.
-    pub(super) fn end(&mut self, tail: Tail) {
-        let x = address(&tail.launch.args[0].storage);
+    /// A reader: a group may compute the elements of its operand `x`, and go on with its result.
+    pub(super) fn read(&mut self, reading: Reading) {
+        let x = address(&reading.launch.args[0].storage);
         let mut concerned = 0_u32;
-        for (index, arg) in tail.launch.args.iter().enumerate() {
-            let role = tail.launch.program.role(index);
+        for (index, arg) in reading.launch.args.iter().enumerate() {
+            let role = reading.launch.program.role(index);
             concerned |= self.concerned(address(&arg.storage), role);
             concerned |= self.ended_by(&arg.storage, role);
         }
-        self.close(concerned);
-        match self
-            .closed
-            .iter()
-            .position(|group| group.writes.contains(&x))
-        {
-            Some(group) => {
-                // The others are independent of it.
-                let mut group = self.closed.remove(group);
-                group.tail = Some(tail);
-                self.closed.push(group);
-            }
-            None => self.open(Group::after(tail)),
-        }
+        let makes_x =
+            |group: &Group| group.writes.contains(&x) && group.earlier.len() < MOST_READERS;
+        let joined = match self.open.iter().position(makes_x) {
+            Some(group) => 1 << group,
+            None => 0,
+        };
+        // The others are independent of it.
+        let group = self.merge(joined, concerned & !joined);
+        let mut group = group.unwrap_or_default();
+        group.go_on_after(reading);
+        self.open(group);
     }
 
     /// A launch that can.
@@ -169,18 +162,19 @@ impl Scan {
             }
         }
         // Those that it can be one with, as far as there is room.
-        let (mut joined, mut launches, mut has_head) = (0_u32, 1, false);
+        let (mut joined, mut launches, mut has_reader) = (0_u32, 1, false);
         for (index, group) in self.open.iter().enumerate() {
             // Of another length, it may still read a view of what one makes.
-            let is_alike = group.len() == member.seen.len || concerned.is_power_of_two();
-            // One of them may begin with something else.
-            let is_alike = is_alike && !(has_head && group.head.is_some());
+            let is_alike =
+                group.len().is_none_or(|len| len == member.seen.len) || concerned.is_power_of_two();
+            // One of them may have begun with readers.
+            let is_alike = is_alike && !(has_reader && group.has_readers());
             if concerned >> index & 1 == 1
                 && is_alike
                 && launches + group.members.len() <= MOST_LAUNCHES
             {
                 joined |= 1 << index;
-                has_head |= group.head.is_some();
+                has_reader |= group.has_readers();
                 launches += group.members.len();
             }
         }
@@ -247,7 +241,7 @@ impl Scan {
                         whole.members.sort_unstable_by_key(|member| member.order);
                         whole.reads.extend(group.reads);
                         whole.writes.extend(group.writes);
-                        whole.head = whole.head.or(group.head);
+                        whole.earlier.extend(group.earlier);
                         whole
                     }
                 });
@@ -268,7 +262,10 @@ impl Scan {
         let mut waiting = Vec::new();
         for index in (0..self.open.len()).rev() {
             let group = &self.open[index];
-            let may_wait = group.head.is_none() && !group.keeps_more_than_it_makes();
+            let is_read = |member: &Member| !member.seen.element.names.is_empty();
+            let may_wait = group.members.iter().any(is_read)
+                && !group.has_readers()
+                && !group.keeps_more_than_it_makes();
             if may_wait && left + group.members.len() <= MOST_WAITING {
                 left += group.members.len();
                 waiting.extend(self.open.remove(index).members);

@@ -7,7 +7,8 @@
 //!                                                          are not in order            are mapped
 //! ```
 //!
-//! Where a reader takes up the result, they follow its own.
+//! Beside a reader they lie where it does not look at its own, and then behind those. Of an expression before
+//! it and one after it, that after it comes first, and the zero is there but once.
 
 use smallvec::SmallVec;
 
@@ -15,11 +16,17 @@ use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::elementwise::element::Element;
-use crate::ops::readers::Reader;
+use crate::ops::readers::{READER_WORDS, Reader, unseen_words};
 use crate::tensor::layout::MAX_RANK;
+
+/// The word that is zero.
+pub(super) const ZERO: usize = 1;
 
 /// Words of parameters, at most.
 pub(super) const WORDS: usize = MAX_PARAMS_BYTES / 4;
+
+/// Parameters as a launch has them.
+pub(super) type Params = SmallVec<[u8; 64]>;
 
 /// Dimensions or strides, outermost first.
 pub(super) type Dims = SmallVec<[u32; MAX_RANK]>;
@@ -33,6 +40,9 @@ pub(super) enum Input {
     Scalar(u8),
 }
 
+/// Inputs of an operation, at most.
+const MOST_INPUTS: usize = 3;
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -40,7 +50,7 @@ pub(super) struct Node {
     pub(super) op: u8,
     /// The section of the family's WGSL.
     pub(super) section: &'static str,
-    pub(super) inputs: SmallVec<[Input; 3]>,
+    pub(super) inputs: SmallVec<[Input; MOST_INPUTS]>,
     /// What the operation itself asks of the parameters.
     pub(super) scalars: [Option<u8>; 2],
     /// The type of the main input.
@@ -50,6 +60,11 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Does an element depend on its number, and not on what is read there alone?
+    pub(super) fn counts(&self) -> bool {
+        self.inputs.is_empty() && self.section != "full"
+    }
+
     /// All that it is, in one number: those that compute the same have the same.
     pub(super) fn signature(&self) -> u64 {
         const { assert!(DType::ALL.len() <= 8, "a type has 3 bits here") };
@@ -58,6 +73,7 @@ impl Node {
         for scalar in self.scalars {
             bits = bits << 6 | u64::from(scalar.map_or(0, |slot| slot + 1));
         }
+        bits <<= 9 * (MOST_INPUTS - self.inputs.len());
         for input in &self.inputs {
             bits = bits << 9
                 | match *input {
@@ -128,8 +144,10 @@ pub(super) struct Structure {
     pub(super) each: u64,
     /// The kernel that takes up the one output, element by element, ...
     pub(super) tail: Option<TailShape>,
-    /// ... or the one that makes the last leaf.
+    /// ... or the one that makes the last leaf, ...
     pub(super) head: Option<TailShape>,
+    /// ... and the expression that this one takes up, whose own tail it is.
+    pub(super) before: Option<Box<Structure>>,
 }
 
 /// A kernel for which an expression computes the operand `x`, or whose result it takes up.
@@ -149,7 +167,7 @@ pub(super) struct Places {
     pub(super) dims: usize,
     /// Of each leaf that is mapped.
     pub(super) strides: SmallVec<[usize; 8]>,
-    pub(super) words: usize,
+    pub(super) end: usize,
 }
 
 impl Structure {
@@ -198,7 +216,51 @@ impl Structure {
             offsets,
             dims,
             strides,
-            words: next.next_multiple_of(4),
+            end: next,
+        }
+    }
+
+    /// Words of parameters of the expressions before and after a reader together, or of the one.
+    pub(super) fn count(&self) -> usize {
+        match &self.before {
+            Some(before) => self.word_before(before.places().end),
+            None => self.places().end,
+        }
+    }
+
+    /// Where those lie among all parameters.
+    pub(super) fn slots(&self) -> SmallVec<[usize; WORDS]> {
+        match self.reader() {
+            None => (0..WORDS).collect(),
+            Some(reader) => unseen_words(reader.variant.code)
+                .chain(READER_WORDS..WORDS)
+                .collect(),
+        }
+    }
+
+    /// Words of all parameters. `None` if there are too many.
+    pub(super) fn words(&self) -> Option<usize> {
+        let last = *self.slots().get(self.count() - 1)?;
+        let own = self.reader().map_or(0, |_| READER_WORDS);
+        Some(own.max((last + 1).next_multiple_of(4)))
+    }
+
+    /// All parameters: those of the reader, if there is one, and these.
+    pub(super) fn params(&self, of_reader: &[u8], words: &[u32]) -> Params {
+        let mut params = Params::from_slice(of_reader);
+        params.resize(4 * self.words().unwrap_or(WORDS), 0);
+        for (&word, slot) in words[..self.count()].iter().zip(self.slots()) {
+            params[4 * slot..][..4].copy_from_slice(&word.to_ne_bytes());
+        }
+        params
+    }
+
+    /// Where a word of the parameters of the expression before lies.
+    pub(super) fn word_before(&self, index: usize) -> usize {
+        match index {
+            ZERO => ZERO,
+            0 => self.places().end,
+            index => self.places().end + index - 1,
         }
     }
 
@@ -206,6 +268,7 @@ impl Structure {
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
         let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;
+        let flags = flags | u8::from(self.before.is_some()) << 4;
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
@@ -222,6 +285,9 @@ impl Structure {
         }
         for out_shape in &self.outs {
             out.extend([out_shape.node, u8::from(out_shape.is_into)]);
+        }
+        if let Some(before) = &self.before {
+            before.key(out);
         }
     }
 }

@@ -127,6 +127,40 @@ fn every_reader_is_gone_on_with_in_every_type() {
 }
 
 #[test]
+fn every_reader_has_an_expression_on_either_side() {
+    for dtype in [DType::F32, DType::I32, DType::U8, DType::Bf16, DType::I8] {
+        let made = kernels(dtype, |x| {
+            let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
+            let mut made = vec![
+                ((a * a)?.max(&[0])? * row)?,
+                ((odd + 1)?.t()?.min(&[1])? - 1)?,
+                (a - column)?.argmax(1)?.cast(dtype)?,
+            ];
+            if dtype.is_float() {
+                made.extend([
+                    ((a + row)?.softmax(1)? * row)?,
+                    ((odd.t()? * 2)?.log_softmax(0)? + odd.t()?)?,
+                    (a * column)?
+                        .layer_norm(&[8], Some(row), None, 1e-5)?
+                        .exp()?,
+                    ((a * row)?.layer_norm(&[8], None, None, 1e-5)? * column)?,
+                ]);
+            }
+            Ok(made)
+        });
+        let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"max(a * a) * b"), "{names:?}");
+        let of_floats = ["softmax(a + b) * c", "layer_norm(a * b) * c"];
+        if dtype.is_float() {
+            assert!(
+                of_floats.iter().all(|name| names.contains(name)),
+                "{names:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_kernel_reads_like_what_it_computes() {
     let made = kernels(DType::F32, |x| {
         let y = ((&x[0] * &x[1])? + &x[2])?.relu()?;

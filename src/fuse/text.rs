@@ -3,70 +3,106 @@
 
 use std::fmt::Write;
 
+use smallvec::SmallVec;
+
 use super::name;
-use super::structure::{Fetch, Input, Node, Places, Structure, TailShape};
+use super::structure::{Fetch, Input, Node, Places, Structure, TailShape, WORDS, ZERO};
 use crate::dtype::DType;
 use crate::ops::elementwise::element::SCALARS;
 use crate::ops::functions::push_functions;
+use crate::ops::readers::{READER_WORDS, unseen_word};
 
 /// Names of operands that are read.
 pub(super) const LEAVES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 /// The same beside the operands of a reader.
-pub(super) const LEAVES_OF_X: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
+const LEAVES_OF_X: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
+
+/// The same of an expression that goes on with what the reader makes.
+const LEAVES_OF_Y: [&str; 8] = ["z0", "z1", "z2", "z3", "z4", "z5", "z6", "z7"];
 
 /// Names of operands that are written.
 pub(super) const OUTS: [&str; 8] = ["y0", "y1", "y2", "y3", "y4", "y5", "y6", "y7"];
+
+/// What the leaves of an expression are called.
+pub(super) fn leaf_names(structure: &Structure) -> &'static [&'static str; 8] {
+    match (&structure.tail, &structure.head) {
+        (None, None) => &LEAVES,
+        (Some(_), _) => &LEAVES_OF_X,
+        (None, Some(_)) => &LEAVES_OF_Y,
+    }
+}
 
 /// What the parts of the text have in common.
 struct Writer<'a> {
     structure: &'a Structure,
     places: Places,
+    /// The expression that takes up what this one makes, beyond a reader.
+    onward: Option<&'a Structure>,
+    /// What the names of its maps end with, where there are those of another.
+    of: &'static str,
     /// What the leaves are called.
     leaves: &'static [&'static str],
-    /// How words of the parameters are spelled: `p.w0.x`.
-    words: &'static str,
+    /// Where the words of its parameters lie.
+    slots: SmallVec<[usize; WORDS]>,
     out: String,
 }
 
 /// The text, with operands and `p` undeclared.
 pub(super) fn text(structure: &Structure) -> String {
-    let mut writer = Writer {
-        structure,
-        places: structure.places(),
-        leaves: &LEAVES,
-        words: "w",
-        out: String::with_capacity(4 << 10),
-    };
+    let mut writer = Writer::new(structure);
     writer.push(format_args!("// {}\n", name::of(structure)));
     match structure.reader() {
         None => writer.push_whole(),
-        Some(tail) => {
-            writer.leaves = &LEAVES_OF_X;
-            writer.words = "x";
-            writer.push_reader(tail);
-        }
+        Some(reader) => writer.push_reader(reader),
     }
     push_functions(&mut writer.out);
     writer.out
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    fn new(structure: &'a Structure) -> Self {
+        Writer {
+            structure,
+            places: structure.places(),
+            onward: None,
+            of: "",
+            leaves: leaf_names(structure),
+            slots: structure.slots(),
+            out: String::with_capacity(4 << 10),
+        }
+    }
+
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
         push(&mut self.out, text);
     }
 
     /// How a word of the parameters is spelled.
     fn word(&self, index: usize) -> String {
-        let lane = ["x", "y", "z", "w"][index % 4];
-        format!("p.{}{}.{lane}", self.words, index / 4)
+        let index = (self.onward).map_or(index, |onward| onward.word_before(index));
+        let slot = self.slots.get(index).copied().unwrap_or_default();
+        let lanes = ["x", "y", "z", "w"];
+        match self.structure.reader() {
+            None => format!("p.w{}.{}", slot / 4, lanes[slot % 4]),
+            Some(_) if slot >= READER_WORDS => {
+                format!("p.x{}.{}", (slot - READER_WORDS) / 4, lanes[slot % 4])
+            }
+            Some(_) => {
+                let (vector, lane) = unseen_word(slot);
+                format!("p.{vector}.{}", lanes[lane])
+            }
+        }
     }
 
-    /// The fields that hold the parameters.
+    /// The fields that hold the parameters, behind those of a reader.
     fn fields(&self) -> String {
-        let vectors = 0..self.places.words / 4;
-        let field = |index| format!(" {}{index}: vec4<u32>,", self.words);
-        vectors.map(field).collect()
+        let words = self.structure.words().unwrap_or(0);
+        let (name, own) = match self.structure.reader() {
+            None => ("w", 0),
+            Some(_) => ("x", READER_WORDS),
+        };
+        let field = |index| format!(" {name}{index}: vec4<u32>,");
+        (0..words.saturating_sub(own) / 4).map(field).collect()
     }
 
     /// A kernel of its own.
@@ -81,9 +117,9 @@ impl Writer<'_> {
         self.push_main();
     }
 
-    /// A kernel whose operand `x` is computed here.
-    fn push_reader(&mut self, tail: &TailShape) {
-        let text = (tail.reader.kernel.text)(&tail.variant);
+    /// A kernel whose operand `x` is computed here, or whose result `y` is gone on with, or both.
+    fn push_reader(&mut self, reader: &TailShape) {
+        let text = (reader.reader.kernel.text)(&reader.variant);
         let fields = self.fields();
         // Behind what the reader is told.
         let whole = match text.split_once("struct Params {") {
@@ -94,53 +130,78 @@ impl Writer<'_> {
             None => text.into_owned(),
         };
         self.out.push_str(&whole);
-        self.out.push_str(match self.structure.head {
-            None => "\n// What `x` is made of.\n",
-            Some(_) => "\n// What becomes of `y`.\n",
-        });
+        self.out.push('\n');
         self.push_steps();
+        let structure = self.structure;
+        if let Some(before) = structure.before.as_deref() {
+            let mut its = Writer {
+                onward: Some(structure),
+                out: std::mem::take(&mut self.out),
+                ..Writer::new(before)
+            };
+            its.push_x(&whole, reader);
+            self.out = its.out;
+            self.of = "_of_y";
+        }
+        match structure.head {
+            None => self.push_x(&whole, reader),
+            Some(_) => self.push_y(),
+        }
+    }
+
+    /// What `x` is made of, as the text of a reader looks at it.
+    fn push_x(&mut self, reader: &str, shape: &TailShape) {
+        self.out.push_str("// What `x` is made of.\n");
         if self.structure.is_mapped() {
             self.push_maps();
         }
-        if self.structure.head.is_some() {
-            let kind = self.structure.leaves[self.structure.bound()].dtype.wgsl();
-            self.push(format_args!("fn y_put4(k: u32, v: vec4<{kind}>) {{\n"));
-            if self.structure.is_mapped() && self.structure.whole {
-                self.out
-                    .push_str("  let i = elements_at(coordinates(k));\n");
-            }
-            return self.push_lines();
-        }
-        let kind = tail.variant.dtypes[0].wgsl();
-        if whole.contains("x_get4(") {
+        let kind = shape.variant.dtypes[0].wgsl();
+        if reader.contains("x_get4(") {
             self.push(format_args!("fn x_get4(k: u32) -> vec4<{kind}> {{\n"));
-            if self.structure.is_mapped() && self.structure.whole {
-                self.out
-                    .push_str("  let i = elements_at(coordinates(k));\n");
-            }
+            self.push_elements(self.structure.whole);
             self.push_lanes();
             self.push_leaves(Self::leaf);
             self.push_nodes();
             self.push_result("");
         }
-        if whole.contains("x_get(") {
+        if reader.contains("x_get(") {
             self.push(format_args!("fn x_get(k: u32) -> {kind} {{\n"));
-            if self.structure.is_mapped() {
-                self.out
-                    .push_str("  let i = elements_at(coordinates(k));\n");
-            }
+            self.push_elements(true);
             self.push_leaves(Self::leaf_alone);
             self.push_nodes();
             self.push_result(".x");
         }
     }
 
+    /// What becomes of `y`.
+    fn push_y(&mut self) {
+        self.out.push_str("// What becomes of `y`.\n");
+        if self.structure.is_mapped() {
+            self.push_maps();
+        }
+        let kind = self.structure.leaves[self.structure.bound()].dtype.wgsl();
+        self.push(format_args!("fn y_put4(k: u32, v: vec4<{kind}>) {{\n"));
+        self.push_elements(self.structure.whole);
+        self.push_lines();
+    }
+
+    /// Which elements of mapped leaves the first one is made of, if that is wanted.
+    fn push_elements(&mut self, is_wanted: bool) {
+        if self.structure.is_mapped() && is_wanted {
+            let of = self.of;
+            self.push(format_args!(
+                "  let i = elements{of}_at(coordinates{of}(k));\n"
+            ));
+        }
+    }
+
     /// What the lines are made of.
     fn push_steps(&mut self) {
-        push_operations(&mut self.out, self.structure);
+        let structures = [self.structure.before.as_deref(), Some(self.structure)];
+        push_operations(&mut self.out, structures.into_iter().flatten());
         let is_float = |node: &Node| node.dtype.is_float() || node.main.is_float();
         if self.structure.head.is_some() || self.structure.nodes.iter().any(is_float) {
-            let zero = self.word(1);
+            let zero = self.word(ZERO);
             self.push(format_args!(
                 "// Zero changes nothing, but compilers do not know that it is zero: what follows is not \
                  computed\n// from how this came about. Else x - x might be 0 for an infinity, or a \
@@ -158,11 +219,11 @@ impl Writer<'_> {
 
     /// Coordinates in the dimensions, and which element of each mapped leaf they name.
     fn push_maps(&mut self) {
-        let rank = self.structure.rank;
+        let (rank, of) = (self.structure.rank, self.of);
         let dims: Vec<String> = (0..rank).map(|d| self.word(self.places.dims + d)).collect();
         self.push(format_args!(
-            "alias Coordinates = array<u32, {rank}>;\n\
-             fn coordinates(k: u32) -> Coordinates {{\n  var c: Coordinates;\n  var r = k;\n"
+            "alias Coordinates{of} = array<u32, {rank}>;\n\
+             fn coordinates{of}(k: u32) -> Coordinates{of} {{\n  var c: Coordinates{of};\n  var r = k;\n"
         ));
         for d in (1..rank).rev() {
             let dim = &dims[d];
@@ -172,9 +233,10 @@ impl Writer<'_> {
         }
         self.out.push_str("  c[0] = r;\n  return c;\n}\n");
         if !self.structure.whole {
-            self.out.push_str(
-                "fn next_coordinates(before: Coordinates) -> Coordinates {\n  var c = before;\n",
-            );
+            self.push(format_args!(
+                "fn next_coordinates{of}(before: Coordinates{of}) -> Coordinates{of} {{\n  \
+                 var c = before;\n"
+            ));
             for d in (1..rank).rev() {
                 let dim = &dims[d];
                 self.push(format_args!(
@@ -190,7 +252,7 @@ impl Writer<'_> {
         let fields: String = (mapped.iter())
             .map(|&leaf| format!(" {}: u32,", self.leaves[leaf]))
             .collect();
-        self.push(format_args!("struct Elements {{{fields} }}\n"));
+        self.push(format_args!("struct Elements{of} {{{fields} }}\n"));
         let elements = mapped.iter().map(|&leaf| {
             let mut sum = self.word(self.places.offsets[leaf]);
             for d in 0..rank {
@@ -201,7 +263,8 @@ impl Writer<'_> {
         });
         let elements = elements.collect::<Vec<_>>().join(", ");
         self.push(format_args!(
-            "fn elements_at(c: Coordinates) -> Elements {{ return Elements({elements}); }}\n"
+            "fn elements{of}_at(c: Coordinates{of}) -> Elements{of} {{ \
+             return Elements{of}({elements}); }}\n"
         ));
     }
 
@@ -218,13 +281,15 @@ impl Writer<'_> {
         if !self.structure.is_mapped() || self.structure.whole {
             return;
         }
-        self.out
-            .push_str("  let c0 = coordinates(k);\n  let i0 = elements_at(c0);\n");
+        let of = self.of;
+        self.push(format_args!(
+            "  let c0 = coordinates{of}(k);\n  let i0 = elements{of}_at(c0);\n"
+        ));
         for lane in 1..4 {
             let before = lane - 1;
             self.push(format_args!(
-                "  let c{lane} = next_coordinates(c{before});\n  \
-                 let i{lane} = elements_at(c{lane});\n"
+                "  let c{lane} = next_coordinates{of}(c{before});\n  \
+                 let i{lane} = elements{of}_at(c{lane});\n"
             ));
         }
     }
@@ -332,6 +397,9 @@ impl Writer<'_> {
         let kind = node.main.wgsl();
         let slot = |slot: u8| self.word(self.places.scalars + usize::from(slot));
         let mut arguments: Vec<String> = Vec::new();
+        if node.inputs.is_empty() {
+            arguments.push("k".to_string());
+        }
         for (index, input) in node.inputs.iter().enumerate() {
             let argument = match *input {
                 Input::Leaf(leaf) => self.leaves[usize::from(leaf)].to_string(),
@@ -417,9 +485,9 @@ fn function(node: &Node) -> String {
 }
 
 /// The functions of all operations, each once.
-fn push_operations(out: &mut String, structure: &Structure) {
+fn push_operations<'a>(out: &mut String, structures: impl Iterator<Item = &'a Structure> + Clone) {
     let mut known = Vec::new();
-    for node in &structure.nodes {
+    for node in structures.clone().flat_map(|one| &one.nodes) {
         let function = function(node);
         if known.contains(&function) {
             continue;
@@ -429,12 +497,14 @@ fn push_operations(out: &mut String, structure: &Structure) {
         out.push_str(&with_types(text, from, to, &function, node));
         known.push(function);
     }
-    let rounds = |dtype: DType| {
-        let of_type = |node: &Node| node.dtype == dtype && needs_narrowing(node);
-        let made = structure.leaves[structure.bound()..].iter();
-        structure.nodes.iter().any(of_type) || made.map(|leaf| leaf.dtype).any(|one| one == dtype)
+    let rounds = |dtype: &DType| {
+        let of_type = |node: &Node| node.dtype == *dtype && needs_narrowing(node);
+        structures.clone().any(|one| {
+            let mut made = one.leaves[one.bound()..].iter();
+            one.nodes.iter().any(of_type) || made.any(|leaf| leaf.dtype == *dtype)
+        })
     };
-    let narrowings = DType::ALL.into_iter().filter(|&dtype| rounds(dtype));
+    let narrowings = DType::ALL.into_iter().filter(rounds);
     for (_, text) in narrowings.filter_map(narrowing) {
         out.push_str("// As it would be read back from memory.\n");
         out.push_str(text);

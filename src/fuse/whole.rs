@@ -11,7 +11,7 @@ use crate::driver::AdapterKind;
 use crate::engine::Arg;
 use crate::engine::kernel::{Launch, MAX_OPERANDS};
 use crate::ops::elementwise::{GROUP, QUADS_ON_CPU};
-use crate::ops::readers::{READER_WORDS, Reader};
+use crate::ops::readers::Reader;
 
 /// On a software rasterizer an invocation takes several quads, unless they are so much work.
 const MOST_NODES_UNROLLED: usize = 16;
@@ -20,7 +20,7 @@ const MOST_NODES_UNROLLED: usize = 16;
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) structure: Structure,
-    /// The parameters.
+    /// The expression's own parameters.
     pub(super) words: SmallVec<[u32; WORDS]>,
     /// The operands: leaves, then outputs.
     pub(super) args: SmallVec<[Arg; 4]>,
@@ -86,7 +86,7 @@ impl Expr {
         let count = self.leaves.len() + tail.args.len() - 1;
         let variant = tail.variant();
         let structure = self.structure(limits, Some(TailShape { reader, variant }));
-        if count > MAX_OPERANDS || READER_WORDS + structure.places().words > WORDS {
+        if count > MAX_OPERANDS || structure.words().is_none() {
             return None;
         }
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
@@ -153,7 +153,7 @@ impl Expr {
         let variant = head.variant();
         let mut structure = self.structure(limits, Some(TailShape { reader, variant }));
         structure.head = structure.tail.take();
-        if count > MAX_OPERANDS || READER_WORDS + structure.places().words > WORDS {
+        if count > MAX_OPERANDS || structure.words().is_none() {
             return None;
         }
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
@@ -294,13 +294,14 @@ impl Expr {
             each,
             tail,
             head: None,
+            before: None,
         }
     }
 
     /// The parameters, as the structure wants them.
     fn words(&self, structure: &Structure) -> SmallVec<[u32; WORDS]> {
         let places = structure.places();
-        let mut words = SmallVec::from_elem(0, places.words);
+        let mut words = SmallVec::from_elem(0, places.end);
         words[0] = self.len;
         let starts = self.written.iter().filter_map(|one| one.start);
         for (word, start) in words[places.starts..].iter_mut().zip(starts) {
@@ -318,6 +319,42 @@ impl Expr {
             }
         }
         words
+    }
+}
+
+impl Whole {
+    /// An expression whose elements a reader takes up, but for the operand `y`, with the one that takes up
+    /// what that reader makes. `None` if that is too much for one kernel.
+    pub(super) fn with(&self, onward: &Whole, limits: &Limits) -> Option<Whole> {
+        let mut structure = onward.structure.clone();
+        let own = structure.bound() + structure.outs.len();
+        structure.before = Some(Box::new(self.structure.clone()));
+        let (leaves, outs) = onward.args[..own].split_at(structure.bound());
+        let inner = &self.args;
+        // What is read anywhere is not to be written meanwhile.
+        let is_read = |out: &Arg| {
+            let mut read = inner.iter();
+            read.any(|arg| Arc::ptr_eq(&arg.storage, &out.storage))
+        };
+        let is_too_much = own + inner.len() > MAX_OPERANDS || structure.words().is_none();
+        if is_too_much || outs.iter().any(is_read) {
+            return None;
+        }
+        let mut words = SmallVec::from_elem(0, structure.count());
+        let end = structure.places().end;
+        words[..end].copy_from_slice(&onward.words[..end]);
+        let its = self.structure.places().end;
+        for (index, &word) in self.words[..its].iter().enumerate() {
+            words[structure.word_before(index)] = word;
+        }
+        let args = leaves.iter().chain(outs).chain(inner).cloned().collect();
+        let whole = Whole {
+            structure,
+            words,
+            args,
+            may_reuse: 0,
+        };
+        limits.allow(&whole.args).then_some(whole)
     }
 }
 

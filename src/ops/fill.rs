@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family};
 use super::operation::{Takes, operations};
 use super::scalar::Scalar;
@@ -46,6 +47,16 @@ const FAMILY: Family = Family {
     into: &FILL_INTO,
 };
 
+/// What fusion is told of them.
+pub(super) static ELEMENT: Element = Element {
+    fresh: &FILL,
+    into: &FILL_INTO,
+    names: &[],
+    main: 0,
+    file: WGSL,
+    section: |variant| FillOp::of(Code(variant.code)).name(),
+};
+
 fn text(variant: &Variant) -> Cow<'static, str> {
     let op = FillOp::of(Code(variant.code));
     elementwise::text(variant, &[], 0, WGSL, op.name())
@@ -86,7 +97,11 @@ pub(crate) fn full(
     // Whatever the type, the storage is words that are all the same.
     let (_, size_bytes) = checked(shape, dtype)?;
     let words = size_bytes.div_ceil(4) as usize;
-    let made = make(engine, FillOp::Full, &[words], DType::U32, [word, 0])?;
+    let of_words = match dtype.size_bytes() {
+        4 => dtype,
+        _ => DType::U32,
+    };
+    let made = make(engine, FillOp::Full, &[words], of_words, [word, 0])?;
     Ok(Tensor {
         layout: Layout::contiguous(shape),
         dtype,

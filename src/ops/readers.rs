@@ -19,6 +19,10 @@ pub(crate) struct Reader {
 /// Words of the parameters of all of them.
 pub(crate) const READER_WORDS: usize = size_of::<RowParams>() / 4;
 
+/// What the parameters begin with: vectors of which a variant looks at as many lanes as its rows have
+/// dimensions.
+const VECTORS: [&str; 4] = ["outer_dims", "outer_strides", "inner_dims", "inner_strides"];
+
 static READERS: [Reader; 5] = [
     Reader {
         kernel: &reduce::REDUCE,
@@ -50,6 +54,25 @@ static READERS: [Reader; 5] = [
 /// The reader of a kernel, if it is one.
 pub(crate) fn reader_of(kernel: &'static Kernel) -> Option<&'static Reader> {
     READERS.iter().find(|one| std::ptr::eq(one.kernel, kernel))
+}
+
+/// Words of the parameters that are not looked at where the code holds these ranks.
+pub(crate) fn unseen_words(code: u64) -> impl Iterator<Item = usize> {
+    let (outer, inner) = ((code & 15) as usize, (code >> 4 & 15) as usize);
+    // The outermost dimension ends with the rows, or with the row.
+    let seen = [
+        outer.max(1) - 1,
+        outer.max(1),
+        inner.max(1) - 1,
+        inner.max(1),
+    ];
+    let lanes = seen.into_iter().enumerate();
+    lanes.flat_map(|(vector, seen)| (seen..4).map(move |lane| 4 * vector + lane))
+}
+
+/// The vector and the lane that hold one of those.
+pub(crate) fn unseen_word(word: usize) -> (&'static str, usize) {
+    (VECTORS[word / 4], word % 4)
 }
 
 impl Reader {

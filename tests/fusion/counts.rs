@@ -46,6 +46,33 @@ fn a_chain_is_one_dispatch_and_takes_only_its_result() {
 }
 
 #[test]
+fn what_is_made_of_nothing_is_made_where_it_is_read() {
+    check(
+        |gpu, x| {
+            let ones = gpu.ones(&[64, 64], DType::F32)?;
+            let halves = gpu.full(&[64, 64], 0.5, DType::F32)?;
+            let numbers = gpu.arange(0.0, 4096.0, 1.0, DType::F32)?;
+            let numbers = numbers.reshape(&[64, 64])?;
+            Ok(vec![(((&x[0] + ones)? * halves)? - numbers)?])
+        },
+        1,
+        1,
+        &["(a + s0) * s1 - arange(s2, s0)"],
+    );
+    check(
+        |gpu, x| {
+            let numbers = gpu.arange(0, 4096, 1, DType::I32)?.reshape(&[64, 64])?;
+            let even = numbers.bitwise_and(&gpu.full(&[64, 64], 1, DType::I32)?)?;
+            let picked = even.eq_scalar(0)?.where_(&x[0], &x[1])?;
+            Ok(vec![(picked.sum(&[1])? + gpu.ones(&[64], DType::F32)?)?])
+        },
+        1,
+        1,
+        &["sum(where(bitwise_and(arange(s0, s1), s1) == s0, a, b)) + s2"],
+    );
+}
+
+#[test]
 fn what_is_held_is_made_too() {
     check(
         |_, x| {
@@ -210,6 +237,67 @@ fn what_becomes_of_a_reduction_or_a_norm_is_part_of_it() {
 }
 
 #[test]
+fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
+    let is_one = |work: fn(&[Tensor]) -> Result<Tensor>, name: &str| {
+        let (made, _, names) = counts(|_, x| Ok(vec![work(x)?]));
+        assert_eq!((made, &names[..]), (1, &[name.to_string()][..]));
+    };
+    is_one(
+        |x| ((&x[0] * &x[1])?.sum(&[1])? / 64.0)?.sqrt(),
+        "sqrt(sum(a * b) / s0)",
+    );
+    is_one(
+        |x| ((&x[0] * 0.5)? + &x[1])?.softmax(1)? * &x[2],
+        "softmax(a * s0 + b) * c",
+    );
+    // A row before, and another after.
+    is_one(
+        |x| {
+            let moved = (&x[0] + x[1].narrow(0, 3, 1)?)?;
+            let normed = moved.layer_norm(&[64], None, None, 1e-5)?;
+            ((normed * x[2].narrow(0, 5, 1)?)? + 0.5)?.relu()
+        },
+        "relu(layer_norm(a + b) * c + s0)",
+    );
+    is_one(
+        |x| (1.0 - x[0].square()?)?.argmax(1)?.cast(DType::F32)? * 2.0,
+        "f32(argreduce(s0 - square(a))) * s1",
+    );
+    // Scores of several heads with one mask for all of them.
+    is_one(
+        |x| {
+            let scores = x[0].reshape(&[4, 32, 32])?;
+            let mask = x[1].reshape(&[4, 32, 32])?.select(0, 1)?;
+            ((scores * 0.125)? + mask)?.softmax(-1)? * x[2].reshape(&[4, 32, 32])?
+        },
+        "softmax(a * s0 + b) * c",
+    );
+    // Two readers, with expressions between them.
+    let (made, _, names) = counts(|_, x| {
+        let y = ((&x[0] + &x[1])?.softmax(1)? * &x[2])?;
+        Ok(vec![(y.sum(&[1])? + 1.0)?.log()?])
+    });
+    assert_eq!(made, 2, "{names:?}");
+    // What is held in between is made, and read.
+    for held in [1, 2] {
+        let (made, _, names) = counts(|_, x| {
+            let sum = (&x[0] + &x[1])?;
+            let softmax = sum.softmax(1)?;
+            let product = (&softmax * &x[2])?;
+            let between = if held == 1 { sum } else { softmax };
+            Ok(vec![product, between])
+        });
+        assert_eq!(made, 2, "{names:?}");
+    }
+    // What a reader goes through is not written by the same kernel.
+    let (made, _, names) = counts(|_, x| {
+        x[0].add_(&(&x[0] * 2.0)?.softmax(1)?)?;
+        Ok(vec![])
+    });
+    assert_eq!(made, 2, "{names:?}");
+}
+
+#[test]
 fn what_others_need_in_between_is_made_in_time() {
     check(
         |_, x| {
@@ -251,7 +339,7 @@ fn a_long_chain_is_few_dispatches_whenever_it_is_flushed() {
 fn what_waits_for_more_does_not_keep_more_than_it_makes() {
     let (gpu, _sim) = simulated(true, SimOptions::default());
     let work = || -> Result<Vec<Tensor>> {
-        let [a, b] = [0, 1].map(|_| gpu.ones(&[1024, 256], DType::F32));
+        let [a, b] = [0, 1].map(|seed| gpu.rand_normal(&[1024, 256], 0.0, 1.0, seed, DType::F32));
         let sum = (a? + b?)?;
         // As many commands as make the engine run them, nobody having asked for a result.
         let others = (0..300).map(|_| gpu.zeros(&[4], DType::F32));

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use half::{bf16, f16};
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Gpu, Result, Tensor};
+use lapidary::{DType, FusedKernel, Gpu, Result, Tensor};
 
 use crate::{options, simulated};
 
@@ -39,6 +39,16 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// What a program is made of.
+#[derive(Clone, Copy, PartialEq)]
+enum Mix {
+    All,
+    /// Only operations of which every adapter gives the same bits.
+    Exact,
+    /// Many reductions and norms, with expressions before and after.
+    Around,
+}
+
 /// The same program on several devices at once.
 struct World {
     rng: Rng,
@@ -47,8 +57,7 @@ struct World {
     held: Vec<Vec<Tensor>>,
     /// Elements along an axis, at most.
     most: usize,
-    /// Only operations of which every adapter gives the same bits.
-    exact: bool,
+    mix: Mix,
 }
 
 impl World {
@@ -65,7 +74,7 @@ impl World {
         let shape = self.shape();
         let len = shape.iter().product();
         let rng = &mut self.rng;
-        let exact = self.exact;
+        let exact = self.mix == Mix::Exact;
         let floats: Vec<f32> = (0..len)
             .map(|_| match rng.u32(0..8) {
                 0 if !exact => ODD[rng.usize(..ODD.len())],
@@ -93,16 +102,40 @@ impl World {
         self.gpus.iter().map(make).collect()
     }
 
+    /// Something that is made of nothing, of the shape of another most of the time.
+    fn filled(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let shape = match self.rng.bool() {
+            true => x[0].shape().to_vec(),
+            false => self.shape(),
+        };
+        let len: usize = shape.iter().product();
+        let dtype = [x[0].dtype(), DType::F32, DType::I32][self.rng.usize(..3)];
+        let (kind, value) = (self.rng.u32(0..4), self.rng.i32(1..4));
+        let make = |gpu: &Gpu| match kind {
+            0 => gpu.ones(&shape, dtype),
+            1 => gpu.full(&shape, value, dtype),
+            2 => gpu
+                .arange(0, value * len as i32, value, dtype)?
+                .reshape(&shape),
+            _ => gpu.eye(shape.first().copied().unwrap_or(1), dtype),
+        };
+        self.gpus.iter().map(make).collect::<Result<_>>().ok()
+    }
+
     fn pick(&mut self) -> Vec<Tensor> {
         self.held[self.rng.usize(..self.held.len())].clone()
     }
 
     /// One call: what it made, on all devices. What cannot be called makes nothing.
     fn call(&mut self) -> Option<Vec<Tensor>> {
-        let kind = self.rng.u32(0..100);
+        let kind = match self.mix == Mix::Around && self.rng.bool() {
+            true => 95,
+            false => self.rng.u32(0..100),
+        };
         let x = self.pick();
         match kind {
-            0..6 => self.tensor().ok(),
+            0..3 => self.tensor().ok(),
+            3..6 => self.filled(&x),
             6..30 => self.unary(&x),
             30..50 => {
                 let y = self.partner(&x);
@@ -133,19 +166,8 @@ impl World {
                 both(&x, &y, |x, y| in_place(op, x, y).map(|()| x.clone()));
                 None
             }
-            91..97 => {
-                let axis = self.rng.usize(0..3) as isize;
-                let kind = if self.exact { 0 } else { self.rng.u32(0..7) };
-                each(&x, |x| match kind {
-                    0 => x.max(&[axis]),
-                    1 => x.sum(&[axis]),
-                    2 => x.mean(&[]),
-                    3 => x.softmax(axis),
-                    4 => x.layer_norm(x.shape().get(1..).unwrap_or(&[]), None, None, 1e-3),
-                    5 => x.argmax(axis),
-                    _ => x.log_softmax(-1),
-                })
-            }
+            91..93 => self.read(&x),
+            93..97 => self.around(&x),
             97 => each(&x, |x| x.copy()),
             98 => {
                 self.gpus
@@ -160,8 +182,56 @@ impl World {
         }
     }
 
+    /// A reduction or a norm.
+    fn read(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let axis = self.rng.usize(..x[0].rank().max(1)) as isize;
+        let kind = if self.mix == Mix::Exact {
+            0
+        } else {
+            self.rng.u32(0..8)
+        };
+        each(x, |x| match kind {
+            0 => x.max(&[axis]),
+            1 => x.sum(&[axis]),
+            2 => x.mean(&[]),
+            3 => x.softmax(axis),
+            4 => x.layer_norm(x.shape().get(1..).unwrap_or(&[]), None, None, 1e-3),
+            5 => x.argmax(axis),
+            6 => x.layer_norm(&x.shape()[x.rank().saturating_sub(1)..], None, None, 1e-3),
+            _ => x.log_softmax(-1),
+        })
+    }
+
+    /// The same with expressions before it and after it, of which nothing else is held.
+    fn around(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
+        let mut made = x.to_vec();
+        for step in 0..self.rng.u32(2..4) {
+            if step > 0 {
+                made = self.read(&made)?;
+            }
+            for _ in 0..self.rng.u32(1..4) {
+                let next = match self.rng.u32(0..4) {
+                    0 => self.unary(&made),
+                    1 => {
+                        let (op, value) = (self.rng.u32(0..13), self.rng.i32(1..5));
+                        each(&made, |x| scalar(op, value, false, x))
+                    }
+                    _ => {
+                        let (op, y) = (self.rng.u32(0..7), self.partner(&made));
+                        both(&made, &y, |x, y| binary(op, x, y))
+                    }
+                };
+                let is_small = |x: &Vec<Tensor>| x[0].len() <= 16 * self.most * self.most;
+                made = next.filter(is_small).unwrap_or(made);
+            }
+        }
+        Some(made)
+    }
+
     fn unary(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
-        let op = self.rng.u32(0..if self.exact { 11 } else { 24 });
+        let op = self
+            .rng
+            .u32(0..if self.mix == Mix::Exact { 11 } else { 24 });
         each(x, |x| match op {
             0 => x.neg(),
             1 => x.abs(),
@@ -373,7 +443,7 @@ impl Elements {
 }
 
 /// Programs on these devices, each of so many calls.
-fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, exact: bool) {
+fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
     let run = |seed: u64| {
         let _seed = Seed(seed);
         let mut world = World {
@@ -381,7 +451,7 @@ fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, exact: bool) {
             gpus: gpus.to_vec(),
             held: Vec::new(),
             most,
-            exact,
+            mix,
         };
         world.run(number("LAPIDARY_CALLS").unwrap_or(calls));
     };
@@ -400,12 +470,35 @@ fn pair(device: SimOptions) -> Vec<Gpu> {
 
 #[test]
 fn thousands_of_random_expressions_are_the_same_to_the_bit() {
-    check(&pair(SimOptions::default()), 600, 60, 5, false);
+    check(&pair(SimOptions::default()), 600, 60, 5, Mix::All);
+}
+
+#[test]
+fn expressions_before_and_after_reductions_and_norms_are_the_same_too() {
+    let check = |gpus: &[Gpu], programs: u64, most: usize| {
+        check(gpus, programs, 40, most, Mix::Around);
+        let kernels = gpus[1].fused_kernels();
+        let is_around = |kernel: &&FusedKernel| {
+            let has = |comment| kernel.wgsl.contains(comment);
+            has("// What `x` is made of.") && has("// What becomes of `y`.")
+        };
+        let around = kernels.iter().filter(is_around).count();
+        let is_common = 10 * around > kernels.len() || number("LAPIDARY_SEED").is_some();
+        assert!(is_common, "{around} of {}", kernels.len());
+    };
+    check(&pair(SimOptions::default()), 100, 5);
+    let narrow = SimOptions {
+        max_binding_bytes: 256,
+        ..SimOptions::default()
+    };
+    check(&pair(narrow), 40, 8);
+    let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
+    check(&gpus, 4, 16);
 }
 
 #[test]
 fn long_expressions_are_the_same_too() {
-    check(&pair(SimOptions::default()), 6, 1500, 7, false);
+    check(&pair(SimOptions::default()), 6, 1500, 7, Mix::All);
 }
 
 #[test]
@@ -414,7 +507,7 @@ fn operands_of_several_windows_and_few_bindings_change_nothing() {
         max_binding_bytes: 256,
         ..SimOptions::default()
     };
-    check(&pair(device), 80, 60, 12, false);
+    check(&pair(device), 80, 60, 12, Mix::All);
 }
 
 #[test]
@@ -423,19 +516,19 @@ fn little_memory_changes_nothing() {
         memory_bytes: 3 << 20,
         ..SimOptions::default()
     };
-    check(&pair(device), 20, 100, 40, false);
+    check(&pair(device), 20, 100, 40, Mix::All);
 }
 
 #[test]
 fn on_an_adapter_exact_operations_stay_exact() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, 8, 60, 12, true);
+    check(&gpus, 8, 60, 12, Mix::Exact);
 }
 
 #[test]
 fn on_an_adapter_everything_is_the_same_to_the_bit() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, 12, 60, 24, false);
+    check(&gpus, 12, 60, 24, Mix::All);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::driver::Caps;
 use crate::engine::Kernel;
 use crate::engine::kernel::{Launch, Program, Variant};
 use crate::ops::text::{section, section_for};
-use crate::ops::{binary, copy, select, unary};
+use crate::ops::{binary, copy, fill, select, unary};
 use crate::tensor::layout::{Layout, MAX_RANK};
 
 /// A family whose operations can become part of a larger kernel.
@@ -19,7 +19,7 @@ pub(crate) struct Element {
     pub(crate) fresh: &'static Kernel,
     /// Writes through a part of an old one.
     pub(crate) into: &'static Kernel,
-    /// What the inputs are called in the text.
+    /// What the inputs are called in the text. Without any, an element is made of its number.
     pub(crate) names: &'static [&'static str],
     /// The input whose type is `A`.
     pub(crate) main: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Element {
     pub(crate) section: fn(&Variant) -> &'static str,
 }
 
-static ELEMENTS: [&Element; 7] = [
+static ELEMENTS: [&Element; 8] = [
     &binary::ELEMENT,
     &binary::ELEMENT_SCALAR,
     &unary::ELEMENT,
@@ -37,6 +37,7 @@ static ELEMENTS: [&Element; 7] = [
     &copy::ELEMENT,
     &binary::ELEMENT_SCALAR_FIRST,
     &select::ELEMENT_SCALAR,
+    &fill::ELEMENT,
 ];
 
 impl Element {
@@ -155,6 +156,9 @@ impl Seen {
 
     /// The dimensions over which it walks its inputs.
     pub(crate) fn dims(&self, launch: &Launch) -> SmallVec<[u32; MAX_RANK]> {
+        if launch.args.len() == 1 {
+            return SmallVec::from_slice(&[self.len]);
+        }
         let first = MAP + launch.args.len() - 1;
         let dims = first..first + self.code.rank();
         dims.map(|word| word_of(launch, word)).collect()
