@@ -247,7 +247,11 @@ impl LeftBehind {
                 let held = held.get(&address(storage)).copied().unwrap_or(0);
                 // What is written to the app's own buffer, the app may look at without us.
                 let seen = storage.residency() == Residency::Imported;
-                wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
+                // Whoever wants what a recipe makes asks for it again.
+                let is_made_anew = matches!(cmd, Cmd::TakeOver { .. });
+                wanted |= !is_made_anew
+                    && role != Role::Read
+                    && (seen || Arc::strong_count(storage) > held);
             });
             cmd.each_operand(|storage, _| {
                 if let Some(held) = held.get_mut(&address(storage)) {

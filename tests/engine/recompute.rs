@@ -460,6 +460,38 @@ fn what_is_computed_again_in_vain_is_not_for_ever() {
 }
 
 #[test]
+fn what_nobody_wants_any_more_is_not_computed_again() {
+    let (gpu, sim) = open_alone(options());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(160 << 10)
+    };
+    gpu.set_budget(budget).unwrap();
+    let len = 8_000;
+    let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let z = doubled(&y).unwrap();
+    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    for away in [&z, &y] {
+        away.evict().unwrap();
+    }
+    let holder = gpu.zeros(&[26_000], DType::F32).unwrap();
+    holder.force().unwrap();
+    let sum = z.add(&x).unwrap();
+    assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
+    drop((x, y, z, sum));
+    gpu.finish().unwrap();
+    let memory = gpu.memory();
+    assert_eq!((memory.queued, memory.live_storages), (0, 1), "{memory}");
+    drop(holder);
+    ended(gpu, &sim);
+}
+
+#[test]
 fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
     in_time(|| {
         let (gpu, sim) = open_alone(options());
