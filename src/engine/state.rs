@@ -230,7 +230,7 @@ impl LeftBehind {
 
     /// Takes out all commands, the last first, and hands those on which are to be tried again. The
     /// others write what nobody asks for any more: no tensor, and no command behind them.
-    pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd)) {
+    pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
         // How often each storage is held by the commands that are still to be looked at.
@@ -238,7 +238,7 @@ impl LeftBehind {
         for (cmd, _) in &self.cmds {
             cmd.each_operand(|storage, _| *held.entry(address(storage)).or_default() += 1);
         }
-        for (cmd, _) in std::mem::take(&mut self.cmds).into_iter().rev() {
+        for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
             let mut wanted = match &cmd {
                 Cmd::Read { reading, .. } => !reading.is_cancelled(),
                 _ => false,
@@ -247,11 +247,7 @@ impl LeftBehind {
                 let held = held.get(&address(storage)).copied().unwrap_or(0);
                 // What is written to the app's own buffer, the app may look at without us.
                 let seen = storage.residency() == Residency::Imported;
-                // Whoever wants what a recipe makes asks for it again.
-                let is_made_anew = matches!(cmd, Cmd::TakeOver { .. });
-                wanted |= !is_made_anew
-                    && role != Role::Read
-                    && (seen || Arc::strong_count(storage) > held);
+                wanted |= role != Role::Read && (seen || Arc::strong_count(storage) > held);
             });
             cmd.each_operand(|storage, _| {
                 if let Some(held) = held.get_mut(&address(storage)) {
@@ -259,7 +255,7 @@ impl LeftBehind {
                 }
             });
             if wanted {
-                hand_on(cmd);
+                hand_on(cmd, error);
             }
         }
     }
