@@ -21,6 +21,8 @@ mod order;
 mod overlap;
 #[path = "engine/pauses.rs"]
 mod pauses;
+#[path = "engine/recipes_wait.rs"]
+mod recipes_wait;
 #[path = "engine/recompute.rs"]
 mod recompute;
 #[path = "engine/recovery.rs"]

@@ -323,8 +323,9 @@ impl Engine {
         victim: Candidate,
         taker: Taker,
     ) -> Result<Option<Leaving>> {
-        let taker = Arc::new(Shared(Mutex::new((Some(taker), None))));
-        let into = taker.clone();
+        // At once: when this is given up half-way, what was begun may still be on its way.
+        let taker = Taking(Arc::new(Shared(Mutex::new((Some(taker), None)))));
+        let into = taker.0.clone();
         let sink = Box::new(move |piece: &[u8]| {
             let (taker, error) = &mut *into.lock();
             if let (Some(taker), None) = (taker, &error) {
@@ -363,7 +364,7 @@ impl Engine {
         }
         Ok(Some(Leaving {
             victim,
-            taker: Taking(taker),
+            taker,
             reading: wanted,
         }))
     }

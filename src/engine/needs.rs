@@ -63,7 +63,13 @@ impl Engine {
             }
             left_before = left;
         }
-        self.bury_all();
+        loop {
+            self.bury_all();
+            // What recipes held that are gone by now may have been all that wanted what was left behind.
+            if !self.lock().drop_unwanted() {
+                break;
+            }
+        }
         self.submit()
     }
 
@@ -370,10 +376,22 @@ impl State {
         self.unplace_head();
         self.makings.clear();
         let mut wanted = VecDeque::new();
-        self.left.take_wanted(|cmd| wanted.push_front(cmd));
+        self.left.take_wanted(|cmd, _| wanted.push_front(cmd));
         for cmd in wanted.into_iter().rev() {
             self.push_head(cmd);
         }
+    }
+
+    /// Drops what was left behind and nobody has a use for any more. Returns whether there was anything.
+    fn drop_unwanted(&mut self) -> bool {
+        let left_before = self.left.cmds.len();
+        let mut wanted = VecDeque::new();
+        self.left
+            .take_wanted(|cmd, error| wanted.push_front((cmd, error)));
+        for (cmd, error) in wanted {
+            self.left.push(cmd, error, &self.memory);
+        }
+        self.left.cmds.len() < left_before
     }
 
     /// Takes back the places that the command at the head of the queue was given so far.

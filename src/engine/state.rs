@@ -267,7 +267,7 @@ impl LeftBehind {
 
     /// Takes out all commands, the last first, and hands those on which are to be tried again. The
     /// others write what nobody asks for any more: no tensor, and no command behind them.
-    pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd)) {
+    pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
         // How often each storage is held by the commands that are still to be looked at.
@@ -275,7 +275,7 @@ impl LeftBehind {
         for (cmd, _) in &self.cmds {
             cmd.each_operand(|storage, _| *held.entry(address(storage)).or_default() += 1);
         }
-        for (cmd, _) in std::mem::take(&mut self.cmds).into_iter().rev() {
+        for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
             let mut wanted = match &cmd {
                 Cmd::Read { reading, .. } => !reading.is_cancelled(),
                 _ => false,
@@ -292,7 +292,7 @@ impl LeftBehind {
                 }
             });
             if wanted {
-                hand_on(cmd);
+                hand_on(cmd, error);
             }
         }
     }

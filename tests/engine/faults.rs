@@ -2,12 +2,12 @@
 //! concerned notices nothing; and afterwards all is as before, or the device is lost for good.
 
 use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
-use lapidary::{DType, Error, Gpu, Result, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 use pollster::block_on;
 
 use crate::sites::{KINDS, SITES};
 use crate::threads::watched;
-use crate::{ended, numbers, open, options};
+use crate::{ended, numbers, open, open_alone, options};
 
 const REPEATS: [Repeat; 3] = [Repeat::Once, Repeat::EverySecond, Repeat::ForEver];
 
@@ -239,6 +239,28 @@ fn only_a_value_that_is_whole_cures_a_poisoned_tensor() {
         x.narrow(0, 3, 2).unwrap().to_vec::<f32>().unwrap(),
         [7.0, 4.0]
     );
+    drop(x);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_was_given_up_on_its_way_out_takes_no_room_on_the_host() {
+    let (gpu, sim) = open_alone(options());
+    // Reading back goes in pieces of 16 KiB, of which two are under way at a time.
+    gpu.set_budget(Budget::device(2 << 20)).unwrap();
+    let x = gpu.tensor(&numbers(0, 1 << 16), &[1 << 16]).unwrap();
+    x.force().unwrap();
+    sim.arm(Fault {
+        site: Site::Wait,
+        nth: 1,
+        repeat: Repeat::ForEver,
+        kind: FaultKind::Invalid,
+    });
+    assert!(x.evict().is_err());
+    sim.disarm();
+    assert_eq!(x.residency(), Residency::Device);
+    assert_eq!(gpu.memory().host_bytes, 0);
+    assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 1 << 16));
     drop(x);
     ended(gpu, &sim);
 }

@@ -10,14 +10,14 @@ use lapidary::sim::{
 };
 use lapidary::{Budget, DType, Error, Residency, Tensor};
 
-use crate::{ended, nothing_leaves, numbers, open, open_alone, options};
+use crate::{ended, numbers, open, open_alone, options};
 
 /// What twice the numbers from `start` on and one is, by two operations.
-fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
+pub(crate) fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
     x.mul_scalar(2)?.add_scalar(1)
 }
 
-fn expected(start: usize) -> Vec<f32> {
+pub(crate) fn expected(start: usize) -> Vec<f32> {
     numbers(start, 64).iter().map(|n| 2.0 * n + 1.0).collect()
 }
 
@@ -105,70 +105,6 @@ fn a_recipe_whose_input_has_changed_is_none() {
     let error = z.to_vec::<f32>().unwrap_err();
     assert!(error.to_string().contains("written to since"), "{error}");
     drop((x, y, z));
-    ended(gpu, &sim);
-}
-
-#[test]
-fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {
-    let (gpu, sim) = open(options());
-    type Write = fn(&Tensor) -> lapidary::Result<()>;
-    let writes: [Write; 4] = [
-        |x| x.write(&numbers(100, 64)),
-        |x| x.fill_(7),
-        |x| x.add_scalar_(1),
-        |x| x.add_(&x.sum(&[0])?.broadcast_to(&[64])?),
-    ];
-    for write in writes {
-        let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-        let y = doubled(&x).unwrap();
-        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-            .unwrap();
-        y.evict().unwrap();
-        let more = y.add_scalar(1).unwrap();
-        write(&x).unwrap();
-        // Both become one kernel, which runs at the place of the second.
-        let most = more.add_scalar(1).unwrap();
-        let sums: Vec<f32> = expected(3).iter().map(|n| n + 2.0).collect();
-        assert_eq!(most.to_vec::<f32>().unwrap(), sums);
-    }
-    ended(gpu, &sim);
-}
-
-#[test]
-fn what_found_no_room_before_an_input_is_written_reads_what_was_there() {
-    let (gpu, sim) = open_alone(SimOptions {
-        memory_bytes: 15 << 20,
-        max_binding_bytes: 128 << 20,
-        ..options()
-    });
-    nothing_leaves(&gpu);
-    let [first, x] = [0, 3].map(|start| gpu.tensor(&numbers(start, 64), &[64]).unwrap());
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let z = doubled(&y).unwrap();
-    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let holder = gpu.zeros(&[2 << 20], DType::F32).unwrap();
-    holder.force().unwrap();
-    for away in [&z, &y] {
-        away.evict().unwrap();
-    }
-    let column = z.view_as(&[64, 1]).unwrap();
-    let wide = column.broadcast_to(&[64, 1 << 15]).unwrap().copy().unwrap();
-    drop(column);
-    assert!(matches!(wide.force(), Err(Error::OutOfMemory(_))));
-    x.write(&numbers(100, 64)).unwrap();
-    // Whom that does not concern does not wait.
-    first.write(&numbers(9, 64)).unwrap();
-    assert_eq!(first.to_vec::<f32>().unwrap(), numbers(9, 64));
-    assert!(matches!(x.to_vec::<f32>(), Err(Error::OutOfMemory(_))));
-    drop(holder);
-    let column = wide.narrow(1, 5, 1).unwrap().to_vec::<f32>().unwrap();
-    let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
-    assert_eq!(column, twice);
-    assert_eq!(x.to_vec::<f32>().unwrap(), numbers(100, 64));
-    drop((first, x, y, z, wide));
     ended(gpu, &sim);
 }
 
@@ -289,7 +225,7 @@ fn what_only_a_lost_input_could_give_again_is_kept() {
 }
 
 /// Runs what should end, and does not wait for what does not.
-fn in_time(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn in_time(work: impl FnOnce() + Send + 'static) {
     let (send, receive) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         work();
@@ -457,36 +393,6 @@ fn what_is_computed_again_in_vain_is_not_for_ever() {
             ended(gpu, &sim);
         });
     }
-}
-
-#[test]
-fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
-    in_time(|| {
-        let (gpu, sim) = open_alone(options());
-        let budget = Budget {
-            host_bytes: Some(0),
-            disk_bytes: Some(0),
-            ..Budget::device(160 << 10)
-        };
-        gpu.set_budget(budget).unwrap();
-        let len = 10_000;
-        let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
-        let y = doubled(&x).unwrap();
-        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-            .unwrap();
-        y.evict().unwrap();
-        let holder = gpu.zeros(&[25_000], DType::F32).unwrap();
-        holder.force().unwrap();
-        // The first part of what replaces it finds no room.
-        let written = y.write(&numbers(7, len)).and_then(|()| y.force());
-        assert!(matches!(written, Err(Error::OutOfMemory(_))), "{written:?}");
-        drop(holder);
-        y.write(&numbers(7, len)).unwrap();
-        assert_eq!(y.to_vec::<f32>().unwrap(), numbers(7, len));
-        assert_eq!(x.to_vec::<f32>().unwrap(), numbers(3, len));
-        drop((x, y));
-        ended(gpu, &sim);
-    });
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! Tensors that are given up and computed again, beside work that waits: what was recorded before, and
+//! what finds no room.
+
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, DType, Error, Tensor};
+
+use crate::recompute::{doubled, expected, in_time};
+use crate::{ended, nothing_leaves, numbers, open, open_alone, options};
+
+#[test]
+fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {
+    let (gpu, sim) = open(options());
+    type Write = fn(&Tensor) -> lapidary::Result<()>;
+    let writes: [Write; 4] = [
+        |x| x.write(&numbers(100, 64)),
+        |x| x.fill_(7),
+        |x| x.add_scalar_(1),
+        |x| x.add_(&x.sum(&[0])?.broadcast_to(&[64])?),
+    ];
+    for write in writes {
+        let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+        let y = doubled(&x).unwrap();
+        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+            .unwrap();
+        y.evict().unwrap();
+        let more = y.add_scalar(1).unwrap();
+        write(&x).unwrap();
+        // Both become one kernel, which runs at the place of the second.
+        let most = more.add_scalar(1).unwrap();
+        let sums: Vec<f32> = expected(3).iter().map(|n| n + 2.0).collect();
+        assert_eq!(most.to_vec::<f32>().unwrap(), sums);
+    }
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_found_no_room_before_an_input_is_written_reads_what_was_there() {
+    let (gpu, sim) = open_alone(SimOptions {
+        memory_bytes: 15 << 20,
+        max_binding_bytes: 128 << 20,
+        ..options()
+    });
+    nothing_leaves(&gpu);
+    let [first, x] = [0, 3].map(|start| gpu.tensor(&numbers(start, 64), &[64]).unwrap());
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let z = doubled(&y).unwrap();
+    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let holder = gpu.zeros(&[2 << 20], DType::F32).unwrap();
+    holder.force().unwrap();
+    for away in [&z, &y] {
+        away.evict().unwrap();
+    }
+    let column = z.view_as(&[64, 1]).unwrap();
+    let wide = column.broadcast_to(&[64, 1 << 15]).unwrap().copy().unwrap();
+    drop(column);
+    assert!(matches!(wide.force(), Err(Error::OutOfMemory(_))));
+    x.write(&numbers(100, 64)).unwrap();
+    // Whom that does not concern does not wait.
+    first.write(&numbers(9, 64)).unwrap();
+    assert_eq!(first.to_vec::<f32>().unwrap(), numbers(9, 64));
+    assert!(matches!(x.to_vec::<f32>(), Err(Error::OutOfMemory(_))));
+    drop(holder);
+    let column = wide.narrow(1, 5, 1).unwrap().to_vec::<f32>().unwrap();
+    let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
+    assert_eq!(column, twice);
+    assert_eq!(x.to_vec::<f32>().unwrap(), numbers(100, 64));
+    drop((first, x, y, z, wide));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_computed_again() {
+    let (gpu, sim) = open_alone(options());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(160 << 10)
+    };
+    gpu.set_budget(budget).unwrap();
+    let len = 8_000;
+    let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
+    let y = doubled(&x).unwrap();
+    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    let z = doubled(&y).unwrap();
+    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    for away in [&z, &y] {
+        away.evict().unwrap();
+    }
+    let holder = gpu.zeros(&[26_000], DType::F32).unwrap();
+    holder.force().unwrap();
+    let sum = z.add(&x).unwrap();
+    assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
+    drop((x, y, z, sum));
+    gpu.finish().unwrap();
+    let memory = gpu.memory();
+    assert_eq!((memory.queued, memory.live_storages), (0, 1), "{memory}");
+    drop(holder);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
+    in_time(|| {
+        let (gpu, sim) = open_alone(options());
+        let budget = Budget {
+            host_bytes: Some(0),
+            disk_bytes: Some(0),
+            ..Budget::device(160 << 10)
+        };
+        gpu.set_budget(budget).unwrap();
+        let len = 10_000;
+        let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
+        let y = doubled(&x).unwrap();
+        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
+            .unwrap();
+        y.evict().unwrap();
+        let holder = gpu.zeros(&[25_000], DType::F32).unwrap();
+        holder.force().unwrap();
+        // The first part of what replaces it finds no room.
+        let written = y.write(&numbers(7, len)).and_then(|()| y.force());
+        assert!(matches!(written, Err(Error::OutOfMemory(_))), "{written:?}");
+        drop(holder);
+        y.write(&numbers(7, len)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), numbers(7, len));
+        assert_eq!(x.to_vec::<f32>().unwrap(), numbers(3, len));
+        drop((x, y));
+        ended(gpu, &sim);
+    });
+}
