@@ -259,7 +259,7 @@ fn what_was_given_up_on_its_way_out_takes_no_room_on_the_host() {
     assert!(x.evict().is_err());
     sim.disarm();
     assert_eq!(x.residency(), Residency::Device);
-    assert_eq!(gpu.memory().host_bytes, 0);
+    assert_eq!(gpu.memory().host_bytes.now, 0);
     assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 1 << 16));
     drop(x);
     ended(gpu, &sim);

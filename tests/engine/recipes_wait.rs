@@ -98,7 +98,11 @@ fn what_nobody_wants_any_more_is_not_computed_again() {
     drop((x, y, z, sum));
     gpu.finish().unwrap();
     let memory = gpu.memory();
-    assert_eq!((memory.queued, memory.live_storages), (0, 1), "{memory}");
+    assert_eq!(
+        (memory.queued, memory.live_storages.now),
+        (0, 1),
+        "{memory}"
+    );
     drop(holder);
     ended(gpu, &sim);
 }
