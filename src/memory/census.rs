@@ -20,6 +20,16 @@ pub struct ClassUse {
     pub live_bytes: Level,
 }
 
+impl ClassUse {
+    fn each(&mut self) -> [&mut Level; 3] {
+        [
+            &mut self.slabs,
+            &mut self.reserved_bytes,
+            &mut self.live_bytes,
+        ]
+    }
+}
+
 /// The sums, over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
@@ -153,37 +163,20 @@ impl Census {
         self.class(class).live_bytes.lower(granted_bytes);
     }
 
+    fn levels(&mut self) -> impl Iterator<Item = &mut Level> {
+        let of_classes = self.classes.iter_mut().flat_map(ClassUse::each);
+        self.sums.each().into_iter().chain(of_classes)
+    }
+
     /// The device is gone, and all that was on it.
     pub(super) fn device_gone(&mut self) {
-        for level in self.sums.each() {
-            level.set(0);
-        }
-        for class in &mut self.classes {
-            for level in [
-                &mut class.slabs,
-                &mut class.reserved_bytes,
-                &mut class.live_bytes,
-            ] {
-                level.set(0);
-            }
-        }
+        self.levels().for_each(|level| level.set(0));
         self.tags.all_lost();
         self.ring.push(Event::Reopened);
     }
 
     pub(super) fn reset_peaks(&mut self) {
-        for level in self.sums.each() {
-            level.reset_peak();
-        }
-        for class in &mut self.classes {
-            for level in [
-                &mut class.slabs,
-                &mut class.reserved_bytes,
-                &mut class.live_bytes,
-            ] {
-                level.reset_peak();
-            }
-        }
+        self.levels().for_each(Level::reset_peak);
         self.tags.reset_peaks();
     }
 }
