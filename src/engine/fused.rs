@@ -95,15 +95,15 @@ impl State {
 
     /// Fuses what is queued.
     fn plan(&mut self) {
+        let is_launch = |cmd: &Cmd| matches!(cmd, Cmd::Launch(_));
         let is_worth_it = self.queue.len() > 1 || self.may_wait;
-        if self.fuse.is_some() && is_worth_it {
+        if self.fuse.is_some() && is_worth_it && self.queue.iter().any(is_launch) {
             let recorded = std::mem::take(&mut self.queue);
             let (ready, rest) = self.fused(recorded, self.may_wait);
             self.planned = ready.len();
-            self.queue = rest;
-            for cmd in ready.into_iter().rev() {
-                self.queue.push_front(cmd);
-            }
+            // Commands are large: those that are ready stay where they are.
+            self.queue = ready.into();
+            self.queue.extend(rest);
         } else {
             self.planned = self.queue.len();
         }
