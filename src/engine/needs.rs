@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::caches::PipelineKey;
 use super::cmd::Cmd;
 use super::kernel::Program;
-use super::state::{Batch, State};
+use super::state::{Batch, Counters, State};
 use super::walk::{FIRST_BATCH_OPS, MAX_BATCH_OPS, Need};
 use super::wgsl::{self, Target};
 use super::{EARLY_COMMANDS, Engine};
@@ -394,8 +394,21 @@ impl State {
         self.left.cmds.len() < left_before
     }
 
-    /// Takes back the places that the command at the head of the queue was given so far.
+    /// Takes back the places that the command at the head of the queue was given so far, or took over.
     pub(super) fn unplace_head(&mut self) {
+        if let Some(cmd) = self.queue.front() {
+            hand_back(cmd, &mut self.memory, &mut self.counters);
+        }
+        self.unplace();
+    }
+
+    /// As [`unplace_head`](Self::unplace_head), of a command that was at the head.
+    pub(super) fn unplace_cmd(&mut self, cmd: &Cmd) {
+        hand_back(cmd, &mut self.memory, &mut self.counters);
+        self.unplace();
+    }
+
+    fn unplace(&mut self) {
         for storage in std::mem::take(&mut self.placed) {
             if let Some(storage) = storage.upgrade() {
                 self.memory.unplace(&storage);
@@ -429,6 +442,17 @@ impl State {
             Some(cmd) => self.left.push(cmd, error, &self.memory),
         }
     }
+}
+
+/// What a command took over that has not run. Only the last to hold a storage hands its place on, so it was
+/// this command that did.
+fn hand_back(cmd: &Cmd, memory: &mut Memory, counters: &mut Counters) {
+    cmd.each_operand(|storage, _| {
+        if storage.is_handed_on() {
+            memory.hand_back(storage);
+            counters.handed_on -= 1;
+        }
+    });
 }
 
 pub(super) fn never_fits(storage: &Storage, error: &AllocError) -> Error {

@@ -155,7 +155,7 @@ impl State {
                     return Some(need);
                 }
                 Err(Stop::Poison(cause)) => {
-                    self.unplace_head();
+                    self.unplace_cmd(&cmd);
                     if self.take_apart(&cmd) {
                         continue;
                     }

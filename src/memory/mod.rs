@@ -278,6 +278,25 @@ impl Memory {
         }
     }
 
+    /// The command did not run after all: who took over the bytes of `dying`, if somebody did, has no place.
+    pub(crate) fn hand_back(&mut self, dying: &Arc<Storage>) {
+        let Some(index) = dying.slot().filter(|_| dying.is_handed_on()) else {
+            return;
+        };
+        let slot = &mut self.slots[index as usize];
+        let heir = std::mem::replace(&mut slot.storage, Arc::downgrade(dying));
+        let residency = match (&slot.poison, slot.place) {
+            (Some(_), _) => Residency::Poisoned,
+            (None, Some(_)) => Residency::Device,
+            (None, None) => (slot.copies.as_deref()).map_or(Residency::Pending, Copies::residency),
+        };
+        self.handed_on(index, dying);
+        dying.set_slot(index, residency);
+        if let Some(heir) = heir.upgrade() {
+            heir.clear_slot();
+        }
+    }
+
     /// Enters a storage whose bytes lie in a buffer of the app.
     pub(crate) fn import(&mut self, storage: &Arc<Storage>, buffer: BufferId, offset_bytes: u64) {
         let place = Place {

@@ -1,7 +1,7 @@
 //! Little is made, little is submitted, and what is free is used again.
 
-use lapidary::DType;
-use lapidary::sim::{SimOptions, Site};
+use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
+use lapidary::{Budget, DType, Error};
 use pollster::block_on;
 
 use crate::{ended, numbers, open_alone as open, open_apart, options};
@@ -254,5 +254,51 @@ fn bind_groups_are_bounded_and_those_in_use_stay() {
     let last = tensors[MANY - 1].to_vec::<u32>().unwrap();
     assert_eq!(last, [MANY as u32; 4]);
     drop((tensors, hot));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_found_no_room_has_taken_over_nothing() {
+    let (gpu, sim) = open(options());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(160 << 10)
+    };
+    gpu.set_budget(budget).unwrap();
+    let len = 1000;
+    let [x, dying] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
+    let holder = gpu.zeros(&[34_200], DType::F32).unwrap();
+    for tensor in [&x, &dying, &holder] {
+        tensor.force().unwrap();
+    }
+    // One kernel with two results, one of which could be where `dying` is.
+    let tripled = x.mul_scalar(3).unwrap();
+    let sum = dying.add(&tripled).unwrap();
+    drop(dying);
+    assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
+    drop(holder);
+    let expected: Vec<f32> = (0..len).map(|n| (n + 1 + 3 * n) as f32).collect();
+    assert_eq!(sum.to_vec::<f32>().unwrap(), expected);
+    assert_eq!(tripled.to_vec::<f32>().unwrap()[7], 21.0);
+    drop((x, tripled, sum));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_could_not_be_compiled_has_taken_over_nothing() {
+    let (gpu, sim) = open(options());
+    let len = 1000;
+    let [x, dying] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
+    let tripled = x.mul_scalar(3).unwrap();
+    let sum = dying.add(&tripled).unwrap();
+    drop(dying);
+    // The kernel that both would be.
+    sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
+    let expected: Vec<f32> = (0..len).map(|n| (n + 1 + 3 * n) as f32).collect();
+    assert_eq!(sum.to_vec::<f32>().unwrap(), expected);
+    assert_eq!(sim.counters().faults, 1);
+    assert_eq!(tripled.to_vec::<f32>().unwrap()[7], 21.0);
+    drop((x, tripled, sum));
     ended(gpu, &sim);
 }
