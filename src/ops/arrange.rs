@@ -182,10 +182,7 @@ impl Tensor {
         for (at, &count) in counts.iter().enumerate().filter(|(_, count)| **count != 1) {
             made = made.repeat_blocks(at, 1, count)?;
         }
-        match made.shares_storage_with(self) {
-            true => made.copy(),
-            false => Ok(made),
-        }
+        made.apart_from(self)
     }
 
     /// Every element so many times, one after the other along `axis`, as PyTorch's
@@ -197,7 +194,17 @@ impl Tensor {
     #[track_caller]
     pub fn repeat_interleave(&self, count: usize, axis: isize) -> Result<Tensor> {
         let at = self::axis("repeat_interleave", axis, self.layout.rank())?;
-        self.repeat_blocks(at, self.layout.shape[at], count)
+        self.repeat_blocks(at, self.layout.shape[at], count)?
+            .apart_from(self)
+    }
+
+    /// A tensor whose writes are nobody else's: a copy, if nothing had to be moved to make it.
+    #[track_caller]
+    fn apart_from(self, source: &Tensor) -> Result<Tensor> {
+        match self.shares_storage_with(source) {
+            true => self.copy(),
+            false => Ok(self),
+        }
     }
 
     /// Cuts an axis in `blocks`, and repeats each of them.
@@ -243,10 +250,7 @@ impl Tensor {
                 made = Tensor::concat(&[&last, &first], along)?;
             }
         }
-        match made.shares_storage_with(self) {
-            true => made.copy(),
-            false => Ok(made),
-        }
+        made.apart_from(self)
     }
 
     /// A new last axis of `classes` elements, of which the one that the index names is 1 and all
