@@ -245,11 +245,7 @@ impl Ledger {
     /// Starts the peak anew from the present.
     pub(crate) fn reset_peak(&self) {
         let mut books = self.lock();
-        let books = &mut *books;
-        let totals = [&mut books.all_bytes, &mut books.retiring_bytes];
-        for level in books.taken_bytes.iter_mut().chain(totals) {
-            level.reset_peak();
-        }
+        books.levels().for_each(Level::reset_peak);
     }
 
     /// How often the device has been replaced.
@@ -263,12 +259,7 @@ impl Ledger {
         books.epoch += 1;
         books.owned.clear();
         books.retiring.clear();
-        for account in [Account::Slabs].into_iter().chain(STAGING) {
-            let taken_bytes = books.taken(account);
-            books.give_back(account, taken_bytes);
-        }
-        let retiring_bytes = books.retiring_bytes.now;
-        books.retiring_bytes.lower(retiring_bytes);
+        books.levels().for_each(|level| level.set(0));
         books.learned.forget();
         books.update_limit();
     }
@@ -370,6 +361,11 @@ impl Ledger {
 }
 
 impl Books {
+    fn levels(&mut self) -> impl Iterator<Item = &mut Level> {
+        let totals = [&mut self.all_bytes, &mut self.retiring_bytes];
+        self.taken_bytes.iter_mut().chain(totals)
+    }
+
     fn update_limit(&mut self) {
         self.limit_bytes = self.said_bytes.min(self.learned.limit_bytes());
         self.staging_floor_bytes = staging_floor_bytes(self.limit_bytes, self.said_staging_bytes);

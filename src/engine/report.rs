@@ -4,7 +4,7 @@ use super::Engine;
 use super::ladder::Gains;
 use super::state::{State, address};
 use crate::driver::Levels;
-use crate::memory::{MemoryReport, Moment, Residency, Tag};
+use crate::memory::{MemoryReport, Moment, Residency, Tag, TagUse};
 use crate::units::Level;
 use rustc_hash::FxHashSet;
 
@@ -12,6 +12,7 @@ use rustc_hash::FxHashSet;
 #[derive(Clone, Debug)]
 pub(crate) struct EngineReport {
     pub(crate) memory: MemoryReport,
+    pub(crate) tags: Vec<TagUse>,
     pub(crate) levels: Levels,
     /// Of storages that queued commands will make.
     pub(crate) pending_bytes: u64,
@@ -60,6 +61,7 @@ impl Engine {
         let state = self.lock();
         EngineReport {
             memory: state.memory.report(holders),
+            tags: state.memory.tag_uses(),
             levels: self.driver.ledger().levels(),
             pending_bytes: state.pending_bytes(),
             queued: (state.queue.len() + state.left.cmds.len()) as u64,

@@ -3,7 +3,7 @@
 use super::history::{Event, Moment, Ring};
 use super::tags::Tags;
 use super::{Memory, Place, Residency, Storage, Tag};
-use crate::alloc::{BlockId, SlabClass};
+use crate::alloc::SlabClass;
 use crate::units::Level;
 
 /// What slabs of one class hold.
@@ -183,7 +183,7 @@ impl Census {
 
 impl Memory {
     /// The storage of a slot has a block from now on.
-    pub(super) fn gained(&mut self, index: u32, storage: &Storage, block: BlockId, place: Place) {
+    pub(super) fn gained(&mut self, index: u32, storage: &Storage, place: Place) {
         let tag = self.census.tags.number(storage);
         let granted_bytes = self.granted_bytes(storage.size_bytes());
         let Some((class, slab)) = self.slab_of(place) else {
@@ -193,7 +193,6 @@ impl Memory {
         let is_back = slot.copies.is_some();
         slot.tag = tag;
         let (number, bytes) = (slot.number, slot.size_bytes);
-        self.set_owner(block, index);
         self.census.gained(class, bytes, granted_bytes);
         self.census.tags.gained(tag, bytes);
         self.census.sums.restores += u64::from(is_back);

@@ -251,7 +251,8 @@ impl Memory {
                 index
             }
         };
-        self.gained(index, storage, block, place);
+        self.set_owner(block, index);
+        self.gained(index, storage, place);
     }
 
     /// Takes back the place of a storage that was placed for a command that cannot run yet.

@@ -43,7 +43,6 @@ pub(crate) struct MemoryReport {
     pub(crate) alloc: AllocStats,
     pub(crate) sums: Sums,
     pub(crate) classes: [ClassUse; 4],
-    pub(crate) tags: Vec<TagUse>,
     pub(crate) slabs: Vec<SlabUse>,
     pub(crate) holders: Vec<Holder>,
 }
@@ -67,7 +66,6 @@ impl Memory {
             alloc: self.pools.stats(),
             sums: self.sums(),
             classes: self.classes(),
-            tags: self.tag_uses(),
             slabs: slabs.collect(),
             holders: self.holders(holders),
         }
@@ -80,7 +78,7 @@ impl Memory {
     }
 
     /// All makers that ever had anything on the device, greatest first. O(tags).
-    fn tag_uses(&self) -> Vec<TagUse> {
+    pub(crate) fn tag_uses(&self) -> Vec<TagUse> {
         let entries = self.census.tags.entries().iter();
         let mut uses: Vec<TagUse> = entries.filter(|one| one.bytes.up > 0).cloned().collect();
         uses.sort_by_key(|one| std::cmp::Reverse((one.bytes.now, one.bytes.peak)));

@@ -1,7 +1,6 @@
 //! What a piece of a program takes: between two moments, with the peaks in between.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::engine::{Engine, Tally, block_on};
@@ -19,7 +18,6 @@ pub struct Measure {
     before: Tally,
     /// What is made meanwhile is tagged with the name.
     scope: Option<Scope>,
-    not_send: PhantomData<*const ()>,
 }
 
 /// What a piece of a program took. All sizes are in bytes.
@@ -70,7 +68,6 @@ impl Measure {
             engine,
             number,
             before,
-            not_send: PhantomData,
         })
     }
 

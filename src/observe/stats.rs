@@ -161,7 +161,7 @@ impl MemoryStats {
             pipelines: report.pipelines,
             bind_groups: report.bind_groups,
             classes: report.memory.classes.to_vec(),
-            tags: report.memory.tags,
+            tags: report.tags,
             slabs: report.memory.slabs,
             holders: report.memory.holders,
         }

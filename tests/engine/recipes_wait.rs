@@ -4,7 +4,7 @@
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Tensor};
 
-use crate::recompute::{doubled, expected, in_time};
+use crate::recompute::{expected, in_time, made_anew};
 use crate::{ended, nothing_leaves, numbers, open, open_alone, options};
 
 #[test]
@@ -19,9 +19,7 @@ fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {
     ];
     for write in writes {
         let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-        let y = doubled(&x).unwrap();
-        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-            .unwrap();
+        let y = made_anew(&x);
         y.evict().unwrap();
         let more = y.add_scalar(1).unwrap();
         write(&x).unwrap();
@@ -42,12 +40,8 @@ fn what_found_no_room_before_an_input_is_written_reads_what_was_there() {
     });
     nothing_leaves(&gpu);
     let [first, x] = [0, 3].map(|start| gpu.tensor(&numbers(start, 64), &[64]).unwrap());
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let z = doubled(&y).unwrap();
-    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
+    let z = made_anew(&y);
     let holder = gpu.zeros(&[2 << 20], DType::F32).unwrap();
     holder.force().unwrap();
     for away in [&z, &y] {
@@ -82,12 +76,8 @@ fn what_nobody_wants_any_more_is_not_computed_again() {
     gpu.set_budget(budget).unwrap();
     let len = 8_000;
     let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let z = doubled(&y).unwrap();
-    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
+    let z = made_anew(&y);
     for away in [&z, &y] {
         away.evict().unwrap();
     }
@@ -119,9 +109,7 @@ fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
         gpu.set_budget(budget).unwrap();
         let len = 10_000;
         let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
-        let y = doubled(&x).unwrap();
-        y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-            .unwrap();
+        let y = made_anew(&x);
         y.evict().unwrap();
         let holder = gpu.zeros(&[25_000], DType::F32).unwrap();
         holder.force().unwrap();

@@ -17,6 +17,14 @@ pub(crate) fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
     x.mul_scalar(2)?.add_scalar(1)
 }
 
+/// The same, which may be given up and computed again.
+pub(crate) fn made_anew(x: &Tensor) -> Tensor {
+    let y = doubled(x).unwrap();
+    y.recompute_with(&[x], |inputs| doubled(&inputs[0]))
+        .unwrap();
+    y
+}
+
 pub(crate) fn expected(start: usize) -> Vec<f32> {
     numbers(start, 64).iter().map(|n| 2.0 * n + 1.0).collect()
 }
@@ -53,9 +61,7 @@ fn what_is_given_up_is_computed_again_when_somebody_uses_it() {
 fn what_a_refused_submission_should_have_computed_again_is_not_there() {
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
     y.evict().unwrap();
     y.prefetch().unwrap();
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Invalid));
@@ -71,12 +77,8 @@ fn what_a_refused_submission_should_have_computed_again_is_not_there() {
 fn one_recipe_may_need_another() {
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let z = doubled(&y).unwrap();
-    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
+    let z = made_anew(&y);
     z.evict().unwrap();
     y.evict().unwrap();
     let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
@@ -89,17 +91,13 @@ fn one_recipe_may_need_another() {
 fn a_recipe_whose_input_has_changed_is_none() {
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
     x.write(&numbers(100, 64)).unwrap();
     // Still there, so it is kept as any other.
     y.evict().unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), expected(3));
 
-    let z = doubled(&x).unwrap();
-    z.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let z = made_anew(&x);
     z.evict().unwrap();
     x.write(&numbers(0, 64)).unwrap();
     let error = z.to_vec::<f32>().unwrap_err();
@@ -143,9 +141,7 @@ fn recipes_that_fail_concern_their_tensor_and_nothing_else() {
 fn what_a_refused_batch_left_half_done_is_no_value() {
     let (gpu, sim) = open_alone(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
     y.evict().unwrap();
     let junk = gpu.full(&[64], 99, DType::F32).unwrap();
     junk.force().unwrap();
@@ -169,12 +165,8 @@ fn what_a_refused_batch_left_half_done_is_no_value() {
 fn an_input_that_was_lost_and_written_anew_is_another() {
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let z = doubled(&y).unwrap();
-    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
+    let z = made_anew(&y);
     let kept = gpu.tensor(&numbers(5, 64), &[64]).unwrap();
     let computed = doubled(&kept).unwrap();
     computed
@@ -203,12 +195,8 @@ fn an_input_that_was_lost_and_written_anew_is_another() {
 fn what_only_a_lost_input_could_give_again_is_kept() {
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-    let y = doubled(&x).unwrap();
-    y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-        .unwrap();
-    let z = doubled(&y).unwrap();
-    z.recompute_with(&[&y], |inputs| doubled(&inputs[0]))
-        .unwrap();
+    let y = made_anew(&x);
+    let z = made_anew(&y);
     y.evict().unwrap();
     assert_eq!(y.residency(), Residency::Backed);
     sim.arm(Fault::once(Site::CreatePipeline, 1, FaultKind::Invalid));
@@ -490,9 +478,7 @@ fn recipes_end_where_every_submission_is_refused() {
                 ..options()
             });
             let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-            let y = doubled(&x).unwrap();
-            y.recompute_with(&[&x], |inputs| doubled(&inputs[0]))
-                .unwrap();
+            let y = made_anew(&x);
             y.evict().unwrap();
             sim.arm(Fault {
                 repeat: Repeat::ForEver,
