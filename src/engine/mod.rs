@@ -119,7 +119,7 @@ impl Engine {
     pub(crate) fn new(driver: Arc<dyn Driver>, setup: Setup) -> Result<Arc<Self>> {
         let spill = SpillStore::new(setup.spill)?;
         let driver = Device::new(driver);
-        let (dead, buried) = DeadList::new();
+        let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let state = State {
             #[cfg(not(target_arch = "wasm32"))]
@@ -132,7 +132,7 @@ impl Engine {
             cleaning: Vec::new(),
             costs: Costs::default(),
             is_sinking: false,
-            memory: Memory::new(driver.caps(), setup.never_move, dead.clone(), buried)?,
+            memory: Memory::new(driver.caps(), setup.never_move, dead.clone())?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
