@@ -196,6 +196,7 @@ impl Engine {
     }
 
     /// A storage of at least `bytes` (padded to 16), without a place yet, tagged with the caller.
+    #[inline]
     #[track_caller]
     pub(crate) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
         let limit_bytes = self.caps().max_buffer_bytes & !15;

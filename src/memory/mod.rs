@@ -201,6 +201,7 @@ impl Memory {
 
     /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
     /// What the block holds is old content: of one that was put out, not its bytes.
+    #[inline]
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage.size_bytes())? else {
             return Ok(None);
@@ -210,6 +211,7 @@ impl Memory {
     }
 
     /// A block of the slabs there are, and where it is.
+    #[inline]
     fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block = match self.pools.allocate(size_bytes) {
             Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
@@ -237,6 +239,7 @@ impl Memory {
     }
 
     /// The storage lies in this block from now on.
+    #[inline]
     fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
         let index = match storage.slot() {
             Some(index) => {
@@ -400,6 +403,7 @@ impl Memory {
         }
     }
 
+    #[inline]
     fn new_slot(
         &mut self,
         storage: &Arc<Storage>,
@@ -424,6 +428,7 @@ impl Memory {
         index
     }
 
+    #[inline]
     fn free_slot(&mut self, index: u32) {
         if self.slots[index as usize].block.is_some() {
             self.lost(index, None);
