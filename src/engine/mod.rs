@@ -67,7 +67,7 @@ pub(crate) use block::block_on;
 pub(crate) use cmd::Cmd;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub use pressure::{Pressure, PressureGuard};
-pub(crate) use report::Tally;
+pub(crate) use report::{EngineReport, Tally};
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.

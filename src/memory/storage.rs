@@ -6,6 +6,7 @@
 //! goes to the dead list and nothing else happens; the next walk frees the place. Of what a command
 //! of its own was the last to hold, the walk frees the place at once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -17,6 +18,7 @@ use super::scope;
 /// Where a storage's bytes are. Asking never waits, so by the time the answer is read it may be
 /// a little old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Residency {
@@ -80,16 +82,29 @@ impl TenantId {
 
 /// Where a tensor was made, and its name if it was given one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tag {
-    site: &'static Location<'static>,
+    file: Cow<'static, str>,
+    line: u32,
+    column: u32,
     name: Option<Arc<str>>,
     scope: Option<Arc<str>>,
 }
 
 impl Tag {
-    /// The line of the caller's source that made the tensor.
-    pub fn site(&self) -> &'static Location<'static> {
-        self.site
+    /// The file of the caller's source that made the tensor, ...
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// ... its line in it, from 1, ...
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// ... and the column, from 1.
+    pub fn column(&self) -> u32 {
+        self.column
     }
 
     /// The scopes that it was made in, the outermost first, with `/` between them: see
@@ -106,7 +121,7 @@ impl Tag {
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, line) = (self.site.file(), self.site.line());
+        let (file, line) = (&self.file, self.line);
         if let Some(scope) = &self.scope {
             write!(f, "{}: ", super::printable_end(scope, NAME_COLUMNS))?;
         }
@@ -198,7 +213,9 @@ impl Storage {
 
     pub(crate) fn tag(&self) -> Tag {
         Tag {
-            site: self.site,
+            file: self.site.file().into(),
+            line: self.site.line(),
+            column: self.site.column(),
             name: self.name(),
             scope: scope::path(self.scope),
         }
