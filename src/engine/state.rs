@@ -15,6 +15,7 @@ use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::{Makings, Recipe};
+use super::{EARLY_COMMANDS, FLUSH_AT_COMMANDS};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Event, Memory, Moved, Residency, Storage};
@@ -106,6 +107,20 @@ impl State {
     pub(super) fn is_device_idle(&self) -> bool {
         let last = self.last_submission.as_ref();
         last.is_none_or(|last| last.serial <= self.driver.completed())
+    }
+
+    /// Is it time to let the queue run? There are many commands, or the device has had nothing to do while
+    /// some were recorded.
+    pub(super) fn is_time_to_run(&mut self) -> bool {
+        let waiting = self.queue.len();
+        if waiting < self.early_commands.min(FLUSH_AT_COMMANDS) {
+            return false;
+        }
+        if waiting >= FLUSH_AT_COMMANDS {
+            return true;
+        }
+        self.early_commands = waiting + EARLY_COMMANDS;
+        self.driver.caps().begins_early() && self.is_device_idle()
     }
 
     /// Uploads whose staged bytes wait behind a command that found no room.
