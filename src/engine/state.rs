@@ -143,6 +143,7 @@ pub(super) struct Counters {
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,
     pub(super) refusals: u64,
+    pub(super) staging_waits: u64,
     /// Submissions that the driver refused.
     pub(super) refused_submissions: u64,
     /// Plans carried out that moved blocks.

@@ -1,5 +1,6 @@
 //! What happened and what is there, for people: reads everything, changes nothing.
 
+mod advice;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
@@ -9,6 +10,7 @@ mod rows;
 mod snapshot;
 mod stats;
 
+pub use advice::{Suggestion, Topic};
 pub use history::History;
 pub use measure::{Measure, Measured};
 pub use snapshot::Snapshot;
