@@ -219,8 +219,11 @@ impl Fuser {
         if !group.earlier.is_empty() {
             self.emit_readings(group, limits, ready);
         }
-        while !group.members.is_empty() {
+        while group.members.len() > 1 {
             self.emit_some(&mut group.members, limits, ready);
+        }
+        if let Some(alone) = group.members.pop() {
+            ready.push(Cmd::Launch(alone.launch));
         }
     }
 

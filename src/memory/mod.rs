@@ -443,7 +443,9 @@ impl Memory {
             self.forgotten.push(place.buffer);
         }
         slot.poison = None;
-        self.gone.extend(slot.copies.take());
+        if let Some(past) = slot.copies.take() {
+            self.gone.push(past);
+        }
         slot.storage = Weak::new();
         let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {
