@@ -1,5 +1,7 @@
 //! What happened and what is there, for people: reads everything, changes nothing.
 
+#[cfg(feature = "snapshot")]
+mod formats;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
@@ -9,6 +11,8 @@ mod rows;
 mod snapshot;
 mod stats;
 
+#[cfg(feature = "snapshot")]
+pub use formats::{RmmEvent, RmmRow, read_rmm};
 pub use history::History;
 pub use measure::{Measure, Measured};
 pub use snapshot::Snapshot;
