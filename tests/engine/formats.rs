@@ -115,6 +115,66 @@ fn settle(snapshot: &mut Value) {
     used["holders"] = Value::Array(Vec::new());
 }
 
+/// A training loop whose every event is kept, after some steps.
+fn training() -> Snapshot {
+    let (gpu, _) = super::open_alone(SimOptions {
+        memory_bytes: 1 << 30,
+        ..SimOptions::default()
+    });
+    gpu.keep_history(1 << 20);
+    let random = |shape: &[usize]| gpu.rand_normal(shape, 0.0, 0.1, 7, DType::F32).unwrap();
+    let mut weights: Vec<_> = (0..3)
+        .map(|layer| random(&[256, 256]).named(&format!("w{layer}")))
+        .collect();
+    for step in 0..20 {
+        let _step = gpu.scope("step");
+        let mut x = random(&[64 + step, 256]).named("batch");
+        let mut kept = Vec::new();
+        for w in &weights {
+            let _forward = gpu.scope("forward");
+            kept.push(x.clone());
+            x = x.matmul(w).unwrap().relu().unwrap();
+        }
+        let mut gradient = (&x - 1.0).unwrap();
+        for (w, x) in weights.iter_mut().zip(kept).rev() {
+            let _backward = gpu.scope("backward");
+            let of_w = x.t().unwrap().matmul(&gradient).unwrap();
+            gradient = gradient.matmul(&w.t().unwrap()).unwrap();
+            *w = (&*w - &(of_w * 0.001).unwrap()).unwrap();
+        }
+        gpu.flush().unwrap();
+    }
+    gpu.snapshot()
+}
+
+/// Whoever has other programs' tools at hand names a folder: `cargo xtask ci --only formats` does.
+#[test]
+fn snapshots_are_written_for_other_tools() {
+    let (early, late) = (program(), training());
+    for (name, snapshot) in [
+        ("pressure", early),
+        ("training", late),
+        ("sample", sample()),
+    ] {
+        add_up(&snapshot);
+        let mut pickle = Vec::new();
+        snapshot.write_pickle(&mut pickle).unwrap();
+        let mut json = Vec::new();
+        snapshot.write_json(&mut json).unwrap();
+        if let Some(folder) = std::env::var_os("LAPIDARY_FORMATS_FOLDER") {
+            let file = PathBuf::from(folder).join(name);
+            let files = [
+                ("pickle", &pickle),
+                ("json", &json),
+                ("csv", &rmm(&snapshot)),
+            ];
+            for (extension, bytes) in files {
+                std::fs::write(file.with_extension(extension), bytes).unwrap();
+            }
+        }
+    }
+}
+
 fn rmm(snapshot: &Snapshot) -> Vec<u8> {
     let mut log = Vec::new();
     snapshot.write_rmm(&mut log).unwrap();
