@@ -1,6 +1,8 @@
 //! The engine's promises, on a simulated device: order without waits, reuse, what happens when
 //! the driver refuses, many threads, futures dropped half-way, and the reports.
 
+#[path = "engine/advice.rs"]
+mod advice;
 #[path = "engine/compacting.rs"]
 mod compacting;
 #[path = "engine/drops.rs"]

@@ -12,6 +12,7 @@
 mod budget;
 mod census;
 mod copies;
+mod dead;
 mod history;
 mod map;
 mod moves;
@@ -26,7 +27,6 @@ mod tags;
 mod text;
 mod victims;
 
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 
 use crate::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools};
@@ -39,6 +39,7 @@ use census::Census;
 pub use census::ClassUse;
 pub(crate) use census::Sums;
 pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
+pub(crate) use dead::{Dead, DeadList};
 pub use history::{Event, Moment};
 pub(crate) use map::Map;
 pub use map::{Away, Block, BlockState, SlabMap};
@@ -52,9 +53,9 @@ pub use rung::Rung;
 pub use scope::Scope;
 use slabs::Slab;
 pub use source::Source;
+pub(crate) use storage::Storage;
 pub(crate) use storage::TenantId;
 pub use storage::{Advice, Residency, Tag};
-pub(crate) use storage::{Dead, DeadList, Storage};
 pub use tags::TagUse;
 pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
@@ -133,17 +134,13 @@ pub(crate) struct Memory {
     freed_bytes: u64,
     /// Copies that are out of date: dropping them may take a while.
     gone: Gone,
-    dead: Receiver<Dead>,
     dead_list: Arc<DeadList>,
+    /// What was taken from it; empty but while that is buried.
+    buried: Vec<Dead>,
 }
 
 impl Memory {
-    pub(crate) fn new(
-        caps: &Caps,
-        never_move: bool,
-        dead_list: Arc<DeadList>,
-        dead: Receiver<Dead>,
-    ) -> Result<Self> {
+    pub(crate) fn new(caps: &Caps, never_move: bool, dead_list: Arc<DeadList>) -> Result<Self> {
         let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
         let config = match never_move {
             true => config.without_moves(),
@@ -172,20 +169,28 @@ impl Memory {
             freed: 0,
             freed_bytes: 0,
             gone: Vec::new(),
-            dead,
             dead_list,
+            buried: Vec::new(),
         })
+    }
+
+    /// Is there anything to bury?
+    #[inline]
+    pub(crate) fn has_dead(&self) -> bool {
+        self.dead_list.has_any()
     }
 
     /// Frees the places of storages that are gone. Calls `other` for what else is.
     pub(crate) fn bury(&mut self, mut other: impl FnMut(Dead)) {
-        for _ in 0..self.dead_list.take_waiting() {
-            match self.dead.try_recv() {
-                Ok(Dead::Slot(slot)) => self.free_slot(slot),
-                Ok(dead) => other(dead),
-                Err(_) => break,
+        let mut buried = std::mem::take(&mut self.buried);
+        self.dead_list.swap(&mut buried);
+        for dead in buried.drain(..) {
+            match dead {
+                Dead::Slot(slot) => self.free_slot(slot),
+                dead => other(dead),
             }
         }
+        self.buried = buried;
     }
 
     /// A command lets go of an operand. If nobody else holds it, its place is free at once.
@@ -199,6 +204,7 @@ impl Memory {
 
     /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
     /// What the block holds is old content: of one that was put out, not its bytes.
+    #[inline]
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage.size_bytes())? else {
             return Ok(None);
@@ -208,6 +214,7 @@ impl Memory {
     }
 
     /// A block of the slabs there are, and where it is.
+    #[inline]
     fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block = match self.pools.allocate(size_bytes) {
             Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
@@ -235,6 +242,7 @@ impl Memory {
     }
 
     /// The storage lies in this block from now on.
+    #[inline]
     fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
         let index = match storage.slot() {
             Some(index) => {
@@ -398,6 +406,7 @@ impl Memory {
         }
     }
 
+    #[inline]
     fn new_slot(
         &mut self,
         storage: &Arc<Storage>,
@@ -422,6 +431,7 @@ impl Memory {
         index
     }
 
+    #[inline]
     fn free_slot(&mut self, index: u32) {
         if self.slots[index as usize].block.is_some() {
             self.lost(index, None);

@@ -9,10 +9,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::dead::{Dead, DeadList};
 use super::scope;
 
 /// Where a storage's bytes are. Asking never waits, so by the time the answer is read it may be
@@ -155,6 +155,8 @@ pub(crate) struct Storage {
     site: &'static Location<'static>,
     scope: u32,
     name: Mutex<Option<Arc<str>>>,
+    /// Was one given? Hardly any storage has a name, and the lock is more than the rest of the question.
+    is_named: AtomicBool,
     /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
     version: AtomicU64,
     /// How many hold the place: a pinned storage neither moves nor leaves.
@@ -185,6 +187,7 @@ impl Storage {
             site,
             scope: scope::current(),
             name: Mutex::new(None),
+            is_named: AtomicBool::new(false),
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             writers: AtomicU32::new(0),
@@ -224,12 +227,16 @@ impl Storage {
     }
 
     pub(crate) fn name(&self) -> Option<Arc<str>> {
+        if !self.is_named.load(Ordering::Acquire) {
+            return None;
+        }
         let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         name.clone()
     }
 
     pub(crate) fn set_name(&self, name: &str) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+        self.is_named.store(true, Ordering::Release);
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -366,51 +373,5 @@ impl Drop for Storage {
         if let Some(slot) = self.take_slot() {
             self.dead.push(Dead::Slot(slot));
         }
-    }
-}
-
-/// What is gone, and has left something to be freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dead {
-    /// The storage of this slot.
-    Slot(u32),
-    /// The custom kernel of this id.
-    Kernel(u64),
-    /// The fused kernel of this id.
-    Fused(u64),
-    /// The recipe of this number.
-    Recipe(u64),
-}
-
-/// What is gone and waits for the next walk. Pushing takes no lock and never waits, so a tensor
-/// may be dropped anywhere: in a callback, on another thread, after the engine itself.
-#[derive(Debug)]
-pub(crate) struct DeadList {
-    push: Sender<Dead>,
-    /// How many wait, so that a walk with nothing to bury need not look.
-    waiting: AtomicU32,
-}
-
-impl DeadList {
-    /// The list, and the end from which the walk takes.
-    pub(crate) fn new() -> (Arc<Self>, Receiver<Dead>) {
-        let (push, take) = channel();
-        let waiting = AtomicU32::new(0);
-        (Arc::new(DeadList { push, waiting }), take)
-    }
-
-    /// How many there are to take; from now on they count as taken.
-    pub(crate) fn take_waiting(&self) -> u32 {
-        match self.waiting.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.waiting.swap(0, Ordering::Acquire),
-        }
-    }
-
-    pub(crate) fn push(&self, dead: Dead) {
-        // An error means that the engine is gone, and all places with it.
-        let _ = self.push.send(dead);
-        // Only now: whoever counts it finds it.
-        self.waiting.fetch_add(1, Ordering::Release);
     }
 }

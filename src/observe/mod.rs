@@ -1,5 +1,6 @@
 //! What happened and what is there, for people: reads everything, changes nothing.
 
+mod advice;
 #[cfg(feature = "snapshot")]
 mod formats;
 mod history;
@@ -11,6 +12,7 @@ mod rows;
 mod snapshot;
 mod stats;
 
+pub use advice::{Suggestion, Topic};
 #[cfg(feature = "snapshot")]
 pub use formats::{RmmEvent, RmmRow, read_rmm};
 pub use history::History;

@@ -140,6 +140,7 @@ impl Tensor {
 
     /// A new tensor that some command is going to write: row-major, with no place yet, and with
     /// memory of its own even if it has no elements.
+    #[inline]
     #[track_caller]
     pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let (_, bytes) = checked(shape, dtype)?;
