@@ -78,6 +78,8 @@ mod tuning;
 
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 pub use self::gpu::adapters;
+#[cfg(feature = "snapshot")]
+pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},

@@ -9,6 +9,8 @@ mod compacting;
 mod drops;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/formats.rs"]
+mod formats;
 #[path = "engine/history.rs"]
 mod history;
 #[path = "engine/in_place.rs"]

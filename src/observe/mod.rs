@@ -1,6 +1,8 @@
 //! What happened and what is there, for people: reads everything, changes nothing.
 
 mod advice;
+#[cfg(feature = "snapshot")]
+mod formats;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
@@ -11,6 +13,8 @@ mod snapshot;
 mod stats;
 
 pub use advice::{Suggestion, Topic};
+#[cfg(feature = "snapshot")]
+pub use formats::{RmmEvent, RmmRow, read_rmm};
 pub use history::History;
 pub use measure::{Measure, Measured};
 pub use snapshot::Snapshot;
