@@ -1,8 +1,8 @@
 // Colours, for either theme. Those of tags stay apart for the three kinds of colour blindness.
 
 const TAG_COLORS = {
-  light: ["#4477aa", "#ee9a55", "#44aa99", "#cc6677", "#ddcc77", "#88ccee", "#aa4499", "#999933", "#117733", "#882255", "#7f77cc", "#a68064"],
-  dark: ["#5c93cc", "#e59a5c", "#4fb3a2", "#d97b8b", "#d9c876", "#9ad4f0", "#bb66ad", "#a3a345", "#3f9a60", "#a8537f", "#8f88d8", "#b08f76"],
+  light: ["#60abef", "#792b5e", "#f0d772", "#ba7425", "#556991", "#db83b8", "#534f1e", "#a7e7d6", "#a7ac47", "#144c8f", "#8378cd", "#8c5955"],
+  dark: ["#70b4f3", "#934132", "#c4ae52", "#a16a15", "#3c5b9e", "#b07eae", "#829d60", "#8bbba0", "#cbcfa0", "#028c6a", "#7c6ca6", "#5fdff2"],
 };
 
 // By size: every block up to so many bytes, and all larger ones.
@@ -13,8 +13,8 @@ const SIZE_COLORS = {
 };
 
 const STATE_COLORS = {
-  light: { came: ["#a9adb5", "#6f8fb3", "#44aa99", "#aa4499", "#88ccee"], Pinned: "#ddaa33", Leaving: "#cc6677" },
-  dark: { came: ["#6c717b", "#6d93bf", "#4fb3a2", "#bb66ad", "#9ad4f0"], Pinned: "#e0b548", Leaving: "#d97b8b" },
+  light: { came: ["#a9adb5", "#6f8fb3", "#44aa99", "#aa4499", "#88ccee"], Pinned: "#ddaa33", Clean: "#cc6677" },
+  dark: { came: ["#6c717b", "#6d93bf", "#4fb3a2", "#bb66ad", "#9ad4f0"], Pinned: "#e0b548", Clean: "#d97b8b" },
 };
 const CAME_WORDS = ["there from the start", "new", "took over", "moved here", "came back"];
 

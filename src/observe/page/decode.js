@@ -157,6 +157,7 @@ function snapshotOf(doc, name, events = null) {
     stats: doc.stats && typeof doc.stats === "object" ? doc.stats : {},
     tags: list(doc.tags).map(tagOf),
     slabs,
+    slabCount: slabs.length,
     away: list(doc.away).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),
     dropped: number(doc.dropped),
     events: events ?? eventsFromRows(list(doc.moments)),

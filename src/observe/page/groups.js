@@ -15,12 +15,15 @@ const siteText = tag => tag.file + ":" + tag.line + (tag.column ? ":" + tag.colu
 // What a group is called, what tells it from others, and what says more about it.
 function nameOf(tag, grouping) {
   if (!tag) return { key: "", title: "(all others)", detail: "" };
-  const named = [tag.scope, tag.name].filter(Boolean).join("/");
   switch (grouping) {
     case "scope": return { key: tag.scope, title: tag.scope || "(no scope)", detail: "" };
     case "name": return { key: tag.name, title: tag.name || "(no name)", detail: "" };
     case "site": return { key: siteText(tag), title: siteText(tag), detail: "" };
-    default: return { key: JSON.stringify([siteText(tag), tag.scope, tag.name]), title: named || siteText(tag), detail: named && siteText(tag) };
+    default: return {
+      key: JSON.stringify([siteText(tag), tag.scope, tag.name]),
+      title: tag.name || siteText(tag),
+      detail: [tag.scope, tag.name && siteText(tag)].filter(Boolean).join("   "),
+    };
   }
 }
 

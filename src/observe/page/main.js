@@ -171,7 +171,7 @@ function stayRows(doc, map, stay) {
     fact("since", since(stays.born[stay])),
     stays.came[stay] > CAME_NEW ? fact(CAME_WORDS[stays.came[stay]], since(stays.from[stay])) : null,
     stays.until[stay] !== FOREVER ? fact("until", since(stays.until[stay])) : null,
-    fact("state", state),
+    fact("state", { live: "may move or leave", clean: "may be given up: elsewhere too", pinned: "pinned" }[state]),
   ];
 }
 
@@ -213,7 +213,7 @@ function showLegend() {
   const entries = {
     tag: [],
     size: SIZES.map((most, i) => [inks.sizes[i], most === Infinity ? "more" : "≤ " + bytesText(most).replace(/\.0+ /, " ")]),
-    state: [...CAME_WORDS.map((words, came) => [inks.states.came[came], words]), [inks.states.Pinned, "pinned"], [inks.states.Leaving, "leaving"]],
+    state: [...CAME_WORDS.map((words, came) => [inks.states.came[came], words]), [inks.states.Pinned, "pinned"], [inks.states.Clean, "elsewhere too"]],
   }[app.colorBy];
   byId("legend").replaceChildren(...entries.map(([color, words]) => el("span", {}, swatch(color), words)));
 }

@@ -10,7 +10,7 @@ const FOREVER = 0xffffffff;
 
 // How a stay began.
 const [CAME_BEFORE, CAME_NEW, CAME_HANDED, CAME_MOVED, CAME_BACK] = [0, 1, 2, 3, 4];
-const STATES = ["Live", "Pinned", "Leaving"];
+const STATES = ["Live", "Clean", "Pinned"];
 
 // From numbers of storages to numbers of stays; -1 for none.
 function lookup(ids, count) {

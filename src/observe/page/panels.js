@@ -36,7 +36,7 @@ function summary(model, inks) {
     figure("reserved", bytesText(reserved.now), `peak ${bytesText(reserved.peak)}`),
     meter(model, inks),
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
-    figure("storages", countText(storages.now), `in ${counted(list(stats.slabs).length || model.slabs.size, "slab")}`),
+    figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
     figure("put out", countText(number(stats.evictions)), `${countText(number(stats.restores))} came back`),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
   ];
@@ -47,7 +47,7 @@ function noticeText(model) {
   const notices = [];
   if (model.dropped) notices.push(`The first ${counted(model.dropped, "event")} were forgotten: what was there already is at its place from the start.`);
   if (!model.events.count) notices.push("No history was kept (Gpu::keep_history): this is the moment of the snapshot alone.");
-  if (model.clipped) notices.push(`${counted(model.clipped, "text")} of more than ${countText(MOST_TEXT)} characters ${model.clipped === 1 ? "was" : "were"} clipped when this page was written.`);
+  if (model.clipped) notices.push(`${counted(model.clipped, "text")} of more than 1 KiB ${model.clipped === 1 ? "was" : "were"} clipped when this page was written.`);
   return notices.join(" ");
 }
 
