@@ -7,6 +7,8 @@ mod history;
 #[cfg(feature = "snapshot")]
 mod json;
 mod measure;
+#[cfg(feature = "snapshot")]
+mod page;
 #[cfg(feature = "serde")]
 mod rows;
 mod snapshot;
