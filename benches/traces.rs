@@ -6,7 +6,7 @@
 //! cargo bench --no-default-features --bench traces -- [--slack PERMILLE,...] [--caps PERCENT,...] [--set NAME=VALUE] FILE...
 //! ```
 
-#[path = "../tests/common/trace.rs"]
+#[path = "../src/bin/lapidary/replay/trace/mod.rs"]
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod trace;
 
