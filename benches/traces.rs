@@ -1,5 +1,5 @@
 //! The policy alone on recorded traces: what it would reserve, move and refuse, where frees and
-//! moves take effect at once. The engine's figures come from the example `replay`; this is the fast
+//! moves take effect at once. The engine's figures come from `lapidary replay`; this is the fast
 //! loop for whoever changes the policy.
 //!
 //! ```text

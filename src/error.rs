@@ -204,6 +204,14 @@ pub enum Error {
         /// What is wrong, in the system's words or ours.
         reason: String,
     },
+    /// A file that is not what it should be: a snapshot, a log.
+    #[error("the {format} cannot be read: {reason}")]
+    Format {
+        /// What it should be.
+        format: &'static str,
+        /// What is wrong, and where.
+        reason: String,
+    },
     /// The driver refused something that we hold to be right, in its own words.
     #[error("the driver refused {what}: {message}")]
     Driver {

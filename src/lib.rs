@@ -88,10 +88,10 @@ pub use self::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
     },
     memory::{
-        Advice, Budget, ClassUse, Event, Holder, Moment, Recovered, Residency, Rung, Scope,
-        SlabUse, Source, Tag, TagUse,
+        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
+        Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
-    observe::{History, Measure, Measured, MemoryStats},
+    observe::{History, Measure, Measured, MemoryStats, Snapshot},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };

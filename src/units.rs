@@ -12,6 +12,7 @@ pub const GIB: u64 = 1 << 30;
 
 /// A quantity over time, in whatever unit its name says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Level {
     /// How much there is.
     pub now: u64,

@@ -35,6 +35,8 @@ mod reuse;
 mod shortage;
 #[path = "common/faults.rs"]
 mod sites;
+#[path = "engine/snapshot.rs"]
+mod snapshot;
 #[path = "engine/stand_ins.rs"]
 mod stand_ins;
 #[path = "engine/threads.rs"]

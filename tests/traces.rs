@@ -3,16 +3,16 @@
 //!
 //! `LAPIDARY_SEED` sets the seed.
 
-#[path = "traces/patterns.rs"]
-mod patterns;
-#[path = "traces/recorded.rs"]
-mod recorded;
 #[path = "../src/bin/lapidary/replay/outcome.rs"]
 #[allow(dead_code, reason = "shared with the program, which prints more of it")]
 mod outcome;
+#[path = "traces/patterns.rs"]
+mod patterns;
 #[path = "../src/bin/lapidary/replay/policy/mod.rs"]
 #[allow(dead_code, reason = "shared with the program, which names them")]
 mod policy;
+#[path = "traces/recorded.rs"]
+mod recorded;
 #[path = "../src/bin/lapidary/replay/run.rs"]
 #[allow(dead_code, reason = "shared with the program, which prints more of it")]
 mod run;

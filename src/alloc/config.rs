@@ -71,6 +71,7 @@ pub(super) const ZONES: u8 = 3;
 
 /// What a slab is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SlabClass {
     /// Shared by small requests.
     Small,

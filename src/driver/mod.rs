@@ -205,6 +205,7 @@ pub(crate) struct Submission {
 
 /// What sort of device it is: it decides which kernels and which transfers win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum AdapterKind {
     /// A GPU with memory of its own.
@@ -273,6 +274,7 @@ impl Caps {
 
 /// How long the dispatches of one kernel ran, by the device's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct KernelTime {
     /// The kernel's name, or the entry point of a kernel of the app's.

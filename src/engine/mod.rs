@@ -67,7 +67,7 @@ pub(crate) use block::block_on;
 pub(crate) use cmd::Cmd;
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub use pressure::{Pressure, PressureGuard};
-pub(crate) use report::Tally;
+pub(crate) use report::{EngineReport, Tally};
 pub(crate) use share::Pinned;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
@@ -119,7 +119,7 @@ impl Engine {
     pub(crate) fn new(driver: Arc<dyn Driver>, setup: Setup) -> Result<Arc<Self>> {
         let spill = SpillStore::new(setup.spill)?;
         let driver = Device::new(driver);
-        let (dead, buried) = DeadList::new();
+        let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let state = State {
             #[cfg(not(target_arch = "wasm32"))]
@@ -132,7 +132,7 @@ impl Engine {
             cleaning: Vec::new(),
             costs: Costs::default(),
             is_sinking: false,
-            memory: Memory::new(driver.caps(), setup.never_move, dead.clone(), buried)?,
+            memory: Memory::new(driver.caps(), setup.never_move, dead.clone())?,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),

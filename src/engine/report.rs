@@ -4,7 +4,7 @@ use super::Engine;
 use super::ladder::Gains;
 use super::state::{State, address};
 use crate::driver::Levels;
-use crate::memory::{MemoryReport, Moment, Residency, Tag, TagUse};
+use crate::memory::{Map, MemoryReport, Moment, Residency, Tag, TagUse};
 use crate::units::Level;
 use rustc_hash::FxHashSet;
 
@@ -54,11 +54,27 @@ pub(crate) struct Tally {
 impl Engine {
     /// All numbers at once, with the `holders` greatest holders of memory.
     pub(crate) fn report(&self, holders: usize) -> EngineReport {
-        self.driver.settle();
-        let (spilled_bytes, disk_bytes) = self.spill.levels();
-        // What is gone is not to be reported as held.
-        self.bury_all();
+        self.prepare_report();
+        self.report_of(&self.lock(), holders)
+    }
+
+    /// The numbers, where everything is, and what happened: all as of one moment, which comes first, in
+    /// nanoseconds since the device was opened.
+    pub(crate) fn snapshot(&self, holders: usize) -> (u64, EngineReport, Map) {
+        self.prepare_report();
         let state = self.lock();
+        let report = self.report_of(&state, holders);
+        (state.now_ns(), report, state.memory.map())
+    }
+
+    /// What is gone is not to be reported as held.
+    fn prepare_report(&self) {
+        self.driver.settle();
+        self.bury_all();
+    }
+
+    fn report_of(&self, state: &State, holders: usize) -> EngineReport {
+        let (spilled_bytes, disk_bytes) = self.spill.levels();
         EngineReport {
             memory: state.memory.report(holders),
             tags: state.memory.tag_uses(),

@@ -90,12 +90,16 @@ impl State {
     /// What happens from now on happens at this time. The clock is not read where nobody wants to know.
     pub(super) fn tell_time(&mut self) {
         if self.memory.keeps_history() {
-            #[cfg(not(target_arch = "wasm32"))]
-            let now_ns = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            #[cfg(target_arch = "wasm32")]
-            let now_ns = 0;
-            self.memory.set_time(now_ns);
+            self.memory.set_time(self.now_ns());
         }
+    }
+
+    /// Nanoseconds since the device was opened; 0 in a browser.
+    pub(super) fn now_ns(&self) -> u64 {
+        #[cfg(not(target_arch = "wasm32"))]
+        return u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        #[cfg(target_arch = "wasm32")]
+        return 0;
     }
 
     /// Is all done that was submitted, as far as that was noticed?

@@ -173,7 +173,14 @@ impl State {
     }
 
     /// Frees what nobody holds any more.
+    #[inline]
     pub(super) fn bury(&mut self) {
+        if self.memory.has_dead() {
+            self.bury_dead();
+        }
+    }
+
+    fn bury_dead(&mut self) {
         let mut kernels = SmallVec::<[ProgramId; 2]>::new();
         let mut recipes = SmallVec::<[u64; 2]>::new();
         self.memory.bury(|dead| match dead {

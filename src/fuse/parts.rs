@@ -209,7 +209,7 @@ pub(super) fn launches(
     let last = &launch.args.last()?.storage;
     let fresh = |dtype: DType| {
         let bytes = u64::from(params[0]) * dtype.size_bytes();
-        Storage::new(bytes, last.tenant(), last.tag().site(), dead.clone())
+        Storage::new(bytes, last.tenant(), last.made_at().0, dead.clone())
     };
     let made =
         structure

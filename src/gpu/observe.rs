@@ -4,7 +4,7 @@ use super::Gpu;
 use crate::engine::block_on;
 use crate::error::Result;
 use crate::memory::Scope;
-use crate::observe::{History, Measure, MemoryStats};
+use crate::observe::{History, Measure, MemoryStats, Snapshot};
 
 impl Gpu {
     /// Where the memory is, in numbers; prints as a report.
@@ -72,5 +72,11 @@ impl Gpu {
     /// The last things that happened to memory, as many as [`keep_history`](Gpu::keep_history) was told.
     pub fn history(&self) -> History {
         History::of(&self.engine)
+    }
+
+    /// All that there is to know of the memory now: the numbers, every block with its maker, and the history
+    /// if one is kept. Waits for nobody; takes microseconds for each thousand blocks and events.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.engine)
     }
 }

@@ -29,6 +29,7 @@ use crate::units::{Level, parse_bytes};
 /// # Ok::<(), lapidary::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Budget {
     /// Bytes on the device, never passed. `None`: what the operating system says this process may
     /// use, as far as it says anything.

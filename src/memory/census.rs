@@ -8,6 +8,7 @@ use crate::units::Level;
 
 /// What slabs of one class hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ClassUse {
     /// Which.

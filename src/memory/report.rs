@@ -9,6 +9,7 @@ use crate::alloc::{AllocStats, SlabClass};
 
 /// Who holds memory: a place in the source, with its name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Holder {
     /// Where the tensors were made: `name (file:line)` or `file:line`.
@@ -21,6 +22,7 @@ pub struct Holder {
 
 /// One slab and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct SlabUse {
     /// Its number: no other slab of this device ever has it.
@@ -131,14 +133,13 @@ fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Hold
 }
 
 /// Where it was made, its whole name, of which a tag may show a part, and its scope.
-type Maker = (&'static Location<'static>, Option<String>, Option<String>);
+type Maker = (&'static Location<'static>, Option<Arc<str>>, u32);
 
 fn add_holder(by_tag: &mut BTreeMap<Maker, Holder>, storage: &Arc<Storage>) {
-    let tag = storage.tag();
-    let scope = tag.scope().map(str::to_owned);
-    let maker = (tag.site(), tag.name().map(str::to_owned), scope);
-    let holder = by_tag.entry(maker).or_insert_with(|| Holder {
-        tag: tag.to_string(),
+    let (site, scope) = storage.made_at();
+    let holder = by_tag.entry((site, storage.name(), scope));
+    let holder = holder.or_insert_with(|| Holder {
+        tag: storage.tag().to_string(),
         bytes: 0,
         storages: 0,
     });

@@ -4,6 +4,8 @@
 /// the one below, until there is room; [`MemoryStats::freed`](crate::MemoryStats::freed) and
 /// [`OutOfMemory::freed`](crate::OutOfMemory::freed) tell what each gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Rung {
     /// Noticing what the device has finished.

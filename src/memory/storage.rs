@@ -6,17 +6,19 @@
 //! goes to the dead list and nothing else happens; the next walk frees the place. Of what a command
 //! of its own was the last to hold, the walk frees the place at once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::dead::{Dead, DeadList};
 use super::scope;
 
 /// Where a storage's bytes are. Asking never waits, so by the time the answer is read it may be
 /// a little old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Residency {
@@ -80,16 +82,29 @@ impl TenantId {
 
 /// Where a tensor was made, and its name if it was given one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tag {
-    site: &'static Location<'static>,
+    file: Cow<'static, str>,
+    line: u32,
+    column: u32,
     name: Option<Arc<str>>,
     scope: Option<Arc<str>>,
 }
 
 impl Tag {
-    /// The line of the caller's source that made the tensor.
-    pub fn site(&self) -> &'static Location<'static> {
-        self.site
+    /// The file of the caller's source that made the tensor, ...
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// ... its line in it, from 1, ...
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// ... and the column, from 1.
+    pub fn column(&self) -> u32 {
+        self.column
     }
 
     /// The scopes that it was made in, the outermost first, with `/` between them: see
@@ -106,7 +121,7 @@ impl Tag {
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, line) = (self.site.file(), self.site.line());
+        let (file, line) = (&self.file, self.line);
         if let Some(scope) = &self.scope {
             write!(f, "{}: ", super::printable_end(scope, NAME_COLUMNS))?;
         }
@@ -195,7 +210,9 @@ impl Storage {
 
     pub(crate) fn tag(&self) -> Tag {
         Tag {
-            site: self.site,
+            file: self.site.file().into(),
+            line: self.site.line(),
+            column: self.site.column(),
             name: self.name(),
             scope: scope::path(self.scope),
         }
@@ -349,51 +366,5 @@ impl Drop for Storage {
         if let Some(slot) = self.take_slot() {
             self.dead.push(Dead::Slot(slot));
         }
-    }
-}
-
-/// What is gone, and has left something to be freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dead {
-    /// The storage of this slot.
-    Slot(u32),
-    /// The custom kernel of this id.
-    Kernel(u64),
-    /// The fused kernel of this id.
-    Fused(u64),
-    /// The recipe of this number.
-    Recipe(u64),
-}
-
-/// What is gone and waits for the next walk. Pushing takes no lock and never waits, so a tensor
-/// may be dropped anywhere: in a callback, on another thread, after the engine itself.
-#[derive(Debug)]
-pub(crate) struct DeadList {
-    push: Sender<Dead>,
-    /// How many wait, so that a walk with nothing to bury need not look.
-    waiting: AtomicU32,
-}
-
-impl DeadList {
-    /// The list, and the end from which the walk takes.
-    pub(crate) fn new() -> (Arc<Self>, Receiver<Dead>) {
-        let (push, take) = channel();
-        let waiting = AtomicU32::new(0);
-        (Arc::new(DeadList { push, waiting }), take)
-    }
-
-    /// How many there are to take; from now on they count as taken.
-    pub(crate) fn take_waiting(&self) -> u32 {
-        match self.waiting.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.waiting.swap(0, Ordering::Acquire),
-        }
-    }
-
-    pub(crate) fn push(&self, dead: Dead) {
-        // An error means that the engine is gone, and all places with it.
-        let _ = self.push.send(dead);
-        // Only now: whoever counts it finds it.
-        self.waiting.fetch_add(1, Ordering::Release);
     }
 }

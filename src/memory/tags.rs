@@ -14,6 +14,7 @@ const MOST_TAGS: usize = 1 << 14;
 
 /// What tensors of one maker take on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TagUse {
     /// Where they are made, with their name and scope; `None` for all of those for which there was no entry

@@ -24,6 +24,7 @@ pub struct Measure {
 ///
 /// `Display` prints it in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Measured {
     /// What it was called.

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineReport};
 use crate::memory::{ClassUse, Holder, Rung, SlabUse, TagUse, printable, printable_end};
 use crate::units::{Bytes, Level};
 
 /// How many holders the value has; the page prints fewer.
-const HOLDERS: usize = 32;
+pub(super) const HOLDERS: usize = 32;
 
 /// Lines of the page for slabs and for holders.
 const SLAB_LINES: usize = 10;
@@ -20,6 +20,7 @@ const BAR_CELLS: usize = 24;
 ///
 /// `Display` prints a page of at most 40 lines of 100 columns.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// The adapter's name.
@@ -113,7 +114,10 @@ pub struct MemoryStats {
 
 impl MemoryStats {
     pub(crate) fn of(engine: &Engine) -> Self {
-        let report = engine.report(HOLDERS);
+        Self::from_report(engine, engine.report(HOLDERS))
+    }
+
+    pub(super) fn from_report(engine: &Engine, report: EngineReport) -> Self {
         let (alloc, sums) = (report.memory.alloc, report.memory.sums);
         let [upload_bytes, arrival_bytes, readback_bytes] = report.levels.staging_bytes;
         let caps = engine.caps();

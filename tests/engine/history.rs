@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, Tensor};
+use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, Snapshot, Tensor};
 
 use super::open_alone;
 
@@ -23,8 +23,8 @@ fn noise(seed: u64) -> impl FnMut() -> u64 {
 /// What a history says that there is and was, told from its events alone.
 #[derive(Default)]
 struct Told {
-    /// By storage: bytes and tag.
-    live: HashMap<u64, (u64, u32)>,
+    /// By storage: bytes, tag, slab and offset.
+    live: HashMap<u64, (u64, u32, u32, u64)>,
     up_bytes: u64,
     down_bytes: u64,
     allocations: u64,
@@ -39,21 +39,21 @@ struct Told {
 
 impl Told {
     fn by(gpu: &Gpu) -> (Told, MemoryStats) {
-        // Nothing may happen in between: the statistics are asked for first, which frees what is gone.
-        let stats = gpu.memory();
-        let history = gpu.history();
-        assert_eq!(history.dropped, 0);
+        let snapshot = gpu.snapshot();
+        let stats = snapshot.stats.clone();
+        assert_eq!(snapshot.dropped, 0);
         let mut told = Told::default();
         let mut before = 0;
-        for moment in &history.moments {
+        for moment in &snapshot.moments {
             assert!(moment.at_ns >= before, "time goes backwards");
             before = moment.at_ns;
             told.take(moment.event);
         }
+        told.is_where(&snapshot);
         for tag in &stats.tags {
-            let place = history.tags.iter().position(|other| *other == tag.tag);
+            let place = snapshot.tags.iter().position(|other| *other == tag.tag);
             let place = place.expect("a tag that the history knows") as u32;
-            let own = told.live.values().filter(|(_, of)| *of == place);
+            let own = told.live.values().filter(|one| one.1 == place);
             let (bytes, count) = own.fold((0, 0), |(bytes, count), one| (bytes + one.0, count + 1));
             let level = (tag.bytes.now, tag.storages.now);
             assert_eq!((bytes, count), level, "{tag:?}");
@@ -68,24 +68,25 @@ impl Told {
                 tag,
                 bytes,
                 slab,
-                ..
+                offset_bytes,
             }
             | Event::Restore {
                 storage,
                 tag,
                 bytes,
                 slab,
-                ..
+                offset_bytes,
             } => {
                 assert!(self.slabs.contains_key(&slab), "a block in no slab");
-                assert!(self.live.insert(storage, (bytes, tag)).is_none());
+                let place = (bytes, tag, slab, offset_bytes);
+                assert!(self.live.insert(storage, place).is_none());
                 self.up_bytes += bytes;
                 self.allocations += 1;
                 self.restores += u64::from(matches!(event, Event::Restore { .. }));
             }
             Event::Free { storage, bytes } | Event::Evict { storage, bytes, .. } => {
-                let (had_bytes, _) = self.live.remove(&storage).expect("it was there");
-                assert_eq!(had_bytes, bytes);
+                let had = self.live.remove(&storage).expect("it was there");
+                assert_eq!(had.0, bytes);
                 self.down_bytes += bytes;
                 self.evictions += u64::from(matches!(event, Event::Evict { .. }));
             }
@@ -95,18 +96,21 @@ impl Told {
                 tag,
                 bytes,
             } => {
-                let (had_bytes, _) = self.live.remove(&storage).expect("it was there");
+                let (had_bytes, _, slab, offset_bytes) =
+                    self.live.remove(&storage).expect("it was there");
                 assert_eq!(had_bytes, bytes);
-                self.live.insert(heir, (bytes, tag));
+                self.live.insert(heir, (bytes, tag, slab, offset_bytes));
                 self.handed_on_bytes += bytes;
             }
             Event::Move {
                 storage,
                 bytes,
                 slab,
-                ..
+                offset_bytes,
             } => {
-                assert!(self.live.contains_key(&storage) && self.slabs.contains_key(&slab));
+                assert!(self.slabs.contains_key(&slab));
+                let place = self.live.get_mut(&storage).expect("it was there");
+                (place.2, place.3) = (slab, offset_bytes);
                 self.moved_bytes += bytes;
             }
             Event::SlabCreated { slab, bytes, .. } => {
@@ -121,8 +125,25 @@ impl Told {
         }
     }
 
+    /// What the events tell of places is where the blocks are.
+    fn is_where(&self, snapshot: &Snapshot) {
+        let mut blocks = 0;
+        for slab in &snapshot.slabs {
+            assert_eq!(self.slabs.get(&slab.slab), Some(&slab.size_bytes));
+            for block in &slab.blocks {
+                let place = (block.size_bytes, block.tag, slab.slab, block.offset_bytes);
+                assert_eq!(self.live.get(&block.storage), Some(&place));
+                blocks += 1;
+            }
+        }
+        assert_eq!(blocks, self.live.len());
+        for away in &snapshot.away {
+            assert!(!self.live.contains_key(&away.storage), "{away:?}");
+        }
+    }
+
     fn agrees_with(&self, stats: &MemoryStats) {
-        let live_bytes: u64 = self.live.values().map(|(bytes, _)| bytes).sum();
+        let live_bytes: u64 = self.live.values().map(|one| one.0).sum();
         assert_eq!(live_bytes, stats.requested_bytes.now);
         assert_eq!(self.up_bytes, stats.requested_bytes.up);
         assert_eq!(self.down_bytes, stats.requested_bytes.down);
@@ -166,6 +187,12 @@ impl Told {
             assert!(level.peak >= level.now);
         }
     }
+}
+
+fn survives_its_file(snapshot: &Snapshot) {
+    let mut json = Vec::new();
+    snapshot.write_json(&mut json).unwrap();
+    assert!(&Snapshot::from_json(&json).unwrap() == snapshot);
 }
 
 /// Random programs whose tensors come and go, leave and come back, hand on and move.
@@ -221,6 +248,7 @@ fn a_history_adds_up_to_the_statistics() {
         gpu.flush().unwrap();
         let (told, stats) = Told::by(&gpu);
         told.agrees_with(&stats);
+        survives_its_file(&gpu.snapshot());
         assert_eq!(stats.pending_bytes, 0);
         let all = [
             told.evictions,

@@ -23,7 +23,7 @@ fn tensor(gpu: &Gpu, elements: &[f32]) -> Tensor {
 }
 
 fn sum(t: &Tensor) -> lapidary::Result<f32> {
-    t.read_with(|elements: &[f32]| elements.iter().sum())
+    t.read_with(|elements: &[f32]| elements.iter().sum::<f32>())
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn an_idle_device_that_shares_memory_is_given_nothing_to_do() {
         expected[5..8]
     );
     assert_eq!(x.select(0, -1).unwrap().item::<f32>().unwrap(), 1024.0);
-    assert_eq!(sum(&x).unwrap(), expected.iter().sum());
+    assert_eq!(sum(&x).unwrap(), expected.iter().sum::<f32>());
     assert_eq!(sim.counters().submissions, 0);
 }
 
@@ -73,7 +73,7 @@ fn a_write_in_place_ends_the_copies_that_were_kept() {
     let [(gpu, sim), _] = devices();
     let x = tensor(&gpu, &numbers(0, 1024));
     x.evict().unwrap();
-    assert_eq!(sum(&x).unwrap(), numbers(0, 1024).iter().sum());
+    assert_eq!(sum(&x).unwrap(), numbers(0, 1024).iter().sum::<f32>());
     (&x + 1.0).unwrap().force().unwrap();
     gpu.finish().unwrap();
     x.write(&numbers(9, 1024)).unwrap();

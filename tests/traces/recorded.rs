@@ -90,12 +90,20 @@ fn below_what_is_live_little_more_travels_than_for_one_who_knows_the_future() {
 fn the_reference_policies_are_what_they_are_called() {
     let check = |name: &str, reference, ratio: f64, buffers: u64| {
         let outcome = policy::run(&recorded(name), reference);
-        let found = ((outcome.ratio() * 100.0).round() / 100.0, outcome.buffers_created);
+        let found = (
+            (outcome.ratio() * 100.0).round() / 100.0,
+            outcome.buffers_created,
+        );
         assert_eq!(found, (ratio, buffers), "{name}, {reference:?}");
     };
     check("bert_mlm_train.trace.gz", Reference::Pytorch, 1.07, 208);
     check("mlp_accum_train.trace.gz", Reference::Pytorch, 1.28, 27);
-    check("resnet50_train.reads.trace.gz", Reference::Pytorch, 1.21, 121);
+    check(
+        "resnet50_train.reads.trace.gz",
+        Reference::Pytorch,
+        1.21,
+        121,
+    );
     check("bert_mlm_train.trace.gz", Reference::Buckets, 2.39, 1522);
     check("mlp_accum_train.trace.gz", Reference::Buckets, 1.40, 333);
     check("bert_mlm_train.trace.gz", Reference::Apart, 1.0, 5054);

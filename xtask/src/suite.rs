@@ -8,7 +8,7 @@ use crate::process::{Result, has_cargo_command, run};
 
 /// The suite needs the simulated driver, and one set of features for all builds means that nothing
 /// is compiled twice.
-pub(crate) const FEATURES: &[&str] = &["--features", "lapidary/sim"];
+pub(crate) const FEATURES: &[&str] = &["--features", "lapidary/sim,lapidary/snapshot"];
 
 /// Runs every test of the workspace, then the documentation's examples.
 pub(crate) fn test(args: &[String]) -> Result {

@@ -19,6 +19,11 @@ pub(crate) struct Args {
 pub(crate) fn completions(args: &Args, out: &mut dyn Write) -> Result {
     // It would panic where nobody reads; a vector takes everything.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "lapidary", &mut script);
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Cli::command(),
+        "lapidary",
+        &mut script,
+    );
     Ok(out.write_all(&script)?)
 }

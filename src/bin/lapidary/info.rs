@@ -109,13 +109,19 @@ fn index_of(caps: &Caps, adapters: &[AdapterSummary]) -> Option<usize> {
 }
 
 fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
-    let index = found.index.map_or(String::new(), |index| format!("{index}: "));
+    let index = found
+        .index
+        .map_or(String::new(), |index| format!("{index}: "));
     let title = style.bold(&format!("{index}{}", found.name));
     let opened = match &found.opened {
         Ok(opened) => opened,
         Err(error) => {
             writeln!(out, "{title}")?;
-            return writeln!(out, "  {}", style.bad(&format!("cannot be opened: {error}")));
+            return writeln!(
+                out,
+                "  {}",
+                style.bad(&format!("cannot be opened: {error}"))
+            );
         }
     };
     let caps = &opened.caps;
@@ -124,11 +130,21 @@ fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
         false => String::new(),
     };
     writeln!(out, "{title}{chosen}")?;
-    writeln!(out, "  {} by {}; {}", kind(caps.kind), caps.backend, caps.driver)?;
+    writeln!(
+        out,
+        "  {} by {}; {}",
+        kind(caps.kind),
+        caps.backend,
+        caps.driver
+    )?;
     for (name, figure, meaning) in rows(opened) {
         let figure = style.bold(&format!("{figure:>12}"));
         let mut lines = wrapped(&meaning, 66).into_iter();
-        writeln!(out, "  {name:<16}{figure}  {}", lines.next().unwrap_or_default())?;
+        writeln!(
+            out,
+            "  {name:<16}{figure}  {}",
+            lines.next().unwrap_or_default()
+        )?;
         for line in lines {
             writeln!(out, "{:32}{line}", "")?;
         }
@@ -136,13 +152,23 @@ fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
     Ok(())
 }
 
-/// Each limit: its name, its figure, and what it means.
-fn rows(opened: &Opened) -> Vec<(&'static str, String, String)> {
+/// A limit: its name, its figure, and what it means.
+type Row = (&'static str, String, String);
+
+fn size(bytes: u64) -> String {
+    Bytes(bytes).to_string()
+}
+
+fn rows(opened: &Opened) -> Vec<Row> {
     let caps = &opened.caps;
-    let windows = u64::from(caps.max_storage_bindings.saturating_sub(1));
-    let reach = Bytes(caps.max_binding_bytes.saturating_mul(windows).min(caps.max_buffer_bytes));
-    let size = |bytes: u64| Bytes(bytes).to_string();
-    let budget = match opened.budget_bytes {
+    let mut rows = vec![budget(opened.budget_bytes)];
+    rows.extend(buffers(caps));
+    rows.extend(kernels(caps));
+    rows
+}
+
+fn budget(budget_bytes: Option<u64>) -> Row {
+    let (figure, meaning) = match budget_bytes {
         Some(bytes) => (
             size(bytes),
             "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or Gpu::set_budget: what \
@@ -150,25 +176,28 @@ fn rows(opened: &Opened) -> Vec<(&'static str, String, String)> {
         ),
         None => (
             "unknown".into(),
-            "the system does not say how much there is, so the driver's refusals teach it. Set a budget by \
-             LAPIDARY_BUDGET=512MiB or Gpu::set_budget",
+            "the system does not say how much there is, so the driver's refusals teach it. Set a budget \
+             by LAPIDARY_BUDGET=512MiB or Gpu::set_budget",
         ),
     };
-    let transfers = match caps.maps_slabs {
-        true => ("direct", "host and device share memory: uploads and reads are copies by the CPU, without staging"),
-        false => ("staged", "the device has memory of its own: bytes travel through staging buffers, at most 64 MiB each way"),
+    ("budget", figure, meaning.into())
+}
+
+fn buffers(caps: &Caps) -> [Row; 4] {
+    let windows = u64::from(caps.max_storage_bindings.saturating_sub(1));
+    let reach_bytes = caps.max_binding_bytes.saturating_mul(windows);
+    let reach = size(reach_bytes.min(caps.max_buffer_bytes));
+    let (transfers, how) = match caps.maps_slabs {
+        true => (
+            "direct",
+            "host and device share memory: uploads and reads are copies by the CPU, without staging",
+        ),
+        false => (
+            "staged",
+            "the device has memory of its own: bytes travel through staging, at most 64 MiB each way",
+        ),
     };
-    let subgroups = match caps.subgroup_lanes {
-        Some((least, most)) if least == most => (least.to_string(), "lanes that exchange values at once: sums, softmax and products of a row use them"),
-        Some((least, most)) => (format!("{least} to {most}"), "lanes that exchange values at once: sums, softmax and products of a row use them"),
-        None => ("none".into(), "sums and softmax go through workgroup memory instead, which is slower"),
-    };
-    let parameters = match caps.max_immediate_bytes {
-        0 => ("uniform".into(), "parameters of kernels go through a ring of uniform buffers"),
-        bytes => (size(u64::from(bytes)), "parameters of kernels travel in the commands themselves"),
-    };
-    vec![
-        ("budget", budget.0, budget.1.to_owned()),
+    [
         (
             "largest buffer",
             size(caps.max_buffer_bytes),
@@ -178,8 +207,9 @@ fn rows(opened: &Opened) -> Vec<(&'static str, String, String)> {
             "largest binding",
             size(caps.max_binding_bytes),
             format!(
-                "what a kernel sees of a buffer at once. Larger tensors are shown in {windows} windows: products, \
-                 reductions and sorting reach {reach} with all operands together, elementwise work goes on beyond"
+                "what a kernel sees of a buffer at once. Larger tensors are shown in {windows} windows: \
+                 products, reductions and sorting reach {reach} with all operands together, elementwise \
+                 work goes on beyond"
             ),
         ),
         (
@@ -187,17 +217,41 @@ fn rows(opened: &Opened) -> Vec<(&'static str, String, String)> {
             size(caps.offset_alignment_bytes),
             "tensors begin at multiples of it: what is smaller takes as much".into(),
         ),
-        ("transfers", transfers.0.into(), transfers.1.into()),
+        ("transfers", transfers.into(), how.into()),
+    ]
+}
+
+fn kernels(caps: &Caps) -> [Row; 3] {
+    let lanes = "lanes that exchange values at once: sums, softmax and products of a row use them";
+    let (subgroups, how) = match caps.subgroup_lanes {
+        Some((least, most)) if least == most => (least.to_string(), lanes),
+        Some((least, most)) => (format!("{least} to {most}"), lanes),
+        None => (
+            "none".into(),
+            "sums and softmax go through workgroup memory instead, which is slower",
+        ),
+    };
+    let (parameters, travel) = match caps.max_immediate_bytes {
+        0 => (
+            "uniform".into(),
+            "parameters of kernels go through a ring of uniform buffers",
+        ),
+        bytes => (
+            size(u64::from(bytes)),
+            "parameters of kernels travel in the commands themselves",
+        ),
+    };
+    let shared = size(u64::from(caps.max_workgroup_bytes));
+    [
         (
             "workgroup",
             caps.max_invocations.to_string(),
             format!(
-                "invocations with {} of memory in common, at most, for kernels of your own",
-                size(u64::from(caps.max_workgroup_bytes))
+                "invocations with {shared} of memory in common, at most, in kernels of your own"
             ),
         ),
-        ("subgroups", subgroups.0, subgroups.1.into()),
-        ("parameters", parameters.0, parameters.1.into()),
+        ("subgroups", subgroups, how.into()),
+        ("parameters", parameters, travel.into()),
     ]
 }
 
@@ -221,7 +275,9 @@ fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
         "LAPIDARY_FUSE",
         "LAPIDARY_TUNE",
     ];
-    let set = NAMES.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let set = NAMES
+        .iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
     for (number, (name, value)) in set.enumerate() {
         if number == 0 {
             writeln!(out, "\n{}", style.bold("set in the environment"))?;
@@ -263,7 +319,9 @@ fn to_json(found: &Found) -> Value {
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let line = lines.last_mut().filter(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= columns);
+        let line = lines.last_mut().filter(|line| {
+            line.is_empty() || line.chars().count() + 1 + word.chars().count() <= columns
+        });
         match line {
             Some(line) if line.is_empty() => line.push_str(word),
             Some(line) => {

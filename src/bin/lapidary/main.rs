@@ -23,7 +23,13 @@ use style::{Style, When};
 #[command(name = "lapidary", version, max_term_width = 100)]
 struct Cli {
     /// When to print in colours
-    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        value_name = "WHEN"
+    )]
     color: When,
     #[command(subcommand)]
     command: Command,

@@ -16,7 +16,8 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(name: &str, steps: usize) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::hidden());
-        let template = ProgressStyle::with_template("{msg}  {bar:40.cyan}  {percent:>3} %, {eta} left");
+        let template =
+            ProgressStyle::with_template("{msg}  {bar:40.cyan}  {percent:>3} %, {eta} left");
         if let Ok(style) = template {
             bar.set_style(style.progress_chars("━╸─"));
         }

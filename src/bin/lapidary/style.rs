@@ -90,7 +90,11 @@ impl Style {
                 }
                 out.write_all(cell.symbol().as_bytes())?;
             }
-            let reset = if before == Color::Reset { "" } else { "\x1b[0m" };
+            let reset = if before == Color::Reset {
+                ""
+            } else {
+                "\x1b[0m"
+            };
             writeln!(out, "{reset}")?;
         }
         Ok(())
@@ -113,5 +117,7 @@ fn code(colour: Color) -> &'static str {
 /// Columns of the terminal; 100 where there is none.
 pub(crate) fn width() -> u16 {
     let columns = terminal::size().ok().map(|(columns, _)| columns);
-    columns.filter(|columns| *columns >= 40 && io::stdout().is_terminal()).unwrap_or(100)
+    columns
+        .filter(|columns| *columns >= 40 && io::stdout().is_terminal())
+        .unwrap_or(100)
 }

@@ -223,5 +223,9 @@ fn ours(trace: &Trace, args: &Args) -> std::result::Result<Run, String> {
         let reference = spilling::spill(trace, budget_bytes, spilling::Order::Oracle);
         outcome.reference_bytes = Some(reference.bytes());
     }
-    Ok(Run { name, title, outcome })
+    Ok(Run {
+        name,
+        title,
+        outcome,
+    })
 }

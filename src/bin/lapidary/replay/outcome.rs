@@ -36,7 +36,12 @@ impl Outcome {
 
     /// What is reserved and not live: its share of what is reserved, over the whole trace.
     pub(crate) fn waste(&self) -> f64 {
-        let sum = |bytes: fn(&Point) -> u64| self.curve.iter().map(|point| bytes(point) as f64).sum::<f64>();
+        let sum = |bytes: fn(&Point) -> u64| {
+            self.curve
+                .iter()
+                .map(|point| bytes(point) as f64)
+                .sum::<f64>()
+        };
         let reserved = sum(|point| point.reserved_bytes);
         let live = sum(|point| point.live_bytes);
         match reserved > 0.0 {

@@ -133,7 +133,10 @@ impl Ratios {
         for (number, (title, ratios)) in self.0.iter().enumerate() {
             let mean = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64;
             let worst = ratios.iter().copied().fold(0.0, f64::max);
-            let line = format!("  {title:<20}geometric mean {:.3}, worst {worst:.3}", mean.exp());
+            let line = format!(
+                "  {title:<20}geometric mean {:.3}, worst {worst:.3}",
+                mean.exp()
+            );
             writeln!(out, "{}", style.series(number, &line))?;
         }
         Ok(())

@@ -43,7 +43,11 @@ impl Heap {
 impl Policy for Heap {
     fn alloc(&mut self, id: usize, size_bytes: u64) {
         let size = size_bytes.saturating_add(UNIT_BYTES - 1) & !(UNIT_BYTES - 1);
-        let fit = self.by_size.range((size, 0)..).next().map(|&(_, offset)| offset);
+        let fit = self
+            .by_size
+            .range((size, 0)..)
+            .next()
+            .map(|&(_, offset)| offset);
         let offset = match fit {
             Some(offset) => offset,
             None => {

@@ -79,7 +79,9 @@ impl Torch {
         let segment = match size {
             _ if is_small => SMALL_SEGMENT_BYTES,
             size if size < MIDDLE_REQUEST_BYTES => MIDDLE_SEGMENT_BYTES,
-            size => size.div_ceil(LARGE_STEP_BYTES).saturating_mul(LARGE_STEP_BYTES),
+            size => size
+                .div_ceil(LARGE_STEP_BYTES)
+                .saturating_mul(LARGE_STEP_BYTES),
         };
         self.created += 1;
         let at = self.reserved_bytes;

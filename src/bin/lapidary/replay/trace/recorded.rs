@@ -32,7 +32,9 @@ impl Parser {
                 let bytes = number(words.next(), "a size")?;
                 let next = self.book.sizes.len();
                 if id != next {
-                    return Err(format!("storage {id} is created where {next} is the next id"));
+                    return Err(format!(
+                        "storage {id} is created where {next} is the next id"
+                    ));
                 }
                 self.book.alloc(bytes)?;
                 self.make(id, words.next().unwrap_or_default());
@@ -41,9 +43,9 @@ impl Parser {
             Some("f") => {
                 self.close();
                 self.book.free(number(words.next(), "an id")?)?;
-                words
-                    .next()
-                    .map_or(Ok(()), |word| Err(format!("`{}` after a release", shown(word))))
+                words.next().map_or(Ok(()), |word| {
+                    Err(format!("`{}` after a release", shown(word)))
+                })
             }
             Some("r") => {
                 self.close();

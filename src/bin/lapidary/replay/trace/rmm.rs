@@ -28,9 +28,8 @@ impl Parser {
         let Some(action) = column("Action") else {
             return Ok(None);
         };
-        let needed = |name: &str| {
-            column(name).ok_or_else(|| format!("the log has no column `{name}`"))
-        };
+        let needed =
+            |name: &str| column(name).ok_or_else(|| format!("the log has no column `{name}`"));
         Ok(Some(Parser {
             book: Book::default(),
             action,
@@ -65,7 +64,9 @@ impl Parser {
 
     fn alloc(&mut self, pointer: u64, size_bytes: u64) -> Result<(), String> {
         if self.live.contains_key(&pointer) {
-            return Err(format!("{pointer:#x} is allocated, and was not freed before"));
+            return Err(format!(
+                "{pointer:#x} is allocated, and was not freed before"
+            ));
         }
         let id = self.book.alloc(size_bytes)?;
         self.live.insert(pointer, Live { id, size_bytes });

@@ -38,7 +38,10 @@ fn good_traces_are_read_and_bad_lines_are_named() {
     check("a 0 5\nf 0 1\n", Err((2, "`1` after a release")));
     check(
         "{\"a\": 1}\n",
-        Err((1, "`{\"a\": 1}` is neither a trace's line, such as `a 0 4096`, nor the names of the columns that a log of RMM's begins with")),
+        Err((
+            1,
+            "`{\"a\": 1}` is neither a trace's line, such as `a 0 4096`, nor the names of the columns that a log of RMM's begins with",
+        )),
     );
     check("a 0 5\nx\n", Err((2, "`x` is no event")));
     check("r 0\n", Err((1, "storage 0 was never created")));
@@ -121,9 +124,15 @@ fn logs_of_rmm_are_read_and_bad_rows_are_named() {
     );
     check_log("1,t,allocate,0x10\n", Err((2, "a size is missing")));
     check_log("1,t,allocate,x,5,0\n", Err((2, "`x` is no pointer")));
-    check_log("1,t,jump,0x10,5,0\n", Err((2, "`jump` is no action of RMM's")));
+    check_log(
+        "1,t,jump,0x10,5,0\n",
+        Err((2, "`jump` is no action of RMM's")),
+    );
     let headless = parse("test".into(), &b"Thread,Action\n"[..]).unwrap_err();
-    assert_eq!((headless.line, headless.what.as_str()), (1, "the log has no column `Pointer`"));
+    assert_eq!(
+        (headless.line, headless.what.as_str()),
+        (1, "the log has no column `Pointer`")
+    );
 }
 
 #[test]
@@ -132,5 +141,8 @@ fn what_is_no_text_and_what_has_no_lines_is_refused_early() {
     assert_eq!((no_text.line, no_text.what.as_str()), (2, "it is no text"));
     let endless = vec![b'a'; 3 << 20];
     let endless = parse("test".into(), &endless[..]).unwrap_err();
-    assert_eq!((endless.line, endless.what.as_str()), (1, "it is longer than 1048576 bytes"));
+    assert_eq!(
+        (endless.line, endless.what.as_str()),
+        (1, "it is longer than 1048576 bytes")
+    );
 }

@@ -1,0 +1,54 @@
+//! What is gone and waits for the next walk to free it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is gone, and has left something to be freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dead {
+    /// The storage of this slot.
+    Slot(u32),
+    /// The custom kernel of this id.
+    Kernel(u64),
+    /// The fused kernel of this id.
+    Fused(u64),
+    /// The recipe of this number.
+    Recipe(u64),
+}
+
+/// The dead of one engine. Its lock is a leaf that is held for one push, or while two lists change places,
+/// so a tensor may be dropped anywhere: in a callback, on another thread, after the engine itself.
+#[derive(Debug, Default)]
+pub(crate) struct DeadList {
+    waiting: Mutex<Vec<Dead>>,
+    /// Is there any? Changed with the lock held, and read without it by walks that have nothing to bury.
+    has_any: AtomicBool,
+}
+
+impl DeadList {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub(crate) fn push(&self, dead: Dead) {
+        let mut waiting = self.lock();
+        waiting.push(dead);
+        self.has_any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
+    }
+
+    /// Takes all there are, in the order in which they came, for a list that is empty.
+    pub(super) fn swap(&self, empty: &mut Vec<Dead>) {
+        debug_assert!(empty.is_empty());
+        let mut waiting = self.lock();
+        std::mem::swap(&mut *waiting, empty);
+        self.has_any.store(false, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Dead>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,206 @@
+//! Where every storage is: the slabs block by block, and what is elsewhere.
+
+use super::{Memory, Moment, Residency, Slot, Storage, Tag};
+use crate::alloc::SlabClass;
+
+/// One slab, block by block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct SlabMap {
+    /// Its number: no other slab of this device ever has it.
+    pub slab: u32,
+    /// What it is for.
+    pub class: SlabClass,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
+    /// What is in it, by offset. What lies between two blocks is free.
+    pub blocks: Vec<Block>,
+}
+
+/// The place of a storage in a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(from = "BlockRow", into = "BlockRow"))]
+#[non_exhaustive]
+pub struct Block {
+    /// Where in the slab it begins.
+    pub offset_bytes: u64,
+    /// What it takes there, in whole granules.
+    pub granted_bytes: u64,
+    /// What was asked for.
+    pub size_bytes: u64,
+    /// Whose it is: no other storage of this device ever has the number.
+    pub storage: u64,
+    /// Who made that, by place in the list of tags.
+    pub tag: u32,
+    /// What could be done with it.
+    pub state: BlockState,
+}
+
+/// What could be done with a block to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum BlockState {
+    /// It may be moved, or written out.
+    Live,
+    /// It may be given up at once: the same bytes are elsewhere too.
+    Clean,
+    /// It stays where it is.
+    Pinned,
+}
+
+/// A storage that is not on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(from = "AwayRow", into = "AwayRow"))]
+#[non_exhaustive]
+pub struct Away {
+    /// Which.
+    pub storage: u64,
+    /// Who made it, by place in the list of tags.
+    pub tag: u32,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Where they are.
+    pub residency: Residency,
+}
+
+/// What a file has of a block: there may be millions.
+#[cfg(feature = "serde")]
+type BlockRow = (u64, u64, u64, u64, u32, BlockState);
+
+#[cfg(feature = "serde")]
+type AwayRow = (u64, u32, u64, Residency);
+
+#[cfg(feature = "serde")]
+impl From<BlockRow> for Block {
+    fn from(row: BlockRow) -> Block {
+        Block {
+            offset_bytes: row.0,
+            granted_bytes: row.1,
+            size_bytes: row.2,
+            storage: row.3,
+            tag: row.4,
+            state: row.5,
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Block> for BlockRow {
+    fn from(block: Block) -> BlockRow {
+        (
+            block.offset_bytes,
+            block.granted_bytes,
+            block.size_bytes,
+            block.storage,
+            block.tag,
+            block.state,
+        )
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<AwayRow> for Away {
+    fn from((storage, tag, bytes, residency): AwayRow) -> Away {
+        Away {
+            storage,
+            tag,
+            bytes,
+            residency,
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl From<Away> for AwayRow {
+    fn from(away: Away) -> AwayRow {
+        (away.storage, away.tag, away.bytes, away.residency)
+    }
+}
+
+/// Everything that has a place, and what happened to it, as of one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    pub(crate) granule_bytes: u64,
+    pub(crate) slabs: Vec<SlabMap>,
+    pub(crate) away: Vec<Away>,
+    pub(crate) tags: Vec<Option<Tag>>,
+    pub(crate) moments: Vec<Moment>,
+    pub(crate) dropped: u64,
+}
+
+impl Memory {
+    /// Where everything is. O(storages · log + slabs + events).
+    pub(crate) fn map(&self) -> Map {
+        let slabs = self.slabs.iter().map(|slab| {
+            slab.as_ref().map(|slab| SlabMap {
+                slab: slab.number,
+                class: slab.class,
+                size_bytes: slab.size_bytes,
+                blocks: Vec::new(),
+            })
+        });
+        let mut slabs: Vec<Option<SlabMap>> = slabs.collect();
+        let mut away = Vec::new();
+        for slot in &self.slots {
+            let storage = slot.storage.upgrade();
+            let slab = slot.place.and_then(|place| place.slab);
+            if let (Some(place), Some(slab), true) = (slot.place, slab, slot.block.is_some()) {
+                let Some(Some(slab)) = slabs.get_mut(slab as usize) else {
+                    continue;
+                };
+                slab.blocks.push(Block {
+                    offset_bytes: place.offset_bytes,
+                    granted_bytes: self.granted_bytes(slot.size_bytes),
+                    size_bytes: slot.size_bytes,
+                    storage: slot.number,
+                    tag: slot.tag,
+                    state: state(slot, storage.as_deref()),
+                });
+            } else if let Some(storage) = storage {
+                let residency = storage.residency();
+                if matches!(
+                    residency,
+                    Residency::Host | Residency::Disk | Residency::Backed
+                ) {
+                    away.push(Away {
+                        storage: slot.number,
+                        tag: slot.tag,
+                        bytes: slot.size_bytes,
+                        residency,
+                    });
+                }
+            }
+        }
+        let mut slabs: Vec<SlabMap> = slabs.into_iter().flatten().collect();
+        for slab in &mut slabs {
+            slab.blocks.sort_unstable_by_key(|block| block.offset_bytes);
+        }
+        let (moments, tags, dropped) = self.history();
+        Map {
+            granule_bytes: self.granted_bytes(1),
+            slabs,
+            away,
+            tags,
+            moments,
+            dropped,
+        }
+    }
+}
+
+fn state(slot: &Slot, storage: Option<&Storage>) -> BlockState {
+    if storage.is_some_and(|storage| storage.pins() > 0) {
+        return BlockState::Pinned;
+    }
+    match slot
+        .copies
+        .as_ref()
+        .is_some_and(|copies| !copies.is_empty())
+    {
+        true => BlockState::Clean,
+        false => BlockState::Live,
+    }
+}

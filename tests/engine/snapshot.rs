@@ -1,0 +1,144 @@
+//! Snapshots tell what is there, survive their files, and bad files are told from good ones.
+
+use lapidary::sim::SimOptions;
+use lapidary::{BlockState, DType, Gpu, Residency, Snapshot};
+
+use super::open_alone;
+
+fn json(snapshot: &Snapshot) -> String {
+    let mut json = Vec::new();
+    snapshot.write_json(&mut json).unwrap();
+    String::from_utf8(json).unwrap()
+}
+
+/// A tensor that is there, one that is pinned, one put out that is back, and one that is away.
+fn sample() -> (Gpu, Snapshot) {
+    let (gpu, _) = open_alone(SimOptions::default());
+    gpu.keep_history(100);
+    let scope = gpu.scope("step");
+    let make = |name: &str, len| {
+        let x = gpu.zeros(&[len], DType::F32).unwrap().named(name);
+        x.force().unwrap();
+        x
+    };
+    let [there, pinned] = [make("there", 1000), make("pinned", 2000)];
+    let [clean, away] = [make("clean", 3000), make("away", 4000)];
+    drop(scope);
+    clean.evict().unwrap();
+    away.evict().unwrap();
+    clean.prefetch().unwrap();
+    gpu.flush().unwrap();
+    let pin = pinned.pin().unwrap();
+    let snapshot = gpu.snapshot();
+    drop((there, pin));
+    (gpu, snapshot)
+}
+
+#[test]
+fn a_snapshot_says_where_everything_is_and_whose() {
+    let (_gpu, snapshot) = sample();
+    let named = |tag: u32| {
+        let tag = snapshot.tags[tag as usize].as_ref().unwrap();
+        assert_eq!(tag.scope(), Some("step"));
+        assert!(tag.file().ends_with("snapshot.rs") && tag.line() > 0 && tag.column() > 0);
+        tag.name().unwrap().to_owned()
+    };
+    let mut blocks: Vec<(String, u64, BlockState)> = Vec::new();
+    for slab in &snapshot.slabs {
+        for block in &slab.blocks {
+            blocks.push((named(block.tag), block.size_bytes, block.state));
+            assert_eq!(block.offset_bytes % snapshot.granule_bytes, 0);
+            assert_eq!(block.granted_bytes, block.size_bytes.next_multiple_of(256));
+        }
+    }
+    blocks.sort_by_key(|block| block.1);
+    let expected = [
+        ("there", 4000, BlockState::Live),
+        ("pinned", 8000, BlockState::Pinned),
+        ("clean", 12_000, BlockState::Clean),
+    ];
+    let expected = expected.map(|(name, bytes, state)| (name.to_owned(), bytes, state));
+    assert_eq!(blocks, expected);
+    let [away] = snapshot.away[..] else {
+        panic!("{:?}", snapshot.away);
+    };
+    let found = (named(away.tag), away.bytes, away.residency);
+    assert_eq!(found, ("away".into(), 16_000, Residency::Host));
+    assert_eq!(snapshot.stats.evictions, 2);
+    let last = snapshot.moments.last().unwrap();
+    assert!(last.at_ns <= snapshot.taken_at_ns && snapshot.taken_unix_ms > 0);
+}
+
+#[test]
+fn a_snapshot_survives_its_file() {
+    let (_gpu, snapshot) = sample();
+    assert_eq!(
+        Snapshot::from_json(json(&snapshot).as_bytes()).unwrap(),
+        snapshot
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_off_anywhere_is_refused() {
+    let text = json(&sample().1);
+    for end in (0..text.len()).step_by(7) {
+        let error = Snapshot::from_json(&text.as_bytes()[..end]).unwrap_err();
+        assert!(error.to_string().contains("column"), "{end}: {error}");
+    }
+}
+
+#[test]
+fn a_file_at_odds_with_itself_is_refused_with_the_place() {
+    let text = json(&sample().1);
+    let check = |from: &str, to: &str, says: &str| {
+        assert!(text.contains(from), "{from} is not in {text}");
+        let broken = text.replacen(from, to, 1);
+        let error = Snapshot::from_json(broken.as_bytes()).unwrap_err();
+        assert!(error.to_string().contains(says), "{from}: {error}");
+    };
+    check(
+        "\"version\":1",
+        "\"version\":2",
+        "it is of version 2, and only",
+    );
+    check("lapidary-snapshot", "car", "it is a `car`, not a");
+    check("\"format\":", "\"former\":", "missing field `format`");
+    check(
+        "\"live_storages\":{\"now\":3",
+        "\"live_storages\":{\"now\":4",
+        "says 4, and `slabs` has 3 blocks",
+    );
+    check(
+        "[[0,4096,4000",
+        "[[4096,4096,4000",
+        "block 1: it begins at 4096, where another goes on to 8192",
+    );
+    check(
+        "[[0,4096,4000",
+        "[[0,4096,4097",
+        "block 0: 4097 bytes of 4096 at 0",
+    );
+    check(
+        "[[0,4096,4000,1,1,",
+        "[[0,4096,4000,1,77,",
+        "block 0: tag 77 of 5",
+    );
+    check("\"Alloc\"", "\"Allot\"", "unknown variant `Allot`");
+    check(
+        "\"Alloc\",1,1,4000,",
+        "\"Alloc\",1,99,4000,",
+        "row 1: tag 99 of 5",
+    );
+    check("\"Pinned\"", "7", "at line 1 column");
+    check("\"Small\"", "-1", "at line 1 column");
+    let nested = "[".repeat(1_000_000);
+    check("[[0,4096", &nested, "at line 1 column");
+    check(
+        "{\"format\"",
+        &format!("{{\"a\":{nested}"),
+        "at line 1 column",
+    );
+    let long = text.replacen("lapidary-snapshot", &"x".repeat(10 << 20), 1);
+    let error = Snapshot::from_json(long.as_bytes()).unwrap_err();
+    assert!(error.to_string().len() < 200);
+}
