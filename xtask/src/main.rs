@@ -45,8 +45,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "replay",
-        usage: "replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] [--policy default|no-move|choice] FILE…",
-        about: "Replay recorded allocation traces against the simulated driver (release). --limit: the largest buffer of the device; --budget: what slabs may take, or a multiple of the peak.",
+        usage: "replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] [--policy default|no-move|choice] [--against all|…] FILE…",
+        about: "Replay recorded allocation traces against the simulated driver (release): `lapidary replay`, by our engine alone unless --against says who else.",
         run: programs::replay,
     },
     Verb {
