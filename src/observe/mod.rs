@@ -6,6 +6,7 @@ mod formats;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
+mod map;
 mod measure;
 #[cfg(feature = "snapshot")]
 mod page;
@@ -18,6 +19,7 @@ pub use advice::{Suggestion, Topic};
 #[cfg(feature = "snapshot")]
 pub use formats::{RmmEvent, RmmRow, read_rmm};
 pub use history::History;
+pub use map::Picture;
 pub use measure::{Measure, Measured};
 pub use snapshot::Snapshot;
 pub use stats::MemoryStats;
