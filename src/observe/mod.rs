@@ -4,9 +4,13 @@ mod history;
 #[cfg(feature = "snapshot")]
 mod json;
 mod measure;
+#[cfg(all(feature = "monitor", not(target_arch = "wasm32")))]
+pub(crate) mod monitor;
 #[cfg(feature = "serde")]
 mod rows;
 mod snapshot;
+#[cfg(all(feature = "serve", unix))]
+pub(crate) mod socket;
 mod stats;
 
 pub use history::History;
