@@ -89,18 +89,15 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
         )),
         [only] => Ok(only.path.clone()),
         several => {
-            let names = several
-                .iter()
-                .map(|served| match Remote::connect(&served.path) {
-                    Ok(mut remote) if remote.memory().is_ok() => {
-                        format!(
-                            "  lapidary top {}    {}",
-                            served.path.display(),
-                            remote.program()
-                        )
+            let names = several.iter().map(|served| {
+                let mut line = format!("  lapidary top {}", served.path.display());
+                if let Ok(mut remote) = Remote::connect(&served.path) {
+                    if remote.memory().is_ok() {
+                        line += &format!("    {}", remote.program());
                     }
-                    _ => format!("  lapidary top {}", served.path.display()),
-                });
+                }
+                line
+            });
             let names: Vec<String> = names.collect();
             Err(Failure::new(format!(
                 "several programs serve; which?\n{}",
