@@ -21,9 +21,9 @@ const STAGING: Style = Style::new().fg(Color::Yellow);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Columns of a slab in its panel.
-const SLAB_COLUMNS: u16 = 36;
-const SLAB_CELLS: usize = 12;
+/// Columns of the panels of slabs and of the ladder.
+const SIDE_COLUMNS: u16 = 44;
+const SLAB_CELLS: usize = 18;
 
 /// A frame with a title.
 pub(super) fn panel<'a>(title: impl Into<Line<'a>>) -> Block<'a> {
@@ -54,10 +54,7 @@ pub(super) fn draw(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     let window = WINDOWS[monitor.window.min(WINDOWS.len() - 1)];
     let is_wide = area.width >= 90;
     let (share, sides) = match is_wide {
-        true => (
-            45,
-            [Constraint::Fill(1), Constraint::Length(SLAB_COLUMNS + 4)],
-        ),
+        true => (45, [Constraint::Fill(1), Constraint::Length(SIDE_COLUMNS)]),
         false => (40, [Constraint::Fill(1), Constraint::Length(0)]),
     };
     let halves = [Constraint::Percentage(share), Constraint::Fill(1)];
@@ -90,8 +87,12 @@ fn draw_head(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
         (None, Some(_)) => Span::styled("‖ paused ", STAGING.add_modifier(Modifier::BOLD)),
         (None, None) => Span::styled(format!("● {samples:.0} Hz "), LIVE),
     };
+    let commands = match area.width {
+        0..100 => String::new(),
+        _ => format!("{commands:.0} commands/s  "),
+    };
     let right = vec![
-        Span::styled(format!("{commands:.0} commands/s  "), DIM),
+        Span::styled(format!("  {commands}"), DIM),
         state,
         Span::raw(format!(" {hours}:{minutes:02}:{seconds:02} ")),
     ];
@@ -259,7 +260,7 @@ const HELP: [(&str, &str); 9] = [
     ("p  space", "the picture stands still, and goes on"),
     (
         "live, free in slabs",
-        "what tensors take of the slabs, and what is kept for the next",
+        "what tensors take of slabs, and what is left",
     ),
     ("ladder", "what was done to make room, and who found none"),
 ];

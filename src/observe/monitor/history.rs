@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::symbols::Marker;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
 
 use super::super::MemoryStats;
@@ -84,17 +84,19 @@ impl Curve {
         budget_bytes: Option<u64>,
     ) {
         let title = format!(" last {} ", seconds(window));
-        let legend = Line::from_iter([
-            ratatui::text::Span::styled(" live ", LIVE),
-            ratatui::text::Span::styled("reserved ", RESERVED),
-            ratatui::text::Span::styled("put out ", OUT),
-        ]);
-        let block = panel(title).title_top(legend.right_aligned());
-        let inner = block.inner(area);
-        block.render(area, buffer);
-        let columns = usize::from(inner.width.saturating_sub(10)).max(1) * 2;
+        let columns = usize::from(area.width.saturating_sub(12)).max(1) * 2;
         let [live, reserved, out] = self.columns(window, columns);
         let most = |points: &[(f64, f64)]| points.iter().map(|point| point.1).fold(0.0, f64::max);
+        let mut legend = vec![
+            Span::styled(" ■ live ", LIVE),
+            Span::styled("■ reserved ", RESERVED),
+        ];
+        if most(&out) > 0.0 {
+            legend.push(Span::styled("■ put out ", OUT));
+        }
+        let block = panel(title).title_top(Line::from(legend).right_aligned());
+        let inner = block.inner(area);
+        block.render(area, buffer);
         let most_bytes = most(&live).max(most(&reserved)).max(most(&out)).max(1.0);
         // A budget that is far away would leave nothing of the curves.
         let budget = budget_bytes.map(|bytes| bytes as f64);

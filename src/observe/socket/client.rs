@@ -53,8 +53,7 @@ impl Remote {
         let mut served: Vec<Served> = folder
             .filter_map(|file| {
                 let path = file.path();
-                let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
-                let pid = name.split('-').next()?.parse().ok()?;
+                let pid = place::pid_of(&path)?;
                 place::check_socket(&path).ok()?;
                 // A process that was killed has left its socket, and nobody is there.
                 UnixStream::connect(&path).ok()?;

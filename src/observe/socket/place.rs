@@ -43,6 +43,28 @@ pub(super) fn prepare(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// The process that a socket in the folder is named by.
+pub(super) fn pid_of(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
+    name.split('-').next()?.parse().ok()
+}
+
+/// Removes the sockets of processes that were killed.
+pub(super) fn sweep(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = file.path();
+        let pid = pid_of(&path).and_then(|pid| i32::try_from(pid).ok());
+        let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
+            continue;
+        };
+        let is_gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+        if is_gone && check_socket(&path).is_ok() {
+            // Somebody else may have been faster.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
 /// Complains unless it is this user's.
 fn owned(path: &Path, found: &Metadata) -> Result<(), String> {
     match found.uid() == user() {

@@ -97,6 +97,7 @@ fn refuse(reason: String) -> Error {
 /// A socket in the folder for those without a path, named by the process; the second has a number.
 fn listen_by_default() -> std::result::Result<(UnixListener, PathBuf), String> {
     let folder = place::folder();
+    place::sweep(&folder);
     let pid = std::process::id();
     let mut number = 1;
     loop {
