@@ -78,6 +78,8 @@ mod tuning;
 
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 pub use self::gpu::adapters;
+#[cfg(feature = "snapshot")]
+pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
@@ -91,10 +93,17 @@ pub use self::{
         Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
         Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
-    observe::{History, Measure, Measured, MemoryStats, Snapshot},
+    observe::{History, Measure, Measured, MemoryStats, Snapshot, Suggestion, Topic},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };
+/// What people know from elsewhere, and where it is here.
+#[cfg(feature = "gpu")]
+pub mod guides {
+    #[doc = include_str!("guides/torch_memory.md")]
+    pub mod torch_memory {}
+}
+
 /// The examples of the README compile.
 #[cfg(all(doctest, feature = "gpu"))]
 #[doc = include_str!("../README.md")]

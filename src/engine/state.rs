@@ -15,6 +15,7 @@ use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::{Makings, Recipe};
+use super::{EARLY_COMMANDS, FLUSH_AT_COMMANDS};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Event, Memory, Moved, Residency, Storage};
@@ -108,6 +109,20 @@ impl State {
         last.is_none_or(|last| last.serial <= self.driver.completed())
     }
 
+    /// Is it time to let the queue run? There are many commands, or the device has had nothing to do while
+    /// some were recorded.
+    pub(super) fn is_time_to_run(&mut self) -> bool {
+        let waiting = self.queue.len();
+        if waiting < self.early_commands.min(FLUSH_AT_COMMANDS) {
+            return false;
+        }
+        if waiting >= FLUSH_AT_COMMANDS {
+            return true;
+        }
+        self.early_commands = waiting + EARLY_COMMANDS;
+        self.driver.caps().begins_early() && self.is_device_idle()
+    }
+
     /// Uploads whose staged bytes wait behind a command that found no room.
     pub(super) fn uploads_left_behind(&self) -> u64 {
         let left = self.left.cmds.iter();
@@ -128,6 +143,7 @@ pub(super) struct Counters {
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,
     pub(super) refusals: u64,
+    pub(super) staging_waits: u64,
     /// Submissions that the driver refused.
     pub(super) refused_submissions: u64,
     /// Plans carried out that moved blocks.

@@ -4,6 +4,7 @@
 //! (a slab, a pipeline, a submission) it leaves the command at the head of the queue and says so;
 //! [`needs`](super::needs) provides it with the lock released, and the walk goes on.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -112,64 +113,76 @@ impl State {
             if self.batch.ops.len() >= most_ops || self.batch.is_closed {
                 return Some(Need::Submit);
             }
-            let cmd = self.next_cmd()?;
-            if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
-                continue;
+            let done = match self.next_cmd() {
+                Some(cmd) => self.run(cmd),
+                None => ControlFlow::Break(None),
+            };
+            if let ControlFlow::Break(need) = done {
+                return need;
             }
-            if let Some(error) = self.left.holds_up(&cmd) {
-                // One of its results may not have to wait.
-                if cmd.has_several_results() && self.take_apart(&cmd) {
-                    continue;
-                }
-                if let Cmd::TakeOver { to, .. } = &cmd {
-                    self.makings.ended(to, None);
-                }
-                self.left.push(cmd, error, &self.memory);
-                continue;
+        }
+    }
+
+    /// Encodes the command that was at the head of the queue, or puts it where it belongs. Breaks off where
+    /// the walk must: with what is needed, or because the device is lost.
+    #[inline(never)]
+    fn run(&mut self, cmd: Cmd) -> ControlFlow<Option<Need>> {
+        if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
+            return ControlFlow::Continue(());
+        }
+        if let Some(error) = self.left.holds_up(&cmd) {
+            // One of its results may not have to wait.
+            if cmd.has_several_results() && self.take_apart(&cmd) {
+                return ControlFlow::Continue(());
             }
-            let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-            if alone && !self.batch.is_empty() {
+            if let Cmd::TakeOver { to, .. } = &cmd {
+                self.makings.ended(to, None);
+            }
+            self.left.push(cmd, error, &self.memory);
+            return ControlFlow::Continue(());
+        }
+        let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
+        if alone && !self.batch.is_empty() {
+            self.push_head(cmd);
+            return ControlFlow::Break(Some(Need::Submit));
+        }
+        match self.encode(&cmd) {
+            Ok(()) => {
+                self.memory.anywhere = false;
+                if !self.placed.is_empty() {
+                    self.placed.clear();
+                }
+                self.counters.commands += 1;
+                let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
+                if is_the_apps && self.makings.is_the_apps() {
+                    self.counters.commands_of_app += 1;
+                }
+                self.batch.is_closed = alone || cmd.goes_at_once();
+                self.memory.tick();
+                match cmd.outlasts_encoding() {
+                    true => self.keep(cmd),
+                    false => cmd.into_operands(|storage| self.memory.let_go(storage)),
+                }
+            }
+            Err(Stop::Need(need)) => {
                 self.push_head(cmd);
-                return Some(Need::Submit);
+                return ControlFlow::Break(Some(need));
             }
-            match self.encode(&cmd) {
-                Ok(()) => {
-                    self.memory.anywhere = false;
-                    if !self.placed.is_empty() {
-                        self.placed.clear();
-                    }
-                    self.counters.commands += 1;
-                    let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
-                    if is_the_apps && self.makings.is_the_apps() {
-                        self.counters.commands_of_app += 1;
-                    }
-                    self.batch.is_closed = alone || cmd.goes_at_once();
-                    self.memory.tick();
-                    match cmd.outlasts_encoding() {
-                        true => self.keep(cmd),
-                        false => cmd.into_operands(|storage| self.memory.let_go(storage)),
-                    }
-                }
-                Err(Stop::Need(need)) => {
-                    self.push_head(cmd);
-                    return Some(need);
-                }
-                Err(Stop::Poison(cause)) => {
-                    self.unplace_cmd(&cmd);
-                    if self.take_apart(&cmd) {
-                        continue;
-                    }
+            Err(Stop::Poison(cause)) => {
+                self.unplace_cmd(&cmd);
+                if !self.take_apart(&cmd) {
                     self.makings.is_the_apps();
                     self.poison(&cmd, &cause);
                 }
-                // The caller finds the device lost as soon as it asks the driver. The command stays,
-                // for the device that may come after.
-                Err(Stop::Lost) => {
-                    self.push_head(cmd);
-                    return None;
-                }
+            }
+            // The caller finds the device lost as soon as it asks the driver. The command stays,
+            // for the device that may come after.
+            Err(Stop::Lost) => {
+                self.push_head(cmd);
+                return ControlFlow::Break(None);
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Frees what nobody holds any more.

@@ -4,7 +4,7 @@ use super::Gpu;
 use crate::engine::block_on;
 use crate::error::Result;
 use crate::memory::Scope;
-use crate::observe::{History, Measure, MemoryStats, Snapshot};
+use crate::observe::{History, Measure, MemoryStats, Snapshot, Suggestion};
 
 impl Gpu {
     /// Where the memory is, in numbers; prints as a report.
@@ -106,5 +106,19 @@ impl Gpu {
         path: Option<&std::path::Path>,
     ) -> Result<crate::monitor::MonitorServer> {
         crate::monitor::MonitorServer::start(&self.engine, path)
+    }
+
+    /// What to change so that the memory goes further, in sentences with figures; empty where nothing is the
+    /// matter.
+    ///
+    /// ```no_run
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// for suggestion in gpu.advice() {
+    ///     println!("{suggestion}");
+    /// }
+    /// # Ok::<(), lapidary::Error>(())
+    /// ```
+    pub fn advice(&self) -> Vec<Suggestion> {
+        self.snapshot().advice()
     }
 }

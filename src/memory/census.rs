@@ -318,7 +318,7 @@ impl Memory {
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
         let Census { ring, tags, .. } = &self.census;
         let tags = tags.entries().iter().map(|one| one.tag.clone());
-        (ring.moments().collect(), tags.collect(), ring.dropped())
+        (ring.moments(), tags.collect(), ring.dropped())
     }
 
     /// The sums over time.

@@ -1,8 +1,6 @@
 //! What happened to memory: a bounded ring of small events, the oldest of which make room for the
 //! newest.
 
-use std::collections::VecDeque;
-
 use super::{Residency, Rung};
 use crate::alloc::SlabClass;
 
@@ -127,7 +125,9 @@ pub struct Moment {
 /// The last things that happened.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    moments: VecDeque<Moment>,
+    /// From `oldest` on around, once there are as many as there may be.
+    moments: Vec<Moment>,
+    oldest: usize,
     /// How many there may be; 0: nobody wants to know.
     most: usize,
     /// How many have made room for others.
@@ -138,13 +138,12 @@ pub(super) struct Ring {
 impl Ring {
     /// Keeps so many from now on.
     pub(super) fn keep(&mut self, most: usize) {
-        while self.moments.len() > most {
-            self.moments.pop_front();
-            self.dropped += 1;
-        }
-        if most == 0 {
-            self.moments = VecDeque::new();
-        }
+        self.moments.rotate_left(self.oldest);
+        self.oldest = 0;
+        let gone = self.moments.len().saturating_sub(most);
+        self.moments.drain(..gone);
+        self.moments.shrink_to(most);
+        self.dropped += gone as u64;
         self.most = most;
     }
 
@@ -159,21 +158,33 @@ impl Ring {
 
     #[inline]
     pub(super) fn push(&mut self, event: Event) {
-        if self.most == 0 {
-            return;
+        if self.is_on() {
+            self.keep_one(Moment {
+                at_ns: self.now_ns,
+                event,
+            });
         }
-        if self.moments.len() >= self.most {
-            self.moments.pop_front();
-            self.dropped += 1;
-        }
-        self.moments.push_back(Moment {
-            at_ns: self.now_ns,
-            event,
-        });
     }
 
-    pub(super) fn moments(&self) -> impl ExactSizeIterator<Item = Moment> + '_ {
-        self.moments.iter().copied()
+    fn keep_one(&mut self, moment: Moment) {
+        if self.moments.len() < self.most {
+            self.moments.push(moment);
+            return;
+        }
+        if let Some(oldest) = self.moments.get_mut(self.oldest) {
+            *oldest = moment;
+            self.dropped += 1;
+            self.oldest += 1;
+            if self.oldest == self.most {
+                self.oldest = 0;
+            }
+        }
+    }
+
+    /// The oldest first.
+    pub(super) fn moments(&self) -> Vec<Moment> {
+        let (newer, older) = self.moments.split_at(self.oldest);
+        [older, newer].concat()
     }
 
     pub(super) fn dropped(&self) -> u64 {

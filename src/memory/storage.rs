@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dead::{Dead, DeadList};
@@ -167,6 +167,8 @@ pub(crate) struct Storage {
     site: &'static Location<'static>,
     scope: u32,
     name: Mutex<Option<Arc<str>>>,
+    /// Was one given? Hardly any storage has a name, and the lock is more than the rest of the question.
+    is_named: AtomicBool,
     /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
     version: AtomicU64,
     /// How many hold the place: a pinned storage neither moves nor leaves.
@@ -197,6 +199,7 @@ impl Storage {
             site,
             scope: scope::current(),
             name: Mutex::new(None),
+            is_named: AtomicBool::new(false),
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             writers: AtomicU32::new(0),
@@ -236,12 +239,16 @@ impl Storage {
     }
 
     pub(crate) fn name(&self) -> Option<Arc<str>> {
+        if !self.is_named.load(Ordering::Acquire) {
+            return None;
+        }
         let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         name.clone()
     }
 
     pub(crate) fn set_name(&self, name: &str) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+        self.is_named.store(true, Ordering::Release);
     }
 
     pub(crate) fn version(&self) -> u64 {

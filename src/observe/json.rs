@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::memory::{Event, SlabMap};
 
 /// What a file says that it is, ...
-const FORMAT: &str = "lapidary-snapshot";
+pub(super) const FORMAT: &str = "lapidary-snapshot";
 
 /// ... and which of its kind.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct File<'a> {

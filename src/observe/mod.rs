@@ -1,11 +1,16 @@
 //! What happened and what is there, for people: reads everything, changes nothing.
 
+mod advice;
+#[cfg(feature = "snapshot")]
+mod formats;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
 mod measure;
 #[cfg(all(feature = "monitor", not(target_arch = "wasm32")))]
 pub(crate) mod monitor;
+#[cfg(feature = "snapshot")]
+mod page;
 #[cfg(feature = "serde")]
 mod rows;
 mod snapshot;
@@ -13,6 +18,9 @@ mod snapshot;
 pub(crate) mod socket;
 mod stats;
 
+pub use advice::{Suggestion, Topic};
+#[cfg(feature = "snapshot")]
+pub use formats::{RmmEvent, RmmRow, read_rmm};
 pub use history::History;
 pub use measure::{Measure, Measured};
 pub use snapshot::Snapshot;

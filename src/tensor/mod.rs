@@ -140,10 +140,24 @@ impl Tensor {
 
     /// A new tensor that some command is going to write: row-major, with no place yet, and with
     /// memory of its own even if it has no elements.
+    #[inline]
     #[track_caller]
     pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        Tensor::recorded(engine, shape, dtype, |_| Ok(()))
+    }
+
+    /// As [`output`](Self::output), with the command that writes it.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn recorded(
+        engine: &Arc<Engine>,
+        shape: &[usize],
+        dtype: DType,
+        record: impl FnOnce(&Arc<Storage>) -> Result<()>,
+    ) -> Result<Tensor> {
         let (_, bytes) = checked(shape, dtype)?;
         let storage = engine.storage(bytes)?;
+        record(&storage)?;
         let layout = Layout::contiguous(shape);
         Ok(Tensor::from_parts(engine, storage, layout, dtype))
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod adapters;
 mod examples;
+mod formats;
 mod messages;
 pub(crate) mod pressure;
 mod shaders;
@@ -60,6 +61,11 @@ const STEPS: &[Step] = &[
         name: "traces",
         about: "recorded traces: what is reserved, created, moved and put out for them",
         run: traces::check,
+    },
+    Step {
+        name: "formats",
+        about: "PyTorch's own tool reads our snapshots, and finds the same totals",
+        run: formats::memory_viz,
     },
     Step {
         name: "swiftshader",
