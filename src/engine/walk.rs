@@ -355,9 +355,11 @@ impl State {
         if work > self.driver.caps().most_work && !self.batch.is_empty() {
             return Err(Stop::Need(Need::Submit));
         }
-        let mut all_are_here = true;
+        let (mut all_are_here, mut written) = (true, 0_u8);
         for (index, arg) in launch.args.iter().enumerate() {
-            if launch.program.role(index) != Role::Write {
+            let role = launch.program.role(index);
+            written |= u8::from(role != Role::Read) << index;
+            if role != Role::Write {
                 if let Some(cause) = self.memory.poison_of(&arg.storage) {
                     return Err(Stop::Poison(cause));
                 }
@@ -367,7 +369,7 @@ impl State {
         if !all_are_here {
             self.acquire(launch)?;
         }
-        let (layout, bindings) = self.bind(launch)?;
+        let (layout, bindings) = self.bind(launch, written)?;
         let key = PipelineKey::new(&launch.program, launch.variant(), layout);
         let pipeline = match self.pipelines.get(&key) {
             Some(Ok(pipeline)) => *pipeline,
@@ -382,8 +384,7 @@ impl State {
         };
         let bind_group = self.groups.get(pipeline, bindings)?;
         for (index, arg) in launch.args.iter().enumerate() {
-            let is_written = launch.program.role(index) != Role::Read;
-            self.memory.named(&arg.storage, is_written);
+            self.memory.named(&arg.storage, written >> index & 1 == 1);
         }
         self.batch.work = work;
         let start = self.batch.params.len() as u32;
@@ -454,8 +455,8 @@ impl State {
 
     /// Decides how the operands are bound: one part for each storage or range of one, in as many
     /// windows as it needs, and one for each operand of a custom kernel; read-write where it, or
-    /// another part of the same slab, is written.
-    fn bind(&self, launch: &Launch) -> Result<(Layout, Bindings), Stop> {
+    /// another part of the same slab, is written. Bit `i` of `written`: operand `i` is.
+    fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
@@ -494,15 +495,13 @@ impl State {
                 }
             }
             layout.parts[index] = part as u8;
-            if launch.program.role(index) != Role::Read {
-                layout.written |= 1 << part;
-            }
+            layout.written |= (written >> index & 1) << part;
         }
         let written = layout.written;
-        for (index, part) in parts.iter().enumerate() {
-            let is_written = (parts.iter().enumerate())
-                .any(|(other, of)| written >> other & 1 == 1 && of.buffer == part.buffer);
-            layout.written |= u8::from(is_written) << index;
+        for of in (0..parts.len()).filter(|&of| written >> of & 1 == 1) {
+            for (index, part) in parts.iter().enumerate() {
+                layout.written |= u8::from(part.buffer == parts[of].buffer) << index;
+            }
         }
         Ok((layout, bindings))
     }
