@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::failure::Result;
 use crate::files::read_snapshot;
 use crate::style::Style;
+use crate::view::write_file;
 
 /// Compare two snapshots: what grew, what shrank, what is new
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// Show at most so many makers of each kind
     #[arg(long, value_name = "N", default_value_t = 20)]
     most: usize,
+    /// Write a page for browsers that shows both
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -45,6 +49,10 @@ impl Change {
 pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     let before = read_snapshot(&args.before)?;
     let after = read_snapshot(&args.after)?;
+    if let Some(path) = &args.html {
+        write_file(path, |to| before.compare_html(&after, to))?;
+        writeln!(io::stderr(), "lapidary: wrote {}", path.display())?;
+    }
     let totals = totals(&before, &after);
     let tags = tags(&before, &after);
     if args.json {
