@@ -136,3 +136,15 @@ pub mod sim {
     };
     pub use crate::ops::custom::HostCall;
 }
+
+/// The memory live: drawn by the app itself on a terminal, or told to another process of the same user.
+#[cfg(all(
+    any(feature = "monitor", feature = "serve"),
+    not(target_arch = "wasm32")
+))]
+pub mod monitor {
+    #[cfg(feature = "monitor")]
+    pub use crate::observe::monitor::{Control, Monitor};
+    #[cfg(all(feature = "serve", unix))]
+    pub use crate::observe::socket::{MonitorServer, Remote, Served};
+}

@@ -80,6 +80,34 @@ impl Gpu {
         Snapshot::of(&self.engine)
     }
 
+    /// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top` shows it
+    /// live. Only on Unix: elsewhere there is no such function, and the app may draw a
+    /// [`Monitor`](crate::monitor::Monitor) itself.
+    ///
+    /// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is given, with the
+    /// mode 0600 in a folder with 0700, which is made if it is not there. One thread sleeps beside it until
+    /// somebody asks. The `Gpu` may go meanwhile: then clients are told that it has ended.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let served = gpu.serve_monitor(None)?;
+    /// println!("lapidary top {}", served.path().display());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option): the folder is another user's or open to others, the path is
+    /// too long for a socket (about 100 bytes) or something else is there.
+    #[cfg(all(feature = "serve", unix))]
+    pub fn serve_monitor(
+        &self,
+        path: Option<&std::path::Path>,
+    ) -> Result<crate::monitor::MonitorServer> {
+        crate::monitor::MonitorServer::start(&self.engine, path)
+    }
+
     /// What to change so that the memory goes further, in sentences with figures; empty where nothing is the
     /// matter.
     ///

@@ -117,6 +117,18 @@ impl Tag {
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
+
+    /// What of it prints: an app's names may be of any length.
+    #[cfg(all(feature = "serve", unix))]
+    pub(crate) fn shorten(&mut self) {
+        let is_long = |text: &&mut Arc<str>| text.len() > NAME_COLUMNS;
+        if let Some(name) = self.name.as_mut().filter(is_long) {
+            *name = super::printable(name, NAME_COLUMNS).into();
+        }
+        if let Some(scope) = self.scope.as_mut().filter(is_long) {
+            *scope = super::printable_end(scope, NAME_COLUMNS).into();
+        }
+    }
 }
 
 impl fmt::Display for Tag {

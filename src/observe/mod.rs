@@ -8,11 +8,15 @@ mod history;
 mod json;
 mod map;
 mod measure;
+#[cfg(all(feature = "monitor", not(target_arch = "wasm32")))]
+pub(crate) mod monitor;
 #[cfg(feature = "snapshot")]
 mod page;
 #[cfg(feature = "serde")]
 mod rows;
 mod snapshot;
+#[cfg(all(feature = "serve", unix))]
+pub(crate) mod socket;
 mod stats;
 
 pub use advice::{Suggestion, Topic};

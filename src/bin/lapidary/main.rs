@@ -4,11 +4,16 @@
 //! Exit codes: 0 for what was done, 1 for what could not be, 2 for what was not understood.
 
 mod completions;
+mod diff;
 mod failure;
+mod files;
 mod info;
 mod progress;
 mod replay;
 mod style;
+#[cfg(unix)]
+mod top;
+mod view;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -38,7 +43,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Info(info::Args),
+    View(view::Args),
+    Diff(diff::Args),
     Replay(replay::Args),
+    #[cfg(unix)]
+    Top(top::Args),
     Completions(completions::Args),
 }
 
@@ -59,6 +68,10 @@ fn run(command: &Command, style: Style) -> Result {
     let mut out = BufWriter::new(io::stdout().lock());
     match command {
         Command::Info(args) => info::info(args, style, &mut out)?,
+        Command::View(args) => view::view(args, style, &mut out)?,
+        Command::Diff(args) => diff::diff(args, style, &mut out)?,
+        #[cfg(unix)]
+        Command::Top(args) => top::top(args, &mut out)?,
         Command::Replay(args) => replay::replay(args, style, &mut out)?,
         Command::Completions(args) => completions::completions(args, &mut out)?,
     }

@@ -9,8 +9,13 @@ mod outcome;
 mod plot;
 mod policy;
 mod report;
+mod rmm;
 mod run;
 mod spilling;
+#[allow(
+    dead_code,
+    reason = "shared with tests and benches, which read no other files"
+)]
 mod trace;
 #[path = "../../../memory/victims.rs"]
 mod victims;
@@ -175,7 +180,7 @@ pub(crate) fn replay(args: &Args, style: Style, out: &mut dyn Write) -> Result {
 }
 
 fn replay_one(file: &Path, args: &Args) -> std::result::Result<(Trace, Vec<Run>), String> {
-    let trace = trace::read(file).map_err(|error| error.to_string())?;
+    let trace = rmm::read(file)?;
     if trace.events.is_empty() {
         return Err("it says of no allocation".into());
     }

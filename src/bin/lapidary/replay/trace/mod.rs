@@ -1,8 +1,7 @@
-//! Allocation traces: what a program created and released, in order. Text, one event a line, plain or
-//! compressed with gzip; in the format of our own recordings (`recorded`), or a log of RMM's (`rmm`).
+//! Recorded allocation traces: what a program created and released, in order. Text, one event a line,
+//! plain or compressed with gzip.
 
 mod recorded;
-mod rmm;
 #[cfg(test)]
 mod tests;
 
@@ -106,20 +105,24 @@ impl fmt::Display for TraceError {
 
 impl std::error::Error for TraceError {}
 
-/// Reads a trace file, compressed or not, of whichever format it is.
+/// Reads a trace file, compressed or not.
 pub(crate) fn read(path: &Path) -> Result<Trace, TraceError> {
-    let open = |error: io::Error| TraceError {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    parse(name.into_owned(), open(path)?)
+}
+
+/// The text of a file, compressed or not.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
+    let explain = |error: io::Error| TraceError {
         line: 0,
         what: error.to_string(),
     };
-    let mut file = BufReader::new(File::open(path).map_err(open)?);
-    let is_compressed = file.fill_buf().map_err(open)?.starts_with(&GZIP);
-    let text: Box<dyn Read> = match is_compressed {
-        true => Box::new(flate2::read::MultiGzDecoder::new(file)),
+    let mut file = BufReader::new(File::open(path).map_err(explain)?);
+    let is_compressed = file.fill_buf().map_err(explain)?.starts_with(&GZIP);
+    Ok(match is_compressed {
+        true => Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(file))),
         false => Box::new(file),
-    };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    parse(name.into_owned(), BufReader::new(text))
+    })
 }
 
 /// Reads a trace from text.
@@ -129,16 +132,11 @@ pub(crate) fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceErro
         number: 0,
         line: Vec::new(),
     };
-    let mut format = None;
+    let mut parser = recorded::Parser::default();
     loop {
-        let read = lines.next().and_then(|line| {
-            let Some(line) = line else { return Ok(false) };
-            match &mut format {
-                None => format = Some(Format::of(line)?),
-                Some(Format::Recorded(parser)) => parser.line(line)?,
-                Some(Format::Rmm(parser)) => parser.line(line)?,
-            }
-            Ok(true)
+        let read = lines.next().and_then(|line| match line {
+            Some(line) => parser.line(line).map(|()| true),
+            None => Ok(false),
         });
         match read {
             Ok(true) => {}
@@ -149,37 +147,10 @@ pub(crate) fn parse(name: String, text: impl BufRead) -> Result<Trace, TraceErro
             }
         }
     }
-    let trace = match format {
-        None => Trace::default(),
-        Some(Format::Recorded(parser)) => parser.finish(),
-        Some(Format::Rmm(parser)) => parser.finish(),
-    };
-    Ok(Trace { name, ..trace })
-}
-
-enum Format {
-    Recorded(recorded::Parser),
-    Rmm(rmm::Parser),
-}
-
-impl Format {
-    /// What the first line says.
-    fn of(line: &str) -> Result<Format, String> {
-        if let Some(parser) = rmm::Parser::of_header(line)? {
-            return Ok(Format::Rmm(parser));
-        }
-        let first = line.split_ascii_whitespace().next();
-        if first.is_some_and(|word| !word.starts_with('#') && !recorded::KINDS.contains(&word)) {
-            let line = shown(line.trim());
-            return Err(format!(
-                "`{line}` is neither a trace's line, such as `a 0 4096`, nor the names of the columns \
-                 that a log of RMM's begins with"
-            ));
-        }
-        let mut parser = recorded::Parser::default();
-        parser.line(line)?;
-        Ok(Format::Recorded(parser))
-    }
+    Ok(Trace {
+        name,
+        ..parser.finish()
+    })
 }
 
 /// Lines, one at a time, none of which takes more memory than it should.
@@ -209,7 +180,7 @@ impl<R: BufRead> Lines<R> {
 
 /// The storages of a trace so far: whoever breaks the rules hears of it.
 #[derive(Default)]
-struct Book {
+pub(crate) struct Book {
     events: Vec<Event>,
     /// The size of every storage so far; `None` once it is released.
     sizes: Vec<Option<u64>>,
@@ -219,7 +190,7 @@ struct Book {
 
 impl Book {
     /// The next storage, of so many bytes.
-    fn alloc(&mut self, bytes: u64) -> Result<usize, String> {
+    pub(crate) fn alloc(&mut self, bytes: u64) -> Result<usize, String> {
         let id = self.sizes.len();
         if bytes == 0 {
             return Err(format!("storage {id} has no bytes"));
@@ -233,7 +204,7 @@ impl Book {
         Ok(id)
     }
 
-    fn free(&mut self, id: usize) -> Result<(), String> {
+    pub(crate) fn free(&mut self, id: usize) -> Result<(), String> {
         self.live_bytes -= self.live(id)?;
         self.sizes[id] = None;
         self.events.push(Event::Free { id });
@@ -247,7 +218,7 @@ impl Book {
         size.ok_or_else(|| format!("storage {id} was released before"))
     }
 
-    fn finish(self, operands: Vec<Operand>) -> Trace {
+    pub(crate) fn finish(self, operands: Vec<Operand>) -> Trace {
         Trace {
             name: String::new(),
             storages: self.sizes.len(),

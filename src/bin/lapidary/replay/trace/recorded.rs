@@ -3,9 +3,6 @@
 
 use super::{Book, Event, Operand, Role, Trace, number, shown};
 
-/// What a line begins with.
-pub(super) const KINDS: [&str; 5] = ["a", "f", "r", "w", "m"];
-
 #[derive(Default)]
 pub(super) struct Parser {
     book: Book,

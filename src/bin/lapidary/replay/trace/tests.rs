@@ -36,13 +36,6 @@ fn good_traces_are_read_and_bad_lines_are_named() {
     check("a 0 0\n", Err((1, "storage 0 has no bytes")));
     check("a -1 5\n", Err((1, "`-1` is not an id")));
     check("a 0 5\nf 0 1\n", Err((2, "`1` after a release")));
-    check(
-        "{\"a\": 1}\n",
-        Err((
-            1,
-            "`{\"a\": 1}` is neither a trace's line, such as `a 0 4096`, nor the names of the columns that a log of RMM's begins with",
-        )),
-    );
     check("a 0 5\nx\n", Err((2, "`x` is no event")));
     check("r 0\n", Err((1, "storage 0 was never created")));
     check(
@@ -87,52 +80,6 @@ fn lines_that_belong_together_are_one_operator() {
         &["+0", "0", "!0 +1", "1"],
     );
     check_operators("a 0 5 P.empty\nm step\nf 0\n", &[]);
-}
-
-const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream\n";
-
-fn check_log(rows: &str, expected: Result<(usize, u64), (usize, &str)>) {
-    let found = parse("test".into(), format!("{HEADER}{rows}").as_bytes());
-    let found = found
-        .map(|trace| (trace.events.len(), trace.peak_live_bytes))
-        .map_err(|error| (error.line, error.what));
-    assert_eq!(
-        found,
-        expected.map_err(|(line, what)| (line, what.to_string())),
-        "{rows:?}"
-    );
-}
-
-#[test]
-fn logs_of_rmm_are_read_and_bad_rows_are_named() {
-    let whole = "1,12:00:00.1,allocate,0x7f00,512,0\n1,12:00:00.2,allocate failure,(nil),9,0\n\
-                 1,12:00:00.3,allocate,(nil),0,0\n1,12:00:00.4,free,0x7f00,512,0\n\
-                 2,12:00:00.5,allocate,0x7f00,100,0x1\n";
-    check_log(whole, Ok((3, 512)));
-    check_log("", Ok((0, 0)));
-    check_log(
-        "1,t,allocate,0x10,5,0\n1,t,free,0x10,5,0\n1,t,free,0x10,5,0\n",
-        Err((4, "0x10 is freed, and was not allocated")),
-    );
-    check_log(
-        "1,t,allocate,0x10,5,0\n1,t,allocate,0x10,5,0\n",
-        Err((3, "0x10 is allocated, and was not freed before")),
-    );
-    check_log(
-        "1,t,allocate,0x10,5,0\n1,t,free,0x10,6,0\n",
-        Err((3, "0x10 is freed as 6 bytes, and was allocated as 5")),
-    );
-    check_log("1,t,allocate,0x10\n", Err((2, "a size is missing")));
-    check_log("1,t,allocate,x,5,0\n", Err((2, "`x` is no pointer")));
-    check_log(
-        "1,t,jump,0x10,5,0\n",
-        Err((2, "`jump` is no action of RMM's")),
-    );
-    let headless = parse("test".into(), &b"Thread,Action\n"[..]).unwrap_err();
-    assert_eq!(
-        (headless.line, headless.what.as_str()),
-        (1, "the log has no column `Pointer`")
-    );
 }
 
 #[test]
