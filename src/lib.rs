@@ -50,6 +50,10 @@ pub mod alloc;
 pub mod units;
 
 #[cfg(feature = "gpu")]
+#[macro_use]
+mod facade;
+
+#[cfg(feature = "gpu")]
 mod driver;
 #[cfg(feature = "gpu")]
 mod dtype;

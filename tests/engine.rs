@@ -7,6 +7,8 @@ mod advice;
 mod compacting;
 #[path = "engine/drops.rs"]
 mod drops;
+#[path = "engine/facades.rs"]
+mod facades;
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/formats.rs"]

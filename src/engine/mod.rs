@@ -45,6 +45,8 @@ pub(crate) mod wgsl;
 
 use std::collections::VecDeque;
 use std::panic::Location;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
@@ -102,6 +104,8 @@ pub(crate) struct Engine {
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
+    #[cfg(feature = "tracing")]
+    lost_is_told: AtomicBool,
 }
 
 /// What an engine is told when it is made, and keeps to.
@@ -168,6 +172,8 @@ impl Engine {
             turn: Turn::default(),
             scratch: Mutex::default(),
             state: Mutex::new(state),
+            #[cfg(feature = "tracing")]
+            lost_is_told: AtomicBool::new(false),
         }))
     }
 
@@ -259,8 +265,11 @@ impl Engine {
     /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await
+        let walk = async {
+            let _turn = self.take_turn().await?;
+            self.walk().await
+        };
+        in_span!("flush", {}, walk).await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
@@ -296,7 +305,20 @@ impl Engine {
     pub(crate) fn check_lost(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
-            Some(reason) => Err(Error::DeviceLost { reason }),
+            Some(reason) => {
+                #[cfg(feature = "tracing")]
+                self.tell_lost(&reason);
+                Err(Error::DeviceLost { reason })
+            }
+        }
+    }
+
+    /// Once for each loss.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    fn tell_lost(&self, reason: &str) {
+        if !self.lost_is_told.swap(true, Ordering::Relaxed) {
+            tell!(ERROR, "the device is lost", { reason = reason });
         }
     }
 
