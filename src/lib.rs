@@ -39,11 +39,21 @@
 //! [`Gpu::memory`] is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
 //! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
 //!
+//! [`Gpu::snapshot`] is all of it as one value, with every block, and what happened before if
+//! [`Gpu::keep_history`] was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
+//! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
+//! and as a log of RMM's (`write_rmm`; `read_rmm` reads one).
+//!
 //! # Features
 //!
 //! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
 //!   your own.
 //! * `lz4`: tensors that are spilled to disk may be compressed.
+//! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files and read.
+//! * `tracing`: spans `flush`, `walk`, `submission`, `compaction`, `eviction` (debug), and events for rungs of the
+//!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
+//!   app's subscriber, which must not call this crate.
+//! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 
 pub mod alloc;

@@ -23,16 +23,15 @@ fn program() {
     let make = |len| gpu.zeros(&[len], DType::F32).unwrap();
     let held: Vec<_> = (0..5).map(|_| make(300_000)).collect();
     held.iter().for_each(|one| one.force().unwrap());
-    let pins: Vec<_> = held[2..].iter().map(|one| one.pin().unwrap()).collect();
+    let pins: Vec<_> = held[3..].iter().map(|one| one.pin().unwrap()).collect();
     assert!(make(500_000).force().is_err());
     drop((held, pins));
     gpu.flush().unwrap();
     #[cfg(feature = "metrics")]
     gpu.record_metrics();
     sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
-    for _ in 0..3 {
-        assert!((make(5) + 1.0).unwrap().force().is_err());
-    }
+    let lost = (make(5) + 1.0).unwrap();
+    (0..3).for_each(|_| assert!(lost.force().is_err()));
 }
 
 /// Names of spans, and messages of events with their fields.
@@ -190,7 +189,7 @@ fn a_recorder_is_told_the_numbers_when_the_app_asks() {
     }
     let number = |name: &str| *told.get(name).unwrap_or_else(|| panic!("{name}: {told:?}"));
     assert_eq!(number("lapidary_live_bytes"), 0.0);
-    assert!(number("lapidary_live_bytes_peak") >= 3.0 * 1_200_000.0);
+    assert!(number("lapidary_live_bytes_peak") >= 2.0 * 1_200_000.0);
     assert_eq!(number("lapidary_budget_bytes"), f64::from(4 << 20));
     assert_eq!(number("lapidary_allocations_total"), 5.0);
     assert_eq!(number("lapidary_refusals_total"), 1.0);

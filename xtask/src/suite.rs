@@ -6,9 +6,12 @@ use std::process::Command;
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, has_cargo_command, run};
 
-/// The suite needs the simulated driver, and one set of features for all builds means that nothing
-/// is compiled twice.
-pub(crate) const FEATURES: &[&str] = &["--features", "lapidary/sim,lapidary/snapshot"];
+/// The suite needs the simulated driver and what is told to others, and one set of features for all builds
+/// means that nothing is compiled twice.
+pub(crate) const FEATURES: &[&str] = &[
+    "--features",
+    "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics",
+];
 
 /// Runs every test of the workspace, then the documentation's examples.
 pub(crate) fn test(args: &[String]) -> Result {
