@@ -343,14 +343,12 @@ impl Past {
                 self.known.insert(storage);
             }
             Event::Free { storage, bytes } | Event::Evict { storage, bytes, .. } => {
-                if !self.known.remove(&storage) {
-                    self.met(storage, bytes);
-                }
+                let was_known = self.known.remove(&storage);
+                self.met_unless(was_known, storage, bytes);
             }
             Event::Move { storage, bytes, .. } => {
-                if self.known.insert(storage) {
-                    self.met(storage, bytes);
-                }
+                let is_new = self.known.insert(storage);
+                self.met_unless(!is_new, storage, bytes);
             }
             Event::HandOn {
                 storage,
@@ -370,6 +368,12 @@ impl Past {
                 self.first_of.clear();
             }
             _ => {}
+        }
+    }
+
+    fn met_unless(&mut self, is_known: bool, storage: u64, bytes: u64) {
+        if !is_known {
+            self.met(storage, bytes);
         }
     }
 
