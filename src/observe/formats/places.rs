@@ -206,15 +206,12 @@ impl<'a> Places<'a> {
                 };
                 each(Step::Lost(held))?;
                 let storage = heir;
-                self.gain(
-                    now,
-                    Held {
-                        storage,
-                        tag,
-                        ..held
-                    },
-                    each,
-                )
+                let held = Held {
+                    storage,
+                    tag,
+                    ..held
+                };
+                self.gain(now, held, each)
             }
             Event::Move {
                 storage,
@@ -238,17 +235,7 @@ impl<'a> Places<'a> {
                 now.slabs.retain(|other| *other != range);
                 each(Step::SlabLost(range))
             }
-            Event::Reopened => {
-                let mut live: Vec<Held> = now.live.drain().map(|(_, held)| held).collect();
-                live.sort_unstable_by_key(|held| (held.address, held.storage));
-                now.placeless = 0;
-                live.into_iter()
-                    .try_for_each(|held| each(Step::Lost(held)))?;
-                let slabs = std::mem::take(&mut now.slabs);
-                slabs
-                    .into_iter()
-                    .try_for_each(|slab| each(Step::SlabLost(slab)))
-            }
+            Event::Reopened => lose_all(now, each),
             _ => Ok(()),
         }
     }
@@ -312,6 +299,18 @@ struct Now {
     slabs: Vec<Range>,
     /// How many of them lie where nobody knows.
     placeless: usize,
+}
+
+/// The device was lost, and all that was on it.
+fn lose_all<E>(now: &mut Now, each: &mut impl FnMut(Step) -> Result<(), E>) -> Result<(), E> {
+    let mut live: Vec<Held> = now.live.drain().map(|(_, held)| held).collect();
+    live.sort_unstable_by_key(|held| (held.address, held.storage));
+    now.placeless = 0;
+    for held in live {
+        each(Step::Lost(held))?;
+    }
+    let mut slabs = std::mem::take(&mut now.slabs).into_iter();
+    slabs.try_for_each(|slab| each(Step::SlabLost(slab)))
 }
 
 /// Not 0, which is nowhere to others.
