@@ -167,6 +167,9 @@ fn parts(stats: &MemoryStats) -> [(&'static str, u64, Style); 4] {
 
 /// The parts one after the other, each at least a cell if there is any of it, the rest dotted.
 fn draw_bar(parts: &[(&str, u64, Style)], whole_bytes: u64, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
     let mut x = area.left();
     for (_, bytes, style) in parts.iter().filter(|(_, bytes, _)| *bytes > 0) {
         let cells = (*bytes as f64 / whole_bytes as f64 * f64::from(area.width)).round();
