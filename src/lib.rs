@@ -93,7 +93,7 @@ pub use self::{
         Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
         Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
-    observe::{History, Measure, Measured, MemoryStats, Snapshot, Suggestion, Topic},
+    observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };

@@ -12,7 +12,7 @@ const WIDTH: usize = 256;
 const HIDDEN: usize = 1024;
 const BATCH: usize = 256;
 const STEPS: usize = 14;
-const RATE: f32 = 0.05;
+const RATE: f32 = 1e-4;
 const MOMENTUM: f32 = 0.8;
 
 /// Two snapshots of a run, and its loss at both.

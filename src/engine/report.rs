@@ -118,6 +118,11 @@ impl Engine {
         self.lock().memory.history()
     }
 
+    /// The names of the kernels that events name.
+    pub(crate) fn kernels(&self) -> Vec<String> {
+        self.lock().memory.kernels()
+    }
+
     /// Begins to watch the peaks.
     pub(crate) fn begin_measure(&self) -> (u64, Tally) {
         self.bury_all();

@@ -406,6 +406,7 @@ impl Engine {
         }
         let mut state = self.lock();
         state.memory.used(storage);
+        state.memory.was_read(storage, piece.size_bytes);
         state.pop_head();
         Ok(())
     }

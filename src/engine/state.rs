@@ -86,6 +86,20 @@ impl State {
         let commands = self.counters.commands;
         self.memory.happened(Event::Submission { serial, commands });
         self.tell_time();
+        if self.memory.keeps_history() {
+            self.kernels_ran();
+        }
+    }
+
+    /// The kernels of the last submission, if they are timed: it has been waited for.
+    #[cold]
+    fn kernels_ran(&mut self) {
+        let now_ns = self.now_ns();
+        for run in self.driver.take_kernel_runs() {
+            let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
+                .map(|before_ns| now_ns.saturating_sub(before_ns));
+            self.memory.kernel_ran(&run.kernel, begin_ns, end_ns);
+        }
     }
 
     /// What happens from now on happens at this time. The clock is not read where nobody wants to know.

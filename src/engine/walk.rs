@@ -269,6 +269,7 @@ impl State {
                     true => self.place_anew(dst)?,
                     false => self.place(dst)?,
                 };
+                self.memory.uploaded(dst, region.size_bytes);
                 self.write(
                     dst,
                     Op::Copy {
@@ -339,6 +340,7 @@ impl State {
             }));
         };
         self.memory.named(src, false);
+        self.memory.was_read(src, piece.size_bytes);
         self.batch.reads.push((reading.clone(), piece, buffer));
         self.batch.ops.push(Op::Copy {
             src: place.buffer,

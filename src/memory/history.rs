@@ -1,8 +1,15 @@
 //! What happened to memory: a bounded ring of small events, the oldest of which make room for the
 //! newest.
 
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
 use super::{Residency, Rung};
 use crate::alloc::SlabClass;
+
+/// Of more kernels than so many the rest share a name.
+const MOST_KERNELS: usize = 1 << 12;
 
 /// One thing that happened to memory. Storages and slabs are told by numbers that none before or after
 /// them has; tags by their place in the list that comes with the events.
@@ -110,6 +117,30 @@ pub enum Event {
     },
     /// The device was lost, and another has taken its place: nothing is on it yet.
     Reopened,
+    /// Bytes of the host's were copied, or are on their way, to a storage.
+    Upload {
+        /// Which.
+        storage: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// Bytes of a storage were copied, or are on their way, to the host.
+    Read {
+        /// Which.
+        storage: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A kernel ran, while [kernels are timed](crate::Gpu::time_kernels). Its times are those of the device's
+    /// clock, put so that a submission ends when its end was noticed.
+    Kernel {
+        /// Which, by place in the list of kernels' names.
+        kernel: u32,
+        /// When it began, in nanoseconds since the device was opened, ...
+        begin_ns: u64,
+        /// ... and when it ended.
+        end_ns: u64,
+    },
 }
 
 /// An event and its time.
@@ -133,6 +164,9 @@ pub(super) struct Ring {
     /// How many have made room for others.
     dropped: u64,
     now_ns: u64,
+    /// The names of kernels that events name by their place here; the first is that of all others.
+    kernels: Vec<Arc<str>>,
+    kernel_numbers: FxHashMap<Arc<str>, u32>,
 }
 
 impl Ring {
@@ -164,6 +198,33 @@ impl Ring {
                 event,
             });
         }
+    }
+
+    /// A kernel ran.
+    pub(super) fn push_kernel(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
+        if self.kernels.is_empty() {
+            self.kernels.push("others".into());
+        }
+        let known = self.kernel_numbers.get(name).copied();
+        let kernel = match known {
+            Some(kernel) => kernel,
+            None if self.kernels.len() >= MOST_KERNELS => 0,
+            None => {
+                let kernel = self.kernels.len() as u32;
+                self.kernels.push(name.clone());
+                self.kernel_numbers.insert(name.clone(), kernel);
+                kernel
+            }
+        };
+        self.push(Event::Kernel {
+            kernel,
+            begin_ns,
+            end_ns,
+        });
+    }
+
+    pub(super) fn kernels(&self) -> &[Arc<str>] {
+        &self.kernels
     }
 
     fn keep_one(&mut self, moment: Moment) {

@@ -134,6 +134,7 @@ pub(crate) struct Map {
     pub(crate) tags: Vec<Option<Tag>>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) dropped: u64,
+    pub(crate) kernels: Vec<String>,
 }
 
 impl Memory {
@@ -192,6 +193,7 @@ impl Memory {
             tags,
             moments,
             dropped,
+            kernels: self.kernels(),
         }
     }
 }

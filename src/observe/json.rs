@@ -116,6 +116,12 @@ impl Snapshot {
             {
                 self.check_tag(tag, place)?;
             }
+            if let Event::Kernel { kernel, .. } = moment.event {
+                let count = self.kernels.len();
+                if kernel as usize >= count {
+                    return Err(wrong(format!("{}: kernel {kernel} of {count}", place())));
+                }
+            }
         }
         Ok(())
     }

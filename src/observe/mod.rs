@@ -6,6 +6,7 @@ mod formats;
 mod history;
 #[cfg(feature = "snapshot")]
 mod json;
+mod map;
 mod measure;
 #[cfg(all(feature = "monitor", not(target_arch = "wasm32")))]
 pub(crate) mod monitor;
@@ -22,6 +23,7 @@ pub use advice::{Suggestion, Topic};
 #[cfg(feature = "snapshot")]
 pub use formats::{RmmEvent, RmmRow, read_rmm};
 pub use history::History;
+pub use map::Picture;
 pub use measure::{Measure, Measured};
 pub use snapshot::Snapshot;
 pub use stats::MemoryStats;

@@ -100,16 +100,18 @@ fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     to.write_all(BEFORE.as_bytes())?;
     for (number, snapshot) in snapshots.iter().enumerate() {
+        let events = Numbers::of(&snapshot.moments);
+        let head = Head::of(snapshot, events.count);
         write!(
             to,
             "<script type=\"application/json\" data-snapshot=\"events-{number}\">"
         )?;
-        serde_json::to_writer(WithoutTags(&mut to), &Head::of(snapshot))?;
+        serde_json::to_writer(WithoutTags(&mut to), &head)?;
         write!(
             to,
             "</script>\n<script type=\"text/plain\" id=\"events-{number}\">"
         )?;
-        write_base64(&events(&snapshot.moments), &mut to)?;
+        write_base64(&events.bytes, &mut to)?;
         to.write_all(b"</script>\n")?;
     }
     to.write_all(AFTER.as_bytes())?;
@@ -162,7 +164,7 @@ struct ClippedTag<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn of(snapshot: &'a Snapshot, event_count: usize) -> Self {
         let mut clipped = 0;
         let mut clip = |text: &'a str| {
             let short = beginning(text);
@@ -205,7 +207,7 @@ impl<'a> Head<'a> {
             slabs: &snapshot.slabs,
             away: &snapshot.away,
             dropped: snapshot.dropped,
-            event_count: snapshot.moments.len(),
+            event_count,
             clipped,
         }
     }
@@ -243,35 +245,43 @@ impl<W: Write> Write for WithoutTags<W> {
 /// The events as bytes: for each its kind, how much later it is than the one before, and its fields, as
 /// numbers of seven bits a byte, the least first. Numbers of storages and slabs are told by their distance
 /// from the last: most are one or two bytes. `eventsFromBytes` of `decode.js` reads it.
-fn events(moments: &[Moment]) -> Vec<u8> {
-    let mut to = Numbers::default();
-    for moment in moments {
-        to.event(moment);
-    }
-    to.bytes
-}
-
 #[derive(Default)]
 struct Numbers {
     bytes: Vec<u8>,
+    /// How many events that is: those with which memory comes or goes.
+    count: usize,
     at_ns: u64,
     storage: u64,
     slab: u64,
 }
 
 impl Numbers {
+    fn of(moments: &[Moment]) -> Numbers {
+        let mut to = Numbers::default();
+        for moment in moments {
+            to.event(moment);
+        }
+        to
+    }
+
     fn event(&mut self, moment: &Moment) {
-        let kind = self.bytes.len();
+        let start = self.bytes.len();
         self.bytes.push(0);
         let at_ns = moment.at_ns.min(MOST_NUMBER);
         self.number(at_ns.saturating_sub(self.at_ns));
-        self.at_ns = at_ns;
-        self.bytes[kind] = self.fields(moment.event);
+        match self.fields(moment.event) {
+            Some(kind) => {
+                self.bytes[start] = kind;
+                self.at_ns = at_ns;
+                self.count += 1;
+            }
+            None => self.bytes.truncate(start),
+        }
     }
 
-    /// Writes the fields, and tells the number of the kind.
-    fn fields(&mut self, event: Event) -> u8 {
-        match event {
+    /// Writes the fields, and tells the number of the kind; `None` where no memory comes or goes.
+    fn fields(&mut self, event: Event) -> Option<u8> {
+        let kind = match event {
             Event::Alloc {
                 storage,
                 tag,
@@ -331,7 +341,9 @@ impl Numbers {
             }
             Event::Refusal { bytes } => self.numbers(10, [bytes]),
             Event::Reopened => 11,
-        }
+            Event::Upload { .. } | Event::Read { .. } | Event::Kernel { .. } => return None,
+        };
+        Some(kind)
     }
 
     fn block(&mut self, kind: u8, [storage, tag, bytes, slab, offset_bytes]: [u64; 5]) -> u8 {

@@ -24,8 +24,8 @@ pub use residency::Pin;
 /// An n-dimensional array in device memory.
 ///
 /// Cheap to clone: clones and views share their elements, and what is written through one is read
-/// through all. The memory is given back when the last of them is dropped, on any thread, which
-/// never waits.
+/// through all. The memory is given back when the last of them is dropped, on any thread: that waits
+/// neither for the device nor for work under way.
 ///
 /// At most 8 dimensions and 2³² − 4 elements, which fit into one buffer of the device
 /// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the same

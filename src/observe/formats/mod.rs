@@ -4,5 +4,6 @@ mod memory_viz;
 mod pickle;
 mod places;
 mod rmm;
+mod trace;
 
 pub use rmm::{RmmEvent, RmmRow, read_rmm};

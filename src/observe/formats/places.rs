@@ -285,6 +285,11 @@ impl<'a> Places<'a> {
         each(Step::Gained(held))
     }
 
+    /// Is it where those lie of which nobody knows where they were?
+    pub(super) fn is_made_up(&self, range: Range) -> bool {
+        range == self.nowhere
+    }
+
     fn is_nowhere(&self, held: Held) -> bool {
         held.address >= self.nowhere.address
     }

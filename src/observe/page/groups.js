@@ -10,6 +10,7 @@ const GROUPINGS = {
   name: "name",
 };
 
+const shortSite = tag => tag.file.split(/[\\/]/).pop() + ":" + tag.line;
 const siteText = tag => tag.file + ":" + tag.line + (tag.column ? ":" + tag.column : "");
 
 // What a group is called, what tells it from others, and what says more about it.
@@ -21,8 +22,9 @@ function nameOf(tag, grouping) {
     case "site": return { key: siteText(tag), title: siteText(tag), detail: "" };
     default: return {
       key: JSON.stringify([siteText(tag), tag.scope, tag.name]),
-      title: tag.name || siteText(tag),
-      detail: [tag.scope, tag.name && siteText(tag)].filter(Boolean).join("   "),
+      title: tag.name || shortSite(tag),
+      detail: [tag.scope, tag.name && shortSite(tag)].filter(Boolean).join("   "),
+      whole: [tag.name, tag.scope, siteText(tag)].filter(Boolean).join("   "),
     };
   }
 }
@@ -37,7 +39,7 @@ function groupsOf(model, grouping) {
     const key = grouping + ":" + name.key;
     let group = byKey.get(key);
     if (!group) {
-      group = { ...name, key, number: groups.length, slot: COLORED, peak: 0, title: printable(name.title), detail: printable(name.detail) };
+      group = { ...name, key, number: groups.length, slot: COLORED, peak: 0, title: printable(name.title), detail: printable(name.detail), whole: printable(name.whole || name.title, 400) };
       byKey.set(key, group);
       groups.push(group);
     }
@@ -130,10 +132,10 @@ function steadiestFirst(kept, width) {
 // What each group holds at a moment: bytes and storages.
 function heldAt(model, grouped, moment) {
   const bytes = new Float64Array(grouped.groups.length), storages = new Uint32Array(grouped.groups.length);
-  eachStay(model, moment, stay => {
+  for (const stay of liveAt(model, moment)) {
     const group = groupAt(grouped, model.stays.tag[stay]);
     bytes[group] += model.stays.bytes[stay];
     storages[group]++;
-  });
+  }
   return { bytes, storages };
 }

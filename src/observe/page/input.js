@@ -163,7 +163,11 @@ function listenToKeys(app) {
   byId("keys").addEventListener("click", () => byId("keys").close());
   document.addEventListener("keydown", event => {
     const target = event.target;
-    if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (byId("keys").open) {
+      if (event.key === "Escape" || event.key === "?") byId("keys").close();
+      return;
+    }
     if (target instanceof HTMLInputElement || target instanceof HTMLSelectElement) {
       if (event.key === "Escape") target.blur();
       return;

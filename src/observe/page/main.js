@@ -122,8 +122,7 @@ function tellMoment() {
   const isEnd = app.moment === count;
   const time = model.isTimed && app.moment ? timeText(at[app.moment - 1], 1000) : "";
   byId("moment-name").textContent = isEnd ? "At the end" + (time && `, ${time}`) : app.moment === 0 ? "Before the first event" : "At " + (time || "event " + countText(app.moment));
-  let storages = 0;
-  eachStay(model, app.moment, () => storages++);
+  const storages = liveAt(model, app.moment).length;
   const facts = [`live ${bytesText(model.total[app.moment])} in ${counted(storages, "storage")}`, `reserved ${bytesText(reservedAt(model, app.moment))}`];
   if (count) facts.push(`event ${countText(app.moment)} of ${countText(count)}`);
   if (app.moment) facts.push(eventWords(model, grouped, app.moment - 1).filter(Boolean).join(", "));
@@ -164,7 +163,7 @@ function stayRows(doc, map, stay) {
   const state = STATES[map.stateOf(stay)].toLowerCase();
   return [
     el("h3", {}, swatch(colorOfGroup(app.inks, group, app.selected)), group.title),
-    group.detail ? el("p", {}, group.detail) : null,
+    group.whole !== group.title ? el("p", {}, group.whole) : null,
     fact("storage", countText(stays.id[stay])),
     fact("bytes", bytesText(stays.bytes[stay]) + (stays.asked[stay] && stays.asked[stay] !== stays.bytes[stay] ? `, asked ${countText(stays.asked[stay])}` : "")),
     fact("slab, offset", `#${stays.slab[stay]}, ${countText(stays.offset[stay])}`),
@@ -236,18 +235,28 @@ function pressed(id, key) {
   for (const button of byId(id).children) button.setAttribute("aria-pressed", String(button.dataset.key === String(key)));
 }
 
+// What the overview shows is the same however the timeline is zoomed.
+let overviewKept = {};
+function overviewColumns(model, range, wide) {
+  const { axis } = app;
+  if (overviewKept.model !== model || overviewKept.axis !== axis || overviewKept.wide !== wide) {
+    overviewKept = { model, axis, wide, shown: columnsOf(model, timeline.axis(), range, wide).shown };
+  }
+  return overviewKept.shown;
+}
+
 function drawOverview() {
   const { context, width, height, ratio } = fitCanvas(byId("overview"));
   const { model, inks } = app;
   const left = GUTTER * ratio, wide = Math.max(1, Math.round(width - left - 2 * ratio));
   const [least, most] = app.domain();
-  const { shown } = columnsOf(model, timeline.axis(), [least, most], wide);
   const scale = (height - 3 * ratio) / (model.total[model.peak] || 1);
   context.fillStyle = inks.panel;
   context.fillRect(0, 0, width, height);
   context.fillStyle = inks.free;
   context.fillRect(left, 0, wide, height);
   context.fillStyle = inks.faint;
+  const shown = overviewColumns(model, [least, most], wide);
   for (let x = 0; x < wide; x++) context.fillRect(left + x, height, 1, -model.total[shown[x]] * scale);
   const xOf = value => left + ((value - least) / (most - least)) * wide;
   const [from, to] = app.range.map(xOf);

@@ -323,8 +323,17 @@ function notAbove(sorted, value, from = 0, to = sorted.length) {
 
 const reservedAt = (model, moment) => model.reserved.bytes[notAbove(model.reserved.at, moment) - 1] ?? 0;
 
-// Calls `take` with every stay that is there at a moment.
-function eachStay(model, moment, take) {
+// The stays that are there at a moment; those of the moment that was asked for last are kept.
+function liveAt(model, moment) {
+  if (model.liveMoment === moment) return model.live;
   const { from, until, count } = model.stays;
-  for (let stay = 0; stay < count; stay++) if (from[stay] <= moment && moment < until[stay]) take(stay);
+  const live = new Uint32Array(count);
+  let found = 0;
+  for (let stay = 0; stay < count; stay++) {
+    live[found] = stay;
+    found += from[stay] <= moment && moment < until[stay] ? 1 : 0;
+  }
+  model.liveMoment = moment;
+  model.live = live.slice(0, found);
+  return model.live;
 }

@@ -95,10 +95,10 @@ const colorOfGroup = (inks, group, selected) =>
   inks.tags[group.key === selected && group.slot === COLORED ? COLORED + 1 : group.slot];
 
 function whoCell(app, row) {
-  return el("div", { class: "who" }, swatch(colorOfGroup(app.inks, row.group, app.selected)), el("b", {}, row.group.title), row.group.detail ? el("small", {}, row.group.detail) : null);
+  return el("div", { class: "who", title: row.group.whole }, swatch(colorOfGroup(app.inks, row.group, app.selected)), el("b", {}, row.group.title), row.group.detail ? el("small", {}, row.group.detail) : null);
 }
 
-const searchedText = group => (group.title + " " + group.detail).toLowerCase();
+const searchedText = group => (group.title + " " + group.whole).toLowerCase();
 
 function holderColumns(app) {
   return [
@@ -115,7 +115,7 @@ function holderRows({ model, grouped }, moment) {
   const all = bytes.reduce((sum, part) => sum + part, 0) || 1;
   return grouped.groups
     .filter(group => group.peak > 0 || bytes[group.number] > 0)
-    .map(group => ({ key: group.key, group, searched: searchedText(group), bytes: bytes[group.number], storages: storages[group.number], share: bytes[group.number] / all }));
+    .map(group => ({ key: group.key, group, searched: searchedText(group), bytes: bytes[group.number], storages: storages[group.number], share: bytes[group.number] / all, isGone: !bytes[group.number] }));
 }
 
 function differenceColumns(app) {

@@ -1,8 +1,9 @@
 // The slab map: every slab at a moment as a bar, with its blocks in it. Slabs of a class share a scale, so
 // that small ones can be read beside large ones; the heading of a class says how large it is.
 
-const BAR = 17;
 const LINE = 22;
+const MOST_LINE = 34;
+const BETWEEN = 5;
 const HEADING = 24;
 const GAP = 5;
 const MOST_ZOOM = 4096;
@@ -41,13 +42,13 @@ function flow(slabs, width, perByte, put) {
 
 // Where every slab is drawn, in pixels of the page from the top of the map. Each class gets lines by the
 // square root of its bytes, and the finest scale at which it needs no more; the largest slab fits one line.
-function layoutOf(classes, width, height, zoom) {
-  const lines = Math.max(classes.length, Math.floor((height - classes.length * HEADING) / LINE));
+function layoutOf(classes, width, height, zoom, line = LINE) {
+  const most = Math.max(classes.length, Math.floor((height - classes.length * HEADING) / line));
   const weights = classes.reduce((sum, of) => sum + Math.sqrt(of.bytes), 0);
   const places = [];
-  let top = 0;
+  let top = 0, lines = 0;
   for (const of of classes) {
-    const share = Math.max(1, Math.floor((lines * Math.sqrt(of.bytes)) / weights));
+    const share = Math.max(1, Math.floor((most * Math.sqrt(of.bytes)) / weights));
     let low = 0, high = width / of.largest;
     if (flow(of.slabs, width, high) > share) {
       for (let i = 0; i < 30; i++) {
@@ -59,12 +60,16 @@ function layoutOf(classes, width, height, zoom) {
     of.perByte = low * zoom;
     of.top = top;
     top += HEADING;
-    const used = flow(of.slabs, width, of.perByte, (slab, x, line, count, wide, whole) => {
-      places.push({ slab, x, y: top + line * LINE, lines: count, wide, perByte: whole / slab.bytes });
+    const used = flow(of.slabs, width, of.perByte, (slab, x, row, count, wide, whole) => {
+      places.push({ slab, x, y: top + row * line, lines: count, wide, perByte: whole / slab.bytes });
     });
-    top += used * LINE + 4;
+    top += used * line + 4;
+    lines += used;
   }
-  return { classes, places, bySlab: new Map(places.map(place => [place.slab.id, place])), height: top, width };
+  // Where there is room for it, bars are taller.
+  const roomy = Math.floor((height - classes.length * (HEADING + 4)) / Math.max(1, lines));
+  if (line === LINE && roomy > LINE) return layoutOf(classes, width, height, zoom, Math.min(MOST_LINE, roomy));
+  return { classes, places, bySlab: new Map(places.map(place => [place.slab.id, place])), height: top, width, line, bar: line - BETWEEN };
 }
 
 function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
@@ -73,14 +78,12 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
   // The stays at the moment, and what of each slab they take.
   function look() {
     const { model, moment } = modelNow();
-    map.live = [];
+    map.live = liveAt(model, moment).filter(stay => model.stays.slab[stay] !== UNKNOWN);
     map.liveBytes = new Map();
-    eachStay(model, moment, stay => {
+    for (const stay of map.live) {
       const slab = model.stays.slab[stay];
-      if (slab === UNKNOWN) return;
-      map.live.push(stay);
       map.liveBytes.set(slab, (map.liveBytes.get(slab) ?? 0) + model.stays.bytes[stay]);
-    });
+    }
     map.classes = classesAt(model, moment);
   }
 
@@ -94,7 +97,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     context.fillStyle = inks.panel;
     context.fillRect(0, 0, width, height);
     context.setTransform(ratio, 0, 0, ratio, 0, -scroller.scrollTop * ratio);
-    map.seen = [scroller.scrollTop - LINE, scroller.scrollTop + canvas.clientHeight];
+    map.seen = [scroller.scrollTop - MOST_LINE, scroller.scrollTop + canvas.clientHeight];
     drawHeadings(context);
     drawSlabs(context);
     drawBlocks(context);
@@ -144,7 +147,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     x = offset * place.perByte - line * width;
     while (left > 0.01) {
       const part = Math.min(left, width - x);
-      const y = place.y + line * LINE;
+      const y = place.y + line * map.layout.line;
       if (y > map.seen[1]) return;
       if (y >= map.seen[0]) take(x, y, part);
       left -= part;
@@ -153,12 +156,12 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     }
   }
 
-  const isSeen = place => place.y <= map.seen[1] && place.y + place.lines * LINE >= map.seen[0];
+  const isSeen = place => place.y <= map.seen[1] && place.y + place.lines * map.layout.line >= map.seen[0];
 
   function drawSlabs(context) {
     context.fillStyle = app.inks.free;
     for (const place of map.layout.places) {
-      if (isSeen(place)) eachPart(place, 0, place.slab.bytes, (x, y, wide) => context.fillRect(x, y, wide, BAR));
+      if (isSeen(place)) eachPart(place, 0, place.slab.bytes, (x, y, wide) => context.fillRect(x, y, wide, map.layout.bar));
     }
   }
 
@@ -173,7 +176,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
       if (!paths.has(color)) paths.set(color, new Path2D());
       const path = paths.get(color);
       eachPart(place, stays.offset[stay], stays.bytes[stay], (x, y, wide) => {
-        path.rect(x, y, wide > 4 ? wide - 0.75 : wide, BAR);
+        path.rect(x, y, wide > 4 ? wide - 0.75 : wide, map.layout.bar);
       });
     }
     for (const [color, path] of paths) {
@@ -208,7 +211,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
       if (!place) continue;
       context.strokeStyle = color;
       context.lineWidth = wide;
-      eachPart(place, stays.offset[stay], stays.bytes[stay], (x, y, long) => context.strokeRect(x - 0.5, y - 0.5, Math.max(2, long), BAR + 1));
+      eachPart(place, stays.offset[stay], stays.bytes[stay], (x, y, long) => context.strokeRect(x - 0.5, y - 0.5, Math.max(2, long), map.layout.bar + 1));
     }
   }
 
@@ -217,9 +220,9 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     if (!map.layout) return null;
     const at = y + scroller.scrollTop;
     const { width } = map.layout;
-    const place = map.layout.places.find(place => at >= place.y && at < place.y + place.lines * LINE && (place.lines > 1 || (x >= place.x - 1 && x <= place.x + place.wide + 1)));
+    const place = map.layout.places.find(place => at >= place.y && at < place.y + place.lines * map.layout.line && (place.lines > 1 || (x >= place.x - 1 && x <= place.x + place.wide + 1)));
     if (!place) return null;
-    const line = Math.floor((at - place.y) / LINE);
+    const line = Math.floor((at - place.y) / map.layout.line);
     const offset = Math.max(0, (line * width + x - place.x) / place.perByte);
     if (offset >= place.slab.bytes) return null;
     return { slab: place.slab, offset, stay: blockAt(place.slab.id, offset, 1 / place.perByte) };
@@ -261,8 +264,8 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     const at = sorted.indexOf(map.chosen);
     map.chosen = sorted[at < 0 ? 0 : (at + direction + sorted.length) % sorted.length];
     const place = map.layout.bySlab.get(stays.slab[map.chosen]);
-    const top = place.y + Math.floor((stays.offset[map.chosen] * place.perByte) / map.layout.width) * (place.lines > 1 ? LINE : 0);
-    if (top < scroller.scrollTop || top + LINE > scroller.scrollTop + canvas.clientHeight) scroller.scrollTop = top - canvas.clientHeight / 2;
+    const top = place.y + Math.floor((stays.offset[map.chosen] * place.perByte) / map.layout.width) * (place.lines > 1 ? map.layout.line : 0);
+    if (top < scroller.scrollTop || top + map.layout.line > scroller.scrollTop + canvas.clientHeight) scroller.scrollTop = top - canvas.clientHeight / 2;
     draw(false);
     return map.chosen;
   }

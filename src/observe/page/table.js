@@ -63,7 +63,7 @@ function makeTable(app, root, { columns, onChoose, sortedBy }) {
     above.style.height = first * ROW + "px";
     beneath.style.height = (table.shown.length - last) * ROW + "px";
     const rows = table.shown.slice(first, last).map(row =>
-      el("tr", { class: row.key === app.selected ? "chosen" : "", "aria-selected": String(row.key === app.selected), "data-key": row.key, onclick: () => onChoose(row, false) },
+      el("tr", { class: (row.key === app.selected ? "chosen" : "") + (row.isGone ? " gone" : ""), "aria-selected": String(row.key === app.selected), "data-key": row.key, onclick: () => onChoose(row, false) },
         ...columns.map(column => el("td", { class: (column.isText ? "" : "number ") + (column.class ?? "") }, column.show(row)))));
     body.replaceChildren(above, ...rows, beneath);
     root.dataset.rows = table.shown.length;

@@ -4,6 +4,7 @@ pub(crate) mod adapters;
 mod examples;
 mod formats;
 mod messages;
+mod page;
 pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
@@ -91,6 +92,11 @@ const STEPS: &[Step] = &[
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
+    },
+    Step {
+        name: "page",
+        about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
+        run: page::check,
     },
 ];
 
