@@ -47,12 +47,26 @@ fn a_snapshot_is_shown_as_the_page_and_written_in_other_forms() {
     let folder = folder("faces");
     let at = |name: &str| folder.join(name).into_os_string().into_string().unwrap();
     let (html, pickle, rmm) = (at("page.html"), at("s.pickle"), at("log.csv"));
+    let trace = at("trace.json");
     let ran = run(&[
-        "view", &path, "--html", &html, "--pickle", &pickle, "--rmm", &rmm,
+        "view",
+        &path,
+        "--html",
+        &html,
+        "--perfetto",
+        &trace,
+        "--pickle",
+        &pickle,
+        "--rmm",
+        &rmm,
     ]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
     assert!(fs::read(&html).unwrap().starts_with(b"<!doctype html>"));
     assert!(fs::read(&pickle).unwrap().starts_with(b"\x80"));
+    let trace: serde_json::Value = serde_json::from_slice(&fs::read(&trace).unwrap()).unwrap();
+    assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
+    let map = run(&["view", "--map", &path]).out;
+    assert!(map.contains("AAAA") && map.contains("`weights`"), "{map}");
     // What was written as a log can be replayed.
     let ran = run(&["replay", "--json", "--against", "none", &rmm]);
     let line: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
