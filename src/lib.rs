@@ -45,6 +45,9 @@
 //!   your own.
 //! * `lz4`: tensors that are spilled to disk may be compressed.
 //! * `sim`: a simulated device for tests, see the module `sim`.
+//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
+//!   local socket. See the module `monitor`.
+//! * `cli`: the program `lapidary`.
 
 pub mod alloc;
 pub mod units;
