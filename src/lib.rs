@@ -55,6 +55,9 @@
 //!   app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
 //! * `sim`: a simulated device for tests, see the module `sim`.
+//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
+//!   local socket. See the module `monitor`.
+//! * `cli`: the program `lapidary`.
 
 pub mod alloc;
 pub mod units;
