@@ -82,7 +82,7 @@ pub use self::gpu::adapters;
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
-    engine::{Pressure, PressureGuard},
+    engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,

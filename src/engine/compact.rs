@@ -194,7 +194,7 @@ impl super::state::State {
         self.memory.touch(one.from);
         self.memory.touch(one.to);
         if !self.extend_copy(&one) {
-            self.batch.ops.push(Op::Copy {
+            self.push_op(Op::Copy {
                 src: one.from.buffer,
                 src_offset_bytes: one.from.offset_bytes,
                 dst: one.to.buffer,
@@ -202,6 +202,7 @@ impl super::state::State {
                 size_bytes: one.size_bytes,
             });
         }
+        self.memory.moved_away(&one);
         self.batch.moved.push(one);
     }
 

@@ -278,7 +278,7 @@ impl Engine {
                 let (region, taken) = self.stage_arrival(storage, rest, &mut watch).await?;
                 let mut state = self.lock();
                 state.memory.touch(place);
-                state.batch.ops.push(Op::Copy {
+                state.push_op(Op::Copy {
                     src: region.buffer,
                     src_offset_bytes: region.offset_bytes,
                     dst: place.buffer,

@@ -102,6 +102,11 @@ impl Engine {
         }
         state.submitted(submission.serial);
         state.last_submission = Some(submission);
+        if state.diagnose.is_some() {
+            state.watch_foreign();
+            drop(state);
+            self.look_over().await?;
+        }
         Ok(())
     }
 

@@ -181,7 +181,7 @@ impl Memory {
         }
         let (moments, tags, dropped) = self.history();
         Map {
-            granule_bytes: self.granted_bytes(1),
+            granule_bytes: self.pools.config().unit_bytes,
             slabs,
             away,
             tags,

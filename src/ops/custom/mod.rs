@@ -239,9 +239,9 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         entry: text.entry.clone(),
         roles: text.operands.iter().map(role).collect(),
-        shader: Box::new(move |layout, target| {
+        shader: Box::new(move |layout, target, fenced| {
             let is_written = |operand: usize| layout.written >> operand & 1 == 1;
-            rewrite::rewrite(&source, is_written, target.immediates, target.enables)
+            rewrite::rewrite(&source, is_written, fenced, target.immediates, target.enables)
         }),
         #[cfg(any(test, feature = "sim"))]
         host: None,

@@ -1,0 +1,495 @@
+//! Bugs are looked for while commands run: [`Diagnostics`] says which.
+//!
+//! ```text
+//!   blocks come and go ──► memory's changes ──attend──► fills of fences and poison ─┐
+//!   a launch ────────────► watch ──────────────────────► looks at what it wrote ────┤ ops of the batch
+//!   a walk's end ────────► look_over ──────────────────► one look at all fences ────┘
+//!                                                                 │ four words an answer
+//!                          findings ◄──evaluate── collect ◄───────┘
+//! ```
+//!
+//! Everything is ops in the same batches as the commands, at the place in the queue where it is meant. The
+//! answers lie in a buffer of their own until a walk that somebody waits for has ended, or it is half full.
+//! Where nothing is looked for there is no [`Diagnose`], and asking for it is all that it costs.
+
+mod collect;
+mod evaluate;
+mod finding;
+mod leaks;
+mod watch;
+
+use super::caches::Bindings;
+use super::kernel::{Kernel, Launch, MAX_OPERANDS, Program, Variant};
+use super::needs::describe;
+use super::state::State;
+use super::walk::Need;
+use super::wgsl::Layout;
+use super::{Engine, caches::PipelineKey};
+use crate::driver::{Account, Binding, BufferId, Caps, DriverError, DriverResult, Op, PipelineId};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::memory::{Change, PATTERN, Place, Zone};
+pub use finding::{Diagnostics, Finding, Findings, Leak};
+pub(crate) use watch::{FENCED, UNWRITTEN};
+use watch::Watch;
+
+/// The pattern lies ready in so many bytes, to be copied from.
+const PATTERN_BYTES: u64 = 64 << 10;
+
+/// An answer is four words.
+const ANSWER_BYTES: u64 = 16;
+
+/// So many answers find room, where a binding shows as many.
+const MOST_ANSWERS: u64 = 16 << 10;
+
+/// Bytes of the parameters of a look.
+const PARAMS_BYTES: u32 = 16;
+
+/// A workgroup looks at so many elements at least, before another one helps; so many do at most.
+const LEAST_SHARE: u64 = 8192;
+const MOST_SHARES: u64 = 64;
+
+/// The names of so many commands that ran are kept, for those who ask who it was.
+const MOST_SUSPECTS: usize = 8;
+
+/// What looks for bugs, which a later room knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Probes {
+    /// Reads `x`, and writes what it saw to `y`.
+    pub(crate) probe: &'static Kernel,
+    /// The same, and writes to `x`.
+    pub(crate) mend: &'static Kernel,
+    /// What a launch computes.
+    pub(crate) operation: fn(&Launch) -> String,
+}
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Words that are not the pattern.
+    Words,
+    /// The same, of many ranges.
+    Table,
+    /// Words that are, which become zeros.
+    Mend,
+    /// NaN and infinities.
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Look {
+    const ALL: [Look; 6] = [
+        Look::Words,
+        Look::Table,
+        Look::Mend,
+        Look::F32,
+        Look::F16,
+        Look::Bf16,
+    ];
+
+    /// That of a variant's code.
+    pub(crate) fn of(code: u64) -> Look {
+        let known = Look::ALL.get(code as usize);
+        known.copied().unwrap_or(Look::Words)
+    }
+
+    fn of_dtype(dtype: DType) -> Option<Look> {
+        match dtype {
+            DType::F32 => Some(Look::F32),
+            DType::F16 => Some(Look::F16),
+            DType::Bf16 => Some(Look::Bf16),
+            _ => None,
+        }
+    }
+
+    fn element_bytes(self) -> u64 {
+        match self {
+            Look::F16 | Look::Bf16 => 2,
+            _ => 4,
+        }
+    }
+}
+
+/// What an engine is told of it.
+pub(crate) struct Wanted {
+    pub(crate) diagnostics: Diagnostics,
+    pub(crate) probes: Probes,
+    pub(crate) findings: Findings,
+}
+
+/// What an answer is about.
+#[derive(Debug)]
+enum About {
+    /// A fence, which should be whole.
+    Fence(Zone),
+    /// The end of what a user's kernel of this name has written to.
+    End(Zone, String),
+    /// What was freed, which should be as it was left.
+    Grave(Zone),
+    /// The output of a user's kernel, by the number of its last write.
+    Output(u64),
+    /// A result, by the number of its last write.
+    Result(u64),
+}
+
+/// A look that was asked for.
+#[derive(Debug)]
+struct Asked {
+    about: About,
+    /// Its answers.
+    first: u32,
+    count: u32,
+    /// The first element that it looks at, counted from that of what it is about.
+    from: u64,
+}
+
+/// Where fills come from and answers go.
+struct Gear {
+    buffer: BufferId,
+    pipelines: [PipelineId; 6],
+    answers: u32,
+}
+
+/// All that looking takes.
+pub(super) struct Diagnose {
+    wanted: Wanted,
+    gear: Option<Gear>,
+    asked: Vec<Asked>,
+    /// So many of these are in submissions that were accepted.
+    submitted: usize,
+    /// Answers that are spoken for.
+    used: u32,
+    /// What ran since all was last looked at, the latest at the end.
+    suspects: Vec<String>,
+    watch: Watch,
+}
+
+impl Diagnose {
+    pub(super) fn new(wanted: Wanted) -> Option<Box<Self>> {
+        wanted.diagnostics.looks().then(|| {
+            Box::new(Diagnose {
+                wanted,
+                gear: None,
+                asked: Vec::new(),
+                submitted: 0,
+                used: 0,
+                suspects: Vec::new(),
+                watch: Watch::default(),
+            })
+        })
+    }
+
+    pub(super) fn wants(&self) -> Diagnostics {
+        self.wanted.diagnostics
+    }
+
+    /// Must answers be collected before more is asked?
+    pub(super) fn is_half_full(&self) -> bool {
+        let answers = self.gear.as_ref().map_or(u32::MAX, |gear| gear.answers);
+        self.used > answers / 2
+    }
+
+    /// Speaks for so many answers.
+    fn take_answers(&mut self, count: u32) -> Option<u32> {
+        let gear = self.gear.as_ref()?;
+        let first = self.used;
+        (count <= gear.answers - first).then(|| {
+            self.used += count;
+            first
+        })
+    }
+
+    /// The device was lost, and with it whatever it should have answered.
+    pub(super) fn device_gone(&mut self) {
+        self.gear = None;
+        self.forget_asked(0);
+        self.watch = Watch::default();
+    }
+
+    /// What was asked beyond the first so many is not answered.
+    fn forget_asked(&mut self, keep: usize) {
+        self.asked.truncate(keep);
+        self.submitted = self.submitted.min(keep);
+        let last = self.asked.last();
+        self.used = last.map_or(0, |last| last.first + last.count);
+    }
+
+    /// This ran.
+    fn ran(&mut self, name: String) {
+        if self.suspects.last() != Some(&name) {
+            self.suspects.retain(|one| *one != name);
+            self.suspects.push(name);
+            if self.suspects.len() > MOST_SUSPECTS {
+                self.suspects.remove(0);
+            }
+        }
+    }
+}
+
+fn variant(look: Look) -> Variant {
+    Variant {
+        code: look as u64,
+        dtypes: [DType::U32; MAX_OPERANDS],
+        quads: 0,
+    }
+}
+
+/// Two operands, a window each.
+fn layout(look: Look) -> Layout {
+    let mut layout = Layout {
+        parts: [0; MAX_OPERANDS],
+        windows: [0; MAX_OPERANDS],
+        written: 0b10 | u8::from(look == Look::Mend),
+    };
+    layout.parts[1] = 1;
+    layout.windows[..2].fill(1);
+    layout
+}
+
+impl Engine {
+    /// What is looked for, where something is.
+    pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
+        self.wanted
+    }
+
+    /// What was found.
+    pub(crate) fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// Makes what looking takes, before the first command runs. The caller has the turn.
+    pub(super) async fn prepare_diagnose(&self) -> Result<()> {
+        let probes = {
+            let state = self.lock();
+            match &state.diagnose {
+                Some(diagnose) if diagnose.gear.is_none() => diagnose.wanted.probes,
+                _ => return Ok(()),
+            }
+        };
+        let made = self.make_gear(&probes).await;
+        self.check_lost()?;
+        if let Err(error) = made {
+            let mut state = self.lock();
+            state.diagnose = None;
+            state.memory.watch_no_more();
+            drop(state);
+            log::warn!("lapidary: bugs are not looked for: {error:?}");
+        }
+        Ok(())
+    }
+
+    async fn make_gear(&self, probes: &Probes) -> DriverResult<()> {
+        let caps = self.caps();
+        let mut pipelines = Vec::new();
+        for look in Look::ALL {
+            let kernel = match look {
+                Look::Mend => probes.mend,
+                _ => probes.probe,
+            };
+            let program = Program::Builtin(kernel);
+            let key = PipelineKey::new(&program, variant(look), layout(look));
+            let desc = describe(&program, &key, PARAMS_BYTES, caps);
+            pipelines.push(self.driver.create_pipeline(desc).await?);
+        }
+        let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
+        let size_bytes = PATTERN_BYTES + answers * ANSWER_BYTES;
+        let label = "lapidary diagnostics";
+        let buffer = self.driver.create_buffer(Account::Slabs, size_bytes, label);
+        let buffer = buffer.await?;
+        if let (Ok(pipelines), Some(diagnose)) = (pipelines.try_into(), &mut self.lock().diagnose) {
+            diagnose.gear = Some(Gear {
+                buffer,
+                pipelines,
+                answers: answers as u32,
+            });
+        }
+        let pattern = PATTERN.to_le_bytes().repeat(PATTERN_BYTES as usize / 4);
+        self.stage_for_gear(&pattern, 0).await
+    }
+
+    /// Copies bytes to the gear's buffer, by ops of the batch.
+    async fn stage_for_gear(&self, bytes: &[u8], offset_bytes: u64) -> DriverResult<()> {
+        let (mut rest, mut at) = (bytes, offset_bytes);
+        while !rest.is_empty() {
+            if let Some((region, taken)) = self.arrivals.stage(rest)? {
+                let mut state = self.lock();
+                let gear = state.diagnose.as_ref().and_then(|one| one.gear.as_ref());
+                let Some(dst) = gear.map(|gear| gear.buffer) else {
+                    return Ok(());
+                };
+                state.batch.ops.push(Op::Copy {
+                    src: region.buffer,
+                    src_offset_bytes: region.offset_bytes,
+                    dst,
+                    dst_offset_bytes: at,
+                    size_bytes: region.size_bytes,
+                });
+                state.batch.regions.push(region);
+                (rest, at) = (&rest[taken..], at + taken as u64);
+                continue;
+            }
+            match self.arrivals.grow(rest.len() as u64).await {
+                Ok(true) => continue,
+                Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
+                Err(error) => return Err(error),
+            }
+            let submitted = self.submit();
+            submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
+            self.arrivals.sweep()?;
+            if !self.arrivals.wait().await? && !self.arrivals.has_room() {
+                return Err(DriverError::OutOfMemory);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// What looking for bugs needs before the next command, if it needs something.
+    #[inline]
+    pub(super) fn need_of_diagnose(&self) -> Option<Need> {
+        let diagnose = self.diagnose.as_ref()?;
+        diagnose.is_half_full().then_some(Need::Answers)
+    }
+
+    /// An op of a command: what happened to blocks before comes first.
+    #[inline]
+    pub(super) fn push_op(&mut self, op: Op) {
+        if self.memory.has_changes() {
+            self.attend();
+        }
+        self.batch.ops.push(op);
+    }
+
+    /// Fills and looks where blocks came and went.
+    pub(super) fn attend(&mut self) {
+        let changes = self.memory.take_changes();
+        let Some(mut diagnose) = self.diagnose.take() else {
+            return;
+        };
+        let wants = diagnose.wants();
+        for change in changes {
+            match change {
+                Change::Came(fence) => self.fill(&diagnose, &fence),
+                Change::Went { block, fence } => {
+                    if wants.canaries {
+                        self.look_at_zone(&mut diagnose, fence, About::Fence);
+                    }
+                    if wants.poison {
+                        self.fill(&diagnose, &block);
+                    }
+                }
+                Change::Reused(zone) => self.look_at_zone(&mut diagnose, zone, About::Grave),
+            }
+        }
+        self.diagnose = Some(diagnose);
+    }
+
+    /// A submission was refused, and with it what it should have filled and answered.
+    pub(super) fn not_answered(&mut self) {
+        if let Some(diagnose) = &mut self.diagnose {
+            diagnose.forget_asked(diagnose.submitted);
+            self.memory.fence_anew();
+        }
+    }
+
+    /// Copies the pattern all over a zone.
+    fn fill(&mut self, diagnose: &Diagnose, zone: &Zone) {
+        let Some(gear) = &diagnose.gear else { return };
+        self.memory.touch(zone.place);
+        let mut done = 0;
+        while done < zone.size_bytes {
+            let size_bytes = PATTERN_BYTES.min(zone.size_bytes - done);
+            self.batch.ops.push(Op::Copy {
+                src: gear.buffer,
+                src_offset_bytes: 0,
+                dst: zone.place.buffer,
+                dst_offset_bytes: zone.place.offset_bytes + done,
+                size_bytes,
+            });
+            done += size_bytes;
+        }
+    }
+
+    fn look_at_zone(&mut self, diagnose: &mut Diagnose, zone: Zone, about: fn(Zone) -> About) {
+        let (place, size_bytes) = (zone.place, zone.size_bytes);
+        self.look_at(diagnose, Look::Words, place, size_bytes, || about(zone.clone()));
+    }
+
+    /// Looks at a range of a slab. What finds no room for its answers is not looked at.
+    fn look_at(
+        &mut self,
+        diagnose: &mut Diagnose,
+        look: Look,
+        place: Place,
+        size_bytes: u64,
+        about: impl Fn() -> About,
+    ) {
+        let (alignment, window_bytes) = steps(self.driver.caps());
+        let end = place.offset_bytes + size_bytes;
+        let mut at = place.offset_bytes;
+        while at < end {
+            let base = at & !(alignment - 1);
+            let stop = end.min(base + window_bytes);
+            let elements = (stop - at) / look.element_bytes();
+            let shares = (elements / LEAST_SHARE).clamp(1, MOST_SHARES);
+            let Some(first) = diagnose.take_answers(shares as u32) else {
+                return;
+            };
+            diagnose.asked.push(Asked {
+                about: about(),
+                first,
+                count: shares as u32,
+                from: (at - place.offset_bytes) / look.element_bytes(),
+            });
+            let seen = Binding {
+                buffer: place.buffer,
+                offset_bytes: base,
+                size_bytes: (stop - base).next_multiple_of(4),
+            };
+            let params = [(at - base) as u32 / 4, elements as u32, first, shares as u32];
+            self.dispatch(diagnose, look, seen, params, shares as u32);
+            at = stop;
+        }
+        self.memory.touch(place);
+    }
+
+    fn dispatch(
+        &mut self,
+        diagnose: &mut Diagnose,
+        look: Look,
+        seen: Binding,
+        params: [u32; 4],
+        groups: u32,
+    ) {
+        let Some(gear) = &diagnose.gear else { return };
+        let answers = Binding {
+            buffer: gear.buffer,
+            offset_bytes: PATTERN_BYTES,
+            size_bytes: u64::from(gear.answers) * ANSWER_BYTES,
+        };
+        let pipeline = gear.pipelines[look as usize];
+        let bindings = Bindings::from_slice(&[seen, answers]);
+        let Ok(bind_group) = self.groups.get(pipeline, bindings) else {
+            // Nothing answers, so nothing is to be read from there.
+            let is_asked = |asked: &Asked| asked.first + asked.count <= params[2];
+            diagnose.asked.retain(is_asked);
+            return;
+        };
+        let start = self.batch.params.len() as u32;
+        self.batch.params.extend_from_slice(bytemuck::bytes_of(&params));
+        self.batch.ops.push(Op::Dispatch {
+            pipeline,
+            bind_group,
+            params: (start, PARAMS_BYTES),
+            groups: [groups, 1, 1],
+        });
+    }
+}
+
+/// The alignment of bindings, and how much one shows of a slab.
+fn steps(caps: &Caps) -> (u64, u64) {
+    let alignment = caps.offset_alignment_bytes;
+    (alignment, caps.max_binding_bytes & !(alignment - 1))
+}
