@@ -3,6 +3,8 @@
 
 #[path = "engine/compacting.rs"]
 mod compacting;
+#[path = "engine/diagnostics.rs"]
+mod diagnostics;
 #[path = "engine/drops.rs"]
 mod drops;
 #[path = "engine/faults.rs"]

@@ -193,7 +193,8 @@ impl super::state::State {
         };
         self.memory.touch(one.from);
         self.memory.touch(one.to);
-        if !self.extend_copy(&one) {
+        // What happened to blocks before comes before the copy.
+        if self.memory.has_changes() || !self.extend_copy(&one) {
             self.push_op(Op::Copy {
                 src: one.from.buffer,
                 src_offset_bytes: one.from.offset_bytes,

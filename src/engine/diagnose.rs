@@ -42,6 +42,9 @@ const ANSWER_BYTES: u64 = 16;
 /// So many answers find room, where a binding shows as many.
 const MOST_ANSWERS: u64 = 16 << 10;
 
+/// A look at one range sees so many of them, of which its own are some.
+const PAGE_ANSWERS: u32 = 256;
+
 /// Bytes of the parameters of a look.
 const PARAMS_BYTES: u32 = 16;
 
@@ -103,6 +106,15 @@ impl Look {
         }
     }
 
+    fn is_wanted(self, wants: Diagnostics) -> bool {
+        match self {
+            Look::Words => wants.canaries || wants.poison,
+            Look::Table => wants.canaries,
+            Look::Mend => wants.unwritten,
+            Look::F32 | Look::F16 | Look::Bf16 => wants.non_finite,
+        }
+    }
+
     fn element_bytes(self) -> u64 {
         match self {
             Look::F16 | Look::Bf16 => 2,
@@ -147,7 +159,8 @@ struct Asked {
 /// Where fills come from and answers go.
 struct Gear {
     buffer: BufferId,
-    pipelines: [PipelineId; 6],
+    /// Of what is looked for.
+    pipelines: [Option<PipelineId>; 6],
     answers: u32,
 }
 
@@ -190,12 +203,17 @@ impl Diagnose {
         self.used > answers / 2
     }
 
-    /// Speaks for so many answers.
+    /// Speaks for so many answers, which lie in one page if they fit into one.
     fn take_answers(&mut self, count: u32) -> Option<u32> {
         let gear = self.gear.as_ref()?;
-        let first = self.used;
-        (count <= gear.answers - first).then(|| {
-            self.used += count;
+        let in_page = self.used % PAGE_ANSWERS;
+        let skipped = match in_page + count > PAGE_ANSWERS && count <= PAGE_ANSWERS {
+            true => PAGE_ANSWERS - in_page,
+            false => 0,
+        };
+        let first = self.used + skipped;
+        (first + count <= gear.answers).then(|| {
+            self.used = first + count;
             first
         })
     }
@@ -260,14 +278,16 @@ impl Engine {
 
     /// Makes what looking takes, before the first command runs. The caller has the turn.
     pub(super) async fn prepare_diagnose(&self) -> Result<()> {
-        let probes = {
+        let (probes, wants) = {
             let state = self.lock();
             match &state.diagnose {
-                Some(diagnose) if diagnose.gear.is_none() => diagnose.wanted.probes,
+                Some(diagnose) if diagnose.gear.is_none() => {
+                    (diagnose.wanted.probes, diagnose.wants())
+                }
                 _ => return Ok(()),
             }
         };
-        let made = self.make_gear(&probes).await;
+        let made = self.make_gear(&probes, wants).await;
         self.check_lost()?;
         if let Err(error) = made {
             let mut state = self.lock();
@@ -279,7 +299,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn make_gear(&self, probes: &Probes) -> DriverResult<()> {
+    async fn make_gear(&self, probes: &Probes, wants: Diagnostics) -> DriverResult<()> {
         let caps = self.caps();
         let mut pipelines = Vec::new();
         for look in Look::ALL {
@@ -287,10 +307,14 @@ impl Engine {
                 Look::Mend => probes.mend,
                 _ => probes.probe,
             };
+            if !look.is_wanted(wants) {
+                pipelines.push(None);
+                continue;
+            }
             let program = Program::Builtin(kernel);
             let key = PipelineKey::new(&program, variant(look), layout(look));
             let desc = describe(&program, &key, PARAMS_BYTES, caps);
-            pipelines.push(self.driver.create_pipeline(desc).await?);
+            pipelines.push(Some(self.driver.create_pipeline(desc).await?));
         }
         let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
         let size_bytes = PATTERN_BYTES + answers * ANSWER_BYTES;
@@ -464,16 +488,25 @@ impl State {
         groups: u32,
     ) {
         let Some(gear) = &diagnose.gear else { return };
+        let Some(pipeline) = gear.pipelines[look as usize] else {
+            return;
+        };
+        // All of them, or a page.
+        let [start, elements, first, shares] = params;
+        let (page, shown) = match look {
+            Look::Table => (0, gear.answers),
+            _ => (first & !(PAGE_ANSWERS - 1), PAGE_ANSWERS.min(gear.answers)),
+        };
         let answers = Binding {
             buffer: gear.buffer,
-            offset_bytes: PATTERN_BYTES,
-            size_bytes: u64::from(gear.answers) * ANSWER_BYTES,
+            offset_bytes: PATTERN_BYTES + u64::from(page) * ANSWER_BYTES,
+            size_bytes: u64::from(shown) * ANSWER_BYTES,
         };
-        let pipeline = gear.pipelines[look as usize];
+        let params = [start, elements, first - page, shares];
         let bindings = Bindings::from_slice(&[seen, answers]);
         let Ok(bind_group) = self.groups.get(pipeline, bindings) else {
             // Nothing answers, so nothing is to be read from there.
-            let is_asked = |asked: &Asked| asked.first + asked.count <= params[2];
+            let is_asked = |asked: &Asked| asked.first + asked.count <= first;
             diagnose.asked.retain(is_asked);
             return;
         };

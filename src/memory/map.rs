@@ -181,7 +181,7 @@ impl Memory {
         }
         let (moments, tags, dropped) = self.history();
         Map {
-            granule_bytes: self.pools.config().unit_bytes,
+            granule_bytes: self.whole_granules(1),
             slabs,
             away,
             tags,

@@ -40,9 +40,14 @@ impl Memory {
 
     /// What a block for so many bytes takes.
     pub(crate) fn granted_bytes(&self, size_bytes: u64) -> u64 {
+        self.whole_granules(size_bytes + self.fence_bytes)
+    }
+
+    /// So many bytes, rounded up to whole granules.
+    pub(crate) fn whole_granules(&self, size_bytes: u64) -> u64 {
         // A power of two.
         let unit_bytes = self.pools.config().unit_bytes;
-        (size_bytes + self.fence_bytes + unit_bytes - 1) & !(unit_bytes - 1)
+        (size_bytes + unit_bytes - 1) & !(unit_bytes - 1)
     }
 
     /// Bytes of all blocks that are handed out.
