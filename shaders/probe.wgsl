@@ -2,7 +2,7 @@
 // kind and of the second, the number of the first of either, and that after the last.
 
 //# head
-struct Params { w0: vec4<u32> }
+struct Params { w0: vec4<u32>, w1: vec4<u32> }
 
 fn noted(all: vec4<u32>, kind: u32, i: u32) -> vec4<u32> {
   if kind == 0u { return all; }
@@ -19,13 +19,16 @@ fn say(slot: u32, all: vec4<u32>) {
 
 //# range
 // p.w0: the first word, how many elements, the first answer, and how many workgroups share the work.
+// p.w1: of each row of so many elements, so many are no padding; and where in a row the first element is.
 var<workgroup> found: array<vec4<u32>, 64>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   var all = vec4<u32>(0u, 0u, 0xffffffffu, 0u);
   for (var i = group.x * 64u + lane; i < p.w0.y; i += p.w0.w * 64u) {
-    all = noted(all, kind(i), i);
+    if p.w1.x == 0u || (i + p.w1.z) % p.w1.x < p.w1.y {
+      all = noted(all, kind(i), i);
+    }
   }
   found[lane] = all;
   workgroupBarrier();

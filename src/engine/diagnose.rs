@@ -18,6 +18,8 @@ mod finding;
 mod leaks;
 mod watch;
 
+use std::sync::Arc;
+
 use super::caches::Bindings;
 use super::kernel::{Kernel, Launch, MAX_OPERANDS, Program, Variant};
 use super::needs::describe;
@@ -28,10 +30,10 @@ use super::{Engine, caches::PipelineKey};
 use crate::driver::{Account, Binding, BufferId, Caps, DriverError, DriverResult, Op, PipelineId};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::memory::{Change, PATTERN, Place, Zone};
+use crate::memory::{Change, PATTERN, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
-pub(crate) use watch::{FENCED, UNWRITTEN};
 use watch::Watch;
+pub(crate) use watch::{FENCED, UNWRITTEN};
 
 /// The pattern lies ready in so many bytes, to be copied from.
 const PATTERN_BYTES: u64 = 64 << 10;
@@ -42,11 +44,14 @@ const ANSWER_BYTES: u64 = 16;
 /// So many answers find room, where a binding shows as many.
 const MOST_ANSWERS: u64 = 16 << 10;
 
+/// So many are kept where memory is short.
+const LEAST_ANSWERS: u64 = 1 << 10;
+
 /// A look at one range sees so many of them, of which its own are some.
 const PAGE_ANSWERS: u32 = 256;
 
 /// Bytes of the parameters of a look.
-const PARAMS_BYTES: u32 = 16;
+const PARAMS_BYTES: u32 = 32;
 
 /// A workgroup looks at so many elements at least, before another one helps; so many do at most.
 const LEAST_SHARE: u64 = 8192;
@@ -276,6 +281,16 @@ impl Engine {
         &self.findings
     }
 
+    /// A result is longer than what it is to hold: of each row of so many elements the rest is padding, in which
+    /// anything may be. Said before the launch that makes it.
+    pub(crate) fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
+        if row < of && self.wanted.is_some_and(|wanted| wanted.non_finite) {
+            if let Some(diagnose) = &mut self.lock().diagnose {
+                diagnose.watch.pads(storage, (of as u32, row as u32));
+            }
+        }
+    }
+
     /// Makes what looking takes, before the first command runs. The caller has the turn.
     pub(super) async fn prepare_diagnose(&self) -> Result<()> {
         let (probes, wants) = {
@@ -316,7 +331,11 @@ impl Engine {
             let desc = describe(&program, &key, PARAMS_BYTES, caps);
             pipelines.push(Some(self.driver.create_pipeline(desc).await?));
         }
+        // Of a small budget, a small part.
+        let share_bytes = self.driver.ledger().slab_limit_now_bytes() / 32;
         let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
+        let answers = answers.min((share_bytes / ANSWER_BYTES).max(LEAST_ANSWERS));
+        let answers = answers & !(u64::from(PAGE_ANSWERS) - 1);
         let size_bytes = PATTERN_BYTES + answers * ANSWER_BYTES;
         let label = "lapidary diagnostics";
         let buffer = self.driver.create_buffer(Account::Slabs, size_bytes, label);
@@ -438,7 +457,9 @@ impl State {
 
     fn look_at_zone(&mut self, diagnose: &mut Diagnose, zone: Zone, about: fn(Zone) -> About) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
-        self.look_at(diagnose, Look::Words, place, size_bytes, || about(zone.clone()));
+        self.look_at(diagnose, Look::Words, place, size_bytes, || {
+            about(zone.clone())
+        });
     }
 
     /// Looks at a range of a slab. What finds no room for its answers is not looked at.
@@ -448,6 +469,18 @@ impl State {
         look: Look,
         place: Place,
         size_bytes: u64,
+        about: impl Fn() -> About,
+    ) {
+        self.look_at_rows(diagnose, look, (place, size_bytes), (0, 0), about);
+    }
+
+    /// The same, where so many elements are a row, and so many of each are no padding.
+    fn look_at_rows(
+        &mut self,
+        diagnose: &mut Diagnose,
+        look: Look,
+        (place, size_bytes): (Place, u64),
+        (of, row): (u32, u32),
         about: impl Fn() -> About,
     ) {
         let (alignment, window_bytes) = steps(self.driver.caps());
@@ -461,18 +494,26 @@ impl State {
             let Some(first) = diagnose.take_answers(shares as u32) else {
                 return;
             };
+            let from = (at - place.offset_bytes) / look.element_bytes();
             diagnose.asked.push(Asked {
                 about: about(),
                 first,
                 count: shares as u32,
-                from: (at - place.offset_bytes) / look.element_bytes(),
+                from,
             });
             let seen = Binding {
                 buffer: place.buffer,
                 offset_bytes: base,
                 size_bytes: (stop - base).next_multiple_of(4),
             };
-            let params = [(at - base) as u32 / 4, elements as u32, first, shares as u32];
+            let rows = [of, row, (from % u64::from(of.max(1))) as u32, 0];
+            let range = [
+                (at - base) as u32 / 4,
+                elements as u32,
+                first,
+                shares as u32,
+            ];
+            let params = [range, rows];
             self.dispatch(diagnose, look, seen, params, shares as u32);
             at = stop;
         }
@@ -484,7 +525,7 @@ impl State {
         diagnose: &mut Diagnose,
         look: Look,
         seen: Binding,
-        params: [u32; 4],
+        params: [[u32; 4]; 2],
         groups: u32,
     ) {
         let Some(gear) = &diagnose.gear else { return };
@@ -492,7 +533,7 @@ impl State {
             return;
         };
         // All of them, or a page.
-        let [start, elements, first, shares] = params;
+        let [[start, elements, first, shares], rows] = params;
         let (page, shown) = match look {
             Look::Table => (0, gear.answers),
             _ => (first & !(PAGE_ANSWERS - 1), PAGE_ANSWERS.min(gear.answers)),
@@ -502,7 +543,7 @@ impl State {
             offset_bytes: PATTERN_BYTES + u64::from(page) * ANSWER_BYTES,
             size_bytes: u64::from(shown) * ANSWER_BYTES,
         };
-        let params = [start, elements, first - page, shares];
+        let params = [[start, elements, first - page, shares], rows];
         let bindings = Bindings::from_slice(&[seen, answers]);
         let Ok(bind_group) = self.groups.get(pipeline, bindings) else {
             // Nothing answers, so nothing is to be read from there.
@@ -511,7 +552,9 @@ impl State {
             return;
         };
         let start = self.batch.params.len() as u32;
-        self.batch.params.extend_from_slice(bytemuck::bytes_of(&params));
+        self.batch
+            .params
+            .extend_from_slice(bytemuck::bytes_of(&params));
         self.batch.ops.push(Op::Dispatch {
             pipeline,
             bind_group,

@@ -132,7 +132,10 @@ impl Engine {
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let mut memory = Memory::new(driver.caps(), setup.never_move, dead.clone())?;
         let wanted = setup.diagnose.as_ref().map(|wanted| wanted.diagnostics);
-        let findings = setup.diagnose.as_ref().map(|wanted| wanted.findings.clone());
+        let findings = setup
+            .diagnose
+            .as_ref()
+            .map(|wanted| wanted.findings.clone());
         if let Some(wanted) = wanted {
             memory.watch_blocks(wanted.canaries, wanted.poison);
         }

@@ -492,7 +492,12 @@ pub(super) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
     }
 }
 
-pub(super) fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps) -> PipelineDesc {
+pub(super) fn describe(
+    program: &Program,
+    key: &PipelineKey,
+    params_bytes: u32,
+    caps: &Caps,
+) -> PipelineDesc {
     let target = Target {
         window_bytes: caps.max_binding_bytes,
         immediates: params_bytes <= caps.max_immediate_bytes,

@@ -16,13 +16,16 @@ impl Options {
         let diagnostics = match (self.diagnostics, std::env::var(VARIABLE)) {
             (Some(diagnostics), _) => diagnostics,
             (None, Err(std::env::VarError::NotPresent)) => Diagnostics::none(),
-            (None, said) => said.unwrap_or_default().parse().map_err(|error| match error {
-                Error::Option { reason, .. } => Error::Option {
-                    option: VARIABLE,
-                    reason,
-                },
-                other => other,
-            })?,
+            (None, said) => said
+                .unwrap_or_default()
+                .parse()
+                .map_err(|error| match error {
+                    Error::Option { reason, .. } => Error::Option {
+                        option: VARIABLE,
+                        reason,
+                    },
+                    other => other,
+                })?,
         };
         Ok((diagnostics != Diagnostics::none()).then(|| Wanted {
             diagnostics,

@@ -79,7 +79,8 @@ impl Memory {
     /// What has changed, in order; it is the caller's to attend to.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         let fences = self.fences.as_mut();
-        let mut changes = fences.map_or_else(Vec::new, |fences| std::mem::take(&mut fences.changes));
+        let mut changes =
+            fences.map_or_else(Vec::new, |fences| std::mem::take(&mut fences.changes));
         // Of a slab that is gone there is nothing to see.
         changes.retain(|change| {
             let (Change::Came(zone) | Change::Reused(zone) | Change::Went { block: zone, .. }) =
@@ -182,7 +183,10 @@ impl Memory {
 
     /// The last writes to all storages that there are.
     pub(crate) fn live_writes(&self) -> FxHashSet<u64> {
-        let live = self.slots.iter().filter(|slot| slot.storage.strong_count() > 0);
+        let live = self
+            .slots
+            .iter()
+            .filter(|slot| slot.storage.strong_count() > 0);
         live.map(|slot| slot.writes).collect()
     }
 
@@ -261,7 +265,10 @@ impl Memory {
             let Some(grave) = watched.graves.remove(&at) else {
                 continue;
             };
-            let (from, to) = (at.1.max(place.offset_bytes), (at.1 + grave.size_bytes).min(end));
+            let (from, to) = (
+                at.1.max(place.offset_bytes),
+                (at.1 + grave.size_bytes).min(end),
+            );
             for (from, to) in [(at.1, from), (to, at.1 + grave.size_bytes)] {
                 if from < to {
                     watched.graves.insert((slab, from), part(&grave, from, to));
@@ -274,7 +281,9 @@ impl Memory {
     /// A slab is given back, or all are (`None`).
     pub(super) fn unwatch(&mut self, slab: Option<u32>) {
         if let Some(watched) = &mut self.fences {
-            watched.graves.retain(|(of, _), _| slab.is_some_and(|slab| slab != *of));
+            watched
+                .graves
+                .retain(|(of, _), _| slab.is_some_and(|slab| slab != *of));
             if slab.is_none() {
                 watched.changes.clear();
             }

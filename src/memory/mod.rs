@@ -55,9 +55,9 @@ pub use rung::Rung;
 pub use scope::Scope;
 use slabs::Slab;
 pub use source::Source;
+pub(crate) use storage::Storage;
 pub(crate) use storage::TenantId;
 pub use storage::{Advice, Residency, Tag};
-pub(crate) use storage::Storage;
 pub use tags::TagUse;
 pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
@@ -145,11 +145,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(
-        caps: &Caps,
-        never_move: bool,
-        dead_list: Arc<DeadList>,
-    ) -> Result<Self> {
+    pub(crate) fn new(caps: &Caps, never_move: bool, dead_list: Arc<DeadList>) -> Result<Self> {
         let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
         let config = match never_move {
             true => config.without_moves(),

@@ -25,7 +25,8 @@ pub(super) struct Slab {
 impl Memory {
     /// The slab to create for a storage that found no room.
     pub(crate) fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
-        self.pools.growth(size_bytes.saturating_add(self.fence_bytes))
+        self.pools
+            .growth(size_bytes.saturating_add(self.fence_bytes))
     }
 
     /// Would a storage of this size find a place, or (`anywhere`) any hole at all?

@@ -59,5 +59,7 @@ fn operation(launch: &Launch) -> String {
         return (element.section)(&launch.variant()).to_owned();
     }
     let reader = reader_of(kernel);
-    reader.map_or(kernel.name.to_owned(), |reader| (reader.name)(launch.code).to_string())
+    reader.map_or(kernel.name.to_owned(), |reader| {
+        (reader.name)(launch.code).to_string()
+    })
 }

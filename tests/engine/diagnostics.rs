@@ -1,7 +1,7 @@
 //! Planted bugs that diagnostics must find, and right programs in which there is nothing to find.
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, DType, Diagnostics, Finding, Gpu, Kernel, Options, Residency, Tensor};
+use lapidary::{Budget, DType, Diagnostics, Finding, Gpu, Kernel, Options, Tensor};
 
 use crate::{ended, numbers, options};
 
@@ -71,8 +71,14 @@ fn a_users_kernel_that_writes_past_the_end_is_named_with_the_tensor() {
             panic!("{found}");
         };
         assert_eq!(*counted, words, "{found}");
-        assert_eq!((*first_byte, *end_byte), (4 * len as u64, 4 * (len as u64 + words)));
-        assert!(made_at.as_ref().unwrap().file().ends_with("diagnostics.rs"), "{found}");
+        assert_eq!(
+            (*first_byte, *end_byte),
+            (4 * len as u64, 4 * (len as u64 + words))
+        );
+        assert!(
+            made_at.as_ref().unwrap().file().ends_with("diagnostics.rs"),
+            "{found}"
+        );
         assert_eq!(suspects[..], ["the kernel `count`"]);
         // The neighbour is whole, and what was found is not found again.
         assert_eq!(other.to_vec::<f32>().unwrap(), [1.0; 64]);
@@ -99,7 +105,12 @@ fn a_users_kernel_that_stays_within_is_not_suspected_and_sees_no_fence() {
     });
     for len in [1, 3, 4, 50] {
         let y = gpu.tensor(&numbers(0, len), &[len]).unwrap();
-        kernel.call().bind("y", &y).groups([50, 1, 1]).run().unwrap();
+        kernel
+            .call()
+            .bind("y", &y)
+            .groups([50, 1, 1])
+            .run()
+            .unwrap();
         let doubled: Vec<f32> = numbers(0, len).iter().map(|y| 2.0 * y).collect();
         assert_eq!(y.to_vec::<f32>().unwrap(), doubled);
     }
@@ -160,7 +171,11 @@ fn a_kernel_that_reads_its_output_finds_zeros_there() {
 fn the_operation_that_makes_the_first_nan_is_named() {
     let (gpu, sim) = open(Diagnostics::all());
     for dtype in [DType::F32, DType::F16, DType::Bf16] {
-        let x = gpu.tensor(&[4.0_f32, -1.0, 9.0], &[3]).unwrap().cast(dtype).unwrap();
+        let x = gpu
+            .tensor(&[4.0_f32, -1.0, 9.0], &[3])
+            .unwrap()
+            .cast(dtype)
+            .unwrap();
         let a = (&x + 1.0).unwrap();
         let b = (&a * 2.0).unwrap();
         let c = (&b - 5.0).unwrap().sqrt().unwrap();
@@ -212,7 +227,16 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
     let nan = gpu.tensor(&[f32::NAN], &[1]).unwrap();
     (&nan + 1.0).unwrap().force().unwrap();
     let found = one(&gpu);
-    assert!(matches!(&found, Finding::NonFinite { operation: None, .. }), "{found}");
+    assert!(
+        matches!(
+            &found,
+            Finding::NonFinite {
+                operation: None,
+                ..
+            }
+        ),
+        "{found}"
+    );
     drop((x, y, z, nan));
     ended(gpu, &sim);
 }
@@ -228,13 +252,116 @@ fn what_lives_longer_than_its_device_is_listed() {
     let pending = (&held + 2.0).unwrap();
     let leaks = gpu.leaks();
     assert_eq!(leaks.len(), 2, "{leaks:?}");
-    assert!(leaks.iter().all(|leak| (leak.storages, leak.bytes) == (1, 40)), "{leaks:?}");
+    assert!(
+        leaks
+            .iter()
+            .all(|leak| (leak.storages, leak.bytes) == (1, 40)),
+        "{leaks:?}"
+    );
     let again = gpu.clone();
     drop(gpu);
     assert!(findings.is_empty());
     drop(again);
     let found = findings.take();
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found.iter().any(|finding| finding.to_string().contains("`held`")), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .any(|finding| finding.to_string().contains("`held`")),
+        "{found:?}"
+    );
     drop((held, view, pending));
+}
+
+/// What a program gives that makes, changes, moves, puts out, brings back and drops tensors.
+fn program(gpu: &Gpu) -> Vec<Vec<f32>> {
+    let mut given = Vec::new();
+    let mut held: Vec<Tensor> = Vec::new();
+    for round in 0..40_usize {
+        let len = 1 + 37 * round % 613;
+        let x = gpu.tensor(&numbers(round, len), &[len]).unwrap();
+        let y = ((&x + 1.0).unwrap() * 0.5).unwrap();
+        y.narrow(0, len / 2, len - len / 2)
+            .unwrap()
+            .add_(&x.narrow(0, 0, 1).unwrap())
+            .unwrap();
+        let sum = y.sum_all().unwrap();
+        let product = x
+            .reshape(&[1, len])
+            .unwrap()
+            .matmul(&y.reshape(&[len, 1]).unwrap())
+            .unwrap();
+        if round % 5 == 4 {
+            held[round / 5].evict().unwrap();
+            gpu.compact(1 << 20).unwrap();
+        }
+        if round % 3 == 2 {
+            drop(held.remove(round / 3));
+        }
+        given.extend([sum, product].map(|one| one.to_vec::<f32>().unwrap()));
+        held.push(y);
+    }
+    given.extend(held.iter().map(|one| one.to_vec::<f32>().unwrap()));
+    given
+}
+
+#[test]
+fn a_right_program_has_nothing_to_find_and_gives_the_same() {
+    let (gpu, sim) = open(Diagnostics::none());
+    let expected = program(&gpu);
+    ended(gpu, &sim);
+    for diagnostics in ["canaries", "poison", "unwritten", "non_finite", "all"] {
+        let (gpu, sim) = open(diagnostics.parse().unwrap());
+        assert_eq!(program(&gpu), expected, "{diagnostics}");
+        assert_eq!(gpu.diagnose().unwrap(), [], "{diagnostics}");
+        ended(gpu, &sim);
+    }
+    // Where tensors make way for each other all the time.
+    let budget = Budget {
+        device_bytes: Some(448 << 10),
+        ..Budget::default()
+    };
+    let (gpu, sim) = open_within(Diagnostics::all(), budget);
+    assert_eq!(program(&gpu), expected);
+    assert_eq!(gpu.diagnose().unwrap(), []);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_was_found_before_the_device_went_does_not_come_back_on_the_next_one() {
+    let (gpu, sim) = open(Diagnostics::all());
+    let held = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
+    held.evict().unwrap();
+    let kernel = count(&gpu, 20);
+    let y = counted(&kernel, 4);
+    one_overrun(&gpu);
+    sim.lose("for a test");
+    assert!(gpu.diagnose().is_err());
+    gpu.reopen().unwrap();
+    assert_eq!(held.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    assert_eq!(gpu.diagnose().unwrap(), []);
+    let again = counted(&kernel, 4);
+    one_overrun(&gpu);
+    drop((held, y, again, kernel));
+    ended(gpu, &sim);
+}
+
+#[track_caller]
+fn one_overrun(gpu: &Gpu) {
+    let found = one(gpu);
+    assert!(matches!(found, Finding::Overrun { .. }), "{found}");
+}
+
+#[test]
+fn what_is_looked_for_is_said_by_names() {
+    let said = |text: &str| text.parse::<Diagnostics>();
+    assert_eq!(said("all").unwrap(), Diagnostics::all());
+    assert_eq!(said("").unwrap(), Diagnostics::none());
+    let some = said(" canaries, leaks").unwrap();
+    assert!(some.canaries && some.leaks && !some.poison);
+    let error = said("canaries,mice").unwrap_err().to_string();
+    assert!(
+        error.contains("mice") && error.contains("non_finite"),
+        "{error}"
+    );
 }

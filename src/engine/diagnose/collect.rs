@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{
-    ANSWER_BYTES, About, Asked, Diagnose, Look, PATTERN_BYTES, steps,
-};
+use super::{ANSWER_BYTES, About, Asked, Diagnose, Look, PATTERN_BYTES, steps};
 use crate::driver::{Binding, DriverError, DriverResult, Op};
 use crate::engine::Engine;
 use crate::engine::state::State;
@@ -98,7 +96,7 @@ impl Engine {
                     from: 0,
                 });
             }
-            let params = [0, count, first, 0];
+            let params = [[0, count, first, 0], [0; 4]];
             let groups = count.div_ceil(64);
             state.dispatch(&mut diagnose, Look::Table, group.seen, params, groups);
         }
@@ -148,7 +146,8 @@ impl Engine {
         };
         let size_bytes = u64::from(used) * ANSWER_BYTES;
         let piece_bytes = self.readbacks.piece_bytes();
-        let (reading, pieces) = Reading::new(PATTERN_BYTES, size_bytes, piece_bytes, Box::new(sink));
+        let (reading, pieces) =
+            Reading::new(PATTERN_BYTES, size_bytes, piece_bytes, Box::new(sink));
         for piece in pieces {
             self.readbacks.provide(piece.size_bytes).await?;
             if !self.lock().read_answer(&reading, piece) {

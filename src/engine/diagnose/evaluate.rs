@@ -40,7 +40,9 @@ impl Answer {
 fn answer(asked: &Asked, answers: &[u8]) -> Answer {
     let start = asked.first as usize * ANSWER_BYTES as usize;
     let bytes = answers.get(start..).unwrap_or_default();
-    let each = bytes.chunks_exact(ANSWER_BYTES as usize).take(asked.count as usize);
+    let each = bytes
+        .chunks_exact(ANSWER_BYTES as usize)
+        .take(asked.count as usize);
     each.map(|bytes| {
         let [first_kind, second_kind, first, end] = bytemuck::pod_read_unaligned::<[u32; 4]>(bytes);
         match (first_kind, second_kind) {
@@ -58,7 +60,9 @@ fn answer(asked: &Asked, answers: &[u8]) -> Answer {
 /// Are they about the same value, of which each sees a part?
 fn is_same(one: &Asked, next: &Asked) -> bool {
     match (&one.about, &next.about) {
-        (About::Output(one), About::Output(next)) | (About::Result(one), About::Result(next)) => one == next,
+        (About::Output(one), About::Output(next)) | (About::Result(one), About::Result(next)) => {
+            one == next
+        }
         _ => false,
     }
 }

@@ -103,7 +103,11 @@ impl FromStr for Diagnostics {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut wanted = Diagnostics::none();
-        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
             let place = NAMES.iter().position(|one| *one == name);
             match (name, place) {
                 ("all", _) => wanted = Diagnostics::all(),
@@ -325,7 +329,10 @@ impl fmt::Display for Leak {
             bytes,
         } = self;
         let tensors = if *storages == 1 { "tensor" } else { "tensors" };
-        write!(f, "{storages} {tensors} of {bytes} bytes alive, made at {made_at}.")
+        write!(
+            f,
+            "{storages} {tensors} of {bytes} bytes alive, made at {made_at}."
+        )
     }
 }
 
@@ -350,7 +357,6 @@ impl Findings {
     }
 
     pub(crate) fn push(&self, finding: Finding) {
-        if !matches!(finding, Finding::Leak(_)) { eprintln!("FOUND {finding}"); std::process::abort(); }
         log::warn!("{finding}");
         let mut list = self.lock();
         if list.len() < MOST_FINDINGS {

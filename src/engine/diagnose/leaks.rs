@@ -48,7 +48,9 @@ impl State {
         }
         let mut alive = self.memory.alive();
         alive.retain(|storage| {
-            let held = queued.get(&address(storage)).map_or(0, |(_, held)| held + 1);
+            let held = queued
+                .get(&address(storage))
+                .map_or(0, |(_, held)| held + 1);
             // One is this list's.
             Arc::strong_count(storage) > held + 1
         });

@@ -1,5 +1,7 @@
 //! What is watched of launches: what they read, and what becomes of what they write.
 
+use std::sync::{Arc, Weak};
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -68,6 +70,8 @@ pub(super) struct Output {
 pub(super) struct Watch {
     pub(super) makers: FxHashMap<u64, Maker>,
     pub(super) outputs: FxHashMap<u64, Output>,
+    /// Results with padding, of rows of so many elements of which so many are none.
+    padded: Vec<(Weak<Storage>, (u32, u32))>,
     /// Of the launch that is being encoded: what it computes, from what, and which operands hold values as a
     /// whole after it.
     operation: String,
@@ -76,6 +80,16 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    pub(super) fn pads(&mut self, storage: &Arc<Storage>, rows: (u32, u32)) {
+        self.padded.push((Arc::downgrade(storage), rows));
+    }
+
+    /// The rows of a storage: none where it has no padding.
+    fn rows(&self, storage: &Storage) -> (u32, u32) {
+        let is_it = |one: &&(Weak<Storage>, _)| std::ptr::eq(one.0.as_ptr(), storage);
+        self.padded.iter().find(is_it).map_or((0, 0), |one| one.1)
+    }
+
     /// What a value was made of had.
     pub(super) fn taint_of_inputs(&self, version: u64) -> Taint {
         self.inherit(version, 64)
@@ -85,19 +99,28 @@ impl Watch {
         let Some(maker) = self.makers.get(&version).filter(|_| depth > 0) else {
             return Taint::default();
         };
-        let inputs = maker.inputs.iter().map(|&input| match self.makers.get(&input) {
-            Some(Maker {
-                taint: Some(taint), ..
-            }) => *taint,
-            _ => self.inherit(input, depth - 1),
-        });
+        let inputs = maker
+            .inputs
+            .iter()
+            .map(|&input| match self.makers.get(&input) {
+                Some(Maker {
+                    taint: Some(taint), ..
+                }) => *taint,
+                _ => self.inherit(input, depth - 1),
+            });
         inputs.fold(maker.inherited, |all, one| all | one)
     }
 
     /// All that was asked is answered: what nobody can ask for again is forgotten.
     pub(super) fn forget_all_but(&mut self, live: &FxHashSet<u64>) {
-        let versions = self.makers.keys().copied().filter(|version| live.contains(version));
-        let inherited: Vec<_> = versions.map(|version| (version, self.taint_of_inputs(version))).collect();
+        let versions = self
+            .makers
+            .keys()
+            .copied()
+            .filter(|version| live.contains(version));
+        let inherited: Vec<_> = versions
+            .map(|version| (version, self.taint_of_inputs(version)))
+            .collect();
         self.makers.retain(|version, _| live.contains(version));
         for (version, taint) in inherited {
             if let Some(maker) = self.makers.get_mut(&version) {
@@ -105,6 +128,7 @@ impl Watch {
                 maker.inputs.clear();
             }
         }
+        self.padded.retain(|one| one.0.strong_count() > 0);
         self.outputs.retain(|version, output| {
             let is_settled = output.left.is_some_and(|(words, _)| words == 0);
             live.contains(version) && !is_settled
@@ -233,13 +257,15 @@ impl State {
     fn look_at_value(&mut self, diagnose: &mut Diagnose, storage: &Storage, dtype: DType) {
         let version = self.memory.writes_to(storage);
         let makers = &mut diagnose.watch.makers;
-        let maker = makers.entry(version).or_insert_with(|| maker(storage, dtype));
+        let maker = makers
+            .entry(version)
+            .or_insert_with(|| maker(storage, dtype));
         let (Some(place), Some(look)) = (self.memory.find(storage), Look::of_dtype(dtype)) else {
             return;
         };
         if !std::mem::replace(&mut maker.is_asked, true) {
-            let about = || About::Result(version);
-            self.look_at(diagnose, look, place, storage.len_bytes(), about);
+            let (range, rows) = ((place, storage.len_bytes()), diagnose.watch.rows(storage));
+            self.look_at_rows(diagnose, look, range, rows, || About::Result(version));
         }
     }
 
@@ -250,7 +276,9 @@ impl State {
         if !matches!(launch.program, Program::Custom(_)) {
             return ends;
         }
-        for (index, (arg, (start, size_bytes))) in launch.args.iter().zip(&launch.ranges).enumerate() {
+        for (index, (arg, (start, size_bytes))) in
+            launch.args.iter().zip(&launch.ranges).enumerate()
+        {
             if launch.code >> index & 1 == 1 {
                 let end = start + size_bytes - FENCE_BYTES;
                 ends.extend(self.memory.fence_behind(&arg.storage, end));
@@ -279,7 +307,9 @@ impl State {
                 read_by: None,
             };
             diagnose.watch.outputs.insert(version, output);
-            self.look_at(diagnose, Look::Mend, place, size_bytes, || About::Output(version));
+            self.look_at(diagnose, Look::Mend, place, size_bytes, || {
+                About::Output(version)
+            });
         }
     }
 }

@@ -428,7 +428,9 @@ impl KernelCall {
             let storage = &seen.tensor.storage;
             let (start, size_bytes) = seen.range;
             let is_end = start + size_bytes == storage.len_bytes().next_multiple_of(4);
-            let stride_bytes = operand.stride_bytes.filter(|stride| FENCE_BYTES % stride == 0);
+            let stride_bytes = operand
+                .stride_bytes
+                .filter(|stride| FENCE_BYTES % stride == 0);
             if wanted.canaries
                 && operand.writes
                 && is_end

@@ -241,7 +241,13 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
         roles: text.operands.iter().map(role).collect(),
         shader: Box::new(move |layout, target, fenced| {
             let is_written = |operand: usize| layout.written >> operand & 1 == 1;
-            rewrite::rewrite(&source, is_written, fenced, target.immediates, target.enables)
+            rewrite::rewrite(
+                &source,
+                is_written,
+                fenced,
+                target.immediates,
+                target.enables,
+            )
         }),
         #[cfg(any(test, feature = "sim"))]
         host: None,

@@ -8,8 +8,8 @@ use std::ops::Range;
 use naga::proc::Layouter;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{
-    AddressSpace, ArraySize, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, StorageAccess, Type,
-    TypeInner,
+    AddressSpace, ArraySize, GlobalVariable, Handle, Module, ScalarKind, ShaderStage,
+    StorageAccess, Type, TypeInner,
 };
 
 use super::diagnose;

@@ -39,8 +39,13 @@ pub(super) fn rewrite(
         heads.push((params.at.head.clone(), head));
     }
     for (binding, range) in kernel.lengths.iter().flatten() {
-        let stride_bytes = kernel.operands.get(*binding).and_then(|one| one.stride_bytes);
-        if let (Some(stride_bytes), true) = (stride_bytes, *binding < 8 && fenced >> binding & 1 == 1) {
+        let stride_bytes = kernel
+            .operands
+            .get(*binding)
+            .and_then(|one| one.stride_bytes);
+        if let (Some(stride_bytes), true) =
+            (stride_bytes, *binding < 8 && fenced >> binding & 1 == 1)
+        {
             let length = kernel.text[range.clone()].replace('\n', " ");
             let fence = FENCE_BYTES / stride_bytes;
             heads.push((range.clone(), format!("({length} - {fence}u)")));

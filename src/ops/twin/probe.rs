@@ -5,20 +5,28 @@ use crate::engine::kernel::TwinCall;
 use crate::memory::PATTERN;
 
 pub(crate) fn run(call: &mut TwinCall) {
-    let [start, len, slot, parts] = call.params::<[u32; 4]>().map(|word| word as usize);
+    let words = call.params::<[u32; 8]>().map(|word| word as usize);
+    let [start, len, slot, parts] = [0, 1, 2, 3].map(|word| words[word]);
     let look = Look::of(call.variant.code);
     if look == Look::Table {
         for slot in slot..slot + len {
             let (start, len) = (call.int(1, 4 * slot), call.int(1, 4 * slot + 1));
-            let found = (0..len as usize).map(|i| u32::from(call.int(0, start as usize + i) != PATTERN));
+            let found =
+                (0..len as usize).map(|i| u32::from(call.int(0, start as usize + i) != PATTERN));
             let answer = sum(found.zip(0..));
             say(call, slot, answer);
         }
         return;
     }
     for part in 0..parts {
-        let mine = (0..len).filter(|i| i / 64 % parts == part).collect::<Vec<_>>();
-        let found: Vec<_> = mine.iter().map(|&i| (kind(call, look, start, i), i as u32)).collect();
+        let (of, row, at) = (words[4], words[5], words[6]);
+        let is_padding = |i: &usize| of > 0 && (i + at) % of >= row;
+        let mine = (0..len).filter(|i| i / 64 % parts == part && !is_padding(i));
+        let mine: Vec<_> = mine.collect();
+        let found: Vec<_> = mine
+            .iter()
+            .map(|&i| (kind(call, look, start, i), i as u32))
+            .collect();
         say(call, slot + part, sum(found.into_iter()));
     }
 }
