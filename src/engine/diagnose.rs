@@ -15,23 +15,22 @@
 mod collect;
 mod evaluate;
 mod finding;
+mod gear;
 mod leaks;
 mod watch;
 
 use std::sync::Arc;
 
+use super::Engine;
 use super::caches::Bindings;
-use super::kernel::{Kernel, Launch, MAX_OPERANDS, Program, Variant};
-use super::needs::describe;
+use super::kernel::{Kernel, Launch};
 use super::state::State;
 use super::walk::Need;
-use super::wgsl::Layout;
-use super::{Engine, caches::PipelineKey};
-use crate::driver::{Account, Binding, BufferId, Caps, DriverError, DriverResult, Op, PipelineId};
+use crate::driver::{Binding, Caps, Op};
 use crate::dtype::DType;
-use crate::error::Result;
-use crate::memory::{Change, PATTERN, Place, Storage, Zone};
+use crate::memory::{Change, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
+use gear::Gear;
 use watch::Watch;
 pub(crate) use watch::{FENCED, UNWRITTEN};
 
@@ -45,7 +44,7 @@ const ANSWER_BYTES: u64 = 16;
 const MOST_ANSWERS: u64 = 16 << 10;
 
 /// So many are kept where memory is short.
-const LEAST_ANSWERS: u64 = 1 << 10;
+const LEAST_ANSWERS: u64 = 4 << 10;
 
 /// A look at one range sees so many of them, of which its own are some.
 const PAGE_ANSWERS: u32 = 256;
@@ -55,7 +54,7 @@ const PARAMS_BYTES: u32 = 32;
 
 /// A workgroup looks at so many elements at least, before another one helps; so many do at most.
 const LEAST_SHARE: u64 = 8192;
-const MOST_SHARES: u64 = 64;
+const MOST_SHARES: u64 = 32;
 
 /// The names of so many commands that ran are kept, for those who ask who it was.
 const MOST_SUSPECTS: usize = 8;
@@ -161,14 +160,6 @@ struct Asked {
     from: u64,
 }
 
-/// Where fills come from and answers go.
-struct Gear {
-    buffer: BufferId,
-    /// Of what is looked for.
-    pipelines: [Option<PipelineId>; 6],
-    answers: u32,
-}
-
 /// All that looking takes.
 pub(super) struct Diagnose {
     wanted: Wanted,
@@ -250,26 +241,6 @@ impl Diagnose {
     }
 }
 
-fn variant(look: Look) -> Variant {
-    Variant {
-        code: look as u64,
-        dtypes: [DType::U32; MAX_OPERANDS],
-        quads: 0,
-    }
-}
-
-/// Two operands, a window each.
-fn layout(look: Look) -> Layout {
-    let mut layout = Layout {
-        parts: [0; MAX_OPERANDS],
-        windows: [0; MAX_OPERANDS],
-        written: 0b10 | u8::from(look == Look::Mend),
-    };
-    layout.parts[1] = 1;
-    layout.windows[..2].fill(1);
-    layout
-}
-
 impl Engine {
     /// What is looked for, where something is.
     pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
@@ -289,102 +260,6 @@ impl Engine {
                 diagnose.watch.pads(storage, (of as u32, row as u32));
             }
         }
-    }
-
-    /// Makes what looking takes, before the first command runs. The caller has the turn.
-    pub(super) async fn prepare_diagnose(&self) -> Result<()> {
-        let (probes, wants) = {
-            let state = self.lock();
-            match &state.diagnose {
-                Some(diagnose) if diagnose.gear.is_none() => {
-                    (diagnose.wanted.probes, diagnose.wants())
-                }
-                _ => return Ok(()),
-            }
-        };
-        let made = self.make_gear(&probes, wants).await;
-        self.check_lost()?;
-        if let Err(error) = made {
-            let mut state = self.lock();
-            state.diagnose = None;
-            state.memory.watch_no_more();
-            drop(state);
-            log::warn!("lapidary: bugs are not looked for: {error:?}");
-        }
-        Ok(())
-    }
-
-    async fn make_gear(&self, probes: &Probes, wants: Diagnostics) -> DriverResult<()> {
-        let caps = self.caps();
-        let mut pipelines = Vec::new();
-        for look in Look::ALL {
-            let kernel = match look {
-                Look::Mend => probes.mend,
-                _ => probes.probe,
-            };
-            if !look.is_wanted(wants) {
-                pipelines.push(None);
-                continue;
-            }
-            let program = Program::Builtin(kernel);
-            let key = PipelineKey::new(&program, variant(look), layout(look));
-            let desc = describe(&program, &key, PARAMS_BYTES, caps);
-            pipelines.push(Some(self.driver.create_pipeline(desc).await?));
-        }
-        // Of a small budget, a small part.
-        let share_bytes = self.driver.ledger().slab_limit_now_bytes() / 32;
-        let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
-        let answers = answers.min((share_bytes / ANSWER_BYTES).max(LEAST_ANSWERS));
-        let answers = answers & !(u64::from(PAGE_ANSWERS) - 1);
-        let size_bytes = PATTERN_BYTES + answers * ANSWER_BYTES;
-        let label = "lapidary diagnostics";
-        let buffer = self.driver.create_buffer(Account::Slabs, size_bytes, label);
-        let buffer = buffer.await?;
-        if let (Ok(pipelines), Some(diagnose)) = (pipelines.try_into(), &mut self.lock().diagnose) {
-            diagnose.gear = Some(Gear {
-                buffer,
-                pipelines,
-                answers: answers as u32,
-            });
-        }
-        let pattern = PATTERN.to_le_bytes().repeat(PATTERN_BYTES as usize / 4);
-        self.stage_for_gear(&pattern, 0).await
-    }
-
-    /// Copies bytes to the gear's buffer, by ops of the batch.
-    async fn stage_for_gear(&self, bytes: &[u8], offset_bytes: u64) -> DriverResult<()> {
-        let (mut rest, mut at) = (bytes, offset_bytes);
-        while !rest.is_empty() {
-            if let Some((region, taken)) = self.arrivals.stage(rest)? {
-                let mut state = self.lock();
-                let gear = state.diagnose.as_ref().and_then(|one| one.gear.as_ref());
-                let Some(dst) = gear.map(|gear| gear.buffer) else {
-                    return Ok(());
-                };
-                state.batch.ops.push(Op::Copy {
-                    src: region.buffer,
-                    src_offset_bytes: region.offset_bytes,
-                    dst,
-                    dst_offset_bytes: at,
-                    size_bytes: region.size_bytes,
-                });
-                state.batch.regions.push(region);
-                (rest, at) = (&rest[taken..], at + taken as u64);
-                continue;
-            }
-            match self.arrivals.grow(rest.len() as u64).await {
-                Ok(true) => continue,
-                Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-                Err(error) => return Err(error),
-            }
-            let submitted = self.submit();
-            submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
-            self.arrivals.sweep()?;
-            if !self.arrivals.wait().await? && !self.arrivals.has_room() {
-                return Err(DriverError::OutOfMemory);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -406,6 +281,7 @@ impl State {
     }
 
     /// Fills and looks where blocks came and went.
+    #[cold]
     pub(super) fn attend(&mut self) {
         let changes = self.memory.take_changes();
         let Some(mut diagnose) = self.diagnose.take() else {
@@ -455,8 +331,13 @@ impl State {
         }
     }
 
+    /// Looks at a zone, unless only as many answers are left as a launch may need.
     fn look_at_zone(&mut self, diagnose: &mut Diagnose, zone: Zone, about: fn(Zone) -> About) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
+        let answers = diagnose.gear.as_ref().map_or(0, |gear| gear.answers);
+        if diagnose.used > answers / 4 * 3 {
+            return;
+        }
         self.look_at(diagnose, Look::Words, place, size_bytes, || {
             about(zone.clone())
         });

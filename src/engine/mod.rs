@@ -131,16 +131,25 @@ impl Engine {
         let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
         let mut memory = Memory::new(driver.caps(), setup.never_move, dead.clone())?;
-        let wanted = setup.diagnose.as_ref().map(|wanted| wanted.diagnostics);
+        let wanted = setup
+            .diagnose
+            .as_ref()
+            .map(|wanted| match driver.has_contents() {
+                true => wanted.diagnostics,
+                // Where buffers hold nothing there is nothing to see.
+                false => wanted.diagnostics.without_looks(),
+            });
         let findings = setup
             .diagnose
             .as_ref()
             .map(|wanted| wanted.findings.clone());
-        if let Some(wanted) = wanted {
+        let looked_for = setup.diagnose.filter(|_| driver.has_contents());
+        if let Some(wanted) = &looked_for {
+            let wanted = wanted.diagnostics;
             memory.watch_blocks(wanted.canaries, wanted.poison);
         }
         let state = State {
-            diagnose: setup.diagnose.and_then(Diagnose::new),
+            diagnose: looked_for.and_then(Diagnose::new),
             #[cfg(not(target_arch = "wasm32"))]
             opened: std::time::Instant::now(),
             driver: driver.clone(),

@@ -162,11 +162,6 @@ impl Memory {
         }
     }
 
-    /// Nothing is looked for any more; the room for fences stays.
-    pub(crate) fn watch_no_more(&mut self) {
-        self.fences = None;
-    }
-
     /// Has a storage a block, and nobody has written to it?
     pub(crate) fn is_unwritten(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
@@ -198,6 +193,7 @@ impl Memory {
     }
 
     /// A storage has a block from now on.
+    #[cold]
     pub(super) fn came(&mut self, index: u32) {
         let fence = self.fence_of(index);
         if let (Some(watched), Some(fence)) = (&mut self.fences, fence) {
@@ -206,6 +202,7 @@ impl Memory {
     }
 
     /// The storage of a slot loses its block, which it still has.
+    #[cold]
     pub(super) fn went(&mut self, index: u32) {
         let slot = &self.slots[index as usize];
         if let Some(place) = slot.place {
@@ -251,6 +248,7 @@ impl Memory {
     }
 
     /// This range is about to be somebody's.
+    #[cold]
     pub(super) fn reuse(&mut self, place: Place, size_bytes: u64) {
         let end = place.offset_bytes + self.granted_bytes(size_bytes);
         let (Some(watched), Some(slab)) = (&mut self.fences, place.slab) else {

@@ -81,6 +81,14 @@ impl Diagnostics {
         }
     }
 
+    /// Only what needs no look at the device.
+    pub(crate) fn without_looks(self) -> Self {
+        Diagnostics {
+            leaks: self.leaks,
+            ..Diagnostics::none()
+        }
+    }
+
     /// Is there anything to look for on the device?
     pub(crate) fn looks(&self) -> bool {
         self.canaries || self.poison || self.unwritten || self.non_finite
