@@ -39,6 +39,13 @@
 //! [`Gpu::memory`] is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
 //! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
 //!
+//! # Finding bugs
+//!
+//! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever writes past the end
+//! of a tensor is named, be it a kernel of your own or commands of your app; who writes to one that is gone; which
+//! operation made the first NaN; what a kernel left unwritten; and what is alive when it should not be. See
+//! [`Diagnostics`] and [`Finding`].
+//!
 //! # Features
 //!
 //! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of

@@ -15,6 +15,11 @@ use crate::memory::Tag;
 /// `log`, and in the list of [`Gpu::findings`](crate::Gpu::findings). Every flush, read and finish waits for the
 /// device and looks; results are the same, bit for bit.
 ///
+/// They take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes a tensor for its fence. And time: a small
+/// network's steps, each of which was read, took on lavapipe 1.9 times as long with canaries, 2.7 times with poison,
+/// 2.1 times with `non_finite` and 3.2 times with all (`cargo bench --bench diagnostics`). Buffers of the app that
+/// were [imported](crate::Gpu::import) have no fences, and a device that is lost takes along what was not told.
+///
 /// ```
 /// use lapidary::{Diagnostics, Options};
 ///
@@ -40,15 +45,15 @@ pub struct Diagnostics {
     /// an app has kept is found ([`Finding::WrittenAfterFree`]), and what is read from there shows.
     pub poison: bool,
     /// What a [`Kernel`](crate::Kernel) of the app's leaves unwritten in its [`out`](crate::KernelCall::out) is
-    /// found as soon as somebody reads that tensor ([`Finding::Unwritten`]). It reads as zeros as ever. An
-    /// output that the kernel itself reads is not watched, and a word of `0xffed_ffed` counts as unwritten.
-    /// Tensors that come from elsewhere always have a value.
+    /// found as soon as an operation or the host reads that tensor ([`Finding::Unwritten`]). It reads as zeros as
+    /// ever. An output that the kernel itself reads is not watched, and a word of `0xffed_ffed` counts as unwritten
+    /// and becomes zero. Nothing else can be without a value: whatever else makes a tensor writes all of it.
     pub unwritten: bool,
     /// When the last [`Gpu`](crate::Gpu) goes while tensors live, they are listed ([`Finding::Leak`]).
     /// [`Gpu::leaks`](crate::Gpu::leaks) lists them at any time, also without this.
     pub leaks: bool,
-    /// Looks at every result of floats, and names the operation of which one has a NaN, or an infinity, though
-    /// its operands had none ([`Finding::NonFinite`]). Operations are not put together meanwhile
+    /// Looks at every result of floats, and names the operation of which one has a NaN though its operands had
+    /// none, or an infinity though they had neither ([`Finding::NonFinite`]). Operations are not put together meanwhile
     /// ([`Options::fuse`](crate::Options::fuse)).
     pub non_finite: bool,
 }
