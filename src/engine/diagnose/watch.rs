@@ -230,12 +230,13 @@ impl State {
         self.diagnose = Some(diagnose);
     }
 
-    /// Commands of the app's own were submitted.
-    #[cold]
-    pub(in crate::engine) fn watch_foreign(&mut self) {
-        if let Some(diagnose) = &mut self.diagnose {
-            diagnose.ran("commands of the app's own, with a bound tensor".to_owned());
-        }
+    /// Commands of the app's own were submitted. Returns whether to look at what they did.
+    pub(in crate::engine) fn watch_foreign(&mut self) -> bool {
+        let Some(diagnose) = &mut self.diagnose else {
+            return false;
+        };
+        diagnose.ran("commands of the app's own, with a bound tensor".to_owned());
+        true
     }
 
     /// The host is about to read a storage.

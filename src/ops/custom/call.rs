@@ -430,13 +430,13 @@ impl KernelCall {
             let is_end = start + size_bytes == storage.len_bytes().next_multiple_of(4);
             let stride_bytes = operand
                 .stride_bytes
-                .filter(|stride| FENCE_BYTES % stride == 0);
+                .filter(|stride| FENCE_BYTES.is_multiple_of(*stride));
             if wanted.canaries
                 && operand.writes
                 && is_end
                 && size_bytes > 0
                 && size_bytes + FENCE_BYTES <= most
-                && stride_bytes.is_some_and(|stride| size_bytes % stride == 0)
+                && stride_bytes.is_some_and(|stride| size_bytes.is_multiple_of(stride))
                 && self.kernel.text.lengths.is_some()
                 && storage.residency() != Residency::Imported
             {
