@@ -49,10 +49,11 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         }
         let steps = learning.join().map_err(|_| "the worker has failed")??;
         shown?;
-        println!("{}", gpu.memory());
+        let stats = gpu.memory();
+        let peak_bytes = stats.device_bytes.peak;
+        println!("{stats}");
         println!(
-            "monitor: steps={steps} peak_device_bytes={}",
-            gpu.memory().device_bytes.peak
+            "monitor: steps={steps} peak_device_bytes={peak_bytes} budget_bytes={BUDGET_BYTES}"
         );
         Ok(())
     })

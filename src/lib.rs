@@ -44,6 +44,13 @@
 //! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
 //! and as a log of RMM's (`write_rmm`; `read_rmm` reads one).
 //!
+//! # Finding bugs
+//!
+//! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever writes past the end
+//! of a tensor is named, be it a kernel of your own or commands of your app; who writes to one that is gone; which
+//! operation made the first NaN; what a kernel left unwritten; and what is alive when it should not be. See
+//! [`Diagnostics`] and [`Finding`].
+//!
 //! # Features
 //!
 //! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
@@ -55,6 +62,9 @@
 //!   app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
 //! * `sim`: a simulated device for tests, see the module `sim`.
+//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
+//!   local socket. See the module `monitor`.
+//! * `cli`: the program `lapidary`.
 
 pub mod alloc;
 pub mod units;
@@ -98,7 +108,7 @@ pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
-    engine::{Pressure, PressureGuard},
+    engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,

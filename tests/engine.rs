@@ -5,6 +5,8 @@
 mod advice;
 #[path = "engine/compacting.rs"]
 mod compacting;
+#[path = "engine/diagnostics.rs"]
+mod diagnostics;
 #[path = "engine/drops.rs"]
 mod drops;
 #[path = "engine/facades.rs"]

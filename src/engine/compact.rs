@@ -194,8 +194,9 @@ impl super::state::State {
         };
         self.memory.touch(one.from);
         self.memory.touch(one.to);
-        if !self.extend_copy(&one) {
-            self.batch.ops.push(Op::Copy {
+        // What happened to blocks before comes before the copy.
+        if self.memory.has_changes() || !self.extend_copy(&one) {
+            self.push_op(Op::Copy {
                 src: one.from.buffer,
                 src_offset_bytes: one.from.offset_bytes,
                 dst: one.to.buffer,
@@ -203,6 +204,7 @@ impl super::state::State {
                 size_bytes: one.size_bytes,
             });
         }
+        self.memory.moved_away(&one);
         self.batch.moved.push(one);
     }
 

@@ -362,7 +362,7 @@ impl Engine {
             let mut state = self.lock();
             state.memory.touch(victim.place);
             state.batch.reads.push((reading.clone(), piece, buffer));
-            state.batch.ops.push(Op::Copy {
+            state.push_op(Op::Copy {
                 src: victim.place.buffer,
                 src_offset_bytes: victim.place.offset_bytes + start,
                 dst: buffer.0,

@@ -209,7 +209,7 @@ impl Engine {
         let mut slab_bytes = growth.slab_bytes;
         while slab_bytes > growth.least_bytes {
             slab_bytes = (slab_bytes / 4).max(growth.least_bytes);
-            slab_bytes = self.lock().memory.granted_bytes(slab_bytes);
+            slab_bytes = self.lock().memory.whole_granules(slab_bytes);
             let smaller = Growth {
                 slab_bytes,
                 ..growth

@@ -46,6 +46,9 @@ impl Engine {
         state.last_submission = None;
         state.pipelines = Pipelines::default();
         state.groups = BindGroups::new(self.driver.clone());
+        if let Some(diagnose) = &mut state.diagnose {
+            diagnose.device_gone();
+        }
         state.unplace_head();
         let recovered = state
             .memory

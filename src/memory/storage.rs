@@ -133,7 +133,7 @@ impl Tag {
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, line) = (&self.file, self.line);
+        let (file, line) = (super::printable_end(&self.file, FILE_COLUMNS), self.line);
         if let Some(scope) = &self.scope {
             write!(f, "{}: ", super::printable_end(scope, NAME_COLUMNS))?;
         }
@@ -146,6 +146,9 @@ impl fmt::Display for Tag {
         }
     }
 }
+
+/// Of a longer path, reports and errors show the end.
+const FILE_COLUMNS: usize = 120;
 
 /// Of a longer name, reports and errors show the beginning.
 const NAME_COLUMNS: usize = 60;

@@ -186,7 +186,7 @@ fn counted(count: u64, what: &str) -> String {
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (adapter, backend) = (printable(&self.adapter, 70), &self.backend);
+        let (adapter, backend) = (printable(&self.adapter, 70), printable(&self.backend, 10));
         writeln!(f, "memory on {adapter} ({backend})")?;
         for (name, bytes, rest) in self.rows() {
             writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())?;

@@ -8,12 +8,12 @@ use lapidary::Snapshot;
 
 use crate::failure::Result;
 use crate::files::{read_snapshot, said};
-use crate::style::Style;
+use crate::style::{Style, width};
 
 /// Show a snapshot: where the memory is, who has it, and what to change
 ///
-/// Prints the page of statistics and advice. With one of --html, --pickle and --rmm it writes
-/// that file instead.
+/// Prints the page of statistics, a map of the slabs, and advice. With one of --html, --perfetto, --pickle and
+/// --rmm it writes that file instead; with --map, prints the map alone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The snapshot, as `gpu.snapshot().write_json(…)` writes it
@@ -21,14 +21,20 @@ pub(crate) struct Args {
     /// Write a page for browsers: timeline, map, holders; one file, without a network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write a trace for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     /// Write a pickle for PyTorch's memory_viz
     #[arg(long, value_name = "FILE")]
     pickle: Option<PathBuf>,
     /// Write a log in RMM's form, which `lapidary replay` takes, too
     #[arg(long, value_name = "FILE")]
     rmm: Option<PathBuf>,
-    /// Print the statistics and the advice as JSON
+    /// Print the map alone
     #[arg(long)]
+    map: bool,
+    /// Print the statistics and the advice as JSON
+    #[arg(long, conflicts_with = "map")]
     json: bool,
 }
 
@@ -36,8 +42,9 @@ type Face = fn(&Snapshot, &mut dyn Write) -> io::Result<()>;
 
 pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     let snapshot = read_snapshot(&args.snapshot)?;
-    let files: [(&Option<PathBuf>, Face); 3] = [
+    let files: [(&Option<PathBuf>, Face); 4] = [
         (&args.html, |snapshot, to| snapshot.write_html(to)),
+        (&args.perfetto, |snapshot, to| snapshot.write_trace(to)),
         (&args.pickle, |snapshot, to| snapshot.write_pickle(to)),
         (&args.rmm, |snapshot, to| snapshot.write_rmm(to)),
     ];
@@ -52,6 +59,8 @@ pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     if args.json {
         let told = serde_json::json!({ "stats": snapshot.stats, "advice": snapshot.advice() });
         writeln!(out, "{told}")?;
+    } else if args.map {
+        print_map(&snapshot, style, out)?;
     } else if !wrote {
         print(&snapshot, style, out)?;
     }
@@ -71,6 +80,7 @@ pub(crate) fn write_file(
 
 fn print(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", snapshot.stats)?;
+    print_map(snapshot, style, out)?;
     let advice = snapshot.advice();
     if !advice.is_empty() {
         writeln!(out, "{}", style.bold("advice"))?;
@@ -86,4 +96,10 @@ fn print(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<(
         }
     };
     writeln!(out, "{}", style.dim(&history))
+}
+
+fn print_map(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let columns = usize::from(width());
+    let map = snapshot.map().columns(columns).colored(style.has_colours());
+    writeln!(out, "{map}")
 }

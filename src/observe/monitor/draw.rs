@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Widget};
 
 use super::super::MemoryStats;
 use super::{Monitor, WINDOWS};
-use crate::memory::SlabUse;
+use crate::memory::{SlabUse, printable};
 use crate::units::Bytes;
 
 pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);
@@ -76,14 +76,15 @@ fn draw_head(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     let view = monitor.shown();
     let mut left = vec![Span::styled(" lapidary  ", BOLD.fg(Color::Cyan))];
     if let Some(stats) = &view.stats {
-        left.push(Span::raw(stats.adapter.as_str()));
-        left.push(Span::styled(format!("  {}", stats.backend), DIM));
+        let (adapter, backend) = (printable(&stats.adapter, 70), printable(&stats.backend, 10));
+        left.push(Span::raw(adapter));
+        left.push(Span::styled(format!("  {backend}"), DIM));
     }
     let (samples, commands) = view.curve.rates();
     let at = view.curve.last_at().as_secs();
     let (hours, minutes, seconds) = (at / 3600, at / 60 % 60, at % 60);
     let state = match (&monitor.ended, &monitor.frozen) {
-        (Some(why), _) => Span::styled(format!("■ {why} "), ALARM),
+        (Some(why), _) => Span::styled(format!("■ {} ", printable(why, 60)), ALARM),
         (None, Some(_)) => Span::styled("‖ paused ", STAGING.add_modifier(Modifier::BOLD)),
         (None, None) => Span::styled(format!("● {samples:.0} Hz "), LIVE),
     };
@@ -167,6 +168,9 @@ fn parts(stats: &MemoryStats) -> [(&'static str, u64, Style); 4] {
 
 /// The parts one after the other, each at least a cell if there is any of it, the rest dotted.
 fn draw_bar(parts: &[(&str, u64, Style)], whole_bytes: u64, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
     let mut x = area.left();
     for (_, bytes, style) in parts.iter().filter(|(_, bytes, _)| *bytes > 0) {
         let cells = (*bytes as f64 / whole_bytes as f64 * f64::from(area.width)).round();

@@ -9,8 +9,6 @@ mod history;
 mod holders;
 mod ladder;
 mod terminal;
-#[cfg(test)]
-mod tests;
 
 use std::time::{Duration, Instant};
 

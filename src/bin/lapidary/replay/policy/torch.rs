@@ -31,13 +31,17 @@ struct Block {
     is_free: bool,
 }
 
+/// Free blocks by size and address.
+type Pool = BTreeSet<Key>;
+type Key = (u64, u64, usize);
+
 #[derive(Default)]
 pub(super) struct Torch {
     blocks: Vec<Block>,
     /// Entries of `blocks` that are no block any more.
     spare: Vec<usize>,
-    /// Free blocks by size and address: of large requests, and of small ones.
-    free: [BTreeSet<(u64, u64, usize)>; 2],
+    /// For large requests, and for small ones.
+    free: [Pool; 2],
     live: HashMap<usize, usize>,
     reserved_bytes: u64,
     created: u64,
@@ -57,7 +61,7 @@ impl Torch {
         }
     }
 
-    fn pool(&mut self, index: usize) -> (&mut BTreeSet<(u64, u64, usize)>, (u64, u64, usize)) {
+    fn pool(&mut self, index: usize) -> (&mut Pool, Key) {
         let block = self.blocks[index];
         let key = (block.size, block.at, index);
         (&mut self.free[usize::from(block.is_small)], key)
