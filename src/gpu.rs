@@ -5,6 +5,7 @@
 
 mod budget;
 mod create;
+mod diagnose;
 mod fusion;
 mod observe;
 mod recovery;
@@ -26,12 +27,13 @@ use std::sync::Arc;
 use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
 use crate::driver::{Caps, Driver};
-use crate::engine::{Engine, Setup, block_on};
+use crate::engine::{Diagnostics, Engine, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Budget;
 use crate::transfer::SpillOptions;
 
 pub use budget::Compacted;
+use diagnose::Handles;
 pub use fusion::FusedKernel;
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
@@ -83,6 +85,9 @@ pub struct Options {
     /// Whether the fastest variant of a kernel is found out by trying. `None`: what the environment variable
     /// `LAPIDARY_TUNE` says (`off` or `first-use`), else no.
     pub tune: Option<Tune>,
+    /// Which bugs are looked for while the program runs. `None`: what the environment variable
+    /// `LAPIDARY_DIAGNOSTICS` says (`all`, or names of [`Diagnostics`] with commas between them), else none.
+    pub diagnostics: Option<Diagnostics>,
 }
 
 impl Options {
@@ -103,6 +108,7 @@ impl Options {
             spill,
             never_move: self.never_move,
             tuning: None,
+            diagnose: self.diagnoses()?,
         };
         Ok((budget, setup))
     }
@@ -128,6 +134,7 @@ impl Options {
 #[derive(Clone)]
 pub struct Gpu {
     pub(crate) engine: Arc<Engine>,
+    _handles: Arc<Handles>,
 }
 
 impl Gpu {
@@ -251,10 +258,16 @@ impl Gpu {
 
     fn over(driver: Arc<dyn Driver>, setup: Setup, fuses: bool) -> Result<Gpu> {
         let engine = Engine::new(driver, setup)?;
-        if fuses {
+        // What is computed is to be named, operation by operation.
+        let is_watched = engine.diagnostics().is_some_and(|wanted| wanted.non_finite);
+        if fuses && !is_watched {
             engine.fuse_with(crate::fuse::fuse(&engine));
         }
-        Ok(Gpu { engine })
+        let handles = Arc::new(Handles(engine.clone()));
+        Ok(Gpu {
+            engine,
+            _handles: handles,
+        })
     }
 
     /// What the device can do.

@@ -39,11 +39,28 @@
 //! [`Gpu::memory`] is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
 //! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
 //!
+//! [`Gpu::snapshot`] is all of it as one value, with every block, and what happened before if
+//! [`Gpu::keep_history`] was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
+//! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
+//! and as a log of RMM's (`write_rmm`; `read_rmm` reads one).
+//!
+//! # Finding bugs
+//!
+//! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever writes past the end
+//! of a tensor is named, be it a kernel of your own or commands of your app; who writes to one that is gone; which
+//! operation made the first NaN; what a kernel left unwritten; and what is alive when it should not be. See
+//! [`Diagnostics`] and [`Finding`].
+//!
 //! # Features
 //!
 //! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
 //!   your own.
 //! * `lz4`: tensors that are spilled to disk may be compressed.
+//! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files and read.
+//! * `tracing`: spans `flush`, `walk`, `submission`, `compaction`, `eviction` (debug), and events for rungs of the
+//!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
+//!   app's subscriber, which must not call this crate.
+//! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
 //!   local socket. See the module `monitor`.
@@ -51,6 +68,10 @@
 
 pub mod alloc;
 pub mod units;
+
+#[cfg(feature = "gpu")]
+#[macro_use]
+mod facade;
 
 #[cfg(feature = "gpu")]
 mod driver;
@@ -87,7 +108,7 @@ pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
-    engine::{Pressure, PressureGuard},
+    engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,

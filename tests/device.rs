@@ -9,6 +9,8 @@
 mod app;
 #[path = "device/caches.rs"]
 mod caches;
+#[path = "device/diagnostics.rs"]
+mod diagnostics;
 #[path = "device/everyday.rs"]
 mod everyday;
 #[path = "device/hostile.rs"]

@@ -5,8 +5,12 @@
 mod advice;
 #[path = "engine/compacting.rs"]
 mod compacting;
+#[path = "engine/diagnostics.rs"]
+mod diagnostics;
 #[path = "engine/drops.rs"]
 mod drops;
+#[path = "engine/facades.rs"]
+mod facades;
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/formats.rs"]

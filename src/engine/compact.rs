@@ -168,7 +168,8 @@ impl Engine {
         if steps.is_empty() {
             return Ok((0, 0));
         }
-        self.carry_out(&steps).await?;
+        let carried_out = self.carry_out(&steps);
+        in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
         let freed_bytes = self.trim_slabs()?;
         let state = self.lock();
         let moved_bytes = state.memory.moved_bytes() - moved_before;
@@ -193,8 +194,9 @@ impl super::state::State {
         };
         self.memory.touch(one.from);
         self.memory.touch(one.to);
-        if !self.extend_copy(&one) {
-            self.batch.ops.push(Op::Copy {
+        // What happened to blocks before comes before the copy.
+        if self.memory.has_changes() || !self.extend_copy(&one) {
+            self.push_op(Op::Copy {
                 src: one.from.buffer,
                 src_offset_bytes: one.from.offset_bytes,
                 dst: one.to.buffer,
@@ -202,6 +204,7 @@ impl super::state::State {
                 size_bytes: one.size_bytes,
             });
         }
+        self.memory.moved_away(&one);
         self.batch.moved.push(one);
     }
 

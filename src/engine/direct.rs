@@ -37,7 +37,8 @@ impl Engine {
         offset_bytes: u64,
         bytes: &[u8],
     ) -> Result<bool> {
-        if !self.caps().maps_slabs || bytes.is_empty() {
+        // What is looked for is looked for by ops, in the order of the queue.
+        if !self.caps().maps_slabs || bytes.is_empty() || self.wanted.is_some() {
             return Ok(false);
         }
         let Some(_turn) = self.turn.try_take() else {
@@ -157,7 +158,7 @@ impl Engine {
         piece: Piece,
         look: &mut dyn FnMut(&[u8]),
     ) -> Result<bool> {
-        if !self.caps().maps_slabs || self.is_inside() {
+        if !self.caps().maps_slabs || self.wanted.is_some() || self.is_inside() {
             return Ok(false);
         }
         self.check_lost()?;

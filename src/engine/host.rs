@@ -78,13 +78,15 @@ fn over_bindings(
 
 /// What the user gave as the twin of a custom kernel, whose bindings are its operands.
 #[cfg(any(test, feature = "sim"))]
-pub(super) fn custom_twin(custom: &Custom, caps: &Caps) -> Option<HostKernel> {
-    custom.host.clone().filter(|_| caps.host_kernels)
+pub(super) fn custom_twin(custom: &Custom, fenced: u64, caps: &Caps) -> Option<HostKernel> {
+    let host = custom.host.clone().filter(|_| caps.host_kernels)?;
+    let run = move |bindings: &mut [Vec<u8>], params: &[u8]| host(bindings, params, fenced);
+    Some(Arc::new(run))
 }
 
 /// No device here computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
-pub(super) fn custom_twin(_: &Custom, _: &Caps) -> Option<HostKernel> {
+pub(super) fn custom_twin(_: &Custom, _: u64, _: &Caps) -> Option<HostKernel> {
     None
 }
 

@@ -24,8 +24,6 @@ use smallvec::SmallVec;
 
 use super::fused::Fused;
 use super::wgsl::{Layout, Target};
-#[cfg(any(test, feature = "sim"))]
-use crate::driver::HostKernel;
 use crate::dtype::DType;
 use crate::memory::{Dead, DeadList, Storage};
 
@@ -130,7 +128,13 @@ pub(crate) struct Arg {
 }
 
 /// Writes the whole shader of a custom kernel.
-pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target) -> String + Send + Sync>;
+///
+/// Bit `i` of the number: binding `i` shows some of the fence behind it.
+pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target, u64) -> String + Send + Sync>;
+
+/// The same work on the host: bindings, parameters, and the number that a [`CustomShader`] is given.
+#[cfg(any(test, feature = "sim"))]
+pub(crate) type CustomHost = Arc<dyn Fn(&mut [Vec<u8>], &[u8], u64) + Send + Sync>;
 
 /// The ranges of their storages that a launch's operands show: (offset, size) in bytes.
 pub(crate) type Ranges = SmallVec<[(u64, u64); 0]>;
@@ -150,7 +154,7 @@ pub(crate) struct Custom {
     pub(crate) shader: CustomShader,
     /// The same work on the host, if the user gave it.
     #[cfg(any(test, feature = "sim"))]
-    pub(crate) host: Option<HostKernel>,
+    pub(crate) host: Option<CustomHost>,
     /// Where it says that it is gone.
     pub(crate) dead: Arc<DeadList>,
 }
@@ -251,19 +255,20 @@ impl Launch {
         }
     }
 
-    /// A launch of a user's kernel, whose operands are ranges of their storages.
+    /// A launch of a user's kernel, whose operands are ranges of their storages; the code says what is watched.
     pub(crate) fn custom(
         kernel: &Arc<Custom>,
         args: impl IntoIterator<Item = (Arg, (u64, u64))>,
         params: &[u8],
         groups: [u32; 3],
+        code: u64,
     ) -> Self {
         let (args, ranges): (SmallVec<[Arg; 4]>, Ranges) = args.into_iter().unzip();
         debug_assert_eq!(args.len(), kernel.roles.len(), "{}", kernel.entry);
         debug_assert!(params.len() <= MAX_PARAMS_BYTES, "{}", kernel.entry);
         Launch {
             program: Program::Custom(kernel.clone()),
-            code: 0,
+            code,
             args,
             params: SmallVec::from_slice(params),
             groups,
@@ -329,6 +334,7 @@ impl Launch {
         };
         if matches!(self.program, Program::Custom(_)) {
             // Its text is the same whatever the tensors hold.
+            variant.code &= super::diagnose::FENCED;
             return variant;
         }
         for (index, arg) in self.args.iter().enumerate() {

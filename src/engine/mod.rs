@@ -17,6 +17,7 @@ mod caches;
 mod cmd;
 mod compact;
 mod cost;
+mod diagnose;
 mod direct;
 mod evict;
 pub(crate) mod fused;
@@ -45,6 +46,8 @@ pub(crate) mod wgsl;
 
 use std::collections::VecDeque;
 use std::panic::Location;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
@@ -57,6 +60,7 @@ use crate::tuning::Tuning;
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cost::Costs;
+use diagnose::Diagnose;
 use pressure::Outside;
 use recompute::Makings;
 use state::{Batch, Counters, LeftBehind, State};
@@ -65,6 +69,8 @@ use turn::Turn;
 pub(crate) use crate::transfer::refusal;
 pub(crate) use block::block_on;
 pub(crate) use cmd::Cmd;
+pub use diagnose::{Diagnostics, Finding, Findings, Leak};
+pub(crate) use diagnose::{Look, Probes, UNWRITTEN, Wanted};
 pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
 pub use pressure::{Pressure, PressureGuard};
 pub(crate) use report::{EngineReport, Tally};
@@ -98,10 +104,15 @@ pub(crate) struct Engine {
     outside: Outside,
     /// What trials found, where they are made.
     tuning: Option<Tuning>,
+    /// What is looked for, where something is.
+    wanted: Option<Diagnostics>,
+    findings: Findings,
     turn: Turn,
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
+    #[cfg(feature = "tracing")]
+    lost_is_told: AtomicBool,
 }
 
 /// What an engine is told when it is made, and keeps to.
@@ -112,6 +123,8 @@ pub(crate) struct Setup {
     pub(crate) never_move: bool,
     /// Variants of kernels are tried.
     pub(crate) tuning: Option<Tuning>,
+    /// Bugs are looked for.
+    pub(crate) diagnose: Option<Wanted>,
 }
 
 impl Engine {
@@ -121,7 +134,26 @@ impl Engine {
         let driver = Device::new(driver);
         let dead = DeadList::new();
         let readbacks = Arc::new(Readbacks::new(driver.clone()));
+        let mut memory = Memory::new(driver.caps(), setup.never_move, dead.clone())?;
+        let wanted = setup
+            .diagnose
+            .as_ref()
+            .map(|wanted| match driver.has_contents() {
+                true => wanted.diagnostics,
+                // Where buffers hold nothing there is nothing to see.
+                false => wanted.diagnostics.without_looks(),
+            });
+        let findings = setup
+            .diagnose
+            .as_ref()
+            .map(|wanted| wanted.findings.clone());
+        let looked_for = setup.diagnose.filter(|_| driver.has_contents());
+        if let Some(wanted) = &looked_for {
+            let wanted = wanted.diagnostics;
+            memory.watch_blocks(wanted.canaries, wanted.poison);
+        }
         let state = State {
+            diagnose: looked_for.and_then(Diagnose::new),
             #[cfg(not(target_arch = "wasm32"))]
             opened: std::time::Instant::now(),
             driver: driver.clone(),
@@ -132,7 +164,7 @@ impl Engine {
             cleaning: Vec::new(),
             costs: Costs::default(),
             is_sinking: false,
-            memory: Memory::new(driver.caps(), setup.never_move, dead.clone())?,
+            memory,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
@@ -162,12 +194,16 @@ impl Engine {
             limits: Mutex::new(Limits::default()),
             outside: Outside::new(),
             tuning: setup.tuning,
+            wanted,
+            findings: findings.unwrap_or_default(),
             readbacks,
             driver,
             dead,
             turn: Turn::default(),
             scratch: Mutex::default(),
             state: Mutex::new(state),
+            #[cfg(feature = "tracing")]
+            lost_is_told: AtomicBool::new(false),
         }))
     }
 
@@ -259,8 +295,11 @@ impl Engine {
     /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await
+        let walk = async {
+            let _turn = self.take_turn().await?;
+            self.walk().await
+        };
+        in_span!("flush", {}, walk).await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
@@ -296,7 +335,20 @@ impl Engine {
     pub(crate) fn check_lost(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
-            Some(reason) => Err(Error::DeviceLost { reason }),
+            Some(reason) => {
+                #[cfg(feature = "tracing")]
+                self.tell_lost(&reason);
+                Err(Error::DeviceLost { reason })
+            }
+        }
+    }
+
+    /// Once for each loss.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    fn tell_lost(&self, reason: &str) {
+        if !self.lost_is_told.swap(true, Ordering::Relaxed) {
+            tell!(ERROR, "the device is lost", { reason = reason });
         }
     }
 

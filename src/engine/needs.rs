@@ -29,18 +29,21 @@ impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
         self.lock().may_wait = false;
-        self.walk_through().await
+        in_span!("walk", {}, self.walk_through()).await
     }
 
     /// As [`walk`](Self::walk), before anybody wants a result: what later commands may become one with is
     /// left at the end of the queue, unless room is short.
     pub(super) async fn walk_early(&self) -> Result<()> {
         self.lock().may_wait = true;
-        self.walk_through().await
+        in_span!("walk", { early = true }, self.walk_through()).await
     }
 
     async fn walk_through(&self) -> Result<()> {
         self.outside.may_ask_anew();
+        if self.wanted.is_some() {
+            self.prepare_diagnose().await?;
+        }
         if self.outside.must_shrink.load(Ordering::Acquire) {
             self.shrink().await?;
         }
@@ -70,7 +73,11 @@ impl Engine {
                 break;
             }
         }
-        self.submit()
+        self.submit()?;
+        if self.wanted.is_some() && !self.lock().may_wait {
+            self.look_over().await?;
+        }
+        Ok(())
     }
 
     async fn walk_once(&self) -> Result<()> {
@@ -137,6 +144,7 @@ impl Engine {
                     let provided = self.provide_readback(&storage, size_bytes).await?;
                     self.or_leave(provided).await?;
                 }
+                Need::Answers => self.collect().await?,
                 Need::Direct {
                     reading,
                     piece,
@@ -150,10 +158,20 @@ impl Engine {
 
     /// Submits the batch. A refusal poisons what the batch should have written.
     pub(super) fn submit(&self) -> Result<()> {
-        let mut batch = std::mem::take(&mut self.lock().batch);
+        let mut batch = {
+            let mut state = self.lock();
+            if state.memory.has_changes() {
+                state.attend();
+            }
+            std::mem::take(&mut state.batch)
+        };
         let result = match batch.is_empty() {
             true => Ok(()),
-            false => self.submit_batch(&mut batch),
+            false => {
+                within!("submission", { ops = batch.ops.len() as u64 }, {
+                    self.submit_batch(&mut batch)
+                })
+            }
         };
         batch.clear();
         self.drop_gone();
@@ -184,6 +202,9 @@ impl Engine {
                 state.submitted(submission.serial);
                 state.next_batch_ops = (2 * state.next_batch_ops).min(MAX_BATCH_OPS);
                 state.memory.batch_ended(Some(submission.serial));
+                if let Some(diagnose) = &mut state.diagnose {
+                    diagnose.was_submitted();
+                }
                 state.last_submission = Some(submission);
             }
             Err(error) => failure = Some(refusal("a submission", error)),
@@ -206,6 +227,7 @@ impl Engine {
             for storage in batch.arrived.iter().filter_map(std::sync::Weak::upgrade) {
                 state.memory.never_arrived(&storage, &cause);
             }
+            state.not_answered();
         }
         // A chunk that cannot be mapped again is found broken at its next use.
         let _ = self.uploads.sweep();
@@ -238,6 +260,10 @@ impl Engine {
             let mut buffers = Vec::new();
             let (is_over, groups) = {
                 let mut state = self.lock();
+                if state.memory.has_changes() {
+                    // What lay in a slab that goes is looked at first.
+                    state.attend();
+                }
                 let is_over = state.release_slabs(&next, &mut buffers);
                 if !buffers.is_empty() && state.memory.reserved_bytes() == 0 {
                     self.readbacks.keep_none();
@@ -470,7 +496,12 @@ pub(super) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
     }
 }
 
-fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps) -> PipelineDesc {
+pub(super) fn describe(
+    program: &Program,
+    key: &PipelineKey,
+    params_bytes: u32,
+    caps: &Caps,
+) -> PipelineDesc {
     let target = Target {
         window_bytes: caps.max_binding_bytes,
         immediates: params_bytes <= caps.max_immediate_bytes,
@@ -505,11 +536,11 @@ fn describe(program: &Program, key: &PipelineKey, params_bytes: u32, caps: &Caps
         }
         Program::Custom(custom) => PipelineDesc {
             label: custom.entry.clone(),
-            wgsl: (custom.shader)(&key.layout, &target),
+            wgsl: (custom.shader)(&key.layout, &target, key.variant.code),
             entry: custom.entry.clone(),
             bindings,
             params_bytes,
-            host: super::host::custom_twin(custom, caps),
+            host: super::host::custom_twin(custom, key.variant.code, caps),
         },
     }
 }

@@ -210,7 +210,8 @@ impl Engine {
                 return Ok(Ok(()));
             }
             if times >= MOST_TIMES {
-                return Ok(Err(state.out_of_memory(storage, Gains::default())));
+                drop(state);
+                return Ok(Err(self.out_of_memory(storage, Gains::default())));
             }
             state.recipes.get(&token.id()).cloned()
         };

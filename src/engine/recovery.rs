@@ -46,6 +46,9 @@ impl Engine {
         state.last_submission = None;
         state.pipelines = Pipelines::default();
         state.groups = BindGroups::new(self.driver.clone());
+        if let Some(diagnose) = &mut state.diagnose {
+            diagnose.device_gone();
+        }
         state.unplace_head();
         let recovered = state
             .memory
@@ -58,6 +61,10 @@ impl Engine {
         state.drop_staged(self.uploads.epoch(), &cause);
         drop(state);
         self.apply_limits();
+        #[cfg(feature = "tracing")]
+        self.lost_is_told
+            .store(false, std::sync::atomic::Ordering::Relaxed);
+        tell!(INFO, "the device was reopened", {});
         Ok(recovered)
     }
 }

@@ -260,7 +260,13 @@ impl Engine {
             // The device has something to do while these are staged.
             self.submit()?;
         }
-        let idle = self.lock().memory.idle(place, self.driver.completed());
+        let idle = {
+            let mut state = self.lock();
+            if state.memory.has_changes() {
+                state.attend();
+            }
+            state.memory.idle(place, self.driver.completed())
+        };
         let waits_anyway = idle == Some(false) && !self.arrivals.holds(len_bytes);
         if self.caps().maps_slabs && waits_anyway {
             // Through staging it would be done piece by piece, with a wait for each.
@@ -278,7 +284,7 @@ impl Engine {
                 let (region, taken) = self.stage_arrival(storage, rest, &mut watch).await?;
                 let mut state = self.lock();
                 state.memory.touch(place);
-                state.batch.ops.push(Op::Copy {
+                state.push_op(Op::Copy {
                     src: region.buffer,
                     src_offset_bytes: region.offset_bytes,
                     dst: place.buffer,

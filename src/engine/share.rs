@@ -93,15 +93,21 @@ impl Engine {
             storage.bump_version();
         }
         let submission = submit()?;
-        let mut state = self.lock();
-        for storage in written {
-            state.memory.written(storage);
+        let looks = {
+            let mut state = self.lock();
+            for storage in written {
+                state.memory.written(storage);
+            }
+            for place in &pinned.places {
+                state.memory.used_by(*place, submission.serial);
+            }
+            state.submitted(submission.serial);
+            state.last_submission = Some(submission);
+            state.watch_foreign()
+        };
+        if looks {
+            self.look_over().await?;
         }
-        for place in &pinned.places {
-            state.memory.used_by(*place, submission.serial);
-        }
-        state.submitted(submission.serial);
-        state.last_submission = Some(submission);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use super::ahead::Cleaning;
 use super::caches::{BindGroups, Pipelines};
 use super::cmd::Cmd;
 use super::cost::Costs;
+use super::diagnose::Diagnose;
 use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
@@ -47,6 +48,8 @@ pub(super) struct State {
     pub(super) costs: Costs,
     /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
     pub(super) is_sinking: bool,
+    /// Looks for bugs, if that is wanted.
+    pub(super) diagnose: Option<Box<Diagnose>>,
     pub(super) memory: Memory,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,

@@ -53,6 +53,8 @@ pub(super) enum Need {
         storage: Arc<Storage>,
         size_bytes: u64,
     },
+    /// The answers to what bugs were looked for.
+    Answers,
     /// The slab of this place idle, to be mapped and read where it lies.
     Direct {
         reading: Arc<Reading>,
@@ -112,6 +114,9 @@ impl State {
             let most_ops = self.most_batch_ops.min(self.next_batch_ops);
             if self.batch.ops.len() >= most_ops || self.batch.is_closed {
                 return Some(Need::Submit);
+            }
+            if let Some(need) = self.need_of_diagnose() {
+                return Some(need);
             }
             let done = match self.next_cmd() {
                 Some(cmd) => self.run(cmd),
@@ -324,6 +329,9 @@ impl State {
             }));
         }
         let place = self.place(src)?;
+        if self.diagnose.is_some() {
+            self.watch_read(src);
+        }
         let (start, size_bytes) = piece.words();
         if self.driver.caps().maps_slabs && self.memory.idle(place, 0).is_some() {
             return Err(Stop::Need(Need::Direct {
@@ -342,7 +350,7 @@ impl State {
         self.memory.named(src, false);
         self.memory.was_read(src, piece.size_bytes);
         self.batch.reads.push((reading.clone(), piece, buffer));
-        self.batch.ops.push(Op::Copy {
+        self.push_op(Op::Copy {
             src: place.buffer,
             src_offset_bytes: place.offset_bytes + start,
             dst: buffer.0,
@@ -385,6 +393,10 @@ impl State {
             }
         };
         let bind_group = self.groups.get(pipeline, bindings)?;
+        if self.diagnose.is_some() {
+            self.attend();
+            self.watch_before(launch);
+        }
         for (index, arg) in launch.args.iter().enumerate() {
             self.memory.named(&arg.storage, written >> index & 1 == 1);
         }
@@ -397,6 +409,9 @@ impl State {
             params: (start, launch.params.len() as u32),
             groups: launch.groups,
         });
+        if self.diagnose.is_some() {
+            self.watch_after(launch);
+        }
         Ok(())
     }
 
@@ -530,6 +545,6 @@ impl State {
 
     fn write(&mut self, storage: &Storage, op: Op) {
         self.memory.named(storage, true);
-        self.batch.ops.push(op);
+        self.push_op(op);
     }
 }

@@ -12,6 +12,16 @@ impl Gpu {
         MemoryStats::of(&self.engine)
     }
 
+    /// Tells the numbers of [`memory`](Gpu::memory) to the app's recorder of `metrics`, as they are now:
+    /// `lapidary_live_bytes` and its like as gauges, `lapidary_submissions_total` and its like as counters, all
+    /// with the adapter's name as the label `adapter`, and what a rung of the ladder freed with the rung's as
+    /// `rung`. To be called as often as they are wanted, before an export or once a frame; nothing is told at
+    /// other times.
+    #[cfg(feature = "metrics")]
+    pub fn record_metrics(&self) {
+        self.memory().record();
+    }
+
     /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.
     pub fn reset_peaks(&self) {
         self.engine.reset_peaks();

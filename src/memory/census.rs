@@ -218,6 +218,9 @@ impl Memory {
                 },
             });
         }
+        if self.fences.is_some() {
+            self.came(index);
+        }
     }
 
     /// The storage of a slot loses its block, which it still has, and is there then, or nowhere.
@@ -227,6 +230,9 @@ impl Memory {
         let Some((class, _)) = slot.place.and_then(|place| self.slab_of(place)) else {
             return;
         };
+        if self.fences.is_some() {
+            self.went(index);
+        }
         let granted_bytes = self.granted_bytes(bytes);
         self.census.lost(class, bytes, granted_bytes);
         self.census.tags.lost(tag, bytes);

@@ -187,7 +187,7 @@ impl Memory {
         }
         let (moments, tags, dropped) = self.history();
         Map {
-            granule_bytes: self.granted_bytes(1),
+            granule_bytes: self.whole_granules(1),
             slabs,
             away,
             tags,

@@ -13,6 +13,7 @@ mod budget;
 mod census;
 mod copies;
 mod dead;
+mod fence;
 mod history;
 mod map;
 mod moves;
@@ -40,6 +41,7 @@ pub use census::ClassUse;
 pub(crate) use census::Sums;
 pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
 pub(crate) use dead::{Dead, DeadList};
+pub(crate) use fence::{Change, FENCE_BYTES, PATTERN, Zone};
 pub use history::{Event, Moment};
 pub(crate) use map::Map;
 pub use map::{Away, Block, BlockState, SlabMap};
@@ -120,6 +122,9 @@ pub(crate) struct Memory {
     census: Census,
     /// Buffers of the app that a storage has left.
     forgotten: Vec<BufferId>,
+    /// So many bytes behind every storage are a fence; 0 where bugs are not looked for.
+    fence_bytes: u64,
+    fences: Option<Box<fence::Fences>>,
     /// No slab can be created: any hole will do, in slabs of any kind.
     pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
@@ -162,6 +167,8 @@ impl Memory {
             free_slots: Vec::new(),
             census: Census::new(),
             forgotten: Vec::new(),
+            fence_bytes: 0,
+            fences: None,
             anywhere: false,
             clock: 0,
             writes: 0,
@@ -216,9 +223,10 @@ impl Memory {
     /// A block of the slabs there are, and where it is.
     #[inline]
     fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
-        let block = match self.pools.allocate(size_bytes) {
+        let block_bytes = size_bytes + self.fence_bytes;
+        let block = match self.pools.allocate(block_bytes) {
             Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
-                self.pools.allocate_anywhere(size_bytes)
+                self.pools.allocate_anywhere(block_bytes)
             }
             done => done,
         };
@@ -238,6 +246,9 @@ impl Memory {
             offset_bytes: at.offset_bytes,
             slab: Some(index as u32),
         };
+        if self.fences.is_some() {
+            self.reuse(place, size_bytes);
+        }
         Ok(Some((block, place)))
     }
 

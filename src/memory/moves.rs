@@ -31,9 +31,10 @@ impl Memory {
         let mut planner = std::mem::take(&mut self.planner);
         let limit_bytes = (limit_bytes != u64::MAX).then_some(limit_bytes);
         let movable = |block| self.is_movable(block);
+        let block_bytes = size_bytes.saturating_add(self.fence_bytes);
         let steps = self
             .pools
-            .plan(&mut planner, size_bytes, limit_bytes, &movable)
+            .plan(&mut planner, block_bytes, limit_bytes, &movable)
             .map(<[Step]>::to_vec);
         self.planner = planner;
         steps
@@ -88,6 +89,10 @@ impl Memory {
         slot.place = Some(to);
         let size_bytes = slot.size_bytes;
         self.was_moved(owner, from, to);
+        if self.fences.is_some() {
+            self.reuse(to, size_bytes);
+            self.came(owner);
+        }
         Some(Moved {
             block,
             from,

@@ -404,6 +404,7 @@ impl Memory {
             return false;
         };
         self.lost(index, None);
+        self.stays();
         let slot = &mut self.slots[index as usize];
         match (slot.block.take(), slot.place.take()) {
             (Some(block), Some(place)) => {
@@ -525,6 +526,7 @@ impl Memory {
         self.batch_ended(None);
         self.forgotten.clear();
         self.owners.clear();
+        self.unwatch(None);
         self.census.device_gone();
         let (mut recovered, mut lost) = (Recovered::default(), Vec::new());
         for slot in &mut self.slots {

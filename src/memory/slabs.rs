@@ -25,11 +25,13 @@ pub(super) struct Slab {
 impl Memory {
     /// The slab to create for a storage that found no room.
     pub(crate) fn growth(&self, size_bytes: u64) -> Result<Growth, AllocError> {
-        self.pools.growth(size_bytes)
+        self.pools
+            .growth(size_bytes.saturating_add(self.fence_bytes))
     }
 
     /// Would a storage of this size find a place, or (`anywhere`) any hole at all?
     pub(crate) fn has_room(&mut self, size_bytes: u64, anywhere: bool) -> bool {
+        let size_bytes = size_bytes + self.fence_bytes;
         let block = match anywhere {
             true => self.pools.allocate_anywhere(size_bytes),
             false => self.pools.allocate(size_bytes),
@@ -39,6 +41,11 @@ impl Memory {
 
     /// What a block for so many bytes takes.
     pub(crate) fn granted_bytes(&self, size_bytes: u64) -> u64 {
+        self.whole_granules(size_bytes + self.fence_bytes)
+    }
+
+    /// So many bytes, rounded up to whole granules.
+    pub(crate) fn whole_granules(&self, size_bytes: u64) -> u64 {
         // A power of two.
         let unit_bytes = self.pools.config().unit_bytes;
         (size_bytes + unit_bytes - 1) & !(unit_bytes - 1)
@@ -97,6 +104,7 @@ impl Memory {
     pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
         self.pools.remove_slab(id).ok()?;
         let slab = self.slabs[id.index()].take()?;
+        self.unwatch(Some(id.index() as u32));
         self.census.slab_gone(slab.class, slab.size_bytes);
         self.happened(Event::SlabReleased {
             slab: slab.number,

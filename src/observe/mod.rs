@@ -8,6 +8,8 @@ mod history;
 mod json;
 mod map;
 mod measure;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(all(feature = "monitor", not(target_arch = "wasm32")))]
 pub(crate) mod monitor;
 #[cfg(feature = "snapshot")]

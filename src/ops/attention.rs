@@ -144,6 +144,7 @@ impl Call<'_> {
             return Tensor::output(engine, &shapes.result, self.q.dtype);
         }
         let padded = Tensor::output(engine, &padded_shape, self.q.dtype)?;
+        engine.pads(&padded.storage, columns, padded_shape[last]);
         if shapes.keys == 0 {
             engine.clear(&padded.storage)?;
         } else if !padded.is_empty() {

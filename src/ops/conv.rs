@@ -233,6 +233,7 @@ fn direct(
     if y.is_empty() {
         return y.reshape(&shape);
     }
+    engine.pads(&y.storage, pixels, padded_pixels);
     let weight = weight.contiguous()?;
     let bias = bias.map(Tensor::contiguous).transpose()?;
     let second = bias.as_ref().unwrap_or(&weight);

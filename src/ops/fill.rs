@@ -107,6 +107,23 @@ pub(crate) fn full(
     })
 }
 
+/// One word all over a tensor that has its storage to itself, whatever its type.
+pub(crate) fn fill_words(tensor: &Tensor, word: u32) -> Result<()> {
+    let words = tensor.storage.len_bytes().div_ceil(4) as usize;
+    let whole = Tensor {
+        layout: Layout::contiguous(&[words]),
+        dtype: DType::U32,
+        ..tensor.clone()
+    };
+    let call = Call {
+        family: FAMILY,
+        op: FillOp::Full as u8,
+        inputs: &[],
+        scalars: &[word],
+    };
+    call.write_to(&whole)
+}
+
 /// `start`, `start + step`, … before `end`: one dimension. Integer types take integers; floats
 /// are rounded once an element.
 #[track_caller]

@@ -24,6 +24,7 @@ mod normalize;
 mod operation;
 mod operators;
 mod pool;
+pub(crate) mod probe;
 pub(crate) mod random;
 pub(crate) mod readers;
 mod reduce;

@@ -271,6 +271,10 @@ fn launch(
     if rows.rows == 0 {
         return Ok(result);
     }
+    if plan.form.is_across() {
+        let padded = rows.rows.next_multiple_of(4);
+        engine.pads(&result.storage, rows.rows as usize, padded as usize);
+    }
     let mut params = rows.params();
     params.parts = plan.parts;
     params.chunk = plan.chunk;

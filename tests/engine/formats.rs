@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use lapidary::sim::SimOptions;
+use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Budget, DType, Event, Gpu, Moment, Options, RmmEvent, Snapshot, read_rmm};
 use serde_json::Value;
 
@@ -332,6 +332,51 @@ fn transfers_are_in_the_history() {
         events.contains(&uploaded) && events.contains(&read),
         "{events:?}"
     );
+}
+
+/// A hundred thousand blocks of a thousand makers, and a million events.
+#[test]
+#[ignore = "prints how large each format is and how long it takes"]
+fn large_snapshots_are_measured() {
+    let (gpu, _) = Gpu::simulated(SimOptions {
+        mode: SimMode::SizesOnly,
+        memory_bytes: 64 << 30,
+        ..SimOptions::default()
+    })
+    .unwrap();
+    gpu.keep_history(1_000_000);
+    let make = |index: usize| {
+        let x = gpu.zeros(&[64 + index % 5000], DType::F32).unwrap();
+        x.named(&format!("layer{}", index % 1000))
+    };
+    let mut held: Vec<_> = (0..100_000).map(make).collect();
+    for index in 0..520_000 {
+        let at = index * 7919 % held.len();
+        held[at] = make(index);
+    }
+    gpu.flush().unwrap();
+    let measured = |name: &str, write: &dyn Fn(&mut Vec<u8>)| {
+        let (begin, mut bytes) = (std::time::Instant::now(), Vec::new());
+        write(&mut bytes);
+        let ms = begin.elapsed().as_millis();
+        println!("{name:<8} {ms:>6} ms {:>12} bytes", bytes.len());
+        bytes
+    };
+    let begin = std::time::Instant::now();
+    let snapshot = gpu.snapshot();
+    println!("taken in {} ms", begin.elapsed().as_millis());
+    let blocks: usize = snapshot.slabs.iter().map(|slab| slab.blocks.len()).sum();
+    assert_eq!((blocks, snapshot.moments.len()), (100_000, 1_000_000));
+    measured("json", &|to| snapshot.write_json(to).unwrap());
+    let log = measured("rmm", &|to| snapshot.write_rmm(to).unwrap());
+    measured("pickle", &|to| snapshot.write_pickle(to).unwrap());
+    measured("trace", &|to| snapshot.write_trace(to).unwrap());
+    measured("picture", &|to| {
+        to.extend(snapshot.map().to_string().bytes())
+    });
+    let begin = std::time::Instant::now();
+    let rows = read_rmm(&log[..]).unwrap().len();
+    println!("{rows} rows read in {} ms", begin.elapsed().as_millis());
 }
 
 #[test]

@@ -12,6 +12,7 @@ const ROOMS: [&str; 9] = [
 const LEAVES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("kept", &[]),
+    ("facade", &[]),
     ("tuning", &["kept"]),
     ("dtype", &[]),
     ("error", &["units", "dtype"]),

@@ -6,8 +6,11 @@ use super::Kernel;
 use super::diagnose;
 use super::reflect::Operand;
 use crate::dtype::DType;
+use crate::engine::UNWRITTEN;
 use crate::engine::kernel::{Arg, Launch};
 use crate::error::{Error, Result};
+use crate::memory::{FENCE_BYTES, PATTERN, Residency};
+use crate::ops::fill;
 use crate::tensor::Tensor;
 
 /// A call of a [`Kernel`] in the making. Nothing is checked before [`run`](Self::run).
@@ -119,8 +122,19 @@ impl KernelCall {
         }
         self.separate(&mut seen)?;
         let outputs = self.outputs(&seen);
-        for output in &outputs {
-            output.engine.clear(&output.storage)?;
+        let (mut code, unwritten) = self.watched(&mut seen);
+        for (index, operand) in self.operands().iter().enumerate() {
+            if !matches!(self.given(operand), Some(Given::Output(..))) {
+                continue;
+            }
+            let output = &seen[index].tensor;
+            match unwritten >> index & 1 {
+                0 => output.engine.clear(&output.storage)?,
+                _ => {
+                    fill::fill_words(output, PATTERN)?;
+                    code |= 1 << UNWRITTEN << index;
+                }
+            }
         }
         let args = seen.iter().map(|seen| {
             let arg = Arg {
@@ -130,7 +144,7 @@ impl KernelCall {
             };
             (arg, seen.range)
         });
-        let launch = Launch::custom(&self.kernel.custom, args, &params, groups);
+        let launch = Launch::custom(&self.kernel.custom, args, &params, groups, code);
         self.kernel.engine.launch(launch)?;
         Ok(outputs)
     }
@@ -400,6 +414,40 @@ impl KernelCall {
             seen[second] = Seen::whole(seen[second].tensor.copy()?);
         }
         Ok(())
+    }
+
+    /// Where bugs are looked for: lets what is written through show some of the fence behind it, where the
+    /// kernel cannot tell. Returns which do, and which outputs are looked at for what was not written.
+    fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
+        let Some(wanted) = self.kernel.engine.diagnostics() else {
+            return (0, 0);
+        };
+        let (mut fenced, mut unwritten) = (0, 0);
+        let most = self.kernel.engine.caps().max_binding_bytes;
+        for (index, (operand, seen)) in self.operands().iter().zip(seen).enumerate() {
+            let storage = &seen.tensor.storage;
+            let (start, size_bytes) = seen.range;
+            let is_end = start + size_bytes == storage.len_bytes().next_multiple_of(4);
+            let stride_bytes = operand
+                .stride_bytes
+                .filter(|stride| FENCE_BYTES.is_multiple_of(*stride));
+            if wanted.canaries
+                && operand.writes
+                && is_end
+                && size_bytes > 0
+                && size_bytes + FENCE_BYTES <= most
+                && stride_bytes.is_some_and(|stride| size_bytes.is_multiple_of(stride))
+                && self.kernel.text.lengths.is_some()
+                && storage.residency() != Residency::Imported
+            {
+                seen.range.1 += FENCE_BYTES;
+                fenced |= 1 << index;
+            }
+            if wanted.unwritten && operand.writes && !operand.reads && size_bytes > 0 {
+                unwritten |= 1 << index;
+            }
+        }
+        (fenced, unwritten)
     }
 
     /// The new tensors, in the order in which they were asked for.

@@ -110,6 +110,9 @@ pub use twin::HostCall;
 /// What a device finds wrong later, in compiling or running, is the error of those tensors that
 /// the kernel should have written: each call is a submission of its own.
 ///
+/// Whether a kernel writes past an end, or leaves some of its output unwritten, [`Diagnostics`](crate::Diagnostics)
+/// finds out.
+///
 /// Three things are yours to see to. A loop that never ends holds up the device until its driver
 /// or operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error).
 /// The software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone
@@ -239,9 +242,15 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         entry: text.entry.clone(),
         roles: text.operands.iter().map(role).collect(),
-        shader: Box::new(move |layout, target| {
+        shader: Box::new(move |layout, target, fenced| {
             let is_written = |operand: usize| layout.written >> operand & 1 == 1;
-            rewrite::rewrite(&source, is_written, target.immediates, target.enables)
+            rewrite::rewrite(
+                &source,
+                is_written,
+                fenced,
+                target.immediates,
+                target.enables,
+            )
         }),
         #[cfg(any(test, feature = "sim"))]
         host: None,

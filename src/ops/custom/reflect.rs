@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use naga::proc::Layouter;
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{
-    AddressSpace, GlobalVariable, Handle, Module, ScalarKind, ShaderStage, StorageAccess, Type,
-    TypeInner,
+    AddressSpace, ArraySize, GlobalVariable, Handle, Module, ScalarKind, ShaderStage,
+    StorageAccess, Type, TypeInner,
 };
 
 use super::diagnose;
@@ -33,6 +33,9 @@ pub(super) struct Reflection {
     pub(super) operands: Vec<Operand>,
     /// The uniform, if there is one.
     pub(super) params: Option<Params>,
+    /// Where the lengths of bindings are asked for, with their numbers: `arrayLength(&name)`. None where a
+    /// length is asked for in another way.
+    pub(super) lengths: Option<Vec<(usize, Range<usize>)>>,
     /// Where `enable subgroups;` stands, which naga does not take.
     pub(super) enables: Vec<Range<usize>>,
 }
@@ -46,6 +49,10 @@ pub(super) struct Operand {
     pub(super) writes: bool,
     /// The element types of the tensors that it takes.
     pub(super) dtypes: Vec<DType>,
+    /// Reads what it held.
+    pub(super) reads: bool,
+    /// Bytes of an element of the runtime-sized array that it ends with, if it does.
+    pub(super) stride_bytes: Option<u64>,
     /// The least that may be bound: the whole type, with one element of a runtime-sized array.
     pub(super) least_bytes: u64,
 }
@@ -80,11 +87,15 @@ impl Reflection {
         let (operands, params) = reader.globals()?;
         reader.check_count(&operands, caps)?;
         let entry = reader.entry.to_owned();
+        let lengths = scan::lengths(text, &tokens, |name| {
+            operands.iter().position(|operand| operand.name == name)
+        });
         Ok(Reflection {
             text: plain,
             entry,
             operands,
             params,
+            lengths,
             enables,
         })
     }
@@ -334,7 +345,9 @@ impl<'a> Reader<'a> {
                 return self.refuse(at.name, "", message);
             }
             if let AddressSpace::Storage { access } = variable.space {
-                operands.push(self.operand(name, at, variable, access, &scalars)?);
+                let reads = self.info.get_entry_point(self.index)[handle].contains(GlobalUse::READ);
+                let operand = self.operand(name, at, variable, access, &scalars)?;
+                operands.push(Operand { reads, ..operand });
             } else if params.is_some() {
                 let message = "a kernel has one uniform: put all parameters into one struct";
                 return self.refuse(at.name, "the second", message.into());
@@ -367,9 +380,24 @@ impl<'a> Reader<'a> {
             name,
             at,
             writes: access.contains(StorageAccess::STORE),
+            reads: true,
+            stride_bytes: self.stride_bytes(variable.ty),
             dtypes,
             least_bytes: self.size_bytes(variable.ty).next_multiple_of(4),
         })
+    }
+
+    /// Bytes of an element of the runtime-sized array at the end of a type.
+    fn stride_bytes(&self, ty: Handle<Type>) -> Option<u64> {
+        match &self.module.types[ty].inner {
+            TypeInner::Array {
+                size: ArraySize::Dynamic,
+                stride,
+                ..
+            } => Some((*stride).into()),
+            TypeInner::Struct { members, .. } => self.stride_bytes(members.last()?.ty),
+            _ => None,
+        }
     }
 
     fn params(&self, name: String, at: Declaration, variable: &GlobalVariable) -> Result<Params> {

@@ -10,11 +10,14 @@ use std::ops::Range;
 use super::reflect::{self, Reflection};
 use crate::driver::Caps;
 use crate::error::Result;
+use crate::memory::FENCE_BYTES;
 
-/// The text with binding `index` read-write if `is_written(index)`.
+/// The text with binding `index` read-write if `is_written(index)`, and with the length that it has without
+/// the fence that it is bound with if bit `index` of `fenced` is set.
 pub(super) fn rewrite(
     kernel: &Reflection,
     is_written: impl Fn(usize) -> bool,
+    fenced: u64,
     immediates: bool,
     enables: bool,
 ) -> String {
@@ -34,6 +37,19 @@ pub(super) fn rewrite(
             false => format!("@group(0) @binding({binding}) var<uniform> "),
         };
         heads.push((params.at.head.clone(), head));
+    }
+    for (binding, range) in kernel.lengths.iter().flatten() {
+        let stride_bytes = kernel
+            .operands
+            .get(*binding)
+            .and_then(|one| one.stride_bytes);
+        if let (Some(stride_bytes), true) =
+            (stride_bytes, *binding < 8 && fenced >> binding & 1 == 1)
+        {
+            let length = kernel.text[range.clone()].replace('\n', " ");
+            let fence = FENCE_BYTES / stride_bytes;
+            heads.push((range.clone(), format!("({length} - {fence}u)")));
+        }
     }
     heads.sort_by_key(|(range, _)| range.start);
     let mut out = String::with_capacity(kernel.text.len() + 256);
@@ -56,7 +72,7 @@ pub(super) fn rewrite(
 /// Checks that the text is valid as well when every binding is read-write: an output may turn
 /// out to lie in the same buffer as an input.
 pub(super) fn check(kernel: &Reflection, caps: &Caps) -> Result<()> {
-    let text = rewrite(kernel, |_| true, caps.max_immediate_bytes > 0, false);
+    let text = rewrite(kernel, |_| true, 0, caps.max_immediate_bytes > 0, false);
     let capabilities = reflect::capabilities(caps);
     let preface = "inputs are declared `read_write` where they share a buffer with outputs, and \
                    the uniform may become immediates, so no pointer type may name their access: ";

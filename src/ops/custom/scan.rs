@@ -95,6 +95,34 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
+/// Where the lengths of bindings are asked for by `arrayLength(&name)` or `arrayLength(&name.member)`, and of
+/// which; none if one is asked for in another way.
+pub(super) fn lengths(
+    text: &str,
+    tokens: &[Token],
+    binding: impl Fn(&str) -> Option<usize>,
+) -> Option<Vec<(usize, Range<usize>)>> {
+    let calls = tokens.iter().enumerate();
+    let calls = calls.filter(|(_, token)| token.is_word(text, "arrayLength"));
+    calls
+        .map(|(index, call)| {
+            let rest = &tokens[index + 1..];
+            let [open, and, name, ..] = rest else {
+                return None;
+            };
+            if !open.is(b'(') || !and.is(b'&') || name.kind != Kind::Word {
+                return None;
+            }
+            let mut members = rest[3..].chunks(2);
+            let close = members.find(|two| !two[0].is(b'.'))?.first()?;
+            let which = binding(text.get(name.range())?);
+            // Of what is not bound the length is as good as any.
+            let which = which.unwrap_or(usize::MAX);
+            (close.is(b')')).then(|| (which, call.range().start..close.range().end))
+        })
+        .collect()
+}
+
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }

@@ -4,26 +4,34 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::reflect::Reflection;
-use crate::driver::HostKernel;
 use crate::dtype::Element;
+use crate::engine::kernel::CustomHost;
+use crate::memory::FENCE_BYTES;
 
 /// What a kernel's twin is called with: the bindings by name, and the parameters.
 pub struct HostCall<'a> {
     text: &'a Reflection,
     bindings: &'a mut [Vec<u8>],
     params: &'a [u8],
+    /// Bit `i`: binding `i` ends with some of the fence behind the tensor.
+    fenced: u64,
 }
 
 impl HostCall<'_> {
     /// The elements of a binding; none for a name that is not one.
     pub fn read<T: Element>(&self, name: &str) -> Vec<T> {
         match self.index(name) {
-            Some(index) => T::vec_from(&self.bindings[index]),
+            Some(index) => {
+                let bytes = &self.bindings[index];
+                let fence = (self.fenced >> index & 1) as usize * FENCE_BYTES as usize;
+                T::vec_from(&bytes[..bytes.len() - fence])
+            }
             None => vec![],
         }
     }
 
-    /// Writes elements to the beginning of a binding; what is beyond its end is left out.
+    /// Writes elements to the beginning of a binding; what is beyond its end is left out, or found by
+    /// [`Diagnostics::canaries`](crate::Diagnostics::canaries).
     pub fn write<T: Element>(&mut self, name: &str, elements: &[T]) {
         let index = self.index(name);
         if let Some(binding) = index.and_then(|index| self.bindings.get_mut(index)) {
@@ -54,12 +62,13 @@ impl fmt::Debug for HostCall<'_> {
 pub(super) fn host(
     text: Arc<Reflection>,
     twin: impl Fn(&mut HostCall<'_>) + Send + Sync + 'static,
-) -> HostKernel {
-    Arc::new(move |bindings: &mut [Vec<u8>], params: &[u8]| {
+) -> CustomHost {
+    Arc::new(move |bindings: &mut [Vec<u8>], params: &[u8], fenced| {
         twin(&mut HostCall {
             text: &text,
             bindings,
             params,
+            fenced,
         });
     })
 }

@@ -74,6 +74,8 @@ impl Tensor {
         let padded_n = n.next_multiple_of(4);
         let shape = [problem.rows() as usize, padded_n as usize];
         let padded = Tensor::output(&self.engine, &shape, dtype)?;
+        self.engine
+            .pads(&padded.storage, n as usize, padded_n as usize);
         let output = Output::new(&padded, padded_n, end)?;
         launch([self, other], &problem, tile(&padded), &output)?;
         let whole = padded.narrow(1, 0, n as usize)?.contiguous()?;

@@ -1,0 +1,177 @@
+//! From answers to findings.
+
+use super::finding::Finding;
+use super::watch::Taint;
+use super::{ANSWER_BYTES, About, Asked, Diagnose};
+use crate::engine::state::State;
+use crate::memory::Zone;
+
+/// What was seen of one range, in elements counted from its beginning.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    /// Of the first kind, and of the second.
+    counts: [u64; 2],
+    first: u64,
+    end: u64,
+}
+
+impl Answer {
+    const NOTHING: Answer = Answer {
+        counts: [0; 2],
+        first: u64::MAX,
+        end: 0,
+    };
+
+    fn is_nothing(&self) -> bool {
+        self.counts == [0; 2]
+    }
+
+    /// Both, as one.
+    fn and(self, other: Answer) -> Answer {
+        Answer {
+            counts: [0, 1].map(|kind| self.counts[kind] + other.counts[kind]),
+            first: self.first.min(other.first),
+            end: self.end.max(other.end),
+        }
+    }
+}
+
+/// All answers to one question.
+fn answer(asked: &Asked, answers: &[u8]) -> Answer {
+    let start = asked.first as usize * ANSWER_BYTES as usize;
+    let bytes = answers.get(start..).unwrap_or_default();
+    let each = bytes
+        .chunks_exact(ANSWER_BYTES as usize)
+        .take(asked.count as usize);
+    each.map(|bytes| {
+        let [first_kind, second_kind, first, end] = bytemuck::pod_read_unaligned::<[u32; 4]>(bytes);
+        match (first_kind, second_kind) {
+            (0, 0) => Answer::NOTHING,
+            _ => Answer {
+                counts: [first_kind.into(), second_kind.into()],
+                first: asked.from + u64::from(first),
+                end: asked.from + u64::from(end),
+            },
+        }
+    })
+    .fold(Answer::NOTHING, Answer::and)
+}
+
+/// Are they about the same value, of which each sees a part?
+fn is_same(one: &Asked, next: &Asked) -> bool {
+    match (&one.about, &next.about) {
+        (About::Output(one), About::Output(next)) | (About::Result(one), About::Result(next)) => {
+            one == next
+        }
+        _ => false,
+    }
+}
+
+impl State {
+    /// What the answers to all that was asked say, in order.
+    pub(super) fn evaluate(
+        &mut self,
+        diagnose: &mut Diagnose,
+        answers: &[u8],
+        found: &mut Vec<Finding>,
+    ) {
+        let asked = std::mem::take(&mut diagnose.asked);
+        for of_one in asked.chunk_by(is_same) {
+            let each = of_one.iter().map(|asked| answer(asked, answers));
+            let answer = each.fold(Answer::NOTHING, Answer::and);
+            match &of_one[0].about {
+                About::Result(version) => found.extend(diagnose.judge(*version, answer)),
+                About::Output(version) => {
+                    if let Some(output) = diagnose.watch.outputs.get_mut(version) {
+                        output.left = Some((answer.counts[0], answer.first));
+                    }
+                }
+                _ if answer.is_nothing() => {}
+                About::Fence(zone) => {
+                    found.push(self.overrun(zone, answer, diagnose.suspects.clone()));
+                    self.memory.mend(zone);
+                }
+                About::End(zone, kernel) => {
+                    let suspects = vec![format!("the kernel `{kernel}`")];
+                    found.push(self.overrun(zone, answer, suspects));
+                }
+                About::Grave(zone) => {
+                    found.push(self.written_after_free(zone, answer, diagnose.suspects.clone()));
+                    self.memory.forget_grave(zone);
+                }
+            }
+        }
+        found.extend(diagnose.unwritten());
+        diagnose.watch.forget_all_but(&self.memory.live_writes());
+    }
+
+    fn overrun(&self, zone: &Zone, answer: Answer, suspects: Vec<String>) -> Finding {
+        Finding::Overrun {
+            made_at: self.memory.tag_of(zone),
+            size_bytes: zone.of_bytes,
+            first_byte: zone.from_bytes + 4 * answer.first,
+            end_byte: zone.from_bytes + 4 * answer.end,
+            words: answer.counts[0],
+            next: self.memory.tag_behind(zone),
+            suspects,
+        }
+    }
+
+    fn written_after_free(&self, zone: &Zone, answer: Answer, suspects: Vec<String>) -> Finding {
+        Finding::WrittenAfterFree {
+            made_at: self.memory.tag_of(zone),
+            size_bytes: zone.of_bytes,
+            first_byte: zone.from_bytes + 4 * answer.first,
+            end_byte: zone.from_bytes + 4 * answer.end,
+            words: answer.counts[0],
+            suspects,
+        }
+    }
+}
+
+impl Diagnose {
+    /// A value was looked at: did something come into the world with it?
+    fn judge(&mut self, version: u64, answer: Answer) -> Option<Finding> {
+        let before = self.watch.taint_of_inputs(version);
+        let maker = self.watch.makers.get_mut(&version)?;
+        let [nans, infinities] = answer.counts;
+        maker.taint = Some(Taint {
+            nan: nans > 0,
+            infinity: infinities > 0,
+        });
+        let is_born = nans > 0 && !before.nan;
+        let has_grown = infinities > 0 && !before.nan && !before.infinity;
+        (is_born || has_grown).then(|| Finding::NonFinite {
+            operation: maker.operation.clone(),
+            made_at: maker.tag.clone(),
+            dtype: maker.dtype,
+            elements: maker.elements,
+            nans,
+            infinities,
+            first_element: answer.first,
+            of_infinity: before.infinity,
+        })
+    }
+
+    /// The outputs that somebody read though they were not wholly written; each is told once.
+    fn unwritten(&mut self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        self.watch.outputs.retain(|_, output| {
+            let (Some((words, first_word)), Some(by)) = (output.left, &output.read_by) else {
+                return true;
+            };
+            if words > 0 {
+                found.push(Finding::Unwritten {
+                    made_at: output.tag.clone(),
+                    kernel: output.kernel.clone(),
+                    words,
+                    of_words: output.words,
+                    first_word,
+                    read_by: by.clone(),
+                });
+            }
+            false
+        });
+        found
+    }
+}
