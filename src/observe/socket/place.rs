@@ -92,7 +92,7 @@ pub(super) fn check_socket(path: &Path) -> Result<(), String> {
 /// tell, the folder has decided.
 pub(super) fn is_friend(stream: &UnixStream) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    return rustix::net::sockopt::get_socket_peercred(stream).is_ok_and(|peer| {
+    return rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| {
         let uid = peer.uid.as_raw();
         uid == user() || uid == 0
     });

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::MemoryStats;
 use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place};
@@ -189,11 +189,9 @@ impl Server {
         }
         let now = Instant::now();
         let due = self.clients.iter().filter_map(Client::due_at);
-        let wait_ms = due.min().map_or(-1, |due| {
-            let wait = due.saturating_duration_since(now);
-            i32::try_from(wait.as_millis() + 1).unwrap_or(i32::MAX)
-        });
-        match poll(&mut watched, wait_ms) {
+        let wait = due.min().map(|due| due.saturating_duration_since(now));
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        match poll(&mut watched, wait.as_ref()) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
