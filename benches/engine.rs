@@ -43,7 +43,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
     (&a + &b)?.force()?;
     // Kept until all are placed, so that each has a block of its own.
     let mut kept = Vec::with_capacity(CALLS as usize);
-    report(gpu, "tensor created, cleared, placed, dropped", || {
+    report(gpu, "tensor created, placed, dropped", || {
         for _ in 0..CALLS {
             kept.push(gpu.zeros(&[64], DType::F32)?);
         }
@@ -73,7 +73,28 @@ fn measure(gpu: &Gpu) -> Result<()> {
             }
             gpu.flush()
         },
-    )
+    )?;
+    gpu.keep_history(1 << 16);
+    report(
+        gpu,
+        "with a history: tensor created, placed, dropped",
+        || {
+            for _ in 0..CALLS {
+                kept.push(gpu.zeros(&[64], DType::F32)?);
+            }
+            gpu.flush()?;
+            kept.clear();
+            Ok(())
+        },
+    )?;
+    report(gpu, "with a history: a + b encoded and submitted", || {
+        for _ in 0..CALLS {
+            (&a + &b)?;
+        }
+        gpu.flush()
+    })?;
+    gpu.keep_history(0);
+    Ok(())
 }
 
 fn main() -> Result<()> {

@@ -10,7 +10,7 @@
 //! wgpu's report of its allocator says, asked after every allocation. What is reserved has its peak
 //! within one: slabs that were given back count there until the device has done with them.
 
-#[path = "../tests/common/trace.rs"]
+#[path = "../src/bin/lapidary/replay/trace/mod.rs"]
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod trace;
 

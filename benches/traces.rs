@@ -1,12 +1,12 @@
 //! The policy alone on recorded traces: what it would reserve, move and refuse, where frees and
-//! moves take effect at once. The engine's figures come from the example `replay`; this is the fast
+//! moves take effect at once. The engine's figures come from `lapidary replay`; this is the fast
 //! loop for whoever changes the policy.
 //!
 //! ```text
 //! cargo bench --no-default-features --bench traces -- [--slack PERMILLE,...] [--caps PERCENT,...] [--set NAME=VALUE] FILE...
 //! ```
 
-#[path = "../tests/common/trace.rs"]
+#[path = "../src/bin/lapidary/replay/trace/mod.rs"]
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod trace;
 

@@ -39,6 +39,11 @@
 //! [`Gpu::memory`] is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
 //! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
 //!
+//! [`Gpu::snapshot`] is all of it as one value, with every block, and what happened before if
+//! [`Gpu::keep_history`] was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
+//! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
+//! and as a log of RMM's (`write_rmm`; `read_rmm` reads one).
+//!
 //! # Finding bugs
 //!
 //! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever writes past the end
@@ -51,10 +56,22 @@
 //! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
 //!   your own.
 //! * `lz4`: tensors that are spilled to disk may be compressed.
+//! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files and read.
+//! * `tracing`: spans `flush`, `walk`, `submission`, `compaction`, `eviction` (debug), and events for rungs of the
+//!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
+//!   app's subscriber, which must not call this crate.
+//! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
 //! * `sim`: a simulated device for tests, see the module `sim`.
+//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
+//!   local socket. See the module `monitor`.
+//! * `cli`: the program `lapidary`.
 
 pub mod alloc;
 pub mod units;
+
+#[cfg(feature = "gpu")]
+#[macro_use]
+mod facade;
 
 #[cfg(feature = "gpu")]
 mod driver;
@@ -85,6 +102,8 @@ mod tuning;
 
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 pub use self::gpu::adapters;
+#[cfg(feature = "snapshot")]
+pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
 pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
@@ -98,10 +117,17 @@ pub use self::{
         Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
         Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
-    observe::{History, Measure, Measured, MemoryStats, Snapshot},
+    observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };
+/// What people know from elsewhere, and where it is here.
+#[cfg(feature = "gpu")]
+pub mod guides {
+    #[doc = include_str!("guides/torch_memory.md")]
+    pub mod torch_memory {}
+}
+
 /// The examples of the README compile.
 #[cfg(all(doctest, feature = "gpu"))]
 #[doc = include_str!("../README.md")]
@@ -133,4 +159,16 @@ pub mod sim {
         SimHandle, SimMode, SimOptions, Site,
     };
     pub use crate::ops::custom::HostCall;
+}
+
+/// The memory live: drawn by the app itself on a terminal, or told to another process of the same user.
+#[cfg(all(
+    any(feature = "monitor", feature = "serve"),
+    not(target_arch = "wasm32")
+))]
+pub mod monitor {
+    #[cfg(feature = "monitor")]
+    pub use crate::observe::monitor::{Control, Monitor};
+    #[cfg(all(feature = "serve", unix))]
+    pub use crate::observe::socket::{MonitorServer, Remote, Served};
 }

@@ -7,7 +7,8 @@ mod common {
     pub(crate) mod heap_counter;
     pub(crate) mod model;
     pub(crate) mod plans;
-    #[allow(dead_code, reason = "shared with the example that reads whole files")]
+    #[path = "../../src/bin/lapidary/replay/trace/mod.rs"]
+    #[allow(dead_code, reason = "shared with the program that reads whole files")]
     pub(crate) mod trace;
 }
 

@@ -1,14 +1,20 @@
 //! The engine's promises, on a simulated device: order without waits, reuse, what happens when
 //! the driver refuses, many threads, futures dropped half-way, and the reports.
 
+#[path = "engine/advice.rs"]
+mod advice;
 #[path = "engine/compacting.rs"]
 mod compacting;
 #[path = "engine/diagnostics.rs"]
 mod diagnostics;
 #[path = "engine/drops.rs"]
 mod drops;
+#[path = "engine/facades.rs"]
+mod facades;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/formats.rs"]
+mod formats;
 #[path = "engine/history.rs"]
 mod history;
 #[path = "engine/in_place.rs"]

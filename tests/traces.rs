@@ -3,16 +3,22 @@
 //!
 //! `LAPIDARY_SEED` sets the seed.
 
+#[path = "../src/bin/lapidary/replay/outcome.rs"]
+#[allow(dead_code, reason = "shared with the program, which prints more of it")]
+mod outcome;
 #[path = "traces/patterns.rs"]
 mod patterns;
+#[path = "../src/bin/lapidary/replay/policy/mod.rs"]
+#[allow(dead_code, reason = "shared with the program, which names them")]
+mod policy;
 #[path = "traces/recorded.rs"]
 mod recorded;
-#[path = "../examples/replay/run.rs"]
-#[allow(dead_code, reason = "shared with the example, which prints more of it")]
+#[path = "../src/bin/lapidary/replay/run.rs"]
+#[allow(dead_code, reason = "shared with the program, which prints more of it")]
 mod run;
-#[path = "common/spilling.rs"]
+#[path = "../src/bin/lapidary/replay/spilling.rs"]
 mod spilling;
-#[path = "common/trace.rs"]
+#[path = "../src/bin/lapidary/replay/trace/mod.rs"]
 #[allow(dead_code, reason = "shared with benches, which print more of it")]
 mod trace;
 #[path = "../src/memory/victims.rs"]

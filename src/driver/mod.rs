@@ -325,6 +325,14 @@ impl fmt::Display for KernelTime {
     }
 }
 
+/// A dispatch that was timed: how long before the end of its submission was noticed it began and ended.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelRun {
+    pub(crate) kernel: Arc<str>,
+    pub(crate) began_before_ns: u64,
+    pub(crate) ended_before_ns: u64,
+}
+
 /// Why a driver refused. The engine turns it into the crate's error, with tags and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverError {
@@ -481,6 +489,11 @@ pub(crate) trait Driver: Shared + fmt::Debug {
 
     /// The times since kernels were timed, or since they were last taken.
     fn take_kernel_times(&self) -> Vec<KernelTime> {
+        Vec::new()
+    }
+
+    /// The dispatches of the last submission, if kernels are timed and they were not taken yet.
+    fn take_kernel_runs(&self) -> Vec<KernelRun> {
         Vec::new()
     }
 

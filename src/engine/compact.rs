@@ -168,7 +168,8 @@ impl Engine {
         if steps.is_empty() {
             return Ok((0, 0));
         }
-        self.carry_out(&steps).await?;
+        let carried_out = self.carry_out(&steps);
+        in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
         let freed_bytes = self.trim_slabs()?;
         let state = self.lock();
         let moved_bytes = state.memory.moved_bytes() - moved_before;

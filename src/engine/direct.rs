@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::cmd::Cmd;
 use super::state::State;
 use super::{Engine, block_on, refusal};
 use crate::driver::{BufferId, DriverResult, MapMode};
@@ -52,10 +53,14 @@ impl Engine {
         let find = || {
             let mut state = self.lock();
             let completed = self.driver.completed();
-            match is_fresh {
+            let place = match is_fresh {
                 true => fresh.filter(|&place| state.memory.idle(place, completed) == Some(true)),
                 false => state.begin_write_in_place(dst, completed),
+            };
+            if place.is_some() {
+                state.memory.uploaded(dst, bytes.len() as u64);
             }
+            place
         };
         let mut found = find();
         if found.is_none() && bytes.len() >= LARGE_BYTES {
@@ -136,7 +141,10 @@ impl Engine {
             reading.fail(refusal("to map a slab", error));
         }
         // The command has been carried out here.
-        self.lock().pop_head();
+        let mut state = self.lock();
+        if let Some(Cmd::Read { src, .. }) = state.pop_head() {
+            state.memory.was_read(&src, piece.size_bytes);
+        }
         Ok(())
     }
 
@@ -170,6 +178,7 @@ impl Engine {
                 return Ok(false);
             };
             state.memory.used(src);
+            state.memory.was_read(src, piece.size_bytes);
             let is_idle = state.memory.idle(place, self.driver.completed());
             (place, is_idle == Some(true))
         };

@@ -142,7 +142,9 @@ impl Engine {
             }
             stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
             let ahead = self.who_comes_next(&victims, tier, &stay);
-            let (left_bytes, too_large_bytes) = self.take_out(victims, ahead, tier).await?;
+            let taken_out = self.take_out(victims, ahead, tier);
+            let (left_bytes, too_large_bytes) =
+                in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
             freed_bytes += left_bytes;
             match too_large_bytes {
                 // A tier without room for these may have room for smaller ones.
@@ -217,7 +219,13 @@ impl Engine {
         let _turn = self.take_turn().await?;
         self.walk().await?;
         self.error_of(storage)?;
-        while !self.has_left(storage).await? {
+        while !in_span!(
+            "eviction",
+            { missing_bytes = storage.size_bytes() },
+            self.has_left(storage)
+        )
+        .await?
+        {
             if !self.was_lowered().await? {
                 let error = DriverError::OutOfMemory;
                 return Err(self.refused("a read-back buffer", error, storage));

@@ -101,7 +101,7 @@ impl Engine {
                     break;
                 }
                 gains[gain] += freed_bytes;
-                self.lock().gained(rung, freed_bytes);
+                self.gained(rung, freed_bytes);
                 if let Some(made) = self.grow(storage, ceiling).await? {
                     return Ok(made);
                 }
@@ -114,11 +114,28 @@ impl Engine {
             }
         }
         if let Some((made, freed_bytes)) = self.lay_out_anew(storage).await? {
-            self.lock().gained(Rung::Anew, freed_bytes);
+            self.gained(Rung::Anew, freed_bytes);
             return Ok(made);
         }
-        let mut state = self.lock();
-        Ok(Err(state.out_of_memory(storage, gains)))
+        Ok(Err(self.out_of_memory(storage, gains)))
+    }
+
+    /// A rung has freed something.
+    fn gained(&self, rung: Rung, freed_bytes: u64) {
+        self.lock().gained(rung, freed_bytes);
+        if freed_bytes > 0 {
+            tell!(INFO, "a rung made room", { rung = rung.name(), freed_bytes = freed_bytes });
+        }
+    }
+
+    /// A storage found no room: says what there is.
+    pub(super) fn out_of_memory(&self, storage: &Storage, gains: Gains) -> Error {
+        let error = self.lock().out_of_memory(storage, gains);
+        tell!(WARN, "a tensor found no room", {
+            bytes = storage.size_bytes(),
+            made_at = storage.tag().to_string().as_str()
+        });
+        error
     }
 
     /// Climbs one rung; returns the bytes that it freed. The last one is for a storage only, and
@@ -160,7 +177,8 @@ impl Engine {
                 Err(AllocError::NeedsSlab { .. }) => return Ok(None),
                 Err(error) => return Ok(Some(Err(super::needs::never_fits(storage, &error)))),
             };
-            match self.carry_out(&steps).await? {
+            let carried_out = self.carry_out(&steps);
+            match in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await? {
                 Outcome::Done => {
                     let mut state = self.lock();
                     state.memory.anywhere = !state.memory.has_room(size_bytes, false);
@@ -298,7 +316,8 @@ impl Engine {
                     state.memory.plan_shrink(target_bytes)
                 };
                 if !steps.is_empty() {
-                    self.carry_out(&steps).await?;
+                    let carried_out = self.carry_out(&steps);
+                    in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
                 }
                 self.wait_for_retiring().await?;
                 let reserved_bytes = self.lock().memory.reserved_bytes();
@@ -307,7 +326,7 @@ impl Engine {
                     return Ok(());
                 }
                 let freed_bytes = self.climb(rung, above_bytes).await?;
-                self.lock().gained(rung, freed_bytes);
+                self.gained(rung, freed_bytes);
                 if freed_bytes == 0 {
                     break;
                 }
@@ -326,7 +345,7 @@ impl Engine {
     ) -> Error {
         match error {
             DriverError::OutOfMemory | DriverError::OverBudget => {
-                self.lock().out_of_memory(storage, Gains::default())
+                self.out_of_memory(storage, Gains::default())
             }
             error => refusal(what, error),
         }
@@ -442,7 +461,7 @@ impl State {
         }
     }
 
-    pub(super) fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
+    fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
         self.counters.refusals += 1;
         let bytes = storage.size_bytes();
         self.memory.happened(Event::Refusal { bytes });

@@ -46,6 +46,8 @@ pub(crate) mod wgsl;
 
 use std::collections::VecDeque;
 use std::panic::Location;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustc_hash::FxHashMap;
@@ -109,6 +111,8 @@ pub(crate) struct Engine {
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
+    #[cfg(feature = "tracing")]
+    lost_is_told: AtomicBool,
 }
 
 /// What an engine is told when it is made, and keeps to.
@@ -198,6 +202,8 @@ impl Engine {
             turn: Turn::default(),
             scratch: Mutex::default(),
             state: Mutex::new(state),
+            #[cfg(feature = "tracing")]
+            lost_is_told: AtomicBool::new(false),
         }))
     }
 
@@ -226,6 +232,7 @@ impl Engine {
     }
 
     /// A storage of at least `bytes` (padded to 16), without a place yet, tagged with the caller.
+    #[inline]
     #[track_caller]
     pub(crate) fn storage(&self, bytes: u64) -> Result<Arc<Storage>> {
         let limit_bytes = self.caps().max_buffer_bytes & !15;
@@ -266,20 +273,33 @@ impl Engine {
     /// than a dispatch has, `Driver` for more workgroups than one takes, `DeviceLost`.
     pub(crate) fn launch(&self, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
-        self.push_one(Cmd::Launch(launch))
+        let mut state = self.to_append()?;
+        // With the lock: whoever sees the new version appends its reads after this.
+        launch.bump_versions();
+        self.end_of(&mut state).push_back(Cmd::Launch(launch));
+        self.appended(state);
+        Ok(())
     }
 
     /// Appends a clear of the whole storage to zero.
     pub(crate) fn clear(&self, storage: &Arc<Storage>) -> Result<()> {
-        self.push_one(Cmd::Clear(storage.clone()))
+        // Spelled out, a short command is not moved as if it were a long one.
+        let mut state = self.to_append()?;
+        self.end_of(&mut state)
+            .push_back(Cmd::Clear(storage.clone()));
+        self.appended(state);
+        Ok(())
     }
 
     /// Runs all that was appended. Returns once it is submitted, not once it is done. Commands
     /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(&self) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await
+        let walk = async {
+            let _turn = self.take_turn().await?;
+            self.walk().await
+        };
+        in_span!("flush", {}, walk).await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
@@ -315,7 +335,20 @@ impl Engine {
     pub(crate) fn check_lost(&self) -> Result<()> {
         match self.driver.lost() {
             None => Ok(()),
-            Some(reason) => Err(Error::DeviceLost { reason }),
+            Some(reason) => {
+                #[cfg(feature = "tracing")]
+                self.tell_lost(&reason);
+                Err(Error::DeviceLost { reason })
+            }
+        }
+    }
+
+    /// Once for each loss.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    fn tell_lost(&self, reason: &str) {
+        if !self.lost_is_told.swap(true, Ordering::Relaxed) {
+            tell!(ERROR, "the device is lost", { reason = reason });
         }
     }
 
@@ -326,63 +359,55 @@ impl Engine {
 
     /// Appends commands that depend on the state of then.
     fn push_with<C: IntoIterator<Item = Cmd>>(&self, make: impl FnOnce(&State) -> C) -> Result<()> {
-        self.check_lost()?;
-        let waiting = {
-            let mut state = self.lock();
-            let cmds = make(&state);
-            if self.is_recording() {
-                state.recorded.extend(cmds);
-                return Ok(());
-            }
-            state.queue.extend(cmds);
-            state.queue.len()
-        };
-        self.appended(waiting);
+        let mut state = self.to_append()?;
+        let cmds = make(&state);
+        self.end_of(&mut state).extend(cmds);
+        self.appended(state);
         Ok(())
     }
 
     fn push_one(&self, cmd: Cmd) -> Result<()> {
-        self.check_lost()?;
-        let waiting = {
-            let mut state = self.lock();
-            // With the lock: whoever sees the new version appends its reads after this.
-            if let Cmd::Launch(launch) = &cmd {
-                launch.bump_versions();
-            }
-            if self.is_recording() {
-                state.recorded.push_back(cmd);
-                return Ok(());
-            }
-            state.queue.push_back(cmd);
-            state.queue.len()
-        };
-        self.appended(waiting);
+        let mut state = self.to_append()?;
+        self.end_of(&mut state).push_back(cmd);
+        self.appended(state);
         Ok(())
     }
 
-    /// So many commands wait now: lets them run if they are many.
-    fn appended(&self, waiting: usize) {
-        if waiting >= QUEUE_LIMIT {
-            // Whatever goes wrong here belongs to the tensors concerned.
-            let _ = block_on("a full queue", self.flush());
-        } else if waiting >= FLUSH_AT_COMMANDS || self.is_time_to_begin(waiting) {
-            self.run_if_nobody_does();
-            let mut state = self.lock();
-            state.early_commands = state.queue.len() + EARLY_COMMANDS;
+    /// The state, for commands to be appended.
+    fn to_append(&self) -> Result<MutexGuard<'_, State>> {
+        self.check_lost()?;
+        Ok(self.lock())
+    }
+
+    /// Where this thread's commands go.
+    fn end_of<'a>(&self, state: &'a mut State) -> &'a mut VecDeque<Cmd> {
+        match self.is_recording() {
+            true => &mut state.recorded,
+            false => &mut state.queue,
         }
     }
 
-    /// Has the device had nothing to do while so many commands were recorded?
-    fn is_time_to_begin(&self, waiting: usize) -> bool {
-        if waiting < EARLY_COMMANDS || !self.caps().begins_early() {
-            return false;
+    /// Commands were appended: lets them run if it is time.
+    fn appended(&self, mut state: MutexGuard<'_, State>) {
+        if self.is_recording() || !state.is_time_to_run() {
+            return;
         }
+        let waiting = state.queue.len();
+        drop(state);
+        self.run_appended(waiting);
+    }
+
+    /// So many commands wait, and it is time that they run.
+    #[cold]
+    fn run_appended(&self, waiting: usize) {
+        if waiting >= QUEUE_LIMIT {
+            // Whatever goes wrong here belongs to the tensors concerned.
+            let _ = block_on("a full queue", self.flush());
+            return;
+        }
+        self.run_if_nobody_does();
         let mut state = self.lock();
-        if waiting < state.early_commands {
-            return false;
-        }
-        state.early_commands = waiting + EARLY_COMMANDS;
-        state.is_device_idle()
+        state.early_commands = state.queue.len() + EARLY_COMMANDS;
     }
 
     /// Lets what was appended run, unless somebody does anyway.

@@ -29,14 +29,14 @@ impl Engine {
     /// Walks the queue to its end and submits what came of it. The caller has the turn.
     pub(super) async fn walk(&self) -> Result<()> {
         self.lock().may_wait = false;
-        self.walk_through().await
+        in_span!("walk", {}, self.walk_through()).await
     }
 
     /// As [`walk`](Self::walk), before anybody wants a result: what later commands may become one with is
     /// left at the end of the queue, unless room is short.
     pub(super) async fn walk_early(&self) -> Result<()> {
         self.lock().may_wait = true;
-        self.walk_through().await
+        in_span!("walk", { early = true }, self.walk_through()).await
     }
 
     async fn walk_through(&self) -> Result<()> {
@@ -167,7 +167,11 @@ impl Engine {
         };
         let result = match batch.is_empty() {
             true => Ok(()),
-            false => self.submit_batch(&mut batch),
+            false => {
+                within!("submission", { ops = batch.ops.len() as u64 }, {
+                    self.submit_batch(&mut batch)
+                })
+            }
         };
         batch.clear();
         self.drop_gone();

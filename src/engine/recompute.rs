@@ -71,6 +71,7 @@ impl Makings {
     }
 
     /// A command has come to its end. Was it one of the app's, and not of a recipe's?
+    #[inline]
     pub(super) fn is_the_apps(&mut self) -> bool {
         if self.under_way > 0 {
             return false;
@@ -209,7 +210,8 @@ impl Engine {
                 return Ok(Ok(()));
             }
             if times >= MOST_TIMES {
-                return Ok(Err(state.out_of_memory(storage, Gains::default())));
+                drop(state);
+                return Ok(Err(self.out_of_memory(storage, Gains::default())));
             }
             state.recipes.get(&token.id()).cloned()
         };

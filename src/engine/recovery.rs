@@ -61,6 +61,10 @@ impl Engine {
         state.drop_staged(self.uploads.epoch(), &cause);
         drop(state);
         self.apply_limits();
+        #[cfg(feature = "tracing")]
+        self.lost_is_told
+            .store(false, std::sync::atomic::Ordering::Relaxed);
+        tell!(INFO, "the device was reopened", {});
         Ok(recovered)
     }
 }

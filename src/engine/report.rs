@@ -24,6 +24,8 @@ pub(crate) struct EngineReport {
     pub(crate) slabs_created: u64,
     pub(crate) handed_on: u64,
     pub(crate) refusals: u64,
+    pub(crate) staging_waits: u64,
+    pub(crate) staging_limit_bytes: u64,
     pub(crate) budget_bytes: Option<u64>,
     pub(crate) host_bytes: Level,
     pub(crate) disk_bytes: Level,
@@ -87,6 +89,8 @@ impl Engine {
             slabs_created: state.counters.slabs_created,
             handed_on: state.counters.handed_on,
             refusals: state.counters.refusals,
+            staging_waits: state.counters.staging_waits,
+            staging_limit_bytes: self.uploads.limit_bytes(),
             budget_bytes: self.limits().budget.device_bytes,
             host_bytes: self.host.level_bytes(),
             disk_bytes,
@@ -112,6 +116,11 @@ impl Engine {
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
         self.bury_all();
         self.lock().memory.history()
+    }
+
+    /// The names of the kernels that events name.
+    pub(crate) fn kernels(&self) -> Vec<String> {
+        self.lock().memory.kernels()
     }
 
     /// Begins to watch the peaks.

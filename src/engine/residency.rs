@@ -354,6 +354,7 @@ impl Engine {
                 Err(error) => return Err(refused(error)),
             }
             // All of it is on its way: what was recorded so far must go, and come back.
+            self.lock().counters.staging_waits += 1;
             self.submit()?;
             self.arrivals.sweep().map_err(refused)?;
             if self.arrivals.wait().await.map_err(refused)? || self.arrivals.has_room() {
@@ -411,6 +412,7 @@ impl Engine {
         }
         let mut state = self.lock();
         state.memory.used(storage);
+        state.memory.was_read(storage, piece.size_bytes);
         state.pop_head();
         Ok(())
     }

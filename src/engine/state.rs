@@ -16,6 +16,7 @@ use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
 use super::ladder::Gains;
 use super::recompute::{Makings, Recipe};
+use super::{EARLY_COMMANDS, FLUSH_AT_COMMANDS};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Event, Memory, Moved, Residency, Storage};
@@ -88,6 +89,20 @@ impl State {
         let commands = self.counters.commands;
         self.memory.happened(Event::Submission { serial, commands });
         self.tell_time();
+        if self.memory.keeps_history() {
+            self.kernels_ran();
+        }
+    }
+
+    /// The kernels of the last submission, if they are timed: it has been waited for.
+    #[cold]
+    fn kernels_ran(&mut self) {
+        let now_ns = self.now_ns();
+        for run in self.driver.take_kernel_runs() {
+            let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
+                .map(|before_ns| now_ns.saturating_sub(before_ns));
+            self.memory.kernel_ran(&run.kernel, begin_ns, end_ns);
+        }
     }
 
     /// What happens from now on happens at this time. The clock is not read where nobody wants to know.
@@ -111,6 +126,20 @@ impl State {
         last.is_none_or(|last| last.serial <= self.driver.completed())
     }
 
+    /// Is it time to let the queue run? There are many commands, or the device has had nothing to do while
+    /// some were recorded.
+    pub(super) fn is_time_to_run(&mut self) -> bool {
+        let waiting = self.queue.len();
+        if waiting < self.early_commands.min(FLUSH_AT_COMMANDS) {
+            return false;
+        }
+        if waiting >= FLUSH_AT_COMMANDS {
+            return true;
+        }
+        self.early_commands = waiting + EARLY_COMMANDS;
+        self.driver.caps().begins_early() && self.is_device_idle()
+    }
+
     /// Uploads whose staged bytes wait behind a command that found no room.
     pub(super) fn uploads_left_behind(&self) -> u64 {
         let left = self.left.cmds.iter();
@@ -131,6 +160,7 @@ pub(super) struct Counters {
     pub(super) slabs_created: u64,
     pub(super) handed_on: u64,
     pub(super) refusals: u64,
+    pub(super) staging_waits: u64,
     /// Submissions that the driver refused.
     pub(super) refused_submissions: u64,
     /// Plans carried out that moved blocks.

@@ -148,6 +148,7 @@ impl Engine {
         let refused = |error| self.refused("staging memory", error, dst);
         self.check_lost()?;
         let _turn = self.take_turn().await?;
+        self.lock().counters.staging_waits += 1;
         self.walk().await?;
         self.uploads.sweep().map_err(refused)?;
         if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {

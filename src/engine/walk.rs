@@ -4,6 +4,7 @@
 //! (a slab, a pipeline, a submission) it leaves the command at the head of the queue and says so;
 //! [`needs`](super::needs) provides it with the lock released, and the walk goes on.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -117,64 +118,76 @@ impl State {
             if let Some(need) = self.need_of_diagnose() {
                 return Some(need);
             }
-            let cmd = self.next_cmd()?;
-            if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
-                continue;
+            let done = match self.next_cmd() {
+                Some(cmd) => self.run(cmd),
+                None => ControlFlow::Break(None),
+            };
+            if let ControlFlow::Break(need) = done {
+                return need;
             }
-            if let Some(error) = self.left.holds_up(&cmd) {
-                // One of its results may not have to wait.
-                if cmd.has_several_results() && self.take_apart(&cmd) {
-                    continue;
-                }
-                if let Cmd::TakeOver { to, .. } = &cmd {
-                    self.makings.ended(to, None);
-                }
-                self.left.push(cmd, error, &self.memory);
-                continue;
+        }
+    }
+
+    /// Encodes the command that was at the head of the queue, or puts it where it belongs. Breaks off where
+    /// the walk must: with what is needed, or because the device is lost.
+    #[inline(never)]
+    fn run(&mut self, cmd: Cmd) -> ControlFlow<Option<Need>> {
+        if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
+            return ControlFlow::Continue(());
+        }
+        if let Some(error) = self.left.holds_up(&cmd) {
+            // One of its results may not have to wait.
+            if cmd.has_several_results() && self.take_apart(&cmd) {
+                return ControlFlow::Continue(());
             }
-            let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
-            if alone && !self.batch.is_empty() {
+            if let Cmd::TakeOver { to, .. } = &cmd {
+                self.makings.ended(to, None);
+            }
+            self.left.push(cmd, error, &self.memory);
+            return ControlFlow::Continue(());
+        }
+        let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
+        if alone && !self.batch.is_empty() {
+            self.push_head(cmd);
+            return ControlFlow::Break(Some(Need::Submit));
+        }
+        match self.encode(&cmd) {
+            Ok(()) => {
+                self.memory.anywhere = false;
+                if !self.placed.is_empty() {
+                    self.placed.clear();
+                }
+                self.counters.commands += 1;
+                let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
+                if is_the_apps && self.makings.is_the_apps() {
+                    self.counters.commands_of_app += 1;
+                }
+                self.batch.is_closed = alone || cmd.goes_at_once();
+                self.memory.tick();
+                match cmd.outlasts_encoding() {
+                    true => self.keep(cmd),
+                    false => cmd.into_operands(|storage| self.memory.let_go(storage)),
+                }
+            }
+            Err(Stop::Need(need)) => {
                 self.push_head(cmd);
-                return Some(Need::Submit);
+                return ControlFlow::Break(Some(need));
             }
-            match self.encode(&cmd) {
-                Ok(()) => {
-                    self.memory.anywhere = false;
-                    if !self.placed.is_empty() {
-                        self.placed.clear();
-                    }
-                    self.counters.commands += 1;
-                    let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
-                    if is_the_apps && self.makings.is_the_apps() {
-                        self.counters.commands_of_app += 1;
-                    }
-                    self.batch.is_closed = alone || cmd.goes_at_once();
-                    self.memory.tick();
-                    match cmd.outlasts_encoding() {
-                        true => self.keep(cmd),
-                        false => cmd.into_operands(|storage| self.memory.let_go(storage)),
-                    }
-                }
-                Err(Stop::Need(need)) => {
-                    self.push_head(cmd);
-                    return Some(need);
-                }
-                Err(Stop::Poison(cause)) => {
-                    self.unplace_cmd(&cmd);
-                    if self.take_apart(&cmd) {
-                        continue;
-                    }
+            Err(Stop::Poison(cause)) => {
+                self.unplace_cmd(&cmd);
+                if !self.take_apart(&cmd) {
                     self.makings.is_the_apps();
                     self.poison(&cmd, &cause);
                 }
-                // The caller finds the device lost as soon as it asks the driver. The command stays,
-                // for the device that may come after.
-                Err(Stop::Lost) => {
-                    self.push_head(cmd);
-                    return None;
-                }
+            }
+            // The caller finds the device lost as soon as it asks the driver. The command stays,
+            // for the device that may come after.
+            Err(Stop::Lost) => {
+                self.push_head(cmd);
+                return ControlFlow::Break(None);
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Frees what nobody holds any more.
@@ -261,6 +274,7 @@ impl State {
                     true => self.place_anew(dst)?,
                     false => self.place(dst)?,
                 };
+                self.memory.uploaded(dst, region.size_bytes);
                 self.write(
                     dst,
                     Op::Copy {
@@ -334,6 +348,7 @@ impl State {
             }));
         };
         self.memory.named(src, false);
+        self.memory.was_read(src, piece.size_bytes);
         self.batch.reads.push((reading.clone(), piece, buffer));
         self.push_op(Op::Copy {
             src: place.buffer,
@@ -350,9 +365,11 @@ impl State {
         if work > self.driver.caps().most_work && !self.batch.is_empty() {
             return Err(Stop::Need(Need::Submit));
         }
-        let mut all_are_here = true;
+        let (mut all_are_here, mut written) = (true, 0_u8);
         for (index, arg) in launch.args.iter().enumerate() {
-            if launch.program.role(index) != Role::Write {
+            let role = launch.program.role(index);
+            written |= u8::from(role != Role::Read) << index;
+            if role != Role::Write {
                 if let Some(cause) = self.memory.poison_of(&arg.storage) {
                     return Err(Stop::Poison(cause));
                 }
@@ -362,7 +379,7 @@ impl State {
         if !all_are_here {
             self.acquire(launch)?;
         }
-        let (layout, bindings) = self.bind(launch)?;
+        let (layout, bindings) = self.bind(launch, written)?;
         let key = PipelineKey::new(&launch.program, launch.variant(), layout);
         let pipeline = match self.pipelines.get(&key) {
             Some(Ok(pipeline)) => *pipeline,
@@ -381,8 +398,7 @@ impl State {
             self.watch_before(launch);
         }
         for (index, arg) in launch.args.iter().enumerate() {
-            let is_written = launch.program.role(index) != Role::Read;
-            self.memory.named(&arg.storage, is_written);
+            self.memory.named(&arg.storage, written >> index & 1 == 1);
         }
         self.batch.work = work;
         let start = self.batch.params.len() as u32;
@@ -456,8 +472,8 @@ impl State {
 
     /// Decides how the operands are bound: one part for each storage or range of one, in as many
     /// windows as it needs, and one for each operand of a custom kernel; read-write where it, or
-    /// another part of the same slab, is written.
-    fn bind(&self, launch: &Launch) -> Result<(Layout, Bindings), Stop> {
+    /// another part of the same slab, is written. Bit `i` of `written`: operand `i` is.
+    fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
@@ -496,15 +512,13 @@ impl State {
                 }
             }
             layout.parts[index] = part as u8;
-            if launch.program.role(index) != Role::Read {
-                layout.written |= 1 << part;
-            }
+            layout.written |= (written >> index & 1) << part;
         }
         let written = layout.written;
-        for (index, part) in parts.iter().enumerate() {
-            let is_written = (parts.iter().enumerate())
-                .any(|(other, of)| written >> other & 1 == 1 && of.buffer == part.buffer);
-            layout.written |= u8::from(is_written) << index;
+        for of in (0..parts.len()).filter(|&of| written >> of & 1 == 1) {
+            for (index, part) in parts.iter().enumerate() {
+                layout.written |= u8::from(part.buffer == parts[of].buffer) << index;
+            }
         }
         Ok((layout, bindings))
     }

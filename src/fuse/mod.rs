@@ -153,18 +153,15 @@ impl Fuser {
                 Kind::Reading(reading) => scan.read(reading),
                 Kind::Other(cmd) => scan.pass(cmd),
             }
-            for group in scan.closed.drain(..) {
-                self.emit(group, &limits, &mut pending.ready);
-            }
+            self.emit_closed(&mut scan, &limits, &mut pending.ready);
             pending.ready.extend(scan.passed.take());
         }
         let waiting = match pending.may_wait {
             true => scan.leave_waiting(),
             false => Vec::new(),
         };
-        for group in scan.close_all() {
-            self.emit(group, &limits, &mut pending.ready);
-        }
+        scan.close_all();
+        self.emit_closed(&mut scan, &limits, &mut pending.ready);
         let waiting = waiting.into_iter().map(|member| Cmd::Launch(member.launch));
         pending.recorded.extend(waiting);
         self.scan = scan;
@@ -209,15 +206,36 @@ impl Fuser {
         *(self.scalars.entry(key)).or_insert_with(|| element.scalars(section))
     }
 
+    fn emit_closed(&mut self, scan: &mut Scan, limits: &Limits, ready: &mut Vec<Cmd>) {
+        for mut group in scan.closed.drain(..) {
+            self.emit(&mut group, limits, ready);
+            group.clear();
+            scan.spare.push(group);
+        }
+    }
+
     /// Puts launches that may run together into as few as hold them.
-    fn emit(&mut self, group: Group, limits: &Limits, ready: &mut Vec<Cmd>) {
+    fn emit(&mut self, group: &mut Group, limits: &Limits, ready: &mut Vec<Cmd>) {
+        if !group.earlier.is_empty() {
+            self.emit_readings(group, limits, ready);
+        }
+        while group.members.len() > 1 {
+            self.emit_some(&mut group.members, limits, ready);
+        }
+        if let Some(alone) = group.members.pop() {
+            ready.push(Cmd::Launch(alone.launch));
+        }
+    }
+
+    /// All of a group but what the last reader leaves of those behind it.
+    fn emit_readings(&mut self, group: &mut Group, limits: &Limits, ready: &mut Vec<Cmd>) {
         let mut readings = Vec::with_capacity(group.earlier.len());
         let mut expressions = VecDeque::with_capacity(group.earlier.len() + 1);
-        for (members, reading) in group.earlier {
+        for (members, reading) in group.earlier.drain(..) {
             expressions.push_back(members);
             readings.push(reading);
         }
-        expressions.push_back(group.members);
+        expressions.push_back(std::mem::take(&mut group.members));
         for reading in readings {
             let mut before = expressions.pop_front().unwrap_or_default();
             let after = expressions.front_mut();
@@ -235,19 +253,16 @@ impl Fuser {
             };
             ready.push(Cmd::Launch(launch));
         }
-        let mut last = expressions.pop_front().unwrap_or_default();
-        while !last.is_empty() {
-            self.emit_some(&mut last, limits, ready);
-        }
+        group.members = expressions.pop_front().unwrap_or_default();
     }
 
     /// Puts as many of these launches as one kernel holds into one, and takes them out.
     fn emit_some(&mut self, rest: &mut Vec<Member>, limits: &Limits, ready: &mut Vec<Cmd>) {
         let mut most = rest.len();
-        loop {
+        while most > 1 {
             let (taken, expr) = put_together(&rest[..most]);
             if taken < 2 {
-                return ready.push(Cmd::Launch(rest.remove(0).launch));
+                break;
             }
             if let Some(whole) = expr.finish(&rest[..taken], limits) {
                 rest.drain(..taken);
@@ -257,6 +272,7 @@ impl Fuser {
             // With fewer launches it has fewer outputs.
             most = taken / 2;
         }
+        ready.push(Cmd::Launch(rest.remove(0).launch));
     }
 
     /// The launch of a reader with what computes its `x`, which is all of `before`, or with what takes up

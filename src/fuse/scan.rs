@@ -52,6 +52,8 @@ pub(super) struct Scan {
     pub(super) closed: Vec<Group>,
     /// ... and after them this.
     pub(super) passed: Option<Cmd>,
+    /// Groups that have run, empty: as many as ever were there at a time.
+    pub(super) spare: Vec<Group>,
 }
 
 fn address(storage: &Arc<Storage>) -> usize {
@@ -59,13 +61,12 @@ fn address(storage: &Arc<Storage>) -> usize {
 }
 
 impl Group {
-    fn of(member: Member) -> Group {
-        let mut group = Group {
-            members: Vec::with_capacity(8),
-            ..Group::default()
-        };
-        group.take_in(member);
-        group
+    /// Forgets all, but keeps the allocations.
+    pub(super) fn clear(&mut self) {
+        self.earlier.clear();
+        self.members.clear();
+        self.reads.clear();
+        self.writes.clear();
     }
 
     /// The members are done with: what follows takes up what the reader makes of theirs.
@@ -145,7 +146,7 @@ impl Scan {
         };
         // The others are independent of it.
         let group = self.merge(joined, concerned & !joined);
-        let mut group = group.unwrap_or_default();
+        let mut group = group.unwrap_or_else(|| self.empty());
         group.go_on_after(reading);
         self.open(group);
     }
@@ -178,11 +179,21 @@ impl Scan {
                 launches += group.members.len();
             }
         }
-        let Some(mut group) = self.merge(joined, (concerned | ended) & !joined) else {
-            return self.open(Group::of(member));
-        };
-        group.take_in(member);
-        self.open.push(group);
+        match self.merge(joined, (concerned | ended) & !joined) {
+            Some(mut group) => {
+                group.take_in(member);
+                self.open.push(group);
+            }
+            None => {
+                let mut group = self.empty();
+                group.take_in(member);
+                self.open(group);
+            }
+        }
+    }
+
+    fn empty(&mut self) -> Group {
+        self.spare.pop().unwrap_or_default()
     }
 
     fn open(&mut self, group: Group) {
@@ -233,15 +244,16 @@ impl Scan {
                 let group = self.open.remove(index);
                 self.closed.push(group);
             } else if joined >> index & 1 == 1 {
-                let group = self.open.remove(index);
+                let mut group = self.open.remove(index);
                 whole = Some(match whole {
                     None => group,
                     Some(mut whole) => {
-                        whole.members.extend(group.members);
+                        whole.members.append(&mut group.members);
                         whole.members.sort_unstable_by_key(|member| member.order);
-                        whole.reads.extend(group.reads);
-                        whole.writes.extend(group.writes);
-                        whole.earlier.extend(group.earlier);
+                        whole.reads.append(&mut group.reads);
+                        whole.writes.append(&mut group.writes);
+                        whole.earlier.append(&mut group.earlier);
+                        self.spare.push(group);
                         whole
                     }
                 });
@@ -250,9 +262,9 @@ impl Scan {
         whole
     }
 
-    /// All groups that are still open, in the order in which they were begun.
-    pub(super) fn close_all(&mut self) -> Vec<Group> {
-        std::mem::take(&mut self.open)
+    /// Closes all groups that are still open, in the order in which they were begun.
+    pub(super) fn close_all(&mut self) {
+        self.closed.append(&mut self.open);
     }
 
     /// Takes out what later commands may still become one with, in program order. What keeps more memory than
@@ -268,7 +280,10 @@ impl Scan {
                 && !group.keeps_more_than_it_makes();
             if may_wait && left + group.members.len() <= MOST_WAITING {
                 left += group.members.len();
-                waiting.extend(self.open.remove(index).members);
+                let mut group = self.open.remove(index);
+                waiting.append(&mut group.members);
+                group.clear();
+                self.spare.push(group);
             }
         }
         waiting.sort_unstable_by_key(|member| member.order);

@@ -33,9 +33,9 @@ impl Gpu {
     /// [`Error::Overflow`] and [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
     #[track_caller]
     pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::output(&self.engine, shape, dtype)?;
-        self.engine.clear(&tensor.storage)?;
-        Ok(tensor)
+        Tensor::recorded(&self.engine, shape, dtype, |storage| {
+            self.engine.clear(storage)
+        })
     }
 
     /// A tensor of `shape` full of ones (`true`).

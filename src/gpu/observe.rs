@@ -4,12 +4,22 @@ use super::Gpu;
 use crate::engine::block_on;
 use crate::error::Result;
 use crate::memory::Scope;
-use crate::observe::{History, Measure, MemoryStats, Snapshot};
+use crate::observe::{History, Measure, MemoryStats, Snapshot, Suggestion};
 
 impl Gpu {
     /// Where the memory is, in numbers; prints as a report.
     pub fn memory(&self) -> MemoryStats {
         MemoryStats::of(&self.engine)
+    }
+
+    /// Tells the numbers of [`memory`](Gpu::memory) to the app's recorder of `metrics`, as they are now:
+    /// `lapidary_live_bytes` and its like as gauges, `lapidary_submissions_total` and its like as counters, all
+    /// with the adapter's name as the label `adapter`, and what a rung of the ladder freed with the rung's as
+    /// `rung`. To be called as often as they are wanted, before an export or once a frame; nothing is told at
+    /// other times.
+    #[cfg(feature = "metrics")]
+    pub fn record_metrics(&self) {
+        self.memory().record();
     }
 
     /// Starts the peaks of [`memory`](Gpu::memory) anew from the present.
@@ -78,5 +88,47 @@ impl Gpu {
     /// if one is kept. Waits for nobody; takes microseconds for each thousand blocks and events.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.engine)
+    }
+
+    /// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top` shows it
+    /// live. Only on Unix: elsewhere there is no such function, and the app may draw a
+    /// [`Monitor`](crate::monitor::Monitor) itself.
+    ///
+    /// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is given, with the
+    /// mode 0600 in a folder with 0700, which is made if it is not there. One thread sleeps beside it until
+    /// somebody asks. The `Gpu` may go meanwhile: then clients are told that it has ended.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let served = gpu.serve_monitor(None)?;
+    /// println!("lapidary top {}", served.path().display());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option): the folder is another user's or open to others, the path is
+    /// too long for a socket (about 100 bytes) or something else is there.
+    #[cfg(all(feature = "serve", unix))]
+    pub fn serve_monitor(
+        &self,
+        path: Option<&std::path::Path>,
+    ) -> Result<crate::monitor::MonitorServer> {
+        crate::monitor::MonitorServer::start(&self.engine, path)
+    }
+
+    /// What to change so that the memory goes further, in sentences with figures; empty where nothing is the
+    /// matter.
+    ///
+    /// ```no_run
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// for suggestion in gpu.advice() {
+    ///     println!("{suggestion}");
+    /// }
+    /// # Ok::<(), lapidary::Error>(())
+    /// ```
+    pub fn advice(&self) -> Vec<Suggestion> {
+        self.snapshot().advice()
     }
 }

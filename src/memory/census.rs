@@ -1,5 +1,7 @@
 //! What is counted as storages get blocks and lose them: levels, who holds them, what happened.
 
+use std::sync::Arc;
+
 use super::history::{Event, Moment, Ring};
 use super::tags::Tags;
 use super::{Memory, Place, Residency, Storage, Tag};
@@ -324,7 +326,38 @@ impl Memory {
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
         let Census { ring, tags, .. } = &self.census;
         let tags = tags.entries().iter().map(|one| one.tag.clone());
-        (ring.moments().collect(), tags.collect(), ring.dropped())
+        (ring.moments(), tags.collect(), ring.dropped())
+    }
+
+    /// The names of the kernels that the events name.
+    pub(crate) fn kernels(&self) -> Vec<String> {
+        let kernels = self.census.ring.kernels().iter();
+        kernels.map(|name| name.to_string()).collect()
+    }
+
+    /// A kernel ran, by the clock of the moments.
+    pub(crate) fn kernel_ran(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
+        self.census.ring.push_kernel(name, begin_ns, end_ns);
+    }
+
+    /// Bytes go to a storage, ...
+    pub(crate) fn uploaded(&mut self, storage: &Storage, bytes: u64) {
+        if let Some(storage) = self.number_of(storage) {
+            self.census.ring.push(Event::Upload { storage, bytes });
+        }
+    }
+
+    /// ... or from it to the host.
+    pub(crate) fn was_read(&mut self, storage: &Storage, bytes: u64) {
+        if let Some(storage) = self.number_of(storage) {
+            self.census.ring.push(Event::Read { storage, bytes });
+        }
+    }
+
+    /// The number that events give a storage, if anybody wants them.
+    fn number_of(&self, storage: &Storage) -> Option<u64> {
+        let index = storage.slot().filter(|_| self.census.ring.is_on())?;
+        Some(self.slots.get(index as usize)?.number)
     }
 
     /// The sums over time.

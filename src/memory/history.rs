@@ -1,10 +1,15 @@
 //! What happened to memory: a bounded ring of small events, the oldest of which make room for the
 //! newest.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use super::{Residency, Rung};
 use crate::alloc::SlabClass;
+
+/// Of more kernels than so many the rest share a name.
+const MOST_KERNELS: usize = 1 << 12;
 
 /// One thing that happened to memory. Storages and slabs are told by numbers that none before or after
 /// them has; tags by their place in the list that comes with the events.
@@ -112,6 +117,30 @@ pub enum Event {
     },
     /// The device was lost, and another has taken its place: nothing is on it yet.
     Reopened,
+    /// Bytes of the host's were copied, or are on their way, to a storage.
+    Upload {
+        /// Which.
+        storage: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// Bytes of a storage were copied, or are on their way, to the host.
+    Read {
+        /// Which.
+        storage: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A kernel ran, while [kernels are timed](crate::Gpu::time_kernels). Its times are those of the device's
+    /// clock, put so that a submission ends when its end was noticed.
+    Kernel {
+        /// Which, by place in the list of kernels' names.
+        kernel: u32,
+        /// When it began, in nanoseconds since the device was opened, ...
+        begin_ns: u64,
+        /// ... and when it ended.
+        end_ns: u64,
+    },
 }
 
 /// An event and its time.
@@ -127,24 +156,28 @@ pub struct Moment {
 /// The last things that happened.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    moments: VecDeque<Moment>,
+    /// From `oldest` on around, once there are as many as there may be.
+    moments: Vec<Moment>,
+    oldest: usize,
     /// How many there may be; 0: nobody wants to know.
     most: usize,
     /// How many have made room for others.
     dropped: u64,
     now_ns: u64,
+    /// The names of kernels that events name by their place here; the first is that of all others.
+    kernels: Vec<Arc<str>>,
+    kernel_numbers: FxHashMap<Arc<str>, u32>,
 }
 
 impl Ring {
     /// Keeps so many from now on.
     pub(super) fn keep(&mut self, most: usize) {
-        while self.moments.len() > most {
-            self.moments.pop_front();
-            self.dropped += 1;
-        }
-        if most == 0 {
-            self.moments = VecDeque::new();
-        }
+        self.moments.rotate_left(self.oldest);
+        self.oldest = 0;
+        let gone = self.moments.len().saturating_sub(most);
+        self.moments.drain(..gone);
+        self.moments.shrink_to(most);
+        self.dropped += gone as u64;
         self.most = most;
     }
 
@@ -159,21 +192,60 @@ impl Ring {
 
     #[inline]
     pub(super) fn push(&mut self, event: Event) {
-        if self.most == 0 {
-            return;
+        if self.is_on() {
+            self.keep_one(Moment {
+                at_ns: self.now_ns,
+                event,
+            });
         }
-        if self.moments.len() >= self.most {
-            self.moments.pop_front();
-            self.dropped += 1;
+    }
+
+    /// A kernel ran.
+    pub(super) fn push_kernel(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
+        if self.kernels.is_empty() {
+            self.kernels.push("others".into());
         }
-        self.moments.push_back(Moment {
-            at_ns: self.now_ns,
-            event,
+        let known = self.kernel_numbers.get(name).copied();
+        let kernel = match known {
+            Some(kernel) => kernel,
+            None if self.kernels.len() >= MOST_KERNELS => 0,
+            None => {
+                let kernel = self.kernels.len() as u32;
+                self.kernels.push(name.clone());
+                self.kernel_numbers.insert(name.clone(), kernel);
+                kernel
+            }
+        };
+        self.push(Event::Kernel {
+            kernel,
+            begin_ns,
+            end_ns,
         });
     }
 
-    pub(super) fn moments(&self) -> impl ExactSizeIterator<Item = Moment> + '_ {
-        self.moments.iter().copied()
+    pub(super) fn kernels(&self) -> &[Arc<str>] {
+        &self.kernels
+    }
+
+    fn keep_one(&mut self, moment: Moment) {
+        if self.moments.len() < self.most {
+            self.moments.push(moment);
+            return;
+        }
+        if let Some(oldest) = self.moments.get_mut(self.oldest) {
+            *oldest = moment;
+            self.dropped += 1;
+            self.oldest += 1;
+            if self.oldest == self.most {
+                self.oldest = 0;
+            }
+        }
+    }
+
+    /// The oldest first.
+    pub(super) fn moments(&self) -> Vec<Moment> {
+        let (newer, older) = self.moments.split_at(self.oldest);
+        [older, newer].concat()
     }
 
     pub(super) fn dropped(&self) -> u64 {

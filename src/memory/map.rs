@@ -36,6 +36,8 @@ pub struct Block {
     pub tag: u32,
     /// What could be done with it.
     pub state: BlockState,
+    /// How many commands have run since one used it.
+    pub idle_commands: u32,
 }
 
 /// What could be done with a block to make room.
@@ -69,7 +71,7 @@ pub struct Away {
 
 /// What a file has of a block: there may be millions.
 #[cfg(feature = "serde")]
-type BlockRow = (u64, u64, u64, u64, u32, BlockState);
+type BlockRow = (u64, u64, u64, u64, u32, BlockState, u32);
 
 #[cfg(feature = "serde")]
 type AwayRow = (u64, u32, u64, Residency);
@@ -84,6 +86,7 @@ impl From<BlockRow> for Block {
             storage: row.3,
             tag: row.4,
             state: row.5,
+            idle_commands: row.6,
         }
     }
 }
@@ -98,6 +101,7 @@ impl From<Block> for BlockRow {
             block.storage,
             block.tag,
             block.state,
+            block.idle_commands,
         )
     }
 }
@@ -130,6 +134,7 @@ pub(crate) struct Map {
     pub(crate) tags: Vec<Option<Tag>>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) dropped: u64,
+    pub(crate) kernels: Vec<String>,
 }
 
 impl Memory {
@@ -159,6 +164,7 @@ impl Memory {
                     storage: slot.number,
                     tag: slot.tag,
                     state: state(slot, storage.as_deref()),
+                    idle_commands: slot.uses.idle(self.clock),
                 });
             } else if let Some(storage) = storage {
                 let residency = storage.residency();
@@ -187,6 +193,7 @@ impl Memory {
             tags,
             moments,
             dropped,
+            kernels: self.kernels(),
         }
     }
 }

@@ -211,6 +211,7 @@ impl Memory {
 
     /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
     /// What the block holds is old content: of one that was put out, not its bytes.
+    #[inline]
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage.size_bytes())? else {
             return Ok(None);
@@ -220,6 +221,7 @@ impl Memory {
     }
 
     /// A block of the slabs there are, and where it is.
+    #[inline]
     fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block_bytes = size_bytes + self.fence_bytes;
         let block = match self.pools.allocate(block_bytes) {
@@ -251,6 +253,7 @@ impl Memory {
     }
 
     /// The storage lies in this block from now on.
+    #[inline]
     fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
         let index = match storage.slot() {
             Some(index) => {
@@ -414,6 +417,7 @@ impl Memory {
         }
     }
 
+    #[inline]
     fn new_slot(
         &mut self,
         storage: &Arc<Storage>,
@@ -438,6 +442,7 @@ impl Memory {
         index
     }
 
+    #[inline]
     fn free_slot(&mut self, index: u32) {
         if self.slots[index as usize].block.is_some() {
             self.lost(index, None);
@@ -449,7 +454,9 @@ impl Memory {
             self.forgotten.push(place.buffer);
         }
         slot.poison = None;
-        self.gone.extend(slot.copies.take());
+        if let Some(past) = slot.copies.take() {
+            self.gone.push(past);
+        }
         slot.storage = Weak::new();
         let size_bytes = slot.size_bytes;
         if let Some(block) = slot.block.take() {

@@ -162,7 +162,9 @@ impl Memory {
         if is_written {
             slot.written_in = self.batch;
             self.writes += 1;
-            self.gone.extend(slot.written(self.writes));
+            if let Some(past) = slot.written(self.writes) {
+                self.gone.push(past);
+            }
         }
         if let Some(place) = slot.place {
             self.touch(place);

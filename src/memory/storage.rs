@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::dead::{Dead, DeadList};
@@ -117,11 +117,23 @@ impl Tag {
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
+
+    /// What of it prints: an app's names may be of any length.
+    #[cfg(all(feature = "serve", unix))]
+    pub(crate) fn shorten(&mut self) {
+        let is_long = |text: &&mut Arc<str>| text.len() > NAME_COLUMNS;
+        if let Some(name) = self.name.as_mut().filter(is_long) {
+            *name = super::printable(name, NAME_COLUMNS).into();
+        }
+        if let Some(scope) = self.scope.as_mut().filter(is_long) {
+            *scope = super::printable_end(scope, NAME_COLUMNS).into();
+        }
+    }
 }
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, line) = (&self.file, self.line);
+        let (file, line) = (super::printable_end(&self.file, FILE_COLUMNS), self.line);
         if let Some(scope) = &self.scope {
             write!(f, "{}: ", super::printable_end(scope, NAME_COLUMNS))?;
         }
@@ -134,6 +146,9 @@ impl fmt::Display for Tag {
         }
     }
 }
+
+/// Of a longer path, reports and errors show the end.
+const FILE_COLUMNS: usize = 120;
 
 /// Of a longer name, reports and errors show the beginning.
 const NAME_COLUMNS: usize = 60;
@@ -155,6 +170,8 @@ pub(crate) struct Storage {
     site: &'static Location<'static>,
     scope: u32,
     name: Mutex<Option<Arc<str>>>,
+    /// Was one given? Hardly any storage has a name, and the lock is more than the rest of the question.
+    is_named: AtomicBool,
     /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
     version: AtomicU64,
     /// How many hold the place: a pinned storage neither moves nor leaves.
@@ -185,6 +202,7 @@ impl Storage {
             site,
             scope: scope::current(),
             name: Mutex::new(None),
+            is_named: AtomicBool::new(false),
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             writers: AtomicU32::new(0),
@@ -224,12 +242,16 @@ impl Storage {
     }
 
     pub(crate) fn name(&self) -> Option<Arc<str>> {
+        if !self.is_named.load(Ordering::Acquire) {
+            return None;
+        }
         let name = self.name.lock().unwrap_or_else(PoisonError::into_inner);
         name.clone()
     }
 
     pub(crate) fn set_name(&self, name: &str) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+        self.is_named.store(true, Ordering::Release);
     }
 
     pub(crate) fn version(&self) -> u64 {

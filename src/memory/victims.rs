@@ -41,9 +41,14 @@ impl Uses {
         }
     }
 
+    /// Commands since the last use.
+    pub(crate) fn idle(&self, now: Clock) -> u32 {
+        now.wrapping_sub(self.last)
+    }
+
     /// Commands until the next use, as far as the past tells: at least 1.
     pub(crate) fn distance(&self, now: Clock) -> u32 {
-        let age = now.wrapping_sub(self.last);
+        let age = self.idle(now);
         self.gap.abs_diff(age).max(1)
     }
 

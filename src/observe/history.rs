@@ -12,6 +12,8 @@ pub struct History {
     /// The tags that events name by their place here; `None` for all those of which there were too many to
     /// keep apart.
     pub tags: Vec<Option<Tag>>,
+    /// The names of the kernels that events name by their place here.
+    pub kernels: Vec<String>,
     /// How many earlier events were forgotten to make room for these.
     pub dropped: u64,
 }
@@ -22,6 +24,7 @@ impl History {
         History {
             moments,
             tags,
+            kernels: engine.kernels(),
             dropped,
         }
     }

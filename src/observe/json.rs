@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 use crate::memory::{Event, SlabMap};
 
 /// What a file says that it is, ...
-const FORMAT: &str = "lapidary-snapshot";
+pub(super) const FORMAT: &str = "lapidary-snapshot";
 
 /// ... and which of its kind.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -115,6 +115,12 @@ impl Snapshot {
             | Event::HandOn { tag, .. } = moment.event
             {
                 self.check_tag(tag, place)?;
+            }
+            if let Event::Kernel { kernel, .. } = moment.event {
+                let count = self.kernels.len();
+                if kernel as usize >= count {
+                    return Err(wrong(format!("{}: kernel {kernel} of {count}", place())));
+                }
             }
         }
         Ok(())

@@ -66,6 +66,9 @@ rows! {
     Rung { rung, freed_bytes }
     Refusal { bytes }
     Reopened { }
+    Upload { storage, bytes }
+    Read { storage, bytes }
+    Kernel { kernel, begin_ns, end_ns }
 }
 
 struct Row;

@@ -28,6 +28,9 @@ pub struct Snapshot {
     pub slabs: Vec<SlabMap>,
     /// What is not on the device.
     pub away: Vec<Away>,
+    /// The names of the kernels that moments name by their place here.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub kernels: Vec<String>,
     /// How many earlier events were forgotten.
     pub dropped: u64,
     /// What happened, the oldest first: nothing, unless
@@ -47,6 +50,7 @@ impl Snapshot {
             tags: map.tags,
             slabs: map.slabs,
             away: map.away,
+            kernels: map.kernels,
             dropped: map.dropped,
             moments: map.moments,
         }

@@ -76,6 +76,10 @@ pub struct MemoryStats {
     pub submissions: u64,
     /// Requests that found no room.
     pub refusals: u64,
+    /// How often an upload, or what came back to the device, waited because all staging was on its way.
+    pub staging_waits: u64,
+    /// The most that staging for uploads may take: the library's own limit, or what the budget leaves.
+    pub staging_limit_bytes: u64,
     /// The most bytes that the device may take, if there is a limit.
     pub budget_bytes: Option<u64>,
     /// Everything that is created on the device: slabs, staging, what retires.
@@ -151,6 +155,8 @@ impl MemoryStats {
             queued: report.queued,
             submissions: report.submissions,
             refusals: report.refusals,
+            staging_waits: report.staging_waits,
+            staging_limit_bytes: report.staging_limit_bytes,
             budget_bytes: report.budget_bytes,
             device_bytes: report.levels.reserved_bytes,
             host_bytes: report.host_bytes,
@@ -180,7 +186,7 @@ fn counted(count: u64, what: &str) -> String {
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (adapter, backend) = (printable(&self.adapter, 70), &self.backend);
+        let (adapter, backend) = (printable(&self.adapter, 70), printable(&self.backend, 10));
         writeln!(f, "memory on {adapter} ({backend})")?;
         for (name, bytes, rest) in self.rows() {
             writeln!(f, "  {name:<9}{:>10}  {rest}", Bytes(bytes).to_string())?;

@@ -302,21 +302,22 @@ impl Plan {
         if 4 * count.next_multiple_of(4) > MAX_PARAMS_BYTES {
             return None;
         }
-        let mut words = SmallVec::new();
-        words.extend([elements, 0, 0, 0]);
-        let rank = if layouts.is_empty() {
-            1
-        } else {
-            map.dims.len()
+        let rank = match layouts {
+            [] => 1,
+            _ => map.dims.len(),
         };
+        let mut words = [0; MAX_PARAMS_BYTES / 4];
+        words[0] = elements;
+        let mut end = MAP;
         if !layouts.is_empty() {
-            words.extend_from_slice(&map.offsets);
-            words.extend_from_slice(&map.dims);
-            for strides in &map.strides {
-                words.extend_from_slice(&strides[..rank]);
+            let strides = map.strides.iter().flat_map(|strides| &strides[..rank]);
+            let of_map = map.offsets.iter().chain(&map.dims).chain(strides);
+            for (place, &word) in words[MAP..].iter_mut().zip(of_map) {
+                *place = word;
+                end += 1;
             }
         }
-        words.resize(words.len().next_multiple_of(4).max(LEAST_WORDS), 0);
+        let words = &words[..end.next_multiple_of(4).max(LEAST_WORDS)];
         let whole = rank == 1 || map.dims[rank - 1].is_multiple_of(4);
         let mut code = (rank as u64) << 8 | (is_scalar.len() as u64) << 24;
         code |= if whole { Code::WHOLE } else { 0 };
@@ -333,7 +334,7 @@ impl Plan {
         }
         Some(Plan {
             code: Code(code),
-            words,
+            words: SmallVec::from_slice(words),
             groups: [1; 3],
         })
     }

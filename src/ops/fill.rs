@@ -90,9 +90,7 @@ pub(crate) fn full(
 ) -> Result<Tensor> {
     let word = value.word("full", dtype)?;
     if word == 0 {
-        let zeros = Tensor::output(engine, shape, dtype)?;
-        engine.clear(&zeros.storage)?;
-        return Ok(zeros);
+        return Tensor::recorded(engine, shape, dtype, |storage| engine.clear(storage));
     }
     // Whatever the type, the storage is words that are all the same.
     let (_, size_bytes) = checked(shape, dtype)?;

@@ -46,6 +46,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Row-major from element 0 on. The shape was accepted by [`checked`].
+    #[inline]
     pub(crate) fn contiguous(shape: &[usize]) -> Layout {
         Layout {
             shape: Dims::from_slice(shape),
@@ -124,8 +125,12 @@ impl Layout {
 }
 
 /// The strides of a row-major shape. Dimensions of 0 count as 1, so that no stride is 0.
+#[inline]
 fn row_major(shape: &[usize]) -> Strides {
-    let mut strides = Strides::from_elem(1, shape.len());
+    let mut strides = match shape.len() {
+        rank @ ..=5 => Strides::from_buf_and_len([1; 5], rank),
+        rank => Strides::from_elem(1, rank),
+    };
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis].wrapping_mul(shape[axis].max(1) as isize);
     }

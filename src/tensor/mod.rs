@@ -24,8 +24,8 @@ pub use residency::Pin;
 /// An n-dimensional array in device memory.
 ///
 /// Cheap to clone: clones and views share their elements, and what is written through one is read
-/// through all. The memory is given back when the last of them is dropped, on any thread, which
-/// never waits.
+/// through all. The memory is given back when the last of them is dropped, on any thread: that waits
+/// neither for the device nor for work under way.
 ///
 /// At most 8 dimensions and 2³² − 4 elements, which fit into one buffer of the device
 /// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the same
@@ -140,10 +140,24 @@ impl Tensor {
 
     /// A new tensor that some command is going to write: row-major, with no place yet, and with
     /// memory of its own even if it has no elements.
+    #[inline]
     #[track_caller]
     pub(crate) fn output(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        Tensor::recorded(engine, shape, dtype, |_| Ok(()))
+    }
+
+    /// As [`output`](Self::output), with the command that writes it.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn recorded(
+        engine: &Arc<Engine>,
+        shape: &[usize],
+        dtype: DType,
+        record: impl FnOnce(&Arc<Storage>) -> Result<()>,
+    ) -> Result<Tensor> {
         let (_, bytes) = checked(shape, dtype)?;
         let storage = engine.storage(bytes)?;
+        record(&storage)?;
         let layout = Layout::contiguous(shape);
         Ok(Tensor::from_parts(engine, storage, layout, dtype))
     }

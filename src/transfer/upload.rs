@@ -228,7 +228,8 @@ impl Uploads {
         self.limit_bytes() >= size_bytes
     }
 
-    fn limit_bytes(&self) -> u64 {
+    /// The most that chunks may take together.
+    pub(crate) fn limit_bytes(&self) -> u64 {
         LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
     }
 

@@ -1,6 +1,6 @@
 //! Kernels are timed by the device's own clock.
 
-use lapidary::{DType, Error, Gpu};
+use lapidary::{DType, Error, Event, Gpu};
 
 use crate::gpu;
 
@@ -13,6 +13,27 @@ fn work(gpu: &Gpu) {
         y.sum(&[0, 1]).unwrap().to_vec::<f32>().unwrap(),
         [16777216.0]
     );
+}
+
+/// Each has its name and times, in order, and within the time that it took.
+fn is_in_the_history(gpu: &Gpu) {
+    let history = gpu.history();
+    let (mut names, mut before_ns) = (Vec::new(), 0);
+    for moment in &history.moments {
+        if let Event::Kernel {
+            kernel,
+            begin_ns,
+            end_ns,
+        } = moment.event
+        {
+            assert!(before_ns <= begin_ns && begin_ns <= end_ns, "{history:?}");
+            before_ns = begin_ns;
+            names.push(history.kernels[kernel as usize].as_str());
+        }
+    }
+    let matmuls = names.iter().filter(|name| name.contains("matmul"));
+    assert_eq!(matmuls.count(), 2, "{names:?}");
+    assert!(before_ns > 0, "{history:?}");
 }
 
 #[test]
@@ -31,7 +52,10 @@ fn every_dispatch_is_timed_while_that_is_on() {
         }
         Err(error) => panic!("{error}"),
     }
+    gpu.keep_history(1000);
     work(&gpu);
+    is_in_the_history(&gpu);
+    gpu.keep_history(0);
     let times = gpu.kernel_times().unwrap();
     let calls = |name: &str| {
         let of_name = times.iter().filter(|time| time.kernel.contains(name));

@@ -12,6 +12,7 @@ const ROOMS: [&str; 9] = [
 const LEAVES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("kept", &[]),
+    ("facade", &[]),
     ("tuning", &["kept"]),
     ("dtype", &[]),
     ("error", &["units", "dtype"]),
@@ -22,6 +23,9 @@ const ROOT_NAMES: &[&str] = &["Error", "Result"];
 
 /// Who stands outside the list and connects the rooms.
 const FRONT: [&str; 2] = ["src/lib.rs", "src/gpu.rs"];
+
+/// Programs, which see of the library what every app sees.
+const PROGRAMS: &str = "src/bin/";
 
 /// The front desk's handle travels with a tensor, so these rooms may name it, and nothing else of
 /// the front desk.
@@ -171,7 +175,7 @@ fn leaf(name: &str) -> Option<&'static [&'static str]> {
 }
 
 fn is_front(path: &str) -> bool {
-    FRONT.contains(&path) || path.starts_with("src/gpu/")
+    FRONT.contains(&path) || path.starts_with("src/gpu/") || path.starts_with(PROGRAMS)
 }
 
 /// Whether a path is one of `allowed`: a file, or the beginning of the names of several.

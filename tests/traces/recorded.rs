@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use crate::run::{self, Outcome};
+use crate::outcome::Outcome;
+use crate::policy::{self, Reference};
+use crate::run::{self, Setting};
 use crate::spilling::{self, Order};
 use crate::trace::{self, Event, Trace};
 
@@ -16,8 +18,12 @@ fn recorded(name: &str) -> Trace {
 }
 
 fn replay(trace: &Trace, budget: Option<f64>) -> Outcome {
-    let budget_bytes = budget.map(|share| (trace.peak_live_bytes as f64 * share) as u64);
-    run::replay(trace, LIMIT_BYTES, budget_bytes, false).unwrap()
+    let setting = Setting {
+        limit_bytes: LIMIT_BYTES,
+        budget_bytes: budget.map(|share| (trace.peak_live_bytes as f64 * share) as u64),
+        never_move: false,
+    };
+    run::replay(trace, setting, &mut |_| ()).unwrap()
 }
 
 fn allocated_bytes(trace: &Trace) -> u64 {
@@ -46,7 +52,12 @@ fn little_more_is_reserved_than_is_live_and_a_program_that_repeats_itself_comes_
 #[test]
 fn where_nothing_moves_a_program_that_repeats_itself_still_comes_to_rest() {
     for name in ["mlp_accum_train.trace.gz", "bert_mlm_train.trace.gz"] {
-        let outcome = run::replay(&recorded(name), LIMIT_BYTES, None, true).unwrap();
+        let setting = Setting {
+            limit_bytes: LIMIT_BYTES,
+            budget_bytes: None,
+            never_move: true,
+        };
+        let outcome = run::replay(&recorded(name), setting, &mut |_| ()).unwrap();
         assert_eq!((outcome.refused, outcome.moved_bytes), (0, 0), "{name}");
         assert!(outcome.ratio() <= 1.22, "{name}: {}", outcome.ratio());
         assert!(outcome.buffers_created_last_third <= 2, "{name}");
@@ -72,4 +83,29 @@ fn below_what_is_live_little_more_travels_than_for_one_who_knows_the_future() {
         assert_eq!(outcome.refused, 0, "{budget}");
         assert!(share <= 1.3, "{budget}: {share}");
     }
+}
+
+/// What an independent simulation of the same rules found: peak reserved ÷ peak live, and buffers.
+#[test]
+fn the_reference_policies_are_what_they_are_called() {
+    let check = |name: &str, reference, ratio: f64, buffers: u64| {
+        let outcome = policy::run(&recorded(name), reference);
+        let found = (
+            (outcome.ratio() * 100.0).round() / 100.0,
+            outcome.buffers_created,
+        );
+        assert_eq!(found, (ratio, buffers), "{name}, {reference:?}");
+    };
+    check("bert_mlm_train.trace.gz", Reference::Pytorch, 1.07, 208);
+    check("mlp_accum_train.trace.gz", Reference::Pytorch, 1.28, 27);
+    check(
+        "resnet50_train.reads.trace.gz",
+        Reference::Pytorch,
+        1.21,
+        121,
+    );
+    check("bert_mlm_train.trace.gz", Reference::Buckets, 2.39, 1522);
+    check("mlp_accum_train.trace.gz", Reference::Buckets, 1.40, 333);
+    check("bert_mlm_train.trace.gz", Reference::Apart, 1.0, 5054);
+    check("mlp_accum_train.trace.gz", Reference::Apart, 1.0, 6816);
 }

@@ -1,11 +1,12 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
-//! This file reads the command line; each verb has a file of its own. Two rooms serve them all:
+//! This file reads the command line; each verb has a file of its own. Some rooms serve them all:
 //! [`process`] starts programs and says what it starts, [`apt`] and [`driver`] see to it that the
-//! machine has what a verb needs. Nothing here touches a GPU: that is the tests' business.
+//! machine has what a verb needs, [`browser`] looks at pages. Nothing here touches a GPU: that is the tests' business.
 
 mod apt;
 mod bench;
+mod browser;
 mod ci;
 mod driver;
 mod process;
@@ -45,8 +46,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "replay",
-        usage: "replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] [--policy default|no-move|choice] FILE…",
-        about: "Replay recorded allocation traces against the simulated driver (release). --limit: the largest buffer of the device; --budget: what slabs may take, or a multiple of the peak.",
+        usage: "replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] [--policy default|no-move|choice] [--against all|…] FILE…",
+        about: "Replay recorded allocation traces against the simulated driver (release): `lapidary replay`, by our engine alone unless --against says who else.",
         run: programs::replay,
     },
     Verb {

@@ -12,14 +12,18 @@ pub(crate) fn demo(args: &[String]) -> Result {
     run(&mut demo)
 }
 
-/// Replays a trace; the simulated driver needs no GPU.
+/// Replays a trace, by our engine alone unless somebody asks for others; the simulated driver needs no GPU.
 pub(crate) fn replay(args: &[String]) -> Result {
+    let args = without_dashes(args);
     let mut replay = cargo();
     replay
         .args(["run", "--release"])
         .args(FEATURES)
-        .args(["--example", "replay", "--"]);
-    run(replay.args(without_dashes(args)))
+        .args(["--bin", "lapidary", "--", "replay"]);
+    if !args.iter().any(|arg| arg.starts_with("--against")) {
+        replay.args(["--against", "none"]);
+    }
+    run(replay.args(args))
 }
 
 /// Checks the dependency tree against `deny.toml`.

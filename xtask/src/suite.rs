@@ -6,9 +6,15 @@ use std::process::Command;
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, has_cargo_command, run};
 
-/// The suite needs the simulated driver, and one set of features for all builds means that nothing
-/// is compiled twice.
-pub(crate) const FEATURES: &[&str] = &["--features", "lapidary/sim,lapidary/snapshot"];
+/// The suite needs the simulated driver, the program and what is told to others, and one set of features
+/// for all builds means that nothing is compiled twice.
+pub(crate) const FEATURES: &[&str] = &[
+    "--features",
+    "lapidary/cli,lapidary/tracing,lapidary/metrics",
+];
+
+/// What needs no program: other systems, and what is measured.
+pub(crate) const SIMULATION: &[&str] = &["--features", "lapidary/sim,lapidary/snapshot"];
 
 /// Runs every test of the workspace, then the documentation's examples.
 pub(crate) fn test(args: &[String]) -> Result {

@@ -51,7 +51,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use self::opened::{Opened, Tables};
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    KernelTime, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
+    KernelRun, KernelTime, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
+    os_budget,
 };
 
 pub use self::open::AdapterSummary;
@@ -292,6 +293,10 @@ impl Driver for WgpuDriver {
 
     fn time_kernels(&self, on: bool) -> DriverResult<()> {
         self.call(|opened| opened.time_kernels(on))
+    }
+
+    fn take_kernel_runs(&self) -> Vec<KernelRun> {
+        self.opened().take_kernel_runs()
     }
 
     fn take_kernel_times(&self) -> Vec<KernelTime> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use super::super::{DriverError, DriverResult, KernelTime};
+use super::super::{DriverError, DriverResult, KernelRun, KernelTime};
 use super::{Opened, invalid};
 
 /// Dispatches of one submission that are timed; those after them run untimed. Submissions have 256 as a
@@ -21,6 +21,8 @@ pub(super) struct Timing {
     readable: wgpu::Buffer,
     tick_ns: f64,
     times: BTreeMap<Arc<str>, KernelTime>,
+    /// The dispatches of the last submission.
+    runs: Vec<KernelRun>,
     /// Whose timestamps the set holds, in order.
     running: Vec<Arc<str>>,
 }
@@ -46,6 +48,7 @@ impl Timing {
             readable: buffer(Usages::COPY_DST | Usages::MAP_READ),
             tick_ns: f64::from(queue.get_timestamp_period()),
             times: BTreeMap::new(),
+            runs: Vec::new(),
             running: Vec::new(),
         }
     }
@@ -86,9 +89,17 @@ impl Timing {
     }
 
     fn add(&mut self, stamps: &[u64]) {
+        let tick_ns = self.tick_ns;
+        let ns_between = |from: u64, to: u64| (to.saturating_sub(from) as f64 * tick_ns) as u64;
+        let last = stamps.iter().copied().max().unwrap_or_default();
+        self.runs.clear();
         for (label, stamps) in self.running.drain(..).zip(stamps.chunks_exact(2)) {
-            let ticks = stamps[1].saturating_sub(stamps[0]);
-            let ns = (ticks as f64 * self.tick_ns) as u64;
+            let ns = ns_between(stamps[0], stamps[1]);
+            self.runs.push(KernelRun {
+                kernel: Arc::clone(&label),
+                began_before_ns: ns_between(stamps[0], last),
+                ended_before_ns: ns_between(stamps[1], last),
+            });
             let entry = self.times.entry(label);
             let time = entry.or_insert_with_key(|label| KernelTime::none(label));
             time.add(ns);
@@ -130,6 +141,15 @@ impl Opened {
             .as_mut()
             .map(|timing| std::mem::take(&mut timing.times));
         times.unwrap_or_default().into_values().collect()
+    }
+
+    /// The dispatches of the last submission.
+    pub(super) fn take_kernel_runs(&self) -> Vec<KernelRun> {
+        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = timing
+            .as_mut()
+            .map(|timing| std::mem::take(&mut timing.runs));
+        runs.unwrap_or_default()
     }
 
     /// Waits for the last submission, and reads its timestamps.

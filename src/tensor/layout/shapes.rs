@@ -19,7 +19,11 @@ pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
         shape: shape.to_vec(),
         dtype,
     };
-    let extent = extent(shape).ok_or_else(overflow)?;
+    let (mut extent, mut is_empty) = (1_u64, false);
+    for &dim in shape {
+        is_empty |= dim == 0;
+        extent = extent.checked_mul(dim.max(1) as u64).ok_or_else(overflow)?;
+    }
     let extent_bytes = extent
         .checked_mul(dtype.size_bytes())
         .ok_or_else(overflow)?;
@@ -31,10 +35,10 @@ pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
             hint: "Kernels count elements in 32 bits: split it into several tensors",
         });
     }
-    if shape.contains(&0) {
-        return Ok((0, 0));
+    match is_empty {
+        true => Ok((0, 0)),
+        false => Ok((extent as usize, extent_bytes)),
     }
-    Ok((extent as usize, extent_bytes))
 }
 
 /// The product of the dimensions that are not 0.

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use crate::driver::{cargo_with_gpu, offer_openblas, with_gpu};
 use crate::process::{Result, command, each_line, root, run, target_dir};
-use crate::suite::FEATURES;
+use crate::suite::SIMULATION;
 use row::Row;
 
 pub(crate) const ABOUT: &str = "\
@@ -109,7 +109,7 @@ fn single(names: &[String], known: &[String]) -> Result {
         ));
     }
     let mut bench = cargo_with_gpu()?;
-    bench.arg("bench").args(FEATURES);
+    bench.arg("bench").args(SIMULATION);
     for name in names {
         bench.args(["--bench", name]);
     }
@@ -200,7 +200,7 @@ fn build_table(folder: &Path, target: &Path) -> Result<String> {
         .current_dir(folder)
         .env("CARGO_TARGET_DIR", target)
         .args(["bench", "--no-run", "--bench", TABLE])
-        .args(FEATURES);
+        .args(SIMULATION);
     built(&mut build)
 }
 

@@ -14,6 +14,7 @@ const JUDGED: &[(&str, Judge)] = &[
     ("oversubscribe", oversubscribe),
     ("stay_inside", stay_inside),
     ("survive_loss", survive_loss),
+    ("monitor", monitor),
 ];
 
 /// Reads a last line. Returns what is worth telling, or what is wrong with it.
@@ -187,6 +188,19 @@ fn survive_loss(line: &Line) -> Result<String> {
     Ok("2 lost devices survived".into())
 }
 
+/// `monitor: steps=… peak_device_bytes=… budget_bytes=…`
+fn monitor(line: &Line) -> Result<String> {
+    let steps = line.number("steps")?;
+    let (peak, budget) = (
+        line.number("peak_device_bytes")?,
+        line.number("budget_bytes")?,
+    );
+    if steps < 1.0 || peak <= 0.0 || peak > budget {
+        return line.complain("tells of no work within its budget");
+    }
+    Ok(format!("{steps} steps for the monitor"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +212,7 @@ mod tests {
     const STAY_INSIDE: &str =
         "stay_inside: steps=14 right=true peak_device_bytes=33 worst_over_budget_bytes=0";
     const SURVIVE_LOSS: &str = "survive_loss: equal=true losses=2 kept_bytes=8 gone_bytes=4";
+    const MONITOR: &str = "monitor: steps=8 peak_device_bytes=23 budget_bytes=24";
 
     /// What stands in a good line, and what in a bad one.
     type Change = (&'static str, &'static str);
@@ -209,11 +224,12 @@ mod tests {
         assert!(accept(oversubscribe, OVERSUBSCRIBE).contains("1.04 x the least"));
         assert_eq!(accept(stay_inside, STAY_INSIDE), "14 budgets kept");
         accept(survive_loss, SURVIVE_LOSS);
+        accept(monitor, MONITOR);
     }
 
     #[test]
     fn bad_lines_are_refused_and_shown() {
-        let all: [(Judge, &str, &[Change]); 4] = [
+        let all: [(Judge, &str, &[Change]); 5] = [
             (
                 demo,
                 DEMO,
@@ -255,6 +271,15 @@ mod tests {
                     ("equal=true", "equal=false"),
                     ("losses=2", "losses=1"),
                     ("gone_bytes=4", "gone_bytes=0"),
+                ],
+            ),
+            (
+                monitor,
+                MONITOR,
+                &[
+                    ("steps=8", "steps=0"),
+                    ("bytes=23", "bytes=25"),
+                    ("bytes=23", "bytes=0"),
                 ],
             ),
         ];

@@ -2,7 +2,9 @@
 
 pub(crate) mod adapters;
 mod examples;
+mod formats;
 mod messages;
+mod page;
 pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
@@ -62,6 +64,11 @@ const STEPS: &[Step] = &[
         run: traces::check,
     },
     Step {
+        name: "formats",
+        about: "PyTorch's own tool reads our snapshots, and finds the same totals",
+        run: formats::memory_viz,
+    },
+    Step {
         name: "swiftshader",
         about: "the device's and every kernel's tests on SwiftShader",
         run: adapters::swiftshader,
@@ -85,6 +92,11 @@ const STEPS: &[Step] = &[
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
+    },
+    Step {
+        name: "page",
+        about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
+        run: page::check,
     },
 ];
 

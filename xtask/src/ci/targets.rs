@@ -7,13 +7,13 @@ use std::process::Command;
 
 use crate::apt;
 use crate::process::{Result, capture, cargo, command, run, target_dir};
-use crate::suite::FEATURES;
+use crate::suite::SIMULATION;
 
-const TARGETS: &[&str] = &[
-    "x86_64-pc-windows-msvc",
-    "aarch64-apple-darwin",
-    "wasm32-unknown-unknown",
-];
+const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
+const WEB: &str = "wasm32-unknown-unknown";
+
+/// What a browser has no use for: terminals and sockets.
+const NATIVE: &[&str] = &["--features", "lapidary/monitor,lapidary/serve"];
 
 /// Debian's own compiler, cargo and the source of std, which is then built on the spot.
 const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
@@ -49,7 +49,10 @@ fn check_one(target: &str) -> Result {
     };
     check
         .args(["--package", "lapidary", "--lib", "--target", target])
-        .args(FEATURES);
+        .args(SIMULATION);
+    if target != WEB {
+        check.args(NATIVE);
+    }
     run(check.env("CARGO_TARGET_DIR", target_dir().join("targets")))
 }
 

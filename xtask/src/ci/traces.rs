@@ -135,7 +135,8 @@ fn replay(options: &[&str], files: &[PathBuf]) -> Result<Vec<Replayed>> {
     replay
         .args(["run", "--quiet", "--release"])
         .args(FEATURES)
-        .args(["--example", "replay", "--", "--json"])
+        .args(["--bin", "lapidary", "--", "replay", "--json"])
+        .args(["--against", "none"])
         .args(options)
         .args(files);
     let replayed: Vec<_> = (capture(&mut replay)?.lines())

@@ -1,12 +1,13 @@
 //! Runs the events of a trace, by the engine or by the choice of victims alone.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Budget, DType, Error, Gpu, MemoryStats, Options, Tensor};
 
-use crate::spilling::{Order, spill};
-use crate::trace::{Event, Operand, Role, Trace};
+use super::outcome::{LAST_THIRD, Outcome, Point, stretches};
+use super::spilling::{Order, spill};
+use super::trace::{Event, Operand, Role, Trace};
 
 const UNIT_BYTES: u64 = 256;
 
@@ -16,28 +17,14 @@ const STAGING_BYTES: u64 = 64 << 20;
 /// Operators that an app has appended, as a rule, when the engine comes to run them.
 const BATCH: usize = 256;
 
-/// What became of one trace.
-pub(crate) struct Outcome {
-    pub(crate) peak_live_bytes: u64,
-    pub(crate) peak_reserved_bytes: u64,
-    pub(crate) buffers_created: u64,
-    pub(crate) buffers_created_last_third: u64,
-    /// What found no room: requests, or operators where the trace tells of them.
-    pub(crate) refused: u64,
-    pub(crate) ns_per_event: f64,
-    pub(crate) moved_bytes: u64,
-    pub(crate) compactions_last_third: u64,
-    pub(crate) out_bytes: u64,
-    pub(crate) in_bytes: u64,
-    /// Bytes in both directions for one who knows the future, where the trace tells what is read.
-    pub(crate) reference_bytes: Option<u64>,
-}
-
-impl Outcome {
-    /// Peak reserved over peak live.
-    pub(crate) fn ratio(&self) -> f64 {
-        self.peak_reserved_bytes as f64 / self.peak_live_bytes.max(1) as f64
-    }
+/// The device, and what may be done on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// Its largest buffer.
+    pub(crate) limit_bytes: u64,
+    /// What slabs may take.
+    pub(crate) budget_bytes: Option<u64>,
+    pub(crate) never_move: bool,
 }
 
 struct Replay<'a> {
@@ -48,49 +35,61 @@ struct Replay<'a> {
     refused: u64,
 }
 
-/// Runs a trace on a simulated device whose slabs may take so many bytes. What finds no room is
-/// counted and skipped.
+/// Runs a trace on a simulated device. What finds no room is counted and skipped. `progress` is told
+/// of the events that are done.
 pub(crate) fn replay(
     trace: &Trace,
-    limit_bytes: u64,
-    budget_bytes: Option<u64>,
-    never_move: bool,
+    setting: Setting,
+    progress: &mut dyn FnMut(usize),
 ) -> Result<Outcome, Error> {
+    let mut replay = Replay {
+        trace,
+        gpu: open(setting)?,
+        sizes: vec![0; trace.storages],
+        held: (0..trace.storages).map(|_| None).collect(),
+        refused: 0,
+    };
+    let mut outcome = Outcome::default();
+    let mut elapsed = Duration::ZERO;
+    let mut before = replay.gpu.memory();
+    for (number, (first, end)) in stretches(trace.events.len()).enumerate() {
+        if number == LAST_THIRD {
+            before = replay.gpu.memory();
+        }
+        let start = Instant::now();
+        let mut events = trace.events[first..end].iter();
+        events.try_for_each(|event| replay.event(event))?;
+        elapsed += start.elapsed();
+        outcome.curve.push(replay.point());
+        progress(end);
+    }
+    outcome.ns_per_event = elapsed.as_nanos() as f64 / trace.events.len().max(1) as f64;
+    replay.tell(&before, &mut outcome);
+    Ok(outcome)
+}
+
+fn open(setting: Setting) -> Result<Gpu, Error> {
     let device = SimOptions {
         mode: SimMode::SizesOnly,
         memory_bytes: u64::MAX,
-        max_buffer_bytes: limit_bytes,
+        max_buffer_bytes: setting.limit_bytes,
         offset_alignment_bytes: UNIT_BYTES,
         lag_submissions: 2,
         ..SimOptions::default()
     };
     let options = Options {
-        never_move,
+        never_move: setting.never_move,
         ..Options::default()
     };
     let (gpu, _sim) = Gpu::simulated_with(device, options)?;
-    if let Some(budget_bytes) = budget_bytes {
+    if let Some(budget_bytes) = setting.budget_bytes {
         gpu.set_budget(Budget {
             staging_bytes: Some(STAGING_BYTES),
             disk_bytes: Some(0),
             ..Budget::device(budget_bytes.saturating_add(STAGING_BYTES))
         })?;
     }
-    let mut replay = Replay {
-        trace,
-        gpu,
-        sizes: vec![0; trace.storages],
-        held: (0..trace.storages).map(|_| None).collect(),
-        refused: 0,
-    };
-    let last_third_from = trace.events.len() * 2 / 3;
-    let (early, late) = trace.events.split_at(last_third_from);
-    let start = Instant::now();
-    early.iter().try_for_each(|event| replay.event(event))?;
-    let before = replay.gpu.memory();
-    late.iter().try_for_each(|event| replay.event(event))?;
-    let ns_per_event = start.elapsed().as_nanos() as f64 / trace.events.len().max(1) as f64;
-    Ok(replay.outcome(&before, ns_per_event))
+    Ok(gpu)
 }
 
 /// The choice of victims alone, on a device of so many bytes where every hole fits.
@@ -101,15 +100,11 @@ pub(crate) fn choice(trace: &Trace, budget_bytes: u64) -> Outcome {
     Outcome {
         peak_live_bytes: trace.peak_live_bytes,
         peak_reserved_bytes: spilled.peak_bytes,
-        buffers_created: 0,
-        buffers_created_last_third: 0,
         refused: spilled.refused,
         ns_per_event,
-        moved_bytes: 0,
-        compactions_last_third: 0,
         out_bytes: spilled.out_bytes,
         in_bytes: spilled.in_bytes,
-        reference_bytes: None,
+        ..Outcome::default()
     }
 }
 
@@ -176,24 +171,31 @@ impl Replay<'_> {
         }
     }
 
-    fn outcome(&self, before: &MemoryStats, ns_per_event: f64) -> Outcome {
+    /// The most that there was since the last point.
+    fn point(&self) -> Point {
         let stats = self.gpu.memory();
-        Outcome {
-            // Of refused requests only the live part is missing from the peak.
-            peak_live_bytes: match self.refused {
-                0 => self.trace.peak_live_bytes,
-                _ => stats.requested_bytes.peak,
-            },
-            peak_reserved_bytes: stats.reserved_bytes.peak,
-            buffers_created: stats.slabs_created,
-            buffers_created_last_third: stats.slabs_created - before.slabs_created,
-            refused: self.refused,
-            ns_per_event,
-            moved_bytes: stats.moved_bytes,
-            compactions_last_third: stats.compactions - before.compactions,
-            out_bytes: stats.put_out_bytes,
-            in_bytes: stats.brought_in_bytes,
-            reference_bytes: None,
+        self.gpu.reset_peaks();
+        Point {
+            live_bytes: stats.requested_bytes.peak,
+            reserved_bytes: stats.reserved_bytes.peak,
         }
+    }
+
+    fn tell(&self, before: &MemoryStats, outcome: &mut Outcome) {
+        let stats = self.gpu.memory();
+        let most = |bytes: fn(&Point) -> u64| outcome.curve.iter().map(bytes).max().unwrap_or(0);
+        // Of refused requests only the live part is missing from the peak.
+        outcome.peak_live_bytes = match self.refused {
+            0 => self.trace.peak_live_bytes,
+            _ => most(|point| point.live_bytes),
+        };
+        outcome.peak_reserved_bytes = most(|point| point.reserved_bytes);
+        outcome.buffers_created = stats.slabs_created;
+        outcome.buffers_created_last_third = stats.slabs_created - before.slabs_created;
+        outcome.refused = self.refused;
+        outcome.moved_bytes = stats.moved_bytes;
+        outcome.compactions_last_third = stats.compactions - before.compactions;
+        outcome.out_bytes = stats.put_out_bytes;
+        outcome.in_bytes = stats.brought_in_bytes;
     }
 }

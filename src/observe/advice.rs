@@ -1,0 +1,303 @@
+//! What to change, in sentences: read from a snapshot, with the figures that speak for it.
+
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+
+use super::Snapshot;
+use crate::memory::{Block, BlockState, Residency, SlabMap};
+use crate::units::{Bytes, MIB};
+
+/// Less than this is not worth a sentence.
+const LEAST_BYTES: u64 = MIB;
+
+/// What staging may take where nothing limits it.
+const FULL_STAGING_BYTES: u64 = 64 * MIB;
+
+/// A tensor that so many commands have not used is in nobody's way of working.
+const IDLE_COMMANDS: u32 = 1000;
+
+/// Fewer submissions, and fewer slabs released, are how a program begins.
+const LEAST_SUBMISSIONS: u64 = 100;
+const LEAST_RELEASED: u64 = 16;
+
+/// What a suggestion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum Topic {
+    /// Tensors leave and come back because not all that are alive fit.
+    Budget,
+    /// Slabs are kept by a few blocks that outlive the others.
+    Fragmentation,
+    /// The same, and the blocks are pinned.
+    Pinned,
+    /// Tensors are alive, and nobody uses them.
+    Unused,
+    /// Transfers wait for staging memory.
+    Staging,
+    /// Small tensors take whole granules.
+    Rounding,
+    /// Slabs are given back and asked for again.
+    Churn,
+    /// The device gets its work in very small portions.
+    Flushing,
+}
+
+/// One thing to change.
+///
+/// `Display` prints the sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Suggestion {
+    /// What it is about.
+    pub topic: Topic,
+    /// The bytes that it is about; 0 where it is about time.
+    pub bytes: u64,
+    /// What is the case, and what to do.
+    pub text: String,
+}
+
+impl fmt::Display for Suggestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Snapshot {
+    /// What to change, in sentences with figures: what is about most bytes comes first. Empty where nothing is
+    /// the matter.
+    pub fn advice(&self) -> Vec<Suggestion> {
+        let rules = [
+            Self::budget,
+            Self::fragmentation,
+            Self::pinned,
+            Self::unused,
+            Self::staging,
+            Self::rounding,
+            Self::churn,
+            Self::flushing,
+        ];
+        let mut all: Vec<Suggestion> = rules.iter().filter_map(|rule| rule(self)).collect();
+        all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+        all
+    }
+
+    fn budget(&self) -> Option<Suggestion> {
+        let budget_bytes = self.stats.budget_bytes?;
+        let is_out = |residency| matches!(residency, Residency::Host | Residency::Disk);
+        let away = self.away.iter().filter(|away| is_out(away.residency));
+        let away_bytes = away.fold(0, |sum: u64, away| sum.saturating_add(away.bytes));
+        let wanted_bytes = self.stats.device_bytes.now.saturating_add(away_bytes);
+        let short_bytes = wanted_bytes.checked_sub(budget_bytes)?;
+        if self.stats.restores == 0 || short_bytes == 0 {
+            return None;
+        }
+        let holder = match self.stats.holders.first() {
+            Some(holder) => format!(": most is held by {}", holder.tag),
+            None => String::new(),
+        };
+        let text = format!(
+            "the budget of {} is short by {}: tensors came back to the device {} times, {} in all, because \
+             not all that are alive fit. Raise it (`Gpu::set_budget`), or keep less alive at once{holder}.",
+            Bytes(budget_bytes),
+            Bytes(short_bytes),
+            self.stats.restores,
+            Bytes(self.stats.brought_in_bytes),
+        );
+        suggest(Topic::Budget, short_bytes, text)
+    }
+
+    /// Slabs that are mostly free, and free bytes in all of them. Giants share with nobody.
+    fn sparse(&self) -> (Vec<&SlabMap>, u64) {
+        let is_sparse = |slab: &&SlabMap| {
+            let live_bytes = granted_bytes(&slab.blocks);
+            live_bytes > 0 && live_bytes < slab.size_bytes / 4
+        };
+        let sparse: Vec<&SlabMap> = self.slabs.iter().filter(is_sparse).collect();
+        let free = sparse.iter();
+        let free = free.map(|slab| slab.size_bytes - granted_bytes(&slab.blocks));
+        let free_bytes = free.fold(0, u64::saturating_add);
+        let used = self.slabs.iter().filter(|slab| !slab.blocks.is_empty());
+        let used_bytes = used.fold(0, |sum: u64, slab| sum.saturating_add(slab.size_bytes));
+        let is_much = free_bytes >= 4 * LEAST_BYTES && free_bytes >= used_bytes / 8;
+        if is_much && sparse.len() > 1 {
+            (sparse, free_bytes)
+        } else {
+            (Vec::new(), 0)
+        }
+    }
+
+    fn fragmentation(&self) -> Option<Suggestion> {
+        let (slabs, free_bytes) = self.sparse();
+        let blocks = slabs.iter().flat_map(|slab| &slab.blocks);
+        let (mut count, mut bytes) = (0_u64, 0_u64);
+        for block in blocks.clone() {
+            count += 1;
+            bytes = bytes.saturating_add(block.granted_bytes);
+        }
+        let (tag, _) = self.greatest(blocks)?;
+        let text = format!(
+            "{} slabs with {} free are kept by {count} blocks of {} in all that outlived their neighbours, most \
+             of them of {}. Make what lives long before what lives briefly, or call `Gpu::compact` between \
+             two steps: it moves them together.",
+            slabs.len(),
+            Bytes(free_bytes),
+            Bytes(bytes),
+            self.tag_name(tag),
+        );
+        suggest(Topic::Fragmentation, free_bytes, text)
+    }
+
+    fn pinned(&self) -> Option<Suggestion> {
+        let (slabs, _) = self.sparse();
+        let is_pinned = |block: &&Block| block.state == BlockState::Pinned;
+        let kept = slabs
+            .iter()
+            .filter(|slab| slab.blocks.iter().any(|block| is_pinned(&block)));
+        let kept: Vec<&&SlabMap> = kept.collect();
+        let pinned = kept.iter().flat_map(|slab| &slab.blocks).filter(is_pinned);
+        let free = kept
+            .iter()
+            .map(|slab| slab.size_bytes - granted_bytes(&slab.blocks));
+        let free_bytes = free.fold(0, u64::saturating_add);
+        let count = pinned.clone().count();
+        let (tag, _) = self.greatest(pinned)?;
+        let text = format!(
+            "{count} pinned tensors keep {} slabs with {} free in place, most of them of {}. Pin only while \
+             the place must not change: a pin ends when its guard is dropped.",
+            kept.len(),
+            Bytes(free_bytes),
+            self.tag_name(tag),
+        );
+        suggest(Topic::Pinned, free_bytes, text)
+    }
+
+    fn unused(&self) -> Option<Suggestion> {
+        let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
+        let idle = blocks.filter(|block| block.idle_commands >= IDLE_COMMANDS);
+        let (tag, bytes) = self.greatest(idle.clone())?;
+        if bytes < self.stats.live_bytes.now / 16 {
+            return None;
+        }
+        let of_tag = idle.filter(|block| block.tag == tag);
+        let commands = of_tag.clone().map(|block| block.idle_commands).min()?;
+        let text = format!(
+            "{} in {} tensors of {} were not used by the last {commands} commands, and take {} % of what is \
+             live. Drop them; or if they are needed later, `advise(Advice::Late)` lets them leave first, and \
+             `evict` at once.",
+            Bytes(bytes),
+            of_tag.count(),
+            self.tag_name(tag),
+            percent(bytes, self.stats.live_bytes.now),
+        );
+        suggest(Topic::Unused, bytes, text)
+    }
+
+    fn staging(&self) -> Option<Suggestion> {
+        let limit_bytes = self.stats.staging_limit_bytes;
+        let more_bytes = FULL_STAGING_BYTES.checked_sub(limit_bytes)?;
+        if self.stats.staging_waits < LEAST_SUBMISSIONS || more_bytes == 0 {
+            return None;
+        }
+        let text = format!(
+            "transfers waited {} times because staging, which may take {}, was full. Give it more \
+             (`Budget::staging_bytes`): up to {} helps.",
+            self.stats.staging_waits,
+            Bytes(limit_bytes),
+            Bytes(FULL_STAGING_BYTES),
+        );
+        suggest(Topic::Staging, more_bytes, text)
+    }
+
+    fn rounding(&self) -> Option<Suggestion> {
+        let live_bytes = self.stats.live_bytes.now;
+        let bytes = live_bytes.checked_sub(self.stats.requested_bytes.now)?;
+        if bytes < live_bytes / 8 {
+            return None;
+        }
+        let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
+        let small = blocks.filter(|block| block.size_bytes < self.granule_bytes);
+        let count = small.clone().count();
+        let (tag, _) = self.greatest_of(small, |block| block.granted_bytes - block.size_bytes)?;
+        let text = format!(
+            "{} of the {} that is live, {} %, is rounding: {count} tensors are smaller than the {} that the \
+             device hands out at least, most of them of {}. Keep small ones together in one tensor, and take \
+             views of it (`slice`, `narrow`).",
+            Bytes(bytes),
+            Bytes(live_bytes),
+            percent(bytes, live_bytes),
+            Bytes(self.granule_bytes),
+            self.tag_name(tag),
+        );
+        suggest(Topic::Rounding, bytes, text)
+    }
+
+    fn churn(&self) -> Option<Suggestion> {
+        let (created, released) = (self.stats.slabs_created, self.stats.slabs_released);
+        let there = self.slabs.len() as u64;
+        if released < LEAST_RELEASED || released < there.saturating_mul(4) {
+            return None;
+        }
+        let bytes = self.stats.reserved_bytes.peak;
+        let text = format!(
+            "{created} slabs were created and {released} given back, {} in all: memory goes to the system and is \
+             asked for again. `Gpu::reserve({bytes})` before the loop gets it once; trim less often \
+             (`Gpu::release_idle_after`).",
+            Bytes(self.stats.reserved_bytes.up),
+        );
+        suggest(Topic::Churn, bytes, text)
+    }
+
+    fn flushing(&self) -> Option<Suggestion> {
+        let (commands, submissions) = (self.stats.commands, self.stats.submissions);
+        if submissions < LEAST_SUBMISSIONS || commands >= submissions.saturating_mul(4) {
+            return None;
+        }
+        let text = format!(
+            "{commands} commands went in {submissions} submissions, fewer than 4 in each: reading, forcing or \
+             flushing in a loop makes the host and the device wait for each other. Read less often, or have \
+             several reads under way (`Tensor::read`)."
+        );
+        Some(Suggestion {
+            topic: Topic::Flushing,
+            bytes: 0,
+            text,
+        })
+    }
+
+    /// The tag with most bytes among these blocks.
+    fn greatest<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Option<(u32, u64)> {
+        self.greatest_of(blocks, |block| block.granted_bytes)
+    }
+
+    fn greatest_of<'a>(
+        &self,
+        blocks: impl Iterator<Item = &'a Block>,
+        bytes: impl Fn(&Block) -> u64,
+    ) -> Option<(u32, u64)> {
+        let mut by_tag = FxHashMap::default();
+        for block in blocks {
+            let sum: &mut u64 = by_tag.entry(block.tag).or_default();
+            *sum = sum.saturating_add(bytes(block));
+        }
+        by_tag
+            .into_iter()
+            .max_by_key(|&(tag, bytes)| (bytes, std::cmp::Reverse(tag)))
+    }
+}
+
+fn suggest(topic: Topic, bytes: u64, text: String) -> Option<Suggestion> {
+    (bytes >= LEAST_BYTES).then_some(Suggestion { topic, bytes, text })
+}
+
+fn granted_bytes(blocks: &[Block]) -> u64 {
+    blocks
+        .iter()
+        .fold(0, |sum, block| sum.saturating_add(block.granted_bytes))
+}
+
+fn percent(part: u64, whole: u64) -> u128 {
+    u128::from(part) * 100 / u128::from(whole.max(1))
+}

@@ -1,0 +1,461 @@
+//! The history with places: what came where and what left from where, since other formats name a block by
+//! its address, and begin with what was there.
+//!
+//! A snapshot's events name storages, and say of a storage that goes only which it is. So they are gone
+//! through twice: once to find out what there was before the first of them, and once to tell.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::memory::{Event, Moment};
+use crate::observe::Snapshot;
+
+/// Slabs lie so far apart in the addresses that are made up for them. A slab has the same address in every
+/// snapshot of a device that did not have thousands of them, so that snapshots can be compared.
+const STRIDE_BYTES: u64 = 1 << 38;
+
+/// With these all addresses are below 2^53: numbers in JavaScript are exact up to there. What has no place
+/// comes after the last of them.
+const PLACES: u32 = (1 << 15) - 3;
+
+/// A storage and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) storage: u64,
+    pub(super) tag: u32,
+    /// What was asked for.
+    pub(super) bytes: u64,
+    pub(super) address: u64,
+}
+
+/// A slab and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+/// What an event comes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// There is a slab more.
+    SlabGained(Range),
+    /// A slab is gone.
+    SlabLost(Range),
+    /// There is a storage more.
+    Gained(Held),
+    /// A storage is gone.
+    Lost(Held),
+    /// After its steps, the event itself.
+    Event(Event),
+}
+
+/// Where everything was before the first event, and so at any time after it.
+pub(super) struct Places<'a> {
+    snapshot: &'a Snapshot,
+    slabs: FxHashMap<u32, Slab>,
+    /// What was there before the first event.
+    before: Vec<Held>,
+    /// Where those lie of which nothing tells where they were.
+    nowhere: Range,
+    /// How many those are.
+    placeless: usize,
+    /// The last tags of storages whose first are not told, or may have been others: a storage may have been
+    /// given a name after it was made.
+    tags: FxHashMap<u64, u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Slab {
+    range: Range,
+    /// It was made before the first event.
+    is_old: bool,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot) -> Self {
+        let slabs = slabs_of(snapshot);
+        let mut past = Past::default();
+        snapshot.moments.iter().for_each(|moment| past.take(moment));
+        let mut places = Places {
+            snapshot,
+            slabs,
+            before: Vec::new(),
+            nowhere: Range {
+                address: address_of(PLACES),
+                bytes: 0,
+            },
+            placeless: 0,
+            tags: FxHashMap::default(),
+        };
+        for moment in &snapshot.moments {
+            if let Event::Restore { storage, tag, .. } = moment.event {
+                places.tags.insert(storage, tag);
+            }
+        }
+        let away = snapshot.away.iter().map(|away| (away.storage, away.tag));
+        places.tags.extend(away);
+        for (slab, block) in each_block(snapshot) {
+            places.tags.insert(block.storage, block.tag);
+            let place = Some((slab, block.offset_bytes));
+            match past.first_of.get(&block.storage) {
+                Some(&first) => past.before[first].place = place,
+                None if past.known.contains(&block.storage) => {}
+                None => past.before.push(First {
+                    storage: block.storage,
+                    bytes: block.size_bytes,
+                    place,
+                }),
+            }
+        }
+        for first in past.before {
+            let address = match first.place {
+                Some((slab, offset_bytes)) => places.address(slab, offset_bytes),
+                None => places.room_nowhere(first.bytes),
+            };
+            places.before.push(Held {
+                storage: first.storage,
+                tag: places.tags.get(&first.storage).copied().unwrap_or(0),
+                bytes: first.bytes,
+                address,
+            });
+        }
+        places
+    }
+
+    /// The addresses of a slab of the snapshot.
+    pub(super) fn slab(&self, slab: u32) -> Range {
+        let slab = self.slabs.get(&slab);
+        slab.map_or(self.nowhere, |slab| slab.range)
+    }
+
+    /// What was there before the first event.
+    pub(super) fn before(&self) -> &[Held] {
+        &self.before
+    }
+
+    /// The slabs that were there before the first event, by address.
+    pub(super) fn slabs_before(&self) -> Vec<Range> {
+        let old = self.slabs.values().filter(|slab| slab.is_old);
+        let nowhere = (self.placeless > 0).then_some(self.nowhere);
+        let mut old: Vec<Range> = old.map(|slab| slab.range).chain(nowhere).collect();
+        old.sort_unstable_by_key(|range| range.address);
+        old
+    }
+
+    /// Tells what happened, with its time in nanoseconds since the device was opened.
+    pub(super) fn tell<E>(
+        &self,
+        mut each: impl FnMut(u64, Step) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = self.before.iter().map(|held| (held.storage, *held));
+        let mut now = Now {
+            live: before.collect(),
+            slabs: self.slabs_before(),
+            placeless: self.placeless,
+        };
+        for moment in &self.snapshot.moments {
+            let mut step = |step| each(moment.at_ns, step);
+            self.moment(&mut now, moment.event, &mut step)?;
+            step(Step::Event(moment.event))?;
+        }
+        if now.placeless > 0 && !self.snapshot.moments.is_empty() {
+            each(self.snapshot.taken_at_ns, Step::SlabLost(self.nowhere))?;
+        }
+        Ok(())
+    }
+
+    fn moment<E>(
+        &self,
+        now: &mut Now,
+        event: Event,
+        each: &mut impl FnMut(Step) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match event {
+            Event::Alloc {
+                storage,
+                tag,
+                bytes,
+                slab,
+                offset_bytes,
+            }
+            | Event::Restore {
+                storage,
+                tag,
+                bytes,
+                slab,
+                offset_bytes,
+            } => {
+                self.lose(now, storage, each)?;
+                let address = self.address(slab, offset_bytes);
+                let held = Held {
+                    storage,
+                    tag,
+                    bytes,
+                    address,
+                };
+                self.gain(now, held, each)
+            }
+            Event::Free { storage, .. } | Event::Evict { storage, .. } => {
+                self.lose(now, storage, each).map(|_| ())
+            }
+            Event::HandOn {
+                storage, heir, tag, ..
+            } => {
+                let Some(held) = now.live.remove(&storage) else {
+                    return Ok(());
+                };
+                each(Step::Lost(held))?;
+                let storage = heir;
+                self.gain(
+                    now,
+                    Held {
+                        storage,
+                        tag,
+                        ..held
+                    },
+                    each,
+                )
+            }
+            Event::Move {
+                storage,
+                slab,
+                offset_bytes,
+                ..
+            } => {
+                let Some(held) = self.lose(now, storage, each)? else {
+                    return Ok(());
+                };
+                let address = self.address(slab, offset_bytes);
+                self.gain(now, Held { address, ..held }, each)
+            }
+            Event::SlabCreated { slab, .. } => {
+                let range = self.slab(slab);
+                now.slabs.push(range);
+                each(Step::SlabGained(range))
+            }
+            Event::SlabReleased { slab, .. } => {
+                let range = self.slab(slab);
+                now.slabs.retain(|other| *other != range);
+                each(Step::SlabLost(range))
+            }
+            Event::Reopened => {
+                let mut live: Vec<Held> = now.live.drain().map(|(_, held)| held).collect();
+                live.sort_unstable_by_key(|held| (held.address, held.storage));
+                now.placeless = 0;
+                live.into_iter()
+                    .try_for_each(|held| each(Step::Lost(held)))?;
+                let slabs = std::mem::take(&mut now.slabs);
+                slabs
+                    .into_iter()
+                    .try_for_each(|slab| each(Step::SlabLost(slab)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A storage loses its place, if it has one.
+    fn lose<E>(
+        &self,
+        now: &mut Now,
+        storage: u64,
+        each: &mut impl FnMut(Step) -> Result<(), E>,
+    ) -> Result<Option<Held>, E> {
+        let Some(held) = now.live.remove(&storage) else {
+            return Ok(None);
+        };
+        each(Step::Lost(held))?;
+        if self.is_nowhere(held) && now.placeless > 0 {
+            now.placeless -= 1;
+            if now.placeless == 0 {
+                now.slabs.retain(|other| *other != self.nowhere);
+                each(Step::SlabLost(self.nowhere))?;
+            }
+        }
+        Ok(Some(held))
+    }
+
+    fn gain<E>(
+        &self,
+        now: &mut Now,
+        mut held: Held,
+        each: &mut impl FnMut(Step) -> Result<(), E>,
+    ) -> Result<(), E> {
+        held.tag = self.tags.get(&held.storage).copied().unwrap_or(held.tag);
+        now.live.insert(held.storage, held);
+        each(Step::Gained(held))
+    }
+
+    /// Is it where those lie of which nobody knows where they were?
+    pub(super) fn is_made_up(&self, range: Range) -> bool {
+        range == self.nowhere
+    }
+
+    fn is_nowhere(&self, held: Held) -> bool {
+        held.address >= self.nowhere.address
+    }
+
+    fn address(&self, slab: u32, offset_bytes: u64) -> u64 {
+        self.slab(slab).address.saturating_add(offset_bytes)
+    }
+
+    fn room_nowhere(&mut self, bytes: u64) -> u64 {
+        let address = self.nowhere.address.saturating_add(self.nowhere.bytes);
+        self.nowhere.bytes = self.nowhere.bytes.saturating_add(bytes);
+        self.placeless += 1;
+        address
+    }
+}
+
+/// Where everything is between two events.
+struct Now {
+    live: FxHashMap<u64, Held>,
+    slabs: Vec<Range>,
+    /// How many of them lie where nobody knows.
+    placeless: usize,
+}
+
+/// Not 0, which is nowhere to others.
+fn address_of(place: u32) -> u64 {
+    (u64::from(place) + 1) * STRIDE_BYTES
+}
+
+/// A storage as it was before the first event.
+struct First {
+    storage: u64,
+    bytes: u64,
+    place: Option<(u32, u64)>,
+}
+
+/// What the events tell of the time before them.
+#[derive(Default)]
+struct Past {
+    before: Vec<First>,
+    /// Storages that have had a place since an event told of it.
+    known: FxHashSet<u64>,
+    /// Of others, by their number now, which of `before` they were and still lie where that did.
+    first_of: FxHashMap<u64, usize>,
+}
+
+impl Past {
+    fn take(&mut self, moment: &Moment) {
+        match moment.event {
+            Event::Alloc { storage, .. } | Event::Restore { storage, .. } => {
+                self.known.insert(storage);
+            }
+            Event::Free { storage, bytes } | Event::Evict { storage, bytes, .. } => {
+                if !self.known.remove(&storage) {
+                    self.met(storage, bytes);
+                }
+            }
+            Event::Move { storage, bytes, .. } => {
+                if self.known.insert(storage) {
+                    self.met(storage, bytes);
+                }
+            }
+            Event::HandOn {
+                storage,
+                heir,
+                bytes,
+                ..
+            } => {
+                if self.known.remove(&storage) {
+                    self.known.insert(heir);
+                } else {
+                    let first = self.met(storage, bytes);
+                    self.first_of.insert(heir, first);
+                }
+            }
+            Event::Reopened => {
+                self.known.clear();
+                self.first_of.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// A storage that no event has placed is named: it was there before.
+    fn met(&mut self, storage: u64, bytes: u64) -> usize {
+        self.first_of.remove(&storage).unwrap_or_else(|| {
+            self.before.push(First {
+                storage,
+                bytes,
+                place: None,
+            });
+            self.before.len() - 1
+        })
+    }
+}
+
+fn each_block(snapshot: &Snapshot) -> impl Iterator<Item = (u32, &crate::memory::Block)> {
+    let slabs = snapshot.slabs.iter();
+    slabs.flat_map(|slab| slab.blocks.iter().map(|block| (slab.slab, block)))
+}
+
+/// All slabs that the snapshot names, with addresses.
+fn slabs_of(snapshot: &Snapshot) -> FxHashMap<u32, Slab> {
+    let mut found = Found::default();
+    for moment in &snapshot.moments {
+        match moment.event {
+            Event::SlabCreated { slab, bytes, .. } => found.slab(slab, bytes).is_old = false,
+            Event::SlabReleased { slab, bytes } => {
+                found.slab(slab, bytes);
+            }
+            Event::Alloc {
+                slab,
+                offset_bytes,
+                bytes,
+                ..
+            }
+            | Event::Restore {
+                slab,
+                offset_bytes,
+                bytes,
+                ..
+            }
+            | Event::Move {
+                slab,
+                offset_bytes,
+                bytes,
+                ..
+            } => {
+                found.slab(slab, offset_bytes.saturating_add(bytes));
+            }
+            _ => {}
+        }
+    }
+    for slab in &snapshot.slabs {
+        found.slab(slab.slab, slab.size_bytes);
+    }
+    found.slabs
+}
+
+#[derive(Default)]
+struct Found {
+    slabs: FxHashMap<u32, Slab>,
+    taken: FxHashSet<u32>,
+}
+
+impl Found {
+    /// A slab of at least so many bytes.
+    fn slab(&mut self, number: u32, bytes: u64) -> &mut Slab {
+        let taken = &mut self.taken;
+        let slab = self.slabs.entry(number).or_insert_with(|| {
+            let own = number % PLACES;
+            // Where there are more slabs than places, some share one, as addresses come again.
+            let mut places = (own..PLACES).chain(0..own);
+            let free = match taken.len() < PLACES as usize {
+                true => places.find(|place| taken.insert(*place)),
+                false => None,
+            };
+            Slab {
+                range: Range {
+                    address: address_of(free.unwrap_or(own)),
+                    bytes,
+                },
+                is_old: true,
+            }
+        });
+        slab.range.bytes = slab.range.bytes.max(bytes);
+        slab
+    }
+}

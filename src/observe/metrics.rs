@@ -1,0 +1,88 @@
+//! The numbers as gauges and counters of `metrics`, told when the app asks.
+
+use ::metrics::{SharedString, counter, gauge};
+
+use super::MemoryStats;
+use crate::units::Level;
+
+impl MemoryStats {
+    /// Tells them to whatever recorder the app has installed.
+    pub(crate) fn record(&self) {
+        let adapter: SharedString = self.adapter.clone().into();
+        let now = |name: &'static str, value: u64| {
+            gauge!(name, "adapter" => adapter.clone()).set(value as f64);
+        };
+        for (name, peak, level) in self.levels() {
+            now(name, level.now);
+            now(peak, level.peak);
+        }
+        now("lapidary_pending_bytes", self.pending_bytes);
+        now("lapidary_largest_hole_bytes", self.largest_hole_bytes);
+        now("lapidary_queued_commands", self.queued);
+        now("lapidary_slabs", self.slabs.len() as u64);
+        now("lapidary_pipelines", self.pipelines);
+        now("lapidary_bind_groups", self.bind_groups);
+        if let Some(bytes) = self.budget_bytes {
+            now("lapidary_budget_bytes", bytes);
+        }
+        if let Some(bytes) = self.driver_bytes {
+            now("lapidary_driver_bytes", bytes);
+        }
+        gauge!("lapidary_fragmentation", "adapter" => adapter.clone()).set(self.fragmentation);
+        for (name, total) in self.totals() {
+            counter!(name, "adapter" => adapter.clone()).absolute(total);
+        }
+        for (rung, bytes) in &self.freed {
+            let name = "lapidary_freed_bytes_total";
+            counter!(name, "adapter" => adapter.clone(), "rung" => rung.name()).absolute(*bytes);
+        }
+    }
+
+    fn levels(&self) -> [(&'static str, &'static str, &Level); 13] {
+        macro_rules! level {
+            ($field:ident) => {
+                (
+                    concat!("lapidary_", stringify!($field)),
+                    concat!("lapidary_", stringify!($field), "_peak"),
+                    &self.$field,
+                )
+            };
+        }
+        [
+            level!(requested_bytes),
+            level!(live_bytes),
+            level!(live_storages),
+            level!(cached_bytes),
+            level!(reserved_bytes),
+            level!(retiring_bytes),
+            level!(imported_bytes),
+            level!(upload_bytes),
+            level!(readback_bytes),
+            level!(device_bytes),
+            level!(host_bytes),
+            level!(disk_bytes),
+            level!(spilled_bytes),
+        ]
+    }
+
+    fn totals(&self) -> [(&'static str, u64); 16] {
+        [
+            ("lapidary_allocations_total", self.live_storages.up),
+            ("lapidary_allocated_bytes_total", self.requested_bytes.up),
+            ("lapidary_evictions_total", self.evictions),
+            ("lapidary_restores_total", self.restores),
+            ("lapidary_buffers_created_total", self.buffers_created),
+            ("lapidary_slabs_created_total", self.slabs_created),
+            ("lapidary_slabs_released_total", self.slabs_released),
+            ("lapidary_handed_on_total", self.handed_on),
+            ("lapidary_commands_total", self.commands),
+            ("lapidary_submissions_total", self.submissions),
+            ("lapidary_refusals_total", self.refusals),
+            ("lapidary_compactions_total", self.compactions),
+            ("lapidary_moved_bytes_total", self.moved_bytes),
+            ("lapidary_put_out_bytes_total", self.put_out_bytes),
+            ("lapidary_dropped_bytes_total", self.dropped_bytes),
+            ("lapidary_brought_in_bytes_total", self.brought_in_bytes),
+        ]
+    }
+}

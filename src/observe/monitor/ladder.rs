@@ -1,0 +1,141 @@
+//! What happened between two samples: rungs that freed something, refusals, what left and came back.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Widget};
+
+use super::super::MemoryStats;
+use super::draw::{DIM, panel};
+use crate::memory::Rung;
+use crate::units::Bytes;
+
+const MOST_LINES: usize = 200;
+
+#[derive(Clone, Debug)]
+struct Happened {
+    at: Duration,
+    what: String,
+    style: Style,
+}
+
+/// The last things that happened, the newest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ladder {
+    happened: VecDeque<Happened>,
+}
+
+impl Ladder {
+    /// Enters what the two samples differ in. A count that went back began anew.
+    pub(super) fn compare(&mut self, at: Duration, before: &MemoryStats, after: &MemoryStats) {
+        let more = |count: fn(&MemoryStats) -> u64| count(after).saturating_sub(count(before));
+        let created = more(|stats| stats.slabs_created);
+        if created > 0 {
+            self.enter(
+                at,
+                format!("{} created", counted(created, "slab")),
+                Color::Blue,
+            );
+        }
+        let released = more(|stats| stats.slabs_released);
+        if released > 0 {
+            self.enter(
+                at,
+                format!("{} given back", counted(released, "slab")),
+                Color::Blue,
+            );
+        }
+        for &(rung, freed_bytes) in &after.freed {
+            let known = before.freed.iter().find(|(known, _)| *known == rung);
+            let freed_bytes = freed_bytes.saturating_sub(known.map_or(0, |(_, bytes)| *bytes));
+            if freed_bytes > 0 {
+                let what = format!("{:<9} freed {}", rung.name(), Bytes(freed_bytes));
+                self.enter(at, what, colour(rung));
+            }
+        }
+        let left_bytes = more(|stats| stats.put_out_bytes.saturating_add(stats.dropped_bytes));
+        let left = more(|stats| stats.evictions);
+        if left > 0 {
+            let what = format!("{} left, {}", counted(left, "tensor"), Bytes(left_bytes));
+            self.enter(at, what, Color::Magenta);
+        }
+        let back = more(|stats| stats.restores);
+        if back > 0 {
+            let bytes = Bytes(more(|stats| stats.brought_in_bytes));
+            self.enter(
+                at,
+                format!("{} came back, {bytes}", counted(back, "tensor")),
+                Color::Cyan,
+            );
+        }
+        let refusals = more(|stats| stats.refusals);
+        if refusals > 0 {
+            self.enter(
+                at,
+                format!("{} REFUSED", counted(refusals, "request")),
+                Color::Red,
+            );
+        }
+    }
+
+    fn enter(&mut self, at: Duration, what: String, colour: Color) {
+        self.happened.truncate(MOST_LINES - 1);
+        let style = match colour {
+            Color::Red => Style::new().fg(colour).add_modifier(Modifier::BOLD),
+            colour => Style::new().fg(colour),
+        };
+        self.happened.push_front(Happened { at, what, style });
+    }
+
+    pub(super) fn draw(&self, area: Rect, buffer: &mut Buffer, stats: &MemoryStats) {
+        let title = match stats.refusals {
+            0 => Line::from(" ladder "),
+            refusals => Line::from_iter([
+                Span::raw(" ladder: "),
+                Span::styled(
+                    format!("{} ", counted(refusals, "refusal")),
+                    Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+                ),
+            ]),
+        };
+        let lines = self
+            .happened
+            .iter()
+            .take(usize::from(area.height))
+            .map(|happened| {
+                let seconds = happened.at.as_secs_f64();
+                Line::from_iter([
+                    Span::styled(format!("{seconds:>7.1} s  "), DIM),
+                    Span::styled(happened.what.as_str(), happened.style),
+                ])
+            });
+        let mut lines: Vec<Line<'_>> = lines.collect();
+        if lines.is_empty() {
+            lines.push(Line::styled(" nothing was short so far", DIM));
+        }
+        Paragraph::new(lines)
+            .block(panel(title))
+            .render(area, buffer);
+    }
+}
+
+/// What costs nothing is quiet; what costs traffic is seen.
+fn colour(rung: Rung) -> Color {
+    match rung {
+        Rung::Retire | Rung::Caches | Rung::Trim | Rung::Wait => Color::Gray,
+        Rung::Callbacks => Color::Green,
+        Rung::Compact => Color::Cyan,
+        Rung::Host | Rung::Drop => Color::Yellow,
+        Rung::Disk => Color::LightRed,
+        Rung::Anew => Color::Red,
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}

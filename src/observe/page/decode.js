@@ -1,0 +1,165 @@
+// From a snapshot as it was written to columns: from the page's own data, or from a JSON file that was
+// opened. Nothing of either is trusted: numbers are made numbers, texts are clipped.
+
+const KINDS = [
+  "Alloc", "Free", "HandOn", "Move", "Evict", "Restore",
+  "SlabCreated", "SlabReleased", "Submission", "Rung", "Refusal", "Reopened",
+];
+const [ALLOC, FREE, HAND_ON, MOVE, EVICT, RESTORE, SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RUNG, REFUSAL, REOPENED] =
+  KINDS.keys();
+
+// The fields of an event's row, after its time and its name, by the columns that they go to.
+const FIELDS = {
+  Alloc: ["id", "who", "bytes", "slab", "offset"],
+  Free: ["id", "bytes"],
+  HandOn: ["id", "heir", "who", "bytes"],
+  Move: ["id", "bytes", "slab", "offset"],
+  Evict: ["id", "bytes", "where"],
+  Restore: ["id", "who", "bytes", "slab", "offset"],
+  SlabCreated: ["slab", "bytes", "class"],
+  SlabReleased: ["slab", "bytes"],
+  Submission: ["id", "bytes"],
+  Rung: ["rung", "bytes"],
+  Refusal: ["bytes"],
+  Reopened: [],
+};
+
+// Words that events name by number.
+const WORDS = {
+  where: ["Pending", "Device", "Imported", "Host", "Disk", "Backed", "Poisoned"],
+  class: ["Small", "Middle", "Own", "Alone"],
+  rung: ["retire", "caches", "callbacks", "trim", "compact", "wait", "host", "disk", "drop", "anew"],
+};
+const CLASSES = WORDS.class;
+
+const MOST_TEXT = 1024;
+
+function number(value) {
+  const n = Number(value);
+  return n > 0 && n < Infinity ? n : 0;
+}
+
+const list = value => (Array.isArray(value) ? value : []);
+const text = value => (typeof value === "string" ? value.slice(0, MOST_TEXT) : "");
+
+// Columns for so many events. `who` is a tag, or the number of a word; `offset` is an heir's number where
+// something was handed on; `bytes` of a submission are its commands.
+function columns(count) {
+  return {
+    count,
+    kind: new Uint8Array(count),
+    at: new Float64Array(count),
+    id: new Float64Array(count),
+    bytes: new Float64Array(count),
+    who: new Uint32Array(count),
+    slab: new Uint32Array(count),
+    offset: new Float64Array(count),
+  };
+}
+
+function wordNumber(field, value) {
+  const word = text(value).toLowerCase();
+  return Math.max(0, WORDS[field].findIndex(known => known.toLowerCase() === word));
+}
+
+function shortened(events, count) {
+  const short = { count };
+  for (const name of Object.keys(events)) {
+    if (name !== "count") short[name] = events[name].subarray(0, count);
+  }
+  return short;
+}
+
+function eventsFromRows(rows) {
+  const events = columns(rows.length);
+  let count = 0, before = 0;
+  for (const row of rows) {
+    const fields = Array.isArray(row) && Object.hasOwn(FIELDS, row[1]) && FIELDS[row[1]];
+    if (!fields) continue;
+    events.kind[count] = KINDS.indexOf(row[1]);
+    before = events.at[count] = Math.max(before, number(row[0]));
+    fields.forEach((field, place) => {
+      const value = row[place + 2];
+      if (Object.hasOwn(WORDS, field)) events.who[count] = wordNumber(field, value);
+      else if (field === "heir") events.offset[count] = number(value);
+      else events[field][count] = number(value);
+    });
+    count++;
+  }
+  return shortened(events, count);
+}
+
+// The form of page.rs: for each event its kind, how much later it is than the one before, and its fields,
+// all in numbers of seven bits a byte, the least first; a storage's number as its distance from the last.
+function eventsFromBytes(data, count) {
+  const events = columns(count);
+  let at = 0, time = 0, id = 0, slab = 0;
+  const next = () => {
+    let byte = data[at++], value = byte & 127, scale = 128;
+    while (byte >= 128) {
+      byte = data[at++];
+      value += (byte & 127) * scale;
+      scale *= 128;
+    }
+    return value;
+  };
+  const distance = () => {
+    const value = next();
+    return value % 2 ? -(value + 1) / 2 : value / 2;
+  };
+  const read = {
+    id: i => (events.id[i] = id += distance()),
+    heir: i => (events.offset[i] = id += distance()),
+    who: i => (events.who[i] = next()),
+    bytes: i => (events.bytes[i] = next()),
+    slab: i => (events.slab[i] = slab += distance()),
+    offset: i => (events.offset[i] = next()),
+  };
+  for (const field of Object.keys(WORDS)) read[field] = read.who;
+  read.serial = i => (events.id[i] = next());
+  const readers = KINDS.map(name => FIELDS[name].map(field => read[field]));
+  readers[SUBMISSION][0] = read.serial;
+  for (let i = 0; i < count; i++) {
+    const kind = (events.kind[i] = data[at++]);
+    events.at[i] = time += next();
+    const fields = readers[kind];
+    for (let f = 0; f < fields.length; f++) fields[f](i);
+  }
+  return events;
+}
+
+function bytesFromBase64(encoded) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(encoded);
+  const decoded = atob(encoded);
+  const data = new Uint8Array(decoded.length);
+  for (let i = 0; i < data.length; i++) data[i] = decoded.charCodeAt(i);
+  return data;
+}
+
+function tagOf(value) {
+  if (!value || typeof value !== "object") return null;
+  const { file, line, column, name, scope } = value;
+  return { file: text(file), line: number(line), column: number(column), name: text(name), scope: text(scope) };
+}
+
+// A snapshot's parts; throws with a sentence if it is none.
+function snapshotOf(doc, name, events = null) {
+  if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is no snapshot of lapidary.");
+  if (doc.version !== 1) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 1.");
+  const slabs = list(doc.slabs).map(slab => ({
+    id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),
+  }));
+  return {
+    name,
+    takenAt: number(doc.taken_at_ns),
+    takenUnixMs: number(doc.taken_unix_ms),
+    granule: Math.max(1, number(doc.granule_bytes)),
+    stats: doc.stats && typeof doc.stats === "object" ? doc.stats : {},
+    tags: list(doc.tags).map(tagOf),
+    slabs,
+    slabCount: slabs.length,
+    away: list(doc.away).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),
+    dropped: number(doc.dropped),
+    events: events ?? eventsFromRows(list(doc.moments)),
+  };
+}

@@ -1,0 +1,46 @@
+// Elements, the tooltip, and canvases that are as sharp as the screen.
+
+// An element; texts become text nodes. Nothing here makes markup of a string.
+function el(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key === "class") element.className = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [property, set] of Object.entries(value)) element.style.setProperty(property, set);
+    else element.setAttribute(key, value);
+  }
+  element.append(...children.filter(child => child != null));
+  return element;
+}
+
+const byId = id => document.getElementById(id);
+
+const swatch = color => el("i", { class: "swatch", style: { background: color } });
+
+// Gives the canvas as many pixels as the screen has for it; tells its size and whether that changed.
+function fitCanvas(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = Math.max(1, Math.round(canvas.clientWidth * ratio)), height = Math.max(1, Math.round(canvas.clientHeight * ratio));
+  const isNew = canvas.width !== width || canvas.height !== height;
+  if (isNew) Object.assign(canvas, { width, height });
+  return { context: canvas.getContext("2d"), width, height, ratio, isNew };
+}
+
+const tooltip = {
+  show(x, y, ...rows) {
+    const box = byId("tooltip");
+    box.replaceChildren(...rows.filter(row => row != null));
+    box.hidden = false;
+    const { offsetWidth, offsetHeight } = box;
+    const left = x + 16 + offsetWidth > innerWidth ? x - 16 - offsetWidth : x + 16;
+    const top = y + 18 + offsetHeight > innerHeight ? y - 12 - offsetHeight : y + 18;
+    box.style.left = Math.max(4, left) + "px";
+    box.style.top = Math.max(4, top) + "px";
+  },
+  hide() { byId("tooltip").hidden = true; },
+};
+
+const fact = (name, value, mark = null) => el("div", { class: "fact" }, el("span", {}, mark, name), el("b", {}, value));
+
+// Says something to those who listen instead of look.
+function say(words) { byId("spoken").textContent = words; }

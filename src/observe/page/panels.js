@@ -1,0 +1,167 @@
+// What is told in words and figures: the summary, the events, and the rows of the tables.
+
+const level = (stats, name) => ({ now: number(stats[name]?.now), peak: number(stats[name]?.peak) });
+
+const figure = (name, value, more, isWide = false) =>
+  el("div", { class: isWide ? "figure wide" : "figure" }, el("span", {}, name), typeof value === "string" ? el("b", {}, value) : value, el("span", {}, more));
+
+function deviceText(model) {
+  const { adapter, backend } = model.stats;
+  const when = model.takenUnixMs ? new Date(model.takenUnixMs).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
+  return [text(adapter) && printable(adapter, 80), text(backend) && printable(backend, 20), when].filter(Boolean).join("   ·   ");
+}
+
+// Live, free in slabs, and all else that is on the device, beside what may be.
+function meter(model, inks) {
+  const { stats } = model;
+  const live = level(stats, "live_bytes"), cached = level(stats, "cached_bytes"), device = level(stats, "device_bytes");
+  const budget = number(stats.budget_bytes);
+  const rest = Math.max(0, device.now - live.now - cached.now);
+  const whole = Math.max(budget, device.now, live.now + cached.now) || 1;
+  const parts = [["live", live.now, inks.tags[0]], ["free in slabs", cached.now, inks.other], ["staging and else", rest, inks.rung]].filter(([, bytes]) => bytes > 0);
+  const bar = el("div", { class: "meter", role: "img", "aria-label": parts.map(([name, bytes]) => name + " " + bytesText(bytes)).join(", ") },
+    ...parts.map(([, bytes, color]) => el("i", { style: { width: (100 * bytes) / whole + "%", background: color } })));
+  const legend = el("span", {}, ...parts.map(([name, bytes, color]) => el("span", { style: { "margin-right": "14px" } }, swatch(color), name + " " + bytesText(bytes))));
+  const title = budget
+    ? `on the device ${bytesText(device.now)} of a budget of ${bytesText(budget)}, peak ${bytesText(device.peak)}`
+    : `on the device ${bytesText(device.now || live.now + cached.now)}, peak ${bytesText(device.peak)}, no budget`;
+  return el("div", { class: "figure wide" }, el("span", {}, title), bar, legend);
+}
+
+function summary(model, inks) {
+  const { stats } = model;
+  const [live, reserved, storages] = ["live_bytes", "reserved_bytes", "live_storages"].map(name => level(stats, name));
+  const figures = [
+    figure("live", bytesText(live.now), `peak ${bytesText(live.peak)}`),
+    figure("reserved", bytesText(reserved.now), `peak ${bytesText(reserved.peak)}`),
+    meter(model, inks),
+    figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
+    figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
+    figure("put out", countText(number(stats.evictions)), `${countText(number(stats.restores))} came back`),
+    figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
+  ];
+  return figures;
+}
+
+function noticeText(model) {
+  const notices = [];
+  if (model.dropped) notices.push(`The first ${counted(model.dropped, "event")} were forgotten: what was there already is at its place from the start.`);
+  if (!model.events.count) notices.push("No history was kept (Gpu::keep_history): this is the moment of the snapshot alone.");
+  if (model.clipped) notices.push(`${counted(model.clipped, "text")} of more than 1 KiB ${model.clipped === 1 ? "was" : "were"} clipped when this page was written.`);
+  return notices.join(" ");
+}
+
+// What happened, in a few words: what it was, how much, and whose.
+function eventWords(model, grouped, i) {
+  const { kind, bytes, who, slab, id } = model.events;
+  const size = bytesText(bytes[i]);
+  const title = tag => grouped.groups[groupAt(grouped, tag)].title;
+  const stay = model.ended[i];
+  const ending = stay >= 0 ? title(model.stays.tag[stay]) : "";
+  switch (kind[i]) {
+    case ALLOC: return ["alloc " + size, title(who[i])];
+    case FREE: return ["free " + size, ending];
+    case HAND_ON: return ["handed on " + size, title(who[i])];
+    case MOVE: return ["moved " + size, ending];
+    case EVICT: return [`out to ${WORDS.where[who[i]]?.toLowerCase() ?? "?"} ${size}`, ending];
+    case RESTORE: return ["back " + size, title(who[i])];
+    case SLAB_CREATED: return ["slab created " + size, `#${slab[i]}, ${CLASSES[who[i]] ?? "?"}`];
+    case SLAB_RELEASED: return ["slab released " + size, `#${slab[i]}`];
+    case SUBMISSION: return ["submission " + countText(id[i]), `${counted(bytes[i], "command")} so far`];
+    case RUNG: return [`rung: ${WORDS.rung[who[i]] ?? "?"}`, `freed ${size}`];
+    case REFUSAL: return ["no room for " + size, ""];
+    default: return ["the device was opened anew", ""];
+  }
+}
+
+const KIND_WORDS = ["alloc", "free", "hand-on", "move", "out", "back", "slab created", "slab released", "submission", "rung", "refusal", "reopening"];
+
+// The events of a column: each if they are few, else how many of each kind.
+function eventRows(model, grouped, first, end) {
+  if (end <= first) return [];
+  const rows = [el("hr")];
+  if (end - first <= 6) {
+    for (let i = first; i < end; i++) rows.push(fact(...eventWords(model, grouped, i).reverse().map(words => words || "\u00a0")));
+    return rows;
+  }
+  KINDS.forEach((_, kind) => {
+    const count = below(model.marks[kind], end) - below(model.marks[kind], first);
+    if (count) rows.push(fact(KIND_WORDS[kind], "× " + countText(count)));
+  });
+  return rows;
+}
+
+const colorOfGroup = (inks, group, selected) =>
+  inks.tags[group.key === selected && group.slot === COLORED ? COLORED + 1 : group.slot];
+
+function whoCell(app, row) {
+  return el("div", { class: "who", title: row.group.whole }, swatch(colorOfGroup(app.inks, row.group, app.selected)), el("b", {}, row.group.title), row.group.detail ? el("small", {}, row.group.detail) : null);
+}
+
+const searchedText = group => (group.title + " " + group.whole).toLowerCase();
+
+function holderColumns(app) {
+  return [
+    { key: "who", title: "who", isText: true, value: row => row.group.title, show: row => whoCell(app, row) },
+    { key: "bytes", title: "bytes", value: row => row.bytes, show: row => bytesText(row.bytes) },
+    { key: "share", title: "share", class: "share", value: row => row.bytes, show: row => el("span", {}, el("span", { class: "share-bar" }, el("i", { style: { width: 100 * row.share + "%" } })), percentText(row.share)) },
+    { key: "storages", title: "storages", class: "narrow", value: row => row.storages, show: row => countText(row.storages) },
+    { key: "peak", title: "peak", value: row => row.group.peak, show: row => bytesText(row.group.peak) },
+  ];
+}
+
+function holderRows({ model, grouped }, moment) {
+  const { bytes, storages } = heldAt(model, grouped, moment);
+  const all = bytes.reduce((sum, part) => sum + part, 0) || 1;
+  return grouped.groups
+    .filter(group => group.peak > 0 || bytes[group.number] > 0)
+    .map(group => ({ key: group.key, group, searched: searchedText(group), bytes: bytes[group.number], storages: storages[group.number], share: bytes[group.number] / all, isGone: !bytes[group.number] }));
+}
+
+function differenceColumns(app) {
+  const delta = row => {
+    const share = Math.min(1, Math.abs(row.difference) / (app.greatestDifference || 1));
+    const isMore = row.difference > 0;
+    const bar = el("i", { class: isMore ? "is-more" : "is-less", style: { width: 50 * share + "%", [isMore ? "left" : "right"]: "50%" } });
+    return el("span", {}, el("span", { class: row.difference ? (isMore ? "is-more" : "is-less") : "soft" }, signedBytesText(row.difference)), el("span", { class: "delta" }, bar));
+  };
+  return [
+    { key: "who", title: "who", isText: true, value: row => row.group.title, show: row => whoCell(app, row) },
+    { key: "before", title: "before", value: row => row.before, show: row => bytesText(row.before) },
+    { key: "after", title: "after", value: row => row.after, show: row => bytesText(row.after) },
+    { key: "storages", title: "storages", class: "narrow", value: row => row.storages, show: row => (row.storages > 0 ? "+" : row.storages < 0 ? "−" : "") + countText(Math.abs(row.storages)) },
+    { key: "difference", title: "difference", class: "delta-column", value: row => Math.abs(row.difference), show: delta },
+  ];
+}
+
+// Of every group of either snapshot, what it held at the end of each.
+function differenceRows(before, after) {
+  const rows = new Map();
+  [before, after].forEach((doc, side) => {
+    const { bytes, storages } = heldAt(doc.model, doc.grouped, doc.model.events.count);
+    for (const group of doc.grouped.groups) {
+      if (!bytes[group.number] && !(group.peak > 0)) continue;
+      const row = rows.get(group.key) ?? { key: group.key, group, searched: searchedText(group), before: 0, after: 0, storages: 0 };
+      row[side ? "after" : "before"] += bytes[group.number];
+      row.storages += (side ? 1 : -1) * storages[group.number];
+      rows.set(group.key, row);
+    }
+  });
+  return [...rows.values()].map(row => ({ ...row, difference: row.after - row.before }));
+}
+
+// The sums of both, beside each other.
+function differenceSummary(before, after) {
+  const [a, b] = [before.stats, after.stats];
+  const pair = (name, key) => {
+    const [x, y] = [level(a, key).now, level(b, key).now];
+    return figure(name, signedBytesText(y - x), `${bytesText(x)} → ${bytesText(y)}`);
+  };
+  const counts = (name, key) => figure(name, (number(b[key]) >= number(a[key]) ? "+" : "−") + countText(Math.abs(number(b[key]) - number(a[key]))), `${countText(number(a[key]))} → ${countText(number(b[key]))}`);
+  const [x, y] = [number(a.largest_hole_bytes), number(b.largest_hole_bytes)];
+  return [
+    pair("live", "live_bytes"), pair("reserved", "reserved_bytes"), pair("on the device", "device_bytes"),
+    figure("largest hole", signedBytesText(y - x), `${bytesText(x)} → ${bytesText(y)}`),
+    counts("put out", "evictions"), counts("refusals", "refusals"), counts("submissions", "submissions"),
+  ];
+}

@@ -1,0 +1,34 @@
+//! Statistics for another process of the same user: a local socket that the app opens when it is asked to,
+//! and nothing else that listens.
+//!
+//! A client sends a line, [`REQUEST`]; the answer is a line of JSON, an [`Answer`]. Nobody else's process
+//! comes in: the socket has the mode 0600 and lies in a folder with 0700, and where the system tells who is
+//! at the other end, both ends look. A server answers when it is asked and sleeps else; what a client may
+//! make it hold is bounded, and so is how long it waits for one.
+
+mod client;
+mod place;
+mod server;
+
+use serde::{Deserialize, Serialize};
+
+use super::MemoryStats;
+
+pub use client::{Remote, Served};
+pub use server::MonitorServer;
+
+const REQUEST: &str = "memory 1\n";
+const VERSION: u32 = 1;
+
+/// An answer is never longer: of more holders and slabs than so many the smallest are left out.
+const MOST_ANSWER_BYTES: u64 = 4 << 20;
+const MOST_TAGS: usize = 512;
+const MOST_SLABS: usize = 4096;
+
+#[derive(Deserialize, Serialize)]
+struct Answer {
+    version: u32,
+    pid: u32,
+    program: String,
+    stats: MemoryStats,
+}

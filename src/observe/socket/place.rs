@@ -1,0 +1,104 @@
+//! Where sockets are, and whose: the folder that only its owner can look into.
+
+use std::fs::{self, DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The user that this process acts for.
+pub(super) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The folder of sockets that were given no path.
+pub(super) fn folder() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    match runtime {
+        Some(folder) => PathBuf::from(folder).join("lapidary"),
+        // Others may write here, so the name must tell apart, and the owner is looked at.
+        None => std::env::temp_dir().join(format!("lapidary-{}", user())),
+    }
+}
+
+/// Makes the folder if it is not there, and sees to it that it is nobody else's business.
+pub(super) fn prepare(folder: &Path) -> Result<(), String> {
+    let explain = |error: io::Error| format!("the folder {}: {error}", folder.display());
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(explain(error)),
+        _ => {}
+    }
+    let found = fs::metadata(folder).map_err(explain)?;
+    if !found.is_dir() {
+        return Err(format!("{} is no folder", folder.display()));
+    }
+    owned(folder, &found)?;
+    if found.mode() & 0o077 != 0 {
+        return Err(format!(
+            "the folder {} is open to other users (mode {:03o}); the socket needs one of its own, with 700",
+            folder.display(),
+            found.mode() & 0o777,
+        ));
+    }
+    Ok(())
+}
+
+/// The process that a socket in the folder is named by.
+pub(super) fn pid_of(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
+    name.split('-').next()?.parse().ok()
+}
+
+/// Removes the sockets of processes that were killed.
+pub(super) fn sweep(folder: &Path) {
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = file.path();
+        let pid = pid_of(&path).and_then(|pid| i32::try_from(pid).ok());
+        let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
+            continue;
+        };
+        let is_gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+        if is_gone && check_socket(&path).is_ok() {
+            // Somebody else may have been faster.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// Complains unless it is this user's.
+fn owned(path: &Path, found: &Metadata) -> Result<(), String> {
+    match found.uid() == user() {
+        true => Ok(()),
+        false => Err(format!(
+            "{} belongs to another user (uid {}, this process has {})",
+            path.display(),
+            found.uid(),
+            user(),
+        )),
+    }
+}
+
+/// Complains unless there is a socket of this user's.
+pub(super) fn check_socket(path: &Path) -> Result<(), String> {
+    let explain = |error: io::Error| format!("{}: {error}", path.display());
+    let found = fs::symlink_metadata(path).map_err(explain)?;
+    if !found.file_type().is_socket() {
+        return Err(format!("{} is no socket", path.display()));
+    }
+    owned(path, &found)
+}
+
+/// Whether the process at the other end is this user's or the administrator's. Where the system does not
+/// tell, the folder has decided.
+pub(super) fn is_friend(stream: &UnixStream) -> bool {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return rustix::net::sockopt::get_socket_peercred(stream).is_ok_and(|peer| {
+        let uid = peer.uid.as_raw();
+        uid == user() || uid == 0
+    });
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = stream;
+        true
+    }
+}

@@ -1,0 +1,322 @@
+//! The end in the app: one thread that sleeps until a client asks.
+
+use std::collections::VecDeque;
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::super::MemoryStats;
+use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::memory::Tag;
+
+/// Whoever comes when there are so many takes the place of the one that has been quiet longest.
+const MOST_CLIENTS: usize = 8;
+
+/// A client gets no answer sooner after the last.
+const PACE: Duration = Duration::from_millis(10);
+
+/// A client that has not taken its answer by then is dropped.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tells other processes of this user, such as `lapidary top`, of the memory for as long as it is there: see
+/// [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+#[derive(Debug)]
+#[must_use = "the socket is closed when this is dropped"]
+pub struct MonitorServer {
+    path: PathBuf,
+    /// The socket's own device and number: another file of that name is not removed.
+    identity: (u64, u64),
+    /// Its other end wakes the thread when this is dropped.
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MonitorServer {
+    pub(crate) fn start(engine: &Arc<Engine>, path: Option<&Path>) -> Result<Self> {
+        let (listener, path) = match path {
+            Some(path) => (listen(path).map_err(refuse)?, path.to_owned()),
+            None => listen_by_default().map_err(refuse)?,
+        };
+        let io = |error: io::Error| refuse(format!("{}: {error}", path.display()));
+        let found = fs::symlink_metadata(&path).map_err(io)?;
+        listener.set_nonblocking(true).map_err(io)?;
+        let (wake, woken) = UnixStream::pair().map_err(io)?;
+        let mut server = Server {
+            engine: Arc::downgrade(engine),
+            listener,
+            woken,
+            clients: VecDeque::new(),
+        };
+        let thread = std::thread::Builder::new().name("lapidary monitor".into());
+        let thread = thread.spawn(move || server.run()).map_err(io)?;
+        Ok(MonitorServer {
+            identity: (found.dev(), found.ino()),
+            path,
+            wake: Some(wake),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where the socket is: what `lapidary top` is told, or finds by itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for MonitorServer {
+    fn drop(&mut self) {
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that failed has nothing more to say.
+            let _ = thread.join();
+        }
+        let found = fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn refuse(reason: String) -> Error {
+    Error::Option {
+        option: "monitor socket",
+        reason,
+    }
+}
+
+/// A socket in the folder for those without a path, named by the process; the second has a number.
+fn listen_by_default() -> std::result::Result<(UnixListener, PathBuf), String> {
+    let folder = place::folder();
+    place::sweep(&folder);
+    let pid = std::process::id();
+    let mut number = 1;
+    loop {
+        let name = match number {
+            1 => format!("{pid}.sock"),
+            number => format!("{pid}-{number}.sock"),
+        };
+        let path = folder.join(name);
+        match listen(&path) {
+            Err(_) if number < 64 && UnixStream::connect(&path).is_ok() => number += 1,
+            other => return Ok((other?, path)),
+        }
+    }
+}
+
+fn listen(path: &Path) -> std::result::Result<UnixListener, String> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    place::prepare(folder.unwrap_or(Path::new(".")))?;
+    let explain = |error: io::Error| format!("{}: {error}", path.display());
+    if fs::symlink_metadata(path).is_ok() {
+        place::check_socket(path)?;
+        if UnixStream::connect(path).is_ok() {
+            return Err(format!("somebody serves at {} already", path.display()));
+        }
+        // Left behind by a process that was killed.
+        fs::remove_file(path).map_err(explain)?;
+    }
+    let listener = UnixListener::bind(path).map_err(explain)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(explain)?;
+    Ok(listener)
+}
+
+struct Client {
+    stream: UnixStream,
+    /// What has come of a request.
+    asked: Vec<u8>,
+    /// What is still to be sent, and since when.
+    answer: Vec<u8>,
+    answered_at: Option<Instant>,
+    heard_at: Instant,
+}
+
+struct Server {
+    engine: Weak<Engine>,
+    listener: UnixListener,
+    woken: UnixStream,
+    clients: VecDeque<Client>,
+}
+
+impl Server {
+    fn run(&mut self) {
+        loop {
+            let Ok(ready) = self.wait() else { return };
+            let [woken, arrived, clients @ ..] = &ready[..] else {
+                return;
+            };
+            if *woken {
+                return;
+            }
+            let now = Instant::now();
+            let mut ready = clients.iter();
+            let engine = &self.engine;
+            self.clients.retain_mut(|client| {
+                let is_ready = ready.next().copied().unwrap_or(false);
+                client.step(now, is_ready, engine).is_ok()
+            });
+            if *arrived {
+                self.accept(now);
+            }
+        }
+    }
+
+    /// Sleeps until something happens; says to whom: the guard, the socket, each client.
+    fn wait(&self) -> io::Result<Vec<bool>> {
+        let mut watched = vec![
+            PollFd::new(&self.woken, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        for client in &self.clients {
+            let flags = match (client.answer.is_empty(), client.has_asked()) {
+                (false, _) => PollFlags::OUT,
+                // It hears of nothing but its answer until it has that.
+                (true, true) => PollFlags::empty(),
+                (true, false) => PollFlags::IN,
+            };
+            watched.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
+        }
+        let now = Instant::now();
+        let due = self.clients.iter().filter_map(Client::due_at);
+        let wait_ms = due.min().map_or(-1, |due| {
+            let wait = due.saturating_duration_since(now);
+            i32::try_from(wait.as_millis() + 1).unwrap_or(i32::MAX)
+        });
+        match poll(&mut watched, wait_ms) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let happened = watched.iter().map(|watched| !watched.revents().is_empty());
+        Ok(happened.collect())
+    }
+
+    fn accept(&mut self, now: Instant) {
+        let Ok((stream, _)) = self.listener.accept() else {
+            return;
+        };
+        if !place::is_friend(&stream) || stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        if self.clients.len() >= MOST_CLIENTS {
+            let quiet = (0..self.clients.len()).min_by_key(|&index| self.clients[index].heard_at);
+            quiet.and_then(|index| self.clients.remove(index));
+        }
+        self.clients.push_back(Client {
+            stream,
+            asked: Vec::new(),
+            answer: Vec::new(),
+            answered_at: None,
+            heard_at: now,
+        });
+    }
+}
+
+impl Client {
+    fn has_asked(&self) -> bool {
+        self.asked == REQUEST.as_bytes()
+    }
+
+    /// When something is to be done for it though it says nothing.
+    fn due_at(&self) -> Option<Instant> {
+        match (self.answered_at, self.answer.is_empty(), self.has_asked()) {
+            (Some(at), false, _) => Some(at + PATIENCE),
+            (Some(at), true, true) => Some(at + PACE),
+            (None, true, true) => Some(self.heard_at),
+            _ => None,
+        }
+    }
+
+    /// Does what there is to do. An error is the end of it.
+    fn step(&mut self, now: Instant, is_ready: bool, engine: &Weak<Engine>) -> io::Result<()> {
+        if is_ready && self.answer.is_empty() && !self.has_asked() {
+            self.hear(now)?;
+        }
+        let is_time = self.answered_at.is_none_or(|at| now >= at + PACE);
+        if self.answer.is_empty() && self.has_asked() && is_time {
+            self.answer = answer(engine)?;
+            self.asked.clear();
+            self.answered_at = Some(now);
+            return self.tell();
+        }
+        if !self.answer.is_empty() {
+            if self.answered_at.is_some_and(|at| now >= at + PATIENCE) {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            return self.tell();
+        }
+        Ok(())
+    }
+
+    /// Takes what has come of a request, and no more than that. What is no request is the end.
+    fn hear(&mut self, now: Instant) -> io::Result<()> {
+        let mut bytes = [0; REQUEST.len()];
+        let missing = REQUEST.len() - self.asked.len();
+        match self.stream.read(&mut bytes[..missing]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => self.asked.extend_from_slice(&bytes[..read]),
+            Err(error) if is_passing(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.heard_at = now;
+        match REQUEST.as_bytes().starts_with(&self.asked) {
+            true => Ok(()),
+            false => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn tell(&mut self) -> io::Result<()> {
+        while !self.answer.is_empty() {
+            match self.stream.write(&self.answer) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => drop(self.answer.drain(..written)),
+                Err(error) if is_passing(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// A line with the numbers of this moment; an error when the device is gone.
+fn answer(engine: &Weak<Engine>) -> io::Result<Vec<u8>> {
+    let engine = engine.upgrade().ok_or(ErrorKind::NotConnected)?;
+    let mut stats = MemoryStats::of(&engine);
+    drop(engine);
+    // The greatest come first.
+    stats.tags.truncate(MOST_TAGS);
+    stats.slabs.truncate(MOST_SLABS);
+    let tags = stats.tags.iter_mut().filter_map(|tag| tag.tag.as_mut());
+    tags.for_each(Tag::shorten);
+    let answer = Answer {
+        version: VERSION,
+        pid: std::process::id(),
+        program: program(),
+        stats,
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The name of this program's file.
+fn program() -> String {
+    let file = std::env::current_exe().unwrap_or_default();
+    let name = file.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

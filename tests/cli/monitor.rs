@@ -1,0 +1,173 @@
+//! The monitor, drawn into cells instead of onto a terminal.
+
+use std::time::Duration;
+
+use lapidary::monitor::{Control, Monitor};
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, DType, Gpu, MemoryStats, Tensor};
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
+
+fn tensor(gpu: &Gpu, kib: usize, name: &str) -> Tensor {
+    let tensor = gpu.zeros(&[kib << 10], DType::U8).unwrap().named(name);
+    tensor.force().unwrap();
+    tensor
+}
+
+/// A program that grows, has too little, and shrinks; its last sample is of 12 s after the first.
+fn seen() -> (Monitor, Gpu) {
+    let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
+    gpu.set_budget(Budget::device(24 << 20)).unwrap();
+    let mut monitor = Monitor::new();
+    let mut held = Vec::new();
+    for second in 0..13_u64 {
+        match second {
+            1..=6 => held.push(tensor(&gpu, 2048, "weights")),
+            7 => held.extend((0..12).map(|_| tensor(&gpu, 100, "batch"))),
+            8 => {
+                // What is pinned cannot make way.
+                let pins = held.iter().map(|held| held.pin().unwrap());
+                let _pins: Vec<_> = pins.collect();
+                let large = gpu.zeros(&[16 << 20], DType::U8).unwrap();
+                large.force().unwrap_err();
+            }
+            10 => held.truncate(4),
+            11 => held[0].evict().unwrap(),
+            _ => {}
+        }
+        monitor.push_at(Duration::from_secs(second), gpu.memory());
+    }
+    (monitor, gpu)
+}
+
+fn drawn(monitor: &Monitor, columns: u16, rows: u16) -> String {
+    let mut cells = Buffer::empty(Rect::new(0, 0, columns, rows));
+    monitor.render(cells.area, &mut cells);
+    let line = |y| {
+        (0..columns)
+            .map(|x| cells[(x, y)].symbol())
+            .collect::<String>()
+    };
+    (0..rows)
+        .map(|y| line(y).trim_end().to_owned() + "\n")
+        .collect()
+}
+
+fn press(monitor: &mut Monitor, keys: &str) {
+    for key in keys.chars() {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            key => KeyCode::Char(key),
+        };
+        assert_eq!(
+            monitor.key(KeyEvent::new(code, KeyModifiers::NONE)),
+            Control::Continue
+        );
+    }
+}
+
+#[test]
+fn the_picture_is_the_one_we_like() {
+    let (mut monitor, _gpu) = seen();
+    press(&mut monitor, "+");
+    let found = drawn(&monitor, 120, 32);
+    let golden = include_str!("monitor.txt");
+    if found != golden {
+        let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/monitor.txt");
+        std::fs::write(path, &found).unwrap();
+        panic!("what is drawn is now in {path}:\n{found}");
+    }
+}
+
+#[test]
+fn it_answers_keys() {
+    let (mut monitor, gpu) = seen();
+    let first_holder = |monitor: &Monitor| {
+        let drawn = drawn(monitor, 120, 32);
+        let mut lines = drawn
+            .lines()
+            .skip_while(|line| !line.contains("storages"))
+            .skip(1);
+        lines.next().unwrap().to_owned()
+    };
+    assert!(first_holder(&monitor).contains("`weights`"));
+    press(&mut monitor, "sss");
+    assert!(first_holder(&monitor).contains("`batch`"), "sorted by name");
+    press(&mut monitor, "S/weig\n");
+    assert!(drawn(&monitor, 120, 32).contains("holders with `weig`: 1"));
+    monitor.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+    assert!(!drawn(&monitor, 120, 32).contains("holders with"));
+
+    press(&mut monitor, "p");
+    let paused = drawn(&monitor, 120, 32);
+    assert!(paused.contains("paused"));
+    let _more = tensor(&gpu, 512, "afterwards");
+    monitor.push_at(Duration::from_secs(20), gpu.memory());
+    assert_eq!(drawn(&monitor, 120, 32), paused);
+    press(&mut monitor, "p");
+    assert!(drawn(&monitor, 120, 32).contains("afterwards"));
+
+    press(&mut monitor, "?");
+    assert!(drawn(&monitor, 120, 32).contains("any key closes it"));
+    press(&mut monitor, "x");
+    monitor.end("the program has ended");
+    assert!(drawn(&monitor, 120, 32).contains("the program has ended"));
+    let quit = |code, modifiers| Monitor::new().key(KeyEvent::new(code, modifiers));
+    assert_eq!(quit(KeyCode::Char('q'), KeyModifiers::NONE), Control::Quit);
+    assert_eq!(
+        quit(KeyCode::Char('c'), KeyModifiers::CONTROL),
+        Control::Quit
+    );
+}
+
+#[test]
+fn it_fits_into_any_terminal_and_takes_any_numbers() {
+    let (mut monitor, gpu) = seen();
+    for columns in (0..40).chain([79, 80, 89, 90, 300]) {
+        for rows in (0..24).chain([50, 200]) {
+            drawn(&monitor, columns, rows);
+            drawn(&Monitor::new(), columns, rows);
+        }
+    }
+    press(&mut monitor, "?");
+    drawn(&monitor, 20, 3);
+    press(&mut monitor, "x");
+    for bytes in [0, 1, u64::MAX] {
+        let mut stats = gpu.memory();
+        stats.budget_bytes = Some(bytes);
+        for level in [
+            &mut stats.live_bytes,
+            &mut stats.reserved_bytes,
+            &mut stats.device_bytes,
+            &mut stats.cached_bytes,
+            &mut stats.upload_bytes,
+            &mut stats.arrival_bytes,
+            &mut stats.host_bytes,
+            &mut stats.spilled_bytes,
+        ] {
+            (level.now, level.peak) = (bytes, bytes);
+        }
+        for slab in &mut stats.slabs {
+            (slab.size_bytes, slab.live_bytes) = (bytes, u64::MAX);
+        }
+        for tag in &mut stats.tags {
+            (tag.bytes.now, tag.bytes.peak) = (bytes, bytes);
+        }
+        let mut text = serde_json::to_string(&stats).unwrap();
+        text = text.replace("tests/cli/monitor.rs", "\\u001b[2J\\n\\u202e");
+        let mut stats: MemoryStats = serde_json::from_str(&text).unwrap();
+        stats.adapter = "\x1b[2J\n\u{202e}".repeat(100);
+        stats.evictions = u64::MAX - bytes;
+        stats.put_out_bytes = bytes;
+        stats.fragmentation = f64::NAN;
+        // Time that stands still, and time that goes back.
+        monitor.push_at(Duration::ZERO, stats.clone());
+        monitor.push_at(Duration::MAX / 2, stats);
+        let drawn = drawn(&monitor, 120, 40);
+        assert!(
+            drawn.contains("weights") && !drawn.contains('\x1b') && !drawn.contains('\u{202e}')
+        );
+    }
+}

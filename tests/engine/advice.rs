@@ -1,0 +1,167 @@
+//! Advice is given where something is the matter, with the figures, and not where nothing is.
+
+use lapidary::sim::{SimMode, SimOptions};
+use lapidary::{Budget, DType, Gpu, Options, Tensor, Topic};
+
+use super::open_alone;
+
+const MIB: usize = 1 << 20;
+
+fn zeros(gpu: &Gpu, bytes: usize, name: &str) -> Tensor {
+    let x = gpu.zeros(&[bytes], DType::U8).unwrap().named(name);
+    x.force().unwrap();
+    x
+}
+
+fn with_budget(budget: Budget) -> Gpu {
+    let device = SimOptions {
+        mode: SimMode::SizesOnly,
+        maps_slabs: false,
+        lag_submissions: 3,
+        compact_always: Some(false),
+        ..SimOptions::default()
+    };
+    let options = Options {
+        budget: Some(budget),
+        ..Options::default()
+    };
+    Gpu::simulated_with(device, options).unwrap().0
+}
+
+/// There is advice on the topic, and it says this.
+fn check(gpu: &Gpu, topic: Topic, says: &[&str]) {
+    let advice = gpu.advice();
+    let found = advice.iter().find(|one| one.topic == topic);
+    let text = found
+        .unwrap_or_else(|| panic!("{topic:?} in {advice:?}"))
+        .to_string();
+    for words in says {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+}
+
+#[test]
+fn a_program_in_order_gets_no_advice() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let weights = gpu.ones(&[32, 32], DType::F32).unwrap();
+    let mut x = gpu.ones(&[64, 32], DType::F32).unwrap();
+    for _ in 0..300 {
+        x = x.matmul(&weights).unwrap().tanh().unwrap();
+    }
+    x.to_vec::<f32>().unwrap();
+    assert_eq!(gpu.advice(), []);
+}
+
+#[test]
+fn a_budget_that_is_short_is_named_with_what_is_missing() {
+    let gpu = with_budget(Budget::device(40 << 20));
+    let layers: Vec<Tensor> = (0..6).map(|_| zeros(&gpu, 8 * MIB, "layer")).collect();
+    for layer in layers.iter().cycle().take(24) {
+        layer.sum_all().unwrap().force().unwrap();
+    }
+    check(
+        &gpu,
+        Topic::Budget,
+        &["the budget of 40.0 MiB is short by", "`layer` ("],
+    );
+}
+
+#[test]
+fn blocks_that_outlive_their_neighbours_are_named() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let mut kept = Vec::new();
+    for number in 0..64 {
+        let passing: Vec<Tensor> = (0..15).map(|_| zeros(&gpu, MIB / 8, "passing")).collect();
+        if number % 8 == 0 {
+            kept.push(zeros(&gpu, MIB / 8, "statistics"));
+        }
+        kept.extend(passing);
+    }
+    kept.retain(|x| x.tag().name() == Some("statistics"));
+    let says = ["are kept by 8 blocks", "`statistics` (", "Gpu::compact"];
+    check(&gpu, Topic::Fragmentation, &says);
+    let pins: Vec<_> = kept.iter().map(|x| x.pin().unwrap()).collect();
+    check(
+        &gpu,
+        Topic::Pinned,
+        &["8 pinned tensors keep 8 slabs", "`statistics` ("],
+    );
+    drop(pins);
+}
+
+#[test]
+fn what_nobody_uses_is_named_with_how_long() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let _cache = zeros(&gpu, 4 * MIB, "old results");
+    let x = gpu.ones(&[16], DType::F32).unwrap();
+    for _ in 0..1500 {
+        x.add_scalar_(1).unwrap();
+        x.force().unwrap();
+    }
+    let says = [
+        "4.00 MiB in 1 tensors of `old results` (",
+        "by the last 15",
+        "99 % of",
+    ];
+    check(&gpu, Topic::Unused, &says);
+}
+
+#[test]
+fn staging_that_is_too_small_is_named() {
+    let gpu = with_budget(Budget {
+        staging_bytes: Some(256 << 10),
+        ..Budget::device(40 << 20)
+    });
+    let _held = zeros(&gpu, 32 * MIB, "held");
+    let bytes = vec![1_u8; 4 * MIB];
+    for _ in 0..60 {
+        let x = gpu.tensor(&bytes, &[bytes.len()]).unwrap();
+        x.force().unwrap();
+    }
+    let says = ["staging, which may take", "up to 64.0 MiB helps"];
+    check(&gpu, Topic::Staging, &says);
+}
+
+#[test]
+fn many_tiny_tensors_are_told_what_they_take() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let tiny: Vec<Tensor> = (0..9000)
+        .map(|_| gpu.zeros(&[4], DType::F32).unwrap().named("tiny"))
+        .collect();
+    gpu.flush().unwrap();
+    let says = [
+        "93 %, is rounding: 9000 tensors",
+        "the 256 B that",
+        "`tiny` (",
+    ];
+    check(&gpu, Topic::Rounding, &says);
+    drop(tiny);
+}
+
+#[test]
+fn slabs_that_come_and_go_are_counted() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    for _ in 0..20 {
+        drop(zeros(&gpu, 8 * MIB, "step"));
+        gpu.trim(0).unwrap();
+    }
+    check(
+        &gpu,
+        Topic::Churn,
+        &[
+            "20 slabs were created and 20 given back",
+            "Gpu::reserve(8388608)",
+        ],
+    );
+}
+
+#[test]
+fn work_in_small_portions_is_noticed() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let x = gpu.ones(&[16], DType::F32).unwrap();
+    for _ in 0..150 {
+        x.add_scalar_(1).unwrap();
+        x.to_vec::<f32>().unwrap();
+    }
+    check(&gpu, Topic::Flushing, &["fewer than 4 in each"]);
+}

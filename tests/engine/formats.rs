@@ -1,0 +1,466 @@
+//! Snapshots in other programs' formats: each is what a golden file says, and adds up.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use lapidary::sim::{SimMode, SimOptions};
+use lapidary::{Budget, DType, Event, Gpu, Moment, Options, RmmEvent, Snapshot, read_rmm};
+use serde_json::Value;
+
+/// Set, the golden files are written anew.
+const WRITE_GOLDEN: &str = "LAPIDARY_WRITE_GOLDEN";
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engine/golden")).join(name)
+}
+
+fn is_golden(name: &str, found: &[u8]) {
+    let path = golden(name);
+    if std::env::var_os(WRITE_GOLDEN).is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    let expected = std::fs::read(&path).unwrap();
+    assert!(
+        expected == found,
+        "{name} should be\n{}\nand is\n{}",
+        String::from_utf8_lossy(&expected),
+        String::from_utf8_lossy(found)
+    );
+}
+
+/// The snapshot that the golden files are of.
+fn sample() -> Snapshot {
+    let path = golden("snapshot.json");
+    if std::env::var_os(WRITE_GOLDEN).is_some() {
+        let mut json = Vec::new();
+        program().write_json(&mut json).unwrap();
+        let mut value: Value = serde_json::from_slice(&json).unwrap();
+        settle(&mut value);
+        let json = serde_json::to_string(&value).unwrap();
+        std::fs::write(&path, json.replace("],[", "],\n[") + "\n").unwrap();
+    }
+    Snapshot::from_json(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Some steps in too little memory: tensors come, leave, come back, are handed on and moved, slabs go, and
+/// one request finds no room. What was there before the history began goes with it.
+fn program() -> Snapshot {
+    let options = Options {
+        budget: Some(Budget::device(4 << 20)),
+        ..Options::default()
+    };
+    let device = SimOptions {
+        max_buffer_bytes: 2 << 20,
+        compact_always: Some(false),
+        ..SimOptions::default()
+    };
+    let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
+    let make = |name: &str, len| {
+        let x = gpu.full(&[len], 1.0, DType::F32).unwrap().named(name);
+        x.force().unwrap();
+        x
+    };
+    let (weights, input) = (make("weights", 70_000), make("input", 3000));
+    gpu.keep_history(1000);
+    let step = gpu.scope("step");
+    for _ in 0..2 {
+        let hidden = {
+            let _forward = gpu.scope("forward");
+            (&weights * 2.0).unwrap().named("<b>hidden</b>")
+        };
+        let more = make("activations", 200_000);
+        let hidden = (hidden + 1.0).unwrap();
+        hidden.force().unwrap();
+        drop(more);
+    }
+    drop((input, step));
+    weights.evict().unwrap();
+    let small: Vec<_> = (0..9).map(|_| make("small", 90_000)).collect();
+    let mut small: Vec<_> = small.into_iter().step_by(3).collect();
+    weights.prefetch().unwrap();
+    gpu.compact(0).unwrap();
+    small.push(make("big", 450_000));
+    let pins: Vec<_> = small.iter().map(|small| small.pin().unwrap()).collect();
+    let refused = gpu.zeros(&[500_000], DType::F32).unwrap();
+    assert!(refused.force().is_err());
+    drop(refused);
+    weights.evict().unwrap();
+    let snapshot = gpu.snapshot();
+    drop((small, pins));
+    snapshot
+}
+
+/// Whatever a clock or an edit of this file changes.
+fn settle(snapshot: &mut Value) {
+    snapshot["taken_unix_ms"] = 1_770_000_000_000_u64.into();
+    let moments = snapshot["moments"].as_array_mut().unwrap();
+    let count = moments.len();
+    for (index, moment) in moments.iter_mut().enumerate() {
+        moment[0] = (1_000_000_000 + 1_500 * index as u64).into();
+    }
+    snapshot["taken_at_ns"] = (1_000_000_000 + 1_500 * count as u64).into();
+    for (index, tag) in snapshot["tags"]
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .enumerate()
+    {
+        if tag.is_object() {
+            tag["file"] = "src/net.rs".into();
+            tag["line"] = (10 * index).into();
+        }
+    }
+    let used = snapshot["stats"].as_object_mut().unwrap();
+    used["tags"] = Value::Array(Vec::new());
+    used["holders"] = Value::Array(Vec::new());
+}
+
+/// A training loop whose every event is kept, after some steps.
+fn training() -> Snapshot {
+    let (gpu, _) = super::open_alone(SimOptions {
+        memory_bytes: 1 << 30,
+        ..SimOptions::default()
+    });
+    gpu.keep_history(1 << 20);
+    let random = |shape: &[usize]| gpu.rand_normal(shape, 0.0, 0.1, 7, DType::F32).unwrap();
+    let mut weights: Vec<_> = (0..3)
+        .map(|layer| random(&[32, 32]).named(&format!("w{layer}")))
+        .collect();
+    for step in 0..12 {
+        let _step = gpu.scope("step");
+        let mut x = random(&[16 + step, 32]).named("batch");
+        let mut kept = Vec::new();
+        for w in &weights {
+            let _forward = gpu.scope("forward");
+            kept.push(x.clone());
+            x = x.matmul(w).unwrap().relu().unwrap();
+        }
+        let mut gradient = (&x - 1.0).unwrap();
+        for (w, x) in weights.iter_mut().zip(kept).rev() {
+            let _backward = gpu.scope("backward");
+            let of_w = x.t().unwrap().matmul(&gradient).unwrap();
+            gradient = gradient.matmul(&w.t().unwrap()).unwrap();
+            *w = (&*w - &(of_w * 0.001).unwrap()).unwrap();
+        }
+        gpu.flush().unwrap();
+    }
+    gpu.snapshot()
+}
+
+/// Whoever has other programs' tools at hand names a folder: `cargo xtask ci --only formats` does.
+#[test]
+fn snapshots_are_written_for_other_tools() {
+    let (early, late) = (program(), training());
+    for (name, snapshot) in [
+        ("pressure", early),
+        ("training", late),
+        ("sample", sample()),
+    ] {
+        add_up(&snapshot);
+        let mut pickle = Vec::new();
+        snapshot.write_pickle(&mut pickle).unwrap();
+        let mut json = Vec::new();
+        snapshot.write_json(&mut json).unwrap();
+        if let Some(folder) = std::env::var_os("LAPIDARY_FORMATS_FOLDER") {
+            let file = PathBuf::from(folder).join(name);
+            let (log, trace) = (rmm(&snapshot), trace(&snapshot));
+            let files = [
+                ("pickle", &pickle),
+                ("json", &json),
+                ("csv", &log),
+                ("trace.json", &trace),
+            ];
+            for (extension, bytes) in files {
+                std::fs::write(file.with_extension(extension), bytes).unwrap();
+            }
+        }
+    }
+}
+
+fn rmm(snapshot: &Snapshot) -> Vec<u8> {
+    let mut log = Vec::new();
+    snapshot.write_rmm(&mut log).unwrap();
+    log
+}
+
+/// What a history says in the formats of others is what the statistics say.
+pub(crate) fn add_up(snapshot: &Snapshot) {
+    let mut live: HashMap<usize, u64> = HashMap::new();
+    for row in read_rmm(&rmm(snapshot)[..]).unwrap() {
+        match row.event {
+            RmmEvent::Alloc { id, bytes } => assert!(live.insert(id, bytes).is_none()),
+            RmmEvent::Free { id } => assert!(live.remove(&id).is_some()),
+        }
+    }
+    let stats = &snapshot.stats;
+    if !snapshot.moments.is_empty() {
+        counters_add_up(snapshot);
+    }
+    let live_bytes: u64 = live.values().sum();
+    assert_eq!(live_bytes, stats.requested_bytes.now);
+    assert_eq!(live.len() as u64, stats.live_storages.now);
+}
+
+fn trace(snapshot: &Snapshot) -> Vec<u8> {
+    let mut trace = Vec::new();
+    snapshot.write_trace(&mut trace).unwrap();
+    trace
+}
+
+/// The last of each counter is what there is, tracks are in order, and nothing is left out.
+fn counters_add_up(snapshot: &Snapshot) {
+    let trace: Value = serde_json::from_slice(&trace(snapshot)).unwrap();
+    let mut last: HashMap<&str, u64> = HashMap::new();
+    let mut times: HashMap<u64, f64> = HashMap::new();
+    let mut count = 0;
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let name = event["name"].as_str().unwrap();
+        if event["ph"] == "M" {
+            continue;
+        }
+        let us = event["ts"].as_f64().unwrap();
+        let before = times.insert(event["tid"].as_u64().unwrap(), us);
+        assert!(before.is_none_or(|before| before <= us), "{event}");
+        match event["ph"].as_str().unwrap() {
+            "C" => {
+                last.insert(name, event["args"]["bytes"].as_u64().unwrap());
+            }
+            "i" | "X" => count += 1,
+            other => panic!("{other}"),
+        }
+    }
+    let stats = &snapshot.stats;
+    assert_eq!(last["live"], stats.live_bytes.now);
+    assert_eq!(last["reserved"], stats.reserved_bytes.now);
+    assert_eq!(last.get("budget").copied(), stats.budget_bytes);
+    let counted = |moment: &&Moment| {
+        let event = moment.event;
+        use Event::{Alloc, Free, HandOn};
+        !matches!(event, Alloc { .. } | Free { .. } | HandOn { .. })
+    };
+    assert_eq!(count, snapshot.moments.iter().filter(counted).count());
+}
+
+#[test]
+fn a_trace() {
+    is_golden("snapshot.trace.json", &trace(&sample()));
+}
+
+#[test]
+fn a_picture_of_the_slabs() {
+    let snapshot = sample();
+    is_golden("snapshot.map.txt", snapshot.map().to_string().as_bytes());
+    let colored = snapshot.map().columns(60).lines(16).colored(true);
+    is_golden("snapshot.colored.txt", colored.to_string().as_bytes());
+}
+
+/// Whatever there is, and whatever it is called, the picture has its size and is text.
+#[test]
+fn a_picture_stays_in_its_frame() {
+    for name in [
+        "two\nlines\r\n",
+        "\u{1b}[31mred",
+        &"long".repeat(1000),
+        "記憶装置",
+        "\u{202e}x",
+    ] {
+        let (gpu, _) = super::open_alone(SimOptions {
+            max_buffer_bytes: 64 << 10,
+            ..super::options()
+        });
+        let held: Vec<_> = (0..300)
+            .map(|i| {
+                let x = gpu.zeros(&[(64 << 10) - 16 * i], DType::U8).unwrap();
+                x.named(&format!("{name}{}", i % 40))
+            })
+            .collect();
+        gpu.finish().unwrap();
+        let mut snapshot = gpu.snapshot();
+        drop(held);
+        fits(&snapshot);
+        snapshot.slabs.truncate(3);
+        fits(&snapshot);
+        // The fields are public: whatever they hold, it is printed.
+        for size_bytes in [0, 1, u64::MAX] {
+            snapshot.granule_bytes = size_bytes;
+            snapshot.slabs[0].size_bytes = size_bytes;
+            snapshot.slabs[1].blocks[0].offset_bytes = size_bytes;
+            snapshot.slabs[2].blocks[0].granted_bytes = size_bytes;
+            snapshot.slabs[2].blocks[0].size_bytes = size_bytes;
+            snapshot.slabs[2].blocks[0].tag = u32::MAX;
+            fits(&snapshot);
+        }
+        snapshot.slabs.clear();
+        fits(&snapshot);
+    }
+}
+
+fn fits(snapshot: &Snapshot) {
+    for (columns, lines) in [(100, 40), (60, 16), (250, 100)] {
+        let picture = snapshot.map().columns(columns).lines(lines).to_string();
+        assert!(picture.lines().count() <= lines, "{picture}");
+        for line in picture.lines() {
+            let wide = line.chars().filter(|&c| c > '\u{2fff}').count();
+            assert!(line.chars().count() + wide <= columns, "{picture}");
+            assert!(
+                !line.contains(|c: char| c.is_control() || c == '\u{202e}'),
+                "{line:?}"
+            );
+        }
+    }
+    let narrow = snapshot.map().columns(0).lines(0).to_string();
+    assert!(narrow.lines().count() <= 16, "{narrow}");
+}
+
+#[test]
+fn transfers_are_in_the_history() {
+    let (gpu, _) = super::open_alone(SimOptions::default());
+    gpu.keep_history(100);
+    let x = gpu.tensor(&[1.0f32; 64], &[64]).unwrap();
+    (&x + 1.0).unwrap().to_vec::<f32>().unwrap();
+    let moments = gpu.history().moments;
+    let events: Vec<_> = moments.iter().map(|moment| moment.event).collect();
+    let uploaded = Event::Upload {
+        storage: 1,
+        bytes: 256,
+    };
+    let read = Event::Read {
+        storage: 2,
+        bytes: 256,
+    };
+    assert!(
+        events.contains(&uploaded) && events.contains(&read),
+        "{events:?}"
+    );
+}
+
+/// A hundred thousand blocks of a thousand makers, and a million events.
+#[test]
+#[ignore = "prints how large each format is and how long it takes"]
+fn large_snapshots_are_measured() {
+    let (gpu, _) = Gpu::simulated(SimOptions {
+        mode: SimMode::SizesOnly,
+        memory_bytes: 64 << 30,
+        ..SimOptions::default()
+    })
+    .unwrap();
+    gpu.keep_history(1_000_000);
+    let make = |index: usize| {
+        let x = gpu.zeros(&[64 + index % 5000], DType::F32).unwrap();
+        x.named(&format!("layer{}", index % 1000))
+    };
+    let mut held: Vec<_> = (0..100_000).map(make).collect();
+    for index in 0..520_000 {
+        let at = index * 7919 % held.len();
+        held[at] = make(index);
+    }
+    gpu.flush().unwrap();
+    let measured = |name: &str, write: &dyn Fn(&mut Vec<u8>)| {
+        let (begin, mut bytes) = (std::time::Instant::now(), Vec::new());
+        write(&mut bytes);
+        let ms = begin.elapsed().as_millis();
+        println!("{name:<8} {ms:>6} ms {:>12} bytes", bytes.len());
+        bytes
+    };
+    let begin = std::time::Instant::now();
+    let snapshot = gpu.snapshot();
+    println!("taken in {} ms", begin.elapsed().as_millis());
+    let blocks: usize = snapshot.slabs.iter().map(|slab| slab.blocks.len()).sum();
+    assert_eq!((blocks, snapshot.moments.len()), (100_000, 1_000_000));
+    measured("json", &|to| snapshot.write_json(to).unwrap());
+    let log = measured("rmm", &|to| snapshot.write_rmm(to).unwrap());
+    measured("pickle", &|to| snapshot.write_pickle(to).unwrap());
+    measured("trace", &|to| snapshot.write_trace(to).unwrap());
+    measured("picture", &|to| {
+        to.extend(snapshot.map().to_string().bytes())
+    });
+    let begin = std::time::Instant::now();
+    let rows = read_rmm(&log[..]).unwrap().len();
+    println!("{rows} rows read in {} ms", begin.elapsed().as_millis());
+}
+
+#[test]
+fn the_sample_has_everything_that_happens() {
+    let snapshot = sample();
+    add_up(&snapshot);
+    let stats = &snapshot.stats;
+    assert!(
+        stats.evictions > 0 && stats.restores > 0 && stats.refusals > 0,
+        "{stats}"
+    );
+    assert!(
+        stats.moved_bytes > 0 && stats.handed_on > 0 && stats.slabs_released > 0,
+        "{stats}"
+    );
+}
+
+#[test]
+fn a_log_of_rmms() {
+    is_golden("snapshot.rmm.csv", &rmm(&sample()));
+}
+
+#[test]
+fn a_pickle() {
+    let mut pickle = Vec::new();
+    sample().write_pickle(&mut pickle).unwrap();
+    is_golden("snapshot.pickle", &pickle);
+}
+
+#[test]
+fn a_snapshot_without_a_history_is_what_there_is() {
+    let (gpu, _) = super::open_alone(SimOptions::default());
+    let x = gpu.zeros(&[1000], DType::F32).unwrap();
+    let y = gpu.zeros(&[9], DType::F32).unwrap();
+    gpu.flush().unwrap();
+    let snapshot = gpu.snapshot();
+    add_up(&snapshot);
+    assert_eq!(read_rmm(&rmm(&snapshot)[..]).unwrap().len(), 2);
+    drop((x, y));
+}
+
+/// A history of which the beginning is missing adds up as well, wherever it was cut off.
+#[test]
+fn a_history_that_begins_late_adds_up() {
+    let mut snapshot = sample();
+    while !snapshot.moments.is_empty() {
+        snapshot.moments.remove(0);
+        add_up(&snapshot);
+    }
+}
+
+#[test]
+fn bad_logs_are_told_with_their_line() {
+    let check = |rows: &str, says: &str| {
+        let log = format!("Thread,Time,Action,Pointer,Size,Stream\n1,0,allocate,0x10,8,0\n{rows}");
+        let error = read_rmm(log.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(says), "{rows:?}: {error}");
+    };
+    check(
+        "1,0,free,0x10,8,0\n1,0,free,0x10,8,0",
+        "line 4: 0x10 is freed, and is not",
+    );
+    check("1,0,free,0x20,8,0", "line 3: 0x20 is freed, and is not");
+    check("1,0,free,0x10,9,0", "line 3: 0x10 is freed as 9 bytes");
+    check(
+        "1,0,allocate,0x10,8,0",
+        "line 3: 0x10 is allocated, and was not freed",
+    );
+    check("1,0,free,0x1x,8,0", "line 3: `0x1x` is no pointer");
+    check("1,0,free,,8,0", "line 3: `` is no pointer");
+    check("1,0,allocate,0x20,-8,0", "line 3: `-8` is no size");
+    check("1,0,allocate,0x20,99999999999999999999,0", "is no size");
+    check("\n1,0,resize,0x10,8,0", "line 4: `resize` is no action");
+    check("1,0,\u{1b}[2J,0x10,8,0", "line 3: `?[2J` is no action");
+    check("1,0", "line 3: an action is missing");
+    check("1,0,free,0x10", "line 3: a size is missing");
+    check(&"x".repeat(1 << 20), "line 3: it is longer than");
+    let whole = |log: &[u8], says: &str| {
+        let error = read_rmm(log).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    whole(b"", "line 1: it is empty");
+    whole(b"a,b,c\n", "line 1: it has no column `Action`");
+    whole(b"Action,Pointer,Size\n\xff\xfe\n", "line 2: it is no text");
+    let fine = "Size,Pointer,Action\n0,(nil),allocate\n5,0,allocate failure\n0,(nil),free\n\n";
+    assert_eq!(read_rmm(fine.as_bytes()).unwrap(), []);
+}
