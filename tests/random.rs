@@ -22,7 +22,7 @@ mod whole;
 #[path = "random/world.rs"]
 mod world;
 
-use lapidary::Error;
+use lapidary::{Diagnostics, Error};
 use world::{Outcome, World, calm};
 
 fn number(variable: &str) -> Option<u64> {
@@ -40,9 +40,9 @@ impl Drop for Seed {
     }
 }
 
-fn run(seed: u64, calls: u64) {
+fn run(seed: u64, calls: u64, diagnostics: Option<Diagnostics>) {
     let _seed = Seed(seed);
-    let mut world = World::new(seed);
+    let mut world = World::new(seed, diagnostics);
     for _ in 0..calls {
         let (name, call) = ops::ALL[world.rng.usize(..ops::ALL.len())];
         match calm(name, || call(&mut world)) {
@@ -58,9 +58,25 @@ fn run(seed: u64, calls: u64) {
 
 #[test]
 fn random_programs_give_what_vectors_give() {
+    check(12, |_| None);
+}
+
+#[test]
+fn random_programs_in_which_bugs_are_looked_for_give_the_same_and_have_none() {
+    // Programs that make infinities on purpose would fill the list of what is found.
+    check(4, |seed| {
+        let non_finite = seed % 2 == 0;
+        Some(Diagnostics {
+            non_finite,
+            ..Diagnostics::all()
+        })
+    });
+}
+
+fn check(programs: u64, diagnostics: fn(u64) -> Option<Diagnostics>) {
     let calls = number("LAPIDARY_CALLS").unwrap_or(250);
     match number("LAPIDARY_SEED") {
-        Some(seed) => run(seed, calls),
-        None => (0..12).for_each(|seed| run(seed, calls)),
+        Some(seed) => run(seed, calls, diagnostics(seed)),
+        None => (0..programs).for_each(|seed| run(seed, calls, diagnostics(seed))),
     }
 }

@@ -112,8 +112,7 @@ impl Look {
 
     fn is_wanted(self, wants: Diagnostics) -> bool {
         match self {
-            Look::Words => wants.canaries || wants.poison,
-            Look::Table => wants.canaries,
+            Look::Words | Look::Table => wants.canaries || wants.poison,
             Look::Mend => wants.unwritten,
             Look::F32 | Look::F16 | Look::Bf16 => wants.non_finite,
         }
@@ -410,9 +409,6 @@ impl State {
         groups: u32,
     ) {
         let Some(gear) = &diagnose.gear else { return };
-        let Some(pipeline) = gear.pipelines[look as usize] else {
-            return;
-        };
         // All of them, or a page.
         let [[start, elements, first, shares], rows] = params;
         let (page, shown) = match look {
@@ -426,7 +422,9 @@ impl State {
         };
         let params = [[start, elements, first - page, shares], rows];
         let bindings = Bindings::from_slice(&[seen, answers]);
-        let Ok(bind_group) = self.groups.get(pipeline, bindings) else {
+        let pipeline = gear.pipelines[look as usize];
+        let group = pipeline.map(|pipeline| (pipeline, self.groups.get(pipeline, bindings)));
+        let Some((pipeline, Ok(bind_group))) = group else {
             // Nothing answers, so nothing is to be read from there.
             let is_asked = |asked: &Asked| asked.first + asked.count <= first;
             diagnose.asked.retain(is_asked);

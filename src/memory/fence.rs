@@ -36,6 +36,13 @@ pub(crate) struct Zone {
     pub(crate) tag: u32,
 }
 
+impl Zone {
+    /// Slab by slab, in the order of places.
+    pub(crate) fn order(&self) -> (Option<u32>, u64) {
+        (self.place.slab, self.place.offset_bytes)
+    }
+}
+
 /// What happened to a block.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -137,7 +144,6 @@ impl Memory {
         if self.fence_bytes > 0 {
             let slots = 0..self.slots.len() as u32;
             fences.extend(slots.filter_map(|index| self.fence_of(index)));
-            fences.sort_unstable_by_key(|zone| (zone.place.slab, zone.place.offset_bytes));
         }
         (fences, watched.graves.values().cloned().collect())
     }

@@ -313,7 +313,13 @@ fn a_right_program_has_nothing_to_find_and_gives_the_same() {
     for diagnostics in ["canaries", "poison", "unwritten", "non_finite", "all"] {
         let (gpu, sim) = open(diagnostics.parse().unwrap());
         assert_eq!(program(&gpu), expected, "{diagnostics}");
-        assert_eq!(gpu.diagnose().unwrap(), [], "{diagnostics}");
+        let found = gpu.diagnose().unwrap();
+        assert!(
+            found.is_empty(),
+            "{diagnostics}: {} of {}",
+            found[0],
+            found.len()
+        );
         ended(gpu, &sim);
     }
     // Where tensors make way for each other all the time.
@@ -364,4 +370,28 @@ fn what_is_looked_for_is_said_by_names() {
         error.contains("mice") && error.contains("non_finite"),
         "{error}"
     );
+}
+
+#[test]
+fn thousands_of_fences_and_graves_are_looked_at_and_are_whole() {
+    let (gpu, sim) = open(Diagnostics::all());
+    let kernel = count(&gpu, 20);
+    let make = |number: usize| {
+        gpu.full(&[1 + number % 90], number as f32, DType::F32)
+            .unwrap()
+    };
+    let mut held: Vec<Tensor> = (0..3000).map(make).collect();
+    assert_eq!(gpu.diagnose().unwrap(), []);
+    let mut number = 0;
+    held.retain(|_| {
+        number += 1;
+        number % 3 > 0
+    });
+    let y = counted(&kernel, 4);
+    one_overrun(&gpu);
+    held.extend((0..500).map(make));
+    assert_eq!(gpu.diagnose().unwrap(), []);
+    assert_eq!(held[1999].to_vec::<f32>().unwrap()[0], 2999.0 - 1.0);
+    drop((held, y, kernel));
+    ended(gpu, &sim);
 }

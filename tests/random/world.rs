@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use fastrand::Rng;
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{DType, Error, Gpu, Result, Tensor};
+use lapidary::{DType, Diagnostics, Error, Finding, Gpu, Options, Result, Tensor};
 
 use super::model::{self, Model, Read};
 
@@ -65,7 +65,7 @@ pub(crate) fn calm<R>(name: &str, call: impl FnOnce() -> R) -> R {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, diagnostics: Option<Diagnostics>) -> Self {
         let mut rng = Rng::with_seed(seed);
         let buffer_bytes = (192 << 10) << rng.u32(0..4);
         let options = SimOptions {
@@ -82,7 +82,11 @@ impl World {
             seed,
             ..SimOptions::default()
         };
-        let (gpu, sim) = Gpu::simulated(options).expect("a device");
+        let with = Options {
+            diagnostics,
+            ..Options::default()
+        };
+        let (gpu, sim) = Gpu::simulated_with(options, with).expect("a device");
         let (other, _) = Gpu::simulated(SimOptions::default()).expect("a device");
         World {
             rng,
@@ -212,6 +216,11 @@ impl World {
     /// Everything is right, and nothing stays behind.
     pub(crate) fn end(mut self) {
         while self.await_one() {}
+        let found = self.gpu.findings().take();
+        let is_a_bug = |finding: &&Finding| !matches!(finding, Finding::NonFinite { .. });
+        if let Some(bug) = found.iter().find(is_a_bug) {
+            panic!("{bug}");
+        }
         while let Some((tensor, model)) = self.held.pop() {
             let read = calm("the last read", || pollster::block_on(model::read(&tensor)));
             let right = self.check(read, &model, &model.values());

@@ -10,10 +10,16 @@ use crate::error::Result;
 use crate::memory::Zone;
 use crate::transfer::{Piece, Reading};
 
-/// Fences of one slab that one binding shows.
+/// What was freed and has more bytes than so many is looked at by many invocations, all else by one each.
+const TABLED_BYTES: u64 = 4 << 10;
+
+/// A zone, and what an answer is about that tells of it.
+type Tabled = (Zone, fn(Zone) -> About);
+
+/// Zones of one slab that one binding shows.
 struct Group {
     seen: Binding,
-    fences: Vec<Zone>,
+    zones: Vec<Tabled>,
 }
 
 impl Engine {
@@ -28,27 +34,37 @@ impl Engine {
             state.attend();
             state.memory.zones()
         };
-        for grave in graves {
+        let is_large = |grave: &Zone| grave.size_bytes > TABLED_BYTES;
+        let (large, small): (Vec<_>, Vec<_>) = graves.into_iter().partition(is_large);
+        for grave in large {
             if self.lock().need_of_diagnose().is_some() {
                 self.collect().await?;
             }
             self.lock().look_at_grave(grave);
         }
-        let mut rest = self.lock().by_window(fences).into_iter().peekable();
+        let fences = fences
+            .into_iter()
+            .map(|zone| (zone, About::Fence as fn(_) -> _));
+        let graves = small
+            .into_iter()
+            .map(|zone| (zone, About::Grave as fn(_) -> _));
+        let mut zones: Vec<Tabled> = fences.chain(graves).collect();
+        zones.sort_unstable_by_key(|(zone, _)| zone.order());
+        let mut rest = self.lock().by_window(zones).into_iter().peekable();
         while rest.peek().is_some() {
             if self.lock().need_of_diagnose().is_some() {
                 self.collect().await?;
             }
             let most = self.lock().free_answers();
             let (mut some, mut count) = (Vec::new(), 0);
-            while let Some(group) = rest.next_if(|group| count + group.fences.len() <= most) {
-                count += group.fences.len();
+            while let Some(group) = rest.next_if(|group| count + group.zones.len() <= most) {
+                count += group.zones.len();
                 some.push(group);
             }
             if some.is_empty() {
                 break;
             }
-            let looked = self.look_at_fences(some).await;
+            let looked = self.look_at_groups(some).await;
             self.check_lost()?;
             if looked.is_err() {
                 // There is no memory for it now: the next walk looks again.
@@ -63,17 +79,22 @@ impl Engine {
     }
 
     /// One dispatch a slab, or window of one, over a table of their places.
-    async fn look_at_fences(&self, groups: Vec<Group>) -> DriverResult<()> {
+    async fn look_at_groups(&self, groups: Vec<Group>) -> DriverResult<()> {
         let mut table = Vec::new();
         for group in &groups {
-            for fence in &group.fences {
-                let start = (fence.place.offset_bytes - group.seen.offset_bytes) / 4;
-                let words = [start as u32, (fence.size_bytes / 4) as u32, 0, 0];
+            for (zone, _) in &group.zones {
+                let start = (zone.place.offset_bytes - group.seen.offset_bytes) / 4;
+                let words = [start as u32, (zone.size_bytes / 4) as u32, 0, 0];
                 table.extend_from_slice(bytemuck::bytes_of(&words));
             }
         }
-        let first = match &self.lock().diagnose {
-            Some(diagnose) => diagnose.used,
+        let count = (table.len() as u64 / ANSWER_BYTES) as u32;
+        let first = match &mut self.lock().diagnose {
+            Some(diagnose) => {
+                let first = diagnose.used;
+                diagnose.used += count;
+                first
+            }
             None => return Ok(()),
         };
         let at = PATTERN_BYTES + u64::from(first) * ANSWER_BYTES;
@@ -82,24 +103,25 @@ impl Engine {
         let Some(mut diagnose) = state.diagnose.take() else {
             return Ok(());
         };
+        let mut answer = first;
         for group in groups {
-            let count = group.fences.len() as u32;
-            let Some(first) = diagnose.take_answers(count) else {
-                break;
-            };
-            for (fence, answer) in group.fences.into_iter().zip(first..) {
-                state.memory.touch(fence.place);
+            let (first, count) = (answer, group.zones.len() as u32);
+            for (zone, about) in group.zones {
+                state.memory.touch(zone.place);
                 diagnose.asked.push(Asked {
-                    about: About::Fence(fence),
+                    about: about(zone),
                     first: answer,
                     count: 1,
                     from: 0,
                 });
+                answer += 1;
             }
             let params = [[0, count, first, 0], [0; 4]];
             let groups = count.div_ceil(64);
             state.dispatch(&mut diagnose, Look::Table, group.seen, params, groups);
         }
+        // A refusal meanwhile may have taken back what was asked before.
+        diagnose.used = diagnose.used.max(answer);
         state.diagnose = Some(diagnose);
         Ok(())
     }
@@ -200,24 +222,24 @@ impl State {
         free.unwrap_or(0) as usize
     }
 
-    /// Fences, which are sorted by slab and offset, as bindings show them; so few in each that their answers
+    /// Zones, which are sorted by slab and offset, as bindings show them; so few in each that their answers
     /// find room.
-    fn by_window(&self, fences: Vec<Zone>) -> Vec<Group> {
+    fn by_window(&self, zones: Vec<Tabled>) -> Vec<Group> {
         let (alignment, window_bytes) = steps(self.driver.caps());
         let gear = self.diagnose.as_ref().and_then(|one| one.gear.as_ref());
-        let most = gear.map_or(0, |gear| gear.answers as usize / 2);
+        let most = gear.map_or(0, |gear| gear.answers as usize / 4);
         let mut groups: Vec<Group> = Vec::new();
-        for fence in fences {
-            let place = fence.place;
-            let end = place.offset_bytes + fence.size_bytes;
+        for (zone, about) in zones {
+            let place = zone.place;
+            let end = place.offset_bytes + zone.size_bytes;
             match groups.last_mut() {
-                Some(Group { seen, fences })
+                Some(Group { seen, zones })
                     if seen.buffer == place.buffer
                         && end - seen.offset_bytes <= window_bytes
-                        && fences.len() < most =>
+                        && zones.len() < most =>
                 {
                     seen.size_bytes = end - seen.offset_bytes;
-                    fences.push(fence);
+                    zones.push((zone, about));
                 }
                 _ => {
                     let base = place.offset_bytes & !(alignment - 1);
@@ -227,7 +249,7 @@ impl State {
                             offset_bytes: base,
                             size_bytes: end - base,
                         },
-                        fences: vec![fence],
+                        zones: vec![(zone, about)],
                     });
                 }
             }

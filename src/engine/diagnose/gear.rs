@@ -85,6 +85,9 @@ impl Engine {
         let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
         let answers = answers.min((share_bytes / ANSWER_BYTES).max(LEAST_ANSWERS));
         let answers = answers & !(u64::from(PAGE_ANSWERS) - 1);
+        if answers == 0 {
+            return Err(DriverError::Invalid("a binding shows too little".into()));
+        }
         let size_bytes = PATTERN_BYTES + answers * ANSWER_BYTES;
         let label = "lapidary diagnostics";
         let buffer = self.driver.create_buffer(Account::Slabs, size_bytes, label);
