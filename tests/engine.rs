@@ -27,6 +27,8 @@ mod long;
 mod order;
 #[path = "engine/overlap.rs"]
 mod overlap;
+#[path = "engine/page.rs"]
+mod page;
 #[path = "engine/pauses.rs"]
 mod pauses;
 #[path = "engine/recipes_wait.rs"]

@@ -100,18 +100,16 @@ fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
     let mut to = io::BufWriter::new(to);
     to.write_all(BEFORE.as_bytes())?;
     for (number, snapshot) in snapshots.iter().enumerate() {
-        let events = Numbers::of(&snapshot.moments);
-        let head = Head::of(snapshot, events.count);
         write!(
             to,
             "<script type=\"application/json\" data-snapshot=\"events-{number}\">"
         )?;
-        serde_json::to_writer(WithoutTags(&mut to), &head)?;
+        serde_json::to_writer(WithoutTags(&mut to), &Head::of(snapshot))?;
         write!(
             to,
             "</script>\n<script type=\"text/plain\" id=\"events-{number}\">"
         )?;
-        write_base64(&events.bytes, &mut to)?;
+        write_base64(&events(&snapshot.moments), &mut to)?;
         to.write_all(b"</script>\n")?;
     }
     to.write_all(AFTER.as_bytes())?;
@@ -130,6 +128,7 @@ struct Head<'a> {
     tags: Vec<Option<ClippedTag<'a>>>,
     slabs: &'a [SlabMap],
     away: &'a [Away],
+    kernels: Vec<&'a str>,
     dropped: u64,
     event_count: usize,
     /// Texts that are not here as a whole.
@@ -164,7 +163,7 @@ struct ClippedTag<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn of(snapshot: &'a Snapshot, event_count: usize) -> Self {
+    fn of(snapshot: &'a Snapshot) -> Self {
         let mut clipped = 0;
         let mut clip = |text: &'a str| {
             let short = beginning(text);
@@ -188,6 +187,7 @@ impl<'a> Head<'a> {
             refusals: stats.refusals,
             submissions: stats.submissions,
         };
+        let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
         let mut tag = |tag: &'a Tag| ClippedTag {
             file: clip(tag.file()),
             line: tag.line(),
@@ -206,8 +206,9 @@ impl<'a> Head<'a> {
             tags: tags.collect(),
             slabs: &snapshot.slabs,
             away: &snapshot.away,
+            kernels,
             dropped: snapshot.dropped,
-            event_count,
+            event_count: snapshot.moments.len(),
             clipped,
         }
     }
@@ -245,43 +246,35 @@ impl<W: Write> Write for WithoutTags<W> {
 /// The events as bytes: for each its kind, how much later it is than the one before, and its fields, as
 /// numbers of seven bits a byte, the least first. Numbers of storages and slabs are told by their distance
 /// from the last: most are one or two bytes. `eventsFromBytes` of `decode.js` reads it.
+fn events(moments: &[Moment]) -> Vec<u8> {
+    let mut to = Numbers::default();
+    for moment in moments {
+        to.event(moment);
+    }
+    to.bytes
+}
+
 #[derive(Default)]
 struct Numbers {
     bytes: Vec<u8>,
-    /// How many events that is: those with which memory comes or goes.
-    count: usize,
     at_ns: u64,
     storage: u64,
     slab: u64,
 }
 
 impl Numbers {
-    fn of(moments: &[Moment]) -> Numbers {
-        let mut to = Numbers::default();
-        for moment in moments {
-            to.event(moment);
-        }
-        to
-    }
-
     fn event(&mut self, moment: &Moment) {
-        let start = self.bytes.len();
+        let kind = self.bytes.len();
         self.bytes.push(0);
         let at_ns = moment.at_ns.min(MOST_NUMBER);
         self.number(at_ns.saturating_sub(self.at_ns));
-        match self.fields(moment.event) {
-            Some(kind) => {
-                self.bytes[start] = kind;
-                self.at_ns = at_ns;
-                self.count += 1;
-            }
-            None => self.bytes.truncate(start),
-        }
+        self.at_ns = at_ns;
+        self.bytes[kind] = self.fields(moment.event);
     }
 
-    /// Writes the fields, and tells the number of the kind; `None` where no memory comes or goes.
-    fn fields(&mut self, event: Event) -> Option<u8> {
-        let kind = match event {
+    /// Writes the fields, and tells the number of the kind.
+    fn fields(&mut self, event: Event) -> u8 {
+        match event {
             Event::Alloc {
                 storage,
                 tag,
@@ -326,6 +319,13 @@ impl Numbers {
                 slab,
                 offset_bytes,
             } => self.block(5, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
+            other => self.happening(other),
+        }
+    }
+
+    /// The same for what is not a storage's coming or going.
+    fn happening(&mut self, event: Event) -> u8 {
+        match event {
             Event::SlabCreated { slab, bytes, class } => {
                 self.slab(slab);
                 self.numbers(6, [bytes, class as u64])
@@ -341,9 +341,30 @@ impl Numbers {
             }
             Event::Refusal { bytes } => self.numbers(10, [bytes]),
             Event::Reopened => 11,
-            Event::Upload { .. } | Event::Read { .. } | Event::Kernel { .. } => return None,
-        };
-        Some(kind)
+            Event::Upload { storage, bytes } => {
+                self.storage(storage);
+                self.numbers(12, [bytes])
+            }
+            Event::Read { storage, bytes } => {
+                self.storage(storage);
+                self.numbers(13, [bytes])
+            }
+            Event::Kernel {
+                kernel,
+                begin_ns,
+                end_ns,
+            } => {
+                let took_ns = end_ns.saturating_sub(begin_ns);
+                self.numbers(14, [kernel.into(), begin_ns, took_ns])
+            }
+            // `fields` has them.
+            Event::Alloc { .. }
+            | Event::Free { .. }
+            | Event::HandOn { .. }
+            | Event::Move { .. }
+            | Event::Evict { .. }
+            | Event::Restore { .. } => self.fields(event),
+        }
     }
 
     fn block(&mut self, kind: u8, [storage, tag, bytes, slab, offset_bytes]: [u64; 5]) -> u8 {

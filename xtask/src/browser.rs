@@ -107,7 +107,8 @@ impl Browser {
         loop {
             let rest = until.saturating_duration_since(Instant::now());
             let answer = self.from.recv_timeout(rest);
-            let answer = answer.map_err(|_| format!("the browser does not answer to {method}."))?;
+            let answer =
+                answer.map_err(|_| format!("the browser does not answer to {method} {params}."))?;
             if !answer.starts_with(&start) {
                 self.listen(answer);
             } else if answer.contains("\"error\":{") {

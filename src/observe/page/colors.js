@@ -38,15 +38,28 @@ function inks() {
   };
 }
 
-const fadedInks = new Map();
+const knownParts = new Map();
+
+// Red, green and blue of `#rrggbb` or `rgb(r g b)`.
+function partsOf(color) {
+  let parts = knownParts.get(color);
+  if (!parts) {
+    parts = color[0] === "#" ? [1, 3, 5].map(at => parseInt(color.slice(at, at + 2), 16)) : color.match(/\d+/g).map(Number);
+    knownParts.set(color, parts);
+  }
+  return parts;
+}
+
+const knownFaded = new Map();
 
 // The colour, most of it taken back into the background.
 function faded(color, panel) {
   const key = color + panel;
-  if (!fadedInks.has(key)) {
-    const parts = hex => [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
-    const [a, b] = [parts(color), parts(panel)];
-    fadedInks.set(key, "rgb(" + a.map((part, i) => Math.round(part * 0.18 + b[i] * 0.82)).join(" ") + ")");
+  let mixed = knownFaded.get(key);
+  if (!mixed) {
+    const [a, b] = [partsOf(color), partsOf(panel)];
+    mixed = "rgb(" + a.map((part, i) => Math.round(part * 0.18 + b[i] * 0.82)).join(" ") + ")";
+    knownFaded.set(key, mixed);
   }
-  return fadedInks.get(key);
+  return mixed;
 }

@@ -4,9 +4,13 @@
 const KINDS = [
   "Alloc", "Free", "HandOn", "Move", "Evict", "Restore",
   "SlabCreated", "SlabReleased", "Submission", "Rung", "Refusal", "Reopened",
+  "Upload", "Read", "Kernel",
 ];
-const [ALLOC, FREE, HAND_ON, MOVE, EVICT, RESTORE, SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RUNG, REFUSAL, REOPENED] =
-  KINDS.keys();
+const [
+  ALLOC, FREE, HAND_ON, MOVE, EVICT, RESTORE,
+  SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RUNG, REFUSAL, REOPENED,
+  UPLOAD, READ, KERNEL,
+] = KINDS.keys();
 
 // The fields of an event's row, after its time and its name, by the columns that they go to.
 const FIELDS = {
@@ -22,6 +26,9 @@ const FIELDS = {
   Rung: ["rung", "bytes"],
   Refusal: ["bytes"],
   Reopened: [],
+  Upload: ["id", "bytes"],
+  Read: ["id", "bytes"],
+  Kernel: ["who", "offset", "end"],
 };
 
 // Words that events name by number.
@@ -42,8 +49,9 @@ function number(value) {
 const list = value => (Array.isArray(value) ? value : []);
 const text = value => (typeof value === "string" ? value.slice(0, MOST_TEXT) : "");
 
-// Columns for so many events. `who` is a tag, or the number of a word; `offset` is an heir's number where
-// something was handed on; `bytes` of a submission are its commands.
+// Columns for so many events. `who` is a tag, or the number of a word or of a kernel's name; `offset` is an
+// heir's number where something was handed on, and when a kernel began; `bytes` of a submission are its
+// commands, and of a kernel how long it took.
 function columns(count) {
   return {
     count,
@@ -82,6 +90,7 @@ function eventsFromRows(rows) {
       const value = row[place + 2];
       if (Object.hasOwn(WORDS, field)) events.who[count] = wordNumber(field, value);
       else if (field === "heir") events.offset[count] = number(value);
+      else if (field === "end") events.bytes[count] = Math.max(0, number(value) - events.offset[count]);
       else events[field][count] = number(value);
     });
     count++;
@@ -114,6 +123,7 @@ function eventsFromBytes(data, count) {
     bytes: i => (events.bytes[i] = next()),
     slab: i => (events.slab[i] = slab += distance()),
     offset: i => (events.offset[i] = next()),
+    end: i => (events.bytes[i] = next()),
   };
   for (const field of Object.keys(WORDS)) read[field] = read.who;
   read.serial = i => (events.id[i] = next());
@@ -156,6 +166,7 @@ function snapshotOf(doc, name, events = null) {
     granule: Math.max(1, number(doc.granule_bytes)),
     stats: doc.stats && typeof doc.stats === "object" ? doc.stats : {},
     tags: list(doc.tags).map(tagOf),
+    kernels: list(doc.kernels).map(text),
     slabs,
     slabCount: slabs.length,
     away: list(doc.away).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),

@@ -235,17 +235,22 @@ function modelOf(snapshot) {
   addNamedSlabs(slabs, stays);
   const { total, reserved } = totalsOf(snapshot, slabs, { stays, ended, began });
   const peaks = pyramid(total);
+  const marks = marksOf(events);
+  const lanes = LANES.filter(lane => !lane.isOptional || lane.kinds.some(kind => marks[kind].length));
   const isTimed = events.count > 1 && events.at[events.count - 1] > events.at[0];
-  return { ...snapshot, slabs, stays, ended, began, total, reserved, peaks, peak: highest(total, peaks, 0, total.length), marks: marksOf(events), isTimed };
+  return { ...snapshot, slabs, stays, ended, began, total, reserved, peaks, peak: highest(total, peaks, 0, total.length), marks, lanes, isTimed };
 }
 
-// Marks below the timeline; of two kinds in a lane, the first comes and the second goes.
+// Marks below the timeline; of two kinds in a lane, the first comes and the second goes. Some are there only
+// if there is something to see.
 const LANES = [
   { name: "slabs", kinds: [SLAB_CREATED, SLAB_RELEASED], color: "slab" },
   { name: "ladder", kinds: [RUNG], color: "rung" },
   { name: "out · back", kinds: [EVICT, RESTORE], color: "evict" },
   { name: "refused", kinds: [REFUSAL, REOPENED], color: "refuse" },
   { name: "submitted", kinds: [SUBMISSION], color: "submit" },
+  { name: "up · down", kinds: [UPLOAD, READ], color: "slab", isOptional: true },
+  { name: "kernels", kinds: [KERNEL], color: "accent", isOptional: true },
 ];
 
 // The events of each kind, by number.

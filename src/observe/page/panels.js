@@ -70,11 +70,14 @@ function eventWords(model, grouped, i) {
     case SUBMISSION: return ["submission " + countText(id[i]), `${counted(bytes[i], "command")} so far`];
     case RUNG: return [`rung: ${WORDS.rung[who[i]] ?? "?"}`, `freed ${size}`];
     case REFUSAL: return ["no room for " + size, ""];
+    case UPLOAD: return ["upload " + size, "storage " + countText(id[i])];
+    case READ: return ["read " + size, "storage " + countText(id[i])];
+    case KERNEL: return [printable(model.kernels[who[i]] ?? "a kernel", 60), timeText(bytes[i])];
     default: return ["the device was opened anew", ""];
   }
 }
 
-const KIND_WORDS = ["alloc", "free", "hand-on", "move", "out", "back", "slab created", "slab released", "submission", "rung", "refusal", "reopening"];
+const KIND_WORDS = ["alloc", "free", "hand-on", "move", "out", "back", "slab created", "slab released", "submission", "rung", "refusal", "reopening", "upload", "read", "kernel"];
 
 // The events of a column: each if they are few, else how many of each kind.
 function eventRows(model, grouped, first, end) {
@@ -147,7 +150,7 @@ function differenceRows(before, after) {
       rows.set(group.key, row);
     }
   });
-  return [...rows.values()].map(row => ({ ...row, difference: row.after - row.before }));
+  return [...rows.values()].map(row => ({ ...row, difference: row.after - row.before, isGone: row.after === row.before && !row.storages }));
 }
 
 // The sums of both, beside each other.

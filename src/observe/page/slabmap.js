@@ -61,7 +61,7 @@ function layoutOf(classes, width, height, zoom, line = LINE) {
     of.top = top;
     top += HEADING;
     const used = flow(of.slabs, width, of.perByte, (slab, x, row, count, wide, whole) => {
-      places.push({ slab, x, y: top + row * line, lines: count, wide, perByte: whole / slab.bytes });
+      places.push({ slab, x: Math.round(x), y: top + row * line, lines: count, wide, perByte: whole / slab.bytes });
     });
     top += used * line + 4;
     lines += used;
@@ -100,7 +100,7 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     map.seen = [scroller.scrollTop - MOST_LINE, scroller.scrollTop + canvas.clientHeight];
     drawHeadings(context);
     drawSlabs(context);
-    drawBlocks(context);
+    drawBlocks(context, ratio);
     drawChosen(context);
   }
 
@@ -165,23 +165,50 @@ function makeSlabMap(app, canvas, scroller, spacer, modelNow) {
     }
   }
 
-  // All blocks of a colour are one path: a hundred thousand take a few milliseconds.
-  function drawBlocks(context) {
+  // Blocks that are narrower than a pixel and a half are mixed, column by column: of a hundred thousand,
+  // only as many rectangles are painted as there are columns.
+  function drawBlocks(context, ratio) {
     const { stays } = modelNow().model;
-    const paths = new Map();
+    const { bySlab, bar } = map.layout;
+    const mixed = new Map();
+    let place = null, slab = -1, color = "";
     for (const stay of map.live) {
-      const place = map.layout.bySlab.get(stays.slab[stay]);
-      if (!place || !isSeen(place)) continue;
-      const color = colorOf(stay);
-      if (!paths.has(color)) paths.set(color, new Path2D());
-      const path = paths.get(color);
-      eachPart(place, stays.offset[stay], stays.bytes[stay], (x, y, wide) => {
-        path.rect(x, y, wide > 4 ? wide - 0.75 : wide, map.layout.bar);
-      });
+      if (stays.slab[stay] !== slab) {
+        slab = stays.slab[stay];
+        place = bySlab.get(slab);
+        if (place && !isSeen(place)) place = null;
+      }
+      if (!place) continue;
+      const left = stays.offset[stay] * place.perByte, wide = stays.bytes[stay] * place.perByte;
+      const next = colorOf(stay);
+      if (place.lines === 1 && wide * ratio < 1.5) {
+        if (!mixed.has(place)) mixed.set(place, new Float32Array(4 * (Math.ceil(place.wide * ratio) + 2)));
+        mix(mixed.get(place), left * ratio, (left + wide) * ratio, partsOf(next));
+        continue;
+      }
+      if (next !== color) context.fillStyle = color = next;
+      eachPart(place, stays.offset[stay], stays.bytes[stay], (x, y, long) => context.fillRect(x, y, long > 4 ? long - 0.75 : long, bar));
     }
-    for (const [color, path] of paths) {
-      context.fillStyle = color;
-      context.fill(path);
+    for (const [{ x, y }, columns] of mixed) {
+      for (let column = 0; column < columns.length; column += 4) {
+        const share = columns[column + 3];
+        if (!share) continue;
+        const [r, g, b] = [0, 1, 2].map(part => Math.round(columns[column + part] / share));
+        context.fillStyle = `rgb(${r} ${g} ${b} / ${Math.min(1, share).toFixed(3)})`;
+        context.fillRect(x + column / 4 / ratio, y, 1 / ratio, bar);
+      }
+    }
+  }
+
+  // Adds a colour to the columns that it covers, by how much of each.
+  function mix(columns, from, to, [r, g, b]) {
+    for (let column = Math.floor(from); column < to; column++) {
+      const share = Math.min(to, column + 1) - Math.max(from, column);
+      const at = 4 * column;
+      columns[at] += r * share;
+      columns[at + 1] += g * share;
+      columns[at + 2] += b * share;
+      columns[at + 3] += share;
     }
   }
 

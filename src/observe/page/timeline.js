@@ -64,7 +64,7 @@ function makeTimeline(app) {
     const { model, inks } = app;
     const { context, width, height, ratio } = fitCanvas(canvas);
     const left = Math.round(GUTTER * ratio);
-    const bottom = height - Math.round((LANES.length * LANE_HEIGHT + AXIS_HEIGHT + 6) * ratio);
+    const bottom = height - Math.round((model.lanes.length * LANE_HEIGHT + AXIS_HEIGHT + 6) * ratio);
     view.plot = { left, width: Math.max(1, width - left - Math.round(2 * ratio)), top: Math.round(10 * ratio), bottom, ratio };
     view.columns = columnsOf(model, axis(), app.range, view.plot.width);
     view.tops = stackOf(app.series, view.columns.shown);
@@ -242,7 +242,7 @@ function makeTimeline(app) {
     context.font = `${10.5 * ratio}px ${inks.font}`;
     context.textAlign = "right";
     context.textBaseline = "middle";
-    LANES.forEach((lane, row) => {
+    model.lanes.forEach((lane, row) => {
       const top = bottom + Math.round((6 + row * LANE_HEIGHT) * ratio), tall = Math.round((LANE_HEIGHT - 4) * ratio);
       context.fillStyle = inks.soft;
       context.globalAlpha = lane.kinds.some(kind => model.marks[kind].length) ? 1 : 0.45;
@@ -254,7 +254,7 @@ function makeTimeline(app) {
       lane.kinds.forEach((kind, half) => {
         const marks = model.marks[kind];
         const y = top + (half ? Math.floor(tall / 2) : 0), h = lane.kinds.length > 1 ? Math.ceil(tall / 2) : tall;
-        const counts = countsIn(marks, edges);
+        const counts = kind === KERNEL && app.axis === "time" ? kernelsIn(marks) : countsIn(marks, edges);
         const most = counts.reduce((a, b) => Math.max(a, b), 1);
         context.fillStyle = inks[lane.color];
         for (let x = 0; x < width; x++) {
@@ -276,6 +276,22 @@ function makeTimeline(app) {
       place = next;
     }
     return counts;
+  }
+
+  // How many kernels ran in each column, by the device's clock.
+  function kernelsIn(marks) {
+    const { offset, bytes } = app.model.events;
+    const { width } = view.plot;
+    const changes = new Int32Array(width + 1);
+    const perNs = width / (app.range[1] - app.range[0]);
+    for (const i of marks) {
+      const from = (offset[i] - app.range[0]) * perNs, to = from + bytes[i] * perNs;
+      if (to < 0 || from >= width) continue;
+      changes[Math.max(0, Math.floor(from))]++;
+      changes[Math.min(width, Math.floor(to) + 1)]--;
+    }
+    for (let x = 1; x <= width; x++) changes[x] += changes[x - 1];
+    return changes.subarray(0, width);
   }
 
   // The chosen moment, and where the pointer is.

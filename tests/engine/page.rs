@@ -1,0 +1,143 @@
+//! A snapshot's page holds what it should, and nothing that a program named is more than text in it.
+
+use lapidary::sim::SimOptions;
+use lapidary::{DType, Gpu, Snapshot, Tensor};
+
+use super::open_alone;
+
+fn page(snapshot: &Snapshot) -> String {
+    let mut page = Vec::new();
+    snapshot.write_html(&mut page).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+/// What the element that opens with this holds.
+fn inside<'a>(page: &'a str, opening: &str) -> &'a str {
+    let (_, after) = page.split_once(opening).expect(opening);
+    after.split_once("</script>").expect("its end").0
+}
+
+fn head(page: &str) -> serde_json::Value {
+    let text = inside(
+        page,
+        "<script type=\"application/json\" data-snapshot=\"events-0\">",
+    );
+    serde_json::from_str(text).unwrap()
+}
+
+fn named(names: &[&str]) -> (Gpu, Vec<Tensor>) {
+    let (gpu, _) = open_alone(SimOptions::default());
+    gpu.keep_history(1000);
+    let make = |name: &&str| {
+        let x = gpu.zeros(&[1000], DType::F32).unwrap().named(name);
+        x.force().unwrap();
+        x
+    };
+    let tensors = names.iter().map(make).collect();
+    (gpu, tensors)
+}
+
+#[test]
+fn a_page_has_the_blocks_the_tags_and_every_event() {
+    let (gpu, _tensors) = named(&["weights", "scores"]);
+    let snapshot = gpu.snapshot();
+    let page = page(&snapshot);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    let head = head(&page);
+    assert_eq!(head["format"], "lapidary-snapshot");
+    assert_eq!(head["event_count"], snapshot.moments.len());
+    assert_eq!(
+        head["stats"]["live_bytes"]["now"],
+        snapshot.stats.live_bytes.now
+    );
+    let blocks = head["slabs"][0]["blocks"].as_array().unwrap();
+    assert_eq!(blocks.len(), 2);
+    let tag = blocks[0][4].as_u64().unwrap() as usize;
+    assert_eq!(head["tags"][tag]["name"], "weights");
+    assert_eq!(head["clipped"], 0);
+}
+
+#[test]
+fn a_page_asks_for_nothing_else() {
+    let page = page(&named(&["x"]).0.snapshot());
+    for outside in [
+        "http:", "https:", " src=", "@import", "url(", "fetch(", "import(",
+    ] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn hostile_names_are_in_a_page_as_escapes_only() {
+    let names = [
+        "</script><script>alert(1)</script>",
+        "<!--<script>",
+        "<img src=x onerror=alert(1)>",
+        "\u{0}\u{1b}[31m\u{202e}\n",
+    ];
+    let plain = page(&named(&["x"]).0.snapshot());
+    let (gpu, _tensors) = named(&names);
+    let hostile = page(&gpu.snapshot());
+    for markup in ["<script", "</script", "<!--", "<img", "alert(1)</"] {
+        let count = |page: &str| page.matches(markup).count();
+        assert_eq!(count(&plain), count(&hostile), "{markup}");
+    }
+    let control = |c: char| c.is_control() && c != '\n';
+    assert!(!hostile.contains(control));
+    // They come back as they were.
+    let tags = head(&hostile)["tags"].clone();
+    let told: Vec<_> = tags
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tag| &tag["name"])
+        .collect();
+    for name in names {
+        assert!(told.iter().any(|told| *told == name), "{name}: {told:?}");
+    }
+}
+
+#[test]
+fn long_names_are_clipped_and_that_is_told() {
+    let long = "é".repeat(5 << 20);
+    let short = page(&named(&["x"]).0.snapshot());
+    let (gpu, _tensors) = named(&[&long]);
+    let clipped = page(&gpu.snapshot());
+    assert!(clipped.len() < short.len() + 2048, "{}", clipped.len());
+    let head = head(&clipped);
+    assert_eq!(head["clipped"], 1);
+    let mut names = head["tags"].as_array().unwrap().iter();
+    assert!(names.any(|tag| tag["name"] == "é".repeat(512)));
+}
+
+#[test]
+fn an_event_takes_a_few_bytes() {
+    let (gpu, mut tensors) = named(&["x"]);
+    gpu.keep_history(100_000);
+    while gpu.history().moments.len() < 20_000 {
+        tensors.clear();
+        for _ in 0..64 {
+            tensors.push(gpu.zeros(&[1000], DType::F32).unwrap());
+        }
+        gpu.flush().unwrap();
+    }
+    let snapshot = gpu.snapshot();
+    let page = page(&snapshot);
+    let events = inside(&page, "<script type=\"text/plain\" id=\"events-0\">");
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+    assert!(events.chars().all(is_letter));
+    let per_event = events.len() as f64 / snapshot.moments.len() as f64;
+    assert!(per_event < 14.0, "{per_event} letters");
+}
+
+#[test]
+fn two_snapshots_make_one_page() {
+    let (gpu, _tensors) = named(&["x"]);
+    let before = gpu.snapshot();
+    let mut page = Vec::new();
+    before.compare_html(&gpu.snapshot(), &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert_eq!(page.matches(" data-snapshot=\"events-").count(), 2);
+    assert!(page.contains(" id=\"events-1\">"));
+}
