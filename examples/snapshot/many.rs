@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<Snapshot> {
     while kept.len() < BLOCKS - PASSING {
         let layer = kept.len() * 48 / BLOCKS;
         kept.push(make("parameters", &format!("layer {layer}"), 16)?);
-        if kept.len() % 128 == 0 {
+        if kept.len().is_multiple_of(128) {
             gpu.flush()?;
         }
     }
