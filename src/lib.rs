@@ -42,7 +42,9 @@
 //! [`Gpu::snapshot`] is all of it as one value, with every block, and what happened before if
 //! [`Gpu::keep_history`] was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
 //! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
-//! and as a log of RMM's (`write_rmm`; `read_rmm` reads one).
+//! and as a log of RMM's (`write_rmm`; `read_rmm` reads one), as a page of HTML to look around in (`write_html`).
+//! [`Gpu::advice`] says in sentences what to change. Who comes from PyTorch finds each of its functions in
+//! [`guides::torch_memory`].
 //!
 //! # Finding bugs
 //!
