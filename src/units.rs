@@ -85,13 +85,14 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Reads a number of bytes: `4096`, `512MiB`, `1.5 GiB` (powers of 1024), `2GB`, `100k` (powers of
-/// 1000). `None` where it is none, or passes `u64`.
+/// Reads a number of bytes: `4096`, `512MiB`, `1.5 GiB` (powers of 1024, up to `EiB`), `2GB`, `100k`
+/// (powers of 1000, up to `EB`). `None` where it is none, or passes `u64`.
 ///
 /// ```
 /// use lapidary::units::{MIB, parse_bytes};
 /// assert_eq!(parse_bytes("512MiB"), Some(512 * MIB));
 /// assert_eq!(parse_bytes("1.5 kB"), Some(1500));
+/// assert_eq!(parse_bytes("2 TiB"), Some(2 << 40));
 /// assert_eq!(parse_bytes("many"), None);
 /// ```
 pub fn parse_bytes(text: &str) -> Option<u64> {
@@ -103,9 +104,15 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         "k" | "kb" => 1000,
         "m" | "mb" => 1_000_000,
         "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "p" | "pb" => 1_000_000_000_000_000,
+        "e" | "eb" => 1_000_000_000_000_000_000,
         "kib" => KIB,
         "mib" => MIB,
         "gib" => GIB,
+        "tib" => 1 << 40,
+        "pib" => 1 << 50,
+        "eib" => 1 << 60,
         _ => return None,
     };
     if let Ok(whole) = number.parse::<u64>() {
@@ -210,6 +217,25 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_in_every_unit_in_which_they_are_printed() {
+        for exponent in 0..64 {
+            let bytes = 1 << exponent;
+            assert_eq!(parse_bytes(&Bytes(bytes).to_string()), Some(bytes));
+        }
+        for (text, bytes) in [
+            ("3tb", Some(3_000_000_000_000)),
+            ("1.5PB", Some(1_500_000_000_000_000)),
+            ("18EB", Some(18_000_000_000_000_000_000)),
+            ("15EiB", Some(15 << 60)),
+            ("16EiB", None),
+            ("19EB", None),
+            ("1e5", None),
+        ] {
+            assert_eq!(parse_bytes(text), bytes, "{text}");
         }
     }
 }

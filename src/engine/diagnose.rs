@@ -28,6 +28,7 @@ use super::state::State;
 use super::walk::Need;
 use crate::driver::{Binding, Caps, Op};
 use crate::dtype::DType;
+use crate::error::{Error, Result};
 use crate::memory::{Change, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
 use gear::Gear;
@@ -58,6 +59,9 @@ const MOST_SHARES: u64 = 32;
 
 /// The names of so many commands that ran are kept, for those who ask who it was.
 const MOST_SUSPECTS: usize = 8;
+
+/// Why something was not looked at.
+const NO_ROOM: &str = "more was to be looked at at once than finds room for its answers";
 
 /// What looks for bugs, which a later room knows.
 #[derive(Clone, Copy)]
@@ -170,6 +174,10 @@ pub(super) struct Diagnose {
     used: u32,
     /// What ran since all was last looked at, the latest at the end.
     suspects: Vec<String>,
+    /// Nothing was missed since the last look over all began.
+    is_all_seen: bool,
+    /// Why something was missed that nobody was told of, the first time.
+    missed: Option<String>,
     watch: Watch,
 }
 
@@ -183,6 +191,8 @@ impl Diagnose {
                 submitted: 0,
                 used: 0,
                 suspects: Vec::new(),
+                is_all_seen: true,
+                missed: None,
                 watch: Watch::default(),
             })
         })
@@ -217,15 +227,31 @@ impl Diagnose {
     pub(super) fn device_gone(&mut self) {
         self.gear = None;
         self.forget_asked(0);
+        self.missed = None;
         self.watch = Watch::default();
     }
 
     /// What was asked beyond the first so many is not answered.
     fn forget_asked(&mut self, keep: usize) {
-        self.asked.truncate(keep);
+        let keep = keep.min(self.asked.len());
+        for asked in self.asked.drain(keep..) {
+            if let About::Result(version) = asked.about {
+                self.watch.is_not_seen(version);
+            }
+        }
         self.submitted = self.submitted.min(keep);
         let last = self.asked.last();
         self.used = last.map_or(0, |last| last.first + last.count);
+    }
+
+    /// Something was not looked at, or what was seen is not known: whoever asks what was found is told.
+    #[cold]
+    fn miss(&mut self, reason: &str) {
+        self.is_all_seen = false;
+        if self.missed.is_none() {
+            log::warn!("lapidary: some of what was looked for is not known: {reason}");
+            self.missed = Some(reason.to_owned());
+        }
     }
 
     /// This ran.
@@ -249,6 +275,22 @@ impl Engine {
     /// What was found.
     pub(crate) fn findings(&self) -> &Findings {
         &self.findings
+    }
+
+    /// Was all seen that was to be looked at, since this was asked the last time?
+    pub(crate) fn check_missed(&self) -> Result<()> {
+        let mut state = self.lock();
+        let missed = state.diagnose.as_mut().and_then(|one| one.missed.take());
+        match missed {
+            None => Ok(()),
+            Some(reason) => Err(Error::Driver {
+                what: "some of the looks for bugs",
+                message: format!(
+                    "{reason}; give the device more memory, or flush more often. What was found is \
+                     listed still"
+                ),
+            }),
+        }
     }
 
     /// A result is longer than what it is to hold: of each row of so many elements the rest is padding, in which
@@ -308,6 +350,8 @@ impl State {
     pub(super) fn not_answered(&mut self) {
         if let Some(diagnose) = &mut self.diagnose {
             diagnose.forget_asked(diagnose.submitted);
+            // Fences are made anew, whether or not somebody has seen them.
+            diagnose.miss("a submission was refused");
             self.memory.fence_anew();
         }
     }
@@ -335,6 +379,7 @@ impl State {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
         let answers = diagnose.gear.as_ref().map_or(0, |gear| gear.answers);
         if diagnose.used > answers / 4 * 3 {
+            diagnose.miss(NO_ROOM);
             return;
         }
         self.look_at(diagnose, Look::Words, place, size_bytes, || {
@@ -372,6 +417,9 @@ impl State {
             let elements = (stop - at) / look.element_bytes();
             let shares = (elements / LEAST_SHARE).clamp(1, MOST_SHARES);
             let Some(first) = diagnose.take_answers(shares as u32) else {
+                if diagnose.gear.is_some() {
+                    diagnose.miss(NO_ROOM);
+                }
                 return;
             };
             let from = (at - place.offset_bytes) / look.element_bytes();
@@ -428,6 +476,7 @@ impl State {
             // Nothing answers, so nothing is to be read from there.
             let is_asked = |asked: &Asked| asked.first + asked.count <= first;
             diagnose.asked.retain(is_asked);
+            diagnose.miss("a bind group was refused");
             return;
         };
         let start = self.batch.params.len() as u32;

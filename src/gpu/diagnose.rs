@@ -70,7 +70,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`flush`](Gpu::flush).
+    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, where something could not be looked at since the last
+    /// call, as when memory is short: there may be bugs that were not found. Those that were stay in the list,
+    /// for the next call or [`findings`](Gpu::findings).
     pub fn diagnose(&self) -> Result<Vec<Finding>> {
         block_on("Gpu::diagnose", self.diagnose_async())
     }
@@ -81,6 +83,7 @@ impl Gpu {
     /// As [`diagnose`](Gpu::diagnose).
     pub async fn diagnose_async(&self) -> Result<Vec<Finding>> {
         self.engine.flush().await?;
+        self.engine.check_missed()?;
         Ok(self.engine.findings().take())
     }
 

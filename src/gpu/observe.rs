@@ -47,7 +47,8 @@ impl Gpu {
     }
 
     /// Begins to measure what a piece of the program takes, which is also a [`scope`](Gpu::scope). What was
-    /// asked for before runs first. Measurements may lie within each other.
+    /// asked for before runs first. Measurements may lie within each other; of two, the later one ends first, or the
+    /// names of both stay on.
     ///
     /// What other threads do meanwhile counts as well: there is one memory.
     ///

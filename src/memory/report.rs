@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::{ClassUse, Memory, Slot, Storage, Sums, TagUse};
+use super::{ClassUse, Memory, Slot, Storage, Sums, Tag, TagUse};
 use crate::alloc::{AllocStats, SlabClass};
 
 /// Who holds memory: a place in the source, with its name if it has one.
@@ -50,7 +50,7 @@ pub(crate) struct MemoryReport {
 }
 
 impl Memory {
-    /// All numbers at once, with the `holders` greatest holders. O(slabs + storages).
+    /// All numbers at once, with the `holders` greatest holders. O(slabs + tags · log tags).
     pub(crate) fn report(&self, holders: usize) -> MemoryReport {
         let slabs = self.slabs.iter().flatten();
         let slabs = slabs.filter_map(|slab| {
@@ -88,8 +88,16 @@ impl Memory {
     }
 
     fn holders(&self, most: usize) -> Vec<Holder> {
-        let live = self.slots.iter().filter(|slot| slot.block.is_some());
-        by_tag(live.filter_map(|slot| slot.storage.upgrade()), most)
+        let entries = self.census.tags.entries().iter();
+        let mut uses: Vec<&TagUse> = entries.filter(|one| one.bytes.now > 0).collect();
+        uses.sort_by_key(|one| std::cmp::Reverse(one.bytes.now));
+        uses.truncate(most);
+        let holders = uses.into_iter().map(|one| Holder {
+            tag: one.tag.as_ref().map_or("others".into(), Tag::to_string),
+            bytes: one.bytes.now,
+            storages: one.storages.now,
+        });
+        holders.collect()
     }
 
     /// The `most` greatest holders of what is pinned in slabs with free room: it is in the way of

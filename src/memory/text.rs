@@ -55,10 +55,9 @@ fn width(c: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_name_stays_on_its_line_and_in_its_columns() {
+        use super::{printable, printable_end};
         assert_eq!(printable("scores", 6), "scores");
         assert_eq!(printable("scores", 5), "scor…");
         assert_eq!(printable_end("src/main.rs:7", 10), "…main.rs:7");

@@ -5,7 +5,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 
 use super::Snapshot;
-use crate::memory::{Block, BlockState, Residency, SlabMap};
+use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
 use crate::units::{Bytes, MIB};
 
 /// Less than this is not worth a sentence.
@@ -95,7 +95,7 @@ impl Snapshot {
             return None;
         }
         let holder = match self.stats.holders.first() {
-            Some(holder) => format!(": most is held by {}", holder.tag),
+            Some(holder) => format!(": most is held by {}", printable_end(&holder.tag, 72)),
             None => String::new(),
         };
         let text = format!(
@@ -117,7 +117,7 @@ impl Snapshot {
         };
         let sparse: Vec<&SlabMap> = self.slabs.iter().filter(is_sparse).collect();
         let free = sparse.iter();
-        let free = free.map(|slab| slab.size_bytes - granted_bytes(&slab.blocks));
+        let free = free.map(|slab| slab.size_bytes.saturating_sub(granted_bytes(&slab.blocks)));
         let free_bytes = free.fold(0, u64::saturating_add);
         let used = self.slabs.iter().filter(|slab| !slab.blocks.is_empty());
         let used_bytes = used.fold(0, |sum: u64, slab| sum.saturating_add(slab.size_bytes));
@@ -160,7 +160,7 @@ impl Snapshot {
         let pinned = kept.iter().flat_map(|slab| &slab.blocks).filter(is_pinned);
         let free = kept
             .iter()
-            .map(|slab| slab.size_bytes - granted_bytes(&slab.blocks));
+            .map(|slab| slab.size_bytes.saturating_sub(granted_bytes(&slab.blocks)));
         let free_bytes = free.fold(0, u64::saturating_add);
         let count = pinned.clone().count();
         let (tag, _) = self.greatest(pinned)?;
@@ -220,7 +220,9 @@ impl Snapshot {
         let blocks = self.slabs.iter().flat_map(|slab| &slab.blocks);
         let small = blocks.filter(|block| block.size_bytes < self.granule_bytes);
         let count = small.clone().count();
-        let (tag, _) = self.greatest_of(small, |block| block.granted_bytes - block.size_bytes)?;
+        let (tag, _) = self.greatest_of(small, |block| {
+            block.granted_bytes.saturating_sub(block.size_bytes)
+        })?;
         let text = format!(
             "{} of the {} that is live, {} %, is rounding: {count} tensors are smaller than the {} that the \
              device hands out at least, most of them of {}. Keep small ones together in one tensor, and take \

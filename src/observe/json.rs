@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
@@ -89,13 +90,7 @@ impl Snapshot {
         for slab in &self.slabs {
             self.check_slab(slab)?;
         }
-        let blocks = self.slabs.iter().map(|slab| slab.blocks.len() as u64);
-        let (told, found) = (self.stats.live_storages.now, blocks.sum::<u64>());
-        if told != found {
-            return Err(wrong(format!(
-                "`stats.live_storages` says {told}, and `slabs` has {found} blocks"
-            )));
-        }
+        self.check_sums()?;
         for (index, away) in self.away.iter().enumerate() {
             self.check_tag(away.tag, || format!("`away`, row {index}"))?;
         }
@@ -121,6 +116,48 @@ impl Snapshot {
                 if kernel as usize >= count {
                     return Err(wrong(format!("{}: kernel {kernel} of {count}", place())));
                 }
+            }
+        }
+        if before_ns > self.taken_at_ns {
+            let taken_at_ns = self.taken_at_ns;
+            return Err(wrong(format!(
+                "`taken_at_ns` is {taken_at_ns}, and `moments` go on to {before_ns}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Do the numbers tell what the slabs show?
+    fn check_sums(&self) -> Result<()> {
+        if !self.granule_bytes.is_power_of_two() {
+            let granule_bytes = self.granule_bytes;
+            return Err(wrong(format!(
+                "`granule_bytes` is {granule_bytes}, no power of two"
+            )));
+        }
+        let (mut blocks, mut live_bytes, mut reserved_bytes) = (0, 0, 0_u64);
+        let mut numbers = FxHashSet::default();
+        for slab in &self.slabs {
+            if !numbers.insert(slab.slab) {
+                let number = slab.slab;
+                return Err(wrong(format!("`slabs`: number {number} is there twice")));
+            }
+            blocks += slab.blocks.len() as u64;
+            reserved_bytes = reserved_bytes.saturating_add(slab.size_bytes);
+            let granted = slab.blocks.iter().map(|block| block.granted_bytes);
+            live_bytes = granted.fold(live_bytes, u64::saturating_add);
+        }
+        let stats = &self.stats;
+        for (what, told, found) in [
+            ("live_storages", stats.live_storages.now, blocks),
+            ("live_bytes", stats.live_bytes.now, live_bytes),
+            ("reserved_bytes", stats.reserved_bytes.now, reserved_bytes),
+            ("slabs", stats.slabs.len() as u64, self.slabs.len() as u64),
+        ] {
+            if told != found {
+                return Err(wrong(format!(
+                    "`stats.{what}` says {told}, and `slabs` has {found}"
+                )));
             }
         }
         Ok(())

@@ -38,7 +38,7 @@ impl MemoryStats {
         }
     }
 
-    fn levels(&self) -> [(&'static str, &'static str, &Level); 13] {
+    fn levels(&self) -> [(&'static str, &'static str, &Level); 14] {
         macro_rules! level {
             ($field:ident) => {
                 (
@@ -57,6 +57,7 @@ impl MemoryStats {
             level!(retiring_bytes),
             level!(imported_bytes),
             level!(upload_bytes),
+            level!(arrival_bytes),
             level!(readback_bytes),
             level!(device_bytes),
             level!(host_bytes),
@@ -65,10 +66,10 @@ impl MemoryStats {
         ]
     }
 
-    fn totals(&self) -> [(&'static str, u64); 16] {
+    fn totals(&self) -> [(&'static str, u64); 17] {
         [
             ("lapidary_allocations_total", self.live_storages.up),
-            ("lapidary_allocated_bytes_total", self.requested_bytes.up),
+            ("lapidary_allocated_bytes_total", self.live_bytes.up),
             ("lapidary_evictions_total", self.evictions),
             ("lapidary_restores_total", self.restores),
             ("lapidary_buffers_created_total", self.buffers_created),
@@ -78,6 +79,7 @@ impl MemoryStats {
             ("lapidary_commands_total", self.commands),
             ("lapidary_submissions_total", self.submissions),
             ("lapidary_refusals_total", self.refusals),
+            ("lapidary_staging_waits_total", self.staging_waits),
             ("lapidary_compactions_total", self.compactions),
             ("lapidary_moved_bytes_total", self.moved_bytes),
             ("lapidary_put_out_bytes_total", self.put_out_bytes),

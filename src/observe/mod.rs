@@ -1,4 +1,5 @@
-//! What happened and what is there, for people: reads everything, changes nothing.
+//! What happened and what is there, for people: it reads, and changes nothing but that what is gone already is
+//! freed first.
 
 mod advice;
 #[cfg(feature = "snapshot")]

@@ -250,11 +250,17 @@ impl MemoryStats {
             );
             rows.push(("device", self.device_bytes.now, budget));
         }
-        if self.put_out_bytes + self.dropped_bytes + self.brought_in_bytes > 0 {
+        if [
+            self.put_out_bytes,
+            self.dropped_bytes,
+            self.brought_in_bytes,
+        ] != [0; 3]
+        {
             let (host, disk) = (Bytes(self.host_bytes.now), Bytes(self.disk_bytes.now));
             let (peak, used) = (Bytes(self.host_bytes.peak), Bytes(self.spilled_bytes.now));
             let out = format!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
-            rows.push(("put out", self.host_bytes.now + self.disk_bytes.now, out));
+            let out_bytes = self.host_bytes.now.saturating_add(self.spilled_bytes.now);
+            rows.push(("put out", out_bytes, out));
             let (written, dropped) = (Bytes(self.put_out_bytes), Bytes(self.dropped_bytes));
             let back = format!("so far; {written} written out, {dropped} given up");
             rows.push(("back", self.brought_in_bytes, back));

@@ -123,3 +123,30 @@ fn a_truncated_file_is_named_and_the_others_are_replayed_all_the_same() {
     assert!(ran.err.contains("it is truncated"), "{}", ran.err);
     assert_eq!(lines(&ran.out)[0]["trace"], "good.trace");
 }
+
+#[test]
+fn what_is_read_and_written_may_pass_any_sum() {
+    let half = 1_u64 << 55;
+    let mut text = format!("a 0 {half} P.x\na 1 {half} P.y\n");
+    text += &"r 0\nw 0\nr 1\nw 1\n".repeat(700);
+    let path = file("vast.trace", text.as_bytes());
+    for policy in ["default", "no-move", "choice"] {
+        let args = ["replay", "--json", "--against", "none", "--budget", "0.6x"];
+        let ran = run(&[&args[..], &["--policy", policy, &path]].concat());
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{policy}");
+        assert_eq!(lines(&ran.out)[0]["bytes_spilled_reference"], u64::MAX);
+    }
+}
+
+#[test]
+fn an_operator_may_read_as_many_storages_as_a_line_has_room_for() {
+    let count = 50_000;
+    let mut text: String = (0..count).map(|id| format!("a {id} 256 P.x\n")).collect();
+    let ids: String = (0..count).map(|id| format!(" {id}")).collect();
+    text += &format!("r{ids}{ids}\nw{ids}\n");
+    let path = file("wide.trace", text.as_bytes());
+    let args = ["replay", "--json", "--against", "none", "--budget", "2x"];
+    let ran = run(&[&args[..], &["--policy", "choice", &path]].concat());
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(lines(&ran.out)[0]["bytes_spilled_reference"], 0);
+}

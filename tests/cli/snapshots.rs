@@ -1,10 +1,13 @@
 //! `lapidary view` and `lapidary diff`: snapshots in files, and files that are none.
 
 use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Snapshot, Tensor};
+use serde_json::Value;
 
 use crate::{check_fails, file, folder, program, run};
 
@@ -40,8 +43,7 @@ fn a_snapshot_is_shown_as_the_page_and_written_in_other_forms() {
         "{}",
         ran.out
     );
-    let told: serde_json::Value =
-        serde_json::from_str(&run(&["view", "--json", &path]).out).unwrap();
+    let told: Value = serde_json::from_str(&run(&["view", "--json", &path]).out).unwrap();
     assert_eq!(told["stats"]["live_bytes"]["now"], 512 << 10);
 
     let folder = folder("faces");
@@ -63,13 +65,13 @@ fn a_snapshot_is_shown_as_the_page_and_written_in_other_forms() {
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
     assert!(fs::read(&html).unwrap().starts_with(b"<!doctype html>"));
     assert!(fs::read(&pickle).unwrap().starts_with(b"\x80"));
-    let trace: serde_json::Value = serde_json::from_slice(&fs::read(&trace).unwrap()).unwrap();
+    let trace: Value = serde_json::from_slice(&fs::read(&trace).unwrap()).unwrap();
     assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
     let map = run(&["view", "--map", &path]).out;
     assert!(map.contains("AAAA") && map.contains("`weights`"), "{map}");
     // What was written as a log can be replayed.
     let ran = run(&["replay", "--json", "--against", "none", &rmm]);
-    let line: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let line: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(line["peak_live"], 512 << 10);
     check_fails(
         &["view", &path, "--html", "no/such/folder/page.html"],
@@ -140,8 +142,7 @@ fn two_snapshots_differ_by_what_is_new_what_grew_what_shrank_and_what_is_gone() 
             ran.out
         );
     }
-    let told: serde_json::Value =
-        serde_json::from_str(&run(&["diff", "--json", &before, &after]).out).unwrap();
+    let told: Value = serde_json::from_str(&run(&["diff", "--json", &before, &after]).out).unwrap();
     assert_eq!(told["tags"].as_array().unwrap().len(), 4, "{told}");
     let page = folder("pages")
         .join("both.html")
@@ -181,4 +182,110 @@ fn who_stops_reading_is_no_failure() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), &*said), (Some(0), ""), "{args:?}");
     }
+}
+
+#[test]
+fn all_files_are_written_even_where_nobody_hears_of_them() {
+    let path = file("deaf.json", &json(&open().snapshot()));
+    let folder = folder("unheard");
+    let (html, pickle) = (folder.join("page.html"), folder.join("s.pickle"));
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut view = program();
+    view.args(["view", &path]).arg("--html").arg(&html);
+    view.arg("--pickle").arg(&pickle).stderr(writer);
+    assert_eq!(view.output().unwrap().status.code(), Some(0));
+    assert!(html.exists() && pickle.exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn names_from_files_and_of_files_cannot_steer_the_terminal() {
+    let hostile = "a\u{1b}[2J\u{7}\u{202e}\n";
+    let on = |adapter: &str, name: &str| {
+        let mut value: Value = serde_json::from_slice(&json(&open().snapshot())).unwrap();
+        value["stats"]["adapter"] = format!("{hostile}{adapter}").into();
+        file(&format!("{hostile}{name}"), value.to_string().as_bytes())
+    };
+    let (one, other) = (on("one", "one.json"), on("other", "other.json"));
+    let trace = file(&format!("{hostile}x.trace"), b"a 0 5\n");
+    let missing = format!("{hostile}missing");
+    let page = folder("steered").join(hostile);
+    let page = page.into_os_string().into_string().unwrap();
+    for args in [
+        &["diff", &one, &other][..],
+        &["diff", &one, &missing],
+        &["view", &one],
+        &["view", &one, "--html", &page],
+        &["view", &trace],
+        &["replay", "--no-plot", &trace],
+        &["replay", &missing],
+        &["replay", &one],
+    ] {
+        let ran = run(args);
+        let said = ran.out + &ran.err;
+        assert!(said.contains("a?[2J???"), "{args:?}: {said}");
+        for forbidden in ['\u{1b}', '\u{7}', '\u{202e}'] {
+            assert!(!said.contains(forbidden), "{args:?}: {said:?}");
+        }
+    }
+}
+
+/// Where numbers are, as JSON pointers.
+fn numbers(value: &Value, place: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Number(_) => found.push(place.to_owned()),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                numbers(item, &format!("{place}/{index}"), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                numbers(field, &format!("{place}/{name}"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Every form of a snapshot, if it is one. Some forms refuse some numbers.
+fn show_all(json: &[u8], other: &Snapshot) -> bool {
+    let Ok(snapshot) = Snapshot::from_json(json) else {
+        return false;
+    };
+    let mut shown = snapshot.stats.to_string() + &snapshot.map().columns(80).to_string();
+    for suggestion in snapshot.advice() {
+        shown += &suggestion.to_string();
+    }
+    assert!(!shown.is_empty());
+    let _ = snapshot.write_json(io::sink());
+    let _ = snapshot.write_html(io::sink());
+    let _ = snapshot.compare_html(other, io::sink());
+    let _ = other.compare_html(&snapshot, io::sink());
+    let _ = snapshot.write_trace(io::sink());
+    let _ = snapshot.write_pickle(io::sink());
+    let _ = snapshot.write_rmm(io::sink());
+    true
+}
+
+#[test]
+fn whatever_number_a_snapshot_says_it_is_shown_or_refused() {
+    let golden = fs::read("tests/engine/golden/snapshot.json").unwrap();
+    let other = Snapshot::from_json(&golden).unwrap();
+    let whole: Value = serde_json::from_slice(&golden).unwrap();
+    let mut places = Vec::new();
+    numbers(&whole, "", &mut places);
+    let mut shown = 0;
+    for place in &places {
+        for number in [u64::MAX, u64::from(u32::MAX), 0] {
+            let mut value = whole.clone();
+            *value.pointer_mut(place).unwrap() = number.into();
+            let json = value.to_string();
+            let told = catch_unwind(AssertUnwindSafe(|| show_all(json.as_bytes(), &other)));
+            assert!(told.is_ok(), "{place} = {number}");
+            shown += usize::from(told.unwrap());
+        }
+    }
+    assert!(shown > 100, "{shown} of {}", places.len());
 }

@@ -1,7 +1,7 @@
 //! Planted bugs that diagnostics must find, and right programs in which there is nothing to find.
 
-use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, DType, Diagnostics, Finding, Gpu, Kernel, Options, Tensor};
+use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
+use lapidary::{Budget, DType, Diagnostics, Error, Finding, Gpu, Kernel, Options, Tensor};
 
 use crate::{ended, numbers, options};
 
@@ -238,6 +238,49 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
         "{found}"
     );
     drop((x, y, z, nan));
+    ended(gpu, &sim);
+}
+
+/// The answers to what is looked for now do not arrive, and that is told once.
+#[track_caller]
+fn diagnose_in_vain(gpu: &Gpu, sim: &SimHandle) {
+    sim.arm(Fault::once(Site::ReadMapped, 1, FaultKind::Invalid));
+    let error = gpu.diagnose().unwrap_err();
+    assert!(matches!(error, Error::Driver { .. }), "{error}");
+    assert_eq!(gpu.diagnose().unwrap(), []);
+}
+
+#[test]
+fn what_is_not_known_is_told_and_not_blamed_on_what_comes_after() {
+    let (gpu, sim) = open(Diagnostics::all());
+    let kernel = count(&gpu, 13);
+    let y = counted(&kernel, 12);
+    diagnose_in_vain(&gpu, &sim);
+    let root = gpu.tensor(&[-1.0_f32], &[1]).unwrap().sqrt().unwrap();
+    diagnose_in_vain(&gpu, &sim);
+    let more = (&root + 1.0).unwrap();
+    more.force().unwrap();
+    let found = one(&gpu);
+    let Finding::NonFinite { operation, .. } = &found else {
+        panic!("{found}");
+    };
+    assert_eq!(operation.as_deref(), Some("sqrt"), "{found}");
+    drop((y, root, more, kernel));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_long_history_of_which_nothing_is_known_is_walked_once() {
+    let (gpu, sim) = open(Diagnostics::all());
+    let mut y = gpu.ones(&[4], DType::F32).unwrap();
+    for _ in 0..60 {
+        y = (&y + &y).unwrap();
+    }
+    diagnose_in_vain(&gpu, &sim);
+    let half = (&y * 0.5).unwrap();
+    assert_eq!(half.to_vec::<f32>().unwrap(), [2.0_f32.powi(59); 4]);
+    assert_eq!(gpu.diagnose().unwrap(), []);
+    drop((y, half));
     ended(gpu, &sim);
 }
 

@@ -106,7 +106,22 @@ fn a_file_at_odds_with_itself_is_refused_with_the_place() {
     check(
         "\"live_storages\":{\"now\":3",
         "\"live_storages\":{\"now\":4",
-        "says 4, and `slabs` has 3 blocks",
+        "`stats.live_storages` says 4, and `slabs` has 3",
+    );
+    check(
+        "\"live_bytes\":{\"now\":24320",
+        "\"live_bytes\":{\"now\":24321",
+        "`stats.live_bytes` says 24321, and `slabs` has 24320",
+    );
+    check(
+        "\"granule_bytes\":256",
+        "\"granule_bytes\":0",
+        "`granule_bytes` is 0, no power of two",
+    );
+    check(
+        "\"taken_at_ns\":",
+        "\"taken_at_ns\":0,\"x\":",
+        "and `moments` go on to",
     );
     check(
         "[[0,4096,4000",

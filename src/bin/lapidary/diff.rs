@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::failure::Result;
 use crate::files::read_snapshot;
-use crate::style::Style;
+use crate::style::{Style, clean, clean_path};
 use crate::view::write_file;
 
 /// Compare two snapshots: what grew, what shrank, what is new
@@ -51,7 +51,6 @@ pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     let after = read_snapshot(&args.after)?;
     if let Some(path) = &args.html {
         write_file(path, |to| before.compare_html(&after, to))?;
-        writeln!(io::stderr(), "lapidary: wrote {}", path.display())?;
     }
     let totals = totals(&before, &after);
     let tags = tags(&before, &after);
@@ -74,8 +73,8 @@ pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     writeln!(
         out,
         "{} -> {}, {seconds:.1} s later",
-        args.before.display(),
-        args.after.display(),
+        clean_path(&args.before),
+        clean_path(&args.after),
     )?;
     if (&before.stats.adapter, &before.stats.backend)
         != (&after.stats.adapter, &after.stats.backend)
@@ -83,7 +82,8 @@ pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
         writeln!(
             out,
             "on different devices: {} and {}",
-            before.stats.adapter, after.stats.adapter
+            clean(&before.stats.adapter),
+            clean(&after.stats.adapter)
         )?;
     }
     for change in &totals {
@@ -221,7 +221,7 @@ fn print_change(out: &mut dyn Write, style: Style, change: &Change) -> io::Resul
         out,
         "{figure}  {}  {}{storages}",
         style.dim(&levels),
-        change.name
+        clean(&change.name)
     )
 }
 

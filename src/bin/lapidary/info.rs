@@ -7,7 +7,7 @@ use lapidary::{AdapterKind, AdapterSummary, Caps, Gpu, Options, adapters};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
-use crate::style::Style;
+use crate::style::{Style, clean};
 
 /// Show the adapters of this machine: limits, budgets, and what each of them means for you
 #[derive(Debug, clap::Args)]
@@ -112,7 +112,7 @@ fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
     let index = found
         .index
         .map_or(String::new(), |index| format!("{index}: "));
-    let title = style.bold(&format!("{index}{}", found.name));
+    let title = style.bold(&format!("{index}{}", clean(&found.name)));
     let opened = match &found.opened {
         Ok(opened) => opened,
         Err(error) => {
@@ -135,7 +135,7 @@ fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
         "  {} by {}; {}",
         kind(caps.kind),
         caps.backend,
-        caps.driver
+        clean(&caps.driver)
     )?;
     for (name, figure, meaning) in rows(opened) {
         let figure = style.bold(&format!("{figure:>12}"));
@@ -282,7 +282,7 @@ fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
         if number == 0 {
             writeln!(out, "\n{}", style.bold("set in the environment"))?;
         }
-        writeln!(out, "  {name}={}", value.to_string_lossy())?;
+        writeln!(out, "  {name}={}", clean(&value.to_string_lossy()))?;
     }
     Ok(())
 }

@@ -1,10 +1,13 @@
-//! Colours of what is printed, where they are wanted.
+//! Colours of what is printed, where they are wanted; and names that others chose, so that they can be printed.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::terminal;
 use ratatui::style::Color;
+
+use crate::replay::text::{printable, printable_end};
 
 /// The colours of several things beside each other: of a table's rows, and of a chart's lines.
 pub(crate) const SERIES: [Color; 5] = [
@@ -14,6 +17,19 @@ pub(crate) const SERIES: [Color; 5] = [
     Color::Green,
     Color::Red,
 ];
+
+/// Names are cut off where they are longer.
+const MOST_COLUMNS: usize = 400;
+
+/// A text that others chose (an adapter's name, a trace's, a tensor's), without what a terminal would obey or hide.
+pub(crate) fn clean(text: &str) -> String {
+    printable(text, MOST_COLUMNS)
+}
+
+/// As [`clean`], of a path.
+pub(crate) fn clean_path(path: &Path) -> String {
+    printable_end(&path.to_string_lossy(), MOST_COLUMNS)
+}
 
 /// When to print in colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

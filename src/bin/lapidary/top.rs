@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use lapidary::Error;
 use lapidary::monitor::{Monitor, Remote};
 
 use crate::failure::{Failure, Result};
+use crate::style::{clean, clean_path};
 
 /// Watch the memory of a running program that serves it (`gpu.serve_monitor(None)`)
 #[derive(Debug, clap::Args)]
@@ -41,12 +43,19 @@ pub(crate) fn top(args: &Args, out: &mut dyn Write) -> Result {
     let first = remote.memory()?;
     let mut monitor = Monitor::new();
     monitor.push(first);
-    let shown = monitor.run(every, || {
-        remote
-            .memory()
-            .map_err(|_| "the program has ended".to_owned())
-    });
+    let shown = monitor.run(every, || remote.memory().map_err(|error| why(error, &path)));
     shown.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))
+}
+
+/// What is the matter, without the socket's path: there is one line for it.
+fn why(error: Error, path: &Path) -> String {
+    match error {
+        Error::Option { reason, .. } => {
+            let path = format!("{}: ", path.display());
+            reason.strip_prefix(&path).unwrap_or(&reason).to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 fn print_samples(
@@ -90,10 +99,10 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
         [only] => Ok(only.path.clone()),
         several => {
             let names = several.iter().map(|served| {
-                let mut line = format!("  lapidary top {}", served.path.display());
+                let mut line = format!("  lapidary top {}", clean_path(&served.path));
                 if let Ok(mut remote) = Remote::connect(&served.path) {
                     if remote.memory().is_ok() {
-                        line += &format!("    {}", remote.program());
+                        line += &format!("    {}", clean(remote.program()));
                     }
                 }
                 line

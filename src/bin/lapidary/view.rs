@@ -8,7 +8,7 @@ use lapidary::Snapshot;
 
 use crate::failure::Result;
 use crate::files::{read_snapshot, said};
-use crate::style::{Style, width};
+use crate::style::{Style, clean_path, width};
 
 /// Show a snapshot: where the memory is, who has it, and what to change
 ///
@@ -52,7 +52,6 @@ pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     for (path, face) in files {
         if let Some(path) = path {
             write_file(path, |to| face(&snapshot, to))?;
-            writeln!(io::stderr(), "lapidary: wrote {}", path.display())?;
             wrote = true;
         }
     }
@@ -67,7 +66,7 @@ pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     Ok(())
 }
 
-/// Writes a file through `face`, and says which one could not be written.
+/// Writes a file through `face`, and says which one was or could not be written.
 pub(crate) fn write_file(
     path: &Path,
     face: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -75,7 +74,10 @@ pub(crate) fn write_file(
     let file = File::create(path).map_err(|error| said(path, &error))?;
     let mut file = BufWriter::new(file);
     let written = face(&mut file).and_then(|()| file.flush());
-    written.map_err(|error| said(path, &error))
+    written.map_err(|error| said(path, &error))?;
+    // The file is there, whether or not anybody hears of it.
+    let _ = writeln!(io::stderr(), "lapidary: wrote {}", clean_path(path));
+    Ok(())
 }
 
 fn print(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<()> {

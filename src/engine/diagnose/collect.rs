@@ -28,8 +28,9 @@ impl Engine {
     pub(in crate::engine) async fn look_over(&self) -> Result<()> {
         let (fences, graves) = {
             let mut state = self.lock();
-            if state.diagnose.is_none() {
-                return Ok(());
+            match &mut state.diagnose {
+                Some(diagnose) => diagnose.is_all_seen = true,
+                None => return Ok(()),
             }
             state.attend();
             state.memory.zones()
@@ -66,14 +67,20 @@ impl Engine {
             }
             let looked = self.look_at_groups(some).await;
             self.check_lost()?;
-            if looked.is_err() {
+            if let Err(error) = looked {
                 // There is no memory for it now: the next walk looks again.
+                if let Some(diagnose) = &mut self.lock().diagnose {
+                    diagnose.miss(&format!("{error:?}"));
+                }
                 break;
             }
         }
         self.collect().await?;
         if let Some(diagnose) = &mut self.lock().diagnose {
-            diagnose.suspects.clear();
+            // Who damaged what was not seen is still to be named by the walk that sees it.
+            if diagnose.is_all_seen {
+                diagnose.suspects.clear();
+            }
         }
         Ok(())
     }
@@ -148,7 +155,7 @@ impl Engine {
             match answers {
                 Ok(answers) => state.evaluate(&mut diagnose, &answers, &mut found),
                 // Where there is no memory to read them, nothing is known of what was asked.
-                Err(error) => log_unread(&error),
+                Err(error) => diagnose.miss(&format!("{error:?}")),
             }
             diagnose.forget_asked(0);
             let findings = diagnose.wanted.findings.clone();
@@ -185,10 +192,6 @@ impl Engine {
             false => Err(DriverError::Invalid("the answers did not arrive".into())),
         }
     }
-}
-
-fn log_unread(error: &DriverError) {
-    log::warn!("lapidary: some of what was looked for is not known: {error:?}");
 }
 
 impl State {

@@ -90,25 +90,33 @@ impl Watch {
         self.padded.iter().find(is_it).map_or((0, 0), |one| one.1)
     }
 
-    /// What a value was made of had.
+    /// What a value was made of had: of those of which that is unknown, what they in turn were made of.
     pub(super) fn taint_of_inputs(&self, version: u64) -> Taint {
-        self.inherit(version, 64)
+        let mut all = Taint::default();
+        let mut seen = FxHashSet::default();
+        let mut open: SmallVec<[u64; 4]> = SmallVec::new();
+        open.push(version);
+        while let Some(version) = open.pop() {
+            let Some(maker) = self.makers.get(&version) else {
+                continue;
+            };
+            all = all | maker.inherited;
+            for &input in &maker.inputs {
+                match self.makers.get(&input).and_then(|maker| maker.taint) {
+                    Some(taint) => all = all | taint,
+                    None if seen.insert(input) => open.push(input),
+                    None => {}
+                }
+            }
+        }
+        all
     }
 
-    fn inherit(&self, version: u64, depth: u32) -> Taint {
-        let Some(maker) = self.makers.get(&version).filter(|_| depth > 0) else {
-            return Taint::default();
-        };
-        let inputs = maker
-            .inputs
-            .iter()
-            .map(|&input| match self.makers.get(&input) {
-                Some(Maker {
-                    taint: Some(taint), ..
-                }) => *taint,
-                _ => self.inherit(input, depth - 1),
-            });
-        inputs.fold(maker.inherited, |all, one| all | one)
+    /// It is not known what a value has: who reads it next has it looked at again.
+    pub(super) fn is_not_seen(&mut self, version: u64) {
+        if let Some(maker) = self.makers.get_mut(&version) {
+            maker.is_asked = false;
+        }
     }
 
     /// All that was asked is answered: what nobody can ask for again is forgotten.
@@ -174,7 +182,9 @@ impl State {
             }
             diagnose.watch.is_read(version, &by);
             if watches && Look::of_dtype(arg.dtype).is_some() {
-                diagnose.watch.inputs.push(version);
+                if !diagnose.watch.inputs.contains(&version) {
+                    diagnose.watch.inputs.push(version);
+                }
                 if role == Role::Read {
                     self.look_at_value(&mut diagnose, storage, arg.dtype);
                 }

@@ -28,7 +28,7 @@ pub(super) struct Held {
 }
 
 /// A slab and where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Range {
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -150,9 +150,11 @@ impl<'a> Places<'a> {
         let before = self.before.iter().map(|held| (held.storage, *held));
         let mut now = Now {
             live: before.collect(),
-            slabs: self.slabs_before(),
+            slabs: FxHashMap::default(),
             placeless: self.placeless,
         };
+        let slabs = self.slabs_before().into_iter();
+        slabs.for_each(|slab| now.gain_slab(slab));
         for moment in &self.snapshot.moments {
             let mut step = |step| each(moment.at_ns, step);
             self.moment(&mut now, moment.event, &mut step)?;
@@ -227,12 +229,12 @@ impl<'a> Places<'a> {
             }
             Event::SlabCreated { slab, .. } => {
                 let range = self.slab(slab);
-                now.slabs.push(range);
+                now.gain_slab(range);
                 each(Step::SlabGained(range))
             }
             Event::SlabReleased { slab, .. } => {
                 let range = self.slab(slab);
-                now.slabs.retain(|other| *other != range);
+                now.lose_slab(range);
                 each(Step::SlabLost(range))
             }
             Event::Reopened => lose_all(now, each),
@@ -254,7 +256,7 @@ impl<'a> Places<'a> {
         if self.is_nowhere(held) && now.placeless > 0 {
             now.placeless -= 1;
             if now.placeless == 0 {
-                now.slabs.retain(|other| *other != self.nowhere);
+                now.lose_slab(self.nowhere);
                 each(Step::SlabLost(self.nowhere))?;
             }
         }
@@ -296,9 +298,25 @@ impl<'a> Places<'a> {
 /// Where everything is between two events.
 struct Now {
     live: FxHashMap<u64, Held>,
-    slabs: Vec<Range>,
-    /// How many of them lie where nobody knows.
+    /// How many slabs have each range: some may share one.
+    slabs: FxHashMap<Range, usize>,
+    /// How many of the storages lie where nobody knows.
     placeless: usize,
+}
+
+impl Now {
+    fn gain_slab(&mut self, range: Range) {
+        *self.slabs.entry(range).or_insert(0) += 1;
+    }
+
+    fn lose_slab(&mut self, range: Range) {
+        if let Some(count) = self.slabs.get_mut(&range) {
+            *count -= 1;
+            if *count == 0 {
+                self.slabs.remove(&range);
+            }
+        }
+    }
 }
 
 /// The device was lost, and all that was on it.
@@ -309,8 +327,14 @@ fn lose_all<E>(now: &mut Now, each: &mut impl FnMut(Step) -> Result<(), E>) -> R
     for held in live {
         each(Step::Lost(held))?;
     }
-    let mut slabs = std::mem::take(&mut now.slabs).into_iter();
-    slabs.try_for_each(|slab| each(Step::SlabLost(slab)))
+    let mut slabs: Vec<(Range, usize)> = now.slabs.drain().collect();
+    slabs.sort_unstable();
+    for (range, count) in slabs {
+        for _ in 0..count {
+            each(Step::SlabLost(range))?;
+        }
+    }
+    Ok(())
 }
 
 /// Not 0, which is nowhere to others.
@@ -436,23 +460,25 @@ fn slabs_of(snapshot: &Snapshot) -> FxHashMap<u32, Slab> {
 struct Found {
     slabs: FxHashMap<u32, Slab>,
     taken: FxHashSet<u32>,
+    /// So many places were tried, from the last on, for slabs whose own was taken: none of them is free.
+    tried: u32,
 }
 
 impl Found {
     /// A slab of at least so many bytes.
     fn slab(&mut self, number: u32, bytes: u64) -> &mut Slab {
-        let taken = &mut self.taken;
+        let (taken, tried) = (&mut self.taken, &mut self.tried);
         let slab = self.slabs.entry(number).or_insert_with(|| {
             let own = number % PLACES;
             // Where there are more slabs than places, some share one, as addresses come again.
-            let mut places = (own..PLACES).chain(0..own);
-            let free = match taken.len() < PLACES as usize {
-                true => places.find(|place| taken.insert(*place)),
-                false => None,
-            };
+            let mut place = own;
+            while !taken.insert(place) && *tried < PLACES {
+                *tried += 1;
+                place = PLACES - *tried;
+            }
             Slab {
                 range: Range {
-                    address: address_of(free.unwrap_or(own)),
+                    address: address_of(place),
                     bytes,
                 },
                 is_old: true,
@@ -460,5 +486,25 @@ impl Found {
         });
         slab.range.bytes = slab.range.bytes.max(bytes);
         slab
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slabs_have_addresses_of_their_own_for_as_long_as_there_are_places() {
+        let mut found = Found::default();
+        // Each two want the same place.
+        let addresses = (0..PLACES).map(|n| {
+            let number = n / 2 + PLACES * (n % 2);
+            found.slab(number, 1).range.address
+        });
+        let addresses: FxHashSet<u64> = addresses.collect();
+        assert_eq!(addresses.len(), PLACES as usize);
+        assert_eq!(found.slab(7, 1).range.address, address_of(7));
+        let late = found.slab(3 * PLACES + 5, 1).range.address;
+        assert!(addresses.contains(&late));
     }
 }

@@ -3,13 +3,20 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 
 use super::super::MemoryStats;
 use super::{Control, Monitor};
 
-/// Once nothing changes any more, only keys and the terminal's size do.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// After a sample that failed the next is not tried sooner: keys are answered in between.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Samples are never further apart: instants have an end, and so have the timers of systems.
+const MOST_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The terminal as it was, however this ends.
 struct Restore;
@@ -22,7 +29,8 @@ impl Drop for Restore {
 
 impl Monitor {
     /// Draws on this process's terminal until the user quits: a sample and a picture each time that `every`
-    /// has passed. A sample that fails is the last; its message is shown, and what was seen before.
+    /// has passed, which is a day at most. When a sample fails, its message is shown with what was seen before,
+    /// and another is tried after a second or more.
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary::Gpu) -> std::io::Result<()> {
@@ -41,22 +49,28 @@ impl Monitor {
         every: Duration,
         mut sample: impl FnMut() -> Result<MemoryStats, String>,
     ) -> io::Result<()> {
-        let mut terminal = ratatui::try_init()?;
+        // Not `ratatui::init`: the panic hook that it installs would outlive this.
+        enable_raw_mode()?;
         let _restore = Restore;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let every = every.min(MOST_EVERY);
         let mut next = Instant::now();
         loop {
-            if self.ended.is_none() && Instant::now() >= next {
+            if Instant::now() >= next {
                 match sample() {
-                    Ok(stats) => self.push(stats),
-                    Err(why) => self.end(&why),
+                    Ok(stats) => {
+                        self.push(stats);
+                        next = (next + every).max(Instant::now());
+                    }
+                    Err(why) => {
+                        self.end(&why);
+                        next = Instant::now() + every.max(RETRY);
+                    }
                 }
-                next = (next + every).max(Instant::now());
             }
             terminal.draw(|frame| frame.render_widget(&*self, frame.area()))?;
-            let wait = match &self.ended {
-                None => next.saturating_duration_since(Instant::now()),
-                Some(_) => PATIENCE,
-            };
+            let wait = next.saturating_duration_since(Instant::now());
             if event::poll(wait)? {
                 if let Event::Key(key) = event::read()? {
                     if self.key(key) == Control::Quit {

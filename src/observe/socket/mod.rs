@@ -2,9 +2,9 @@
 //! and nothing else that listens.
 //!
 //! A client sends a line, [`REQUEST`]; the answer is a line of JSON, an [`Answer`]. Nobody else's process
-//! comes in: the socket has the mode 0600 and lies in a folder with 0700, and where the system tells who is
-//! at the other end, both ends look. A server answers when it is asked and sleeps else; what a client may
-//! make it hold is bounded, and so is how long it waits for one.
+//! comes in: the socket has the mode 0600 and lies in a folder with 0700, and on Linux and Android, but not
+//! elsewhere, both ends ask the kernel who is at the other. A server answers when it is asked and sleeps else;
+//! what a client may make it hold is bounded, and so is how long it waits for one.
 
 mod client;
 mod place;

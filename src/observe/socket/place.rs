@@ -28,7 +28,13 @@ pub(super) fn prepare(folder: &Path) -> Result<(), String> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(explain(error)),
         _ => {}
     }
-    let found = fs::metadata(folder).map_err(explain)?;
+    let found = fs::symlink_metadata(folder).map_err(explain)?;
+    if found.is_symlink() {
+        return Err(format!(
+            "{} is a link, which may come to lead elsewhere; the socket needs a folder itself",
+            folder.display()
+        ));
+    }
     if !found.is_dir() {
         return Err(format!("{} is no folder", folder.display()));
     }
@@ -88,8 +94,8 @@ pub(super) fn check_socket(path: &Path) -> Result<(), String> {
     owned(path, &found)
 }
 
-/// Whether the process at the other end is this user's or the administrator's. Where the system does not
-/// tell, the folder has decided.
+/// Whether the process at the other end is this user's or the administrator's. The kernel is asked on Linux
+/// and Android only: elsewhere the folder has decided.
 pub(super) fn is_friend(stream: &UnixStream) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| {

@@ -28,8 +28,14 @@ const PACE: Duration = Duration::from_millis(10);
 /// A client that has not taken its answer by then is dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// When nobody can be let in, as when the process has no file descriptors left, it is not tried again sooner.
+const REST: Duration = Duration::from_millis(100);
+
 /// Tells other processes of this user, such as `lapidary top`, of the memory for as long as it is there: see
 /// [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+///
+/// The modes of the socket and of its folder keep other users out. On Linux and Android the kernel is asked
+/// whose process comes, too; elsewhere it is not.
 #[derive(Debug)]
 #[must_use = "the socket is closed when this is dropped"]
 pub struct MonitorServer {
@@ -56,6 +62,7 @@ impl MonitorServer {
             listener,
             woken,
             clients: VecDeque::new(),
+            rests_until: None,
         };
         let thread = std::thread::Builder::new().name("lapidary monitor".into());
         let thread = thread.spawn(move || server.run()).map_err(io)?;
@@ -77,8 +84,11 @@ impl Drop for MonitorServer {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // A thread that failed has nothing more to say.
-            let _ = thread.join();
+            // It may be dropped by the thread itself, with the last that held the device: that ends by itself.
+            if thread.thread().id() != std::thread::current().id() {
+                // A thread that failed has nothing more to say.
+                let _ = thread.join();
+            }
         }
         let found = fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
@@ -97,6 +107,7 @@ fn refuse(reason: String) -> Error {
 /// A socket in the folder for those without a path, named by the process; the second has a number.
 fn listen_by_default() -> std::result::Result<(UnixListener, PathBuf), String> {
     let folder = place::folder();
+    place::prepare(&folder)?;
     place::sweep(&folder);
     let pid = std::process::id();
     let mut number = 1;
@@ -147,6 +158,8 @@ struct Server {
     listener: UnixListener,
     woken: UnixStream,
     clients: VecDeque<Client>,
+    /// Nobody is let in before.
+    rests_until: Option<Instant>,
 }
 
 impl Server {
@@ -174,9 +187,16 @@ impl Server {
 
     /// Sleeps until something happens; says to whom: the guard, the socket, each client.
     fn wait(&self) -> io::Result<Vec<bool>> {
+        let now = Instant::now();
+        let rests_until = self.rests_until.filter(|&until| now < until);
+        let arrivals = match rests_until {
+            // Whoever waits to be let in would wake it again and again.
+            Some(_) => PollFlags::empty(),
+            None => PollFlags::IN,
+        };
         let mut watched = vec![
             PollFd::new(&self.woken, PollFlags::IN),
-            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.listener, arrivals),
         ];
         for client in &self.clients {
             let flags = match (client.answer.is_empty(), client.has_asked()) {
@@ -187,9 +207,11 @@ impl Server {
             };
             watched.push(PollFd::from_borrowed_fd(client.stream.as_fd(), flags));
         }
-        let now = Instant::now();
         let due = self.clients.iter().filter_map(Client::due_at);
-        let wait = due.min().map(|due| due.saturating_duration_since(now));
+        let wait = due
+            .chain(rests_until)
+            .min()
+            .map(|due| due.saturating_duration_since(now));
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match poll(&mut watched, wait.as_ref()) {
             Ok(_) => {}
@@ -201,8 +223,13 @@ impl Server {
     }
 
     fn accept(&mut self, now: Instant) {
-        let Ok((stream, _)) = self.listener.accept() else {
-            return;
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                let has_left = error.kind() == ErrorKind::ConnectionAborted;
+                self.rests_until = (!has_left && !is_passing(&error)).then(|| now + REST);
+                return;
+            }
         };
         if !place::is_friend(&stream) || stream.set_nonblocking(true).is_err() {
             return;

@@ -28,10 +28,11 @@ use lapidary::units::parse_bytes;
 
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
-use crate::style::Style;
+use crate::style::{Style, clean, clean_path};
 use outcome::Outcome;
 use policy::Reference;
 use trace::Trace;
+pub(crate) use trace::text;
 
 /// What slabs may take.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +157,7 @@ pub(crate) fn replay(args: &Args, style: Style, out: &mut dyn Write) -> Result {
         let (trace, runs) = match replay_one(file, args) {
             Ok(done) => done,
             Err(what) => {
-                failed.push(Failure::new(format!("{}: {what}", file.display())));
+                failed.push(Failure::new(format!("{}: {what}", clean_path(file))));
                 continue;
             }
         };
@@ -218,7 +219,7 @@ fn ours(trace: &Trace, args: &Args) -> std::result::Result<Run, String> {
                 budget_bytes,
                 never_move: policy == Ours::NoMove,
             };
-            let progress = Progress::new(&trace.name, trace.events.len());
+            let progress = Progress::new(&clean(&trace.name), trace.events.len());
             let outcome = run::replay(trace, setting, &mut |done| progress.set(done));
             progress.clear();
             outcome.map_err(|error| error.to_string())?

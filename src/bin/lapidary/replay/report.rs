@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Run;
 use super::trace::Trace;
-use crate::style::Style;
+use crate::style::{Style, clean};
 
 pub(super) fn print_json(out: &mut dyn Write, trace: &Trace, run: &Run) -> io::Result<()> {
     let outcome = &run.outcome;
@@ -53,7 +53,7 @@ pub(super) fn print_table(
     writeln!(
         out,
         "{}  {} events, {} storages, at most {} live",
-        style.bold(&trace.name),
+        style.bold(&clean(&trace.name)),
         trace.events.len(),
         trace.storages,
         Bytes(trace.peak_live_bytes),

@@ -36,7 +36,7 @@ pub(crate) struct Spilled {
 impl Spilled {
     /// Bytes in both directions.
     pub(crate) fn bytes(&self) -> u64 {
-        self.out_bytes + self.in_bytes
+        self.out_bytes.saturating_add(self.in_bytes)
     }
 }
 
@@ -154,7 +154,8 @@ impl Device<'_> {
             self.residents.push(id);
             self.used_bytes += storage.size_bytes;
             if role != Role::Make {
-                self.spilled.in_bytes += storage.size_bytes;
+                let in_bytes = &mut self.spilled.in_bytes;
+                *in_bytes = in_bytes.saturating_add(storage.size_bytes);
             }
         }
         match role {
@@ -208,7 +209,8 @@ impl Device<'_> {
         let storage = &mut self.storages[id];
         let is_dead = self.order == Order::Oracle && storage.next == NEVER;
         if !storage.is_clean && !is_dead {
-            self.spilled.out_bytes += storage.size_bytes;
+            let out_bytes = &mut self.spilled.out_bytes;
+            *out_bytes = out_bytes.saturating_add(storage.size_bytes);
             storage.is_clean = true;
         }
     }

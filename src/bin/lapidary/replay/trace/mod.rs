@@ -4,6 +4,8 @@
 mod recorded;
 #[cfg(test)]
 mod tests;
+#[path = "../../../../memory/text.rs"]
+pub(crate) mod text;
 
 use std::fmt;
 use std::fs::File;
@@ -235,13 +237,7 @@ fn number<T: std::str::FromStr>(word: Option<&str>, what: &str) -> Result<T, Str
         .map_err(|_| format!("`{}` is not {what}", shown(word)))
 }
 
-/// A part of a line as an error quotes it: short, and without control characters.
+/// A part of a line as an error quotes it.
 fn shown(word: &str) -> String {
-    const MOST_CHARS: usize = 40;
-    let clean = word.chars().map(|c| if c.is_control() { '?' } else { c });
-    let mut shown: String = clean.take(MOST_CHARS).collect();
-    if word.chars().nth(MOST_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
+    text::printable(word, 40)
 }

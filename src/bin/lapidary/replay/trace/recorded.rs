@@ -7,6 +7,8 @@ use super::{Book, Event, Operand, Role, Trace, number, shown};
 pub(super) struct Parser {
     book: Book,
     operands: Vec<Operand>,
+    /// By storage, its last place in `operands`.
+    places: Vec<usize>,
     /// Where the operands of the operator begin whose lines are being read.
     first: usize,
     /// Who made what it made so far.
@@ -68,6 +70,7 @@ impl Parser {
         }
         self.maker = Some(maker.into());
         let role = Role::Make;
+        self.places.push(self.operands.len());
         self.operands.push(Operand { id, role });
     }
 
@@ -76,11 +79,12 @@ impl Parser {
         for word in words {
             let id: usize = number(Some(word), "an id")?;
             self.book.live(id)?;
-            let mut known = self.operands[self.first..].iter_mut();
-            match known.find(|operand| operand.id == id) {
-                Some(operand) if operand.role == Role::Read => operand.role = role,
-                Some(_) => {}
-                None => self.operands.push(Operand { id, role }),
+            let place = self.places[id];
+            if place < self.first {
+                self.places[id] = self.operands.len();
+                self.operands.push(Operand { id, role });
+            } else if self.operands[place].role == Role::Read {
+                self.operands[place].role = role;
             }
         }
         Ok(())
