@@ -84,6 +84,20 @@ pub(crate) fn open_apart(options: SimOptions) -> (Gpu, SimHandle) {
     open_with(options, Some(false))
 }
 
+/// As [`open_alone`], with a budget of 4 MiB and buffers of half of that.
+pub(crate) fn open_scarce() -> (Gpu, SimHandle) {
+    let options = Options {
+        budget: Some(Budget::device(4 << 20)),
+        ..Options::default()
+    };
+    let device = SimOptions {
+        max_buffer_bytes: 2 << 20,
+        compact_always: Some(false),
+        ..SimOptions::default()
+    };
+    Gpu::simulated_with(device, options).expect("the options go together")
+}
+
 fn open_with(options: SimOptions, fuse: Option<bool>) -> (Gpu, SimHandle) {
     let device = SimOptions {
         compact_always: Some(false),

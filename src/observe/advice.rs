@@ -6,13 +6,11 @@ use rustc_hash::FxHashMap;
 
 use super::Snapshot;
 use crate::memory::{Block, BlockState, Residency, SlabMap, printable_end};
+use crate::transfer::UPLOAD_LIMIT_BYTES;
 use crate::units::{Bytes, MIB};
 
 /// Less than this is not worth a sentence.
 const LEAST_BYTES: u64 = MIB;
-
-/// What staging may take where nothing limits it.
-const FULL_STAGING_BYTES: u64 = 64 * MIB;
 
 /// A tensor that so many commands have not used is in nobody's way of working.
 const IDLE_COMMANDS: u32 = 1000;
@@ -197,7 +195,7 @@ impl Snapshot {
 
     fn staging(&self) -> Option<Suggestion> {
         let limit_bytes = self.stats.staging_limit_bytes;
-        let more_bytes = FULL_STAGING_BYTES.checked_sub(limit_bytes)?;
+        let more_bytes = UPLOAD_LIMIT_BYTES.checked_sub(limit_bytes)?;
         if self.stats.staging_waits < LEAST_SUBMISSIONS || more_bytes == 0 {
             return None;
         }
@@ -206,7 +204,7 @@ impl Snapshot {
              (`Budget::staging_bytes`): up to {} helps.",
             self.stats.staging_waits,
             Bytes(limit_bytes),
-            Bytes(FULL_STAGING_BYTES),
+            Bytes(UPLOAD_LIMIT_BYTES),
         );
         suggest(Topic::Staging, more_bytes, text)
     }

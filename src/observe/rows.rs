@@ -7,14 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::memory::{Event, Moment};
 
-pub(super) fn serialize<S: Serializer>(moments: &[Moment], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(moments)
-}
-
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Moment>, D::Error> {
-    Vec::deserialize(from)
-}
-
 /// A row is the time, the kind, and the fields in this order.
 macro_rules! rows {
     ($($kind:ident { $($field:ident),* })*) => {

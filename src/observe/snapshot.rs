@@ -35,7 +35,6 @@ pub struct Snapshot {
     pub dropped: u64,
     /// What happened, the oldest first: nothing, unless
     /// [`Gpu::keep_history`](crate::Gpu::keep_history) was called.
-    #[cfg_attr(feature = "serde", serde(with = "super::rows"))]
     pub moments: Vec<Moment>,
 }
 

@@ -179,7 +179,7 @@ impl MemoryStats {
 }
 
 /// `1 slab`, `2 slabs`.
-fn counted(count: u64, what: &str) -> String {
+pub(super) fn counted(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

@@ -18,7 +18,7 @@ use crate::error::Error;
 pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub(crate) use state_file::{Entry, StateFileOptions, StateReader, StateWriter};
-pub(crate) use upload::{FEED_BYTES, Region, Uploads};
+pub(crate) use upload::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
 
 /// A driver's refusal as the crate's error.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {

@@ -18,7 +18,7 @@ use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMod
 use crate::units::MIB;
 
 /// Chunks together are at most this large: an upload that finds no room waits for the device.
-const LIMIT_BYTES: u64 = 64 * MIB;
+pub(crate) const UPLOAD_LIMIT_BYTES: u64 = 64 * MIB;
 
 /// So much of a larger upload is given to the device at once, which copies it while the CPU fills
 /// the next chunk: enough for a submission to cost little beside it, and few enough for the CPU's
@@ -230,7 +230,7 @@ impl Uploads {
 
     /// The most that chunks may take together.
     pub(crate) fn limit_bytes(&self) -> u64 {
-        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
+        UPLOAD_LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
     }
 
     /// Regions that have not been submitted yet.

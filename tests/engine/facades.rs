@@ -5,21 +5,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
-use lapidary::{Budget, DType, Gpu, Options};
+use lapidary::DType;
+use lapidary::sim::{Fault, FaultKind, Site};
+
+use super::open_scarce;
 
 /// A program that runs short of memory, and loses its device in the end.
 fn program() {
-    let options = Options {
-        budget: Some(Budget::device(4 << 20)),
-        ..Options::default()
-    };
-    let device = SimOptions {
-        max_buffer_bytes: 2 << 20,
-        compact_always: Some(false),
-        ..SimOptions::default()
-    };
-    let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+    let (gpu, sim) = open_scarce();
     let make = |len| gpu.zeros(&[len], DType::F32).unwrap();
     let held: Vec<_> = (0..5).map(|_| make(300_000)).collect();
     held.iter().for_each(|one| one.force().unwrap());

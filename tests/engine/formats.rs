@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{Budget, DType, Event, Gpu, Moment, Options, RmmEvent, Snapshot, read_rmm};
+use lapidary::{DType, Event, Gpu, Moment, RmmEvent, Snapshot, read_rmm};
 use serde_json::Value;
 
 /// Set, the golden files are written anew.
@@ -45,16 +45,7 @@ fn sample() -> Snapshot {
 /// Some steps in too little memory: tensors come, leave, come back, are handed on and moved, slabs go, and
 /// one request finds no room. What was there before the history began goes with it.
 fn program() -> Snapshot {
-    let options = Options {
-        budget: Some(Budget::device(4 << 20)),
-        ..Options::default()
-    };
-    let device = SimOptions {
-        max_buffer_bytes: 2 << 20,
-        compact_always: Some(false),
-        ..SimOptions::default()
-    };
-    let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
+    let (gpu, _) = super::open_scarce();
     let make = |name: &str, len| {
         let x = gpu.full(&[len], 1.0, DType::F32).unwrap().named(name);
         x.force().unwrap();

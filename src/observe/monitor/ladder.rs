@@ -10,6 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 
 use super::super::MemoryStats;
+use super::super::stats::counted;
 use super::draw::{DIM, panel};
 use crate::memory::Rung;
 use crate::units::Bytes;
@@ -133,9 +134,4 @@ fn colour(rung: Rung) -> Color {
         Rung::Disk => Color::LightRed,
         Rung::Anew => Color::Red,
     }
-}
-
-fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
