@@ -1,7 +1,13 @@
 //! Model files: what others have saved is loaded, uploaded or when it is used, and nothing that contradicts
 //! itself ever is.
 
+#[path = "model/attacks.rs"]
+mod attacks;
 #[path = "model/files.rs"]
 mod files;
 #[path = "model/loads.rs"]
 mod loads;
+#[path = "model/saves.rs"]
+mod saves;
+#[path = "model/values.rs"]
+mod values;

@@ -5,12 +5,14 @@ use lapidary::{DType, Element, Model, ModelFailure, ModelFile, Residency};
 
 use crate::files::{Folder, bytes_of, failure, file_of, file_with, open};
 
-/// A file as `safetensors` of Python writes it: `{"b": ones(2, dtype=int32), "a": [[0.5, 1.5, 2.5]]}`
-/// with metadata; byte for byte.
-const GOLDEN: &[u8] = b"\x90\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"},\
+/// What `safetensors.serialize` 0.8.0 of Python makes of an f32, an i32, an f16 without elements and a single
+/// bool, with metadata; byte for byte.
+pub(crate) const GOLDEN: &[u8] = b"\x08\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"},\
     \"a\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,12]},\
-    \"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[12,20]}} \
-    \0\0\0\x3f\0\0\xc0\x3f\0\0\x20\x40\x01\0\0\0\x01\0\0\0";
+    \"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[12,20]},\
+    \"empty\":{\"dtype\":\"F16\",\"shape\":[0,4],\"data_offsets\":[20,20]},\
+    \"mask\":{\"dtype\":\"BOOL\",\"shape\":[],\"data_offsets\":[20,21]}}  \
+    \0\0\0\x3f\0\0\xc0\x3f\0\0\x20\x40\x01\0\0\0\x01\0\0\0\x01";
 
 /// A file, opened both ways and loaded both ways.
 fn loaded(bytes: &[u8]) -> Vec<Model> {
@@ -50,7 +52,10 @@ fn check<T: Element>(dtype: &str, bytes: &[u8], expected: &[T]) {
 #[test]
 fn the_golden_file_is_read_as_it_was_written() {
     let file = ModelFile::from_bytes(GOLDEN).unwrap();
-    assert_eq!(file.names().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(
+        file.names().collect::<Vec<_>>(),
+        ["a", "b", "empty", "mask"]
+    );
     assert_eq!(
         file.metadata().get("format").map(String::as_str),
         Some("pt")
@@ -59,7 +64,9 @@ fn the_golden_file_is_read_as_it_was_written() {
     assert_eq!((a.stored.as_str(), a.dtype), ("F32", Some(DType::F32)));
     assert_eq!((a.shape, a.stored_bytes), (&[1, 3][..], 12));
     for model in loaded(GOLDEN) {
-        assert_eq!(model.len(), 2);
+        assert_eq!(model.len(), 4);
+        assert!(model.get("mask").unwrap().item::<bool>().unwrap());
+        assert_eq!(model.get("empty").unwrap().shape(), [0, 4]);
         let a = model.get("a").unwrap();
         assert_eq!(a.shape(), [1, 3]);
         assert_eq!(a.to_vec::<f32>().unwrap(), [0.5, 1.5, 2.5]);
