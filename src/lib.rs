@@ -96,6 +96,8 @@ mod observe;
 #[cfg(feature = "gpu")]
 mod ops;
 #[cfg(feature = "gpu")]
+mod shortage;
+#[cfg(feature = "gpu")]
 mod tensor;
 #[cfg(feature = "gpu")]
 mod transfer;
@@ -111,16 +113,17 @@ pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
-    error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
+    error::{Error, KernelError, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
     },
     memory::{
-        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
-        Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
+        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Moment, Recovered, Residency,
+        Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
+    shortage::{Holder, OutOfMemory, Rung, RungUse},
     tensor::{Pin, Tensor},
 };
 /// What people know from elsewhere, and where it is here.
