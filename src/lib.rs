@@ -97,6 +97,8 @@ mod observe;
 #[cfg(feature = "gpu")]
 mod ops;
 #[cfg(feature = "gpu")]
+mod shortage;
+#[cfg(feature = "gpu")]
 mod tensor;
 #[cfg(feature = "gpu")]
 mod transfer;
@@ -114,19 +116,17 @@ pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
-    error::{
-        Error, KernelError, ModelFailure, OutOfMemory, Result, SpillError, SpillFailure,
-        StateFailure,
-    },
+    error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
     },
     memory::{
-        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
-        Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
+        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Moment, Recovered, Residency,
+        Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
+    shortage::{Holder, OutOfMemory, Rung, RungUse},
     tensor::{Pin, Tensor},
 };
 /// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
