@@ -120,7 +120,7 @@ pub use self::{
         Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
-    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
+    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized, Reduction, Scalar},
     tensor::{Pin, Tensor},
 };
 /// What people know from elsewhere, and where it is here.

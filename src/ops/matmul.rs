@@ -37,12 +37,12 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
 
 pub use epilogue::{Activation, Epilogue};
-pub(super) use right::{Groups, Right};
 pub(super) use form::Form;
 #[cfg(any(test, feature = "sim"))]
 pub(super) use form::{Packing, Tile};
 #[cfg(any(test, feature = "sim"))]
 pub(super) use problem::Params;
+pub(super) use right::{Groups, Right};
 
 const fn kernel(operands: &'static [Operand]) -> Kernel {
     Kernel {

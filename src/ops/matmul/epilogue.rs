@@ -91,6 +91,26 @@ impl Epilogue {
         self
     }
 
+    /// Multiplies each column by one more number.
+    #[track_caller]
+    pub(in crate::ops) fn and_scale_columns(self, factors: &Tensor) -> Result<Self> {
+        match &self.columns {
+            Some(columns) if columns.shape() != factors.shape() => Err(Error::Shape {
+                operation: "matmul_with",
+                reason: format!(
+                    "scales of {:?} for {:?} columns: it is one number a column",
+                    columns.shape(),
+                    factors.shape()
+                ),
+            }),
+            Some(columns) => {
+                let factors = columns.mul(factors)?;
+                Ok(self.scale_columns(&factors))
+            }
+            None => Ok(self.scale_columns(factors)),
+        }
+    }
+
     /// Adds a vector along the columns: of shape `[n]`, of the product's type.
     pub fn bias(mut self, bias: &Tensor) -> Self {
         self.bias = Some(bias.clone());

@@ -75,7 +75,12 @@ impl Tensor {
         // Rows of halves that are no whole quads would share words between two threads: then the
         // rows are padded, and a copy takes the padding out.
         if of_c == Tile::Naive || n.is_multiple_of(4) || dtype.size_bytes() == 4 {
-            launch([self, other], &problem, of_c, &Output::new(&c, n, right.groups, end)?)?;
+            launch(
+                [self, other],
+                &problem,
+                of_c,
+                &Output::new(&c, n, right.groups, end)?,
+            )?;
             return Ok(c);
         }
         let padded_n = n.next_multiple_of(4);
@@ -135,12 +140,7 @@ impl Tensor {
 }
 
 impl<'a> Output<'a> {
-    fn new(
-        c: &'a Tensor,
-        c_row: u32,
-        groups: Option<Groups<'_>>,
-        end: &Epilogue,
-    ) -> Result<Self> {
+    fn new(c: &'a Tensor, c_row: u32, groups: Option<Groups<'_>>, end: &Epilogue) -> Result<Self> {
         let scales = end.columns.as_ref().or(groups.map(|of| of.scales));
         let scales = scales.map(Tensor::contiguous).transpose()?;
         let bias = end.bias.as_ref().map(Tensor::contiguous).transpose()?;
