@@ -9,6 +9,7 @@ pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
 mod targets;
+mod terminal;
 mod traces;
 
 use std::time::Instant;
@@ -97,6 +98,11 @@ const STEPS: &[Step] = &[
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
         run: page::check,
+    },
+    Step {
+        name: "top",
+        about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
+        run: terminal::top,
     },
 ];
 
