@@ -1,0 +1,114 @@
+//! A model whole: words, encoder, and what goes from texts to vectors.
+
+use lapidary::{Gpu, Tensor};
+
+use crate::batch::batches;
+use crate::config::Config;
+use crate::encoder::Encoder;
+use crate::error::{Error, Result};
+use crate::weights::Weights;
+use crate::words::{Tokens, Words};
+
+/// The files of a model that tell of it, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
+    /// `config.json`.
+    pub config: &'a [u8],
+    /// `sentence_bert_config.json`, which not every model has.
+    pub sentences: Option<&'a [u8]>,
+    /// `tokenizer.json`.
+    pub tokenizer: &'a [u8],
+}
+
+/// A model that is ready to encode.
+#[derive(Debug)]
+pub struct Model {
+    pub config: Config,
+    pub words: Words,
+    pub encoder: Encoder,
+    /// Tokens that go through the encoder at once, padding included: its memory beside the weights is
+    /// proportional to them.
+    pub batch_tokens: usize,
+    gpu: Gpu,
+}
+
+/// Vectors of texts, in the order of the texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Embedded {
+    /// One text after the other, each of unit length.
+    pub vectors: Vec<f32>,
+    /// Numbers a vector.
+    pub width: usize,
+    /// How many texts were longer than the model takes: of those only the beginning counts.
+    pub cut: usize,
+}
+
+impl Model {
+    /// Puts a model together. The weights may be wherever lapidary can have them from.
+    pub fn new(gpu: &Gpu, files: Files<'_>, weights: Weights) -> Result<Model> {
+        let config = Config::parse(files.config, files.sentences)?;
+        Ok(Model {
+            words: Words::parse(files.tokenizer, &config)?,
+            encoder: Encoder::new(gpu, &config, weights)?,
+            batch_tokens: 1024,
+            gpu: gpu.clone(),
+            config,
+        })
+    }
+
+    /// The vectors of texts. `done` hears of every batch how many texts are done.
+    pub async fn embed(
+        &self,
+        texts: &[impl AsRef<str>],
+        mut done: impl FnMut(usize),
+    ) -> Result<Embedded> {
+        let tokens = texts.iter().map(|text| self.words.tokens(text.as_ref()));
+        let tokens: Vec<Tokens> = tokens.collect::<Result<_>>()?;
+        let width = self.config.hidden_size;
+        let mut embedded = Embedded {
+            vectors: vec![0.0; texts.len() * width],
+            width,
+            cut: tokens.iter().filter(|text| text.cut_from.is_some()).count(),
+        };
+        let mut count = 0;
+        // The next batch is recorded before this one is waited for, so that the device has work.
+        let mut under_way = None;
+        let batches = batches(&tokens, self.batch_tokens);
+        for batch in batches.iter().map(Some).chain([None]) {
+            let next = match batch {
+                Some(batch) => {
+                    let texts: Vec<&Tokens> =
+                        batch.texts.iter().map(|&text| &tokens[text]).collect();
+                    let vectors = self.encoder.encode(&texts)?;
+                    Some((batch, vectors.read::<f32>()))
+                }
+                None => None,
+            };
+            if let Some((batch, read)) = std::mem::replace(&mut under_way, next) {
+                let vectors: Vec<f32> = read.await?;
+                for (&text, vector) in batch.texts.iter().zip(vectors.chunks_exact(width)) {
+                    embedded.vectors[text * width..][..width].copy_from_slice(vector);
+                }
+                count += batch.texts.len();
+                done(count);
+            }
+        }
+        Ok(embedded)
+    }
+
+    /// The vector of what is searched for, and how many tokens it had if its end was left out.
+    pub fn query(&self, text: &str) -> Result<(Tensor, Option<usize>)> {
+        if text.trim().is_empty() {
+            return Err(Error::Input(
+                "there is nothing to search for: type some words".into(),
+            ));
+        }
+        let tokens = self.words.tokens(text)?;
+        let vector = self.encoder.encode(&[&tokens])?;
+        Ok((vector.reshape(&[self.config.hidden_size])?, tokens.cut_from))
+    }
+
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+}
