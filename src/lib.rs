@@ -63,6 +63,7 @@
 //!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
 //!   app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
+//! * `safetensors`: a model's weights from a file, uploaded or only when they are used: see `ModelFile`.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
 //!   local socket. See the module `monitor`.
@@ -104,6 +105,8 @@ mod tuning;
 
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 pub use self::gpu::adapters;
+#[cfg(feature = "safetensors")]
+pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 #[cfg(feature = "snapshot")]
 pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
@@ -111,7 +114,10 @@ pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
-    error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
+    error::{
+        Error, KernelError, ModelFailure, OutOfMemory, Result, SpillError, SpillFailure,
+        StateFailure,
+    },
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
     },

@@ -25,6 +25,34 @@ impl Engine {
         let mut begun = false;
         let whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
         let staged = self.stage_all(dst, offset_bytes, bytes, whole, &mut begun);
+        let staged = block_on("an upload", staged);
+        self.end_upload(dst, begun, staged)
+    }
+
+    /// As [`upload`](Self::upload), waiting for staging without blocking. Dropped while it waits it
+    /// leaves a part of the bytes: it is for storages that nobody knows of before.
+    #[cfg(feature = "safetensors")]
+    pub(crate) async fn upload_async(
+        &self,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        debug_assert!(offset_bytes.is_multiple_of(4));
+        debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
+        self.check_lost()?;
+        if self.upload_in_place(dst, offset_bytes, bytes)? {
+            return Ok(());
+        }
+        let mut begun = false;
+        let whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
+        let staged = self.stage_all(dst, offset_bytes, bytes, whole, &mut begun);
+        let staged = staged.await;
+        self.end_upload(dst, begun, staged)
+    }
+
+    /// `begun`: the first pieces are in the queue.
+    fn end_upload(&self, dst: &Arc<Storage>, begun: bool, staged: Result<()>) -> Result<()> {
         if !begun {
             return staged;
         }
@@ -52,7 +80,9 @@ impl Engine {
         }
         self.check_lost()?;
         // Nothing stays in hand while the app works on the next part: others may need the chunk.
-        self.stage_all(dst, offset_bytes, bytes, offset_bytes == 0, &mut true)?;
+        let mut begun = true;
+        let staged = self.stage_all(dst, offset_bytes, bytes, offset_bytes == 0, &mut begun);
+        block_on("an upload", staged)?;
         if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
             self.run_if_nobody_does();
         }
@@ -61,7 +91,7 @@ impl Engine {
 
     /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are in
     /// the queue.
-    fn stage_all(
+    async fn stage_all(
         &self,
         dst: &Arc<Storage>,
         offset_bytes: u64,
@@ -94,23 +124,18 @@ impl Engine {
                 continue;
             }
             // An error shows again below, to those that make room.
-            let wait = async { Ok(matches!(self.uploads.wait().await, Ok(true))) };
-            if is_idle && self.uploads.has_enough() && block_on("an upload", wait)? {
+            if is_idle && self.uploads.has_enough() && matches!(self.uploads.wait().await, Ok(true))
+            {
                 continue;
             }
-            match block_on("an upload", async {
-                Ok(self.uploads.grow(rest.len() as u64).await)
-            })? {
+            match self.uploads.grow(rest.len() as u64).await {
                 Ok(true) => continue,
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(self.refused("staging memory", error, dst)),
             }
             self.push_begun(dst, begun, &mut staged)?;
             waiting_bytes = 0;
-            block_on(
-                "an upload",
-                self.more_staging(dst, rest.len() as u64, tries),
-            )?;
+            self.more_staging(dst, rest.len() as u64, tries).await?;
             tries += 1;
         }
         self.push_staged(dst, staged)
