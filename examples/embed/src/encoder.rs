@@ -1,7 +1,7 @@
 //! From tokens to vectors, as in J. Devlin et al., *BERT*, 2018, and N. Reimers and I. Gurevych,
 //! *Sentence-BERT*, 2019. Every call records work and waits for nothing.
 
-use lapidary::{Activation, Epilogue, Gpu, Tensor};
+use lapidary::{Activation, Epilogue, Gpu, ModelFile, Tensor};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -36,19 +36,19 @@ struct Layer {
 
 impl Encoder {
     /// Takes the weights by the names that they have in models of this kind. What they hold is not read.
-    pub fn new(gpu: &Gpu, config: &Config, mut weights: Weights) -> Result<Encoder> {
+    pub fn new(gpu: &Gpu, config: &Config, file: &ModelFile) -> Result<Encoder> {
+        let weights = &Weights::new(gpu, file)?;
         let width = config.hidden_size;
         let embeddings = |name: &str| format!("embeddings.{name}_embeddings.weight");
-        let words = weights.take_table(&embeddings("word"), [config.vocab_size, width])?;
-        let weights = &mut weights;
+        let words = weights.table(&embeddings("word"), [config.vocab_size, width])?;
         Ok(Encoder {
             gpu: gpu.clone(),
             words,
-            positions: weights.take(
+            positions: weights.get(
                 &embeddings("position"),
                 &[config.max_position_embeddings, width],
             )?,
-            kinds: weights.take(&embeddings("token_type"), &[config.type_vocab_size, width])?,
+            kinds: weights.get(&embeddings("token_type"), &[config.type_vocab_size, width])?,
             norm: Norm::new(weights, "embeddings.LayerNorm", config)?,
             layers: (0..config.num_hidden_layers)
                 .map(|layer| Layer::new(weights, &format!("encoder.layer.{layer}"), config))
@@ -123,10 +123,9 @@ fn shares(texts: &[&Tokens], length: usize) -> Vec<f32> {
 }
 
 impl Layer {
-    fn new(weights: &mut Weights, at: &str, config: &Config) -> Result<Layer> {
+    fn new(weights: &Weights<'_>, at: &str, config: &Config) -> Result<Layer> {
         let [width, wide] = [config.hidden_size, config.intermediate_size];
-        let mut linear =
-            |name: &str, from, to| Linear::new(weights, &format!("{at}.{name}"), from, to);
+        let linear = |name: &str, from, to| Linear::new(weights, &format!("{at}.{name}"), from, to);
         Ok(Layer {
             query: linear("attention.self.query", width, width)?,
             key: linear("attention.self.key", width, width)?,
@@ -177,10 +176,10 @@ struct Linear {
 }
 
 impl Linear {
-    fn new(weights: &mut Weights, name: &str, from: usize, to: usize) -> Result<Linear> {
+    fn new(weights: &Weights<'_>, name: &str, from: usize, to: usize) -> Result<Linear> {
         Ok(Linear {
-            weight: weights.take(&format!("{name}.weight"), &[to, from])?,
-            bias: weights.take(&format!("{name}.bias"), &[to])?,
+            weight: weights.get(&format!("{name}.weight"), &[to, from])?,
+            bias: weights.get(&format!("{name}.bias"), &[to])?,
         })
     }
 
@@ -203,10 +202,10 @@ struct Norm {
 }
 
 impl Norm {
-    fn new(weights: &mut Weights, name: &str, config: &Config) -> Result<Norm> {
+    fn new(weights: &Weights<'_>, name: &str, config: &Config) -> Result<Norm> {
         Ok(Norm {
-            weight: weights.take(&format!("{name}.weight"), &[config.hidden_size])?,
-            bias: weights.take(&format!("{name}.bias"), &[config.hidden_size])?,
+            weight: weights.get(&format!("{name}.weight"), &[config.hidden_size])?,
+            bias: weights.get(&format!("{name}.bias"), &[config.hidden_size])?,
             eps: config.layer_norm_eps,
         })
     }

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `config` | what `config.json` says of the model, checked |
 //! | `words` | from text to tokens, by the model's own `tokenizer.json` |
-//! | `weights` | tensors by name, their shapes checked; the table of words, in parts where room is short |
+//! | `weights` | the tensors of the model's file; the table of words, in parts where room is short |
 //! | `encoder` | from tokens to vectors: all the arithmetic, on lapidary's operations |
 //! | `batch` | texts of like lengths together |
 //! | `model` | these put together, from a folder or from bytes |
@@ -29,5 +29,4 @@ pub use encoder::Encoder;
 pub use error::{Error, Result};
 pub use index::{Entry, Hit, Index};
 pub use model::{Embedded, Files, Model};
-pub use weights::Weights;
 pub use words::{Tokens, Words};

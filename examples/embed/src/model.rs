@@ -1,12 +1,14 @@
 //! A model whole: words, encoder, and what goes from texts to vectors.
 
-use lapidary::{Gpu, Tensor};
+#[cfg(not(target_arch = "wasm32"))]
+use std::path::Path;
+
+use lapidary::{Gpu, ModelFile, Tensor};
 
 use crate::batch::batches;
 use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::error::{Error, Result};
-use crate::weights::Weights;
 use crate::words::{Tokens, Words};
 
 /// The files of a model that tell of it, as bytes.
@@ -44,13 +46,49 @@ pub struct Embedded {
 }
 
 impl Model {
-    /// Puts a model together. The weights may be wherever lapidary can have them from.
-    pub fn new(gpu: &Gpu, files: Files<'_>, weights: Weights) -> Result<Model> {
+    /// The model in a folder, as `cargo xtask fetch-model` or a download of one's own leaves it.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(gpu: &Gpu, folder: &Path) -> Result<Model> {
+        let read = |name: &str| match std::fs::read(folder.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file(
+                &folder.join(name).display().to_string(),
+                error.to_string(),
+            )),
+        };
+        let wanted = |name: &str| {
+            read(name)?.ok_or_else(|| {
+                Error::file(
+                    &folder.display().to_string(),
+                    format!(
+                        "there is no {name}. `cargo xtask fetch-model` gets a model; or name a folder that has \
+                         config.json, tokenizer.json and model.safetensors of one"
+                    ),
+                )
+            })
+        };
+        let (config, tokenizer) = (wanted("config.json")?, wanted("tokenizer.json")?);
+        let sentences = read("sentence_bert_config.json")?;
+        let files = Files {
+            config: &config,
+            sentences: sentences.as_deref(),
+            tokenizer: &tokenizer,
+        };
+        Model::new(
+            gpu,
+            files,
+            &ModelFile::open(folder.join("model.safetensors"))?,
+        )
+    }
+
+    /// Puts a model together. Of the weights nothing is read before the first text is encoded.
+    pub fn new(gpu: &Gpu, files: Files<'_>, weights: &ModelFile) -> Result<Model> {
         let config = Config::parse(files.config, files.sentences)?;
         Ok(Model {
             words: Words::parse(files.tokenizer, &config)?,
             encoder: Encoder::new(gpu, &config, weights)?,
-            batch_tokens: 1024,
+            batch_tokens: batch_tokens(gpu, &config),
             gpu: gpu.clone(),
             config,
         })
@@ -111,4 +149,15 @@ impl Model {
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
+}
+
+/// As many tokens as a quarter of the budget has room for, in the widest part of a layer.
+fn batch_tokens(gpu: &Gpu, config: &Config) -> usize {
+    const MOST: u64 = 2048;
+    let token_bytes = 4 * (config.intermediate_size as u64 + 3 * config.hidden_size as u64);
+    let room = gpu
+        .budget()
+        .device_bytes
+        .map_or(MOST, |bytes| bytes / 4 / token_bytes);
+    room.clamp(config.longest as u64, MOST.max(config.longest as u64)) as usize
 }

@@ -1,66 +1,48 @@
-//! The tensors of a model by their names, each checked before it is used.
+//! The tensors of a model's file, each checked before it is used, and read when it is.
 
-use std::collections::HashMap;
+use lapidary::{DType, Gpu, ModelFile, Tensor};
 
-use lapidary::{DType, Gpu, Tensor};
+use crate::error::Result;
 
-use crate::error::{Error, Result};
-
-const NAME: &str = "model.safetensors";
-
-/// Tensors by name, of which an encoder takes what it needs.
-#[derive(Debug, Default)]
-pub struct Weights {
-    tensors: HashMap<String, Tensor>,
+/// A file of weights, and the device that they are for. Nothing is read before it is computed with; under
+/// pressure weights are dropped and read again.
+#[derive(Debug)]
+pub(crate) struct Weights<'a> {
+    pub(crate) gpu: &'a Gpu,
+    file: ModelFile,
 }
 
-impl FromIterator<(String, Tensor)> for Weights {
-    fn from_iter<I: IntoIterator<Item = (String, Tensor)>>(tensors: I) -> Self {
-        Weights {
-            tensors: tensors.into_iter().collect(),
-        }
+impl<'a> Weights<'a> {
+    /// The encoder computes in single precision, whatever the file holds.
+    pub(crate) fn new(gpu: &'a Gpu, file: &ModelFile) -> Result<Weights<'a>> {
+        let file = file.floats_as(DType::F32)?;
+        Ok(Weights { gpu, file })
     }
-}
 
-impl Weights {
-    /// Takes a tensor, which must be of this shape and of f32.
-    pub(crate) fn take(&mut self, name: &str, shape: &[usize]) -> Result<Tensor> {
-        let Some(tensor) = self.tensors.remove(name) else {
-            return Err(Error::file(
-                NAME,
-                format!(
-                    "there is no tensor {name:?}, of {shape:?}. config.json and the weights are of two models, or the file is not whole: get the model again"
-                ),
-            ));
+    /// A tensor, which must have this shape.
+    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        self.file.expect(name, shape)?;
+        Ok(self.gpu.load_tensor_backed(&self.file, name)?)
+    }
+
+    /// A table of rows, in parts that each take a small share of the budget.
+    pub(crate) fn table(&self, name: &str, shape: [usize; 2]) -> Result<Table> {
+        self.file.expect(name, &shape)?;
+        let [rows, width] = shape;
+        let row_bytes = width as u64 * DType::F32.size_bytes();
+        let part_rows = match self.gpu.budget().device_bytes {
+            Some(bytes) if bytes / 2 < rows as u64 * row_bytes => bytes / 16 / row_bytes,
+            _ => rows as u64,
         };
-        check(name, tensor.shape(), tensor.dtype(), shape)?;
-        Ok(tensor)
+        let part_rows = usize::try_from(part_rows).unwrap_or(rows).clamp(1, rows);
+        let mut parts = Vec::new();
+        for start in (0..rows).step_by(part_rows) {
+            let end = rows.min(start + part_rows);
+            let part = self.gpu.load_rows_backed(&self.file, name, start..end)?;
+            parts.push((start as u32, part));
+        }
+        Ok(Table { parts })
     }
-
-    /// Takes the table of words.
-    pub(crate) fn take_table(&mut self, name: &str, shape: [usize; 2]) -> Result<Table> {
-        Ok(Table::new(vec![(0, self.take(name, &shape)?)]))
-    }
-}
-
-fn check(name: &str, got: &[usize], dtype: DType, expected: &[usize]) -> Result<()> {
-    if got != expected {
-        return Err(Error::file(
-            NAME,
-            format!(
-                "{name:?} is of shape {got:?}, where config.json wants {expected:?}. They are of two models: take both from one folder"
-            ),
-        ));
-    }
-    if dtype != DType::F32 {
-        return Err(Error::file(
-            NAME,
-            format!(
-                "{name:?} holds {dtype}, and this encoder computes with f32: take the file with f32"
-            ),
-        ));
-    }
-    Ok(())
 }
 
 /// The table of words: by far the largest tensor, of which a batch reads a few rows. Where it is too large
@@ -72,26 +54,21 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(parts: Vec<(u32, Tensor)>) -> Table {
-        Table { parts }
-    }
-
-    /// The rows that `ids` name: `[ids, width]`.
+    /// The rows that `ids` name: `[ids, width]`. There is none for a number beyond the table: that is zeros.
     pub(crate) fn rows(&self, gpu: &Gpu, ids: &[u32]) -> Result<Tensor> {
-        let mut sum: Option<Tensor> = None;
+        if let [(_, whole)] = &self.parts[..] {
+            return Ok(whole.embedding(&gpu.tensor(ids, &[ids.len()])?)?);
+        }
+        let width = self.parts.first().map_or(0, |(_, part)| part.shape()[1]);
+        let mut sum = gpu.zeros(&[ids.len(), width], DType::F32)?;
         for (first, part) in &self.parts {
+            let rows = part.shape()[0];
             // What is not in this part is beyond its end, and gives zeros.
             let local: Vec<u32> = ids.iter().map(|id| id.wrapping_sub(*first)).collect();
-            let rows = part.shape()[0];
-            if !local.iter().any(|&row| (row as usize) < rows) {
-                continue;
+            if local.iter().any(|&row| (row as usize) < rows) {
+                sum = sum.add(&part.embedding(&gpu.tensor(&local, &[ids.len()])?)?)?;
             }
-            let found = part.embedding(&gpu.tensor(&local, &[ids.len()])?)?;
-            sum = Some(match sum {
-                Some(sum) => sum.add(&found)?,
-                None => found,
-            });
         }
-        sum.ok_or_else(|| Error::Input("there are no tokens to look up".into()))
+        Ok(sum)
     }
 }
