@@ -63,8 +63,9 @@ pub(crate) fn fetched() -> Result<PathBuf> {
 pub(crate) fn test() -> Result {
     let folder = fetched()?;
     run(cargo_with_gpu()?
-        .args(["test", "--release", "--package", "embed", "--manifest-path"])
+        .args(["test", "--package", "embed", "--manifest-path"])
         .arg(manifest())
+        .env("CARGO_TARGET_DIR", target_dir())
         .env("EMBED_MODEL", folder))
 }
 

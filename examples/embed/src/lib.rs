@@ -20,6 +20,8 @@ mod encoder;
 mod error;
 mod index;
 mod model;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod places;
 mod weights;
 mod words;
 

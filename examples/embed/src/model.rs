@@ -5,11 +5,14 @@ use std::path::Path;
 
 use lapidary::{Gpu, ModelFile, Tensor};
 
-use crate::batch::batches;
+use crate::batch::{Batch, batches};
 use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::error::{Error, Result};
 use crate::words::{Tokens, Words};
+
+/// So often a device that was lost is opened again while texts are encoded.
+const MOST_LOSSES: usize = 3;
 
 /// The files of a model that tell of it, as bytes.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +98,9 @@ impl Model {
     }
 
     /// The vectors of texts. `done` hears of every batch how many texts are done.
+    ///
+    /// If the device is lost meanwhile it is opened again, up to three times: what is done stays
+    /// done, and the weights come from their file again.
     pub async fn embed(
         &self,
         texts: &[impl AsRef<str>],
@@ -108,30 +114,52 @@ impl Model {
             width,
             cut: tokens.iter().filter(|text| text.cut_from.is_some()).count(),
         };
-        let mut count = 0;
-        // The next batch is recorded before this one is waited for, so that the device has work.
-        let mut under_way = None;
         let batches = batches(&tokens, self.batch_tokens);
+        let (mut done_batches, mut done_texts, mut losses) = (0, 0, 0);
+        while done_batches < batches.len() {
+            let rest = batches.get(done_batches..).unwrap_or_default();
+            let arrived = |batch: &Batch, vectors: &[f32]| {
+                for (&text, vector) in batch.texts.iter().zip(vectors.chunks_exact(width)) {
+                    embedded.vectors[text * width..][..width].copy_from_slice(vector);
+                }
+                done_batches += 1;
+                done_texts += batch.texts.len();
+                done(done_texts);
+            };
+            match self.encode(rest, &tokens, arrived).await {
+                Err(Error::Gpu(lapidary::Error::DeviceLost { .. })) if losses < MOST_LOSSES => {
+                    losses += 1;
+                    self.gpu.reopen_async().await?;
+                }
+                ended => ended?,
+            }
+        }
+        Ok(embedded)
+    }
+
+    /// Encodes batches one after the other, and hands over what comes of each.
+    async fn encode(
+        &self,
+        batches: &[Batch],
+        tokens: &[Tokens],
+        mut arrived: impl FnMut(&Batch, &[f32]),
+    ) -> Result<()> {
+        let mut under_way = None;
         for batch in batches.iter().map(Some).chain([None]) {
+            // The next one is recorded before this one is waited for, so that the device has work.
             let next = match batch {
                 Some(batch) => {
                     let texts: Vec<&Tokens> =
                         batch.texts.iter().map(|&text| &tokens[text]).collect();
-                    let vectors = self.encoder.encode(&texts)?;
-                    Some((batch, vectors.read::<f32>()))
+                    Some((batch, self.encoder.encode(&texts)?.read::<f32>()))
                 }
                 None => None,
             };
             if let Some((batch, read)) = std::mem::replace(&mut under_way, next) {
-                let vectors: Vec<f32> = read.await?;
-                for (&text, vector) in batch.texts.iter().zip(vectors.chunks_exact(width)) {
-                    embedded.vectors[text * width..][..width].copy_from_slice(vector);
-                }
-                count += batch.texts.len();
-                done(count);
+                arrived(batch, &read.await?);
             }
         }
-        Ok(embedded)
+        Ok(())
     }
 
     /// The vector of what is searched for, and how many tokens it had if its end was left out.

@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Gpu, ModelFile, Tensor};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A file of weights, and the device that they are for. Nothing is read before it is computed with; under
 /// pressure weights are dropped and read again.
@@ -54,21 +54,35 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The rows that `ids` name: `[ids, width]`. There is none for a number beyond the table: that is zeros.
+    /// The rows that `ids` name: `[ids, width]`.
     pub(crate) fn rows(&self, gpu: &Gpu, ids: &[u32]) -> Result<Tensor> {
         if let [(_, whole)] = &self.parts[..] {
             return Ok(whole.embedding(&gpu.tensor(ids, &[ids.len()])?)?);
         }
-        let width = self.parts.first().map_or(0, |(_, part)| part.shape()[1]);
-        let mut sum = gpu.zeros(&[ids.len(), width], DType::F32)?;
+        // Of each part the rows that are wanted, one part after the other; then these in the order of `ids`.
+        let mut found = Vec::new();
+        let mut order = vec![0_u32; ids.len()];
+        let mut count = 0;
         for (first, part) in &self.parts {
-            let rows = part.shape()[0];
-            // What is not in this part is beyond its end, and gives zeros.
-            let local: Vec<u32> = ids.iter().map(|id| id.wrapping_sub(*first)).collect();
-            if local.iter().any(|&row| (row as usize) < rows) {
-                sum = sum.add(&part.embedding(&gpu.tensor(&local, &[ids.len()])?)?)?;
+            let rows = *first as usize..*first as usize + part.shape()[0];
+            let mut local = Vec::new();
+            for (id, at) in ids.iter().zip(&mut order) {
+                if rows.contains(&(*id as usize)) {
+                    *at = count;
+                    count += 1;
+                    local.push(id - first);
+                }
+            }
+            if !local.is_empty() {
+                found.push(part.embedding(&gpu.tensor(&local, &[local.len()])?)?);
             }
         }
-        Ok(sum)
+        if count as usize != ids.len() {
+            return Err(Error::Input(
+                "a token has no row in the table of words".into(),
+            ));
+        }
+        let found = Tensor::concat(&found.iter().collect::<Vec<_>>(), 0)?;
+        Ok(found.embedding(&gpu.tensor(&order, &[ids.len()])?)?)
     }
 }
