@@ -57,6 +57,14 @@ impl Encoder {
         })
     }
 
+    /// What all weights take that are used.
+    pub fn weights_bytes(&self) -> u64 {
+        let layers = self.layers.iter().flat_map(Layer::weights);
+        let tables = [&self.positions, &self.kinds].into_iter();
+        let weights = layers.chain(tables).chain(self.norm.weights());
+        weights.map(Tensor::size_bytes).sum::<u64>() + self.words.size_bytes()
+    }
+
     /// The vectors of texts, each of unit length: `[texts, width]`.
     pub fn encode(&self, texts: &[&Tokens]) -> Result<Tensor> {
         let length = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0);
@@ -138,6 +146,24 @@ impl Layer {
         })
     }
 
+    fn weights(&self) -> impl Iterator<Item = &Tensor> {
+        let linears = [
+            &self.query,
+            &self.key,
+            &self.value,
+            &self.mixed,
+            &self.widened,
+            &self.narrowed,
+        ];
+        let norms = [&self.mixed_norm, &self.narrowed_norm]
+            .into_iter()
+            .flat_map(Norm::weights);
+        linears
+            .into_iter()
+            .flat_map(|linear| [&linear.weight, &linear.bias])
+            .chain(norms)
+    }
+
     fn apply(&self, x: &Tensor, mask: Option<&Tensor>, config: &Config) -> Result<Tensor> {
         let &[batch, length, width] = x.shape() else {
             return Err(Error::Input("a layer takes [texts, tokens, width]".into()));
@@ -202,6 +228,10 @@ struct Norm {
 }
 
 impl Norm {
+    fn weights(&self) -> [&Tensor; 2] {
+        [&self.weight, &self.bias]
+    }
+
     fn new(weights: &Weights<'_>, name: &str, config: &Config) -> Result<Norm> {
         Ok(Norm {
             weight: weights.get(&format!("{name}.weight"), &[config.hidden_size])?,

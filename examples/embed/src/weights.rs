@@ -54,6 +54,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.parts.iter().map(|(_, part)| part.size_bytes()).sum()
+    }
+
     /// The rows that `ids` name: `[ids, width]`.
     pub(crate) fn rows(&self, gpu: &Gpu, ids: &[u32]) -> Result<Tensor> {
         if let [(_, whole)] = &self.parts[..] {
