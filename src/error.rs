@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::dtype::DType;
+use crate::shortage::OutOfMemory;
 use crate::units::Bytes;
 
 /// What every fallible call returns.
@@ -236,70 +237,6 @@ fn advice(hint: &str) -> String {
     match hint {
         "" => String::new(),
         hint => format!(". {hint}"),
-    }
-}
-
-/// Why there is no room now.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct OutOfMemory {
-    /// Bytes of the command's operands and results that had to be placed.
-    pub requested_bytes: u64,
-    /// Bytes of all live tensors.
-    pub live_bytes: u64,
-    /// Bytes of all slabs.
-    pub reserved_bytes: u64,
-    /// Bytes of slabs given back that the device still uses.
-    pub retiring_bytes: u64,
-    /// The largest free range inside the slabs.
-    pub largest_hole_bytes: u64,
-    /// Bytes of tensors that are pinned, and so can neither move nor leave.
-    pub pinned_bytes: u64,
-    /// What the device's bytes are limited to, if they are.
-    pub budget_bytes: Option<u64>,
-    /// What was tried to make room, and the bytes that it freed.
-    pub freed: Vec<(&'static str, u64)>,
-    /// Where the tensor that found no room was made.
-    pub made_at: String,
-    /// Those who hold most: where they were made, and bytes.
-    pub holders: Vec<(String, u64)>,
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "out of memory: {} for the tensor made at {} found no room: {} live, {} reserved, \
-             {} retiring, largest hole {}",
-            Bytes(self.requested_bytes),
-            self.made_at,
-            Bytes(self.live_bytes),
-            Bytes(self.reserved_bytes),
-            Bytes(self.retiring_bytes),
-            Bytes(self.largest_hole_bytes),
-        )?;
-        if self.pinned_bytes > 0 {
-            write!(f, ", {} pinned", Bytes(self.pinned_bytes))?;
-        }
-        if let Some(budget_bytes) = self.budget_bytes {
-            write!(f, " within a budget of {}", Bytes(budget_bytes))?;
-        }
-        for (index, (rung, bytes)) in self.freed.iter().enumerate() {
-            let lead = if index == 0 { "; freed by" } else { "," };
-            write!(f, "{lead} {rung} {}", Bytes(*bytes))?;
-        }
-        for (index, (tag, bytes)) in self.holders.iter().enumerate() {
-            let lead = if index == 0 { "; most is held by" } else { "," };
-            write!(f, "{lead} {tag} ({})", Bytes(*bytes))?;
-        }
-        if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
-            // There is nothing of ours that could be dropped.
-            return f.write_str(
-                ". Nothing is held here: it is more than the device has left for this program. Use \
-                 smaller tensors, or end what else uses the device, and force again",
-            );
-        }
-        f.write_str(". Drop tensors and force again: the work is still queued")
     }
 }
 

@@ -124,7 +124,11 @@ fn table(lines: &[String]) -> Result<String> {
             )),
             per_second / rate,
             mib(wanted(line, "peak_device_bytes")?),
-            mib(wanted(line, "least_bytes")?),
+            match bytes {
+                // With a budget, weights need not be there all at once.
+                Some(_) => String::new(),
+                None => mib(wanted(line, "least_bytes")?),
+            },
             mib(wanted(line, "brought_in_bytes")?),
         );
     }
