@@ -4,6 +4,7 @@ pub(crate) mod adapters;
 mod examples;
 mod formats;
 mod messages;
+mod model;
 mod page;
 pub(crate) mod pressure;
 mod shaders;
@@ -93,6 +94,11 @@ const STEPS: &[Step] = &[
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
+    },
+    Step {
+        name: "model",
+        about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
+        run: model::check,
     },
     Step {
         name: "page",
