@@ -1,6 +1,7 @@
 //! The program's own device: opened here, adopted by lapidary later. Nothing here knows of tensors.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lapidary::wgpu;
 
@@ -64,9 +65,21 @@ impl Device {
         })
     }
 
-    /// Why it is lost, if it is.
+    /// Why it is lost, if it is. The callback comes when somebody asks the device how it is.
     pub(crate) fn lost(&self) -> Option<String> {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        lost.clone()
+        let _ = self.device.poll(wgpu::PollType::Poll);
+        self.reason().clone()
+    }
+
+    /// Whether that error came of its loss: lapidary may notice that first.
+    pub(crate) fn is_lost_by(&self, error: &(dyn Error + 'static)) -> bool {
+        if let Some(lapidary::Error::DeviceLost { reason }) = error.downcast_ref() {
+            self.reason().get_or_insert_with(|| reason.clone());
+        }
+        self.lost().is_some()
+    }
+
+    fn reason(&self) -> MutexGuard<'_, Option<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

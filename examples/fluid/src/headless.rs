@@ -42,12 +42,12 @@ pub(crate) fn run(args: &Args, path: &Path) -> Outcome {
     let mut drawn = 0;
     while drawn < frames && args.time.is_none_or(|time| began.elapsed() < time) {
         play(&mut scene, args, drawn, frames);
-        if args.lose == Some(drawn) {
+        if args.lose == Some(drawn) && found.losses == 0 {
             device.device.destroy();
         }
         match draw(&mut scene, &device, &picture, drawn) {
             Ok(()) => {}
-            Err(_) if device.lost().is_some() => {
+            Err(error) if device.is_lost_by(error.as_ref()) => {
                 device = Device::open(&instance, None)?;
                 picture = Picture::new(&device, SIZE);
                 println!("{}", scene.readopt(&device)?);

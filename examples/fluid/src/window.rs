@@ -21,7 +21,11 @@ const LOSSES: u32 = 3;
 /// Opens a window and stays until it is closed, or until the frames or seconds asked for are over.
 pub(crate) fn run(args: &Args) -> Outcome {
     let events = EventLoop::new().map_err(|error| {
-        format!("there is no screen for a window: {error}. `--png FILE` draws without one.")
+        // Before the last colon it says where in winit that was found out.
+        let error = error.to_string();
+        let reason = error.rsplit(": ").next().unwrap_or(&error);
+        let reason = reason.trim_end_matches('.');
+        format!("there is no screen for a window: {reason}. `--png FILE` draws without one.")
     })?;
     events.set_control_flow(ControlFlow::Poll);
     let mut app = App {
@@ -127,7 +131,7 @@ impl Shown {
         let window = Arc::new(events.create_window(attributes)?);
         let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
         let instance = wgpu::Instance::new(desc);
-        let surface = instance.create_surface(window.clone())?;
+        let surface = surface(&instance, &window)?;
         let device = Device::open(&instance, Some(&surface))?;
         let config = config(&surface, &device, window.inner_size().into())?;
         let scene = Scene::new(&device, config.format, args)?;
@@ -180,7 +184,7 @@ impl Shown {
                 return Ok(());
             }
             wgpu::CurrentSurfaceTexture::Lost => {
-                self.surface = self.instance.create_surface(self.window.clone())?;
+                self.surface = surface(&self.instance, &self.window)?;
                 self.resize(self.window.inner_size().into());
                 return Ok(());
             }
@@ -200,7 +204,7 @@ impl Shown {
                 Ok(())
             }
             // The next frame is drawn on another device.
-            Err(_) if self.device.lost().is_some() => Ok(()),
+            Err(error) if self.device.is_lost_by(error.as_ref()) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -217,13 +221,22 @@ impl Shown {
         self.scene
             .gpu
             .notify_lost(&self.device.lost().unwrap_or_default());
-        self.surface = self.instance.create_surface(self.window.clone())?;
+        self.surface = surface(&self.instance, &self.window)?;
         self.device = Device::open(&self.instance, Some(&self.surface))?;
         println!("{}", self.scene.readopt(&self.device)?);
         self.input = input(&self.scene, &self.window, &self.device);
         self.resize(self.window.inner_size().into());
         Ok(())
     }
+}
+
+/// What the window's pixels are drawn on.
+fn surface(instance: &wgpu::Instance, window: &Arc<Window>) -> Outcome<wgpu::Surface<'static>> {
+    let surface = instance.create_surface(window.clone());
+    Ok(surface.map_err(|_| {
+        "no driver draws in windows here: install one for Vulkan (on Debian, `mesa-vulkan-drivers` draws without a \
+         GPU). `--png FILE` draws without a window."
+    })?)
 }
 
 /// How the window's pixels are to be given: as egui likes them, and no faster than the screen takes them.
