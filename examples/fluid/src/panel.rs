@@ -30,6 +30,7 @@ pub(crate) struct Wish {
     looks_at: Option<usize>,
     budget_bytes: Option<u64>,
     goes_on: bool,
+    returns: bool,
     loses: bool,
 }
 
@@ -41,6 +42,7 @@ impl Default for Wish {
             looks_at: None,
             budget_bytes: None,
             goes_on: false,
+            returns: false,
             loses: false,
         }
     }
@@ -54,6 +56,9 @@ impl Wish {
         }
         if self.looks_at.is_some() {
             scene.looks_at = self.looks_at;
+        }
+        if self.returns {
+            scene.looks_at = None;
         }
         if self.goes_on {
             if let Some(index) = scene.looks_at.take() {
@@ -139,7 +144,7 @@ fn memory(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
         "elsewhere: {host} in the host's memory, {disk} on disk"
     ));
     ui.label(format!(
-        "put out {}, came back {}, moved {}",
+        "out {}, back {}, moved {}",
         Bytes(stats.put_out_bytes),
         Bytes(stats.brought_in_bytes),
         Bytes(stats.moved_bytes)
@@ -258,6 +263,8 @@ fn past(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
         ));
         let button = egui::Button::new("Go on from here");
         wish.goes_on = ui.add_enabled(scene.looks_at.is_some(), button).clicked();
+        let button = egui::Button::new("Back to the present");
+        wish.returns = ui.add_enabled(scene.looks_at.is_some(), button).clicked();
         let colours = [("device", LIVE), ("host", HOST), ("disk", DISK)];
         legend(ui, &colours);
     });

@@ -38,9 +38,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(shown) = &app.shown {
         println!("{}\n{}", shown.scene.gpu.memory(), shown.scene.times);
         println!(
-            "fluid: frames={} steps={} losses={}",
+            "fluid: frames={} steps={} budget_bytes={} losses={}",
             shown.scene.drawn,
             shown.scene.fluid.now().step(),
+            shown.scene.pace.bytes,
             shown.losses
         );
     }

@@ -1,6 +1,7 @@
 //! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
 
 pub(crate) mod adapters;
+mod app;
 mod examples;
 mod formats;
 mod messages;
@@ -92,6 +93,11 @@ const STEPS: &[Step] = &[
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
         run: examples::run_all,
+    },
+    Step {
+        name: "app",
+        about: "a program with a device of its own: without a window, and in one, with a pointer",
+        run: app::check,
     },
     Step {
         name: "page",
