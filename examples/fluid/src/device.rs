@@ -44,7 +44,7 @@ impl Device {
             };
             let opened = adapter.request_device(&wgpu::DeviceDescriptor {
                 label: Some("fluid"),
-                required_features: adapter.features() & useful - apart,
+                required_features: adapter.features() & (useful - apart),
                 required_limits: adapter.limits(),
                 ..Default::default()
             });

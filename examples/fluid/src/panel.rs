@@ -60,10 +60,10 @@ impl Wish {
         if self.returns {
             scene.looks_at = None;
         }
-        if self.goes_on {
-            if let Some(index) = scene.looks_at.take() {
-                scene.fluid.go_back(index);
-            }
+        if self.goes_on
+            && let Some(index) = scene.looks_at.take()
+        {
+            scene.fluid.go_back(index);
         }
         if self.loses {
             device.device.destroy();
