@@ -1,6 +1,7 @@
 //! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
 
 pub(crate) mod adapters;
+mod app;
 mod examples;
 mod formats;
 mod messages;
@@ -99,6 +100,11 @@ const STEPS: &[Step] = &[
         name: "model",
         about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
         run: model::check,
+    },
+    Step {
+        name: "app",
+        about: "a program with a device of its own: without a window, and in one, with a pointer",
+        run: app::check,
     },
     Step {
         name: "page",
