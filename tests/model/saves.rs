@@ -1,11 +1,13 @@
 //! What is saved is what others read, and replaces what was there only when it is whole.
 
 use std::collections::HashMap;
+use std::fs;
 
 use half::f16;
-use lapidary::{DType, Error, Gpu, ModelFailure, ModelFile, Tensor};
+use lapidary::sim::{FileFault, FileFaultKind, FileSite, Repeat};
+use lapidary::{Budget, DType, Error, Gpu, ModelFailure, ModelFile, Tensor};
 
-use crate::files::{Folder, failure, open};
+use crate::files::{Folder, failure, open, open_with};
 use crate::loads::GOLDEN;
 
 /// The tensors of the golden file.
@@ -32,7 +34,7 @@ fn what_is_saved_is_byte_for_byte_what_python_saves() {
     let tensors = golden(&gpu);
     gpu.save_model(&path, &named(&tensors), &[("format", "pt")])
         .unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), GOLDEN);
+    assert_eq!(fs::read(&path).unwrap(), GOLDEN);
     assert_eq!(folder.names(), ["saved.safetensors"]);
 }
 
@@ -60,7 +62,7 @@ fn views_and_large_tensors_are_saved_as_what_they_show() {
     assert_eq!(loaded, view.to_vec::<i32>().unwrap());
     assert!(model.get("large").unwrap().to_vec::<i32>().unwrap() == large.to_vec::<i32>().unwrap());
     // The format's own reader takes it, too.
-    let bytes = std::fs::read(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
     let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     assert_eq!(theirs.tensor("view").unwrap().shape(), [7, 5]);
 }
@@ -114,7 +116,7 @@ fn what_cannot_be_saved_leaves_what_was_there() {
         failure(gpu.save_model(missing, &[("a", &a)], &[])).0,
         ModelFailure::NotFound
     );
-    assert_eq!(std::fs::read(&path).unwrap(), GOLDEN);
+    assert_eq!(fs::read(&path).unwrap(), GOLDEN);
     assert_eq!(folder.names(), ["model.safetensors"]);
 }
 
@@ -135,4 +137,43 @@ fn names_and_notes_of_every_kind_come_back() {
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn whatever_call_fails_the_old_file_or_the_new_one_is_there() {
+    for kind in [FileFaultKind::DiskFull, FileFaultKind::Io] {
+        let folder = Folder::new();
+        let path = folder.file("model.safetensors");
+        let (gpu, sim) = open_with(Budget::default());
+        let tensors = golden(&gpu);
+        let one = gpu.ones(&[3], DType::F32).unwrap();
+        let mut failed = 0;
+        for nth in 1.. {
+            gpu.save_model(&path, &[("one", &one)], &[]).unwrap();
+            let old = fs::read(&path).unwrap();
+            let struck = sim.files().struck();
+            sim.files().arm(FileFault {
+                site: FileSite::AnyCall,
+                nth,
+                repeat: Repeat::Once,
+                kind,
+            });
+            let saved = gpu.save_model(&path, &named(&tensors), &[("format", "pt")]);
+            assert_eq!(folder.names(), ["model.safetensors"]);
+            let found = fs::read(&path).unwrap();
+            match saved {
+                Ok(()) => assert_eq!(found, GOLDEN),
+                Err(error) => {
+                    failed += 1;
+                    let is_in_place = error.to_string().contains("the new file is in place");
+                    let expected = if is_in_place { GOLDEN } else { &old };
+                    assert_eq!(found, expected, "{error}");
+                }
+            }
+            if sim.files().struck() == struck {
+                break;
+            }
+        }
+        assert!(failed > 5, "{failed}");
+    }
 }
