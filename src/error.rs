@@ -205,6 +205,16 @@ pub enum Error {
         /// What is wrong, in the system's words or ours.
         reason: String,
     },
+    /// A model's file could not be opened, loaded or saved, or holds something else than was asked for.
+    #[error("the model file {path}: {reason}{}", .failure.advice())]
+    Model {
+        /// The file.
+        path: String,
+        /// Which kind of failure it is.
+        failure: ModelFailure,
+        /// What is wrong: names, shapes and numbers.
+        reason: String,
+    },
     /// A file that is not what it should be: a snapshot, a log.
     #[error("the {format} cannot be read: {reason}")]
     Format {
@@ -330,6 +340,53 @@ impl StateFailure {
     }
 }
 
+/// The ways in which a model's file fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModelFailure {
+    /// This system has no files, as in a browser, or keeps numbers the other way round.
+    Unavailable,
+    /// There is no such file.
+    NotFound,
+    /// The file is cut off, contradicts itself, or is no safetensors file.
+    Damaged,
+    /// The file is no longer as it was when it was opened.
+    Changed,
+    /// No tensor of the file has this name; or a name cannot be saved.
+    Name,
+    /// A tensor has another shape than was asked for.
+    Shape,
+    /// A tensor's elements are of a type that devices do not compute with.
+    Unsupported,
+    /// An element does not fit into the type that it is loaded as.
+    Value,
+    /// The disk is full.
+    DiskFull,
+    /// The system reports another failure.
+    Io,
+}
+
+impl ModelFailure {
+    fn advice(self) -> &'static str {
+        match self {
+            ModelFailure::Unavailable => ". Read the bytes in another way, and give those",
+            ModelFailure::NotFound => ". Look whether the path is right, or download the file",
+            ModelFailure::Damaged => ". Download it again, or convert it again: nothing was loaded",
+            ModelFailure::Changed => {
+                ". Open it again, and replace files instead of writing into them"
+            }
+            ModelFailure::Name => ". The file's names are listed by `names`",
+            ModelFailure::Shape => {
+                ". It may be the file of another model, or of another size of it"
+            }
+            ModelFailure::Unsupported => ". Convert it to f32, f16 or bf16 first",
+            ModelFailure::Value => ". Convert it to a type that has room for its values",
+            ModelFailure::DiskFull => ". Free room on the disk, or save to another one",
+            ModelFailure::Io => ". Look at the file and its folder, and try again",
+        }
+    }
+}
+
 /// What is wrong with a kernel, pointing at the place in its text where there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -364,6 +421,9 @@ impl Error {
                 failure,
                 StateFailure::Changed | StateFailure::DiskFull | StateFailure::Io
             ),
+            Error::Model { failure, .. } => {
+                !matches!(failure, ModelFailure::DiskFull | ModelFailure::Io)
+            }
             _ => true,
         }
     }

@@ -82,6 +82,34 @@ impl Device {
         Some(self.ledger.driver_holds(held_bytes))
     }
 
+    /// As [`create_buffer`](Self::create_buffer), mapped already and without a wait, where the driver
+    /// can do that.
+    pub(crate) fn create_mapped(
+        &self,
+        account: Account,
+        size_bytes: u64,
+        label: &str,
+    ) -> Option<DriverResult<BufferId>> {
+        let Some(epoch) = self.ledger.reserve(account, size_bytes) else {
+            return Some(Err(DriverError::OverBudget));
+        };
+        let mut reserved = Reserved {
+            ledger: &self.ledger,
+            account,
+            size_bytes,
+            epoch,
+        };
+        let created = self.driver.create_mapped(size_bytes, label)?;
+        if let Ok(buffer) = created {
+            reserved.size_bytes = 0;
+            if !self.ledger.created(buffer, account, size_bytes, epoch) {
+                self.driver.destroy_buffer(buffer);
+                return Some(Err(DriverError::Lost(super::REPLACED.to_owned())));
+            }
+        }
+        Some(created)
+    }
+
     /// Submits work as [`Driver::submit`] does, and takes note of how far that went.
     pub(crate) fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         let submission = self.driver.submit(ops, params)?;

@@ -12,6 +12,9 @@ use crate::suite::{FEATURES, SIMULATION};
 const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
 const WEB: &str = "wasm32-unknown-unknown";
 
+/// What is for every system, and needs more than the simulation does.
+const FILES: &[&str] = &["--features", "lapidary/safetensors,lapidary/ndarray"];
+
 /// A browser has no use for terminals and sockets, and so none for the program.
 const OF_WEB: &[&str] = &["--features", "lapidary/tracing,lapidary/metrics"];
 
@@ -48,6 +51,7 @@ fn check_one(target: &str) -> Result {
         ));
     };
     check.args(["--package", "lapidary", "--lib", "--target", target]);
+    check.args(FILES);
     match target {
         WEB => check.args(SIMULATION).args(OF_WEB),
         _ => check.args(FEATURES).args(["--bin", "lapidary"]),

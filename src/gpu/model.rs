@@ -1,0 +1,293 @@
+//! Models: weights from a file in the format safetensors, uploaded at once or when they are used.
+
+mod load;
+mod near;
+mod rows;
+mod save;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Gpu;
+use crate::dtype::DType;
+use crate::error::{Error, ModelFailure, Result};
+use crate::memory::Source;
+use crate::tensor::Tensor;
+use crate::transfer::{ModelDirectory, ModelEntry, ModelFault, ModelReader, can_load, device_type};
+
+/// A model's file in the format [safetensors](https://huggingface.co/docs/safetensors), open: what
+/// tensors there are, of which types and shapes. Cheap to clone.
+///
+/// A file may come from anybody: all that its header says is checked against the file when it is opened,
+/// before anything is allocated for a tensor. Its contents are read when tensors are loaded:
+///
+/// | stored | loaded as |
+/// | --- | --- |
+/// | `F32`, `F16`, `BF16`, `I8`, `U8`, `I32`, `U32`, `BOOL` | the same |
+/// | `I64`, `U64`, `F64` | `i32`, `u32`, `f32`, if each element fits; floats are rounded |
+/// | `I16`, `U16` | `i32`, `u32` |
+/// | `F8_…`, `F4`, `C64`, … | nothing: they are listed, and refused |
+///
+/// The file is read at positions and not mapped, so whoever cuts it off meanwhile causes an error and
+/// not the end of the process. It must stay as it was when it was opened: once its length or the time of
+/// its last change is another, whatever is read from it is an error. To put another file into its place, or to
+/// remove it, does no harm.
+///
+/// ```no_run
+/// # fn main() -> lapidary::Result<()> {
+/// # let gpu = lapidary::Gpu::open(Default::default())?;
+/// use lapidary::ModelFile;
+///
+/// let file = ModelFile::open("model.safetensors")?;
+/// for tensor in file.tensors() {
+///     println!("{}: {:?} of {}", tensor.name, tensor.shape, tensor.stored);
+/// }
+/// let model = gpu.load_model(&file, |at| {
+///     println!("{} of {} bytes", at.done_bytes, at.total_bytes);
+/// })?;
+/// let query = model.expect("encoder.layer.0.attention.self.query.weight", &[384, 384])?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ModelFile {
+    reader: Arc<ModelReader>,
+    /// What floats are loaded as, if not as they are.
+    floats: Option<DType>,
+}
+
+/// What a file says of one of its tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModelTensor<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The type of the elements in the file, as the format spells it: `F32`, `BF16`, `I64`, …
+    pub stored: String,
+    /// The type that they are loaded as; `None` for one that no device here computes with.
+    pub dtype: Option<DType>,
+    /// Its shape.
+    pub shape: &'a [usize],
+    /// Its bytes in the file.
+    pub stored_bytes: u64,
+}
+
+/// How far a model is loaded.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct LoadProgress<'a> {
+    /// The tensor that is loaded now.
+    pub name: &'a str,
+    /// Bytes of the file that were read.
+    pub done_bytes: u64,
+    /// Bytes of all its tensors.
+    pub total_bytes: u64,
+}
+
+impl ModelFile {
+    /// Opens a file, and checks its header.
+    ///
+    /// # Errors
+    /// [`Error::Model`]: of a file that is not there, is cut off, contradicts itself, or is something else; and
+    /// in a browser, where there are no files.
+    pub fn open(path: impl AsRef<Path>) -> Result<ModelFile> {
+        ModelReader::open(path.as_ref()).map(Self::over)
+    }
+
+    /// A file that is in memory already, as in a browser, or compiled into the program. The bytes are kept
+    /// for as long as this is, or a tensor that is backed by them.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<ModelFile> {
+        ModelReader::from_bytes(bytes.into()).map(Self::over)
+    }
+
+    fn over(reader: ModelReader) -> ModelFile {
+        ModelFile {
+            reader: Arc::new(reader),
+            floats: None,
+        }
+    }
+
+    /// The same file, whose floats are loaded as this type, rounded on the way: half of the
+    /// memory, for `DType::F16` or `DType::Bf16`. One that is finite and would become infinite is an error, with its place.
+    ///
+    /// # Errors
+    /// [`Error::DType`] for a type that is no float.
+    pub fn floats_as(&self, dtype: DType) -> Result<ModelFile> {
+        if !dtype.is_float() {
+            return Err(Error::DType {
+                operation: "floats_as",
+                expected: "a float".into(),
+                got: dtype,
+                hint: "",
+            });
+        }
+        Ok(ModelFile {
+            reader: self.reader.clone(),
+            floats: Some(dtype),
+        })
+    }
+
+    /// The names, in the order in which the tensors lie in the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        names(self.directory())
+    }
+
+    /// All that is there, in the order in which it lies in the file.
+    pub fn tensors(&self) -> impl Iterator<Item = ModelTensor<'_>> {
+        let entries = self.directory().entries().iter();
+        entries.map(|entry| self.described(entry))
+    }
+
+    /// What there is under a name.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is nothing.
+    pub fn describe(&self, name: &str) -> Result<ModelTensor<'_>> {
+        let index = find(self.directory(), name)?;
+        Ok(self.described(&self.directory().entries()[index]))
+    }
+
+    /// What there is under a name, which must have this shape.
+    ///
+    /// # Errors
+    /// As [`describe`](Self::describe), and [`ModelFailure::Shape`] with both shapes.
+    pub fn expect(&self, name: &str, shape: &[usize]) -> Result<ModelTensor<'_>> {
+        let index = expect(self.directory(), name, shape)?;
+        Ok(self.described(&self.directory().entries()[index]))
+    }
+
+    /// What the writer of the file has noted: names and texts.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        self.directory().metadata()
+    }
+
+    /// How many tensors there are.
+    pub fn len(&self) -> usize {
+        self.directory().entries().len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.directory().entries().is_empty()
+    }
+
+    fn directory(&self) -> &Arc<ModelDirectory> {
+        self.reader.directory()
+    }
+
+    fn described<'a>(&self, entry: &'a ModelEntry) -> ModelTensor<'a> {
+        ModelTensor {
+            name: &entry.name,
+            stored: entry.stored.to_string(),
+            dtype: self.dtype(entry),
+            shape: &entry.shape,
+            stored_bytes: entry.len_bytes,
+        }
+    }
+
+    fn dtype(&self, entry: &ModelEntry) -> Option<DType> {
+        let wanted = self.floats.filter(|&float| can_load(entry.stored, float));
+        wanted.or_else(|| device_type(entry.stored))
+    }
+
+    /// A tensor as an entry describes it, without a value yet.
+    #[track_caller]
+    fn tensor_for(&self, gpu: &Gpu, entry: &ModelEntry) -> Result<Tensor> {
+        let Some(dtype) = self.dtype(entry) else {
+            let reason = format!(
+                "{} is of {}, which no operation here takes",
+                crate::memory::printable(&entry.name, 100),
+                entry.stored
+            );
+            return Err(self
+                .directory()
+                .error(ModelFault(ModelFailure::Unsupported, reason)));
+        };
+        let tensor = Tensor::output(&gpu.engine, &entry.shape, dtype)?;
+        Ok(tensor.named(&entry.name))
+    }
+
+    /// Where the elements of a tensor, or those from an offset on, can be had again.
+    fn source(&self, index: usize, dtype: DType, from_bytes: u64) -> Source {
+        let reader = self.reader.clone();
+        Source::reader(move |offset_bytes, bytes| {
+            let read = reader.read(index, dtype, from_bytes + offset_bytes, bytes);
+            read.map_err(std::io::Error::other)
+        })
+    }
+}
+
+/// The tensors of a model, on a [`Gpu`]: see [`Gpu::load_model`].
+#[derive(Clone, Debug)]
+pub struct Model {
+    directory: Arc<ModelDirectory>,
+    /// As many, and in the same order, as the file has.
+    tensors: Vec<Tensor>,
+}
+
+impl Model {
+    /// The tensor of this name.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is none.
+    pub fn get(&self, name: &str) -> Result<Tensor> {
+        Ok(self.tensors[find(&self.directory, name)?].clone())
+    }
+
+    /// The tensor of this name, which must have this shape.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and [`ModelFailure::Shape`] with both shapes.
+    pub fn expect(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        Ok(self.tensors[expect(&self.directory, name, shape)?].clone())
+    }
+
+    /// The names, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        names(&self.directory)
+    }
+
+    /// What the writer of the file has noted: names and texts.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        self.directory.metadata()
+    }
+
+    /// How many tensors there are.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+}
+
+fn names(directory: &ModelDirectory) -> impl Iterator<Item = &str> {
+    directory.entries().iter().map(|entry| entry.name.as_str())
+}
+
+fn find(directory: &ModelDirectory, name: &str) -> Result<usize> {
+    directory.find(name).ok_or_else(|| {
+        let reason = near::missing(name, names(directory));
+        directory.error(ModelFault(ModelFailure::Name, reason))
+    })
+}
+
+/// Finds a tensor that has this shape.
+fn expect(directory: &ModelDirectory, name: &str, expected: &[usize]) -> Result<usize> {
+    let index = find(directory, name)?;
+    let shape = &directory.entries()[index].shape;
+    if shape == expected {
+        return Ok(index);
+    }
+    let is_transpose = shape.iter().rev().eq(expected);
+    let hint = if is_transpose { ", its transpose," } else { "" };
+    let name = crate::memory::printable(name, 100);
+    let reason = format!("{name} has shape {shape:?}, where {expected:?}{hint} is expected");
+    Err(directory.error(ModelFault(ModelFailure::Shape, reason)))
+}
