@@ -252,6 +252,8 @@ fn run_products(given: &Given) {
         of.a.matmul_with(&of.b, &end().residual(&of.b.narrow(0, 0, 1)?).cast(DType::F16));
         of.a.linear(&of.b.t()?, None);
         of.a.matmul(&of.b.cast(DType::I8)?);
+        of.heads.reshape(&[15, 12])?.narrow(1, 0, 8)?.quantize(Some(8))?.dequantize();
+        of.x.matmul_quantized(&of.across.quantize(None)?);
         Tensor::einsum("ij,jk->ki", &[&of.a, &of.b]);
         Tensor::einsum("ij,ij->", &[&of.x, &of.across]);
         of.heads.scaled_dot_product_attention(&of.heads, &of.heads, None, true, None);
