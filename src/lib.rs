@@ -32,6 +32,7 @@
 //!
 //! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor of one of
 //! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL of your own.
+//! [`guides::embed_in_your_app`] tells all of it, with budgets beside a game and notes for egui and Bevy.
 //! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …).
 //!
 //! # Where the memory is
@@ -133,6 +134,8 @@ pub use self::{
 /// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
 #[cfg(feature = "gpu")]
 pub mod guides {
+    #[doc = include_str!("guides/embed_in_your_app.md")]
+    pub mod embed_in_your_app {}
     #[doc = include_str!("guides/from_torch.md")]
     pub mod from_torch {}
     #[doc = include_str!("guides/stay_inside_1_gib.md")]

@@ -1,6 +1,7 @@
 //! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
 
 pub(crate) mod adapters;
+mod app;
 mod examples;
 mod formats;
 mod messages;
@@ -10,6 +11,7 @@ pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
 mod targets;
+mod terminal;
 mod traces;
 
 use std::time::Instant;
@@ -100,9 +102,19 @@ const STEPS: &[Step] = &[
         run: model::check,
     },
     Step {
+        name: "app",
+        about: "a program with a device of its own: without a window, and in one, with a pointer",
+        run: app::check,
+    },
+    Step {
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
         run: page::check,
+    },
+    Step {
+        name: "top",
+        about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
+        run: terminal::top,
     },
 ];
 
