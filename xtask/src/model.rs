@@ -66,7 +66,9 @@ pub(crate) fn test() -> Result {
         .args(["test", "--package", "embed", "--manifest-path"])
         .arg(manifest())
         .env("CARGO_TARGET_DIR", target_dir())
-        .env("EMBED_MODEL", folder))
+        .env("EMBED_MODEL", folder)
+        // One at a time: each opens a device of its own, which on a software adapter uses all cores anyway.
+        .args(["--", "--test-threads=1"]))
 }
 
 /// The workspace of the programs that need more than lapidary does.
