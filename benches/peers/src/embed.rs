@@ -19,7 +19,9 @@ const BATCH_TOKENS: usize = 2048;
 const LONGEST: usize = 256;
 
 fn main() -> Result {
-    let folder = std::env::args_os().nth(1).ok_or("embed FOLDER < SENTENCES")?;
+    let folder = std::env::args_os()
+        .nth(1)
+        .ok_or("embed FOLDER < SENTENCES")?;
     let folder = PathBuf::from(folder);
     let config: Config = serde_json::from_slice(&std::fs::read(folder.join("config.json"))?)?;
     let weights = std::fs::read(folder.join("model.safetensors"))?;
@@ -74,14 +76,20 @@ fn embed(model: &BertModel, tokenizer: &Tokenizer, sentences: &[&str]) -> Result
 fn encode(model: &BertModel, tokenizer: &Tokenizer, texts: Vec<&str>) -> Result<Vec<Vec<f32>>> {
     let encodings = tokenizer.encode_batch(texts, true)?;
     let rows = |of: fn(&tokenizers::Encoding) -> &[u32]| {
-        let rows: Vec<Vec<u32>> = encodings.iter().map(|encoding| of(encoding).to_vec()).collect();
+        let rows: Vec<Vec<u32>> = encodings
+            .iter()
+            .map(|encoding| of(encoding).to_vec())
+            .collect();
         Tensor::new(rows, &Device::Cpu)
     };
     let ids = rows(tokenizers::Encoding::get_ids)?;
     let mask = rows(tokenizers::Encoding::get_attention_mask)?;
     let hidden = model.forward(&ids, &ids.zeros_like()?, Some(&mask))?;
     let mask = mask.to_dtype(DType::F32)?.unsqueeze(2)?;
-    let mean = hidden.broadcast_mul(&mask)?.sum(1)?.broadcast_div(&mask.sum(1)?)?;
+    let mean = hidden
+        .broadcast_mul(&mask)?
+        .sum(1)?
+        .broadcast_div(&mask.sum(1)?)?;
     let vectors = mean.broadcast_div(&mean.sqr()?.sum_keepdim(1)?.sqrt()?)?;
     Ok(vectors.to_vec2::<f32>()?)
 }
@@ -89,7 +97,11 @@ fn encode(model: &BertModel, tokenizer: &Tokenizer, texts: Vec<&str>) -> Result<
 /// The mean cosine of all vectors with the first: the same for whoever computes the same.
 fn likeness(first: &[f32], vectors: &[Vec<f32>]) -> f64 {
     let cosine = |other: &Vec<f32>| -> f64 {
-        first.iter().zip(other).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+        first
+            .iter()
+            .zip(other)
+            .map(|(&a, &b)| f64::from(a) * f64::from(b))
+            .sum()
     };
     vectors.iter().map(cosine).sum::<f64>() / vectors.len() as f64
 }
