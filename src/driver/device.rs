@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::ledger::{Account, Ledger};
 use super::{BufferId, Driver, DriverError, DriverResult, Op, Submission};
+use crate::units::Level;
 
 /// A driver whose buffers are accounted for. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -66,12 +67,47 @@ impl Device {
                         self.driver.destroy_buffer(buffer);
                         continue;
                     }
+                    self.driver_bytes();
                 }
                 Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
                 Err(_) => {}
             }
             return created;
         }
+    }
+
+    /// Asks the driver what it holds of the device's memory; none where it does not tell.
+    pub(crate) fn driver_bytes(&self) -> Option<Level> {
+        let held_bytes = self.driver.driver_reserved_bytes()?;
+        Some(self.ledger.driver_holds(held_bytes))
+    }
+
+    /// As [`create_buffer`](Self::create_buffer), mapped already and without a wait, where the driver
+    /// can do that.
+    pub(crate) fn create_mapped(
+        &self,
+        account: Account,
+        size_bytes: u64,
+        label: &str,
+    ) -> Option<DriverResult<BufferId>> {
+        let Some(epoch) = self.ledger.reserve(account, size_bytes) else {
+            return Some(Err(DriverError::OverBudget));
+        };
+        let mut reserved = Reserved {
+            ledger: &self.ledger,
+            account,
+            size_bytes,
+            epoch,
+        };
+        let created = self.driver.create_mapped(size_bytes, label)?;
+        if let Ok(buffer) = created {
+            reserved.size_bytes = 0;
+            if !self.ledger.created(buffer, account, size_bytes, epoch) {
+                self.driver.destroy_buffer(buffer);
+                return Some(Err(DriverError::Lost(super::REPLACED.to_owned())));
+            }
+        }
+        Some(created)
     }
 
     /// Submits work as [`Driver::submit`] does, and takes note of how far that went.

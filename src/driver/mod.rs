@@ -364,6 +364,14 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         label: &str,
     ) -> BoxFuture<'_, DriverResult<BufferId>>;
 
+    /// Creates a buffer for uploads that is mapped already, without a wait: in a browser, where an
+    /// upload may not wait for a mapping. `None` from all others. What is wrong with it, such as that
+    /// there is no memory for it, may become known later.
+    fn create_mapped(&self, size_bytes: u64, label: &str) -> Option<DriverResult<BufferId>> {
+        let _ = (size_bytes, label);
+        None
+    }
+
     /// Gives a buffer back. Its memory returns when the submissions that use it are done.
     /// No op submitted later may name it. An unknown id is ignored.
     fn destroy_buffer(&self, buffer: BufferId);

@@ -5,9 +5,51 @@ use std::sync::Arc;
 use super::cmd::Cmd;
 use super::{Engine, block_on, refusal};
 use crate::driver::DriverError;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Storage;
 use crate::transfer::FEED_BYTES;
+
+const WHAT: &str = "an upload";
+
+/// A call may wait here: it blocks its thread, which nothing may in a browser.
+const BLOCKS: bool = cfg!(not(target_arch = "wasm32"));
+
+/// A wait in the middle of an upload, as far as it gets without waiting if it may not.
+async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> Result<T> {
+    match may_wait {
+        true => wait.await,
+        false => block_on(WHAT, wait),
+    }
+}
+
+/// An upload of several pieces. If it does not end well, or is dropped while it waits, its storage has no
+/// value any more.
+struct Writing<'a> {
+    engine: &'a Engine,
+    dst: &'a Arc<Storage>,
+    begun: bool,
+    ended: Option<Result<()>>,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.begun {
+            return;
+        }
+        let dropped = || Error::Driver {
+            what: WHAT,
+            message: "it was dropped before its end".into(),
+        };
+        let ended = self.ended.take().unwrap_or_else(|| Err(dropped()));
+        if let Err(error) = ended {
+            // In order, as the pieces are: what comes before them still sees the old value.
+            let (dst, cause) = (self.dst.clone(), Arc::new(error));
+            // A device that is lost takes no commands, and says so to whoever reads.
+            let _ = self.engine.push_one(Cmd::Poison { dst, cause });
+        }
+        self.dst.end_write();
+    }
+}
 
 impl Engine {
     /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
@@ -16,26 +58,53 @@ impl Engine {
     /// After an error nothing was written, unless the upload is more than what is fed to the device at
     /// once: then the storage has no value any more.
     pub(crate) fn upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+        if self.begin_upload(dst, offset_bytes, bytes)? {
+            return Ok(());
+        }
+        block_on(WHAT, self.stage_whole(dst, offset_bytes, bytes, BLOCKS))
+    }
+
+    /// As [`upload`](Self::upload), for a browser too: it waits for staging memory without blocking.
+    pub(crate) async fn upload_async(
+        &self,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if self.begin_upload(dst, offset_bytes, bytes)? {
+            return Ok(());
+        }
+        self.stage_whole(dst, offset_bytes, bytes, true).await
+    }
+
+    /// Uploads in place where that can be done.
+    fn begin_upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<bool> {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
-        if self.upload_in_place(dst, offset_bytes, bytes)? {
-            return Ok(());
-        }
-        let mut begun = false;
+        self.upload_in_place(dst, offset_bytes, bytes)
+    }
+
+    async fn stage_whole(
+        &self,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+        may_wait: bool,
+    ) -> Result<()> {
+        let mut writing = Writing {
+            engine: self,
+            dst,
+            begun: false,
+            ended: None,
+        };
         let whole = offset_bytes == 0 && bytes.len() as u64 >= dst.len_bytes();
-        let staged = self.stage_all(dst, offset_bytes, bytes, whole, &mut begun);
-        if !begun {
-            return staged;
-        }
-        let ended = staged.or_else(|error| {
-            // In order, as the pieces are: what comes before them still sees the old value.
-            let (dst, cause) = (dst.clone(), Arc::new(error.clone()));
-            self.push_one(Cmd::Poison { dst, cause })?;
-            Err(error)
-        });
-        dst.end_write();
-        ended
+        let begun = &mut writing.begun;
+        let staged = self.stage_all(dst, offset_bytes, bytes, whole, begun, may_wait);
+        let staged = staged.await;
+        writing.ended = Some(staged.clone());
+        drop(writing);
+        staged
     }
 
     /// Appends the next part of an upload that began with offset 0, to a storage that nobody knows
@@ -52,7 +121,9 @@ impl Engine {
         }
         self.check_lost()?;
         // Nothing stays in hand while the app works on the next part: others may need the chunk.
-        self.stage_all(dst, offset_bytes, bytes, offset_bytes == 0, &mut true)?;
+        let (whole, mut begun) = (offset_bytes == 0, true);
+        let staged = self.stage_all(dst, offset_bytes, bytes, whole, &mut begun, BLOCKS);
+        block_on(WHAT, staged)?;
         if offset_bytes / FEED_BYTES != end_bytes / FEED_BYTES {
             self.run_if_nobody_does();
         }
@@ -60,14 +131,15 @@ impl Engine {
     }
 
     /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are in
-    /// the queue.
-    fn stage_all(
+    /// the queue. Unless it `may_wait`, what would wait is refused.
+    async fn stage_all(
         &self,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
         mut whole: bool,
         begun: &mut bool,
+        may_wait: bool,
     ) -> Result<()> {
         let (mut rest, mut at) = (bytes, offset_bytes);
         let mut staged = Vec::new();
@@ -93,24 +165,25 @@ impl Engine {
                 }
                 continue;
             }
-            // An error shows again below, to those that make room.
-            let wait = async { Ok(matches!(self.uploads.wait().await, Ok(true))) };
-            if is_idle && self.uploads.has_enough() && block_on("an upload", wait)? {
+            // What the driver refuses at once is asked for below, where room is made for it.
+            if matches!(self.uploads.grow_now(rest.len() as u64), Ok(true)) {
                 continue;
             }
-            match block_on("an upload", async {
-                Ok(self.uploads.grow(rest.len() as u64).await)
-            })? {
+            // An error shows again below, to those that make room.
+            let wait = async { Ok(matches!(self.uploads.wait().await, Ok(true))) };
+            if is_idle && self.uploads.has_enough() && or_refuse(may_wait, wait).await? {
+                continue;
+            }
+            let grown = async { Ok(self.uploads.grow(rest.len() as u64).await) };
+            match or_refuse(may_wait, grown).await? {
                 Ok(true) => continue,
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(self.refused("staging memory", error, dst)),
             }
             self.push_begun(dst, begun, &mut staged)?;
             waiting_bytes = 0;
-            block_on(
-                "an upload",
-                self.more_staging(dst, rest.len() as u64, tries),
-            )?;
+            let wait = self.more_staging(dst, rest.len() as u64, tries);
+            or_refuse(may_wait, wait).await?;
             tries += 1;
         }
         self.push_staged(dst, staged)

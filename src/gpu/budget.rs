@@ -6,7 +6,8 @@ use super::Gpu;
 use crate::dtype::DType;
 use crate::engine::{Pressure, PressureGuard, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Holder, Source};
+use crate::memory::{Budget, Source};
+use crate::shortage::Holder;
 use crate::tensor::Tensor;
 
 /// How much is moved before the clock is looked at.
@@ -81,7 +82,15 @@ impl Gpu {
     /// # Errors
     /// [`Error::DeviceLost`].
     pub fn reserve(&self, bytes: u64) -> Result<u64> {
-        block_on("Gpu::reserve", self.engine.reserve(bytes))
+        block_on("Gpu::reserve", self.reserve_async(bytes))
+    }
+
+    /// As [`reserve`](Gpu::reserve), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`reserve`](Gpu::reserve).
+    pub async fn reserve_async(&self, bytes: u64) -> Result<u64> {
+        self.engine.reserve(bytes).await
     }
 
     /// Gives the driver back slabs that hold nothing, longest unused first, while more than
@@ -101,7 +110,15 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
-        block_on("Gpu::trim", self.engine.trim(keep_bytes))
+        block_on("Gpu::trim", self.trim_async(keep_bytes))
+    }
+
+    /// As [`trim`](Gpu::trim), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`trim`](Gpu::trim).
+    pub async fn trim_async(&self, keep_bytes: u64) -> Result<u64> {
+        self.engine.trim(keep_bytes).await
     }
 
     /// Moves tensors together, at most `limit_bytes` of them, so that slabs become empty and can
@@ -129,8 +146,15 @@ impl Gpu {
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub fn compact(&self, limit_bytes: u64) -> Result<Compacted> {
-        let (moved_bytes, released_bytes) =
-            block_on("Gpu::compact", self.engine.compact(limit_bytes))?;
+        block_on("Gpu::compact", self.compact_async(limit_bytes))
+    }
+
+    /// As [`compact`](Gpu::compact), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`compact`](Gpu::compact).
+    pub async fn compact_async(&self, limit_bytes: u64) -> Result<Compacted> {
+        let (moved_bytes, released_bytes) = self.engine.compact(limit_bytes).await?;
         Ok(Compacted {
             moved_bytes,
             released_bytes,

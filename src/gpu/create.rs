@@ -13,8 +13,49 @@ impl Gpu {
     /// # Errors
     /// [`Error::Length`] when the slice does not fill the shape, [`Error::Overflow`] and [`Error::NeverFits`]
     /// for shapes beyond the device, [`Error::DeviceLost`].
+    ///
+    /// In a browser also [`Error::WouldBlock`], for what is more than the staging memory has room for until
+    /// the page's next wait: 64 MiB, or a share of a small budget. There, large slices go to
+    /// [`tensor_async`](Gpu::tensor_async).
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
+        let tensor = self.without_value(data, shape)?;
+        self.engine.upload(&tensor.storage, 0, T::bytes_of(data))?;
+        Ok(tensor)
+    }
+
+    /// As [`tensor`](Gpu::tensor), as a future: in a browser it waits for staging memory without
+    /// blocking, so that a slice may be as large as a tensor.
+    ///
+    /// ```no_run
+    /// # async fn show() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
+    /// let weights = vec![0.0_f32; 32 << 20];
+    /// let weights = gpu.tensor_async(&weights, &[8192, 4096]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`tensor`](Gpu::tensor), but for the last one.
+    #[track_caller]
+    pub fn tensor_async<T: Element>(
+        &self,
+        data: &[T],
+        shape: &[usize],
+    ) -> impl Future<Output = Result<Tensor>> {
+        let tensor = self.without_value(data, shape);
+        async move {
+            let tensor = tensor?;
+            let bytes = T::bytes_of(data);
+            self.engine.upload_async(&tensor.storage, 0, bytes).await?;
+            Ok(tensor)
+        }
+    }
+
+    /// A tensor without a value yet, which the slice fills.
+    #[track_caller]
+    fn without_value<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = Tensor::output(&self.engine, shape, T::DTYPE)?;
         if tensor.len() != data.len() {
             return Err(Error::Length {
@@ -23,7 +64,6 @@ impl Gpu {
                 shape: shape.to_vec(),
             });
         }
-        self.engine.upload(&tensor.storage, 0, T::bytes_of(data))?;
         Ok(tensor)
     }
 

@@ -189,7 +189,8 @@ impl Tensor {
     /// [`DType`](Error::DType) if `T` is not the type of the elements, [`Length`](Error::Length)
     /// for too few or too many, [`Shape`](Error::Shape) for a view whose elements do not lie one
     /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a
-    /// word that belongs to its neighbours too.
+    /// word that belongs to its neighbours too. In a browser also [`WouldBlock`](Error::WouldBlock) for
+    /// more than the staging memory has room for: there, [`write_async`](Self::write_async) waits.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -201,6 +202,39 @@ impl Tensor {
     /// # }
     /// ```
     pub fn write<T: Element>(&self, elements: &[T]) -> Result<()> {
+        let Some(start) = self.start_of_write(elements)? else {
+            return Ok(());
+        };
+        let bytes = T::bytes_of(elements);
+        self.engine.upload(&self.storage, start, bytes)
+    }
+
+    /// As [`write`](Self::write), as a future: in a browser it waits for staging memory without blocking.
+    /// What is called while it is under way sees some of the elements; if it is dropped before its end,
+    /// the tensor has no value any more.
+    ///
+    /// ```no_run
+    /// # async fn show(frame: &[f32]) -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
+    /// let t = gpu.zeros(&[4096, 4096], lapidary::DType::F32)?;
+    /// t.write_async(frame).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Self::write), but for the one that a browser has.
+    pub async fn write_async<T: Element>(&self, elements: &[T]) -> Result<()> {
+        let Some(start) = self.start_of_write(elements)? else {
+            return Ok(());
+        };
+        let bytes = T::bytes_of(elements);
+        self.engine.upload_async(&self.storage, start, bytes).await
+    }
+
+    /// Where in the memory these elements are to be written, in bytes; none where there are none.
+    fn start_of_write<T: Element>(&self, elements: &[T]) -> Result<Option<u64>> {
         const OPERATION: &str = "write";
         self.check_element::<T>(OPERATION)?;
         if elements.len() != self.len() {
@@ -225,7 +259,7 @@ impl Tensor {
             ));
         }
         if elements.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let bytes = T::bytes_of(elements);
         let start = self.layout.offset as u64 * self.dtype.size_bytes();
@@ -238,7 +272,7 @@ impl Tensor {
                  which holds other elements too; write to more of the tensor"
             ));
         }
-        self.engine.upload(&self.storage, start, bytes)
+        Ok(Some(start))
     }
 
     /// Sees to it that the tensor has a value: runs the work that it waits for, and returns when

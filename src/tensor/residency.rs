@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use super::Tensor;
+use crate::driver::Shared;
 use crate::engine::{Engine, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Advice, Residency, Source, Storage};
+
+/// What errors call it.
+const OPERATION: &str = "recompute_with";
 
 /// Keeps a tensor where it is on the device until this is dropped: see [`Tensor::pin`].
 #[derive(Debug)]
@@ -111,12 +115,20 @@ impl Tensor {
     /// # Errors
     /// What [`force`](Self::force) says.
     pub fn pin(&self) -> Result<Pin> {
+        block_on("Tensor::pin", self.pin_async())
+    }
+
+    /// As [`pin`](Self::pin), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub async fn pin_async(&self) -> Result<Pin> {
         if self.storage.len_bytes() == 0 {
             // It is nowhere.
-            block_on("Tensor::pin", self.engine.force(&self.storage))?;
+            self.engine.force(&self.storage).await?;
             self.storage.pin();
         } else {
-            let pinned = block_on("Tensor::pin", self.engine.pin(&[&self.storage]))?;
+            let pinned = self.engine.pin(&[&self.storage]).await?;
             self.storage.pin();
             drop(pinned);
         }
@@ -153,7 +165,42 @@ impl Tensor {
         inputs: &[&Tensor],
         compute: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
     ) -> Result<()> {
-        const OPERATION: &str = "recompute_with";
+        block_on(OPERATION, self.recompute(inputs, compute))
+    }
+
+    /// As [`recompute_with`](Self::recompute_with), as a future.
+    ///
+    /// # Errors
+    /// As [`recompute_with`](Self::recompute_with).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn recompute_with_async(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.recompute(inputs, compute).await
+    }
+
+    /// Lets a function stand in for the elements that the tensor has now: when memory is short they
+    /// are given up, and computed again from `inputs` when somebody uses them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; what
+    /// [`force_async`](Self::force_async) says.
+    #[cfg(target_arch = "wasm32")]
+    pub async fn recompute_with_async(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + 'static,
+    ) -> Result<()> {
+        self.recompute(inputs, compute).await
+    }
+
+    async fn recompute(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + Shared + 'static,
+    ) -> Result<()> {
         self.check_whole(OPERATION)?;
         let mut parts = Vec::new();
         for input in inputs {
@@ -179,10 +226,9 @@ impl Tensor {
             }
         };
         let storages = storages.collect();
-        let recomputed = self
-            .engine
-            .recompute_with(&self.storage, storages, Arc::new(recipe));
-        block_on(OPERATION, recomputed)
+        let recipe = Arc::new(recipe);
+        let engine = &self.engine;
+        engine.recompute_with(&self.storage, storages, recipe).await
     }
 
     /// Refuses a view that does not show all of its memory in order.

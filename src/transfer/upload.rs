@@ -142,9 +142,29 @@ impl Uploads {
         Ok(Some((region, taken)))
     }
 
-    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit. `true`
-    /// without a chunk when the device was replaced meanwhile: then to be asked again.
-    pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
+    /// Adds a chunk for an upload of `wanted_bytes` without a wait, where the driver can do that; else
+    /// `false`, as when that would pass the limit.
+    pub(crate) fn grow_now(&self, wanted_bytes: u64) -> DriverResult<bool> {
+        let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
+            return Ok(false);
+        };
+        let mut chunks = self.lock();
+        let label = "lapidary upload";
+        let Some(made) = self.driver.create_mapped(self.account, size_bytes, label) else {
+            return Ok(false);
+        };
+        chunks.push(Chunk {
+            buffer: made?,
+            size_bytes,
+            used_bytes: 0,
+            phase: Phase::Mapped,
+            pending: Arc::new(AtomicU32::new(0)),
+        });
+        Ok(true)
+    }
+
+    /// How large a chunk for an upload of `wanted_bytes` is; `None` when it would pass the limit.
+    fn size_of_next(&self, wanted_bytes: u64) -> Option<u64> {
         let (least, most) = (*CHUNK_BYTES.start(), *CHUNK_BYTES.end());
         let most = most.min(self.driver.caps().max_buffer_bytes);
         // Two chunks at least: one is filled while the device reads the other.
@@ -153,9 +173,16 @@ impl Uploads {
         let size_bytes = wanted_bytes.clamp(least.min(most), most);
         let size_bytes = size_bytes.next_power_of_two().min(most);
         let total_bytes: u64 = self.lock().iter().map(|chunk| chunk.size_bytes).sum();
-        if most == 0 || total_bytes + size_bytes > limit_bytes {
+        (most > 0 && total_bytes + size_bytes <= limit_bytes).then_some(size_bytes)
+    }
+
+    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit. `true`
+    /// without a chunk when the device was replaced meanwhile: then to be asked again.
+    pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
+        let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
             return Ok(false);
-        }
+        };
+        let limit_bytes = self.limit_bytes();
         let epoch = self.epoch();
         let (buffer, size_bytes) = self.create(size_bytes).await?;
         let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);

@@ -168,6 +168,11 @@ impl Driver for WgpuDriver {
         self.opened().start_buffer(kind, size_bytes, label)
     }
 
+    #[cfg(target_arch = "wasm32")]
+    fn create_mapped(&self, size_bytes: u64, label: &str) -> Option<DriverResult<BufferId>> {
+        Some(self.call(|opened| opened.mapped_buffer(size_bytes, label)))
+    }
+
     fn destroy_buffer(&self, buffer: BufferId) {
         self.opened().drop_buffer(buffer);
     }

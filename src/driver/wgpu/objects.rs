@@ -24,6 +24,18 @@ pub(super) struct BufferEntry {
     named: usize,
 }
 
+/// A buffer that nobody has heard of yet: if nobody does, because the future that makes it is dropped in a
+/// browser while it waits, its memory goes at once and not when the garbage is collected.
+struct Begun(Option<wgpu::Buffer>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(raw) = self.0.take().filter(|_| cfg!(target_arch = "wasm32")) {
+            raw.destroy();
+        }
+    }
+}
+
 pub(super) struct PipelineEntry {
     pub(super) label: Arc<str>,
     pub(super) raw: wgpu::ComputePipeline,
@@ -48,20 +60,51 @@ impl Opened {
     ) -> BoxFuture<'static, DriverResult<BufferId>> {
         let started = self.check().and_then(|()| self.check_size(size_bytes));
         let started = started.map(|()| {
-            self.guarded(|| {
-                self.device.create_buffer(&wgpu::BufferDescriptor {
+            let mut begun = Begun(None);
+            let guarded = self.guarded(|| {
+                let raw = self.device.create_buffer(&wgpu::BufferDescriptor {
                     label: Some(label),
                     size: size_bytes,
                     usage: self.usages(kind),
                     mapped_at_creation: false,
-                })
-            })
+                });
+                begun.0 = Some(raw.clone());
+                raw
+            });
+            (guarded, begun)
         });
         Box::pin(async move {
-            let raw = self.settled(started?).await?;
+            let (guarded, mut begun) = started?;
+            let raw = self.settled(guarded).await?;
             self.buffers_created.fetch_add(1, Ordering::Relaxed);
-            self.add_buffer(raw)
+            let id = self.add_buffer(raw)?;
+            begun.0 = None;
+            Ok(id)
         })
+    }
+
+    /// A buffer for uploads that is mapped before the browser has told whether it is a good one. What is
+    /// wrong with it is told to the next wait, and the submission that names it is refused.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) fn mapped_buffer(&self, size_bytes: u64, label: &str) -> DriverResult<BufferId> {
+        self.check().and_then(|()| self.check_size(size_bytes))?;
+        let guarded = self.guarded(|| {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size: size_bytes,
+                usage: self.usages(BufferKind::Upload),
+                mapped_at_creation: true,
+            })
+        });
+        let raw = self.now(guarded)?;
+        self.buffers_created.fetch_add(1, Ordering::Relaxed);
+        let (signal, notice) = self.progress.mapping();
+        notice.tell(true);
+        let id = self.add_buffer(raw)?;
+        if let Some(entry) = self.tables_mut().buffers.get_mut(id.0) {
+            entry.mapping = Some(signal);
+        }
+        Ok(id)
     }
 
     fn check_size(&self, size_bytes: u64) -> DriverResult<()> {

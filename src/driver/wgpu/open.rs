@@ -96,18 +96,32 @@ impl AdapterSummary {
 /// The adapters that compute, in the order in which an index names them.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn list() -> Vec<AdapterSummary> {
-    let adapters = pollster::block_on(usable(None));
+    let adapters = pollster::block_on(usable(None, wgpu::PowerPreference::None));
     adapters.iter().map(AdapterSummary::of).collect()
 }
 
-async fn usable(backends: Option<wgpu::Backends>) -> Vec<wgpu::Adapter> {
+async fn usable(
+    backends: Option<wgpu::Backends>,
+    power: wgpu::PowerPreference,
+) -> Vec<wgpu::Adapter> {
     let mut desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     if let Some(backends) = backends {
         desc.backends = backends;
     }
     let backends = desc.backends;
     let instance = wgpu::Instance::new(desc);
-    let mut adapters = instance.enumerate_adapters(backends).await;
+    let mut adapters = match cfg!(target_arch = "wasm32") {
+        // A browser has one for each wish.
+        true => {
+            let wish = wgpu::RequestAdapterOptions {
+                power_preference: power,
+                ..Default::default()
+            };
+            let adapter = instance.request_adapter(&wish).await;
+            adapter.into_iter().collect()
+        }
+        false => instance.enumerate_adapters(backends).await,
+    };
     adapters.retain(computes);
     adapters
 }
@@ -205,7 +219,7 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
     let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
     let wanted = request.adapter.clone().or_else(from_environment);
     let wanted = wanted.as_deref().filter(|name| !name.is_empty());
-    let adapters = usable(request.backends).await;
+    let adapters = usable(request.backends, request.power).await;
     let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
     let adapter = &adapters[choose(&found, wanted, request.power, like)?];
     let info = adapter.get_info();
