@@ -5,3 +5,5 @@
 mod files;
 #[path = "model/loads.rs"]
 mod loads;
+#[path = "model/rows.rs"]
+mod rows;

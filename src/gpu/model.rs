@@ -14,6 +14,7 @@ use crate::tensor::Tensor;
 use crate::transfer::{ModelDirectory, ModelEntry, ModelFault, ModelReader, can_load, device_type};
 
 mod near;
+mod rows;
 
 /// So much is read, converted and handed on at once.
 const PART_BYTES: u64 = 1 << 20;

@@ -1,0 +1,103 @@
+//! The program: its arguments, and what they ask for.
+
+mod corpus;
+mod index;
+mod search;
+mod sentences;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use embed::{Model, Result, places};
+use lapidary::{Budget, Gpu, Options};
+
+/// Find texts by what they mean.
+#[derive(Debug, Parser)]
+#[command(name = "embed", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compute the vectors of a folder's sentences, and keep them in a file.
+    Index {
+        #[command(flatten)]
+        texts: Texts,
+        #[command(flatten)]
+        setup: Setup,
+    },
+    /// Find the sentences that are closest to a query; without one, ask for queries until an empty line.
+    Search {
+        /// What to look for.
+        query: Vec<String>,
+        /// So many are shown.
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        top: usize,
+        #[command(flatten)]
+        setup: Setup,
+    },
+    /// Print the sentences that `index` would take, one a line.
+    Sentences {
+        #[command(flatten)]
+        texts: Texts,
+    },
+}
+
+/// Which sentences.
+#[derive(Args, Debug)]
+struct Texts {
+    /// A folder with sources in Rust (whose documentation is taken), Markdown and plain text. Without it: the
+    /// sources of lapidary's dependencies.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Take so many sentences at most.
+    #[arg(long, value_name = "N", default_value_t = 6000)]
+    most: usize,
+}
+
+#[derive(Args, Debug)]
+struct Setup {
+    /// The folder with the model [default: where `cargo xtask fetch-model` puts it].
+    #[arg(long, value_name = "FOLDER")]
+    model: Option<PathBuf>,
+    /// The file of the index [default: target/embed.index].
+    #[arg(long, value_name = "FILE")]
+    index: Option<PathBuf>,
+    /// Memory on the device that is not to be passed, such as 45MiB.
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<Budget>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Setup {
+    fn open(&self) -> Result<(Gpu, Model)> {
+        let gpu = Gpu::open(Options {
+            budget: self.budget,
+            ..Options::default()
+        })?;
+        let folder = self.model.clone().unwrap_or_else(places::model_folder);
+        let model = Model::open(&gpu, &folder)?;
+        Ok((gpu, model))
+    }
+
+    fn index_file(&self) -> PathBuf {
+        self.index.clone().unwrap_or_else(places::index_file)
+    }
+}
+
+pub(crate) fn run() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Index { texts, setup } => index::run(&texts, &setup),
+        Command::Search { query, top, setup } => search::run(&query.join(" "), top, &setup),
+        Command::Sentences { texts } => {
+            for entry in corpus::entries(&texts)? {
+                println!("{}", entry.text);
+            }
+            Ok(())
+        }
+    }
+}
