@@ -5,5 +5,7 @@
 mod files;
 #[path = "model/loads.rs"]
 mod loads;
+#[path = "model/quantized.rs"]
+mod quantized;
 #[path = "model/rows.rs"]
 mod rows;

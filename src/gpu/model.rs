@@ -14,6 +14,7 @@ use crate::tensor::Tensor;
 use crate::transfer::{ModelDirectory, ModelEntry, ModelFault, ModelReader, can_load, device_type};
 
 mod near;
+mod quantized;
 mod rows;
 
 /// So much is read, converted and handed on at once.
@@ -210,6 +211,12 @@ impl ModelFile {
                 .directory()
                 .error(ModelFault(ModelFailure::Unsupported, reason)));
         };
+        self.tensor_of(gpu, entry, dtype)
+    }
+
+    /// The same, of another type.
+    #[track_caller]
+    fn tensor_of(&self, gpu: &Gpu, entry: &ModelEntry, dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::output(&gpu.engine, &entry.shape, dtype)?;
         Ok(tensor.named(&entry.name))
     }

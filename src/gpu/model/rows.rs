@@ -42,7 +42,9 @@ impl Gpu {
                 operation: "load_rows_backed",
                 reason: format!(
                     "rows {} to {} of {:?}, which has {count}",
-                    rows.start, rows.end, &entry.shape[..]
+                    rows.start,
+                    rows.end,
+                    &entry.shape[..]
                 ),
             });
         }

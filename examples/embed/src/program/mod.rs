@@ -8,7 +8,7 @@ mod sentences;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use embed::{Model, Result, places};
+use embed::{Model, Precision, Result, places};
 use lapidary::{Budget, Gpu, Options};
 
 /// Find texts by what they mean.
@@ -68,6 +68,9 @@ struct Setup {
     /// Memory on the device that is not to be passed, such as 45MiB.
     #[arg(long, value_name = "BYTES")]
     budget: Option<Budget>,
+    /// How weights are kept: f32, f16, int8, or int8:64 for a scale for every 64.
+    #[arg(long, value_name = "TYPE", default_value_t = Precision::F32)]
+    weights: Precision,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -80,7 +83,7 @@ impl Setup {
             ..Options::default()
         })?;
         let folder = self.model.clone().unwrap_or_else(places::model_folder);
-        let model = Model::open(&gpu, &folder)?;
+        let model = Model::open_as(&gpu, &folder, self.weights)?;
         Ok((gpu, model))
     }
 
