@@ -21,7 +21,6 @@ pub struct Encoder {
     kinds: Tensor,
     norm: Norm,
     layers: Vec<Layer>,
-    weights_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -61,13 +60,15 @@ impl Encoder {
                 .map(|layer| Layer::new(weights, &format!("encoder.layer.{layer}"), config))
                 .collect::<Result<_>>()?,
             config: config.clone(),
-            weights_bytes: weights.bytes(),
         })
     }
 
-    /// What the weights take on the device, when all of them are there.
+    /// What all weights take that are used.
     pub fn weights_bytes(&self) -> u64 {
-        self.weights_bytes
+        let layers = self.layers.iter().flat_map(Layer::weights);
+        let tables = [&self.positions, &self.kinds].into_iter();
+        let weights = layers.chain(tables).chain(self.norm.weights());
+        weights.map(Tensor::size_bytes).sum::<u64>() + self.words.size_bytes()
     }
 
     /// The vectors of texts, each of unit length: `[texts, width]`.
@@ -151,6 +152,24 @@ impl Layer {
         })
     }
 
+    fn weights(&self) -> impl Iterator<Item = &Tensor> {
+        let linears = [
+            &self.query,
+            &self.key,
+            &self.value,
+            &self.mixed,
+            &self.widened,
+            &self.narrowed,
+        ];
+        let norms = [&self.mixed_norm, &self.narrowed_norm]
+            .into_iter()
+            .flat_map(Norm::weights);
+        linears
+            .into_iter()
+            .flat_map(|linear| linear.weight.tensors().chain([&linear.bias]))
+            .chain(norms)
+    }
+
     fn apply(&self, x: &Tensor, mask: Option<&Tensor>, config: &Config) -> Result<Tensor> {
         let &[batch, length, width] = x.shape() else {
             return Err(Error::Input("a layer takes [texts, tokens, width]".into()));
@@ -215,6 +234,10 @@ struct Norm {
 }
 
 impl Norm {
+    fn weights(&self) -> [&Tensor; 2] {
+        [&self.weight, &self.bias]
+    }
+
     fn new(weights: &Weights<'_>, name: &str, config: &Config) -> Result<Norm> {
         Ok(Norm {
             weight: weights.get(&format!("{name}.weight"), &[config.hidden_size])?,

@@ -1,7 +1,5 @@
 //! The tensors of a model's file, each checked before it is used, and read when it is.
 
-use std::cell::Cell;
-
 use lapidary::{DType, Epilogue, Gpu, ModelFile, Quantized, Tensor};
 
 use crate::error::{Error, Result};
@@ -14,7 +12,6 @@ pub(crate) struct Weights<'a> {
     pub(crate) gpu: &'a Gpu,
     file: ModelFile,
     precision: Precision,
-    bytes: Cell<u64>,
 }
 
 /// A matrix that inputs are multiplied with, `[to, from]`, widened as it is.
@@ -25,6 +22,15 @@ pub(crate) enum Matrix {
 }
 
 impl Matrix {
+    /// What it consists of.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let (first, second) = match self {
+            Matrix::Floats(matrix) => (matrix, None),
+            Matrix::Bytes(matrix) => (&matrix.values, Some(&matrix.scales)),
+        };
+        [first].into_iter().chain(second)
+    }
+
     /// A linear layer, and what follows it.
     pub(crate) fn layer(&self, x: &Tensor, end: &Epilogue) -> Result<Tensor> {
         Ok(match self {
@@ -41,38 +47,21 @@ impl<'a> Weights<'a> {
             gpu,
             file: file.floats_as(DType::F32)?,
             precision,
-            bytes: Cell::new(0),
         })
-    }
-
-    /// What all weights take that were asked for, where they are on the device.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.get()
-    }
-
-    fn counted(&self, tensor: Tensor) -> Tensor {
-        let bytes = tensor.len() as u64 * tensor.dtype().size_bytes();
-        self.bytes.set(self.bytes.get() + bytes);
-        tensor
     }
 
     /// A matrix, which must have this shape, in the precision that is wanted.
     pub(crate) fn matrix(&self, name: &str, shape: &[usize]) -> Result<Matrix> {
         self.file.expect(name, shape)?;
         let floats = |file| -> Result<Matrix> {
-            let matrix = self.gpu.load_tensor_backed(file, name)?;
-            Ok(Matrix::Floats(self.counted(matrix)))
+            Ok(Matrix::Floats(self.gpu.load_tensor_backed(file, name)?))
         };
         match self.precision {
             Precision::F32 => floats(&self.file),
             Precision::F16 => floats(&self.file.floats_as(DType::F16)?),
             Precision::Int8(group) => {
                 let matrix = self.gpu.load_quantized_backed(&self.file, name, group)?;
-                let Quantized { values, scales } = matrix;
-                Ok(Matrix::Bytes(Quantized {
-                    values: self.counted(values),
-                    scales: self.counted(scales),
-                }))
+                Ok(Matrix::Bytes(matrix))
             }
         }
     }
@@ -80,7 +69,7 @@ impl<'a> Weights<'a> {
     /// A tensor, which must have this shape.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         self.file.expect(name, shape)?;
-        Ok(self.counted(self.gpu.load_tensor_backed(&self.file, name)?))
+        Ok(self.gpu.load_tensor_backed(&self.file, name)?)
     }
 
     /// A table of rows, in parts that each take a small share of the budget.
@@ -102,7 +91,7 @@ impl<'a> Weights<'a> {
         for start in (0..rows).step_by(part_rows) {
             let end = rows.min(start + part_rows);
             let part = self.gpu.load_rows_backed(&file, name, start..end)?;
-            parts.push((start as u32, self.counted(part)));
+            parts.push((start as u32, part));
         }
         Ok(Table { parts })
     }
@@ -117,6 +106,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.parts.iter().map(|(_, part)| part.size_bytes()).sum()
+    }
+
     /// The rows that `ids` name: `[ids, width]`.
     pub(crate) fn rows(&self, gpu: &Gpu, ids: &[u32]) -> Result<Tensor> {
         if let [(_, whole)] = &self.parts[..] {

@@ -47,13 +47,17 @@ impl Gpu {
                 reason: format!("a tensor of {:?}: it is a matrix, [n, k]", entry.shape),
             });
         };
-        if let Some(got) = file.dtype(entry).filter(|&dtype| dtype != DType::F32) {
-            return Err(Error::DType {
-                operation: OPERATION,
-                expected: "a float".into(),
-                got,
-                hint: "Integers are loaded as they are",
-            });
+        match file.dtype(entry) {
+            Some(DType::F32) => {}
+            Some(got) => {
+                return Err(Error::DType {
+                    operation: OPERATION,
+                    expected: "a float".into(),
+                    got,
+                    hint: "Integers are loaded as they are",
+                });
+            }
+            None => return Err(file.unsupported(entry)),
         }
         let group_len = group.map(checked_group).transpose()?;
         let of_row = group_len.map(|len| k.div_ceil(len));
@@ -71,7 +75,7 @@ impl Gpu {
         };
         if n > 0 && k > 0 {
             let rows = Rows {
-                source: file.source(index, DType::F32),
+                source: file.source(index, DType::F32, 0),
                 len: k,
                 group_len: group_len.unwrap_or(k),
             };

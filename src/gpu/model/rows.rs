@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::{ModelFile, find};
-use crate::error::{Error, Result};
+use crate::error::{ModelFailure, Result};
 use crate::gpu::Gpu;
-use crate::memory::Source;
+use crate::memory::printable;
 use crate::tensor::Tensor;
+use crate::transfer::ModelFault;
 
 impl Gpu {
     /// Some of the rows of a tensor of a file, read when somebody uses them, as
@@ -25,8 +26,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`load_tensor_backed`](Self::load_tensor_backed); [`Error::Shape`] for rows that the tensor does
-    /// not have.
+    /// As [`load_tensor_backed`](Self::load_tensor_backed), and [`ModelFailure::Shape`] for rows that the
+    /// tensor does not have.
     #[track_caller]
     pub fn load_rows_backed(
         &self,
@@ -35,33 +36,23 @@ impl Gpu {
         rows: Range<usize>,
     ) -> Result<Tensor> {
         let index = find(file.directory(), name)?;
-        let entry = &file.directory().entries()[index];
-        let count = entry.shape.first().copied().unwrap_or(0);
-        if rows.start > rows.end || rows.end > count {
-            return Err(Error::Shape {
-                operation: "load_rows_backed",
-                reason: format!(
-                    "rows {} to {} of {:?}, which has {count}",
-                    rows.start,
-                    rows.end,
-                    &entry.shape[..]
-                ),
-            });
+        let mut entry = file.directory().entries()[index].clone();
+        match entry.shape.first_mut() {
+            Some(count) if rows.start <= rows.end && rows.end <= *count => *count = rows.len(),
+            _ => {
+                let name = printable(name, 100);
+                let reason = format!("{name} of shape {:?} has no rows {rows:?}", entry.shape);
+                return Err(file
+                    .directory()
+                    .error(ModelFault(ModelFailure::Shape, reason)));
+            }
         }
-        let mut part = entry.clone();
-        part.shape[0] = rows.len();
-        let tensor = file.tensor_for(self, &part)?;
-        if tensor.size_bytes() > 0 {
-            let row_bytes = tensor.size_bytes() / rows.len() as u64;
-            let whole = file.source(index, tensor.dtype());
-            let source = after(whole, rows.start as u64 * row_bytes);
-            self.engine.back_new(&tensor.storage, source);
-        }
+        let tensor = file.tensor_for(self, &entry)?;
+        let row_bytes = tensor
+            .size_bytes()
+            .checked_div(rows.len() as u64)
+            .unwrap_or(0);
+        self.back_entry(file, index, &tensor, rows.start as u64 * row_bytes);
         Ok(tensor)
     }
-}
-
-/// What a source has from an offset on.
-fn after(source: Source, start_bytes: u64) -> Source {
-    Source::reader(move |offset_bytes, bytes| source.read(start_bytes + offset_bytes, bytes))
 }

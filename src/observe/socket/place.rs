@@ -6,6 +6,10 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+/// Whoever has let nobody in by then hangs, or has been stopped.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// The user that this process acts for.
 pub(super) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -94,6 +98,34 @@ pub(super) fn check_socket(path: &Path) -> Result<(), String> {
     owned(path, &found)
 }
 
+/// Connects to a socket; somebody whose queue of arrivals is full, as of a process that was stopped, is given up
+/// after a while with `WouldBlock`. (Systems other than Linux and Android refuse at once then.)
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::net::sockopt::{Timeout, set_socket_timeout};
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+        let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let stream = UnixStream::from(socket);
+        stream.set_write_timeout(None)?;
+        Ok(stream)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    UnixStream::connect(path)
+}
+
+/// Does anybody listen at a socket, however busy?
+pub(super) fn is_served(path: &Path) -> bool {
+    match connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
 /// Whether the process at the other end is this user's or the administrator's. The kernel is asked on Linux
 /// and Android only: elsewhere the folder has decided.
 pub(super) fn is_friend(stream: &UnixStream) -> bool {
@@ -106,5 +138,38 @@ pub(super) fn is_friend(stream: &UnixStream) -> bool {
     {
         let _ = stream;
         true
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    #[test]
+    fn a_full_queue_of_arrivals_is_waited_for_in_vain_but_not_for_ever() {
+        let folder = std::env::temp_dir().join(format!("lapidary-full-{}", std::process::id()));
+        prepare(&folder).expect("a folder");
+        let path = folder.join("s");
+        let _ = fs::remove_file(&path);
+        assert!(!is_served(&path), "nobody is there");
+        let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+        let address = SocketAddrUnix::new(&path).expect("a short name");
+        bind(&listener, &address).expect("a place");
+        assert!(!is_served(&path), "nobody listens yet");
+        listen(&listener, 0).expect("a listener");
+        let mut waiting = Vec::new();
+        let error = loop {
+            match connect(&path) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+            assert!(waiting.len() < 10, "a queue of length 0 holds many");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(is_served(&path), "somebody listens");
+        drop(listener);
+        assert!(!is_served(&path), "nobody does any more");
+        fs::remove_dir_all(&folder).expect("a folder");
     }
 }

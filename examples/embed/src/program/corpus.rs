@@ -1,6 +1,6 @@
 //! Which texts there are: those of a folder, or of the sources of lapidary's dependencies.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,12 +12,11 @@ use super::{Texts, sentences};
 /// A file that is larger is no text that somebody wrote.
 const MOST_FILE_BYTES: u64 = 4 << 20;
 
-/// As many different sentences as are wanted, if there are so many.
+/// The different sentences, or as many of them as are wanted, spread evenly.
 pub(super) fn entries(texts: &Texts) -> Result<Vec<Entry>> {
     let mut taken = Taken {
         entries: Vec::new(),
         seen: HashSet::new(),
-        most: texts.most,
     };
     match &texts.folder {
         Some(folder) => taken.folder(folder, folder)?,
@@ -29,31 +28,33 @@ pub(super) fn entries(texts: &Texts) -> Result<Vec<Entry>> {
             }
         }
     }
-    if taken.entries.is_empty() {
-        return Err(Error::Input(match &texts.folder {
-            Some(folder) => format!(
-                "{} has no sentences in files that end in .rs, .md or .txt: name another `--folder`, or more than \
-                 0 as `--most`",
-                folder.display()
-            ),
-            None => "no sentence was found: `--most` must be more than 0".into(),
-        }));
+    let all = taken.entries;
+    if all.is_empty() {
+        let place = texts
+            .folder
+            .as_deref()
+            .unwrap_or(Path::new("the dependencies' sources"));
+        return Err(Error::Input(format!(
+            "{} has no sentences in files that end in .rs, .md or .txt: name another `--folder`",
+            place.display()
+        )));
     }
-    Ok(taken.entries)
+    let (count, most) = (all.len(), texts.most.get());
+    let is_taken = |at: usize| at * most / count != (at + 1) * most / count;
+    let spread = all.into_iter().enumerate();
+    Ok(spread
+        .filter_map(|(at, entry)| (most >= count || is_taken(at)).then_some(entry))
+        .collect())
 }
 
 struct Taken {
     entries: Vec<Entry>,
     seen: HashSet<String>,
-    most: usize,
 }
 
 impl Taken {
     /// Takes what is in a folder and those in it, by the alphabet. Places are told from `root` on.
     fn folder(&mut self, folder: &Path, root: &Path) -> Result<()> {
-        if self.entries.len() >= self.most {
-            return Ok(());
-        }
         let explain = |error: std::io::Error| {
             Error::file(
                 &folder.display().to_string(),
@@ -97,7 +98,7 @@ impl Taken {
             .display()
             .to_string();
         for (line, text) in read(&text) {
-            if self.entries.len() < self.most && self.seen.insert(text.clone()) {
+            if self.seen.insert(text.clone()) {
                 let place = place.clone();
                 self.entries.push(Entry { text, place, line });
             }
@@ -109,30 +110,16 @@ impl Taken {
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
-    resolve: Resolve,
 }
 
 #[derive(Deserialize)]
 struct Package {
-    id: String,
+    /// Where it was downloaded from, if it was.
     source: Option<String>,
     manifest_path: PathBuf,
 }
 
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-    root: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    dependencies: Vec<String>,
-}
-
-/// The folders of the packages that lapidary's lock names, in cargo's registry: its own dependencies first, then
-/// theirs, and so on.
+/// The folders of the packages that lapidary's lock names, in cargo's registry.
 fn dependencies() -> Result<Vec<PathBuf>> {
     let refuse = |reason: String| {
         Error::Input(format!(
@@ -158,29 +145,12 @@ fn dependencies() -> Result<Vec<PathBuf>> {
     }
     let metadata: Metadata =
         serde_json::from_slice(&output.stdout).map_err(|error| refuse(error.to_string()))?;
-    let packages: HashMap<&str, &Package> = (metadata.packages.iter())
-        .map(|package| (package.id.as_str(), package))
-        .collect();
-    let nodes: HashMap<&str, &Node> = (metadata.resolve.nodes.iter())
-        .map(|node| (node.id.as_str(), node))
-        .collect();
-    let mut folders = Vec::new();
-    let mut queue: VecDeque<&str> = metadata.resolve.root.iter().map(String::as_str).collect();
-    let mut seen: HashSet<&str> = queue.iter().copied().collect();
-    while let Some(id) = queue.pop_front() {
-        if let Some(package) = packages.get(id).filter(|package| package.source.is_some()) {
-            folders.extend(package.manifest_path.parent().map(Path::to_owned));
-        }
-        for id in nodes
-            .get(id)
-            .into_iter()
-            .flat_map(|node| &node.dependencies)
-        {
-            if seen.insert(id) {
-                queue.push_back(id);
-            }
-        }
-    }
-    folders.retain(|folder| folder.join("src").is_dir());
-    Ok(folders)
+    let packages = metadata
+        .packages
+        .into_iter()
+        .filter(|package| package.source.is_some());
+    let folders = packages.filter_map(|package| Some(package.manifest_path.parent()?.to_owned()));
+    Ok(folders
+        .filter(|folder| folder.join("src").is_dir())
+        .collect())
 }

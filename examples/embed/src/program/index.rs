@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use embed::{Index, Result};
+use embed::{Embedded, Index, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use lapidary::units::Bytes;
 use serde_json::json;
@@ -44,7 +44,8 @@ pub(super) fn run(texts: &Texts, setup: &Setup) -> Result<()> {
     if setup.json {
         let found = json!({
             "by": "lapidary", "adapter": adapter, "sentences": count, "cut": embedded.cut, "seconds": seconds,
-            "per_second": per_second, "peak_device_bytes": peak_bytes, "brought_in_bytes": memory.brought_in_bytes,
+            "per_second": per_second, "likeness": likeness(&embedded), "peak_device_bytes": peak_bytes,
+            "peak_live_bytes": memory.live_bytes.peak, "least_bytes": model.least_bytes(), "brought_in_bytes": memory.brought_in_bytes,
             "put_out_bytes": put_out_bytes, "weights": setup.weights.to_string(),
             "weights_bytes": model.encoder.weights_bytes(), "budget_bytes": memory.budget_bytes, "index": path,
         });
@@ -70,4 +71,19 @@ pub(super) fn run(texts: &Texts, setup: &Setup) -> Result<()> {
         model.encoder.weights_bytes()
     );
     Ok(())
+}
+
+/// The mean cosine of all vectors with the first: the same for whoever computes the same.
+fn likeness(embedded: &Embedded) -> f64 {
+    let vectors = embedded.vectors.chunks_exact(embedded.width);
+    let first = &embedded.vectors[..embedded.width];
+    let cosine = |other: &[f32]| -> f64 {
+        first
+            .iter()
+            .zip(other)
+            .map(|(&a, &b)| f64::from(a) * f64::from(b))
+            .sum()
+    };
+    let count = vectors.len() as f64;
+    vectors.map(cosine).sum::<f64>() / count
 }

@@ -5,10 +5,12 @@ mod index;
 mod search;
 mod sentences;
 
+use std::io::{ErrorKind, Write};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use embed::{Model, Precision, Result, places};
+use embed::{Error, Model, Precision, Result, places};
 use lapidary::{Budget, Gpu, Options};
 
 /// Find texts by what they mean.
@@ -33,8 +35,8 @@ enum Command {
         /// What to look for.
         query: Vec<String>,
         /// So many are shown.
-        #[arg(long, value_name = "N", default_value_t = 5)]
-        top: usize,
+        #[arg(long, value_name = "N", default_value = "5")]
+        top: NonZeroUsize,
         #[command(flatten)]
         setup: Setup,
     },
@@ -52,9 +54,9 @@ struct Texts {
     /// sources of lapidary's dependencies.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Take so many sentences at most.
-    #[arg(long, value_name = "N", default_value_t = 6000)]
-    most: usize,
+    /// Take so many sentences at most, spread evenly.
+    #[arg(long, value_name = "N", default_value = "6000")]
+    most: NonZeroUsize,
 }
 
 #[derive(Args, Debug)]
@@ -95,12 +97,17 @@ impl Setup {
 pub(crate) fn run() -> Result<()> {
     match Arguments::parse().command {
         Command::Index { texts, setup } => index::run(&texts, &setup),
-        Command::Search { query, top, setup } => search::run(&query.join(" "), top, &setup),
+        Command::Search { query, top, setup } => search::run(&query.join(" "), top.get(), &setup),
         Command::Sentences { texts } => {
-            for entry in corpus::entries(&texts)? {
-                println!("{}", entry.text);
+            let mut out = std::io::stdout().lock();
+            let mut entries = corpus::entries(&texts)?.into_iter();
+            match entries.try_for_each(|entry| writeln!(out, "{}", entry.text)) {
+                // Whoever reads has seen enough.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                written => written.map_err(|error| {
+                    Error::Input(format!("the sentences cannot be written: {error}"))
+                }),
             }
-            Ok(())
         }
     }
 }
