@@ -2,6 +2,7 @@
 
 mod load;
 mod near;
+mod quantized;
 mod rows;
 mod save;
 
@@ -197,16 +198,23 @@ impl ModelFile {
     /// A tensor as an entry describes it, without a value yet.
     #[track_caller]
     fn tensor_for(&self, gpu: &Gpu, entry: &ModelEntry) -> Result<Tensor> {
-        let Some(dtype) = self.dtype(entry) else {
-            let reason = format!(
-                "{} is of {}, which no operation here takes",
-                crate::memory::printable(&entry.name, 100),
-                entry.stored
-            );
-            return Err(self
-                .directory()
-                .error(ModelFault(ModelFailure::Unsupported, reason)));
-        };
+        let dtype = self.dtype(entry).ok_or_else(|| self.unsupported(entry))?;
+        self.tensor_of(gpu, entry, dtype)
+    }
+
+    fn unsupported(&self, entry: &ModelEntry) -> Error {
+        let reason = format!(
+            "{} is of {}, which no operation here takes",
+            crate::memory::printable(&entry.name, 100),
+            entry.stored
+        );
+        self.directory()
+            .error(ModelFault(ModelFailure::Unsupported, reason))
+    }
+
+    /// The same, of another type.
+    #[track_caller]
+    fn tensor_of(&self, gpu: &Gpu, entry: &ModelEntry, dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::output(&gpu.engine, &entry.shape, dtype)?;
         Ok(tensor.named(&entry.name))
     }

@@ -5,7 +5,8 @@ use lapidary::{Activation, Epilogue, Gpu, ModelFile, Tensor};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::weights::{Table, Weights};
+use crate::precision::Precision;
+use crate::weights::{Matrix, Table, Weights};
 use crate::words::Tokens;
 
 /// An encoder of BERT's kind, with mean pooling.
@@ -36,8 +37,13 @@ struct Layer {
 
 impl Encoder {
     /// Takes the weights by the names that they have in models of this kind. What they hold is not read.
-    pub fn new(gpu: &Gpu, config: &Config, file: &ModelFile) -> Result<Encoder> {
-        let weights = &Weights::new(gpu, file)?;
+    pub fn new(
+        gpu: &Gpu,
+        config: &Config,
+        file: &ModelFile,
+        precision: Precision,
+    ) -> Result<Encoder> {
+        let weights = &Weights::new(gpu, file, precision)?;
         let width = config.hidden_size;
         let embeddings = |name: &str| format!("embeddings.{name}_embeddings.weight");
         let words = weights.table(&embeddings("word"), [config.vocab_size, width])?;
@@ -160,7 +166,7 @@ impl Layer {
             .flat_map(Norm::weights);
         linears
             .into_iter()
-            .flat_map(|linear| [&linear.weight, &linear.bias])
+            .flat_map(|linear| linear.weight.tensors().chain([&linear.bias]))
             .chain(norms)
     }
 
@@ -197,26 +203,26 @@ impl Layer {
 
 #[derive(Debug)]
 struct Linear {
-    weight: Tensor,
+    weight: Matrix,
     bias: Tensor,
 }
 
 impl Linear {
     fn new(weights: &Weights<'_>, name: &str, from: usize, to: usize) -> Result<Linear> {
         Ok(Linear {
-            weight: weights.get(&format!("{name}.weight"), &[to, from])?,
+            weight: weights.matrix(&format!("{name}.weight"), &[to, from])?,
             bias: weights.get(&format!("{name}.bias"), &[to])?,
         })
     }
 
     fn apply(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.linear(&self.weight, Some(&self.bias))?)
+        self.end(x, |end| end)
     }
 
     /// What follows is computed by the kernel of the product.
     fn end(&self, x: &Tensor, then: impl FnOnce(Epilogue) -> Epilogue) -> Result<Tensor> {
         let end = then(Epilogue::new().bias(&self.bias));
-        Ok(x.matmul_with(&self.weight.t()?, &end)?)
+        self.weight.layer(x, &end)
     }
 }
 

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `config` | what `config.json` says of the model, checked |
 //! | `words` | from text to tokens, by the model's own `tokenizer.json` |
+//! | `precision` | in how many bits weights are kept |
 //! | `weights` | the tensors of the model's file; the table of words, in parts where room is short |
 //! | `encoder` | from tokens to vectors: all the arithmetic, on lapidary's operations |
 //! | `batch` | texts of like lengths together |
@@ -22,6 +23,7 @@ mod index;
 mod model;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod places;
+mod precision;
 mod weights;
 mod words;
 
@@ -31,4 +33,5 @@ pub use encoder::Encoder;
 pub use error::{Error, Result};
 pub use index::{Entry, Hit, Index};
 pub use model::{Embedded, Files, Model};
+pub use precision::Precision;
 pub use words::{Tokens, Words};

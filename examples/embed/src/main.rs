@@ -6,6 +6,8 @@
 //! cargo run --release -p embed -- search "give memory back to the driver"
 //! ```
 //!
+//! `--weights f16`, `int8` or `int8:64` keeps the weights in fewer bits.
+//!
 //! Without `--folder` the texts are the comments of documentation in the sources of lapidary's own
 //! dependencies, which are on this machine anyway.
 

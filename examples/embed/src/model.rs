@@ -9,6 +9,7 @@ use crate::batch::{Batch, batches};
 use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::error::{Error, Result};
+use crate::precision::Precision;
 use crate::words::{Tokens, Words};
 
 /// So often a device that was lost is opened again while texts are encoded.
@@ -52,6 +53,12 @@ impl Model {
     /// The model in a folder, as `cargo xtask fetch-model` or a download of one's own leaves it.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(gpu: &Gpu, folder: &Path) -> Result<Model> {
+        Model::open_as(gpu, folder, Precision::F32)
+    }
+
+    /// The same, with weights kept in this precision.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_as(gpu: &Gpu, folder: &Path, precision: Precision) -> Result<Model> {
         let read = |name: &str| match std::fs::read(folder.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -78,19 +85,26 @@ impl Model {
             sentences: sentences.as_deref(),
             tokenizer: &tokenizer,
         };
-        Model::new(
-            gpu,
-            files,
-            &ModelFile::open(folder.join("model.safetensors"))?,
-        )
+        let weights = ModelFile::open(folder.join("model.safetensors"))?;
+        Model::new_as(gpu, files, &weights, precision)
     }
 
     /// Puts a model together. Of the weights nothing is read before the first text is encoded.
     pub fn new(gpu: &Gpu, files: Files<'_>, weights: &ModelFile) -> Result<Model> {
+        Model::new_as(gpu, files, weights, Precision::F32)
+    }
+
+    /// The same, with weights kept in this precision.
+    pub fn new_as(
+        gpu: &Gpu,
+        files: Files<'_>,
+        weights: &ModelFile,
+        precision: Precision,
+    ) -> Result<Model> {
         let config = Config::parse(files.config, files.sentences)?;
         Ok(Model {
             words: Words::parse(files.tokenizer, &config)?,
-            encoder: Encoder::new(gpu, &config, weights)?,
+            encoder: Encoder::new(gpu, &config, weights, precision)?,
             batch_tokens: batch_tokens(gpu, &config),
             gpu: gpu.clone(),
             config,

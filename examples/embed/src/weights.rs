@@ -1,8 +1,9 @@
 //! The tensors of a model's file, each checked before it is used, and read when it is.
 
-use lapidary::{DType, Gpu, ModelFile, Tensor};
+use lapidary::{DType, Epilogue, Gpu, ModelFile, Quantized, Tensor};
 
 use crate::error::{Error, Result};
+use crate::precision::Precision;
 
 /// A file of weights, and the device that they are for. Nothing is read before it is computed with; under
 /// pressure weights are dropped and read again.
@@ -10,13 +11,59 @@ use crate::error::{Error, Result};
 pub(crate) struct Weights<'a> {
     pub(crate) gpu: &'a Gpu,
     file: ModelFile,
+    precision: Precision,
+}
+
+/// A matrix that inputs are multiplied with, `[to, from]`, widened as it is.
+#[derive(Debug)]
+pub(crate) enum Matrix {
+    Floats(Tensor),
+    Bytes(Quantized),
+}
+
+impl Matrix {
+    /// What it consists of.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let (first, second) = match self {
+            Matrix::Floats(matrix) => (matrix, None),
+            Matrix::Bytes(matrix) => (&matrix.values, Some(&matrix.scales)),
+        };
+        [first].into_iter().chain(second)
+    }
+
+    /// A linear layer, and what follows it.
+    pub(crate) fn layer(&self, x: &Tensor, end: &Epilogue) -> Result<Tensor> {
+        Ok(match self {
+            Matrix::Floats(matrix) => x.matmul_with(&matrix.t()?, end)?,
+            Matrix::Bytes(matrix) => x.matmul_quantized_with(matrix, end)?,
+        })
+    }
 }
 
 impl<'a> Weights<'a> {
-    /// The encoder computes in single precision, whatever the file holds.
-    pub(crate) fn new(gpu: &'a Gpu, file: &ModelFile) -> Result<Weights<'a>> {
-        let file = file.floats_as(DType::F32)?;
-        Ok(Weights { gpu, file })
+    /// The encoder computes in single precision, whatever the file holds and weights are kept as.
+    pub(crate) fn new(gpu: &'a Gpu, file: &ModelFile, precision: Precision) -> Result<Weights<'a>> {
+        Ok(Weights {
+            gpu,
+            file: file.floats_as(DType::F32)?,
+            precision,
+        })
+    }
+
+    /// A matrix, which must have this shape, in the precision that is wanted.
+    pub(crate) fn matrix(&self, name: &str, shape: &[usize]) -> Result<Matrix> {
+        self.file.expect(name, shape)?;
+        let floats = |file| -> Result<Matrix> {
+            Ok(Matrix::Floats(self.gpu.load_tensor_backed(file, name)?))
+        };
+        match self.precision {
+            Precision::F32 => floats(&self.file),
+            Precision::F16 => floats(&self.file.floats_as(DType::F16)?),
+            Precision::Int8(group) => {
+                let matrix = self.gpu.load_quantized_backed(&self.file, name, group)?;
+                Ok(Matrix::Bytes(matrix))
+            }
+        }
     }
 
     /// A tensor, which must have this shape.
@@ -29,7 +76,12 @@ impl<'a> Weights<'a> {
     pub(crate) fn table(&self, name: &str, shape: [usize; 2]) -> Result<Table> {
         self.file.expect(name, &shape)?;
         let [rows, width] = shape;
-        let row_bytes = width as u64 * DType::F32.size_bytes();
+        let dtype = match self.precision {
+            Precision::F32 => DType::F32,
+            Precision::F16 | Precision::Int8(_) => DType::F16,
+        };
+        let file = self.file.floats_as(dtype)?;
+        let row_bytes = width as u64 * dtype.size_bytes();
         let part_rows = match self.gpu.budget().device_bytes {
             Some(bytes) if bytes / 2 < rows as u64 * row_bytes => bytes / 16 / row_bytes,
             _ => rows as u64,
@@ -38,7 +90,7 @@ impl<'a> Weights<'a> {
         let mut parts = Vec::new();
         for start in (0..rows).step_by(part_rows) {
             let end = rows.min(start + part_rows);
-            let part = self.gpu.load_rows_backed(&self.file, name, start..end)?;
+            let part = self.gpu.load_rows_backed(&file, name, start..end)?;
             parts.push((start as u32, part));
         }
         Ok(Table { parts })
@@ -61,7 +113,8 @@ impl Table {
     /// The rows that `ids` name: `[ids, width]`.
     pub(crate) fn rows(&self, gpu: &Gpu, ids: &[u32]) -> Result<Tensor> {
         if let [(_, whole)] = &self.parts[..] {
-            return Ok(whole.embedding(&gpu.tensor(ids, &[ids.len()])?)?);
+            let rows = whole.embedding(&gpu.tensor(ids, &[ids.len()])?)?;
+            return Ok(rows.cast(DType::F32)?);
         }
         // Of each part the rows that are wanted, one part after the other; then these in the order of `ids`.
         let mut found = Vec::new();
@@ -87,6 +140,7 @@ impl Table {
             ));
         }
         let found = Tensor::concat(&found.iter().collect::<Vec<_>>(), 0)?;
-        Ok(found.embedding(&gpu.tensor(&order, &[ids.len()])?)?)
+        let rows = found.embedding(&gpu.tensor(&order, &[ids.len()])?)?;
+        Ok(rows.cast(DType::F32)?)
     }
 }

@@ -4,6 +4,8 @@
 mod budgets;
 #[path = "with_model/golden.rs"]
 mod golden;
+#[path = "with_model/precisions.rs"]
+mod precisions;
 #[path = "with_model/searches.rs"]
 mod searches;
 #[path = "with_model/setup.rs"]

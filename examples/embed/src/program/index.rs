@@ -46,7 +46,8 @@ pub(super) fn run(texts: &Texts, setup: &Setup) -> Result<()> {
             "by": "lapidary", "adapter": adapter, "sentences": count, "cut": embedded.cut, "seconds": seconds,
             "per_second": per_second, "likeness": likeness(&embedded), "peak_device_bytes": peak_bytes,
             "peak_live_bytes": memory.live_bytes.peak, "least_bytes": model.least_bytes(), "brought_in_bytes": memory.brought_in_bytes,
-            "put_out_bytes": put_out_bytes, "budget_bytes": memory.budget_bytes, "index": path,
+            "put_out_bytes": put_out_bytes, "weights": setup.weights.to_string(),
+            "weights_bytes": model.encoder.weights_bytes(), "budget_bytes": memory.budget_bytes, "index": path,
         });
         println!("{found}");
         return Ok(());
@@ -64,8 +65,10 @@ pub(super) fn run(texts: &Texts, setup: &Setup) -> Result<()> {
     );
     println!(
         "embed: sentences={count} per_second={per_second:.1} peak_device_bytes={peak_bytes} \
-         put_out_bytes={put_out_bytes} brought_in_bytes={} adapter={adapter:?}",
-        memory.brought_in_bytes
+         put_out_bytes={put_out_bytes} brought_in_bytes={} weights={} weights_bytes={} adapter={adapter:?}",
+        memory.brought_in_bytes,
+        setup.weights,
+        model.encoder.weights_bytes()
     );
     Ok(())
 }

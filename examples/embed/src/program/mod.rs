@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use embed::{Error, Model, Result, places};
+use embed::{Error, Model, Precision, Result, places};
 use lapidary::{Budget, Gpu, Options};
 
 /// Find texts by what they mean.
@@ -70,6 +70,9 @@ struct Setup {
     /// Memory on the device that is not to be passed, such as 45MiB.
     #[arg(long, value_name = "BYTES")]
     budget: Option<Budget>,
+    /// How weights are kept: f32, f16, int8, or int8:64 for a scale for every 64.
+    #[arg(long, value_name = "TYPE", default_value_t = Precision::F32)]
+    weights: Precision,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -82,7 +85,7 @@ impl Setup {
             ..Options::default()
         })?;
         let folder = self.model.clone().unwrap_or_else(places::model_folder);
-        let model = Model::open(&gpu, &folder)?;
+        let model = Model::open_as(&gpu, &folder, self.weights)?;
         Ok((gpu, model))
     }
 

@@ -62,6 +62,6 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
