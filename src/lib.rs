@@ -64,7 +64,8 @@
 //!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
 //!   app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
-//! * `safetensors`: a model's weights from a file, uploaded or only when they are used: see `ModelFile`.
+//! * `safetensors`: a model's weights from a file, uploaded or only when they are used, and to one: see `ModelFile`.
+//! * `ndarray`: tensors from arrays of that crate, and back: `Gpu::tensor_from`, `Tensor::to_array`.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
 //!   local socket. See the module `monitor`.
@@ -147,8 +148,8 @@ pub mod guides {
     pub mod write_a_kernel {}
 }
 
-/// The examples of the README compile.
-#[cfg(all(doctest, feature = "gpu"))]
+/// The examples of the README compile, with the features that they speak of.
+#[cfg(all(doctest, feature = "safetensors"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 

@@ -10,7 +10,7 @@ use crate::process::{Result, has_cargo_command, run};
 /// for all builds means that nothing is compiled twice.
 pub(crate) const FEATURES: &[&str] = &[
     "--features",
-    "lapidary/cli,lapidary/tracing,lapidary/metrics",
+    "lapidary/cli,lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
 ];
 
 /// What needs no program: other systems, and what is measured.

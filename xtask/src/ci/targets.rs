@@ -12,6 +12,9 @@ use crate::suite::SIMULATION;
 const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
 const WEB: &str = "wasm32-unknown-unknown";
 
+/// What is for every system, and needs more than the simulation does.
+const FILES: &[&str] = &["--features", "lapidary/safetensors,lapidary/ndarray"];
+
 /// What a browser has no use for: terminals and sockets.
 const NATIVE: &[&str] = &["--features", "lapidary/monitor,lapidary/serve"];
 
@@ -49,7 +52,8 @@ fn check_one(target: &str) -> Result {
     };
     check
         .args(["--package", "lapidary", "--lib", "--target", target])
-        .args(SIMULATION);
+        .args(SIMULATION)
+        .args(FILES);
     if target != WEB {
         check.args(NATIVE);
     }
