@@ -215,7 +215,7 @@ fn budget(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
 }
 
 fn legend(ui: &mut Ui, keys: &[(&str, Color32)]) {
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         for (name, colour) in keys {
             let (rect, _) = ui.allocate_exact_size(vec2(9.0, 9.0), Sense::hover());
             ui.painter().rect_filled(rect, 1.0, *colour);
@@ -254,7 +254,7 @@ fn slabs(ui: &mut Ui, stats: &MemoryStats) {
 fn past(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     let history = scene.fluid.history();
     ui.add_space(4.0);
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         let bytes: u64 = history.iter().map(|frame| frame.size_bytes()).sum();
         let frames = history.len();
         ui.label(format!(

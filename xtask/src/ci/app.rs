@@ -32,13 +32,14 @@ const FLUID: &[&str] = &["--size", "256x160", "--keep", "40"];
 const LEAST_COLOURS: f64 = 120.0;
 
 /// What a hand does to the window, whose left upper corner is the screen's: stirs, draws the budget's slider to the
-/// left, looks back, and goes on from there.
+/// left, looks back, goes on from there, and makes the window as small as can be for a moment.
 const HAND: &str = "
     search --sync --name fluid sleep 4
     mousemove 300 300 mousedown 1 sleep 0.3 mousemove 380 260 sleep 0.3 mousemove 460 300 sleep 0.3 mouseup 1
     mousemove 944 36 mousedown 1 sleep 0.3 mousemove 905 36 sleep 0.5 mouseup 1 sleep 2
     mousemove 60 700 mousedown 1 sleep 0.5 mousemove 40 700 sleep 0.5 mouseup 1 sleep 0.5
-    mousemove 350 677 sleep 0.3 click 1 sleep 0.5";
+    mousemove 350 677 sleep 0.3 click 1 sleep 0.5
+    windowsize 1 1 sleep 0.5 windowsize 60 40 sleep 0.5 windowsize 1152 720 sleep 0.5";
 
 pub(crate) fn check() -> Result<String> {
     for verb in ["build", "test"] {
