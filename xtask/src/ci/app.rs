@@ -28,7 +28,7 @@ const MIB: f64 = (1 << 20) as f64;
 /// A fluid small enough for a software adapter, with a past of 1.1 MiB a frame.
 const FLUID: &[&str] = &["--size", "256x160", "--keep", "40"];
 
-/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels alone have 60.
+/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels alone have 27.
 const LEAST_COLOURS: f64 = 120.0;
 
 /// What a hand does to the window, whose left upper corner is the screen's: stirs, draws the budget's slider to the
