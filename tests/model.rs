@@ -16,6 +16,8 @@ mod look;
 mod mutations;
 #[path = "model/pressure.rs"]
 mod pressure;
+#[path = "model/rows.rs"]
+mod rows;
 #[path = "model/saves.rs"]
 mod saves;
 #[path = "model/values.rs"]

@@ -5,11 +5,13 @@ mod app;
 mod examples;
 mod formats;
 mod messages;
+mod model;
 mod page;
 pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
 mod targets;
+mod terminal;
 mod traces;
 
 use std::time::Instant;
@@ -95,6 +97,11 @@ const STEPS: &[Step] = &[
         run: examples::run_all,
     },
     Step {
+        name: "model",
+        about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
+        run: model::check,
+    },
+    Step {
         name: "app",
         about: "a program with a device of its own: without a window, and in one, with a pointer",
         run: app::check,
@@ -103,6 +110,11 @@ const STEPS: &[Step] = &[
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
         run: page::check,
+    },
+    Step {
+        name: "top",
+        about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
+        run: terminal::top,
     },
 ];
 
