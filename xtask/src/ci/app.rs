@@ -230,19 +230,18 @@ mod tests {
             ["bytes=9437184", "bytes=50331648"],
             ["losses=0", "losses=1"],
         ];
-        let judges: [(fn(&Line) -> Result<String>, &str, &[[&str; 2]]); 2] = [
-            (judge_budget, BUDGET, budget),
-            (judge_window, WINDOW, window),
-        ];
-        for (judge, good, changes) in judges {
-            let lines = [good.to_owned()];
-            judge(&Line::last("fluid", &lines).expect("a line")).expect("a good line");
-            for [from, to] in changes {
-                assert!(good.contains(from), "{from}");
-                let lines = [good.replace(from, to)];
-                let line = Line::last("fluid", &lines).expect("a line");
-                assert!(judge(&line).is_err(), "{to}");
-            }
+        check(judge_budget, BUDGET, budget);
+        check(judge_window, WINDOW, window);
+    }
+
+    fn check(judge: fn(&Line) -> Result<String>, good: &str, changes: &[[&str; 2]]) {
+        let lines = [good.to_owned()];
+        judge(&Line::last("fluid", &lines).expect("a line")).expect("a good line");
+        for [from, to] in changes {
+            assert!(good.contains(from), "{from}");
+            let lines = [good.replace(from, to)];
+            let line = Line::last("fluid", &lines).expect("a line");
+            assert!(judge(&line).is_err(), "{to}");
         }
     }
 }
