@@ -105,7 +105,9 @@ fn hand(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     }
     let sentence = match (&scene.trouble, scene.looks_at) {
         (Some(trouble), _) => format!(
-            "The fluid stands still: there is too little memory for a step. Nothing is lost; raise the budget.\n\n{trouble}"
+            "The fluid stands still: there is too little memory for a step, which takes {} at the least. Nothing is lost; raise \
+             the budget.\n\n{trouble}",
+            Bytes(scene.fluid.least_bytes())
         ),
         (None, Some(_)) => format!("after step {}", scene.shown().step()),
         (None, None) => return,
