@@ -105,7 +105,9 @@ fn hand(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     }
     let sentence = match (&scene.trouble, scene.looks_at) {
         (Some(trouble), _) => format!(
-            "The fluid stands still: there is too little memory for a step. Nothing is lost; raise the budget.\n\n{trouble}"
+            "The fluid stands still: there is too little memory for a step, which takes {} at the least. Nothing is lost; raise \
+             the budget.\n\n{trouble}",
+            Bytes(scene.fluid.least_bytes())
         ),
         (None, Some(_)) => format!("after step {}", scene.shown().step()),
         (None, None) => return,
@@ -215,7 +217,7 @@ fn budget(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
 }
 
 fn legend(ui: &mut Ui, keys: &[(&str, Color32)]) {
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         for (name, colour) in keys {
             let (rect, _) = ui.allocate_exact_size(vec2(9.0, 9.0), Sense::hover());
             ui.painter().rect_filled(rect, 1.0, *colour);
@@ -254,7 +256,7 @@ fn slabs(ui: &mut Ui, stats: &MemoryStats) {
 fn past(ui: &mut Ui, scene: &Scene, wish: &mut Wish) {
     let history = scene.fluid.history();
     ui.add_space(4.0);
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         let bytes: u64 = history.iter().map(|frame| frame.size_bytes()).sum();
         let frames = history.len();
         ui.label(format!(

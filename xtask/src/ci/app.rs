@@ -28,17 +28,18 @@ const MIB: f64 = (1 << 20) as f64;
 /// A fluid small enough for a software adapter, with a past of 1.1 MiB a frame.
 const FLUID: &[&str] = &["--size", "256x160", "--keep", "40"];
 
-/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels alone have 60.
+/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels alone have 27.
 const LEAST_COLOURS: f64 = 120.0;
 
 /// What a hand does to the window, whose left upper corner is the screen's: stirs, draws the budget's slider to the
-/// left, looks back, and goes on from there.
+/// left, looks back, goes on from there, and makes the window as small as can be for a moment.
 const HAND: &str = "
     search --sync --name fluid sleep 4
     mousemove 300 300 mousedown 1 sleep 0.3 mousemove 380 260 sleep 0.3 mousemove 460 300 sleep 0.3 mouseup 1
     mousemove 944 36 mousedown 1 sleep 0.3 mousemove 905 36 sleep 0.5 mouseup 1 sleep 2
     mousemove 60 700 mousedown 1 sleep 0.5 mousemove 40 700 sleep 0.5 mouseup 1 sleep 0.5
-    mousemove 350 677 sleep 0.3 click 1 sleep 0.5";
+    mousemove 350 677 sleep 0.3 click 1 sleep 0.5
+    windowsize 1 1 sleep 0.5 windowsize 60 40 sleep 0.5 windowsize 1152 720 sleep 0.5";
 
 pub(crate) fn check() -> Result<String> {
     for verb in ["build", "test"] {
@@ -229,19 +230,18 @@ mod tests {
             ["bytes=9437184", "bytes=50331648"],
             ["losses=0", "losses=1"],
         ];
-        let judges: [(fn(&Line) -> Result<String>, &str, &[[&str; 2]]); 2] = [
-            (judge_budget, BUDGET, budget),
-            (judge_window, WINDOW, window),
-        ];
-        for (judge, good, changes) in judges {
-            let lines = [good.to_owned()];
-            judge(&Line::last("fluid", &lines).expect("a line")).expect("a good line");
-            for [from, to] in changes {
-                assert!(good.contains(from), "{from}");
-                let lines = [good.replace(from, to)];
-                let line = Line::last("fluid", &lines).expect("a line");
-                assert!(judge(&line).is_err(), "{to}");
-            }
+        check(judge_budget, BUDGET, budget);
+        check(judge_window, WINDOW, window);
+    }
+
+    fn check(judge: fn(&Line) -> Result<String>, good: &str, changes: &[[&str; 2]]) {
+        let lines = [good.to_owned()];
+        judge(&Line::last("fluid", &lines).expect("a line")).expect("a good line");
+        for [from, to] in changes {
+            assert!(good.contains(from), "{from}");
+            let lines = [good.replace(from, to)];
+            let line = Line::last("fluid", &lines).expect("a line");
+            assert!(judge(&line).is_err(), "{to}");
         }
     }
 }
