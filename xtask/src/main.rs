@@ -12,6 +12,7 @@ mod driver;
 mod process;
 mod programs;
 mod suite;
+mod web;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,12 @@ const VERBS: &[Verb] = &[
         usage: "bench [--json] [--readme] [--build] [--seconds N] [FILTER…] | --against REV [FILTER…] | --peers | NAME…",
         about: bench::ABOUT,
         run: bench::bench,
+    },
+    Verb {
+        name: "web",
+        usage: "web [--test] [--port N]",
+        about: web::ABOUT,
+        run: web::web,
     },
     Verb {
         name: "deny",

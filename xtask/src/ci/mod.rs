@@ -8,8 +8,9 @@ mod page;
 pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
-mod targets;
+pub(crate) mod targets;
 mod traces;
+mod web;
 
 use std::time::Instant;
 
@@ -97,6 +98,11 @@ const STEPS: &[Step] = &[
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
         run: page::check,
+    },
+    Step {
+        name: "web",
+        about: "the library in Chromium, on WebGPU: results as here, limits, a lost device",
+        run: web::check,
     },
 ];
 
