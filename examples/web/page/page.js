@@ -73,7 +73,7 @@ async function main() {
   }
   watch();
   const program = await import('./web.js');
-  await program.default();
+  await program.default({ module_or_path: 'web_bg.wasm' });
   say('Ready.');
   at('#test').hidden = false;
   at('#test button').onclick = () => test(program);

@@ -24,7 +24,7 @@ pub(crate) struct Page {
 /// Builds it.
 pub(crate) fn build() -> Result<Page> {
     let wasm = compile()?;
-    let folder = target_dir().join("web");
+    let folder = target_dir().join("web-page");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
     let mut glue = in_examples(cargo());
