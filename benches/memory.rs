@@ -169,7 +169,7 @@ fn compaction(
 /// Replays a trace on a device of its own. Returns the driver's peak beside that of what is live.
 fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
     let gpu = Gpu::open(Options::default())?;
-    let held_at_first = gpu.memory().driver_bytes.unwrap_or(0);
+    let held_at_first = gpu.memory().driver_bytes.map_or(0, |level| level.now);
     let scale = (PEAK_BYTES as f64 / trace.peak_live_bytes as f64).min(1.0);
     let mut sizes = vec![0; trace.storages];
     let mut held: Vec<Option<Tensor>> = (0..trace.storages).map(|_| None).collect();
@@ -186,7 +186,7 @@ fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
                 peak_live_bytes = peak_live_bytes.max(live_bytes);
                 let driver_bytes = gpu.memory().driver_bytes;
                 let driver_bytes = driver_bytes.ok_or("the driver does not tell")?;
-                peak_driver_bytes = peak_driver_bytes.max(driver_bytes);
+                peak_driver_bytes = peak_driver_bytes.max(driver_bytes.now);
             }
             Event::Free { id } => {
                 held[id] = None;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::dtype::DType;
+use crate::shortage::OutOfMemory;
 use crate::units::Bytes;
 
 /// What every fallible call returns.
@@ -204,6 +205,16 @@ pub enum Error {
         /// What is wrong, in the system's words or ours.
         reason: String,
     },
+    /// A model's file could not be opened, loaded or saved, or holds something else than was asked for.
+    #[error("the model file {path}: {reason}{}", .failure.advice())]
+    Model {
+        /// The file.
+        path: String,
+        /// Which kind of failure it is.
+        failure: ModelFailure,
+        /// What is wrong: names, shapes and numbers.
+        reason: String,
+    },
     /// A file that is not what it should be: a snapshot, a log.
     #[error("the {format} cannot be read: {reason}")]
     Format {
@@ -226,70 +237,6 @@ fn advice(hint: &str) -> String {
     match hint {
         "" => String::new(),
         hint => format!(". {hint}"),
-    }
-}
-
-/// Why there is no room now.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct OutOfMemory {
-    /// Bytes of the command's operands and results that had to be placed.
-    pub requested_bytes: u64,
-    /// Bytes of all live tensors.
-    pub live_bytes: u64,
-    /// Bytes of all slabs.
-    pub reserved_bytes: u64,
-    /// Bytes of slabs given back that the device still uses.
-    pub retiring_bytes: u64,
-    /// The largest free range inside the slabs.
-    pub largest_hole_bytes: u64,
-    /// Bytes of tensors that are pinned, and so can neither move nor leave.
-    pub pinned_bytes: u64,
-    /// What the device's bytes are limited to, if they are.
-    pub budget_bytes: Option<u64>,
-    /// What was tried to make room, and the bytes that it freed.
-    pub freed: Vec<(&'static str, u64)>,
-    /// Where the tensor that found no room was made.
-    pub made_at: String,
-    /// Those who hold most: where they were made, and bytes.
-    pub holders: Vec<(String, u64)>,
-}
-
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "out of memory: {} for the tensor made at {} found no room: {} live, {} reserved, \
-             {} retiring, largest hole {}",
-            Bytes(self.requested_bytes),
-            self.made_at,
-            Bytes(self.live_bytes),
-            Bytes(self.reserved_bytes),
-            Bytes(self.retiring_bytes),
-            Bytes(self.largest_hole_bytes),
-        )?;
-        if self.pinned_bytes > 0 {
-            write!(f, ", {} pinned", Bytes(self.pinned_bytes))?;
-        }
-        if let Some(budget_bytes) = self.budget_bytes {
-            write!(f, " within a budget of {}", Bytes(budget_bytes))?;
-        }
-        for (index, (rung, bytes)) in self.freed.iter().enumerate() {
-            let lead = if index == 0 { "; freed by" } else { "," };
-            write!(f, "{lead} {rung} {}", Bytes(*bytes))?;
-        }
-        for (index, (tag, bytes)) in self.holders.iter().enumerate() {
-            let lead = if index == 0 { "; most is held by" } else { "," };
-            write!(f, "{lead} {tag} ({})", Bytes(*bytes))?;
-        }
-        if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
-            // There is nothing of ours that could be dropped.
-            return f.write_str(
-                ". Nothing is held here: it is more than the device has left for this program. Use \
-                 smaller tensors, or end what else uses the device, and force again",
-            );
-        }
-        f.write_str(". Drop tensors and force again: the work is still queued")
     }
 }
 
@@ -393,6 +340,53 @@ impl StateFailure {
     }
 }
 
+/// The ways in which a model's file fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModelFailure {
+    /// This system has no files, as in a browser, or keeps numbers the other way round.
+    Unavailable,
+    /// There is no such file.
+    NotFound,
+    /// The file is cut off, contradicts itself, or is no safetensors file.
+    Damaged,
+    /// The file is no longer as it was when it was opened.
+    Changed,
+    /// No tensor of the file has this name; or a name cannot be saved.
+    Name,
+    /// A tensor has another shape than was asked for.
+    Shape,
+    /// A tensor's elements are of a type that devices do not compute with.
+    Unsupported,
+    /// An element does not fit into the type that it is loaded as.
+    Value,
+    /// The disk is full.
+    DiskFull,
+    /// The system reports another failure.
+    Io,
+}
+
+impl ModelFailure {
+    fn advice(self) -> &'static str {
+        match self {
+            ModelFailure::Unavailable => ". Read the bytes in another way, and give those",
+            ModelFailure::NotFound => ". Look whether the path is right, or download the file",
+            ModelFailure::Damaged => ". Download it again, or convert it again: nothing was loaded",
+            ModelFailure::Changed => {
+                ". Open it again, and replace files instead of writing into them"
+            }
+            ModelFailure::Name => ". The file's names are listed by `names`",
+            ModelFailure::Shape => {
+                ". It may be the file of another model, or of another size of it"
+            }
+            ModelFailure::Unsupported => ". Convert it to f32, f16 or bf16 first",
+            ModelFailure::Value => ". Convert it to a type that has room for its values",
+            ModelFailure::DiskFull => ". Free room on the disk, or save to another one",
+            ModelFailure::Io => ". Look at the file and its folder, and try again",
+        }
+    }
+}
+
 /// What is wrong with a kernel, pointing at the place in its text where there is one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -427,6 +421,9 @@ impl Error {
                 failure,
                 StateFailure::Changed | StateFailure::DiskFull | StateFailure::Io
             ),
+            Error::Model { failure, .. } => {
+                !matches!(failure, ModelFailure::DiskFull | ModelFailure::Io)
+            }
             _ => true,
         }
     }

@@ -7,6 +7,8 @@ mod budget;
 mod create;
 mod diagnose;
 mod fusion;
+#[cfg(feature = "safetensors")]
+mod model;
 mod observe;
 mod recovery;
 mod share;
@@ -35,6 +37,8 @@ use crate::transfer::SpillOptions;
 pub use budget::Compacted;
 use diagnose::Handles;
 pub use fusion::FusedKernel;
+#[cfg(feature = "safetensors")]
+pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use share::{Access, Bound, BoundRange};
 pub use state::State;
 pub use tuning::{Tune, Tuned};

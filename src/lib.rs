@@ -43,8 +43,8 @@
 //! [`Gpu::keep_history`] was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
 //! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
 //! and as a log of RMM's (`write_rmm`; `read_rmm` reads one), as a page of HTML to look around in (`write_html`).
-//! [`Gpu::advice`] says in sentences what to change. Who comes from PyTorch finds each of its functions in
-//! [`guides::torch_memory`].
+//! [`Gpu::advice`] says in sentences what to change. Who comes from PyTorch finds its habits in
+//! [`guides::from_torch`], and each function of its memory in [`guides::torch_memory`].
 //!
 //! # Finding bugs
 //!
@@ -63,6 +63,7 @@
 //!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
 //!   app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
+//! * `safetensors`: a model's weights from a file, uploaded or only when they are used: see `ModelFile`.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
 //!   local socket. See the module `monitor`.
@@ -96,6 +97,8 @@ mod observe;
 #[cfg(feature = "gpu")]
 mod ops;
 #[cfg(feature = "gpu")]
+mod shortage;
+#[cfg(feature = "gpu")]
 mod tensor;
 #[cfg(feature = "gpu")]
 mod transfer;
@@ -104,6 +107,8 @@ mod tuning;
 
 #[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
 pub use self::gpu::adapters;
+#[cfg(feature = "safetensors")]
+pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 #[cfg(feature = "snapshot")]
 pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
@@ -111,23 +116,32 @@ pub use self::{
     driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
     dtype::{DType, Element},
     engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
-    error::{Error, KernelError, OutOfMemory, Result, SpillError, SpillFailure, StateFailure},
+    error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
     },
     memory::{
-        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Holder, Moment, Recovered,
-        Residency, Rung, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
+        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Moment, Recovered, Residency,
+        Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
-    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Reduction, Scalar},
+    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized, Reduction, Scalar},
+    shortage::{Holder, OutOfMemory, Rung, RungUse},
     tensor::{Pin, Tensor},
 };
-/// What people know from elsewhere, and where it is here.
+/// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
 #[cfg(feature = "gpu")]
 pub mod guides {
+    #[doc = include_str!("guides/from_torch.md")]
+    pub mod from_torch {}
+    #[doc = include_str!("guides/stay_inside_1_gib.md")]
+    pub mod stay_inside_1_gib {}
     #[doc = include_str!("guides/torch_memory.md")]
     pub mod torch_memory {}
+    #[doc = include_str!("guides/train_in_little_memory.md")]
+    pub mod train_in_little_memory {}
+    #[doc = include_str!("guides/write_a_kernel.md")]
+    pub mod write_a_kernel {}
 }
 
 /// The examples of the README compile.

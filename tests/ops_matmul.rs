@@ -2,6 +2,9 @@
 
 #![cfg(feature = "gpu")]
 
+#[path = "ops_matmul/quantized.rs"]
+mod quantized;
+
 use half::{bf16, f16};
 use lapidary::{Activation, DType, Element, Epilogue, Error, Gpu, Options, Tensor};
 
@@ -269,11 +272,17 @@ fn check_narrow<T: Element>(gpu: &Gpu, shapes: &[[usize; 3]], narrow: fn(f64) ->
             assert_eq!((c.dtype(), c.shape()), (T::DTYPE, &[m, n][..]));
             c.to_vec::<T>().unwrap()
         };
-        for (of_a, of_b) in [
+        let mut types = vec![
             (T::DTYPE, T::DTYPE),
             (T::DTYPE, DType::I8),
             (DType::I8, T::DTYPE),
-        ] {
+        ];
+        if T::DTYPE == DType::F32 {
+            let narrow = [DType::F16, DType::Bf16];
+            types.extend(narrow.map(|narrow| (DType::F32, narrow)));
+            types.extend(narrow.map(|narrow| (narrow, DType::F32)));
+        }
+        for (of_a, of_b) in types {
             assert_eq!(product(of_a, of_b), expected, "{of_a} {of_b} {m} {n} {k}");
         }
     }
@@ -380,9 +389,11 @@ fn what_does_not_go_together_is_refused_at_the_call() {
     let batches = zeros::<f32>(&gpu, &[2, 4, 3]).matmul(&zeros::<f32>(&gpu, &[3, 3, 1]));
     assert!(matches!(batches, Err(Error::Shape { .. })));
     let (f, i, d) = (zeros::<f16>, zeros::<i32>, zeros::<bf16>);
-    for other in [f, i, d, zeros::<u8>].map(|of| of(&gpu, &[3, 2])) {
+    for other in [i(&gpu, &[3, 2]), zeros::<u8>(&gpu, &[3, 2])] {
         assert!(matches!(a.matmul(&other), Err(Error::DType { .. })));
     }
+    let halves = f(&gpu, &[2, 3]).matmul(&d(&gpu, &[3, 2]));
+    assert!(matches!(halves, Err(Error::DType { .. })));
     let (bytes, small) = (zeros::<u8>(&gpu, &[3, 3]), zeros::<i8>(&gpu, &[3, 3]));
     for (a, b) in [(&bytes, &bytes), (&small, &small), (&small, &bytes)] {
         assert!(matches!(a.matmul(b), Err(Error::DType { .. })));

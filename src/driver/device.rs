@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::ledger::{Account, Ledger};
 use super::{BufferId, Driver, DriverError, DriverResult, Op, Submission};
+use crate::units::Level;
 
 /// A driver whose buffers are accounted for. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -66,12 +67,19 @@ impl Device {
                         self.driver.destroy_buffer(buffer);
                         continue;
                     }
+                    self.driver_bytes();
                 }
                 Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
                 Err(_) => {}
             }
             return created;
         }
+    }
+
+    /// Asks the driver what it holds of the device's memory; none where it does not tell.
+    pub(crate) fn driver_bytes(&self) -> Option<Level> {
+        let held_bytes = self.driver.driver_reserved_bytes()?;
+        Some(self.ledger.driver_holds(held_bytes))
     }
 
     /// As [`create_buffer`](Self::create_buffer), mapped already and without a wait, where the driver

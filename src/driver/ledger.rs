@@ -76,6 +76,8 @@ struct Books {
     taken_bytes: [Level; 4],
     /// All of them together.
     all_bytes: Level,
+    /// What the driver holds, as it said when it was asked last.
+    driver_bytes: Level,
     /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
     said_bytes: u64,
     /// What of it lasts: the system may take more today than tomorrow.
@@ -327,6 +329,13 @@ impl Ledger {
         }
     }
 
+    /// The driver says that it holds so much.
+    pub(super) fn driver_holds(&self, held_bytes: u64) -> Level {
+        let mut books = self.lock();
+        books.driver_bytes.set(held_bytes);
+        books.driver_bytes
+    }
+
     /// Work was submitted.
     pub(super) fn submitted(&self, serial: u64) {
         self.lock().last_serial = serial;
@@ -362,7 +371,11 @@ impl Ledger {
 
 impl Books {
     fn levels(&mut self) -> impl Iterator<Item = &mut Level> {
-        let totals = [&mut self.all_bytes, &mut self.retiring_bytes];
+        let totals = [
+            &mut self.all_bytes,
+            &mut self.retiring_bytes,
+            &mut self.driver_bytes,
+        ];
         self.taken_bytes.iter_mut().chain(totals)
     }
 

@@ -8,7 +8,8 @@ use super::ladder::HOLDERS_NAMED;
 use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Holder};
+use crate::memory::Budget;
+use crate::shortage::Holder;
 use crate::transfer::refusal;
 use crate::units::MIB;
 

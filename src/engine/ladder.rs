@@ -27,8 +27,9 @@ use super::evict::Tier;
 use super::state::State;
 use crate::alloc::{AllocError, Growth};
 use crate::driver::DriverError;
-use crate::error::{Error, OutOfMemory, Result};
-use crate::memory::{Event, Memory, Rung, Storage};
+use crate::error::{Error, Result};
+use crate::memory::{Event, Memory, Storage};
+use crate::shortage::{Climbs, OutOfMemory, Rung};
 use crate::transfer::refusal;
 
 /// How many plans are made for one request before it goes to the next rung.
@@ -56,8 +57,10 @@ const MAKE_WAY_DOUBLINGS: u32 = 20;
 /// How many holders an error or a report of a pass names.
 pub(super) const HOLDERS_NAMED: usize = 5;
 
-/// Bytes that each rung freed, in the order of [`Rung::ALL`].
-pub(crate) type Gains = [u64; Rung::ALL.len()];
+/// The rungs that [`Engine::climb`] climbs: all but the last, which is for a storage only.
+fn climbed() -> impl Iterator<Item = Rung> {
+    Rung::ALL.into_iter().filter(|rung| *rung != Rung::Anew)
+}
 
 /// How far the device's bytes may rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +81,8 @@ impl Engine {
         }
         // What waits for others to become one with it keeps its operands.
         self.lock().may_wait = false;
-        let (mut gains, mut ceiling) = (Gains::default(), Ceiling::Soft);
-        for (rung, gain) in Rung::ALL.into_iter().zip(0..) {
+        let (mut climbs, mut ceiling) = (Climbs::default(), Ceiling::Soft);
+        for rung in climbed() {
             if rung.has_traffic() && ceiling == Ceiling::Soft {
                 let soft_bytes = self.slabs_limit_bytes(ceiling);
                 self.driver.ledger().hinders();
@@ -97,11 +100,11 @@ impl Engine {
             while self.refused_submissions() == refused_before {
                 let wanted_bytes = self.missing_bytes(storage, ceiling);
                 let freed_bytes = self.climb(rung, wanted_bytes).await?;
+                climbs.enter(rung, freed_bytes);
+                self.climbed(rung, freed_bytes);
                 if freed_bytes == 0 {
                     break;
                 }
-                gains[gain] += freed_bytes;
-                self.gained(rung, freed_bytes);
                 if let Some(made) = self.grow(storage, ceiling).await? {
                     return Ok(made);
                 }
@@ -113,24 +116,27 @@ impl Engine {
                 return Ok(made);
             }
         }
-        if let Some((made, freed_bytes)) = self.lay_out_anew(storage).await? {
-            self.gained(Rung::Anew, freed_bytes);
-            return Ok(made);
+        let laid_out = self.lay_out_anew(storage).await?;
+        let freed_bytes = laid_out.as_ref().map_or(0, |(_, freed_bytes)| *freed_bytes);
+        climbs.enter(Rung::Anew, freed_bytes);
+        self.climbed(Rung::Anew, freed_bytes);
+        match laid_out {
+            Some((made, _)) => Ok(made),
+            None => Ok(Err(self.out_of_memory(storage, climbs))),
         }
-        Ok(Err(self.out_of_memory(storage, gains)))
     }
 
-    /// A rung has freed something.
-    fn gained(&self, rung: Rung, freed_bytes: u64) {
-        self.lock().gained(rung, freed_bytes);
+    /// A rung was climbed, and freed so much.
+    fn climbed(&self, rung: Rung, freed_bytes: u64) {
+        self.lock().climbed(rung, freed_bytes);
         if freed_bytes > 0 {
             tell!(INFO, "a rung made room", { rung = rung.name(), freed_bytes = freed_bytes });
         }
     }
 
     /// A storage found no room: says what there is.
-    pub(super) fn out_of_memory(&self, storage: &Storage, gains: Gains) -> Error {
-        let error = self.lock().out_of_memory(storage, gains);
+    pub(super) fn out_of_memory(&self, storage: &Storage, climbs: Climbs) -> Error {
+        let error = self.lock().out_of_memory(storage, climbs);
         tell!(WARN, "a tensor found no room", {
             bytes = storage.size_bytes(),
             made_at = storage.tag().to_string().as_str()
@@ -305,7 +311,7 @@ impl Engine {
 
     /// Climbs the ladder until no more is reserved for slabs than the target, which may change.
     pub(super) async fn sink_to(&self, target_bytes: impl Fn(&Engine) -> u64) -> Result<()> {
-        for rung in Rung::ALL {
+        for rung in climbed() {
             let refused_before = self.refused_submissions();
             while self.refused_submissions() == refused_before {
                 // Only whole slabs make the reserved bytes fewer.
@@ -326,7 +332,7 @@ impl Engine {
                     return Ok(());
                 }
                 let freed_bytes = self.climb(rung, above_bytes).await?;
-                self.gained(rung, freed_bytes);
+                self.climbed(rung, freed_bytes);
                 if freed_bytes == 0 {
                     break;
                 }
@@ -345,7 +351,7 @@ impl Engine {
     ) -> Error {
         match error {
             DriverError::OutOfMemory | DriverError::OverBudget => {
-                self.out_of_memory(storage, Gains::default())
+                self.out_of_memory(storage, Climbs::default())
             }
             error => refusal(what, error),
         }
@@ -450,24 +456,20 @@ impl State {
             .sum()
     }
 
-    /// A rung has freed something.
-    fn gained(&mut self, rung: Rung, freed_bytes: u64) {
-        let mut rungs = Rung::ALL.into_iter();
-        if let Some(gain) = rungs.position(|one| one == rung) {
-            self.counters.gains[gain] += freed_bytes;
-        }
+    /// A rung was climbed, and freed so much.
+    fn climbed(&mut self, rung: Rung, freed_bytes: u64) {
+        self.counters.climbs.enter(rung, freed_bytes);
         if freed_bytes > 0 {
             self.memory.happened(Event::Rung { rung, freed_bytes });
         }
     }
 
-    fn out_of_memory(&mut self, storage: &Storage, gains: Gains) -> Error {
+    fn out_of_memory(&mut self, storage: &Storage, climbs: Climbs) -> Error {
         self.counters.refusals += 1;
         let bytes = storage.size_bytes();
         self.memory.happened(Event::Refusal { bytes });
         let report = self.memory.report(HOLDERS_NAMED);
         let levels = self.driver.ledger().levels();
-        let holders = report.holders.into_iter();
         Error::OutOfMemory(Arc::new(OutOfMemory {
             requested_bytes: storage.size_bytes(),
             live_bytes: report.alloc.requested_bytes,
@@ -476,12 +478,9 @@ impl State {
             largest_hole_bytes: report.alloc.largest_hole_bytes,
             pinned_bytes: self.memory.pinned_bytes(),
             budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
-            freed: (Rung::ALL.into_iter().zip(gains))
-                .filter(|(_, bytes)| *bytes > 0)
-                .map(|(rung, bytes)| (rung.name(), bytes))
-                .collect(),
+            rungs: climbs.tried(),
             made_at: storage.tag().to_string(),
-            holders: holders.map(|holder| (holder.tag, holder.bytes)).collect(),
+            holders: report.holders,
         }))
     }
 }

@@ -172,6 +172,7 @@ impl Engine {
             next_batch_ops: walk::MAX_BATCH_OPS,
             early_commands: EARLY_COMMANDS,
             counters: Counters::default(),
+            peak_pending_bytes: 0,
             last_submission: None,
             staging_epoch: 0,
             staging_lost: None,
@@ -389,6 +390,7 @@ impl Engine {
 
     /// Commands were appended: lets them run if it is time.
     fn appended(&self, mut state: MutexGuard<'_, State>) {
+        state.notice_pending();
         if self.is_recording() || !state.is_time_to_run() {
             return;
         }

@@ -13,10 +13,10 @@ use rustc_hash::FxHashMap;
 
 use super::Engine;
 use super::cmd::Cmd;
-use super::ladder::Gains;
 use super::state::{State, address};
 use crate::error::{Error, Result};
 use crate::memory::{Candidate, Memory, RecipeToken, Storage};
+use crate::shortage::Climbs;
 
 /// Records the commands that make a storage anew, and names what they make.
 #[cfg(not(target_arch = "wasm32"))]
@@ -211,7 +211,7 @@ impl Engine {
             }
             if times >= MOST_TIMES {
                 drop(state);
-                return Ok(Err(self.out_of_memory(storage, Gains::default())));
+                return Ok(Err(self.out_of_memory(storage, Climbs::default())));
             }
             state.recipes.get(&token.id()).cloned()
         };

@@ -1,12 +1,11 @@
 //! The engine's numbers, for reports.
 
 use super::Engine;
-use super::ladder::Gains;
-use super::state::{State, address};
+use super::state::State;
 use crate::driver::Levels;
-use crate::memory::{Map, MemoryReport, Moment, Residency, Tag, TagUse};
+use crate::memory::{Map, MemoryReport, Moment, Tag, TagUse};
+use crate::shortage::Climbs;
 use crate::units::Level;
-use rustc_hash::FxHashSet;
 
 /// What the engine counts.
 #[derive(Clone, Debug)]
@@ -14,8 +13,8 @@ pub(crate) struct EngineReport {
     pub(crate) memory: MemoryReport,
     pub(crate) tags: Vec<TagUse>,
     pub(crate) levels: Levels,
-    /// Of storages that queued commands will make.
-    pub(crate) pending_bytes: u64,
+    /// Of storages that have no place yet.
+    pub(crate) pending_bytes: Level,
     /// Commands that wait in the queue.
     pub(crate) queued: u64,
     pub(crate) commands: u64,
@@ -34,7 +33,7 @@ pub(crate) struct EngineReport {
     pub(crate) dropped_bytes: u64,
     pub(crate) brought_in_bytes: u64,
     pub(crate) compactions: u64,
-    pub(crate) gains: Gains,
+    pub(crate) climbs: Climbs,
     pub(crate) pipelines: u64,
     pub(crate) bind_groups: u64,
 }
@@ -99,7 +98,7 @@ impl Engine {
             dropped_bytes: state.counters.dropped_bytes,
             brought_in_bytes: state.counters.brought_in_bytes,
             compactions: state.counters.compactions,
-            gains: state.counters.gains,
+            climbs: state.counters.climbs,
             pipelines: state.pipelines.len() as u64,
             bind_groups: state.groups.len() as u64,
         }
@@ -149,7 +148,9 @@ impl Engine {
         self.driver.ledger().reset_peak();
         self.host.reset_peak();
         self.spill.reset_peaks();
-        self.lock().memory.reset_peaks();
+        let mut state = self.lock();
+        state.memory.reset_peaks();
+        state.peak_pending_bytes = 0;
     }
 }
 
@@ -169,18 +170,23 @@ impl State {
         }
     }
 
-    /// Bytes of what queued commands write that has no place yet.
-    fn pending_bytes(&self) -> u64 {
-        let (mut known, mut bytes) = (FxHashSet::default(), 0);
-        let left = self.left.cmds.iter().map(|(cmd, _)| cmd);
-        for cmd in self.queue.iter().chain(left) {
-            cmd.each_operand(|storage, _| {
-                let is_pending = storage.residency() == Residency::Pending;
-                if is_pending && known.insert(address(storage)) {
-                    bytes += storage.size_bytes();
-                }
-            });
+    /// Something was appended, and so was made before.
+    #[inline]
+    pub(super) fn notice_pending(&mut self) {
+        let (up_bytes, down_bytes) = self.memory.pending_bytes();
+        let now_bytes = up_bytes.wrapping_sub(down_bytes);
+        self.peak_pending_bytes = self.peak_pending_bytes.max(now_bytes);
+    }
+
+    /// Bytes of what has no place yet. The peak is that of the moments at which something was appended.
+    fn pending_bytes(&self) -> Level {
+        let (up, down) = self.memory.pending_bytes();
+        let now = up.wrapping_sub(down);
+        Level {
+            now,
+            peak: self.peak_pending_bytes.max(now),
+            up,
+            down,
         }
-        bytes
     }
 }

@@ -14,12 +14,12 @@ use super::cost::Costs;
 use super::diagnose::Diagnose;
 use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
-use super::ladder::Gains;
 use super::recompute::{Makings, Recipe};
 use super::{EARLY_COMMANDS, FLUSH_AT_COMMANDS};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Event, Memory, Moved, Residency, Storage};
+use crate::shortage::Climbs;
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
 pub(super) struct State {
@@ -61,6 +61,8 @@ pub(super) struct State {
     /// Commands in the queue at which the device is given some if it has none.
     pub(super) early_commands: usize,
     pub(super) counters: Counters,
+    /// The most bytes that had no place when something was appended.
+    pub(super) peak_pending_bytes: u64,
     pub(super) last_submission: Option<Submission>,
     /// How to make storages anew that were given up, by number.
     pub(super) recipes: FxHashMap<u64, Recipe>,
@@ -171,8 +173,8 @@ pub(super) struct Counters {
     pub(super) dropped_bytes: u64,
     /// Bytes brought back.
     pub(super) brought_in_bytes: u64,
-    /// Bytes that each rung of the ladder freed.
-    pub(super) gains: Gains,
+    /// What came of each rung of the ladder.
+    pub(super) climbs: Climbs,
 }
 
 /// Encoded commands on their way to one submission.

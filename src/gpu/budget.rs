@@ -6,7 +6,8 @@ use super::Gpu;
 use crate::dtype::DType;
 use crate::engine::{Pressure, PressureGuard, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Holder, Source};
+use crate::memory::{Budget, Source};
+use crate::shortage::Holder;
 use crate::tensor::Tensor;
 
 /// How much is moved before the clock is looked at.

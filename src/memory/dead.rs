@@ -1,6 +1,7 @@
-//! What is gone and waits for the next walk to free it.
+//! What storages tell their memory without its lock: that they are gone, and wait for the next walk to free
+//! what they had, and how much has no place yet.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is gone, and has left something to be freed.
@@ -23,6 +24,39 @@ pub(crate) struct DeadList {
     waiting: Mutex<Vec<Dead>>,
     /// Is there any? Changed with the lock held, and read without it by walks that have nothing to bury.
     has_any: AtomicBool,
+    pub(super) pending: Pending,
+}
+
+/// Bytes of storages without a place: those that came, and those that went. A storage is made and dropped by
+/// any thread, at any time, so each is one addition, and no lock.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    up_bytes: AtomicU64,
+    down_bytes: AtomicU64,
+}
+
+impl Pending {
+    /// A storage was made, ...
+    #[inline]
+    pub(super) fn came(&self, bytes: u64) {
+        self.up_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// ... and had a place from the beginning.
+    pub(super) fn never_came(&self, bytes: u64) {
+        self.up_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// It got a place, or none is needed any more, ...
+    #[inline]
+    pub(super) fn went(&self, bytes: u64) {
+        self.down_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// ... and that was taken back.
+    pub(super) fn stayed(&self, bytes: u64) {
+        self.down_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 impl DeadList {
@@ -46,6 +80,13 @@ impl DeadList {
         let mut waiting = self.lock();
         std::mem::swap(&mut *waiting, empty);
         self.has_any.store(false, Ordering::Release);
+    }
+
+    /// The bytes of storages without a place that came and went so far.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> (u64, u64) {
+        let down_bytes = self.pending.down_bytes.load(Ordering::Relaxed);
+        (self.pending.up_bytes.load(Ordering::Relaxed), down_bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Dead>> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Residency, Rung};
+use super::Residency;
 use crate::alloc::SlabClass;
+use crate::shortage::Rung;
 
 /// Of more kernels than so many the rest share a name.
 const MOST_KERNELS: usize = 1 << 12;

@@ -19,7 +19,6 @@ mod map;
 mod moves;
 mod report;
 mod residency;
-mod rung;
 pub(crate) mod scope;
 mod slabs;
 mod source;
@@ -48,10 +47,9 @@ pub use map::{Away, Block, BlockState, SlabMap};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
-pub use report::{Holder, SlabUse};
+pub use report::SlabUse;
 pub use residency::Recovered;
 pub(crate) use residency::{Arrival, Candidate};
-pub use rung::Rung;
 pub use scope::Scope;
 use slabs::Slab;
 pub use source::Source;
@@ -179,6 +177,12 @@ impl Memory {
             dead_list,
             buried: Vec::new(),
         })
+    }
+
+    /// The bytes of storages without a place that came and went so far.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> (u64, u64) {
+        self.dead_list.pending_bytes()
     }
 
     /// Is there anything to bury?

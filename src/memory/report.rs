@@ -6,19 +6,7 @@ use std::sync::Arc;
 
 use super::{ClassUse, Memory, Slot, Storage, Sums, Tag, TagUse};
 use crate::alloc::{AllocStats, SlabClass};
-
-/// Who holds memory: a place in the source, with its name if it has one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Holder {
-    /// Where the tensors were made: `name (file:line)` or `file:line`.
-    pub tag: String,
-    /// Their bytes on the device.
-    pub bytes: u64,
-    /// How many storages that is.
-    pub storages: u64,
-}
+use crate::shortage::Holder;
 
 /// One slab and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

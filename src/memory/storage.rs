@@ -156,6 +156,9 @@ const NAME_COLUMNS: usize = 60;
 /// A slot number that names no slot: the storage was never placed.
 const NO_SLOT: u32 = u32::MAX;
 
+/// In the place of a slot's number when somebody has taken the slot from a storage that is about to go.
+const TAKEN: u32 = HANDED_ON | (u32::MAX >> 1) - 1;
+
 /// Added to the number of a slot that was handed on: the storage still finds its bytes there,
 /// but whoever took them over frees them.
 const HANDED_ON: u32 = 1 << 31;
@@ -195,9 +198,11 @@ impl Storage {
         site: &'static Location<'static>,
         dead: Arc<DeadList>,
     ) -> Arc<Self> {
+        let size_bytes = len_bytes.max(1).next_multiple_of(16);
+        dead.pending.came(size_bytes);
         Arc::new(Storage {
             len_bytes,
-            size_bytes: len_bytes.max(1).next_multiple_of(16),
+            size_bytes,
             tenant,
             site,
             scope: scope::current(),
@@ -341,23 +346,37 @@ impl Storage {
         self.slot.fetch_or(HANDED_ON, Ordering::AcqRel);
     }
 
-    /// The storage has no place (again).
+    /// The storage has no place after all.
     pub(crate) fn clear_slot(&self) {
+        self.dead.pending.stayed(self.size_bytes);
         self.slot.store(NO_SLOT, Ordering::Release);
         let pending = Residency::Pending as u8;
         self.residency.store(pending, Ordering::Release);
     }
 
-    /// Its slot, if it has one that nobody took over. Whoever takes it frees it.
+    /// The slot of a storage that goes, if it has one that nobody took over. Whoever takes it frees it.
     pub(crate) fn take_slot(&mut self) -> Option<u32> {
-        match std::mem::replace(self.slot.get_mut(), NO_SLOT) {
-            NO_SLOT => None,
+        match std::mem::replace(self.slot.get_mut(), TAKEN) {
+            NO_SLOT => {
+                self.dead.pending.went(self.size_bytes);
+                None
+            }
             slot => (slot & HANDED_ON == 0).then_some(slot),
         }
     }
 
     /// Only the walk calls this, under the engine's lock.
     pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
+        if self.slot.load(Ordering::Relaxed) == NO_SLOT {
+            let pending = &self.dead.pending;
+            match residency {
+                Residency::Pending | Residency::Device | Residency::Poisoned => {
+                    pending.went(self.size_bytes);
+                }
+                // It was made of what is there already.
+                _ => pending.never_came(self.size_bytes),
+            }
+        }
         self.slot.store(slot, Ordering::Release);
         self.residency.store(residency as u8, Ordering::Release);
     }

@@ -13,7 +13,7 @@ use crate::memory::{Event, SlabMap};
 pub(super) const FORMAT: &str = "lapidary-snapshot";
 
 /// ... and which of its kind.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 #[derive(Serialize)]
 struct File<'a> {

@@ -16,7 +16,6 @@ impl MemoryStats {
             now(name, level.now);
             now(peak, level.peak);
         }
-        now("lapidary_pending_bytes", self.pending_bytes);
         now("lapidary_largest_hole_bytes", self.largest_hole_bytes);
         now("lapidary_queued_commands", self.queued);
         now("lapidary_slabs", self.slabs.len() as u64);
@@ -26,19 +25,26 @@ impl MemoryStats {
             now("lapidary_budget_bytes", bytes);
         }
         if let Some(bytes) = self.driver_bytes {
-            now("lapidary_driver_bytes", bytes);
+            now("lapidary_driver_bytes", bytes.now);
+            now("lapidary_driver_bytes_peak", bytes.peak);
         }
         gauge!("lapidary_fragmentation", "adapter" => adapter.clone()).set(self.fragmentation);
         for (name, total) in self.totals() {
             counter!(name, "adapter" => adapter.clone()).absolute(total);
         }
-        for (rung, bytes) in &self.freed {
-            let name = "lapidary_freed_bytes_total";
-            counter!(name, "adapter" => adapter.clone(), "rung" => rung.name()).absolute(*bytes);
+        for one in &self.rungs {
+            for (name, total) in [
+                ("lapidary_freed_bytes_total", one.freed_bytes),
+                ("lapidary_rung_tries_total", one.tries),
+                ("lapidary_rung_gains_total", one.gains),
+            ] {
+                counter!(name, "adapter" => adapter.clone(), "rung" => one.rung.name())
+                    .absolute(total);
+            }
         }
     }
 
-    fn levels(&self) -> [(&'static str, &'static str, &Level); 14] {
+    fn levels(&self) -> [(&'static str, &'static str, &Level); 15] {
         macro_rules! level {
             ($field:ident) => {
                 (
@@ -52,6 +58,7 @@ impl MemoryStats {
             level!(requested_bytes),
             level!(live_bytes),
             level!(live_storages),
+            level!(pending_bytes),
             level!(cached_bytes),
             level!(reserved_bytes),
             level!(retiring_bytes),

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use super::Snapshot;
 use super::json::{FORMAT, VERSION};
-use crate::memory::{Away, Event, Moment, Rung, SlabMap, Tag};
+use crate::memory::{Away, Event, Moment, SlabMap, Tag};
+use crate::shortage::{Rung, RungUse};
 use crate::units::Level;
 
 /// What is before the snapshots, ...
@@ -151,6 +152,7 @@ struct Stats<'a> {
     restores: u64,
     refusals: u64,
     submissions: u64,
+    rungs: &'a [RungUse],
 }
 
 #[derive(Serialize)]
@@ -186,6 +188,7 @@ impl<'a> Head<'a> {
             restores: stats.restores,
             refusals: stats.refusals,
             submissions: stats.submissions,
+            rungs: &stats.rungs,
         };
         let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
         let mut tag = |tag: &'a Tag| ClippedTag {

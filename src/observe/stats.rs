@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::engine::{Engine, EngineReport};
-use crate::memory::{ClassUse, Holder, Rung, SlabUse, TagUse, printable, printable_end};
+use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
+use crate::shortage::{Holder, RungUse};
 use crate::units::{Bytes, Level};
 
 /// How many holders the value has; the page prints fewer.
@@ -12,6 +13,9 @@ pub(super) const HOLDERS: usize = 32;
 /// Lines of the page for slabs and for holders.
 const SLAB_LINES: usize = 10;
 const HOLDER_LINES: usize = 10;
+
+/// The page is never wider.
+const MOST_COLUMNS: usize = 100;
 
 /// Cells of a slab's bar.
 const BAR_CELLS: usize = 24;
@@ -33,8 +37,9 @@ pub struct MemoryStats {
     pub live_bytes: Level,
     /// Storages that have a block: views share one.
     pub live_storages: Level,
-    /// What queued work will make, and has no place yet.
-    pub pending_bytes: u64,
+    /// What tensors have asked for that have no place yet: queued work makes them. Nearly all come this way, so
+    /// `up` is what was ever asked for.
+    pub pending_bytes: Level,
     /// Free inside slabs.
     pub cached_bytes: Level,
     /// All slabs. The peak is that of slabs and retiring slabs together.
@@ -49,8 +54,9 @@ pub struct MemoryStats {
     pub arrival_bytes: Level,
     /// Buffers for reading back.
     pub readback_bytes: Level,
-    /// What the driver holds for the whole device, where it tells.
-    pub driver_bytes: Option<u64>,
+    /// What the driver holds for the whole device, where it tells. It is asked when a buffer has been created
+    /// and for each report, so it may have held more in between.
+    pub driver_bytes: Option<Level>,
     /// The largest free range in a slab.
     pub largest_hole_bytes: u64,
     /// 1 − largest hole ÷ all holes: 0 when what is free lies together.
@@ -100,8 +106,8 @@ pub struct MemoryStats {
     pub moved_bytes: u64,
     /// How often tensors were moved to make room.
     pub compactions: u64,
-    /// Bytes that each rung of the ladder freed so far.
-    pub freed: Vec<(Rung, u64)>,
+    /// What came of each rung of the ladder so far, in the order in which they are climbed.
+    pub rungs: Vec<RungUse>,
     /// Compiled kernels.
     pub pipelines: u64,
     /// Bind groups in the cache.
@@ -142,7 +148,7 @@ impl MemoryStats {
             upload_bytes,
             arrival_bytes,
             readback_bytes,
-            driver_bytes: engine.driver().driver_reserved_bytes(),
+            driver_bytes: engine.driver().driver_bytes(),
             largest_hole_bytes: alloc.largest_hole_bytes,
             fragmentation: alloc.fragmentation,
             evictions: sums.evictions,
@@ -167,7 +173,7 @@ impl MemoryStats {
             brought_in_bytes: report.brought_in_bytes,
             moved_bytes: alloc.moved_bytes,
             compactions: report.compactions,
-            freed: Rung::ALL.into_iter().zip(report.gains).collect(),
+            rungs: report.climbs.uses(),
             pipelines: report.pipelines,
             bind_groups: report.bind_groups,
             classes: report.memory.classes.to_vec(),
@@ -200,8 +206,17 @@ impl fmt::Display for MemoryStats {
             counted(self.handed_on, "storage"),
             counted(self.refusals, "refusal"),
         )?;
+        self.print_ladder(f)?;
         self.print_slabs(f)?;
         self.print_holders(f)
+    }
+}
+
+/// A count in few columns, whatever it is.
+fn short(count: u64) -> String {
+    match count {
+        0..1_000_000 => count.to_string(),
+        more => format!("{:.1e}", more as f64),
     }
 }
 
@@ -270,10 +285,38 @@ impl MemoryStats {
             rows.push(("moved", self.moved_bytes, format!("{times}, to make room")));
         }
         if let Some(bytes) = self.driver_bytes {
-            let driver = "what the driver holds for this device".into();
-            rows.push(("driver", bytes, driver));
+            let peak = Bytes(bytes.peak);
+            let driver = format!("peak {peak}, what the driver holds for this device");
+            rows.push(("driver", bytes.now, driver));
         }
         rows
+    }
+
+    /// The rungs that were climbed: how often they freed something, of how many tries.
+    fn print_ladder(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tried = self.rungs.iter().filter(|one| one.tries > 0);
+        let words = tried.map(|one| {
+            let (gains, tries) = (short(one.gains), short(one.tries));
+            format!("{} {gains}/{tries}", one.rung.name())
+        });
+        let words: Vec<String> = words.collect();
+        let lead = "  rungs that freed something, of how many tries: ";
+        let mut line = String::new();
+        for (index, word) in words.iter().enumerate() {
+            let fits = line.len() + 2 + word.len() + 1 <= MOST_COLUMNS;
+            match (index, fits) {
+                (0, _) => line = format!("{lead}{word}"),
+                (_, true) => line += &format!(", {word}"),
+                (_, false) => {
+                    writeln!(f, "{line},")?;
+                    line = format!("    {word}");
+                }
+            }
+        }
+        match line.is_empty() {
+            true => Ok(()),
+            false => writeln!(f, "{line}"),
+        }
     }
 
     fn print_slabs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

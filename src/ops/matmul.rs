@@ -22,6 +22,7 @@ mod long;
 mod pack;
 mod problem;
 mod product;
+mod right;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -36,10 +37,12 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
 
 pub use epilogue::{Activation, Epilogue};
+pub(super) use form::Form;
 #[cfg(any(test, feature = "sim"))]
-pub(super) use form::{End, Form, Packing, Tile};
+pub(super) use form::{Packing, Tile};
 #[cfg(any(test, feature = "sim"))]
 pub(super) use problem::Params;
+pub(super) use right::{Groups, Right};
 
 const fn kernel(operands: &'static [Operand]) -> Kernel {
     Kernel {
@@ -53,18 +56,30 @@ const fn kernel(operands: &'static [Operand]) -> Kernel {
 
 const A: Operand = Operand::read("a");
 const B: Operand = Operand::read("b");
+const SCALES: Operand = Operand::read("scales");
 const BIAS: Operand = Operand::read("bias");
 const RESIDUAL: Operand = Operand::read("residual");
 const C: Operand = Operand::write("c");
 
-/// The kernel for products that end without a bias (or with one: + 1), without a residual (or with
-/// one: + 2).
-static MATMUL: [Kernel; 4] = [
+/// The kernel for products without scales (or with them: + 1), that end without a bias (or with one: + 2),
+/// without a residual (or with one: + 4).
+static MATMUL: [Kernel; 8] = [
     kernel(&[A, B, C]),
+    kernel(&[A, B, SCALES, C]),
     kernel(&[A, B, BIAS, C]),
+    kernel(&[A, B, SCALES, BIAS, C]),
     kernel(&[A, B, RESIDUAL, C]),
+    kernel(&[A, B, SCALES, RESIDUAL, C]),
     kernel(&[A, B, BIAS, RESIDUAL, C]),
+    kernel(&[A, B, SCALES, BIAS, RESIDUAL, C]),
 ];
+
+/// Which of them a form has.
+fn kernel_of(form: Form) -> &'static Kernel {
+    let with = [form.has_scales(), form.end.bias, form.end.residual];
+    let index = with.map(usize::from);
+    &MATMUL[index[0] + 2 * index[1] + 4 * index[2]]
+}
 
 fn text(variant: &Variant) -> Cow<'static, str> {
     text::text(variant)
@@ -81,9 +96,11 @@ impl Tensor {
     /// The last two dimensions are the matrices: `[…, m, k]` times `[…, k, n]` is `[…, m, n]`, and
     /// the dimensions before them broadcast. A tensor of one dimension is a row on the left and a
     /// column on the right, and the result lacks that dimension: two of them give a single number.
-    /// Both are of one type, f32, f16, bf16, i32 or u32, which is that of the result; or one is of
-    /// floats and the other i8, weights without a scale, and the result is of the floats' type. Floats
-    /// are added up in f32; integers wrap around. With `k = 0` the result is zeros.
+    /// Both are of one type, f32, f16, bf16, i32 or u32, which is that of the result. Weights may be
+    /// narrower than what they are multiplied with: f16 or bf16 beside f32, i8 beside any float (with their
+    /// scales: [`matmul_quantized`](Tensor::matmul_quantized)); they are widened in the kernel as they are
+    /// loaded, and the result is of the wider type. Floats are added up in f32; integers wrap around. With
+    /// `k = 0` the result is zeros.
     ///
     /// Views are read in place: `x.matmul(&weight.t()?)` copies nothing and is as fast as without
     /// the transposition.
@@ -121,6 +138,12 @@ impl Tensor {
     /// broadcast to the product.
     #[track_caller]
     pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
+        self.matmul_by_right(other.into(), end)
+    }
+
+    /// The product, in as few parts as the device can take.
+    #[track_caller]
+    pub(super) fn matmul_by_right(&self, other: Right<'_>, end: &Epilogue) -> Result<Tensor> {
         let longest = self.shape().last().copied().unwrap_or(0);
         if self.engine.caps().kind == AdapterKind::Cpu && longest > LONGEST_SUM_ON_CPU {
             return self.matmul_in_slices(other, end);
@@ -164,21 +187,29 @@ impl Tensor {
 
     /// The sum of the products of slices along the summed axis.
     #[track_caller]
-    fn matmul_in_slices(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
-        let dtype = product_dtype(self.dtype, other.dtype)?;
-        self.same_engine("matmul", other)?;
-        let shapes = Shapes::new(&self.layout, &other.layout)?;
-        end.check(self, dtype, &shapes.result, other.rank() > 1)?;
+    fn matmul_in_slices(&self, other: Right<'_>, end: &Epilogue) -> Result<Tensor> {
+        let b = other.tensor;
+        let dtype = product_dtype(self.dtype, b.dtype)?;
+        self.same_engine("matmul", b)?;
+        let shapes = Shapes::new(&self.layout, &b.layout)?;
+        end.check(self, dtype, &shapes.result, b.rank() > 1)?;
         // Narrow floats are summed as they are within one product: in single precision.
         let wide = if dtype.is_float() { DType::F32 } else { dtype };
         let length = shapes.a.shape[shapes.a.rank() - 1];
-        let rows = if other.rank() == 1 { 0 } else { -2 };
+        let rows = if b.rank() == 1 { 0 } else { -2 };
+        let step = LONGEST_SUM_ON_CPU >> other.group_log2() << other.group_log2();
         let mut sum: Option<Tensor> = None;
-        for start in (0..length).step_by(LONGEST_SUM_ON_CPU) {
-            let len = LONGEST_SUM_ON_CPU.min(length - start);
+        for start in (0..length).step_by(step) {
+            let len = step.min(length - start);
             let a = self.narrow(-1, start, len)?.cast(wide)?;
-            let b = other.narrow(rows, start, len)?.cast(wide)?;
-            let product = a.matmul_by(&b, &Epilogue::new(), None)?;
+            // Widened as it is loaded.
+            let b = b.narrow(rows, start, len)?;
+            let scales = other.scales_of(start, len)?;
+            let groups = scales.as_ref().map(|scales| Groups {
+                scales,
+                log2: other.group_log2(),
+            });
+            let product = a.matmul_by(Right::grouped(&b, groups), &Epilogue::new(), None)?;
             match &sum {
                 Some(sum) => sum.add_(&product)?,
                 None => sum = Some(product),
@@ -191,7 +222,7 @@ impl Tensor {
     }
 }
 
-/// The type of a product: that of both operands, or that of the floats beside an i8.
+/// The type of a product: that of both operands, or of the wider one beside one that is only stored.
 fn product_dtype(a: DType, b: DType) -> Result<DType> {
     let refuse = |expected: String, got, hint| {
         Err(Error::DType {
@@ -205,6 +236,7 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
     match (a, b) {
         _ if a == b && is_taken(a) => Ok(a),
         (DType::I8, dtype) | (dtype, DType::I8) if dtype.is_float() => Ok(dtype),
+        (DType::F32, dtype) | (dtype, DType::F32) if dtype.is_float() => Ok(DType::F32),
         (DType::I8, _) => refuse(
             "a float".into(),
             b,
@@ -217,7 +249,8 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
         _ => refuse(
             a.to_string(),
             b,
-            "Both operands are of one type, or one is i8 beside floats: convert one",
+            "Both operands are of one type, or one is a narrower float beside f32, or i8 beside floats: \
+             convert one",
         ),
     }
 }

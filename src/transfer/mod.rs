@@ -3,8 +3,10 @@
 //! Both are bounded and reused: after a few rounds a steady loop creates no buffer here. This
 //! room knows the driver and nothing of tensors; the engine decides when a copy is encoded.
 //! Further down than the host is the disk: `spill` keeps blocks of bytes in a file that ends with the
-//! process, `state_file` in one that outlives it.
+//! process, `state_file` in one that outlives it, and `model_file` reads those of others.
 
+#[cfg(feature = "safetensors")]
+mod model_file;
 mod readback;
 mod spill;
 mod state_file;
@@ -15,10 +17,26 @@ mod upload;
 use crate::driver::DriverError;
 use crate::error::Error;
 
+#[cfg(feature = "safetensors")]
+pub(crate) use model_file::{
+    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, can_load, device_type,
+};
 pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub(crate) use state_file::{Entry, StateFileOptions, StateReader, StateWriter};
 pub(crate) use upload::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
+
+/// A name in an error: what would act upon a terminal is spelled out, what is long is cut.
+fn quoted(name: &str) -> String {
+    const MOST_CHARS: usize = 100;
+    match name.chars().nth(MOST_CHARS) {
+        None => format!("{name:?}"),
+        Some(_) => {
+            let beginning: String = name.chars().take(MOST_CHARS).collect();
+            format!("{beginning:?}…")
+        }
+    }
+}
 
 /// A driver's refusal as the crate's error.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {

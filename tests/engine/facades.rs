@@ -188,5 +188,8 @@ fn a_recorder_is_told_the_numbers_when_the_app_asks() {
     assert_eq!(number("lapidary_refusals_total"), 1.0);
     assert!(number("lapidary_evictions_total") >= 2.0);
     assert!(number("lapidary_freed_bytes_total host") > 0.0);
+    assert!(number("lapidary_rung_tries_total host") >= number("lapidary_rung_gains_total host"));
+    assert!(number("lapidary_rung_gains_total host") > 0.0);
+    assert!(number("lapidary_pending_bytes_peak") >= 1_200_000.0);
     assert!(told.keys().all(|name| name.starts_with("lapidary_")));
 }

@@ -250,7 +250,7 @@ fn a_history_adds_up_to_the_statistics() {
         let (told, stats) = Told::by(&gpu);
         told.agrees_with(&stats);
         survives_its_file(&gpu.snapshot());
-        assert_eq!(stats.pending_bytes, 0);
+        assert_eq!(stats.pending_bytes.now, 0);
         let all = [
             told.evictions,
             told.restores,

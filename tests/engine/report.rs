@@ -1,7 +1,7 @@
 //! The memory report: a page that one can read, whatever is in it.
 
 use lapidary::sim::SimOptions;
-use lapidary::{DType, Error, Gpu, MemoryStats};
+use lapidary::{Budget, DType, Error, Gpu, MemoryStats, Rung, RungUse};
 
 use crate::{ended, open_alone as open, options};
 
@@ -98,6 +98,9 @@ fn numbers_that_contradict_each_other_are_printed_too() {
         memory.upload_bytes.now = live;
         memory.readback_bytes.now = size;
         memory.requested_bytes.now = live;
+        for one in &mut memory.rungs {
+            (one.tries, one.gains, one.freed_bytes) = (size, live, size);
+        }
         check_page(&memory);
     }
     drop(x);
@@ -125,6 +128,82 @@ fn what_was_dropped_is_no_longer_held() {
         (0, 0),
         "{memory}"
     );
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_has_no_place_yet_is_a_level_too() {
+    let (gpu, sim) = open(options());
+    let levels = |gpu: &Gpu| {
+        let level = gpu.memory().pending_bytes;
+        assert_eq!(level.up - level.down, level.now);
+        [level.now, level.peak, level.up]
+    };
+    let make = || gpu.zeros(&[1000], DType::F32).unwrap();
+    let [a, b] = [make(), make()];
+    assert_eq!(levels(&gpu), [8000, 8000, 8000]);
+    gpu.finish().unwrap();
+    assert_eq!(levels(&gpu), [0, 8000, 8000]);
+    let sum = (&a + &b).unwrap();
+    assert_eq!(levels(&gpu), [4000, 8000, 12_000]);
+    // Nobody wants it any more, and it takes over what is nobody's either.
+    drop((a, b));
+    sum.force().unwrap();
+    assert_eq!(levels(&gpu), [0, 8000, 12_000]);
+    gpu.reset_peaks();
+    assert_eq!(levels(&gpu), [0, 0, 12_000]);
+    drop(sum);
+    assert_eq!(levels(&gpu), [0, 0, 12_000]);
+    // Shapes that do not go together make nothing.
+    let [a, b] = [7, 9].map(|len| gpu.zeros(&[len], DType::U8).unwrap());
+    (&a + &b).unwrap_err();
+    drop((a, b));
+    gpu.finish().unwrap();
+    assert_eq!(levels(&gpu)[0], 0);
+    // What finds no room waits for it, and goes with the last that wanted it.
+    gpu.set_budget(Budget::device(1 << 20)).unwrap();
+    let large = gpu.zeros(&[2 << 20], DType::U8).unwrap();
+    large.force().unwrap_err();
+    assert_eq!(levels(&gpu)[0], 2 << 20);
+    drop(large);
+    gpu.flush().unwrap();
+    assert_eq!(levels(&gpu)[0], 0);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn rungs_that_were_climbed_are_counted_with_what_came_of_them() {
+    let (gpu, sim) = open(options());
+    gpu.set_budget(Budget::device(4 << 20)).unwrap();
+    assert!(gpu.memory().rungs.iter().all(|one| one.tries == 0));
+    let held = [0; 4].map(|_| gpu.zeros(&[1_200_000], DType::U8).unwrap());
+    gpu.flush().unwrap();
+    let of = |rung: Rung, rungs: &[RungUse]| *rungs.iter().find(|one| one.rung == rung).unwrap();
+    let memory = gpu.memory();
+    let host = of(Rung::Host, &memory.rungs);
+    assert!(host.gains > 0 && host.tries >= host.gains && host.freed_bytes >= 1_200_000);
+    // Room was found before it came to that.
+    assert_eq!(of(Rung::Anew, &memory.rungs).tries, 0);
+    assert!(memory.to_string().contains("rungs that freed something"));
+
+    // With everything pinned, all of them are in vain.
+    let last = &held[3];
+    let pin = last.pin().unwrap();
+    let refused = gpu.zeros(&[3_500_000], DType::U8).unwrap();
+    let Error::OutOfMemory(told) = refused.force().unwrap_err() else {
+        panic!("it is too large beside what is pinned");
+    };
+    let tried: Vec<Rung> = told.rungs.iter().map(|one| one.rung).collect();
+    assert_eq!(tried, Rung::ALL, "all of them, in their order");
+    let after = gpu.memory();
+    for (one, before) in told.rungs.iter().zip(&memory.rungs) {
+        let all = of(one.rung, &after.rungs);
+        assert!(all.tries >= before.tries + one.tries, "{all:?} {one:?}");
+        assert!(one.gains < one.tries, "it ended without room: {one:?}");
+        assert_eq!(one.gains > 0, one.freed_bytes > 0, "{one:?}");
+    }
+    assert_eq!(told.holders[0], after.holders[0]);
+    drop((held, pin, refused));
     ended(gpu, &sim);
 }
 

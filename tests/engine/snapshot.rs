@@ -97,9 +97,9 @@ fn a_file_at_odds_with_itself_is_refused_with_the_place() {
         assert!(error.to_string().contains(says), "{from}: {error}");
     };
     check(
-        "\"version\":1",
         "\"version\":2",
-        "it is of version 2, and only",
+        "\"version\":1",
+        "it is of version 1, and only",
     );
     check("lapidary-snapshot", "car", "it is a `car`, not a");
     check("\"format\":", "\"former\":", "missing field `format`");

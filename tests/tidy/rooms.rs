@@ -15,7 +15,8 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("facade", &[]),
     ("tuning", &["kept"]),
     ("dtype", &[]),
-    ("error", &["units", "dtype"]),
+    ("shortage", &["units"]),
+    ("error", &["units", "dtype", "shortage"]),
 ];
 
 /// Names that the crate's root re-exports and that are too common to spell out.

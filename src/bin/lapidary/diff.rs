@@ -124,6 +124,7 @@ fn totals(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
     };
     let sums = [
         ("requested", b.requested_bytes.now, a.requested_bytes.now),
+        ("pending", b.pending_bytes.now, a.pending_bytes.now),
         ("live", b.live_bytes.now, a.live_bytes.now),
         ("cached", b.cached_bytes.now, a.cached_bytes.now),
         ("reserved", b.reserved_bytes.now, a.reserved_bytes.now),

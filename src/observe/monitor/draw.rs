@@ -145,7 +145,7 @@ fn draw_budget(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
         ("host", stats.host_bytes.now),
         ("disk", stats.spilled_bytes.now),
         ("imported", stats.imported_bytes.now),
-        ("waiting", stats.pending_bytes),
+        ("waiting", stats.pending_bytes.now),
     ];
     for (name, bytes) in elsewhere.into_iter().filter(|(_, bytes)| *bytes > 0) {
         spans.push(Span::styled(format!("│ {name} {} ", Bytes(bytes)), OUT));

@@ -12,7 +12,7 @@ use ratatui::widgets::{Paragraph, Widget};
 use super::super::MemoryStats;
 use super::super::stats::counted;
 use super::draw::{DIM, panel};
-use crate::memory::Rung;
+use crate::shortage::{Rung, RungUse};
 use crate::units::Bytes;
 
 const MOST_LINES: usize = 200;
@@ -50,12 +50,21 @@ impl Ladder {
                 Color::Blue,
             );
         }
-        for &(rung, freed_bytes) in &after.freed {
-            let known = before.freed.iter().find(|(known, _)| *known == rung);
-            let freed_bytes = freed_bytes.saturating_sub(known.map_or(0, |(_, bytes)| *bytes));
+        for one in &after.rungs {
+            let known = before.rungs.iter().find(|known| known.rung == one.rung);
+            let more = |count: fn(&RungUse) -> u64| {
+                count(one).saturating_sub(known.map_or(0, |known| count(known)))
+            };
+            let freed_bytes = more(|one| one.freed_bytes);
             if freed_bytes > 0 {
-                let what = format!("{:<9} freed {}", rung.name(), Bytes(freed_bytes));
-                self.enter(at, what, colour(rung));
+                let what = format!(
+                    "{:<9} freed {}, {} of {}",
+                    one.rung.name(),
+                    Bytes(freed_bytes),
+                    more(|one| one.gains),
+                    counted_tries(more(|one| one.tries)),
+                );
+                self.enter(at, what, colour(one.rung));
             }
         }
         let left_bytes = more(|stats| stats.put_out_bytes.saturating_add(stats.dropped_bytes));
@@ -121,6 +130,13 @@ impl Ladder {
         Paragraph::new(lines)
             .block(panel(title))
             .render(area, buffer);
+    }
+}
+
+fn counted_tries(tries: u64) -> String {
+    match tries {
+        1 => "1 try".into(),
+        tries => format!("{tries} tries"),
     }
 }
 

@@ -155,7 +155,7 @@ function tagOf(value) {
 // A snapshot's parts; throws with a sentence if it is none.
 function snapshotOf(doc, name, events = null) {
   if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is no snapshot of lapidary.");
-  if (doc.version !== 1) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 1.");
+  if (doc.version !== 2) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 2.");
   const slabs = list(doc.slabs).map(slab => ({
     id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),
   }));

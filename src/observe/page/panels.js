@@ -2,8 +2,8 @@
 
 const level = (stats, name) => ({ now: number(stats[name]?.now), peak: number(stats[name]?.peak) });
 
-const figure = (name, value, more, isWide = false) =>
-  el("div", { class: isWide ? "figure wide" : "figure" }, el("span", {}, name), typeof value === "string" ? el("b", {}, value) : value, el("span", {}, more));
+const figure = (name, value, more, title = "") =>
+  el("div", title ? { class: "figure", title } : { class: "figure" }, el("span", {}, name), typeof value === "string" ? el("b", {}, value) : value, el("span", {}, more));
 
 function deviceText(model) {
   const { adapter, backend } = model.stats;
@@ -28,6 +28,14 @@ function meter(model, inks) {
   return el("div", { class: "figure wide" }, el("span", {}, title), bar, legend);
 }
 
+// How often a rung of the ladder freed something, of all tries; each by itself where the pointer rests.
+function ladderFigure(stats) {
+  const rungs = list(stats.rungs).filter(one => number(one?.tries));
+  const sum = name => rungs.reduce((sum, one) => sum + number(one[name]), 0);
+  const each = rungs.map(one => `${printable(text(one.rung), 20)}: ${countText(number(one.gains))} of ${countText(number(one.tries))}, ${bytesText(number(one.freed_bytes))}`);
+  return figure("ladder", `${countText(sum("gains"))} of ${countText(sum("tries"))}`, `tries freed ${bytesText(sum("freed_bytes"))}`, each.join("\n"));
+}
+
 function summary(model, inks) {
   const { stats } = model;
   const [live, reserved, storages] = ["live_bytes", "reserved_bytes", "live_storages"].map(name => level(stats, name));
@@ -39,6 +47,7 @@ function summary(model, inks) {
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
     figure("put out", countText(number(stats.evictions)), `${countText(number(stats.restores))} came back`),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
+    ladderFigure(stats),
   ];
   return figures;
 }

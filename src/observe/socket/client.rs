@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::MemoryStats;
-use super::{Answer, MOST_ANSWER_BYTES, REQUEST, VERSION, place};
+use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place};
 use crate::error::{Error, Result};
 
 /// A process that has not given its whole answer by then hangs, or has been stopped.
@@ -187,10 +187,11 @@ fn wait(stream: &UnixStream, deadline: Instant) -> std::io::Result<bool> {
 }
 
 fn parse(line: &[u8]) -> std::result::Result<Answer, String> {
-    let answer: Answer = serde_json::from_slice(line)
-        .map_err(|error| format!("what it says is no answer of lapidary's: {error}"))?;
-    match answer.version {
-        VERSION => Ok(answer),
+    let explain =
+        |error: serde_json::Error| format!("what it says is no answer of lapidary's: {error}");
+    let head: Head = serde_json::from_slice(line).map_err(explain)?;
+    match head.version {
+        VERSION => serde_json::from_slice(line).map_err(explain),
         version => Err(format!(
             "it answers in version {version}, this program knows {VERSION}"
         )),

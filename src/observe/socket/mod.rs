@@ -18,12 +18,19 @@ pub use client::{Remote, Served};
 pub use server::MonitorServer;
 
 const REQUEST: &str = "memory 1\n";
-const VERSION: u32 = 1;
+/// Of the answer: a program that knows another says so.
+const VERSION: u32 = 2;
 
 /// An answer is never longer: of more holders and slabs than so many the smallest are left out.
 const MOST_ANSWER_BYTES: u64 = 4 << 20;
 const MOST_TAGS: usize = 512;
 const MOST_SLABS: usize = 4096;
+
+/// What tells whether the rest can be understood.
+#[derive(Deserialize)]
+struct Head {
+    version: u32,
+}
 
 #[derive(Deserialize, Serialize)]
 struct Answer {

@@ -7,6 +7,7 @@ use super::epilogue::Epilogue;
 use super::form::{Order, Tile};
 use super::pack::packed_len;
 use super::problem::{Problem, Side};
+use super::right::Right;
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::ops::trial::{Call, bucket};
@@ -28,6 +29,8 @@ struct Key {
     sizes: [u64; 4],
     orders: [Order; 2],
     quads: [bool; 2],
+    /// Elements that share a scale, 1 where there are none.
+    group: u32,
 }
 
 impl fmt::Display for Key {
@@ -44,12 +47,22 @@ impl fmt::Display for Key {
             let ragged = if quads { "" } else { " off the quads" };
             write!(f, ", {name} {order}{ragged}")?;
         }
+        if self.group > 1 {
+            write!(f, ", a scale for {}", self.group)?;
+        }
         Ok(())
     }
 }
 
 /// The tile for a product of two tensors into a third for which the rule has one.
-pub(super) fn tuned([a, b, c]: [&Tensor; 3], problem: &Problem, rule: Tile) -> Tile {
+pub(super) fn tuned(
+    a: &Tensor,
+    right: Right<'_>,
+    c: &Tensor,
+    problem: &Problem,
+    rule: Tile,
+) -> Tile {
+    let b = right.tensor;
     let engine = &a.engine;
     let caps = engine.caps();
     let most_work = match caps.kind {
@@ -75,11 +88,12 @@ pub(super) fn tuned([a, b, c]: [&Tensor; 3], problem: &Problem, rule: Tile) -> T
             sizes: sizes.map(|size| bucket(size.into())),
             orders: [problem.a.order(), problem.b.order()],
             quads: [problem.a.is_quads(), problem.b.is_quads()],
+            group: 1 << right.group_log2(),
         },
         operands: &[a, b],
         scratch_bytes: scratch_bytes(caps, problem, c),
     };
-    let tile_of = |tile| a.matmul_by(b, &Epilogue::new(), Some(tile));
+    let tile_of = |tile| a.matmul_by(right, &Epilogue::new(), Some(tile));
     call.choose(&tiles, tile_of)
 }
 

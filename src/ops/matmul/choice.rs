@@ -237,6 +237,7 @@ pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
         tile,
         a: problem.a.order(),
         b: problem.b.order(),
+        group_log2: 0,
         spread: problem.spread(),
         end: End::default(),
     };

@@ -48,7 +48,7 @@ impl Activation {
 }
 
 /// What [`Tensor::matmul_with`] does with a product before it is stored, in this order:
-/// `cast(activation(scale * product + bias) + residual)`. What is not asked for is left out.
+/// `cast(activation(scale * columns * product + bias) + residual)`. What is not asked for is left out.
 ///
 /// It is computed in f32 and rounded once, in the kernel of the product where that can: nothing of
 /// it is a pass over memory of its own.
@@ -65,6 +65,7 @@ impl Activation {
 #[must_use]
 pub struct Epilogue {
     pub(super) scale: Option<f32>,
+    pub(super) columns: Option<Tensor>,
     pub(super) bias: Option<Tensor>,
     pub(super) activation: Option<Activation>,
     pub(super) residual: Option<Tensor>,
@@ -77,11 +78,37 @@ impl Epilogue {
         Epilogue::default()
     }
 
-    /// Multiplies the product by a number: the scale of i8 weights, if they have one for all. One a
-    /// column or row is a multiplication of its own.
+    /// Multiplies the product by a number: the scale of i8 weights, if they have one for all.
     pub fn scale(mut self, factor: f32) -> Self {
         self.scale = Some(factor);
         self
+    }
+
+    /// Multiplies each column by a number of its own: the scales of i8 weights that have one for each output,
+    /// of shape `[n]`, of f32 whatever the product's type.
+    pub fn scale_columns(mut self, factors: &Tensor) -> Self {
+        self.columns = Some(factors.clone());
+        self
+    }
+
+    /// Multiplies each column by one more number.
+    #[track_caller]
+    pub(in crate::ops) fn and_scale_columns(self, factors: &Tensor) -> Result<Self> {
+        match &self.columns {
+            Some(columns) if columns.shape() != factors.shape() => Err(Error::Shape {
+                operation: "matmul_with",
+                reason: format!(
+                    "scales of {:?} for {:?} columns: it is one number a column",
+                    columns.shape(),
+                    factors.shape()
+                ),
+            }),
+            Some(columns) => {
+                let factors = columns.mul(factors)?;
+                Ok(self.scale_columns(&factors))
+            }
+            None => Ok(self.scale_columns(factors)),
+        }
     }
 
     /// Adds a vector along the columns: of shape `[n]`, of the product's type.
@@ -111,6 +138,7 @@ impl Epilogue {
 
     pub(super) fn is_empty(&self) -> bool {
         self.scale.is_none()
+            && self.columns.is_none()
             && self.bias.is_none()
             && self.activation.is_none()
             && self.residual.is_none()
@@ -150,14 +178,25 @@ impl Epilogue {
                 return refuse(dtype.to_string(), other.dtype, "Convert it first");
             }
         }
-        if let Some(bias) = &self.bias {
-            let columns = shape.last().copied().filter(|_| has_columns);
-            if bias.rank() != 1 || Some(bias.shape()[0]) != columns {
+        if let Some(scales) = &self.columns {
+            operand.same_engine("matmul_with", scales)?;
+            if scales.dtype != DType::F32 {
+                return refuse(
+                    DType::F32.to_string(),
+                    scales.dtype,
+                    "Scales of columns are f32",
+                );
+            }
+        }
+        let columns = shape.last().copied().filter(|_| has_columns);
+        for (what, vector) in [("a bias", &self.bias), ("scales", &self.columns)] {
+            let Some(vector) = vector else { continue };
+            if vector.rank() != 1 || Some(vector.shape()[0]) != columns {
                 return Err(Error::Shape {
                     operation: "matmul_with",
                     reason: format!(
-                        "a bias of {:?} for a product of {shape:?}: it is one number a column",
-                        bias.shape()
+                        "{what} of {:?} for a product of {shape:?}: it is one number a column",
+                        vector.shape()
                     ),
                 });
             }
@@ -181,6 +220,9 @@ impl Epilogue {
         let mut value = product;
         if let Some(scale) = self.scale {
             value = (&value * scale)?;
+        }
+        if let Some(columns) = &self.columns {
+            value = (&value * columns.cast(value.dtype)?)?;
         }
         if let Some(bias) = &self.bias {
             value = (&value + bias.cast(value.dtype)?)?;

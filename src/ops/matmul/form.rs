@@ -79,6 +79,8 @@ impl Spread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) scale: bool,
+    /// Each column has a scale of its own.
+    pub(crate) columns: bool,
     pub(crate) bias: bool,
     pub(crate) activation: Option<Activation>,
     pub(crate) residual: bool,
@@ -86,7 +88,9 @@ pub(crate) struct End {
 
 impl End {
     fn pack(self) -> [u8; 2] {
-        let flags = u8::from(self.scale) | u8::from(self.bias) << 1 | u8::from(self.residual) << 2;
+        let all = [self.scale, self.bias, self.residual, self.columns];
+        let flags = (all.into_iter().enumerate())
+            .fold(0, |flags, (bit, is_set)| flags | u8::from(is_set) << bit);
         let activation = Activation::ALL
             .iter()
             .position(|&activation| Some(activation) == self.activation);
@@ -101,6 +105,7 @@ impl End {
                 .checked_sub(1)
                 .map(|index| Activation::ALL[index]),
             residual: flags & 4 != 0,
+            columns: flags & 8 != 0,
         }
     }
 }
@@ -111,6 +116,9 @@ pub(crate) struct Form {
     pub(crate) tile: Tile,
     pub(crate) a: Order,
     pub(crate) b: Order,
+    /// So many elements of B along k, as a power of two, share a scale; 0 where they have none.
+    /// Naive never has any.
+    pub(crate) group_log2: u8,
     /// Only register, packed and split tiles come in a grid.
     pub(crate) spread: Spread,
     /// Naive has none.
@@ -204,7 +212,7 @@ impl Form {
                 octets,
             } => [5 + u8::from(octets), rows, columns, lanes],
         };
-        let sides = self.a as u8 | (self.b as u8) << 2;
+        let sides = self.a as u8 | (self.b as u8) << 2 | self.group_log2 << 4;
         let [flags, activation] = self.end.pack();
         let spread = self.spread as u8;
         u64::from_le_bytes([kind, rows, quads, lanes, sides, spread, flags, activation])
@@ -229,9 +237,15 @@ impl Form {
             tile,
             a: Order::from_bits(sides & 3),
             b: Order::from_bits(sides >> 2 & 3),
+            group_log2: sides >> 4,
             spread: Spread::from_bits(spread),
             end: End::unpack([flags, activation]),
         }
+    }
+
+    /// Does the kernel read scales: one a group of B, or one a column of C?
+    pub(crate) fn has_scales(self) -> bool {
+        self.group_log2 > 0 || self.end.columns
     }
 
     /// Rows and columns of C that one workgroup computes. Naive counts no tiles.

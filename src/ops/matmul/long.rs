@@ -1,6 +1,6 @@
 //! Products that would keep the device busy for too long: in parts of rows, or of the batch.
 
-use super::{Epilogue, Shapes, product_dtype};
+use super::{Epilogue, Right, Shapes, product_dtype};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ops::long::{assemble, part};
@@ -19,10 +19,11 @@ impl Tensor {
     #[track_caller]
     pub(super) fn matmul_in_parts(
         &self,
-        other: &Tensor,
+        right: Right<'_>,
         end: &Epilogue,
         most_work: u64,
     ) -> Result<Option<Tensor>> {
+        let other = right.tensor;
         let of_product = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
@@ -70,9 +71,10 @@ impl Tensor {
             };
             let a = of(self, start, len)?;
             // A part of what has many matrices, and large ones, may still be too much.
-            match a.matmul_in_parts(&b, &end, most_work)? {
+            let b = Right::grouped(&b, right.groups);
+            match a.matmul_in_parts(b, &end, most_work)? {
                 Some(made) => Ok(made),
-                None => a.matmul_by(&b, &end, None),
+                None => a.matmul_by(b, &end, None),
             }
         })?;
         Ok(Some(made))
@@ -107,7 +109,7 @@ mod tests {
                 .residual(&noise(4, &[columns]));
             for end in [Epilogue::new(), end] {
                 let whole = a.matmul_with(&b, &end).unwrap();
-                let parts = a.matmul_in_parts(&b, &end, 7000).unwrap();
+                let parts = a.matmul_in_parts((&b).into(), &end, 7000).unwrap();
                 let of_row = a.len() == 24 && b.rank() == 2;
                 assert_eq!(parts.is_none(), of_row);
                 let Some(parts) = parts else { continue };

@@ -41,13 +41,15 @@ pub(super) fn launch(
     let Tile::Packed { lanes, .. } = tile else {
         unreachable!("{tile:?} is not for packed operands");
     };
-    let a = pack(a, problem, &problem.a, problem.m, lanes)?;
-    let b = pack(b, problem, &problem.b, problem.n, lanes)?;
+    let a = pack(a, problem, &problem.a, (problem.m, DType::F32), lanes)?;
+    // A copy of weights is as narrow as they are.
+    let b = pack(b, problem, &problem.b, (problem.n, b.dtype), lanes)?;
     let caps = a.engine.caps();
     let form = Form {
         tile,
         a: Order::AlongK,
         b: Order::AlongK,
+        group_log2: 0,
         spread: choice::spread_of(caps, tile, problem),
         end: End::default(),
     };
@@ -67,10 +69,16 @@ pub(super) fn grid(problem: &Problem, side: &Side, edge: u32, lanes: u8) -> [u32
     ]
 }
 
-/// The packed copy of an operand, in single precision.
-fn pack(operand: &Tensor, problem: &Problem, side: &Side, edge: u32, lanes: u8) -> Result<Tensor> {
+/// The packed copy of an operand, as elements of another type.
+fn pack(
+    operand: &Tensor,
+    problem: &Problem,
+    side: &Side,
+    (edge, dtype): (u32, DType),
+    lanes: u8,
+) -> Result<Tensor> {
     let len = packed_len(problem, side, edge, lanes);
-    let packed = Tensor::output(&operand.engine, &[len as usize], DType::F32)?;
+    let packed = Tensor::output(&operand.engine, &[len as usize], dtype)?;
     let args = [arg(operand, side.is_quads()), arg(&packed, true)];
     let packing = Packing {
         order: side.order(),

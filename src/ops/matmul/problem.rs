@@ -79,8 +79,9 @@ pub(super) struct Problem {
 
 impl Problem {
     /// The operands have their matrices in the last two dimensions, and `batch` is what the
-    /// dimensions before them broadcast to. The result is row-major.
-    pub(super) fn new(batch: &[usize], a: &Layout, b: &Layout) -> Self {
+    /// dimensions before them broadcast to. The result is row-major. `may_swap` says that it does not
+    /// matter which operand is A.
+    pub(super) fn new(batch: &[usize], a: &Layout, b: &Layout, may_swap: bool) -> Self {
         let [m, k] = last_two(&a.shape).map(|dim| dim as u32);
         let n = last_two(&b.shape)[1] as u32;
         let [a_row, a_column] = last_two(&a.strides).map(|stride| stride as u32);
@@ -108,7 +109,7 @@ impl Problem {
             swapped: false,
         };
         problem.fold_batch();
-        if problem.n == 1 && problem.m > 1 {
+        if may_swap && problem.n == 1 && problem.m > 1 {
             std::mem::swap(&mut problem.a, &mut problem.b);
             std::mem::swap(&mut problem.m, &mut problem.n);
             problem.swapped = true;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
 use super::problem::Problem;
-use super::{MATMUL, Shapes, candidates, choice, pack, product_dtype};
+use super::right::{Groups, Right};
+use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype};
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Arg, Launch};
@@ -17,6 +18,9 @@ use crate::tensor::layout::Layout;
 pub(super) struct Output<'a> {
     pub(super) c: &'a Tensor,
     pub(super) c_row: u32,
+    /// Those of B's groups, or of C's columns.
+    pub(super) scales: Option<Tensor>,
+    pub(super) group_log2: u8,
     pub(super) bias: Option<Tensor>,
     pub(super) residual: Option<Tensor>,
     pub(super) end: End,
@@ -27,12 +31,14 @@ pub(super) struct Output<'a> {
 impl Tensor {
     /// The product by a tile of the caller's choice.
     #[track_caller]
-    pub(super) fn matmul_by(
+    pub(super) fn matmul_by<'a>(
         &self,
-        other: &Tensor,
+        right: impl Into<Right<'a>>,
         end: &Epilogue,
         tile: Option<Tile>,
     ) -> Result<Tensor> {
+        let right = right.into();
+        let other = right.tensor;
         let of_product = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
@@ -46,8 +52,9 @@ impl Tensor {
             }
             return end.apply(c);
         }
-        let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b);
-        if !self.fuses(end, &problem, dtype, [self, other]) {
+        let may_swap = right.groups.is_none();
+        let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, may_swap);
+        if !self.fuses(right, end, &problem, dtype) {
             // What follows is computed in single precision, as it would be in the kernel.
             let wide = if of_product.is_float() {
                 DType::F32
@@ -55,20 +62,25 @@ impl Tensor {
                 dtype
             };
             let c = Tensor::output(&self.engine, &shapes.result, wide)?;
-            let tile = tile.unwrap_or_else(|| self.tile([self, other, &c], &problem, false));
-            launch([self, other], &problem, tile, &Output::plain(&c, problem.n))?;
+            let tile = tile.unwrap_or_else(|| self.tile(right, &c, &problem, false));
+            let output = Output::new(&c, problem.n, right.groups, &Epilogue::new())?;
+            launch([self, other], &problem, tile, &output)?;
             return end.apply_in(c)?.cast(dtype);
         }
         let n = problem.n;
-        let tile = |c: &Tensor| {
-            tile.unwrap_or_else(|| self.tile([self, other, c], &problem, !end.is_empty()))
-        };
+        let tile =
+            |c: &Tensor| tile.unwrap_or_else(|| self.tile(right, c, &problem, !end.is_empty()));
         let c = Tensor::output(&self.engine, &shapes.result, dtype)?;
         let of_c = tile(&c);
         // Rows of halves that are no whole quads would share words between two threads: then the
         // rows are padded, and a copy takes the padding out.
         if of_c == Tile::Naive || n.is_multiple_of(4) || dtype.size_bytes() == 4 {
-            launch([self, other], &problem, of_c, &Output::new(&c, n, end)?)?;
+            launch(
+                [self, other],
+                &problem,
+                of_c,
+                &Output::new(&c, n, right.groups, end)?,
+            )?;
             return Ok(c);
         }
         let padded_n = n.next_multiple_of(4);
@@ -76,64 +88,61 @@ impl Tensor {
         let padded = Tensor::output(&self.engine, &shape, dtype)?;
         self.engine
             .pads(&padded.storage, n as usize, padded_n as usize);
-        let output = Output::new(&padded, padded_n, end)?;
+        let output = Output::new(&padded, padded_n, right.groups, end)?;
         launch([self, other], &problem, tile(&padded), &output)?;
         let whole = padded.narrow(1, 0, n as usize)?.contiguous()?;
         Ok(whole.view(Layout::contiguous(&shapes.result)))
     }
 
     /// Can the product's kernel do all of the end?
-    fn fuses(&self, end: &Epilogue, problem: &Problem, dtype: DType, of: [&Tensor; 2]) -> bool {
+    fn fuses(&self, right: Right<'_>, end: &Epilogue, problem: &Problem, dtype: DType) -> bool {
         if end.is_empty() {
             return true;
         }
+        // The kernel has one operand of scales.
+        if end.columns.is_some() && right.groups.is_some() {
+            return false;
+        }
         let caps = self.engine.caps();
-        let others = of.into_iter().chain(&end.bias).chain(&end.residual);
-        let windows: u64 = others
+        let scales = end.columns.as_ref().or(right.groups.map(|of| of.scales));
+        let others = [self, right.tensor].into_iter().chain(scales);
+        let windows: u64 = (others.chain(&end.bias).chain(&end.residual))
             .map(|tensor| tensor.storage.size_bytes().div_ceil(caps.max_binding_bytes))
             .sum();
+        let most_windows = 4 + u64::from(scales.is_some());
+        let along_columns = end.bias.is_some() || end.columns.is_some();
         let c_bytes = u64::from(problem.rows()) * u64::from(problem.n) * dtype.size_bytes();
         let is_ragged = dtype.size_bytes() == 2 && !problem.n.is_multiple_of(4);
-        windows <= 4
+        windows <= most_windows
             && c_bytes <= caps.max_binding_bytes
-            && caps.max_storage_bindings > 5
-            && !(problem.swapped && end.bias.is_some())
+            && u64::from(caps.max_storage_bindings) > most_windows + 1
+            && !(problem.swapped && along_columns)
             && !(is_ragged && end.residual.is_some())
     }
 
-    fn tile(&self, operands: [&Tensor; 3], problem: &Problem, has_end: bool) -> Tile {
+    fn tile(&self, right: Right<'_>, c: &Tensor, problem: &Problem, has_end: bool) -> Tile {
         let caps = self.engine.caps();
         let room_bytes = || self.engine.slab_limit_bytes();
-        let tile = match choice::choose(caps, operands[2].dtype, problem, room_bytes) {
+        let tile = match choice::choose(caps, c.dtype, problem, room_bytes) {
             // The reference only multiplies.
-            Tile::Naive if has_end => choice::least(caps, problem),
+            Tile::Naive if has_end || right.groups.is_some() => choice::least(caps, problem),
             tile => tile,
         };
-        let has_windows = operands
+        let has_windows = [self, right.tensor, c]
             .iter()
             .any(|tensor| tensor.storage.size_bytes() > caps.max_binding_bytes);
         match (has_windows, caps.kind) {
             (true, AdapterKind::Cpu) => tile.through_windows(),
             (true, _) => tile,
-            (false, _) => candidates::tuned(operands, problem, tile),
+            (false, _) => candidates::tuned(self, right, c, problem, tile),
         }
     }
 }
 
 impl<'a> Output<'a> {
-    /// The product as it is.
-    fn plain(c: &'a Tensor, c_row: u32) -> Self {
-        Output {
-            c,
-            c_row,
-            bias: None,
-            residual: None,
-            end: End::default(),
-            more: [0; 4],
-        }
-    }
-
-    fn new(c: &'a Tensor, c_row: u32, end: &Epilogue) -> Result<Self> {
+    fn new(c: &'a Tensor, c_row: u32, groups: Option<Groups<'_>>, end: &Epilogue) -> Result<Self> {
+        let scales = end.columns.as_ref().or(groups.map(|of| of.scales));
+        let scales = scales.map(Tensor::contiguous).transpose()?;
         let bias = end.bias.as_ref().map(Tensor::contiguous).transpose()?;
         let residual = match &end.residual {
             Some(residual) => Some(residual.broadcast_to(c.shape())?.contiguous()?),
@@ -145,16 +154,19 @@ impl<'a> Output<'a> {
                 end.scale.unwrap_or(1.0).to_bits(),
                 offset(&bias),
                 offset(&residual),
-                0,
+                offset(&scales),
             ],
             end: End {
                 scale: end.scale.is_some(),
+                columns: end.columns.is_some(),
                 bias: bias.is_some(),
                 activation: end.activation,
                 residual: residual.is_some(),
             },
             c,
             c_row,
+            scales,
+            group_log2: groups.map_or(0, |of| of.log2),
             bias,
             residual,
         })
@@ -174,7 +186,16 @@ impl<'a> Output<'a> {
         let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
             work.saturating_mul(dim.into())
         });
+        let form = Form {
+            group_log2: self.group_log2,
+            end: self.end,
+            ..form
+        };
         let mut args = vec![a, b];
+        args.extend(self.scales.iter().map(|scales| {
+            let by_quads = self.end.columns && self.more[3].is_multiple_of(4);
+            arg(scales, by_quads)
+        }));
         args.extend(
             self.bias
                 .iter()
@@ -182,18 +203,12 @@ impl<'a> Output<'a> {
         );
         args.extend(self.residual.iter().map(|residual| arg(residual, quads(2))));
         args.push(arg(self.c, whole));
-        let kernel = &MATMUL[usize::from(self.end.bias) + 2 * usize::from(self.end.residual)];
         let params = super::problem::Params {
             more: self.more,
             ..params
         };
-        let form = Form {
-            end: self.end,
-            ..form
-        };
-        self.c
-            .engine
-            .launch(Launch::new(kernel, form.pack(), args, &params, groups).with_work(work))
+        let launch = Launch::new(kernel_of(form), form.pack(), args, &params, groups);
+        self.c.engine.launch(launch.with_work(work))
     }
 }
 
@@ -212,6 +227,7 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
         tile,
         a: problem.a.order(),
         b: problem.b.order(),
+        group_log2: 0,
         spread: choice::spread_of(caps, tile, problem),
         end: End::default(),
     };

@@ -1,11 +1,13 @@
 //! Every text is a valid shader, every variant computes the same, and the choice is as documented.
 
+mod scaled;
+
 use super::choice::{choose, groups, spread_of};
 use super::epilogue::{Activation, Epilogue};
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::pack::PACK;
 use super::problem::Problem;
-use super::{MATMUL, Shapes};
+use super::{Shapes, kernel_of};
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
@@ -75,8 +77,7 @@ fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
         dtypes,
         quads,
     };
-    let kernel = usize::from(form.end.bias) + 2 * usize::from(form.end.residual);
-    validate_variant(&MATMUL[kernel], &variant);
+    validate_variant(kernel_of(form), &variant);
 }
 
 fn validate_variant(kernel: &Kernel, variant: &Variant) {
@@ -117,12 +118,13 @@ fn every_text_that_ends_with_more_is_a_valid_shader() {
     let activations = [None].into_iter().chain(Activation::ALL.map(Some));
     let mut ends = Vec::new();
     for (index, activation) in activations.enumerate() {
-        for flags in 0..8 {
+        for flags in 0..8_u8 {
             let end = End {
                 scale: flags & 1 != 0,
                 bias: flags & 2 != 0,
                 activation,
                 residual: flags & 4 != 0,
+                columns: (index + flags.count_ones() as usize).is_multiple_of(2),
             };
             ends.push((index, end));
         }
@@ -144,13 +146,14 @@ fn every_text_that_ends_with_more_is_a_valid_shader() {
             tile,
             a,
             b,
+            group_log2: 0,
             spread: Spread::Linear,
             end,
         };
         assert_eq!(Form::unpack(form.pack()), form);
         validate(form, DType::F32, 0b11);
-        validate(form, DType::F32, 0b11111);
-        validate(form, DType::F16, 0b11111);
+        validate(form, DType::F32, 0b111111);
+        validate(form, DType::F16, 0b111111);
     }
 }
 
@@ -212,6 +215,7 @@ fn every_text_is_a_valid_shader() {
                     tile,
                     a,
                     b,
+                    group_log2: 0,
                     spread,
                     end: End::default(),
                 };
@@ -240,6 +244,7 @@ fn every_text_is_a_valid_shader() {
                 tile,
                 a,
                 b,
+                group_log2: 0,
                 spread,
                 end: End::default(),
             },
@@ -260,6 +265,7 @@ fn only_texts_that_broadcast_name_subgroups() {
                 tile,
                 a,
                 b,
+                group_log2: 0,
                 spread: Spread::Linear,
                 end: End::default(),
             }
@@ -281,7 +287,7 @@ fn only_texts_that_broadcast_name_subgroups() {
 
 fn problem(a: &Layout, b: &Layout) -> Problem {
     let shapes = Shapes::new(a, b).unwrap();
-    Problem::new(&shapes.batch, &shapes.a, &shapes.b)
+    Problem::new(&shapes.batch, &shapes.a, &shapes.b, true)
 }
 
 #[test]
@@ -423,6 +429,7 @@ fn groups_stay_within_the_limit_of_a_dimension() {
             tile,
             a,
             b,
+            group_log2: 0,
             spread,
             end: End::default(),
         };

@@ -46,6 +46,9 @@ struct Side {
     quads: bool,
     /// Contiguous along nothing: it is walked along k all the same, in steps.
     stepped: bool,
+    /// So many elements along k, as a power of two, share a scale; 0 where there are none. It is contiguous
+    /// along k then.
+    group_log2: u8,
 }
 
 impl Side {
@@ -56,6 +59,15 @@ impl Side {
         }
         let get = |i| format!("{}_get({at} + {})", self.name, self.along(&format!("{i}u")));
         format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
+    }
+
+    /// Elements that lie in one group, times its scale: at step `k` of the line that starts its scales at
+    /// `scales`, a name of [`scale_line`](SCALE_LINE)'s making.
+    fn scaled(self, elements: String, scales: &str, k: &str) -> String {
+        match self.group_log2 {
+            0 => elements,
+            log2 => format!("{elements} * scales_get({scales} + (({k}) >> {log2}u))"),
+        }
     }
 
     /// How far `steps` lie along that dimension.
@@ -86,14 +98,17 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         along_k: form.a != Order::AlongEdge,
         quads: variant.quads & 1 == 1,
         stepped: form.a == Order::Stepped,
+        group_log2: 0,
     };
     let b = Side {
         name: 'b',
         along_k: form.b != Order::AlongEdge,
         quads: variant.quads >> 1 & 1 == 1,
         stepped: form.b == Order::Stepped,
+        group_log2: form.group_log2,
     };
-    let c = 2 + u8::from(form.end.bias) + u8::from(form.end.residual);
+    let ends = [form.has_scales(), form.end.bias, form.end.residual];
+    let c = 2 + ends.map(u8::from).iter().sum::<u8>();
     let store = &store(variant.quads >> c & 1 == 1, form.end != End::default());
     let text = match form.tile {
         Tile::Naive => fill(NAIVE, &[("kind", variant.dtypes[usize::from(c)].wgsl())]),
@@ -128,15 +143,19 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         Tile::Skinny { rows } => skinny(a, b, u32::from(rows), store),
         Tile::Packed { rows, quads, lanes } => {
             let tile = [rows, quads, lanes].map(u32::from);
-            packed::packed(tile, form.spread, store)
+            packed::packed(tile, b, form.spread, store)
         }
     };
     let mut text = format!("{}\n{text}", shared(form.spread));
     for (name, dtype) in [('a', variant.dtypes[0]), ('b', variant.dtypes[1])] {
         text = widened(text, name, dtype, variant.dtypes[usize::from(c)]);
     }
+    if form.group_log2 > 0 {
+        let group_log2 = form.group_log2.to_string();
+        text.push_str(&fill(SCALE_LINE, &[("group_log2", &group_log2)]));
+    }
     if form.end != End::default() {
-        end::push_end(&mut text, form.end, variant.quads);
+        end::push_end(&mut text, form, variant.quads);
     }
     Cow::Owned(text)
 }
@@ -158,6 +177,14 @@ fn widened(text: String, name: char, dtype: DType, result: DType) -> String {
     );
     text
 }
+
+/// Where the scales of a column of C start.
+const SCALE_LINE: &str = "
+fn scale_line(column: u32) -> u32 {
+  let groups = ((p.size.z - 1u) >> ${group_log2}u) + 1u;
+  return p.more.w + min(column, p.size.y - 1u) * groups;
+}
+";
 
 /// What every variant begins with.
 fn shared(spread: Spread) -> String {
@@ -191,9 +218,17 @@ pub(super) fn pack(variant: &Variant) -> Cow<'static, str> {
         along_k: packing.order != Order::AlongEdge,
         quads: variant.quads & 1 == 1,
         stepped: packing.order == Order::Stepped,
+        group_log2: 0,
     };
     let text = packed::pack(side, u32::from(packing.lanes), packing.whole_k);
-    let text = widened(text, 'a', variant.dtypes[0], variant.dtypes[1]);
+    let mut text = widened(text, 'a', variant.dtypes[0], DType::F32);
+    if variant.dtypes[1] == DType::I8 {
+        text = text.replace("c_put4(", "c_narrow4(");
+        push!(
+            text,
+            "fn c_narrow4(i: u32, v: vec4<f32>) {{ c_put4(i, vec4<i32>(v)); }}"
+        );
+    }
     Cow::Owned(format!("{}\n{text}", shared(packing.spread)))
 }
 

@@ -1,14 +1,15 @@
 //! The twin of matmul: three loops, whatever the variant. Floats are added up in f32, in order.
 
 use crate::engine::kernel::TwinCall;
-use crate::ops::matmul::{End, Form, Packing, Params, Tile};
+use crate::ops::matmul::{Form, Packing, Params, Tile};
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();
     let [m, n, k, matrices] = p.size;
     let [c_row, a_start, b_start] = [p.rest[1], p.rest[2], p.rest[3]];
     let form = Form::unpack(call.variant.code);
-    let c = 2 + usize::from(form.end.bias) + usize::from(form.end.residual);
+    let first = 2 + usize::from(form.has_scales());
+    let c = first + usize::from(form.end.bias) + usize::from(form.end.residual);
     let lanes = match form.tile {
         Tile::Packed { lanes, .. } => u32::from(lanes),
         _ => 0,
@@ -37,8 +38,16 @@ pub(crate) fn run(call: &mut TwinCall) {
                 };
                 let at = ((matrix * m + row) * c_row + column) as usize;
                 if call.variant.dtypes[c].is_float() {
-                    let products = (0..k).map(|i| float(call, 0, a(i)) * float(call, 1, b(i)));
-                    let sum = finish(call, &p, form.end, at, column, products.sum());
+                    let scale = |i: u32| match form.group_log2 {
+                        0 => 1.0,
+                        log2 => {
+                            let in_row = k.div_ceil(1 << log2);
+                            call.f32(2, (p.more[3] + column * in_row + (i >> log2)) as usize)
+                        }
+                    };
+                    let products =
+                        (0..k).map(|i| float(call, 0, a(i)) * (float(call, 1, b(i)) * scale(i)));
+                    let sum = finish(call, &p, form, at, column, products.sum());
                     call.put_f32(c, at, sum);
                 } else {
                     let products =
@@ -60,19 +69,23 @@ fn float(call: &TwinCall, operand: usize, index: usize) -> f32 {
 }
 
 /// What the sum ends with.
-fn finish(call: &TwinCall, p: &Params, end: End, at: usize, column: u32, sum: f32) -> f32 {
+fn finish(call: &TwinCall, p: &Params, form: Form, at: usize, column: u32, sum: f32) -> f32 {
+    let (end, first) = (form.end, 2 + usize::from(form.has_scales()));
     let mut value = sum;
     if end.scale {
         value *= f32::from_bits(p.more[0]);
     }
+    if end.columns {
+        value *= call.f32(2, (p.more[3] + column) as usize);
+    }
     if end.bias {
-        value += call.f32(2, (p.more[1] + column) as usize);
+        value += call.f32(first, (p.more[1] + column) as usize);
     }
     if let Some(activation) = end.activation {
         value = super::unary::float(activation.op(), value);
     }
     if end.residual {
-        value += call.f32(2 + usize::from(end.bias), p.more[2] as usize + at);
+        value += call.f32(first + usize::from(end.bias), p.more[2] as usize + at);
     }
     value
 }
@@ -106,7 +119,11 @@ pub(crate) fn pack(call: &mut TwinCall) {
                 0.0
             };
             let first = matrix * panels * steps_of_k;
-            call.put_f32(1, packed_at(lanes.into(), k, first, line, i), value);
+            let to = packed_at(lanes.into(), k, first, line, i);
+            match call.variant.dtypes[1].is_float() {
+                true => call.put_f32(1, to, value),
+                false => call.put_int(1, to, value as i32 as u32),
+            }
         }
     }
 }

@@ -81,6 +81,12 @@ impl SpillFile {
         }
     }
 
+    /// What the system knows of the file now.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn metadata(&self) -> io::Result<fs::Metadata> {
+        self.file.metadata()
+    }
+
     /// Makes what was written durable, and the file's length.
     pub(crate) fn sync(&self) -> io::Result<()> {
         #[cfg(any(test, feature = "sim"))]

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use super::Fault;
 use crate::dtype::DType;
 use crate::error::StateFailure;
+use crate::transfer::quoted;
 use crate::units::{Bytes, KIB, MIB};
 
 /// The size of the header.
@@ -313,18 +314,6 @@ fn decode_entry(rest: &mut &[u8], end: &mut u64, file_bytes: u64) -> Result<Entr
         offset_bytes,
         checksums,
     })
-}
-
-/// A name in an error: what would act upon a terminal is spelled out, what is long is cut.
-pub(super) fn quoted(name: &str) -> String {
-    const MOST_CHARS: usize = 60;
-    match name.chars().nth(MOST_CHARS) {
-        None => format!("{name:?}"),
-        Some(_) => {
-            let beginning: String = name.chars().take(MOST_CHARS).collect();
-            format!("{beginning:?}…")
-        }
-    }
 }
 
 fn dtype_code(dtype: DType) -> u32 {

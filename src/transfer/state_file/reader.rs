@@ -125,12 +125,12 @@ impl StateReader {
         self.read_raw(at, bytes)?;
         let expected = entry.checksums.get(index as usize);
         if expected != Some(&crc32fast::hash(bytes)) {
-            let name = super::format::quoted(&entry.name);
+            let name = crate::transfer::quoted(&entry.name);
             let reason = format!("the checksum of {name} is wrong, in the MiB at byte {at}");
             return Err(self.fault(&reason));
         }
         if entry.dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
-            let name = super::format::quoted(&entry.name);
+            let name = crate::transfer::quoted(&entry.name);
             return Err(self.fault(&format!("{name} holds what is neither true nor false")));
         }
         Ok(())

@@ -8,13 +8,15 @@ use crate::suite::FEATURES;
 /// Programs that need only run to their end.
 const PROGRAMS: &[&str] = &["hello", "matmul", "custom_kernel", "adopt_device"];
 
-/// Programs whose last line says what came of them, each with what must be true of it.
-const JUDGED: &[(&str, Judge)] = &[
-    ("demo", demo),
-    ("oversubscribe", oversubscribe),
-    ("stay_inside", stay_inside),
-    ("survive_loss", survive_loss),
-    ("monitor", monitor),
+/// Programs whose last line says what came of them, each with its arguments and what must be true of that line.
+const JUDGED: &[(&str, &[&str], Judge)] = &[
+    ("demo", &[], demo),
+    ("oversubscribe", &[], oversubscribe),
+    ("stay_inside", &[], stay_inside),
+    ("survive_loss", &[], survive_loss),
+    ("monitor", &[], monitor),
+    // The peaks are the same after one epoch.
+    ("train", &["--epochs", "1"], train),
 ];
 
 /// Reads a last line. Returns what is worth telling, or what is wrong with it.
@@ -26,11 +28,14 @@ const LEAST_ACCURACY: f64 = 0.97;
 /// The most bytes that travel in `oversubscribe`, beside the fewest that may: 1.04 as a rule.
 const MOST_TRAFFIC: f64 = 1.25;
 
+/// How many times as much memory training takes without the habits that save it: 6 as a rule.
+const LEAST_SAVED: f64 = 4.0;
+
 /// Builds all programs at once, runs each, and reads what some say at the end.
 pub(crate) fn run_all() -> Result<String> {
     let mut build = cargo_with_gpu()?;
     build.args(["build", "--release"]).args(FEATURES);
-    let judged = JUDGED.iter().map(|(name, _)| name);
+    let judged = JUDGED.iter().map(|(name, ..)| name);
     for name in PROGRAMS.iter().chain(judged) {
         build.args(["--example", name]);
     }
@@ -38,10 +43,10 @@ pub(crate) fn run_all() -> Result<String> {
 
     let (mut found, mut failures) = (Vec::new(), Vec::new());
     for name in PROGRAMS {
-        failures.extend(run_one(name).err());
+        failures.extend(run_one(name, &[]).err());
     }
-    for (name, judge) in JUDGED {
-        let lines = run_one(name);
+    for (name, args, judge) in JUDGED {
+        let lines = run_one(name, args);
         match lines.and_then(|lines| judge(&Line::last(name, &lines)?)) {
             Ok(text) => found.push(text),
             Err(sentence) => failures.push(sentence),
@@ -54,12 +59,13 @@ pub(crate) fn run_all() -> Result<String> {
 }
 
 /// Runs one program and returns the lines it printed.
-fn run_one(name: &str) -> Result<Vec<String>> {
+fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
     let mut program = cargo_with_gpu()?;
     program
         .args(["run", "--quiet", "--release"])
         .args(FEATURES)
-        .args(["--example", name]);
+        .args(["--example", name, "--"])
+        .args(args);
     let output = watch(&mut program, |_| true)?;
     if !output.succeeded {
         return Err(format!("the example `{name}` failed."));
@@ -201,6 +207,18 @@ fn monitor(line: &Line) -> Result<String> {
     Ok(format!("{steps} steps for the monitor"))
 }
 
+/// `train: techniques=12 equal=true peak_live_bytes=… least_peak_live_bytes=… least_accuracy=…`
+fn train(line: &Line) -> Result<String> {
+    line.expect("equal", "true")?;
+    line.expect("techniques", "12")?;
+    let peak = line.number("peak_live_bytes")?;
+    let least = line.number("least_peak_live_bytes")?;
+    if !(least > 0.0 && peak >= LEAST_SAVED * least) {
+        return line.complain("tells of habits that save little");
+    }
+    Ok(format!("training in 1 / {:.1} of the memory", peak / least))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,6 +230,8 @@ mod tests {
     const STAY_INSIDE: &str =
         "stay_inside: steps=14 right=true peak_device_bytes=33 worst_over_budget_bytes=0";
     const SURVIVE_LOSS: &str = "survive_loss: equal=true losses=2 kept_bytes=8 gone_bytes=4";
+    const TRAIN: &str = "train: techniques=12 equal=true peak_live_bytes=48 \
+                         least_peak_live_bytes=8 least_accuracy=0.2";
     const MONITOR: &str = "monitor: steps=8 peak_device_bytes=23 budget_bytes=24";
 
     /// What stands in a good line, and what in a bad one.
@@ -225,11 +245,22 @@ mod tests {
         assert_eq!(accept(stay_inside, STAY_INSIDE), "14 budgets kept");
         accept(survive_loss, SURVIVE_LOSS);
         accept(monitor, MONITOR);
+        accept(train, TRAIN);
     }
 
     #[test]
     fn bad_lines_are_refused_and_shown() {
-        let all: [(Judge, &str, &[Change]); 5] = [
+        let all: [(Judge, &str, &[Change]); 6] = [
+            (
+                train,
+                TRAIN,
+                &[
+                    ("equal=true", "equal=false"),
+                    ("ues=12", "ues=11"),
+                    ("bytes=48", "bytes=31"),
+                    ("least_peak_live_bytes=8", "least_peak_live_bytes=0"),
+                ],
+            ),
             (
                 demo,
                 DEMO,

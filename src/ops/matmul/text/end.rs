@@ -3,11 +3,13 @@
 use std::fmt::Write;
 
 use crate::ops::functions::push_functions;
-use crate::ops::matmul::form::End;
+use crate::ops::matmul::form::Form;
 use crate::ops::unary;
 
 /// Appends `finish(at, column, product)`: the quad of C at `column` of the row that starts at `at`.
-pub(super) fn push_end(out: &mut String, end: End, quads: u8) {
+pub(super) fn push_end(out: &mut String, form: Form, quads: u8) {
+    let end = form.end;
+    let first = 2 + u8::from(form.has_scales());
     if let Some(activation) = end.activation {
         out.push_str(
             "alias A = vec4<f32>;\nalias T = f32;\nalias Y = vec4<f32>;\nalias E = f32;\n",
@@ -19,15 +21,23 @@ pub(super) fn push_end(out: &mut String, end: End, quads: u8) {
     if end.scale {
         push!(out, "  y *= bitcast<f32>(p.more.x);");
     }
-    if end.bias {
+    if end.columns {
         let whole = quads >> 2 & 1 == 1;
+        push!(
+            out,
+            "  y *= {};",
+            quad("scales", "p.more.w + column", whole)
+        );
+    }
+    if end.bias {
+        let whole = quads >> first & 1 == 1;
         push!(out, "  y += {};", quad("bias", "p.more.y + column", whole));
     }
     if end.activation.is_some() {
         push!(out, "  y = op(y);");
     }
     if end.residual {
-        let whole = quads >> (2 + u8::from(end.bias)) & 1 == 1;
+        let whole = quads >> (first + u8::from(end.bias)) & 1 == 1;
         push!(
             out,
             "  y += {};",

@@ -16,7 +16,10 @@ pub(super) fn block(side: Side, whole_k: bool) -> String {
     let mut out = format!(
         "\nfn {name}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {{\n  let line = {line};\n"
     );
-    let lines: Vec<String> = (0..4).map(|i| side.quad(&format!("at_{i}"))).collect();
+    let scaled = |elements, j| side.scaled(elements, &format!("scale_line(edge + {j}u)"), "k");
+    let lines: Vec<String> = (0..4)
+        .map(|i| scaled(side.quad(&format!("at_{i}")), i))
+        .collect();
     let whole = format!(
         "mat4x4<f32>(\n      {},\n      {},\n      {},\n      {}\n    )",
         lines[0], lines[1], lines[2], lines[3]
@@ -29,7 +32,7 @@ pub(super) fn block(side: Side, whole_k: bool) -> String {
             );
         }
         let get: Vec<String> = (0..4)
-            .map(|j| format!("{name}_get(at_{j} + {i})"))
+            .map(|j| scaled(format!("{name}_get(at_{j} + {i})"), j))
             .collect();
         (
             format!("transpose({whole})"),

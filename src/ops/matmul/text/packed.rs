@@ -25,7 +25,12 @@ pub(super) fn pack(side: Side, lanes: u32, whole: bool) -> String {
 }
 
 /// The variant whose operands are packed.
-pub(super) fn packed([rows, quads, lanes]: [u32; 3], spread: Spread, store: &str) -> String {
+pub(super) fn packed(
+    [rows, quads, lanes]: [u32; 3],
+    b: Side,
+    spread: Spread,
+    store: &str,
+) -> String {
     let width = lanes * 4;
     let (mut prepare, mut step, mut finish) = (String::new(), String::new(), String::new());
     let panel = |name: char, first: &str, index: u32, tiles: &str| {
@@ -49,12 +54,16 @@ pub(super) fn packed([rows, quads, lanes]: [u32; 3], spread: Spread, store: &str
     for q in 0..quads {
         push!(prepare, "{}", panel('b', "column", q, "p.size.y"));
         for c in 0..4 {
-            push!(
-                step,
-                "    let w_{q}_{c} = b_get4(b_{q} + k * {}u + {}u);",
-                width * 4,
-                c * width
-            );
+            let at = format!("b_{q} + k * {}u + {}u", width * 4, c * width);
+            let quad = b.scaled(format!("b_get4({at})"), &format!("of_{q}_{c}"), "k * 4u");
+            push!(step, "    let w_{q}_{c} = {quad};");
+            if b.group_log2 > 0 {
+                let column = q * width + c;
+                push!(
+                    prepare,
+                    "  let of_{q}_{c} = scale_line(column + {column}u);"
+                );
+            }
         }
         for lane in LANES {
             push!(

@@ -88,6 +88,9 @@ impl Split {
                     out,
                     "  let b_{j} = b_start + min(column + {j}u, last_column) * b_line;"
                 );
+                if self.b.group_log2 > 0 {
+                    push!(out, "  let of_{j} = scale_line(column + {j}u);");
+                }
             }
             self.columns
         } else {
@@ -130,10 +133,10 @@ impl Split {
             let at = |h| format!("b_{j} + {}", self.b.along(&format!("(k + {}u)", h * 4)));
             self.load_b(out, [0, 1].map(|h| format!("y_{j}_{h}")), [0, 1].map(at));
             for r in 0..self.rows {
-                push!(
-                    out,
-                    "    acc_{r}_{j} += x_{r}_0 * y_{j}_0 + x_{r}_1 * y_{j}_1;"
-                );
+                let product = format!("(x_{r}_0 * y_{j}_0 + x_{r}_1 * y_{j}_1)");
+                // Eight steps lie in one group.
+                let product = self.b.scaled(product, &format!("of_{j}"), "k");
+                push!(out, "    acc_{r}_{j} += {product};");
             }
         }
     }
@@ -191,7 +194,9 @@ impl Split {
         if self.b.along_k {
             for j in 0..self.columns {
                 let k = self.b.along("k");
-                push!(out, "    let y_{j} = b_get(b_{j} + {k});");
+                let element = format!("b_get(b_{j} + {k})");
+                let element = self.b.scaled(element, &format!("of_{j}"), "k");
+                push!(out, "    let y_{j} = {element};");
                 for r in 0..self.rows {
                     push!(out, "    acc_{r}_{j}.x += x_{r} * y_{j};");
                 }

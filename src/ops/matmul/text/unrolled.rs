@@ -104,6 +104,9 @@ impl Unrolled {
                         out,
                         "  let b_{q}_{j} = b_start + min(column_{q} + {j}u, last_column) * b_line;"
                     );
+                    if self.b.group_log2 > 0 {
+                        push!(out, "  let of_{q}_{j} = scale_line(column_{q} + {j}u);");
+                    }
                 }
             } else {
                 push!(
@@ -166,6 +169,7 @@ impl Unrolled {
             if self.b.along_k {
                 for j in 0..4 {
                     let quad = self.b.quad(&format!("b_{q}_{j} + {}", self.b.along("k")));
+                    let quad = self.b.scaled(quad, &format!("of_{q}_{j}"), "k");
                     push!(out, "    let w_{q}_{j} = {quad};");
                 }
                 for (kk, lane) in LANES.iter().enumerate() {
@@ -259,7 +263,10 @@ impl Unrolled {
             let value = match self.b.along_k {
                 true => {
                     let k = self.b.along("k");
-                    let get = |j| format!("b_get(b_{q}_{j} + {k})");
+                    let get = |j| {
+                        let element = format!("b_get(b_{q}_{j} + {k})");
+                        self.b.scaled(element, &format!("of_{q}_{j}"), "k")
+                    };
                     format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
                 }
                 false => self.b.quad(&format!("b_{q} + k * b_line")),

@@ -1,0 +1,133 @@
+//! Smaller weights: a linear layer by weights of f32, and by the same in f16, bf16 and eight bits, in turns
+//! on one adapter.
+//!
+//! ```text
+//! cargo bench --bench weights [-- FILTER]
+//! ```
+//!
+//! Beside the bytes of the weights and the ratio of least times (below 1 is faster than f32) stands the cosine of
+//! the outputs with those of f32, the least of all rows, for gaussian weights and inputs.
+
+use std::time::{Duration, Instant};
+
+use lapidary::{DType, Gpu, Options, Quantized, Result, Tensor};
+
+/// Rounds of one layer at the least and at the most, and how long they go on in between.
+const ROUNDS: (usize, usize) = (9, 400);
+const ENOUGH: Duration = Duration::from_secs(2);
+
+/// The runs of one round take about so long: what is short is run several times.
+const ROUND: Duration = Duration::from_millis(4);
+
+/// Rows of the input, outputs, inputs.
+const LAYERS: [[usize; 3]; 6] = [
+    [1, 1024, 1024],
+    [8, 1024, 1024],
+    [64, 1536, 384],
+    [64, 384, 1536],
+    [512, 1536, 384],
+    [2048, 384, 1536],
+];
+
+enum Weights {
+    Floats(Tensor),
+    Bytes(Quantized),
+}
+
+impl Weights {
+    fn layer(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Weights::Floats(weight) => x.linear(weight, None),
+            Weights::Bytes(weights) => x.matmul_quantized(weights),
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        let of = |tensor: &Tensor| tensor.len() as u64 * tensor.dtype().size_bytes();
+        match self {
+            Weights::Floats(weight) => of(weight),
+            Weights::Bytes(weights) => of(&weights.values) + of(&weights.scales),
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let filter = filter.unwrap_or_default();
+    let gpu = Gpu::open(Options::default())?;
+    println!("{}", gpu.caps().name);
+    println!(
+        "{:<18} {:<10} {:>10} {:>10} {:>8} {:>10}",
+        "layer", "weights", "bytes", "µs", "of f32", "cosine"
+    );
+    for [m, n, k] in LAYERS {
+        let name = format!("{m} x {n} x {k}");
+        if name.contains(&filter) {
+            measure(&gpu, &name, [m, n, k])?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(gpu: &Gpu, name: &str, [m, n, k]: [usize; 3]) -> Result<()> {
+    let x = gpu.rand_normal(&[m, k], 0.0, 1.0, 1, DType::F32)?;
+    let wide = gpu.rand_normal(&[n, k], 0.0, 0.02, 2, DType::F32)?;
+    let all = [
+        ("f32", Weights::Floats(wide.clone())),
+        ("f16", Weights::Floats(wide.cast(DType::F16)?)),
+        ("bf16", Weights::Floats(wide.cast(DType::Bf16)?)),
+        ("int8", Weights::Bytes(wide.quantize(None)?)),
+        ("int8:128", Weights::Bytes(wide.quantize(Some(128))?)),
+        ("int8:64", Weights::Bytes(wide.quantize(Some(64))?)),
+        ("int8:32", Weights::Bytes(wide.quantize(Some(32))?)),
+    ];
+    let run = |weights: &Weights| -> Result<Duration> {
+        let start = Instant::now();
+        let y = weights.layer(&x)?;
+        gpu.finish()?;
+        drop(y);
+        Ok(start.elapsed())
+    };
+    let expected = all[0].1.layer(&x)?.to_vec::<f32>()?;
+    let mut cosines = Vec::new();
+    for (_, weights) in &all {
+        cosines.push(least_cosine(
+            &expected,
+            &weights.layer(&x)?.to_vec::<f32>()?,
+            n,
+        ));
+    }
+    let runs = (ROUND.as_secs_f64() / run(&all[0].1)?.as_secs_f64()).ceil() as usize;
+    let mut least = [Duration::MAX; 7];
+    let start = Instant::now();
+    for round in 0..ROUNDS.1 {
+        if round >= ROUNDS.0 && start.elapsed() > ENOUGH {
+            break;
+        }
+        for ((_, weights), least) in all.iter().zip(&mut least) {
+            for _ in 0..runs.max(1) {
+                *least = run(weights)?.min(*least);
+            }
+        }
+    }
+    for (((kind, weights), time), cosine) in all.iter().zip(least).zip(cosines) {
+        println!(
+            "{name:<18} {kind:<10} {:>10} {:>10.1} {:>8.2} {cosine:>10.6}",
+            weights.size_bytes(),
+            time.as_secs_f64() * 1e6,
+            time.as_secs_f64() / least[0].as_secs_f64(),
+        );
+    }
+    Ok(())
+}
+
+/// The least cosine of two rows of `n`.
+fn least_cosine(a: &[f32], b: &[f32], n: usize) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let terms = a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b));
+        terms.sum()
+    };
+    (a.chunks(n).zip(b.chunks(n)))
+        .map(|(a, b)| dot(a, b) / (dot(a, a) * dot(b, b)).sqrt())
+        .fold(1.0, f64::min)
+}

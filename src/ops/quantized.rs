@@ -1,0 +1,315 @@
+//! Weights of eight bits: how they are made, what they are worth, and products with them. The kernels are
+//! those of matmul, which widens and scales what it loads.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::ops::matmul::{Epilogue, Groups, Right};
+use crate::tensor::Tensor;
+
+/// The largest value: symmetric, so that -128 is left out.
+const MOST: f32 = 127.0;
+
+/// Groups have 2³ to 2¹² elements.
+const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
+
+/// A matrix of weights in eight bits, with a scale for each row or for each group of a row: an element is
+/// worth its value times its scale.
+///
+/// A plain pair of tensors, which are named, written to files, backed by them and put out like any other;
+/// [`Tensor::quantize`] makes one, and one that was made elsewhere is written down as it is. What is stored
+/// is symmetric (there is no zero point), as `Q8_0` of ggml, and PyTorch's `per_channel_symmetric`.
+///
+/// | | bytes of an element |
+/// | --- | --- |
+/// | f32 | 4 |
+/// | f16, bf16 | 2 |
+/// | a scale a row | 1, and 4 a row |
+/// | a scale for 128, 64, 32 | 1.03, 1.06, 1.13 |
+///
+/// ```no_run
+/// use lapidary::{Activation, DType, Epilogue, Gpu, Options};
+///
+/// let gpu = Gpu::open(Options::default())?;
+/// let weight = gpu.rand_normal(&[1536, 384], 0.0, 0.02, 1, DType::F32)?;
+/// let bias = gpu.zeros(&[1536], DType::F32)?;
+/// let x = gpu.rand_normal(&[8, 384], 0.0, 1.0, 2, DType::F32)?;
+///
+/// let small = weight.quantize(Some(64))?;
+/// drop(weight); // What is kept is 27 % of it.
+/// let end = Epilogue::new().bias(&bias).activation(Activation::Gelu);
+/// let y = x.matmul_quantized_with(&small, &end)?;
+/// assert_eq!(y.shape(), [8, 1536]);
+/// # Ok::<(), lapidary::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Quantized {
+    /// `[n, k]` of i8: a row for each output, as a linear layer has them.
+    pub values: Tensor,
+    /// `[n]` of f32; or `[n, ⌈k / group⌉]`, where the group is a power of two from 8 to 4096 and the last
+    /// one of a row may be shorter.
+    pub scales: Tensor,
+}
+
+impl Tensor {
+    /// A matrix of weights, `[n, k]` of any float type, in eight bits: with a scale for each row, or for each
+    /// `group` elements of a row.
+    ///
+    /// The scale is the largest absolute value divided by 127, and a value the nearest whole number of
+    /// scales, halfway cases to the even one. A group of zeros, or of nothing larger than 1.5e-36, gets the
+    /// scale 0. One with a NaN or an infinity gets a scale that is none either, so that all of it is worth
+    /// NaN: nothing is hidden.
+    ///
+    /// Of a matrix of f32 nothing but the result is made where fusion is on. Memory is saved once the matrix
+    /// is dropped: so a model is best quantized one matrix after the other, as it is loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for what is no matrix; [`Error::DType`] for integers and bools; [`Error::Option`] for a
+    /// group that is no power of two from 8 to 4096; else those of any operation.
+    #[track_caller]
+    pub fn quantize(&self, group: Option<u64>) -> Result<Quantized> {
+        const OPERATION: &str = "quantize";
+        if !self.dtype.is_float() {
+            return Err(Error::DType {
+                operation: OPERATION,
+                expected: "a float".into(),
+                got: self.dtype,
+                hint: "Weights of integers are a `Quantized` as they are, once they are i8 and have scales",
+            });
+        }
+        let &[n, k] = self.shape() else {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("a tensor of {:?}: it is a matrix, [n, k]", self.shape()),
+            });
+        };
+        let group_len = group.map(checked_group).transpose()?.unwrap_or(k);
+        if k == 0 {
+            let shape = [n, 0];
+            let scales = Tensor::output(
+                &self.engine,
+                &shape[..1 + usize::from(group.is_some())],
+                DType::F32,
+            )?;
+            self.engine.clear(&scales.storage)?;
+            return Ok(Quantized {
+                values: self.cast(DType::I8)?,
+                scales,
+            });
+        }
+        let mut values = Vec::new();
+        let mut scales = Vec::new();
+        for piece in pieces(k, group_len) {
+            let (of_piece, of_groups) = piece.of(self)?.cast(DType::F32)?.quantize_groups()?;
+            values.push(of_piece.reshape(&[n, piece.len()])?);
+            scales.push(of_groups);
+        }
+        let scales = joined(&scales)?;
+        Ok(Quantized {
+            values: joined(&values)?,
+            scales: match group {
+                Some(_) => scales,
+                None => scales.reshape(&[n])?,
+            },
+        })
+    }
+
+    /// `[n, groups, len]` of f32 as values, and scales `[n, groups]`.
+    #[track_caller]
+    fn quantize_groups(&self) -> Result<(Tensor, Tensor)> {
+        let largest = self.abs()?.max_keepdim(&[2])?;
+        let is_tiny = largest.lt_scalar(MOST * f32::MIN_POSITIVE)?;
+        let scales = largest.div_scalar(MOST)?.masked_fill(&is_tiny, 0.0)?;
+        let divisor = scales.masked_fill(&is_tiny, 1.0)?;
+        let values = self.div(&divisor)?.round()?.cast(DType::I8)?;
+        let scales = scales.reshape(&self.shape()[..2])?;
+        Ok((values, scales))
+    }
+
+    /// A linear layer with weights of eight bits: `self`, `[…, k]` of floats, times the transposed weights,
+    /// `[n, k]`. The result is `[…, n]`, of the type of `self`.
+    ///
+    /// Weights are widened and scaled in the kernel, as they are loaded; they never exist in a wider type.
+    /// Sums are f32. Large products may read a copy of the weights that lies better, as narrow as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for weights whose tensors do not belong together, or do not go with `self`;
+    /// [`Error::DType`] for values that are not i8, scales that are not f32, and a `self` that is no float;
+    /// [`Error::Foreign`]; else those of [`matmul`](Tensor::matmul).
+    #[track_caller]
+    pub fn matmul_quantized(&self, weights: &Quantized) -> Result<Tensor> {
+        self.matmul_quantized_with(weights, &Epilogue::new())
+    }
+
+    /// [`matmul_quantized`](Tensor::matmul_quantized), and more done with the product before it is stored.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`matmul_quantized`](Tensor::matmul_quantized) and of
+    /// [`matmul_with`](Tensor::matmul_with).
+    #[track_caller]
+    pub fn matmul_quantized_with(&self, weights: &Quantized, end: &Epilogue) -> Result<Tensor> {
+        let group = weights.check(OPERATION)?;
+        let Quantized { values, scales } = weights;
+        self.same_engine(OPERATION, values)?;
+        let [n, k] = [values.shape()[0], values.shape()[1]];
+        if self.shape().last() != Some(&k) {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "{:?} by weights of [{n}, {k}]: the last dimension has to be {k}",
+                    self.shape()
+                ),
+            });
+        }
+        if k == 0 {
+            return self.matmul_with(&values.t()?, end);
+        }
+        let is_by_rows = k < 2 || values.layout.strides[1] == 1;
+        let values = match (group, is_by_rows) {
+            (Some(_), false) => values.contiguous()?,
+            _ => values.clone(),
+        };
+        let transposed = values.t()?;
+        let Some(log2) = group else {
+            let scales = scales.reshape(&[n])?;
+            return self.matmul_with(&transposed, &end.clone().and_scale_columns(&scales)?);
+        };
+        let groups = Some(Groups { scales, log2 });
+        self.matmul_by_right(Right::grouped(&transposed, groups), end)
+    }
+}
+
+const OPERATION: &str = "matmul_quantized";
+
+impl Quantized {
+    /// What the weights are worth: `[n, k]` of f32, four times the memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] and [`Error::DType`] for tensors that do not belong together; else those of any
+    /// operation.
+    #[track_caller]
+    pub fn dequantize(&self) -> Result<Tensor> {
+        let group = self.check("dequantize")?;
+        let [n, k] = [self.values.shape()[0], self.values.shape()[1]];
+        if k == 0 {
+            return self.values.cast(DType::F32);
+        }
+        let scales = match group {
+            Some(_) => self.scales.clone(),
+            None => self.scales.reshape(&[n, 1])?,
+        };
+        let mut worth = Vec::new();
+        let mut first = 0;
+        for piece in pieces(k, group.map_or(k, |log2| 1 << log2)) {
+            let scales = scales.narrow(1, first, piece.groups)?.unsqueeze(2)?;
+            first += piece.groups;
+            let wide = piece.of(&self.values)?.cast(DType::F32)?;
+            worth.push(wide.mul(&scales)?.reshape(&[n, piece.len()])?);
+        }
+        joined(&worth)
+    }
+
+    /// The logarithm of the group, if a row has several, of tensors that belong together.
+    fn check(&self, operation: &'static str) -> Result<Option<u8>> {
+        let Quantized { values, scales } = self;
+        values.same_engine(operation, scales)?;
+        for (tensor, dtype, hint) in [
+            (values, DType::I8, "Values are i8; `quantize` makes them"),
+            (scales, DType::F32, "Scales are f32: use `cast`"),
+        ] {
+            if tensor.dtype != dtype {
+                return Err(Error::DType {
+                    operation,
+                    expected: dtype.to_string(),
+                    got: tensor.dtype,
+                    hint,
+                });
+            }
+        }
+        let refuse = |reason| Err(Error::Shape { operation, reason });
+        let &[n, k] = values.shape() else {
+            return refuse(format!(
+                "values of {:?}: they are a matrix, [n, k]",
+                values.shape()
+            ));
+        };
+        let none = usize::from(k > 0);
+        match scales.shape() {
+            &[rows] if rows == n => Ok(None),
+            &[rows, groups] if rows == n && groups == none => Ok(None),
+            &[rows, groups] if rows == n => {
+                let fits = |log2: &u8| k.div_ceil(1 << log2) == groups;
+                match GROUPS_LOG2.into_iter().find(fits) {
+                    Some(log2) => Ok(Some(log2)),
+                    None => refuse(format!(
+                        "{groups} scales for a row of {k} values: groups are powers of two from 8 to 4096"
+                    )),
+                }
+            }
+            other => refuse(format!(
+                "scales of {other:?} for values of [{n}, {k}]: they are [{n}], or [{n}, {k} / group]"
+            )),
+        }
+    }
+}
+
+/// Groups of one length, side by side in a row.
+struct Piece {
+    start: usize,
+    groups: usize,
+    group_len: usize,
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        self.groups * self.group_len
+    }
+
+    /// Of a matrix: `[n, groups, group_len]`.
+    #[track_caller]
+    fn of(&self, matrix: &Tensor) -> Result<Tensor> {
+        let n = matrix.shape()[0];
+        let columns = matrix.narrow(1, self.start, self.len())?;
+        columns.reshape(&[n, self.groups, self.group_len])
+    }
+}
+
+/// The whole groups of a row, and the shorter one at its end.
+fn pieces(k: usize, group_len: usize) -> impl Iterator<Item = Piece> {
+    let whole = Piece {
+        start: 0,
+        groups: k / group_len,
+        group_len,
+    };
+    let rest = Piece {
+        start: whole.len(),
+        groups: 1,
+        group_len: k % group_len,
+    };
+    [whole, rest]
+        .into_iter()
+        .filter(|piece| piece.groups * piece.group_len > 0)
+}
+
+/// Pieces as one matrix.
+#[track_caller]
+fn joined(pieces: &[Tensor]) -> Result<Tensor> {
+    match pieces {
+        [one] => Ok(one.clone()),
+        several => Tensor::concat(&several.iter().collect::<Vec<_>>(), 1),
+    }
+}
+
+fn checked_group(group: u64) -> Result<usize> {
+    let is_whole = group.is_power_of_two();
+    if is_whole && GROUPS_LOG2.contains(&(group.trailing_zeros() as u8)) {
+        return Ok(group as usize);
+    }
+    Err(Error::Option {
+        option: "group",
+        reason: format!("{group} elements: it is a power of two from 8 to 4096"),
+    })
+}

@@ -1,0 +1,204 @@
+//! What is told of a shortage: who holds memory, the rungs of the ladder by name and how often each was of
+//! use (`engine/ladder.rs` climbs them), and the error of a request that found no room.
+
+use std::fmt;
+
+use crate::units::Bytes;
+
+/// Why there is no room now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OutOfMemory {
+    /// Bytes of the command's operands and results that had to be placed.
+    pub requested_bytes: u64,
+    /// Bytes of all live tensors.
+    pub live_bytes: u64,
+    /// Bytes of all slabs.
+    pub reserved_bytes: u64,
+    /// Bytes of slabs given back that the device still uses.
+    pub retiring_bytes: u64,
+    /// The largest free range inside the slabs.
+    pub largest_hole_bytes: u64,
+    /// Bytes of tensors that are pinned, and so can neither move nor leave.
+    pub pinned_bytes: u64,
+    /// What the device's bytes are limited to, if they are.
+    pub budget_bytes: Option<u64>,
+    /// What was tried to make room, in this order, and what came of it.
+    pub rungs: Vec<RungUse>,
+    /// Where the tensor that found no room was made.
+    pub made_at: String,
+    /// Those who hold most, greatest first.
+    pub holders: Vec<Holder>,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "out of memory: {} for the tensor made at {} found no room: {} live, {} reserved, \
+             {} retiring, largest hole {}",
+            Bytes(self.requested_bytes),
+            self.made_at,
+            Bytes(self.live_bytes),
+            Bytes(self.reserved_bytes),
+            Bytes(self.retiring_bytes),
+            Bytes(self.largest_hole_bytes),
+        )?;
+        if self.pinned_bytes > 0 {
+            write!(f, ", {} pinned", Bytes(self.pinned_bytes))?;
+        }
+        if let Some(budget_bytes) = self.budget_bytes {
+            write!(f, " within a budget of {}", Bytes(budget_bytes))?;
+        }
+        let of_use = self.rungs.iter().filter(|one| one.freed_bytes > 0);
+        for (index, one) in of_use.enumerate() {
+            let lead = if index == 0 { "; freed by" } else { "," };
+            write!(f, "{lead} {} {}", one.rung.name(), Bytes(one.freed_bytes))?;
+        }
+        for (index, holder) in self.holders.iter().enumerate() {
+            let lead = if index == 0 { "; most is held by" } else { "," };
+            write!(f, "{lead} {} ({})", holder.tag, Bytes(holder.bytes))?;
+        }
+        if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
+            // There is nothing of ours that could be dropped.
+            return f.write_str(
+                ". Nothing is held here: it is more than the device has left for this program. Use \
+                 smaller tensors, or end what else uses the device, and force again",
+            );
+        }
+        f.write_str(". Drop tensors and force again: the work is still queued")
+    }
+}
+
+/// Who holds memory: a place in the source, with its name if it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Holder {
+    /// Where the tensors were made: `name (file:line)` or `file:line`.
+    pub tag: String,
+    /// Their bytes on the device.
+    pub bytes: u64,
+    /// How many storages that is.
+    pub storages: u64,
+}
+
+/// One thing to try when there is no room. All are tried in the order of [`Rung::ALL`], which is
+/// the one below, until there is room; [`MemoryStats::rungs`](crate::MemoryStats::rungs) and
+/// [`OutOfMemory::rungs`](crate::OutOfMemory::rungs) tell what came of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
+pub enum Rung {
+    /// Noticing what the device has finished.
+    Retire,
+    /// Giving back staging and read-back buffers that hold nothing.
+    Caches,
+    /// Asking the app.
+    Callbacks,
+    /// Giving back slabs that hold nothing.
+    Trim,
+    /// Moving blocks together.
+    Compact,
+    /// Waiting for submissions that still use slabs given back.
+    Wait,
+    /// Putting tensors out to the host's memory. Those whose bytes are elsewhere too are only given
+    /// up, and chosen together with the others.
+    Host,
+    /// Putting tensors out to disk, in the same way.
+    Disk,
+    /// Giving up tensors whose bytes are elsewhere too, where nothing can be put out.
+    Drop,
+    /// Putting out even the tensors that the work at hand needs, to bring them back side by side.
+    Anew,
+}
+
+impl Rung {
+    /// All of them, in the order in which they are climbed.
+    pub const ALL: [Rung; 10] = [
+        Rung::Retire,
+        Rung::Caches,
+        Rung::Callbacks,
+        Rung::Trim,
+        Rung::Compact,
+        Rung::Wait,
+        Rung::Host,
+        Rung::Disk,
+        Rung::Drop,
+        Rung::Anew,
+    ];
+
+    /// In lower case, as reports print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rung::Retire => "retire",
+            Rung::Caches => "caches",
+            Rung::Callbacks => "callbacks",
+            Rung::Trim => "trim",
+            Rung::Compact => "compact",
+            Rung::Wait => "wait",
+            Rung::Drop => "drop",
+            Rung::Host => "host",
+            Rung::Disk => "disk",
+            Rung::Anew => "anew",
+        }
+    }
+
+    /// Does it cost traffic with the host? Before those the soft budget is passed.
+    pub(crate) fn has_traffic(self) -> bool {
+        matches!(self, Rung::Drop | Rung::Host | Rung::Disk | Rung::Anew)
+    }
+}
+
+/// What came of one rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct RungUse {
+    /// Which.
+    pub rung: Rung,
+    /// How often it was climbed: once for each request that came so far, and again after each time that it
+    /// freed something.
+    pub tries: u64,
+    /// How often that freed something. All others were in vain.
+    pub gains: u64,
+    /// The bytes that it freed.
+    pub freed_bytes: u64,
+}
+
+/// What came of every rung, in the order of [`Rung::ALL`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Climbs([RungUse; Rung::ALL.len()]);
+
+impl Default for Climbs {
+    fn default() -> Self {
+        Climbs(Rung::ALL.map(|rung| RungUse {
+            rung,
+            tries: 0,
+            gains: 0,
+            freed_bytes: 0,
+        }))
+    }
+}
+
+impl Climbs {
+    /// A rung was climbed, and freed so much.
+    pub(crate) fn enter(&mut self, rung: Rung, freed_bytes: u64) {
+        let of = &mut self.0[rung as usize];
+        of.tries += 1;
+        of.gains += u64::from(freed_bytes > 0);
+        of.freed_bytes += freed_bytes;
+    }
+
+    /// All rungs.
+    pub(crate) fn uses(&self) -> Vec<RungUse> {
+        self.0.to_vec()
+    }
+
+    /// Those that were climbed.
+    pub(crate) fn tried(&self) -> Vec<RungUse> {
+        let tried = self.0.iter().filter(|one| one.tries > 0);
+        tried.copied().collect()
+    }
+}

@@ -1,0 +1,88 @@
+//! What the tests make files of, and devices to load them on.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{Budget, Error, Gpu, ModelFailure};
+
+/// A folder of the test's own, gone after it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("lapidary-test-model-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Folder(path)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file of these bytes.
+    pub(crate) fn with(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.file(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file of a header and what follows it.
+pub(crate) fn file_of(header: &str, data: &[u8]) -> Vec<u8> {
+    let length = (header.len() as u64).to_le_bytes();
+    [&length, header.as_bytes(), data].concat()
+}
+
+/// A file of arrays: their names, types, shapes and bytes.
+pub(crate) fn file_with(arrays: &[(&str, &str, &[usize], &[u8])]) -> Vec<u8> {
+    let (mut header, mut data) = (Vec::new(), Vec::new());
+    for (name, dtype, shape, bytes) in arrays {
+        let from = data.len();
+        data.extend_from_slice(bytes);
+        header.push(format!(
+            "{name:?}:{{\"dtype\":{dtype:?},\"shape\":{shape:?},\"data_offsets\":[{from},{}]}}",
+            data.len()
+        ));
+    }
+    file_of(&format!("{{{}}}", header.join(",")), &data)
+}
+
+pub(crate) fn bytes_of<T: lapidary::Element>(elements: &[T]) -> &[u8] {
+    T::bytes_of(elements)
+}
+
+/// A device that starts dirty and runs late.
+pub(crate) fn open() -> Gpu {
+    open_with(Budget::default()).0
+}
+
+pub(crate) fn open_with(budget: Budget) -> (Gpu, SimHandle) {
+    let options = SimOptions {
+        dirty: true,
+        ..SimOptions::default()
+    };
+    let (gpu, sim) = Gpu::simulated(options).unwrap();
+    gpu.set_budget(budget).unwrap();
+    (gpu, sim)
+}
+
+/// What is wrong, and the sentence.
+#[track_caller]
+pub(crate) fn failure<T: std::fmt::Debug>(result: lapidary::Result<T>) -> (ModelFailure, String) {
+    match result {
+        Err(error @ Error::Model { failure, .. }) => (failure, error.to_string()),
+        other => panic!("{other:?}"),
+    }
+}

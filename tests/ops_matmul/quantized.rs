@@ -1,0 +1,336 @@
+//! Weights of eight bits: what quantizing gives, what products with them give, and what memory they take.
+
+use half::f16;
+use lapidary::{Activation, Budget, DType, Epilogue, Error, Gpu, Options, Quantized, Tensor};
+
+use super::gpu;
+
+/// The same on the host: values, and a scale for each of them.
+fn on_host(weights: &[f32], k: usize, group: usize) -> (Vec<i8>, Vec<f32>) {
+    let mut values = Vec::new();
+    let mut scales = Vec::new();
+    for row in weights.chunks(k.max(1)) {
+        for group in row.chunks(group) {
+            let largest = group.iter().fold(0.0_f32, |most, v| most.max(v.abs()));
+            let scale = largest / 127.0;
+            let divisor = if scale == 0.0 { 1.0 } else { scale };
+            values.extend(group.iter().map(|v| (v / divisor).round_ties_even() as i8));
+            scales.extend(group.iter().map(|_| scale));
+        }
+    }
+    (values, scales)
+}
+
+fn noise(seed: u64, len: usize) -> Vec<f32> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..len).map(|_| random.f32() * 2.0 - 1.0).collect()
+}
+
+const SHAPES: [(usize, usize, Option<u64>); 10] = [
+    (1, 1, None),
+    (1, 1, Some(8)),
+    (3, 7, Some(8)),
+    (5, 64, Some(32)),
+    (4, 100, Some(32)),
+    (17, 33, Some(8)),
+    (64, 384, Some(64)),
+    (9, 130, None),
+    (2, 50, Some(4096)),
+    (1, 515, Some(128)),
+];
+
+fn check_against_the_host(gpu: &Gpu, seed: u64) {
+    for (n, k, group) in SHAPES {
+        let what = format!("[{n}, {k}] by {group:?}, seed {seed}");
+        let weights = noise(seed, n * k);
+        let (values, scales) = on_host(&weights, k, group.unwrap_or(4096) as usize);
+        let quantized = gpu.tensor(&weights, &[n, k]).unwrap().quantize(group);
+        let quantized = quantized.unwrap();
+        let of_row = group.map(|group| k.div_ceil(group as usize));
+        let shape = [n, of_row.unwrap_or(0)];
+        assert_eq!(
+            quantized.scales.shape(),
+            &shape[..1 + usize::from(of_row.is_some())]
+        );
+        // Adapters divide to the last bits: what lies half way may go either way.
+        let got = quantized.values.to_vec::<i8>().unwrap();
+        for ((&got, &value), (&weight, &scale)) in
+            got.iter().zip(&values).zip(weights.iter().zip(&scales))
+        {
+            let is_half_way = ((weight / scale).fract().abs() - 0.5).abs() < 1e-3;
+            let is_near = is_half_way && (i32::from(got) - i32::from(value)).abs() == 1;
+            assert!(
+                got == value || is_near,
+                "{what}: {got} for {weight} by {scale}"
+            );
+        }
+        let worth = quantized.dequantize().unwrap().to_vec::<f32>().unwrap();
+        for ((worth, &value), &scale) in worth.iter().zip(&got).zip(&scales) {
+            let expected = f32::from(value) * scale;
+            assert!((worth - expected).abs() <= 1e-6 * expected.abs(), "{what}");
+        }
+        for m in [1, 7] {
+            let x = noise(seed + m as u64, m * k);
+            let product = (gpu.tensor(&x, &[m, k]).unwrap()).matmul_quantized(&quantized);
+            let product = product.unwrap();
+            assert_eq!(product.shape(), [m, n]);
+            for (at, got) in product.to_vec::<f32>().unwrap().into_iter().enumerate() {
+                let (row, column) = (at / n * k, at % n * k);
+                let terms = (0..k).map(|i| f64::from(x[row + i]) * f64::from(worth[column + i]));
+                let expected: f64 = terms.sum();
+                assert!((f64::from(got) - expected).abs() < 1e-4, "{what}, {m} rows");
+            }
+        }
+    }
+}
+
+#[test]
+fn values_scales_and_products_are_those_of_the_host() {
+    let seed = fastrand::u64(..1 << 32);
+    check_against_the_host(&gpu(), seed);
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn the_simulated_device_quantizes_and_multiplies_the_same() {
+    let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default()).unwrap();
+    check_against_the_host(&gpu, 5);
+}
+
+#[test]
+fn fusion_changes_neither_values_nor_scales_nor_products() {
+    let of = |fusion| {
+        let gpu = Gpu::open(Options {
+            fuse: Some(fusion),
+            ..Options::default()
+        })
+        .unwrap();
+        let mut all = Vec::new();
+        for group in [None, Some(32)] {
+            let weights = gpu.tensor(&noise(1, 40 * 100), &[40, 100]).unwrap();
+            let quantized = weights.quantize(group).unwrap();
+            let x = gpu.tensor(&noise(2, 300), &[3, 100]).unwrap();
+            let product = x.matmul_quantized(&quantized).unwrap();
+            let result = (product.relu().unwrap() * 2.0_f32).unwrap();
+            let bits = |of: &Tensor| -> Vec<u32> {
+                let values = of.to_vec::<f32>().unwrap();
+                values.into_iter().map(f32::to_bits).collect()
+            };
+            all.push((
+                quantized.values.to_vec::<i8>().unwrap(),
+                bits(&quantized.scales),
+                bits(&result),
+            ));
+        }
+        all
+    };
+    assert_eq!(of(true), of(false));
+}
+
+#[test]
+fn zeros_are_kept_and_what_is_no_number_is_not_hidden() {
+    let gpu = gpu();
+    let mut weights = vec![0.5_f32; 4 * 16];
+    weights[..16].fill(0.0);
+    weights[16] = f32::NAN;
+    weights[32 + 9] = f32::NEG_INFINITY;
+    weights[48..56].fill(1e-40);
+    let tensor = gpu.tensor(&weights, &[4, 16]).unwrap();
+    let worth = |group| {
+        let quantized = tensor.quantize(group).unwrap();
+        let ones = gpu.tensor(&[1.0_f32; 16], &[16]).unwrap();
+        let sums = ones.matmul_quantized(&quantized).unwrap();
+        (
+            quantized.dequantize().unwrap().to_vec::<f32>().unwrap(),
+            sums.to_vec::<f32>().unwrap(),
+        )
+    };
+    let (by_rows, sums) = worth(None);
+    assert_eq!(by_rows[..16], [0.0; 16]);
+    assert!(by_rows[16..48].iter().all(|v| v.is_nan()));
+    assert!(sums[0] == 0.0 && sums[1].is_nan() && sums[2].is_nan());
+    assert!((sums[3] - 4.0).abs() < 1e-5);
+    let (by_groups, sums) = worth(Some(8));
+    assert!(by_groups[16..24].iter().all(|v| v.is_nan()));
+    assert!(by_groups[24..32].iter().all(|v| (v - 0.5).abs() < 1e-6));
+    assert!(by_groups[32..40].iter().all(|v| (v - 0.5).abs() < 1e-6));
+    assert_eq!(by_groups[48..56], [0.0; 8]);
+    assert!(sums[1].is_nan() && (sums[3] - 4.0).abs() < 1e-5);
+}
+
+#[test]
+fn batches_views_empties_and_narrow_activations_are_taken() {
+    let gpu = gpu();
+    let weights = gpu.tensor(&noise(3, 48 * 96), &[48, 96]).unwrap();
+    for group in [None, Some(16)] {
+        let quantized = weights.quantize(group).unwrap();
+        let wide = quantized.dequantize().unwrap();
+        let check = |x: &Tensor, quantized: &Quantized, wide: &Tensor, within: f32| {
+            let got = x.matmul_quantized(quantized).unwrap();
+            let expected = x.linear(&wide.cast(x.dtype()).unwrap(), None).unwrap();
+            assert_eq!((got.dtype(), got.shape()), (x.dtype(), expected.shape()));
+            let values = |of: Tensor| of.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
+            for (got, expected) in values(got).into_iter().zip(values(expected)) {
+                let within = within * expected.abs().max(1.0);
+                assert!(
+                    (got - expected).abs() <= within,
+                    "{got} for {expected} {group:?}"
+                );
+            }
+        };
+        let x = gpu
+            .tensor(&noise(4, 2 * 3 * 5 * 96), &[2, 3, 5, 96])
+            .unwrap();
+        check(&x, &quantized, &wide, 1e-4);
+        check(&x.narrow(2, 1, 3).unwrap(), &quantized, &wide, 1e-4);
+        check(&x.transpose(0, 2).unwrap(), &quantized, &wide, 1e-4);
+        check(&x.cast(DType::F16).unwrap(), &quantized, &wide, 2e-2);
+        check(&x.cast(DType::Bf16).unwrap(), &quantized, &wide, 1e-1);
+        check(&x.narrow(0, 0, 0).unwrap(), &quantized, &wide, 0.0);
+        // Rows of weights, one of them alone, and weights whose rows are not contiguous.
+        for (start, len) in [(5, 7), (11, 1), (3, 0)] {
+            let part = Quantized {
+                values: quantized.values.narrow(0, start, len).unwrap(),
+                scales: quantized.scales.narrow(0, start, len).unwrap(),
+            };
+            check(&x, &part, &wide.narrow(0, start, len).unwrap(), 1e-4);
+        }
+        let columns = quantized.values.t().unwrap().contiguous().unwrap();
+        let turned = Quantized {
+            values: columns.t().unwrap(),
+            scales: quantized.scales.clone(),
+        };
+        check(&x, &turned, &wide, 1e-4);
+        let nothing = gpu.zeros(&[48, 0], DType::F32).unwrap();
+        let empty = nothing.quantize(group).unwrap();
+        let product = gpu
+            .zeros(&[2, 0], DType::F32)
+            .unwrap()
+            .matmul_quantized(&empty);
+        assert_eq!(product.unwrap().to_vec::<f32>().unwrap(), [0.0; 96]);
+        assert_eq!(empty.dequantize().unwrap().shape(), [48, 0]);
+    }
+}
+
+#[test]
+fn a_layer_ends_in_its_kernel_as_by_operations_of_their_own() {
+    let gpu = gpu();
+    let weights = gpu.tensor(&noise(5, 20 * 64), &[20, 64]).unwrap();
+    let bias = gpu.tensor(&noise(6, 20), &[20]).unwrap();
+    let columns = gpu.tensor(&noise(7, 20), &[20]).unwrap();
+    for group in [None, Some(32)] {
+        let quantized = weights.quantize(group).unwrap();
+        for m in [1, 6, 40] {
+            let x = gpu.tensor(&noise(8, m * 64), &[m, 64]).unwrap();
+            let residual = gpu.tensor(&noise(9, m * 20), &[m, 20]).unwrap();
+            let end = Epilogue::new()
+                .scale_columns(&columns)
+                .bias(&bias)
+                .activation(Activation::Gelu)
+                .residual(&residual);
+            let got = x.matmul_quantized_with(&quantized, &end).unwrap();
+            let product = (x.matmul_quantized(&quantized).unwrap() * &columns).unwrap();
+            let hidden = (product + &bias).unwrap().gelu().unwrap();
+            let expected = (hidden + &residual).unwrap().to_vec::<f32>().unwrap();
+            for (got, expected) in got.to_vec::<f32>().unwrap().into_iter().zip(expected) {
+                assert!((got - expected).abs() < 1e-5, "{got} for {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn narrow_weights_never_exist_in_f32_on_the_device() {
+    let gpu = Gpu::open(Options {
+        budget: Some(Budget::default()),
+        ..Options::default()
+    })
+    .unwrap();
+    let (n, k) = (2048, 1024);
+    let wide_bytes = (n * k * 4) as u64;
+    // Made on the host, as a file would have them.
+    let halves = vec![f16::from_f32(0.25); n * k];
+    let halves = gpu.tensor(&halves, &[n, k]).unwrap();
+    let values = gpu.tensor(&vec![3_i8; n * k], &[n, k]).unwrap();
+    let by_rows = Quantized {
+        values: values.clone(),
+        scales: gpu.tensor(&vec![0.5_f32; n], &[n]).unwrap(),
+    };
+    let by_groups = Quantized {
+        values,
+        scales: gpu
+            .tensor(&vec![0.5_f32; n * k / 64], &[n, k / 64])
+            .unwrap(),
+    };
+    for m in [1, 8, 300] {
+        let x = gpu.tensor(&vec![1.0_f32; m * k], &[m, k]).unwrap();
+        x.force().unwrap();
+        let check = |product: &dyn Fn() -> Tensor, worth: f32| {
+            gpu.reset_peaks();
+            let before = gpu.memory().live_bytes.now;
+            assert_eq!(product().to_vec::<f32>().unwrap(), vec![worth; m * n]);
+            let peak = gpu.memory().live_bytes.peak - before;
+            // The result, and packed operands at the most.
+            let most = (m * n * 4 + m.next_multiple_of(64) * k * 4) as u64 + wide_bytes * 5 / 8;
+            assert!(peak < most, "{peak} bytes for {m} rows, {most} at the most");
+            assert!(m > 8 || peak < wide_bytes / 8, "{peak} bytes for {m} rows");
+        };
+        check(&|| x.linear(&halves, None).unwrap(), 0.25 * k as f32);
+        check(&|| x.matmul_quantized(&by_rows).unwrap(), 1.5 * k as f32);
+        check(&|| x.matmul_quantized(&by_groups).unwrap(), 1.5 * k as f32);
+    }
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused_with_its_numbers() {
+    let gpu = gpu();
+    let matrix = gpu.zeros(&[4, 100], DType::F32).unwrap();
+    for group in [0, 1, 4, 12, 100, 8192, u64::MAX] {
+        let error = matrix.quantize(Some(group)).unwrap_err().to_string();
+        assert!(
+            error.contains(&group.to_string()) && error.contains("4096"),
+            "{error}"
+        );
+    }
+    let vector = gpu.zeros(&[4], DType::F32).unwrap();
+    assert!(matches!(vector.quantize(None), Err(Error::Shape { .. })));
+    let integers = gpu.zeros(&[4, 4], DType::I8).unwrap();
+    assert!(matches!(integers.quantize(None), Err(Error::DType { .. })));
+    let quantized = matrix.quantize(Some(32)).unwrap();
+    let x = gpu.zeros(&[2, 99], DType::F32).unwrap();
+    let error = x.matmul_quantized(&quantized).unwrap_err().to_string();
+    assert!(
+        error.contains("[2, 99]") && error.contains("[4, 100]"),
+        "{error}"
+    );
+    let x = gpu.zeros(&[2, 100], DType::F32).unwrap();
+    let with_scales = |shape: &[usize], dtype| Quantized {
+        values: quantized.values.clone(),
+        scales: gpu.zeros(shape, dtype).unwrap(),
+    };
+    for shape in [&[5][..], &[4, 3], &[5, 4], &[], &[4, 4, 1]] {
+        let weights = with_scales(shape, DType::F32);
+        let refused = x.matmul_quantized(&weights);
+        assert!(matches!(refused, Err(Error::Shape { .. })), "{shape:?}");
+        assert!(matches!(weights.dequantize(), Err(Error::Shape { .. })));
+    }
+    let narrow = x.matmul_quantized(&with_scales(&[4], DType::F16));
+    assert!(matches!(narrow, Err(Error::DType { .. })));
+    let wide = Quantized {
+        values: matrix.clone(),
+        scales: vector,
+    };
+    assert!(matches!(
+        x.matmul_quantized(&wide),
+        Err(Error::DType { .. })
+    ));
+    let integers = gpu.zeros(&[2, 100], DType::I32).unwrap();
+    let refused = integers.matmul_quantized(&quantized);
+    assert!(matches!(refused, Err(Error::DType { .. })));
+    let elsewhere = super::gpu().zeros(&[2, 100], DType::F32).unwrap();
+    let refused = elsewhere.matmul_quantized(&quantized);
+    assert!(matches!(refused, Err(Error::Foreign { .. })));
+    let ends = Epilogue::new().scale_columns(&gpu.zeros(&[3], DType::F32).unwrap());
+    let refused = x.matmul_quantized_with(&quantized, &ends);
+    assert!(matches!(refused, Err(Error::Shape { .. })));
+}
