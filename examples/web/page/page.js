@@ -49,7 +49,7 @@ async function test(program) {
     row(name, isGood, sentence);
   });
   try {
-    tested.snapshot = JSON.parse(snapshot).blocks.length;
+    tested.snapshot = JSON.parse(snapshot).slabs.length;
   } catch (error) {
     tested.failed.push(`a snapshot: ${error}`);
   }
@@ -64,8 +64,64 @@ async function test(program) {
   globalThis.lapidary.tested = tested;
 }
 
+// The fluid: a frame for each of the browser's, with what the pointer did since the last one.
+async function flow(program) {
+  const canvas = at('#fluid canvas');
+  const button = at('#fluid button');
+  const simulation = await program.Simulation.open(canvas);
+  const state = { simulation, frames: 0, isRunning: true, isBusy: false };
+  const colours = [[3, 1, 0.4], [0.3, 1.6, 3], [1, 3, 0.6], [3, 0.6, 2]];
+  let hand = null;
+  const place = event => {
+    const box = canvas.getBoundingClientRect();
+    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+  };
+  canvas.onpointermove = event => {
+    const [x, y] = place(event);
+    const from = hand ?? { x, y, dx: 0, dy: 0 };
+    hand = { x, y, dx: from.dx + x - from.x, dy: from.dy + y - from.y };
+  };
+  canvas.onpointerleave = () => { hand = null; };
+  const step = async () => {
+    if (!state.isRunning) return;
+    const n = state.frames++;
+    // Until somebody stirs, it is stirred.
+    const turn = n / 40;
+    const [x, y, dx, dy] = hand ? [hand.x, hand.y, hand.dx, hand.dy]
+      : [0.5 + 0.3 * Math.cos(turn), 0.5 + 0.3 * Math.sin(1.7 * turn), -0.007 * Math.sin(turn), 0.012 * Math.cos(1.7 * turn)];
+    if (hand) [hand.dx, hand.dy] = [0, 0];
+    state.isBusy = true;
+    try {
+      await simulation.frame(x, y, dx, dy, new Float32Array(colours[(n >> 7) % colours.length]));
+      if (n % 20 === 0) report(simulation);
+    } catch (error) {
+      state.isRunning = false;
+      button.textContent = 'Go on';
+      complain(`The fluid stopped: ${error.message ?? error}`);
+      return;
+    } finally {
+      state.isBusy = false;
+    }
+    requestAnimationFrame(step);
+  };
+  button.onclick = () => {
+    state.isRunning = !state.isRunning;
+    button.textContent = state.isRunning ? 'Stop' : 'Go on';
+    if (state.isRunning) requestAnimationFrame(step);
+  };
+  step();
+  return state;
+}
+
+function report(simulation) {
+  const [live, reserved, all] = simulation.bytes();
+  at('#fluid pre').textContent = simulation.memory();
+  at('.bar .live').style.width = `${100 * live / all}%`;
+  at('.bar .reserved').style.width = `${100 * reserved / all}%`;
+}
+
 async function main() {
-  globalThis.lapidary = { errors, destroyDevices, tested: null };
+  globalThis.lapidary = { errors, destroyDevices, tested: null, fluid: null };
   if (!navigator.gpu || !await navigator.gpu.requestAdapter()) {
     complain('This browser has no WebGPU, or has it turned off. Chrome and Edge have it from version 113, ' +
       'Safari from 26, Firefox from 141 on Windows; on Linux it may have to be turned on.');
@@ -77,7 +133,10 @@ async function main() {
   say('Ready.');
   at('#test').hidden = false;
   at('#test button').onclick = () => test(program);
-  if (location.search === '?test') await test(program);
+  // A program that looks at the test has it alone on the device.
+  if (location.search === '?test') return test(program);
+  at('#fluid').hidden = false;
+  lapidary.fluid = await flow(program);
 }
 
 const start = performance.now();
