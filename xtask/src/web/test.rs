@@ -56,6 +56,7 @@ fn with_webgpu(site: &str) -> Result<String> {
             "the page tested {parts} parts, and its snapshot has {slabs} slabs."
         ));
     }
+    fluid(&mut browser, site)?;
     is_quiet(&browser)?;
     Ok(format!(
         "{parts} parts good in {:.0} s",
