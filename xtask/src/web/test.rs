@@ -136,7 +136,7 @@ fn wait_until(browser: &mut Browser, condition: &str) -> Result {
         }
         thread::sleep(Duration::from_millis(50));
     }
-    let said = browser.evaluate("document.querySelector('#state').textContent")?;
+    let said = browser.evaluate("`${document.querySelector('#state').textContent} (${lapidary.fluid?.frames} frames, ${lapidary.errors})`")?;
     Err(format!(
         "it does not come to `{condition}`; the page says: {said}"
     ))
