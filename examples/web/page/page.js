@@ -109,6 +109,7 @@ async function flow(program) {
     button.textContent = state.isRunning ? 'Stop' : 'Go on';
     if (state.isRunning) requestAnimationFrame(step);
   };
+  button.textContent = 'Stop';
   step();
   return state;
 }
@@ -136,7 +137,7 @@ async function main() {
   // A program that looks at the test has it alone on the device.
   if (location.search === '?test') return test(program);
   at('#fluid').hidden = false;
-  lapidary.fluid = await flow(program);
+  at('#fluid button').onclick = async () => { lapidary.fluid = await flow(program); };
 }
 
 const start = performance.now();
