@@ -1,7 +1,7 @@
 // Softmax and its logarithm: `s` is a row's maximum, `t` the sum of exp(x − s).
 
 //# stats
-const EMPTY_S: f32 = -3.40282347e+38f;
+const EMPTY_S: f32 = -3.4028234663852886e+38f;
 
 fn fold_s(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
   return max(a, b);

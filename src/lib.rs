@@ -33,7 +33,8 @@
 //! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor of one of
 //! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL of your own.
 //! [`guides::embed_in_your_app`] tells all of it, with budgets beside a game and notes for egui and Bevy.
-//! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …).
+//! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …): see
+//! [`guides::on_the_web`].
 //!
 //! # Where the memory is
 //!
@@ -138,6 +139,8 @@ pub mod guides {
     pub mod embed_in_your_app {}
     #[doc = include_str!("guides/from_torch.md")]
     pub mod from_torch {}
+    #[doc = include_str!("guides/on_the_web.md")]
+    pub mod on_the_web {}
     #[doc = include_str!("guides/stay_inside_1_gib.md")]
     pub mod stay_inside_1_gib {}
     #[doc = include_str!("guides/torch_memory.md")]

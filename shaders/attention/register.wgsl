@@ -37,7 +37,7 @@ fn main(
   let m_start = p.starts.w + step_over(p.m, head);
   let below = nothing();
 ${prepare}
-  var highest = ${vector}(-3.40282347e+38);
+  var highest = ${vector}(-3.4028234663852886e+38);
   var sum = ${vector}();
   for (var key = 0u; key < keys; key += ${keys}u) {
 ${tile_starts}

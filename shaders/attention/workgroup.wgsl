@@ -40,7 +40,7 @@ fn main(
   let below = nothing();
   let swap = down & 1u;
 ${prepare}
-  var highest = vec4<f32>(-3.40282347e+38);
+  var highest = vec4<f32>(-3.4028234663852886e+38);
   var sum = vec4<f32>();
   for (var tile_key = 0u; tile_key < keys; tile_key += 64u) {
     let key = tile_key + across * 4u;

@@ -24,6 +24,9 @@ const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
 /// and HLSL. Panics with what is wrong and where.
 #[track_caller]
 pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
+    if let Some(literal) = too_large(wgsl) {
+        panic!("{name}: {literal} is more than an f32 holds, which browsers refuse\n{wgsl}");
+    }
     let module = match naga::front::wgsl::parse_str(wgsl) {
         Ok(module) => module,
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
@@ -50,6 +53,25 @@ pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
         dump(Path::new(&folder), name, &words);
     }
     module
+}
+
+/// A literal beyond the largest f32, which naga rounds to it.
+fn too_large(wgsl: &str) -> Option<&str> {
+    let mut literals = wgsl.split(|c: char| !(c.is_ascii_alphanumeric() || "+.".contains(c)));
+    literals.find(|literal| {
+        let number = literal.trim_end_matches('f').parse::<f64>();
+        literal.starts_with(|c: char| c.is_ascii_digit())
+            && number.is_ok_and(|number| number > f64::from(f32::MAX))
+    })
+}
+
+#[test]
+fn a_literal_beyond_the_largest_f32_is_found() {
+    assert_eq!(too_large("a = -3.40282347e+38f;"), Some("3.40282347e+38f"));
+    assert_eq!(
+        too_large("vec4(-3.4028234663852886e+38) + 0xffu + 1e9"),
+        None
+    );
 }
 
 fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, String> {

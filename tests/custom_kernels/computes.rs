@@ -294,6 +294,36 @@ fn of_several_entry_points_one_is_named_and_only_what_it_uses_is_bound() {
 }
 
 #[test]
+fn entry_points_that_share_bindings_in_another_order_do_not_collide() {
+    let gpu = gpu();
+    let text = "
+        @group(0) @binding(0) var<storage, read> a: array<u32>;
+        @group(0) @binding(1) var<storage, read> b: array<u32>;
+        @group(0) @binding(2) var<storage, read_write> sum: array<u32>;
+        @group(0) @binding(3) var<uniform> by: vec4<u32>;
+        @compute @workgroup_size(1) fn first() { sum[0] = a[0] + by.x; }
+        @compute @workgroup_size(1) fn second() { sum[0] = a[0] + b[0]; }
+        @compute @workgroup_size(1) fn third() { sum[0] = b[0] * by.y; }";
+    let [a, b] = [3_u32, 4].map(|value| gpu.tensor(&[value], &[1]).unwrap());
+    for (entry, inputs, has_params, sum) in [
+        ("first", &[("a", &a)][..], true, 13),
+        ("second", &[("a", &a), ("b", &b)], false, 7),
+        ("third", &[("b", &b)], true, 80),
+    ] {
+        let kernel = Kernel::with_entry(&gpu, text, entry).unwrap();
+        let mut call = kernel.call().out("sum", &[1], DType::U32);
+        for (name, tensor) in inputs {
+            call = call.bind(name, tensor);
+        }
+        if has_params {
+            call = call.params(&[10_u32, 20, 0, 0]);
+        }
+        let made = call.groups([1, 1, 1]).run_one().unwrap();
+        assert_eq!(made.item::<u32>().unwrap(), sum, "{entry}");
+    }
+}
+
+#[test]
 fn kernels_are_called_from_many_threads() {
     let gpu = gpu();
     let kernel = Kernel::new(&gpu, SAXPY).unwrap();

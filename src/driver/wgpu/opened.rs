@@ -124,7 +124,7 @@ impl Opened {
         let progress = Arc::clone(&self.progress);
         self.device
             .set_device_lost_callback(move |reason, message| {
-                let reason = match (reason, message.trim()) {
+                let reason = match (reason, message.trim().trim_end_matches('.')) {
                     (wgpu::DeviceLostReason::Destroyed, "") => "it was destroyed".to_owned(),
                     (_, "") => "its driver does not say why".to_owned(),
                     (_, message) => message.to_owned(),

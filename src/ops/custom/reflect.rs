@@ -33,6 +33,9 @@ pub(super) struct Reflection {
     pub(super) operands: Vec<Operand>,
     /// The uniform, if there is one.
     pub(super) params: Option<Params>,
+    /// The bindings of other entry points: where their attributes, `var` and template list stand, and what
+    /// is between `var` and the name.
+    pub(super) others: Vec<(Range<usize>, &'static str)>,
     /// Where the lengths of bindings are asked for, with their numbers: `arrayLength(&name)`. None where a
     /// length is asked for in another way.
     pub(super) lengths: Option<Vec<(usize, Range<usize>)>>,
@@ -95,6 +98,7 @@ impl Reflection {
             entry,
             operands,
             params,
+            others: reader.others(),
             lengths,
             enables,
         })
@@ -315,6 +319,28 @@ impl<'a> Reader<'a> {
         let function =
             (self.tokens[after..].windows(2)).find(|two| two[0].is_word(self.text, "fn"));
         function.is_some_and(|two| two[1].is_word(self.text, self.entry))
+    }
+
+    /// The bindings that the entry point does not use, which nobody binds.
+    fn others(&self) -> Vec<(Range<usize>, &'static str)> {
+        let uses = self.info.get_entry_point(self.index);
+        let globals = self.module.global_variables.iter();
+        let unused = globals
+            .filter(|(handle, variable)| variable.binding.is_some() && uses[*handle].is_empty());
+        let heads = unused.filter_map(|(handle, variable)| {
+            let span = self.module.global_variables.get_span(handle).to_range()?;
+            let of = match variable.space {
+                AddressSpace::Uniform => "<uniform>",
+                AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
+                    "<storage, read_write>"
+                }
+                AddressSpace::Storage { .. } => "<storage, read>",
+                AddressSpace::Handle => "",
+                _ => return None,
+            };
+            Some((scan::declaration(self.tokens, span.start)?.head, of))
+        });
+        heads.collect()
     }
 
     fn globals(&self) -> Result<(Vec<Operand>, Option<Params>)> {

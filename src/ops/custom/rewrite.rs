@@ -38,6 +38,11 @@ pub(super) fn rewrite(
         };
         heads.push((params.at.head.clone(), head));
     }
+    // Other entry points are in the module too, so what they bind must not have a number of ours.
+    for (number, (range, of)) in (kernel.operands.len() + 1..).zip(&kernel.others) {
+        let head = format!("@group(0) @binding({number}) var{of} ");
+        heads.push((range.clone(), head));
+    }
     for (binding, range) in kernel.lengths.iter().flatten() {
         let stride_bytes = kernel
             .operands

@@ -10,9 +10,10 @@ mod page;
 pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
-mod targets;
+pub(crate) mod targets;
 mod terminal;
 mod traces;
+mod web;
 
 use std::time::Instant;
 
@@ -115,6 +116,11 @@ const STEPS: &[Step] = &[
         name: "top",
         about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
         run: terminal::top,
+    },
+    Step {
+        name: "web",
+        about: "the library in Chromium, on WebGPU: results as here, limits, a lost device",
+        run: web::check,
     },
 ];
 

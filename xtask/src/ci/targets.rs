@@ -19,7 +19,7 @@ const OF_WEB: &[&str] = &[
 ];
 
 /// Debian's own compiler, cargo and the source of std, which is then built on the spot.
-const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
+pub(crate) const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
 
 /// Checks the library for every target, and goes on after one that fails.
 pub(crate) fn check() -> Result<String> {
@@ -44,7 +44,11 @@ fn check_one(target: &str) -> Result {
         cargo
     } else if apt::is_here() {
         apt::install(DEBIAN_TOOLCHAIN)?;
-        debian_cargo_check()
+        let mut cargo = debian_cargo();
+        // std is compiled in full, once for each target, and nothing of it ever runs.
+        cargo.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
+        cargo.args(["-Z", "build-std=std,panic_abort"]);
+        cargo
     } else {
         return Err(format!(
             "{target} is not installed: `rustup target add {target}` does that."
@@ -58,13 +62,14 @@ fn check_one(target: &str) -> Result {
     run(check.env("CARGO_TARGET_DIR", target_dir().join("targets")))
 }
 
-fn rustup_has(target: &str) -> bool {
+/// Whether rustup has a target installed.
+pub(crate) fn rustup_has(target: &str) -> bool {
     capture(command("rustup").args(["target", "list", "--installed"]))
         .is_ok_and(|list| list.lines().any(|installed| installed == target))
 }
 
 /// Debian's cargo, free of what rustup's has put into the environment.
-fn debian_cargo_check() -> Command {
+pub(crate) fn debian_cargo() -> Command {
     let mut path = OsString::from("/usr/bin:");
     path.push(env::var_os("PATH").unwrap_or_default());
     let mut cargo = command("/usr/bin/cargo");
@@ -74,8 +79,5 @@ fn debian_cargo_check() -> Command {
     cargo.env("PATH", path).env("RUSTC", "/usr/bin/rustc");
     // Debian ships a stable compiler; building std is a nightly feature that this lets it use.
     cargo.env("RUSTC_BOOTSTRAP", "1");
-    // std is compiled in full, once for each target, and nothing of it ever runs.
-    cargo.args(["check", "--config", "profile.dev.package.'*'.opt-level=0"]);
-    cargo.args(["-Z", "build-std=std,panic_abort"]);
     cargo
 }

@@ -12,7 +12,10 @@ fn main() -> ExitCode {
     };
     let mut bindgen = Bindgen::new();
     let asked = bindgen.input_path(wasm).web(true);
-    let made = asked.and_then(|bindgen| bindgen.typescript(false).generate(folder));
+    let made = asked.and_then(|bindgen| {
+        let small = bindgen.typescript(false).remove_name_section(true);
+        small.remove_producers_section(true).generate(folder)
+    });
     match made {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,0 +1,70 @@
+//! What the cases gave on the machine that they were computed on, in few numbers: a line for each with its
+//! name, how many values there are, the largest of them, and some of them.
+
+/// As the program `expected` printed it.
+pub const TEXT: &str = include_str!("expected.txt");
+
+/// So many values of a case are kept.
+const KEPT: usize = 48;
+
+/// The line that tells of a case.
+pub fn line(name: &str, values: &[f32]) -> String {
+    let kept: Vec<_> = places(values.len())
+        .map(|at| values[at].to_string())
+        .collect();
+    format!(
+        "{name}\t{}\t{}\t{}",
+        values.len(),
+        largest(values),
+        kept.join(" ")
+    )
+}
+
+/// Compares a case's values with its line. Returns how far they are apart, as a share of the largest.
+///
+/// # Errors
+/// A sentence, if they are further apart than `tolerance`, or cannot be compared.
+pub fn compare(name: &str, values: &[f32], tolerance: f32) -> Result<f32, String> {
+    let mut lines = TEXT
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>());
+    let Some(line) = lines.find(|line| line[0] == name) else {
+        return Err("nobody has computed what to expect: run `expected`".into());
+    };
+    let [_, count, most, kept] = line[..] else {
+        return Err("the line of what to expect is broken".into());
+    };
+    if count != values.len().to_string() {
+        return Err(format!("{} values, not {count}", values.len()));
+    }
+    let most = most.parse::<f32>().map_err(|error| error.to_string())?;
+    let mut worst = (largest(values) - most).abs();
+    for (at, wanted) in places(values.len()).zip(kept.split(' ')) {
+        let wanted = wanted.parse::<f32>().map_err(|error| error.to_string())?;
+        let apart = (values[at] - wanted).abs();
+        if !(apart <= tolerance * most) {
+            return Err(format!("value {at} is {}, not {wanted}", values[at]));
+        }
+        worst = worst.max(apart);
+    }
+    match values.iter().all(|value| value.is_finite()) && worst <= tolerance * most {
+        true => Ok(if most > 0.0 { worst / most } else { 0.0 }),
+        false => Err(format!("the largest is {}, not {most}", largest(values))),
+    }
+}
+
+fn largest(values: &[f32]) -> f32 {
+    values.iter().fold(0.0, |most, value| most.max(value.abs()))
+}
+
+/// Spread over all of them, the first and the last included.
+fn places(len: usize) -> impl Iterator<Item = usize> {
+    let count = len.min(KEPT);
+    (0..count).map(move |i| {
+        if count < 2 {
+            0
+        } else {
+            i * (len - 1) / (count - 1)
+        }
+    })
+}

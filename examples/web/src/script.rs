@@ -1,0 +1,36 @@
+//! Between the page's script and the programs.
+
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::test;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(js_namespace = console, js_name = error)]
+    fn complain(text: &str);
+
+    /// Destroys every device that the page has opened, as a driver that fails would.
+    #[wasm_bindgen(js_namespace = ["globalThis", "lapidary"], js_name = destroyDevices)]
+    pub(crate) fn destroy_devices();
+}
+
+/// A panic is told to the browser's console before it stops the program.
+#[wasm_bindgen(start)]
+fn start() {
+    std::panic::set_hook(Box::new(|panic| complain(&panic.to_string())));
+}
+
+/// Runs the test. `tell` is called for each part with its name, whether it went well, and a sentence;
+/// what comes back is a snapshot of the memory, as JSON.
+#[wasm_bindgen]
+pub async fn self_test(tell: js_sys::Function) -> String {
+    let tell = |name: &str, told: &Result<String, String>| {
+        let (Ok(sentence) | Err(sentence)) = told;
+        let args: [JsValue; 3] = [name.into(), told.is_ok().into(), sentence.as_str().into()];
+        let args = args.into_iter().collect::<js_sys::Array>();
+        // A script that fails is the browser's to complain of.
+        let _ = tell.apply(&JsValue::NULL, &args);
+    };
+    test::run(tell).await
+}

@@ -1,0 +1,49 @@
+//! `web`: builds the page of examples/web, and serves it or tests it in a browser without a window.
+
+mod build;
+mod serve;
+mod test;
+
+use std::net::TcpListener;
+
+use crate::process::Result;
+
+pub(crate) use build::build;
+pub(crate) use test::test;
+
+/// What `cargo xtask web --help` says.
+pub(crate) const ABOUT: &str = "Build the page of examples/web (small: optimised for size) and serve it on this machine. --test runs its test in Chromium without a window, on a software adapter, and ends. --port N serves at another port than 8013.";
+
+const PORT: u16 = 8013;
+
+/// Builds, then serves or tests.
+pub(crate) fn web(args: &[String]) -> Result {
+    let (mut port, mut is_test) = (PORT, false);
+    let mut args = args.iter();
+    while let Some(option) = args.next() {
+        match option.as_str() {
+            "--test" => is_test = true,
+            "--port" => {
+                let given = args.next().and_then(|text| text.parse().ok());
+                port = given.ok_or("`--port` wants a number up to 65535.")?;
+            }
+            _ => {
+                return Err(format!(
+                    "`web` has no option `{option}`; see `cargo xtask web --help`."
+                ));
+            }
+        }
+    }
+    let page = build()?;
+    println!("{}", page.size);
+    if is_test {
+        println!("{}", test(&page.folder)?);
+        return Ok(());
+    }
+    let listener = TcpListener::bind(("127.0.0.1", port));
+    let listener =
+        listener.map_err(|error| format!("port {port}: {error}; `--port` takes another."))?;
+    println!("The page is at http://localhost:{port}/ until you press Ctrl-C.");
+    serve::serve(&listener, &page.folder);
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The page's files, in a folder of the build outputs: wasm made small, the script that loads it, and the page.
+//!
+//! The script between them is written by a program of the examples' workspace, `bindgen`: their one lock file
+//! keeps it at the version that the wasm was compiled with, which it has to be, and it compiles a third of
+//! what `cargo install wasm-bindgen-cli` does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::apt;
+use crate::ci::targets;
+use crate::process::{Result, capture, cargo, command, root, run, target_dir};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The page, ready to be served.
+pub(crate) struct Page {
+    pub(crate) folder: PathBuf,
+    /// How large the program is, as a sentence.
+    pub(crate) size: String,
+}
+
+/// Builds it.
+pub(crate) fn build() -> Result<Page> {
+    let wasm = compile()?;
+    let folder = target_dir().join("web-page");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
+    let mut glue = in_examples(cargo());
+    glue.args(["run", "--quiet", "--package", "bindgen", "--"]);
+    run(glue
+        .env("CARGO_TARGET_DIR", target_dir())
+        .arg(&wasm)
+        .arg(&folder))?;
+    for name in ["index.html", "style.css", "page.js"] {
+        let (from, to) = (
+            root().join("examples/web/page").join(name),
+            folder.join(name),
+        );
+        fs::copy(&from, to).map_err(|error| format!("{}: {error}.", from.display()))?;
+    }
+    let size = size_of(&folder.join("web_bg.wasm"))?;
+    Ok(Page { folder, size })
+}
+
+/// Compiles the program and returns its file. Where rustup has no such target, Debian's toolchain does it, and builds
+/// the standard library with it.
+fn compile() -> Result<PathBuf> {
+    let (mut build, folder) = if targets::rustup_has(TARGET) {
+        (cargo(), target_dir())
+    } else if apt::is_here() {
+        apt::install(targets::DEBIAN_TOOLCHAIN)?;
+        apt::install(&["lld-19"])?;
+        let mut cargo = targets::debian_cargo();
+        cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld-19");
+        cargo.args(["-Z", "build-std=std,panic_abort"]);
+        (cargo, target_dir().join("targets"))
+    } else {
+        return Err(format!(
+            "{TARGET} is not installed: `rustup target add {TARGET}` does that."
+        ));
+    };
+    build.args([
+        "build",
+        "--profile",
+        "web",
+        "--package",
+        "web",
+        "--lib",
+        "--target",
+        TARGET,
+    ]);
+    run(in_examples(build).env("CARGO_TARGET_DIR", &folder))?;
+    Ok(folder.join(TARGET).join("web/web.wasm"))
+}
+
+/// In the workspace of the examples, which is not ours.
+fn in_examples(mut command: Command) -> Command {
+    command.current_dir(root().join("examples"));
+    command
+}
+
+/// What a browser loads, and what of it travels where a server compresses.
+fn size_of(wasm: &Path) -> Result<String> {
+    let read = |error| format!("{}: {error}.", wasm.display());
+    let bytes = fs::metadata(wasm).map_err(read)?.len();
+    let packed = wasm.with_extension("gz");
+    let mut gzip = command("sh");
+    gzip.args(["-c", "gzip -9 < \"$0\" > \"$1\""])
+        .arg(wasm)
+        .arg(&packed);
+    let told = match capture(&mut gzip) {
+        Ok(_) => format!("{} KB", fs::metadata(&packed).map_err(read)?.len() / 1000),
+        Err(_) => "unknown here, where there is no gzip".into(),
+    };
+    let _ = fs::remove_file(&packed);
+    Ok(format!(
+        "the program is {} KB of wasm, {told} compressed",
+        bytes / 1000
+    ))
+}

@@ -1,0 +1,105 @@
+//! A server of files for one page on this machine: GET, no more.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Component, Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Longer requests are no page's.
+const MOST_REQUEST_BYTES: u64 = 16 << 10;
+
+/// How long a browser may take to ask, or to take what it asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answers for as long as the program runs: each connection on a thread of its own, since browsers open some
+/// before they need them.
+pub(super) fn serve(listener: &TcpListener, folder: &Path) {
+    for stream in listener.incoming().flatten() {
+        let folder = folder.to_owned();
+        thread::spawn(move || {
+            // A browser that hangs up is its own affair.
+            let _ = answer(stream, &folder);
+        });
+    }
+}
+
+fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut lines = BufReader::new(Read::by_ref(&mut stream).take(MOST_REQUEST_BYTES));
+    let mut request = String::new();
+    lines.read_line(&mut request)?;
+    let mut line = String::new();
+    while lines.read_line(&mut line)? > 0 && !line.trim().is_empty() {
+        line.clear();
+    }
+    let file = file_of(&request).map(|file| folder.join(file));
+    let found = file.and_then(|file| Some((kind_of(&file), fs::read(file).ok()?)));
+    let (status, kind, bytes) = match found {
+        Some((kind, bytes)) => ("200 OK", kind, bytes),
+        None => (
+            "404 Not Found",
+            "text/plain",
+            b"There is no such file.\n".to_vec(),
+        ),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+        bytes.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(&bytes)
+}
+
+/// The file that a request's first line asks for, if it may: one inside the folder.
+fn file_of(request: &str) -> Option<PathBuf> {
+    let mut words = request.split_ascii_whitespace();
+    let ("GET", path) = (words.next()?, words.next()?) else {
+        return None;
+    };
+    let path = path.split(['?', '#']).next()?.strip_prefix('/')?;
+    let path = Path::new(if path.is_empty() { "index.html" } else { path });
+    let is_inside = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    is_inside.then(|| path.to_owned())
+}
+
+fn kind_of(file: &Path) -> &'static str {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("json") => "application/json",
+        Some("wasm") => "application/wasm",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_inside_the_folder_are_served() {
+        for (request, file) in [
+            ("GET / HTTP/1.1\r\n", Some("index.html")),
+            ("GET /?test HTTP/1.1", Some("index.html")),
+            (
+                "GET /model/model.safetensors HTTP/1.1",
+                Some("model/model.safetensors"),
+            ),
+            ("GET /../secret HTTP/1.1", None),
+            ("GET /a/../../secret HTTP/1.1", None),
+            ("GET //etc/passwd HTTP/1.1", None),
+            ("GET etc HTTP/1.1", None),
+            ("POST / HTTP/1.1", None),
+            ("GET", None),
+            ("", None),
+        ] {
+            assert_eq!(file_of(request), file.map(PathBuf::from), "{request}");
+        }
+    }
+}
