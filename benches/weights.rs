@@ -43,10 +43,9 @@ impl Weights {
     }
 
     fn size_bytes(&self) -> u64 {
-        let of = |tensor: &Tensor| tensor.len() as u64 * tensor.dtype().size_bytes();
         match self {
-            Weights::Floats(weight) => of(weight),
-            Weights::Bytes(weights) => of(&weights.values) + of(&weights.scales),
+            Weights::Floats(weight) => weight.size_bytes(),
+            Weights::Bytes(weights) => weights.values.size_bytes() + weights.scales.size_bytes(),
         }
     }
 }

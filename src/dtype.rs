@@ -21,7 +21,8 @@ use half::{bf16, f16};
 /// - of sums and products, also running ones, the same type, but for the bytes, which are widened as in
 ///   PyTorch, though to 32 bits: [`U32`](DType::U32) for [`U8`](DType::U8) and [`Bool`](DType::Bool),
 ///   [`I32`](DType::I32) for [`I8`](DType::I8);
-/// - of a product of matrices the same type, or that of the floats where one operand is [`I8`](DType::I8);
+/// - of a product of matrices the same type, or the wider one where one operand only stores its elements in
+///   fewer bits: f16 or bf16 beside [`F32`](DType::F32), [`I8`](DType::I8) beside floats;
 /// - of what only floats have (means, exponentials, norms, …) the same type; integers are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]

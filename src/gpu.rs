@@ -9,6 +9,8 @@ mod diagnose;
 mod fusion;
 #[cfg(feature = "safetensors")]
 mod model;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod observe;
 mod recovery;
 mod share;

@@ -32,6 +32,7 @@
 //!
 //! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor of one of
 //! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL of your own.
+//! [`guides::embed_in_your_app`] tells all of it, with budgets beside a game and notes for egui and Bevy.
 //! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …): see
 //! [`guides::on_the_web`].
 //!
@@ -64,7 +65,8 @@
 //!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
 //!   app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
-//! * `safetensors`: a model's weights from a file, uploaded or only when they are used: see `ModelFile`.
+//! * `safetensors`: a model's weights from a file, uploaded or only when they are used, and to one: see `ModelFile`.
+//! * `ndarray`: tensors from arrays of that crate, and back: `Gpu::tensor_from`, `Tensor::to_array`.
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
 //!   local socket. See the module `monitor`.
@@ -133,6 +135,8 @@ pub use self::{
 /// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
 #[cfg(feature = "gpu")]
 pub mod guides {
+    #[doc = include_str!("guides/embed_in_your_app.md")]
+    pub mod embed_in_your_app {}
     #[doc = include_str!("guides/from_torch.md")]
     pub mod from_torch {}
     #[doc = include_str!("guides/on_the_web.md")]
@@ -147,8 +151,8 @@ pub mod guides {
     pub mod write_a_kernel {}
 }
 
-/// The examples of the README compile.
-#[cfg(all(doctest, feature = "gpu"))]
+/// The examples of the README compile, with the features that they speak of.
+#[cfg(all(doctest, feature = "safetensors"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 

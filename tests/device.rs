@@ -13,6 +13,8 @@ mod caches;
 mod diagnostics;
 #[path = "device/everyday.rs"]
 mod everyday;
+#[path = "device/holders.rs"]
+mod holders;
 #[path = "device/hostile.rs"]
 mod hostile;
 #[path = "device/large.rs"]

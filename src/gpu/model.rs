@@ -1,22 +1,21 @@
 //! Models: weights from a file in the format safetensors, uploaded at once or when they are used.
 
+mod load;
+mod near;
+mod quantized;
+mod rows;
+mod save;
+
 use std::collections::BTreeMap;
-#[cfg(not(target_arch = "wasm32"))]
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Gpu;
 use crate::dtype::DType;
-use crate::engine::block_on;
 use crate::error::{Error, ModelFailure, Result};
 use crate::memory::Source;
 use crate::tensor::Tensor;
 use crate::transfer::{ModelDirectory, ModelEntry, ModelFault, ModelReader, can_load, device_type};
-
-mod near;
-
-/// So much is read, converted and handed on at once.
-const PART_BYTES: u64 = 1 << 20;
 
 /// A model's file in the format [safetensors](https://huggingface.co/docs/safetensors), open: what
 /// tensors there are, of which types and shapes. Cheap to clone.
@@ -91,8 +90,8 @@ impl ModelFile {
     /// Opens a file, and checks its header.
     ///
     /// # Errors
-    /// [`Error::Model`]: of a file that is not there, is cut off, contradicts itself, or is something else.
-    #[cfg(not(target_arch = "wasm32"))]
+    /// [`Error::Model`]: of a file that is not there, is cut off, contradicts itself, or is something else; and
+    /// in a browser, where there are no files.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile> {
         ModelReader::open(path.as_ref()).map(Self::over)
     }
@@ -199,25 +198,32 @@ impl ModelFile {
     /// A tensor as an entry describes it, without a value yet.
     #[track_caller]
     fn tensor_for(&self, gpu: &Gpu, entry: &ModelEntry) -> Result<Tensor> {
-        let Some(dtype) = self.dtype(entry) else {
-            let reason = format!(
-                "{} is of {}, which no operation here takes",
-                crate::memory::printable(&entry.name, 100),
-                entry.stored
-            );
-            return Err(self
-                .directory()
-                .error(ModelFault(ModelFailure::Unsupported, reason)));
-        };
+        let dtype = self.dtype(entry).ok_or_else(|| self.unsupported(entry))?;
+        self.tensor_of(gpu, entry, dtype)
+    }
+
+    fn unsupported(&self, entry: &ModelEntry) -> Error {
+        let reason = format!(
+            "{} is of {}, which no operation here takes",
+            crate::memory::printable(&entry.name, 100),
+            entry.stored
+        );
+        self.directory()
+            .error(ModelFault(ModelFailure::Unsupported, reason))
+    }
+
+    /// The same, of another type.
+    #[track_caller]
+    fn tensor_of(&self, gpu: &Gpu, entry: &ModelEntry, dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::output(&gpu.engine, &entry.shape, dtype)?;
         Ok(tensor.named(&entry.name))
     }
 
-    /// Where the elements of a tensor can be had again.
-    fn source(&self, index: usize, dtype: DType) -> Source {
+    /// Where the elements of a tensor, or those from an offset on, can be had again.
+    fn source(&self, index: usize, dtype: DType, from_bytes: u64) -> Source {
         let reader = self.reader.clone();
         Source::reader(move |offset_bytes, bytes| {
-            let read = reader.read(index, dtype, offset_bytes, bytes);
+            let read = reader.read(index, dtype, from_bytes + offset_bytes, bytes);
             read.map_err(std::io::Error::other)
         })
     }
@@ -292,166 +298,4 @@ fn expect(directory: &ModelDirectory, name: &str, expected: &[usize]) -> Result<
     let name = crate::memory::printable(name, 100);
     let reason = format!("{name} has shape {shape:?}, where {expected:?}{hint} is expected");
     Err(directory.error(ModelFault(ModelFailure::Shape, reason)))
-}
-
-impl Gpu {
-    /// Loads all tensors of a file; each gets its name (see [`Tensor::named`]). The file is read in pieces,
-    /// and before each of them a function hears how far it is; it may use this [`Gpu`].
-    ///
-    /// They stay [backed](Gpu::backed) by the file: when memory is short they are dropped and read again, and
-    /// never written out, until they are written to. So a file larger than the device can be loaded.
-    ///
-    /// # Errors
-    /// [`Error::Model`] for elements of a type that is not supported and for those that do not fit, and for a
-    /// file that is no longer as it was; what [`tensor`](Gpu::tensor) says, for tensors beyond this device.
-    #[track_caller]
-    pub fn load_model(
-        &self,
-        file: &ModelFile,
-        progress: impl FnMut(LoadProgress<'_>),
-    ) -> Result<Model> {
-        block_on("Gpu::load_model", self.load_model_async(file, progress))
-    }
-
-    /// As [`load_model`](Self::load_model), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`load_model`](Self::load_model).
-    #[track_caller]
-    pub fn load_model_async(
-        &self,
-        file: &ModelFile,
-        mut progress: impl FnMut(LoadProgress<'_>),
-    ) -> impl Future<Output = Result<Model>> {
-        let tensors = self.model_tensors(file);
-        async move {
-            let tensors = tensors?;
-            let entries = file.directory().entries();
-            let total_bytes = entries.iter().map(|entry| entry.len_bytes).sum();
-            let mut before_bytes = 0;
-            for (index, tensor) in tensors.iter().enumerate() {
-                let entry = &entries[index];
-                let mut tell = |share: f64| {
-                    progress(LoadProgress {
-                        name: &entry.name,
-                        done_bytes: before_bytes + (entry.len_bytes as f64 * share) as u64,
-                        total_bytes,
-                    });
-                };
-                self.load_entry(file, index, tensor, &mut tell).await?;
-                before_bytes += entry.len_bytes;
-            }
-            Ok(Model {
-                directory: file.directory().clone(),
-                tensors,
-            })
-        }
-    }
-
-    /// As [`load_model`](Self::load_model), but nothing is read before somebody uses it, and then no
-    /// more than what is used. So a model opens at once, whatever its size.
-    ///
-    /// # Errors
-    /// As [`load_model`](Self::load_model); what is wrong with the elements, and what becomes of the file
-    /// later, is [`Error::Source`] for whoever uses the tensor.
-    #[track_caller]
-    pub fn load_model_backed(&self, file: &ModelFile) -> Result<Model> {
-        let tensors = self.model_tensors(file)?;
-        for (index, tensor) in tensors.iter().enumerate() {
-            self.back_entry(file, index, tensor);
-        }
-        Ok(Model {
-            directory: file.directory().clone(),
-            tensors,
-        })
-    }
-
-    /// Loads one tensor of a file, as [`load_model`](Self::load_model) does all.
-    ///
-    /// # Errors
-    /// As [`load_model`](Self::load_model), and [`ModelFailure::Name`] if there is none of this name.
-    #[track_caller]
-    pub fn load_tensor(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
-        block_on("Gpu::load_tensor", self.load_tensor_async(file, name))
-    }
-
-    /// As [`load_tensor`](Self::load_tensor), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`load_tensor`](Self::load_tensor).
-    #[track_caller]
-    pub fn load_tensor_async(
-        &self,
-        file: &ModelFile,
-        name: &str,
-    ) -> impl Future<Output = Result<Tensor>> {
-        let found = self.model_tensor(file, name);
-        async move {
-            let (index, tensor) = found?;
-            self.load_entry(file, index, &tensor, &mut |_| {}).await?;
-            Ok(tensor)
-        }
-    }
-
-    /// One tensor of a file, read when somebody uses it, as [`load_model_backed`](Self::load_model_backed)
-    /// does with all.
-    ///
-    /// # Errors
-    /// As [`load_model_backed`](Self::load_model_backed), and [`ModelFailure::Name`] if there is none of
-    /// this name.
-    #[track_caller]
-    pub fn load_tensor_backed(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
-        let (index, tensor) = self.model_tensor(file, name)?;
-        self.back_entry(file, index, &tensor);
-        Ok(tensor)
-    }
-
-    /// All tensors of a file without a value, so that what cannot be is known before anything is read.
-    #[track_caller]
-    fn model_tensors(&self, file: &ModelFile) -> Result<Vec<Tensor>> {
-        let mut tensors = Vec::with_capacity(file.len());
-        for entry in file.directory().entries() {
-            tensors.push(file.tensor_for(self, entry)?);
-        }
-        Ok(tensors)
-    }
-
-    #[track_caller]
-    fn model_tensor(&self, file: &ModelFile, name: &str) -> Result<(usize, Tensor)> {
-        let index = find(file.directory(), name)?;
-        let tensor = file.tensor_for(self, &file.directory().entries()[index])?;
-        Ok((index, tensor))
-    }
-
-    async fn load_entry(
-        &self,
-        file: &ModelFile,
-        index: usize,
-        tensor: &Tensor,
-        tell: &mut impl FnMut(f64),
-    ) -> Result<()> {
-        let (len_bytes, mut at) = (tensor.size_bytes(), 0);
-        let mut part = Vec::new();
-        while at < len_bytes {
-            tell(at as f64 / len_bytes as f64);
-            let part_bytes = PART_BYTES.min(len_bytes - at);
-            part.resize(part_bytes as usize, 0);
-            file.reader.read(index, tensor.dtype(), at, &mut part)?;
-            self.engine.upload_async(&tensor.storage, at, &part).await?;
-            at += part_bytes;
-        }
-        tell(1.0);
-        if len_bytes > 0 && file.reader.is_on_disk() {
-            let source = file.source(index, tensor.dtype());
-            self.engine.back(&tensor.storage, source).await?;
-        }
-        Ok(())
-    }
-
-    fn back_entry(&self, file: &ModelFile, index: usize, tensor: &Tensor) {
-        if tensor.size_bytes() > 0 {
-            let source = file.source(index, tensor.dtype());
-            self.engine.back_new(&tensor.storage, source);
-        }
-    }
 }

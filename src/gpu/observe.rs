@@ -96,8 +96,11 @@ impl Gpu {
     /// [`Monitor`](crate::monitor::Monitor) itself.
     ///
     /// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is given, with the
-    /// mode 0600 in a folder with 0700, which is made if it is not there. One thread sleeps beside it until
-    /// somebody asks. The `Gpu` may go meanwhile: then clients are told that it has ended.
+    /// mode 0600 in a folder with 0700, which is made if it is not there; neither may be a symbolic link. On
+    /// Linux and Android the kernel is asked whose process comes, too: only this user's and the
+    /// administrator's are let in. One thread sleeps beside it until somebody asks. The `Gpu` may go
+    /// meanwhile: then clients are told that it has ended. [`Remote`](crate::monitor::Remote) is the other
+    /// end, for programs of your own.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

@@ -137,50 +137,43 @@ impl Gpu {
     /// written, or when a tensor was written to meanwhile; [`Error::Foreign`] for a tensor of another
     /// `Gpu`; what [`read`](Tensor::read) says.
     pub fn save_state(&self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {
-        const OPERATION: &str = "Gpu::save_state";
         let path = path.as_ref();
-        for (_, tensor) in tensors {
-            if !self.engine.owns(&tensor.storage) {
-                return Err(Error::Foreign {
-                    operation: "save_state",
-                });
-            }
-        }
-        let version = |tensor: &Tensor| {
-            let version = tensor.version();
-            (!tensor.storage.is_half_written()).then_some(version)
-        };
-        let versions: Vec<Option<u64>> = tensors.iter().map(|(_, t)| version(t)).collect();
+        let saved: Vec<&Tensor> = tensors.iter().map(|&(_, tensor)| tensor).collect();
+        let versions = self.versions(&saved, "save_state")?;
         let entries = tensors.iter();
         let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
         let options = self.engine.state_file_options();
         let mut writer = StateWriter::create(path, entries.collect(), &options)?;
 
-        let mut parts = tensors.iter().flat_map(|(_, tensor)| parts(tensor));
-        let (mut under_way, mut bytes_under_way) = (VecDeque::new(), 0);
-        loop {
-            while under_way.len() < PARTS_UNDER_WAY && bytes_under_way < BYTES_UNDER_WAY {
-                let Some(part) = parts.next() else { break };
-                bytes_under_way += part.size_bytes();
-                under_way.push_back((part.size_bytes(), start(&part)?));
-            }
-            let Some((part_bytes, reading)) = under_way.pop_front() else {
-                break;
-            };
-            writer.append(&block_on(OPERATION, reading)?)?;
-            bytes_under_way -= part_bytes;
-        }
-        for ((name, tensor), version) in tensors.iter().zip(versions) {
-            if Some(tensor.version()) != version {
-                let name = crate::memory::printable(name, 60);
-                return Err(Error::State {
-                    path: path.display().to_string(),
-                    failure: StateFailure::Changed,
-                    reason: format!("{name} was written to while it was saved"),
-                });
-            }
+        stream("Gpu::save_state", &saved, |part| writer.append(part))?;
+        if let Some(changed) = changed(&saved, &versions) {
+            let name = crate::memory::printable(tensors[changed].0, 60);
+            return Err(Error::State {
+                path: path.display().to_string(),
+                failure: StateFailure::Changed,
+                reason: format!("{name} was written to while it was saved"),
+            });
         }
         writer.finish()
+    }
+
+    /// The versions of tensors that are about to be saved, all of which are ours.
+    pub(super) fn versions(
+        &self,
+        tensors: &[&Tensor],
+        operation: &'static str,
+    ) -> Result<Vec<Option<u64>>> {
+        if !tensors
+            .iter()
+            .all(|tensor| self.engine.owns(&tensor.storage))
+        {
+            return Err(Error::Foreign { operation });
+        }
+        let version = |tensor: &&Tensor| {
+            let version = tensor.version();
+            (!tensor.storage.is_half_written()).then_some(version)
+        };
+        Ok(tensors.iter().map(version).collect())
     }
 
     /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte of it
@@ -261,6 +254,34 @@ impl Gpu {
         })?;
         let tensor = Tensor::output(&self.engine, &shape, entry.dtype)?;
         Ok(tensor.named(&entry.name))
+    }
+}
+
+/// The first of the tensors that was written to since it had this version.
+pub(super) fn changed(tensors: &[&Tensor], versions: &[Option<u64>]) -> Option<usize> {
+    let mut pairs = tensors.iter().zip(versions);
+    pairs.position(|(tensor, version)| Some(tensor.version()) != *version)
+}
+
+/// Hands the elements of tensors on, one after the other, in parts.
+pub(super) fn stream(
+    operation: &'static str,
+    tensors: &[&Tensor],
+    mut append: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut parts = tensors.iter().flat_map(|tensor| parts(tensor));
+    let (mut under_way, mut bytes_under_way) = (VecDeque::new(), 0);
+    loop {
+        while under_way.len() < PARTS_UNDER_WAY && bytes_under_way < BYTES_UNDER_WAY {
+            let Some(part) = parts.next() else { break };
+            bytes_under_way += part.size_bytes();
+            under_way.push_back((part.size_bytes(), start(&part)?));
+        }
+        let Some((part_bytes, reading)) = under_way.pop_front() else {
+            return Ok(());
+        };
+        append(&block_on(operation, reading)?)?;
+        bytes_under_way -= part_bytes;
     }
 }
 

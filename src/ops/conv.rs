@@ -235,7 +235,10 @@ fn direct(
     }
     engine.pads(&y.storage, pixels, padded_pixels);
     let weight = weight.contiguous()?;
-    let bias = bias.map(Tensor::contiguous).transpose()?;
+    let bias = match bias {
+        Some(bias) => Some(bias.contiguous()?),
+        None => None,
+    };
     let second = bias.as_ref().unwrap_or(&weight);
     let starts = [x, &weight, second].map(|tensor| tensor.layout.offset as u32);
     let params = Params {

@@ -214,7 +214,8 @@ fn product(a: Labelled, b: Labelled, is_later: impl Fn(&Label) -> bool) -> Resul
         };
         of.iter().map(size).collect()
     };
-    let matrix = |x: &Labelled, rows: &[Label], columns: &[Label]| -> Result<Tensor> {
+    // The whole operand, and its shape as matrices.
+    let matrix = |x: &Labelled, rows: &[Label], columns: &[Label]| -> Result<(Tensor, Dims)> {
         let order = [&batch[..], rows, columns].concat();
         let own = x.ordered(&order)?;
         let mut shape: Dims = own.layout.shape[..batch.len()].into();
@@ -223,9 +224,12 @@ fn product(a: Labelled, b: Labelled, is_later: impl Fn(&Label) -> bool) -> Resul
         shape.truncate(batch.len());
         shape.push(sizes(rows).iter().product());
         shape.push(sizes(columns).iter().product());
-        whole.reshape(&shape)
+        Ok((whole, shape))
     };
-    let made = matrix(&a, &left, &inner)?.matmul(&matrix(&b, &inner, &right)?)?;
+    let (first, second) = (matrix(&a, &left, &inner)?, matrix(&b, &inner, &right)?);
+    // Copies, if they must be, are the caller's, which a closure does not know.
+    let (first, second) = (first.0.reshape(&first.1)?, second.0.reshape(&second.1)?);
+    let made = first.matmul(&second)?;
     let mut shape = sizes(&batch);
     shape.extend(sizes(&left).into_iter().chain(sizes(&right)));
     Ok(Labelled {

@@ -197,8 +197,10 @@ impl Tensor {
             eps,
         };
         let rows = rows.as_ref();
-        let run = |form| normalize_as(self, folded, rows, form, &affine);
-        run(Form::tuned(operation, self, rows, run))
+        let form = Form::tuned(operation, self, rows, |form| {
+            normalize_as(self, folded, rows, form, &affine)
+        });
+        normalize_as(self, folded, rows, form, &affine)
     }
 
     /// A weight or bias, checked and contiguous.

@@ -158,7 +158,8 @@ impl Tensor {
     /// A linear layer, as PyTorch has it: `self` times the transposed weight, plus the bias.
     ///
     /// `self` is `[…, k]`, `weight` `[n, k]`, `bias` `[n]`, and the result `[…, n]`. The weight is read
-    /// in place, and the bias is added in the same kernel.
+    /// in place, and the bias is added in the same kernel. Weights of f16 or bf16 beside a `self` of f32 are half
+    /// the memory; those of eight bits have [`matmul_quantized`](Tensor::matmul_quantized).
     ///
     /// # Errors
     ///

@@ -56,4 +56,6 @@ pub use loss::Reduction;
 pub use matmul::{Activation, Epilogue};
 pub use pool::Pool;
 pub use quantized::Quantized;
+#[cfg(feature = "safetensors")]
+pub(crate) use quantized::quantizing;
 pub use scalar::Scalar;

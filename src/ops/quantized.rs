@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
+use quantizing::checked_group;
 
 /// The largest value: symmetric, so that -128 is left out.
 const MOST: f32 = 127.0;
@@ -303,13 +304,38 @@ fn joined(pieces: &[Tensor]) -> Result<Tensor> {
     }
 }
 
-fn checked_group(group: u64) -> Result<usize> {
-    let is_whole = group.is_power_of_two();
-    if is_whole && GROUPS_LOG2.contains(&(group.trailing_zeros() as u8)) {
-        return Ok(group as usize);
+/// The rule, for those who quantize on the host.
+pub(crate) mod quantizing {
+    use super::{Error, GROUPS_LOG2, MOST, Result};
+
+    /// The length of a group.
+    pub(crate) fn checked_group(group: u64) -> Result<usize> {
+        let is_whole = group.is_power_of_two();
+        if is_whole && GROUPS_LOG2.contains(&(group.trailing_zeros() as u8)) {
+            return Ok(group as usize);
+        }
+        Err(Error::Option {
+            option: "group",
+            reason: format!("{group} elements: it is a power of two from 8 to 4096"),
+        })
     }
-    Err(Error::Option {
-        option: "group",
-        reason: format!("{group} elements: it is a power of two from 8 to 4096"),
-    })
+
+    /// The scale of a group, as [`Tensor::quantize`](crate::Tensor::quantize) documents it.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn scale_of(group: &[f32]) -> f32 {
+        if group.iter().any(|v| v.is_nan()) {
+            return f32::NAN;
+        }
+        match group.iter().fold(0.0_f32, |most, v| most.max(v.abs())) {
+            tiny if tiny < MOST * f32::MIN_POSITIVE => 0.0,
+            largest => largest / MOST,
+        }
+    }
+
+    /// An element in scales.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn value_of(v: f32, scale: f32) -> i8 {
+        let divisor = if scale == 0.0 { 1.0 } else { scale };
+        (v / divisor).round_ties_even() as i8
+    }
 }

@@ -168,13 +168,9 @@ pub(super) fn sorted(
     let engine = &x.engine;
     let folded = Axes::from(at, at + 1);
     let (x, rows) = &Rows::along(x, folded)?;
-    let pair = |length: usize| -> Result<[Tensor; 2]> {
-        let make = || Tensor::output(engine, &[rows.rows as usize, length], DType::U32);
-        Ok([make()?, make()?])
-    };
     let mut params = rows.params();
     params.parts = u64::from(rows.length).div_ceil(BLOCK) as u32;
-    let [mut keys, mut order] = pair(rows.length as usize)?;
+    let [mut keys, mut order] = pair(x, rows, rows.length as usize)?;
     let code = rows::rank_bits(rows) | if descending { DESCENDING } else { 0 };
     let args = [arg(x, false), arg(&keys, false), arg(&order, false)];
     let items = u64::from(rows.rows) * u64::from(params.parts);
@@ -184,7 +180,7 @@ pub(super) fn sorted(
     let (mut length, mut run) = (u64::from(rows.length), BLOCK);
     while run < length {
         let next = merge(rows, length, run, keep as u64, piece);
-        let [l, q] = pair(next.kept as usize)?;
+        let [l, q] = pair(x, rows, next.kept as usize)?;
         let args = [&keys, &order, &l, &q].map(|tensor| arg(tensor, false));
         let items = u64::from(next.rows) * u64::from(next.pairs) * u64::from(next.pieces);
         let groups = rows::groups(engine.caps(), items, 32);
@@ -193,10 +189,18 @@ pub(super) fn sorted(
         (length, run) = (next.kept.into(), next.keep.into());
     }
     if length > keep as u64 {
-        let first = |tensor: Tensor| tensor.narrow(1, 0, keep)?.contiguous();
-        (keys, order) = (first(keys)?, first(order)?);
+        keys = keys.narrow(1, 0, keep)?.contiguous()?;
+        order = order.narrow(1, 0, keep)?.contiguous()?;
     }
     Ok((keys, order))
+}
+
+/// Keys and order of rows of so many elements, to be written.
+#[track_caller]
+fn pair(of: &Tensor, rows: &Rows, length: usize) -> Result<[Tensor; 2]> {
+    let shape = [rows.rows as usize, length];
+    let keys = Tensor::output(&of.engine, &shape, DType::U32)?;
+    Ok([keys, Tensor::output(&of.engine, &shape, DType::U32)?])
 }
 
 /// The next merge of rows of so many elements in runs of `run`.

@@ -8,6 +8,7 @@
 #[cfg(feature = "safetensors")]
 mod model_file;
 mod readback;
+mod replace;
 mod spill;
 mod state_file;
 #[cfg(test)]
@@ -19,7 +20,8 @@ use crate::error::Error;
 
 #[cfg(feature = "safetensors")]
 pub(crate) use model_file::{
-    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, can_load, device_type,
+    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, ModelWriter,
+    Saved as SavedArray, can_load, device_type,
 };
 pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};

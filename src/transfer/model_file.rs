@@ -6,12 +6,14 @@
 //!
 //! A file may come from anybody. `header` holds every number of it against the file's length before
 //! anything is made of it; `contents` reads at positions, from a file that must stay as it was when
-//! it was opened or from bytes of the app's; `convert` makes what is stored into what a device holds.
+//! it was opened or from bytes of the app's; `convert` makes what is stored into what a device holds;
+//! `writer` writes such files.
 //! Nothing here knows of tensors or devices.
 
 mod contents;
 mod convert;
 mod header;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +29,7 @@ use header::Header;
 
 pub(crate) use convert::can_load;
 pub(crate) use header::Entry;
+pub(crate) use writer::{ModelWriter, Saved};
 
 /// What is wrong with a file, or with what is wanted of it.
 #[derive(Debug)]

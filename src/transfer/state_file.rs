@@ -18,6 +18,7 @@ mod writer;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use super::replace::Failure;
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, StateFailure};
@@ -54,12 +55,21 @@ impl Fault {
 
 /// What the system said, of this attempt.
 fn io_error(path: &Path, operation: &str, error: &io::Error) -> Error {
-    let failure = match error.kind() {
+    let reason = format!("could not {operation}: {error}");
+    Fault(kind_of(error.kind()), reason).at(path)
+}
+
+/// What kept a file from replacing another.
+fn failed(path: &Path, failure: Failure) -> Error {
+    Fault(kind_of(failure.kind), failure.reason).at(path)
+}
+
+fn kind_of(kind: ErrorKind) -> StateFailure {
+    match kind {
         ErrorKind::NotFound => StateFailure::NotFound,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StateFailure::DiskFull,
         _ => StateFailure::Io,
-    };
-    Fault(failure, format!("could not {operation}: {error}")).at(path)
+    }
 }
 
 /// Refuses where files cannot be, or would have to be turned around.

@@ -25,6 +25,12 @@ impl Folder {
         self.0.join(name)
     }
 
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).collect()
+    }
+
     /// A file of these bytes.
     pub(crate) fn with(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.file(name);

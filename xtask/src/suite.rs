@@ -10,7 +10,7 @@ use crate::process::{Result, has_cargo_command, run};
 /// for all builds means that nothing is compiled twice.
 pub(crate) const FEATURES: &[&str] = &[
     "--features",
-    "lapidary/cli,lapidary/tracing,lapidary/metrics",
+    "lapidary/cli,lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
 ];
 
 /// What needs no program: other systems, and what is measured.
@@ -18,8 +18,12 @@ pub(crate) const SIMULATION: &[&str] = &["--features", "lapidary/sim,lapidary/sn
 
 /// Runs every test of the workspace, then the documentation's examples.
 pub(crate) fn test(args: &[String]) -> Result {
-    let (long, filters): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--long");
-    let filters: Vec<&str> = filters.into_iter().map(String::as_str).collect();
+    let is_given = |option: &str| args.iter().any(|arg| arg == option);
+    let (is_long, has_model) = (is_given("--long"), is_given("--with-model"));
+    let filters = args.iter().map(String::as_str);
+    let filters: Vec<&str> = filters
+        .filter(|arg| !["--long", "--with-model"].contains(arg))
+        .collect();
     if let Some(option) = filters
         .iter()
         .find(|filter| filter.starts_with('-') && **filter != "--")
@@ -41,7 +45,10 @@ pub(crate) fn test(args: &[String]) -> Result {
     if filters.is_empty() {
         run(&mut examples)?;
     }
-    if !long.is_empty() {
+    if has_model {
+        crate::model::test()?;
+    }
+    if is_long {
         crate::ci::source::random_long()?;
         crate::ci::pressure::programs_long()?;
         crate::ci::pressure::tight()?;

@@ -62,7 +62,7 @@ impl Remote {
                 let pid = place::pid_of(&path)?;
                 place::check_socket(&path).ok()?;
                 // A process that was killed has left its socket, and nobody is there.
-                UnixStream::connect(&path).ok()?;
+                place::connect(&path).ok()?;
                 Some(Served { pid, path })
             })
             .collect();
@@ -74,7 +74,8 @@ impl Remote {
     /// is at the other end, too; elsewhere the socket's owner is all that is looked at.
     ///
     /// # Errors
-    /// [`Error::Option`]: there is no socket, it is another user's, or nobody listens.
+    /// [`Error::Option`]: there is no socket, it is another user's, nobody listens, or nobody has answered
+    /// within 2 s.
     pub fn connect(path: &Path) -> Result<Remote> {
         Ok(Remote {
             stream: Some(open(path).map_err(refuse)?),
@@ -125,9 +126,10 @@ fn open(path: &Path) -> std::result::Result<UnixStream, String> {
             "{}: the process that served there has ended",
             path.display()
         ),
+        ErrorKind::WouldBlock => format!("{}: the process does not answer", path.display()),
         _ => format!("{}: {error}", path.display()),
     };
-    let stream = UnixStream::connect(path).map_err(explain)?;
+    let stream = place::connect(path).map_err(explain)?;
     if !place::is_friend(&stream) {
         let path = path.display();
         return Err(format!("{path}: the process there is another user's"));

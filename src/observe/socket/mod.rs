@@ -9,6 +9,8 @@
 mod client;
 mod place;
 mod server;
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 

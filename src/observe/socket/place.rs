@@ -6,6 +6,10 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+/// Whoever has let nobody in by then hangs, or has been stopped.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// The user that this process acts for.
 pub(super) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -92,6 +96,34 @@ pub(super) fn check_socket(path: &Path) -> Result<(), String> {
         return Err(format!("{} is no socket", path.display()));
     }
     owned(path, &found)
+}
+
+/// Connects to a socket; somebody whose queue of arrivals is full, as of a process that was stopped, is given up
+/// after a while with `WouldBlock`. (Systems other than Linux and Android refuse at once then.)
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::net::sockopt::{Timeout, set_socket_timeout};
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+        let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let stream = UnixStream::from(socket);
+        stream.set_write_timeout(None)?;
+        Ok(stream)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    UnixStream::connect(path)
+}
+
+/// Does anybody listen at a socket, however busy?
+pub(super) fn is_served(path: &Path) -> bool {
+    match connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
 }
 
 /// Whether the process at the other end is this user's or the administrator's. The kernel is asked on Linux

@@ -118,7 +118,7 @@ fn listen_by_default() -> std::result::Result<(UnixListener, PathBuf), String> {
         };
         let path = folder.join(name);
         match listen(&path) {
-            Err(_) if number < 64 && UnixStream::connect(&path).is_ok() => number += 1,
+            Err(_) if number < 64 && place::is_served(&path) => number += 1,
             other => return Ok((other?, path)),
         }
     }
@@ -132,7 +132,7 @@ fn listen(path: &Path) -> std::result::Result<UnixListener, String> {
     let explain = |error: io::Error| format!("{}: {error}", path.display());
     if fs::symlink_metadata(path).is_ok() {
         place::check_socket(path)?;
-        if UnixStream::connect(path).is_ok() {
+        if place::is_served(path) {
             return Err(format!("somebody serves at {} already", path.display()));
         }
         // Left behind by a process that was killed.

@@ -222,8 +222,11 @@ impl Call<'_> {
         match call.plan(engine.caps(), &to.layout.shape, start)? {
             Some(plan) => call.launch(plan, to, true, ranges),
             None => {
-                let rows = views.iter().map(Tensor::contiguous);
-                self.part(&rows.collect::<Result<SmallVec<[Tensor; 4]>>>()?, out)
+                let mut rows = SmallVec::<[Tensor; 4]>::new();
+                for view in views {
+                    rows.push(view.contiguous()?);
+                }
+                self.part(&rows, out)
             }
         }
     }

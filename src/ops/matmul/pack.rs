@@ -32,6 +32,7 @@ fn steps(problem: &Problem, edge: u32, lanes: u8) -> u32 {
 }
 
 /// Appends what packs both operands, and their product.
+#[track_caller]
 pub(super) fn launch(
     [a, b]: [&Tensor; 2],
     problem: &Problem,
@@ -70,6 +71,7 @@ pub(super) fn grid(problem: &Problem, side: &Side, edge: u32, lanes: u8) -> [u32
 }
 
 /// The packed copy of an operand, as elements of another type.
+#[track_caller]
 fn pack(
     operand: &Tensor,
     problem: &Problem,

@@ -140,10 +140,17 @@ impl Tensor {
 }
 
 impl<'a> Output<'a> {
+    #[track_caller]
     fn new(c: &'a Tensor, c_row: u32, groups: Option<Groups<'_>>, end: &Epilogue) -> Result<Self> {
-        let scales = end.columns.as_ref().or(groups.map(|of| of.scales));
-        let scales = scales.map(Tensor::contiguous).transpose()?;
-        let bias = end.bias.as_ref().map(Tensor::contiguous).transpose()?;
+        // Given as a function, `contiguous` would not know for whom it is called.
+        let scales = match end.columns.as_ref().or(groups.map(|of| of.scales)) {
+            Some(scales) => Some(scales.contiguous()?),
+            None => None,
+        };
+        let bias = match &end.bias {
+            Some(bias) => Some(bias.contiguous()?),
+            None => None,
+        };
         let residual = match &end.residual {
             Some(residual) => Some(residual.broadcast_to(c.shape())?.contiguous()?),
             None => None,
@@ -213,6 +220,7 @@ impl<'a> Output<'a> {
 }
 
 /// Appends the kernels of a product.
+#[track_caller]
 fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'_>) -> Result<()> {
     let (first, second) = if problem.swapped { (b, a) } else { (a, b) };
     if matches!(tile, Tile::Packed { .. }) {

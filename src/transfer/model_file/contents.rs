@@ -25,10 +25,7 @@ pub(super) enum Contents {
 
 impl Contents {
     pub(super) fn open(path: &Path) -> Result<Contents, Fault> {
-        if cfg!(not(any(unix, windows))) {
-            let reason = "there are no files on this system: give the bytes";
-            return Err(Fault(ModelFailure::Unavailable, reason.into()));
-        }
+        check_files()?;
         let failed = |error| io_fault("open it", &error);
         // Whoever opens a pipe waits for its other end, and a device has no end.
         let kind = fs::metadata(path).map_err(failed)?;
@@ -102,12 +99,25 @@ impl Contents {
     }
 }
 
+/// Refuses where there are no files.
+pub(super) fn check_files() -> Result<(), Fault> {
+    if cfg!(not(any(unix, windows))) {
+        let reason = "there are no files on this system";
+        return Err(Fault(ModelFailure::Unavailable, reason.into()));
+    }
+    Ok(())
+}
+
 /// What the system said, of this attempt.
-pub(super) fn io_fault(operation: &str, error: &std::io::Error) -> Fault {
-    let failure = match error.kind() {
+fn io_fault(operation: &str, error: &std::io::Error) -> Fault {
+    let reason = format!("could not {operation}: {error}");
+    Fault(kind_of(error.kind()), reason)
+}
+
+pub(super) fn kind_of(kind: ErrorKind) -> ModelFailure {
+    match kind {
         ErrorKind::NotFound => ModelFailure::NotFound,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ModelFailure::DiskFull,
         _ => ModelFailure::Io,
-    };
-    Fault(failure, format!("could not {operation}: {error}"))
+    }
 }

@@ -90,7 +90,7 @@ impl Header {
 fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> Fault {
     let instead = match start {
         b"version " => ": it looks like a pointer of Git LFS, which `git lfs pull` replaces",
-        [b'P', b'K', ..] | [0x80, 0x02 | 0x03 | 0x04, ..] => {
+        [b'P', b'K', ..] | [0x80, 0x02..=0x04, ..] => {
             ": it looks like a pickle of PyTorch's, to be converted to safetensors"
         }
         [b'G', b'G', b'U', b'F', ..] => ": it is a GGUF file, to be converted to safetensors",

@@ -6,6 +6,7 @@
 //! [`peers`] run several programs in turn, [`weight`] counts crates and times builds.
 
 mod against;
+mod encoder;
 mod peers;
 mod plot;
 pub(crate) mod row;
@@ -31,6 +32,7 @@ Measure everything beside what this machine can do, and write target/bench/table
   --against REV  beside another commit: how many times as fast the working tree is
   --peers        beside raw wgpu, candle (CPU) and burn, which takes a quarter of an hour to build
   --peer NAME    beside one of them: raw, candle, burn
+  embed          a sentence encoder (examples/embed) beside candle, and under budgets; --readme as above
   NAME           one of the other benches; `table` before a FILTER that is such a name";
 
 /// The bench that the table is made with.
@@ -55,6 +57,7 @@ pub(crate) fn bench(args: &[String]) -> Result {
     let is_single = |word: &String| word != TABLE && known.contains(word);
     match options.words.first() {
         Some(word) if is_single(word) => return single(&options.words, &known),
+        Some(word) if word == "embed" => return encoder::embed(options.into_readme),
         Some(word) if word == TABLE => drop(options.words.remove(0)),
         _ => {}
     }

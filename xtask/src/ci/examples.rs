@@ -83,13 +83,13 @@ fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
 }
 
 /// A last line that is meant for programs: `NAME: KEY=VALUE KEY=VALUE …`.
-struct Line<'a> {
+pub(super) struct Line<'a> {
     text: &'a str,
 }
 
 impl<'a> Line<'a> {
     /// The last that begins with the program's name; a driver may have warned about something after it.
-    fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
+    pub(super) fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
         let is_it = |line: &&String| line.starts_with(&format!("{name}: "));
         match lines.iter().rfind(is_it) {
             Some(text) => Ok(Line { text }),
@@ -97,11 +97,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn complain<T>(&self, fault: &str) -> Result<T> {
+    pub(super) fn complain<T>(&self, fault: &str) -> Result<T> {
         Err(format!("a last line {fault}: {}", self.text))
     }
 
-    fn text(&self, key: &str) -> Result<&'a str> {
+    pub(super) fn text(&self, key: &str) -> Result<&'a str> {
         let mut pairs = (self.text.split_whitespace()).filter_map(|field| field.split_once('='));
         match pairs.find(|(name, _)| *name == key) {
             Some((_, value)) => Ok(value),
@@ -109,7 +109,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn number(&self, key: &str) -> Result<f64> {
+    pub(super) fn number(&self, key: &str) -> Result<f64> {
         match self.text(key)?.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
             _ => self.complain(&format!("has no number `{key}`")),
@@ -117,7 +117,7 @@ impl<'a> Line<'a> {
     }
 
     /// Complains unless it says exactly this.
-    fn expect(&self, key: &str, value: &str) -> Result<()> {
+    pub(super) fn expect(&self, key: &str, value: &str) -> Result<()> {
         match self.text(key)? == value {
             true => Ok(()),
             false => self.complain(&format!("does not say {key}={value}")),

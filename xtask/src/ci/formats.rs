@@ -1,9 +1,10 @@
 //! Snapshots of some programs, read by the tools of others whose formats they are written in.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::process::{Result, capture, command, run, run_quietly, target_dir};
+use crate::pip::{self, python};
+use crate::process::{Result, capture, run, target_dir};
 use crate::suite::selected;
 
 /// Of the packages that have the file, one of the smallest: a wheel for a system without a GPU's libraries.
@@ -22,7 +23,7 @@ file.write_bytes(zipfile.ZipFile(archive).read(member))";
 
 /// Writes the snapshots of the suite's programs and has PyTorch's tool read them.
 pub(crate) fn memory_viz() -> Result<String> {
-    install_python()?;
+    pip::install()?;
     let tool = tool()?;
     let folder = target_dir().join("formats");
     let _ = fs::remove_dir_all(&folder);
@@ -40,17 +41,6 @@ pub(crate) fn memory_viz() -> Result<String> {
     Ok(format!("{last} by {TORCH}"))
 }
 
-fn python() -> std::process::Command {
-    command("python3")
-}
-
-fn install_python() -> Result {
-    match capture(python().args(["-m", "pip", "--version"])) {
-        Ok(_) => Ok(()),
-        Err(_) => crate::apt::install(&["python3", "python3-pip"]),
-    }
-}
-
 /// The folder of PyTorch's `_memory_viz.py`, which is kept beside the build.
 fn tool() -> Result<PathBuf> {
     let folder = target_dir().join("memory_viz").join(TORCH);
@@ -60,27 +50,18 @@ fn tool() -> Result<PathBuf> {
     }
     let explain = |error: std::io::Error| format!("{}: {error}.", folder.display());
     let download = folder.join("download");
-    fs::create_dir_all(&download).map_err(explain)?;
-    let mut pip = python();
-    pip.args(["-m", "pip", "download", "--quiet", "--no-deps"])
-        .args(["--only-binary=:all:", "--platform", PLATFORM])
-        .args(["--python-version", "311", "--abi", "none"])
-        .arg("--dest")
-        .arg(&download)
-        .arg(TORCH);
-    run_quietly(&mut pip)?;
-    let wheel = the_wheel(&download)?;
+    let system = [
+        "--platform",
+        PLATFORM,
+        "--python-version",
+        "311",
+        "--abi",
+        "none",
+    ];
+    let wheel = pip::download(TORCH, &system, &download)?;
     let mut unpack = python();
     unpack.args(["-c", UNPACK]).arg(&wheel).arg(MEMBER);
     capture(unpack.arg(&folder))?;
     fs::remove_dir_all(&download).map_err(explain)?;
     Ok(folder)
-}
-
-fn the_wheel(folder: &Path) -> Result<PathBuf> {
-    let listing =
-        fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let mut files = listing.flatten().map(|entry| entry.path());
-    let wheel = files.find(|file| file.extension().is_some_and(|extension| extension == "whl"));
-    wheel.ok_or(format!("pip brought no wheel of {TORCH}."))
 }

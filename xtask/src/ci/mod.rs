@@ -1,14 +1,17 @@
 //! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
 
 pub(crate) mod adapters;
+mod app;
 mod examples;
 mod formats;
 mod messages;
+mod model;
 mod page;
 pub(crate) mod pressure;
 mod shaders;
 pub(crate) mod source;
 pub(crate) mod targets;
+mod terminal;
 mod traces;
 mod web;
 
@@ -95,6 +98,16 @@ const STEPS: &[Step] = &[
         run: examples::run_all,
     },
     Step {
+        name: "model",
+        about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
+        run: model::check,
+    },
+    Step {
+        name: "app",
+        about: "a program with a device of its own: without a window, and in one, with a pointer",
+        run: app::check,
+    },
+    Step {
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
         run: page::check,
@@ -103,6 +116,11 @@ const STEPS: &[Step] = &[
         name: "web",
         about: "the library in Chromium, on WebGPU: results as here, limits, a lost device",
         run: web::check,
+    },
+    Step {
+        name: "top",
+        about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
+        run: terminal::top,
     },
 ];
 

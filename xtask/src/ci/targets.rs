@@ -7,13 +7,16 @@ use std::process::Command;
 
 use crate::apt;
 use crate::process::{Result, capture, cargo, command, run, target_dir};
-use crate::suite::SIMULATION;
+use crate::suite::{FEATURES, SIMULATION};
 
 const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
 const WEB: &str = "wasm32-unknown-unknown";
 
-/// What a browser has no use for: terminals and sockets.
-const NATIVE: &[&str] = &["--features", "lapidary/monitor,lapidary/serve"];
+/// A browser has no use for terminals and sockets, and so none for the program.
+const OF_WEB: &[&str] = &[
+    "--features",
+    "lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
+];
 
 /// Debian's own compiler, cargo and the source of std, which is then built on the spot.
 pub(crate) const DEBIAN_TOOLCHAIN: &[&str] = &["rustc-web", "cargo-web", "rust-web-src"];
@@ -51,12 +54,11 @@ fn check_one(target: &str) -> Result {
             "{target} is not installed: `rustup target add {target}` does that."
         ));
     };
-    check
-        .args(["--package", "lapidary", "--lib", "--target", target])
-        .args(SIMULATION);
-    if target != WEB {
-        check.args(NATIVE);
-    }
+    check.args(["--package", "lapidary", "--lib", "--target", target]);
+    match target {
+        WEB => check.args(SIMULATION).args(OF_WEB),
+        _ => check.args(FEATURES).args(["--bin", "lapidary"]),
+    };
     run(check.env("CARGO_TARGET_DIR", target_dir().join("targets")))
 }
 

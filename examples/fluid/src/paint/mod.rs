@@ -7,7 +7,6 @@ use lapidary::wgpu;
 pub struct Painter {
     device: wgpu::Device,
     pipeline: wgpu::RenderPipeline,
-    size: [usize; 2],
 }
 
 impl Painter {
@@ -16,13 +15,7 @@ impl Painter {
         Painter {
             device: device.clone(),
             pipeline: pipeline(device, format, size),
-            size,
         }
-    }
-
-    /// Cells across and down, as it was made for.
-    pub fn size(&self) -> [usize; 2] {
-        self.size
     }
 
     /// Draws what is bound there: [`Frame::dye`](crate::Frame::dye), as

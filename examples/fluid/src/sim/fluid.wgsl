@@ -100,8 +100,8 @@ fn advect(@builtin(global_invocation_id) id: vec3<u32>) {
         let sway = 0.03 * sin(0.021 * f32(step.number) + 2.0 * turn);
         let centre = size * vec2(0.25 + 0.25 * f32(burner) + sway, 0.93);
         let near = nearness(here, centre, size.y / 28.0);
-        let colour = 0.55 + 0.45 * cos(turn + 0.004 * f32(step.number) + vec3(0.0, 2.1, 4.2));
-        stuff += near * vec4(0.09 * colour, 0.12);
+        let wave = 0.5 + 0.5 * cos(turn + 0.004 * f32(step.number) + vec3(0.0, 2.1, 4.2));
+        stuff += near * vec4(0.10 * wave * wave, 0.12);
     }
     moved.y -= 0.05 * min(stuff.w, 2.0) * size.y / 256.0;
 

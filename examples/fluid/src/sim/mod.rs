@@ -49,7 +49,7 @@ struct State {
     velocity: Tensor,
     /// Red, green, blue and heat: `[height, width, 4]`.
     dye: Tensor,
-    /// `[height, width]`.
+    /// `[height, width, 1]`.
     pressure: Tensor,
 }
 
@@ -61,16 +61,6 @@ pub struct Frame {
 }
 
 impl Frame {
-    fn calm(gpu: &Gpu, [width, height]: [usize; 2]) -> Result<Frame> {
-        let zeros = |shape: &[usize]| gpu.zeros(shape, DType::F32);
-        let state = State {
-            velocity: zeros(&[height, width, 2])?.named("velocity"),
-            dye: zeros(&[height, width, 4])?.named("dye"),
-            pressure: zeros(&[height, width])?.named("pressure"),
-        };
-        Ok(Frame { step: 0, state })
-    }
-
     fn tensors(&self) -> [&Tensor; 3] {
         let State {
             velocity,
@@ -113,6 +103,7 @@ impl Frame {
 /// A fluid in a box, with a past.
 #[derive(Debug)]
 pub struct Fluid {
+    gpu: Gpu,
     size: [usize; 2],
     advect: Kernel,
     diverge: Kernel,
@@ -132,12 +123,13 @@ impl Fluid {
     pub fn new(gpu: &Gpu, size: [usize; 2]) -> Result<Fluid> {
         let kernel = |entry| Kernel::with_entry(gpu, WGSL, entry);
         Ok(Fluid {
+            gpu: gpu.clone(),
             size,
             advect: kernel("advect")?,
             diverge: kernel("diverge")?,
             relax: kernel("relax")?,
             project: kernel("project")?,
-            now: Frame::calm(gpu, size)?,
+            now: calm(gpu, size)?,
             history: VecDeque::new(),
             kept: 0,
             every: 1,
@@ -211,10 +203,10 @@ impl Fluid {
     ///
     /// # Errors
     /// Those of making tensors.
-    pub fn recover(&mut self, gpu: &Gpu) -> Result<usize> {
+    pub fn recover(&mut self) -> Result<usize> {
         self.history.retain(|frame| frame.is_elsewhere());
         if self.history.is_empty() {
-            self.now = Frame::calm(gpu, self.size)?;
+            self.now = calm(&self.gpu, self.size)?;
         } else {
             self.go_back(self.history.len() - 1);
         }
@@ -238,18 +230,27 @@ impl Fluid {
         let (moved, dye) = (&outputs[0], &outputs[1]);
 
         let divergence = self.diverge.call().bind("velocity", moved);
-        let divergence = divergence.out("divergence_out", &[height, width], DType::F32);
+        let divergence = divergence.out("divergence_out", &[height, width, 1], DType::F32);
         let divergence = divergence.params(&step).groups(groups).run_one()?;
 
-        let mut pressure = state.pressure.clone();
-        for _ in 0..ROUNDS {
-            let relaxed = self.relax.call();
-            let relaxed = relaxed
-                .bind("pressure", &pressure)
-                .bind("divergence", &divergence)
-                .out("pressure_out", &[height, width], DType::F32);
-            pressure = relaxed.params(&step).groups(groups).run_one()?;
+        let relax = |from: &Tensor| {
+            let relaxed = self.relax.call().bind("pressure", from);
+            let relaxed = relaxed.bind("divergence", &divergence);
+            relaxed.params(&step).groups(groups)
+        };
+        // Two to and fro, and a new one at the end: the first is part of a state that may be kept.
+        let scratch = [
+            zeros(&self.gpu, self.size, 1)?,
+            zeros(&self.gpu, self.size, 1)?,
+        ];
+        let mut pressure = &state.pressure;
+        for round in 1..ROUNDS {
+            let next = &scratch[round % 2];
+            relax(pressure).bind("pressure_out", next).run()?;
+            pressure = next;
         }
+        let pressure = relax(pressure).out("pressure_out", &[height, width, 1], DType::F32);
+        let pressure = pressure.run_one()?;
 
         let velocity = self.project.call();
         let velocity = velocity
@@ -271,16 +272,31 @@ impl Fluid {
         let [width, height] = self.size.map(|cells| cells as f32);
         let [red, green, blue] = stir.dye;
         // A hand that moves faster than this would outrun what a step can carry.
-        let push = |by: f32, cells: f32| (by * cells).clamp(-16.0, 16.0);
+        let push = |by: f32, cells: f32| (0.3 * by * cells).clamp(-8.0, 8.0);
         Step {
             size: self.size.map(|cells| cells as u32),
             number: number as u32,
-            radius: height / 32.0,
+            radius: height / 30.0,
             at: [stir.at[0] * width, stir.at[1] * height],
             push: [push(stir.by[0], width), push(stir.by[1], height)],
             dye: [red, green, blue, 0.0],
         }
     }
+}
+
+/// A frame in which nothing moves.
+fn calm(gpu: &Gpu, size: [usize; 2]) -> Result<Frame> {
+    let state = State {
+        velocity: zeros(gpu, size, 2)?.named("velocity"),
+        dye: zeros(gpu, size, 4)?.named("dye"),
+        pressure: zeros(gpu, size, 1)?.named("pressure"),
+    };
+    Ok(Frame { step: 0, state })
+}
+
+/// So many numbers a cell.
+fn zeros(gpu: &Gpu, [width, height]: [usize; 2], numbers: usize) -> Result<Tensor> {
+    gpu.zeros(&[height, width, numbers], DType::F32)
 }
 
 #[cfg(test)]

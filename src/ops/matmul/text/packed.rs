@@ -53,25 +53,7 @@ pub(super) fn packed(
     }
     for q in 0..quads {
         push!(prepare, "{}", panel('b', "column", q, "p.size.y"));
-        for c in 0..4 {
-            let at = format!("b_{q} + k * {}u + {}u", width * 4, c * width);
-            let quad = b.scaled(format!("b_get4({at})"), &format!("of_{q}_{c}"), "k * 4u");
-            push!(step, "    let w_{q}_{c} = {quad};");
-            if b.group_log2 > 0 {
-                let column = q * width + c;
-                push!(
-                    prepare,
-                    "  let of_{q}_{c} = scale_line(column + {column}u);"
-                );
-            }
-        }
-        for lane in LANES {
-            push!(
-                step,
-                "    let y_{q}_{lane} = vec4(w_{q}_0.{lane}, w_{q}_1.{lane}, w_{q}_2.{lane}, \
-                 w_{q}_3.{lane});"
-            );
-        }
+        load_b(b, q, width, &mut prepare, &mut step);
     }
     for r in 0..rows {
         let (h, in_panel) = (r / width, r % width);
@@ -110,4 +92,27 @@ pub(super) fn packed(
             ("store", store),
         ],
     )
+}
+
+/// `y_q_x` to `y_q_w`: the quad of columns `q` at each of four steps of k.
+fn load_b(b: Side, q: u32, width: u32, prepare: &mut String, step: &mut String) {
+    for c in 0..4 {
+        let at = format!("b_{q} + k * {}u + {}u", width * 4, c * width);
+        let quad = b.scaled(format!("b_get4({at})"), &format!("of_{q}_{c}"), "k * 4u");
+        push!(step, "    let w_{q}_{c} = {quad};");
+        if b.group_log2 > 0 {
+            let column = q * width + c;
+            push!(
+                prepare,
+                "  let of_{q}_{c} = scale_line(column + {column}u);"
+            );
+        }
+    }
+    for lane in LANES {
+        push!(
+            step,
+            "    let y_{q}_{lane} = vec4(w_{q}_0.{lane}, w_{q}_1.{lane}, w_{q}_2.{lane}, \
+             w_{q}_3.{lane});"
+        );
+    }
 }

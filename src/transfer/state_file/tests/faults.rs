@@ -49,7 +49,7 @@ fn run_save(fault: FileFault, old: &Arrays, new: &Arrays) -> bool {
         (Ok(()), Ok(found)) => assert!(found == contents(new), "{fault:?}"),
         (Ok(()), Err(Error::State { .. })) => assert!(lies, "{fault:?}"),
         (Err(error @ Error::State { .. }), Ok(found)) => {
-            let is_in_place = error.to_string().contains("the new state is in place");
+            let is_in_place = error.to_string().contains("the new file is in place");
             let expected = if is_in_place { new } else { old };
             assert!(found == contents(expected), "{fault:?}");
             assert!(!is_in_place || faults.struck() > 0);

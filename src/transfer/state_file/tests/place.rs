@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::super::writer::sweep;
+use crate::transfer::replace::sweep;
+
 use super::{Folder, StateFailure, contents, failure, load, save, small};
 
 #[test]

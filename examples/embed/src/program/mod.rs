@@ -1,0 +1,113 @@
+//! The program: its arguments, and what they ask for.
+
+mod corpus;
+mod index;
+mod search;
+mod sentences;
+
+use std::io::{ErrorKind, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use embed::{Error, Model, Precision, Result, places};
+use lapidary::{Budget, Gpu, Options};
+
+/// Find texts by what they mean.
+#[derive(Debug, Parser)]
+#[command(name = "embed", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compute the vectors of a folder's sentences, and keep them in a file.
+    Index {
+        #[command(flatten)]
+        texts: Texts,
+        #[command(flatten)]
+        setup: Setup,
+    },
+    /// Find the sentences that are closest to a query; without one, ask for queries until an empty line.
+    Search {
+        /// What to look for.
+        query: Vec<String>,
+        /// So many are shown.
+        #[arg(long, value_name = "N", default_value = "5")]
+        top: NonZeroUsize,
+        #[command(flatten)]
+        setup: Setup,
+    },
+    /// Print the sentences that `index` would take, one a line.
+    Sentences {
+        #[command(flatten)]
+        texts: Texts,
+    },
+}
+
+/// Which sentences.
+#[derive(Args, Debug)]
+struct Texts {
+    /// A folder with sources in Rust (whose documentation is taken), Markdown and plain text. Without it: the
+    /// sources of lapidary's dependencies.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Take so many sentences at most, spread evenly.
+    #[arg(long, value_name = "N", default_value = "6000")]
+    most: NonZeroUsize,
+}
+
+#[derive(Args, Debug)]
+struct Setup {
+    /// The folder with the model [default: where `cargo xtask fetch-model` puts it].
+    #[arg(long, value_name = "FOLDER")]
+    model: Option<PathBuf>,
+    /// The file of the index [default: target/embed.index].
+    #[arg(long, value_name = "FILE")]
+    index: Option<PathBuf>,
+    /// Memory on the device that is not to be passed, such as 45MiB.
+    #[arg(long, value_name = "BYTES")]
+    budget: Option<Budget>,
+    /// How weights are kept: f32, f16, int8, or int8:64 for a scale for every 64.
+    #[arg(long, value_name = "TYPE", default_value_t = Precision::F32)]
+    weights: Precision,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Setup {
+    fn open(&self) -> Result<(Gpu, Model)> {
+        let gpu = Gpu::open(Options {
+            budget: self.budget,
+            ..Options::default()
+        })?;
+        let folder = self.model.clone().unwrap_or_else(places::model_folder);
+        let model = Model::open_as(&gpu, &folder, self.weights)?;
+        Ok((gpu, model))
+    }
+
+    fn index_file(&self) -> PathBuf {
+        self.index.clone().unwrap_or_else(places::index_file)
+    }
+}
+
+pub(crate) fn run() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Index { texts, setup } => index::run(&texts, &setup),
+        Command::Search { query, top, setup } => search::run(&query.join(" "), top.get(), &setup),
+        Command::Sentences { texts } => {
+            let mut out = std::io::stdout().lock();
+            let mut entries = corpus::entries(&texts)?.into_iter();
+            match entries.try_for_each(|entry| writeln!(out, "{}", entry.text)) {
+                // Whoever reads has seen enough.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                written => written.map_err(|error| {
+                    Error::Input(format!("the sentences cannot be written: {error}"))
+                }),
+            }
+        }
+    }
+}

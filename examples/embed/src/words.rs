@@ -1,0 +1,96 @@
+//! From text to tokens, with the tokenizer that the model was trained with.
+
+use tokenizers::Tokenizer;
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+const NAME: &str = "tokenizer.json";
+
+/// A tokenizer that fits a model.
+#[derive(Debug)]
+pub struct Words {
+    tokenizer: Tokenizer,
+    longest: usize,
+}
+
+/// A text as the encoder takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tokens {
+    /// Rows of the table of words, with what the model wants to see before and after a text.
+    pub ids: Vec<u32>,
+    /// How many there were, if that was more than the model takes and the end was left out.
+    pub cut_from: Option<usize>,
+}
+
+impl Words {
+    /// Reads `tokenizer.json`, and checks that every token has a row in the model's table of words.
+    pub fn parse(tokenizer: &[u8], config: &Config) -> Result<Words> {
+        let mut tokenizer = Tokenizer::from_bytes(tokenizer).map_err(|error| {
+            let reason = format!(
+                "no tokenizer ({error}). Is this the file of that name in the model's folder?"
+            );
+            Error::file(NAME, reason)
+        })?;
+        // What the file says of both is for whoever trains with batches of one length.
+        tokenizer.with_padding(None);
+        let cut = tokenizer.with_truncation(None);
+        cut.map_err(|error| Error::file(NAME, error.to_string()))?;
+        let vocabulary = tokenizer.get_vocab(true);
+        if let Some((token, id)) = vocabulary.into_iter().max_by_key(|(_, id)| *id)
+            && id as usize >= config.vocab_size
+        {
+            return Err(Error::file(
+                NAME,
+                format!(
+                    "it does not fit the model: {token:?} is token {id}, and the model's table of words has {} rows. \
+                     Take the tokenizer.json that came with this model",
+                    config.vocab_size
+                ),
+            ));
+        }
+        let words = Words {
+            tokenizer,
+            longest: config.longest,
+        };
+        let frame = words.tokens("")?.ids.len();
+        if frame == 0 || frame >= config.longest {
+            return Err(Error::file(
+                NAME,
+                format!(
+                    "it puts {frame} tokens around a text, where the model wants some, and reads {} in all. \
+                     Take the tokenizer.json that came with this model",
+                    config.longest
+                ),
+            ));
+        }
+        Ok(words)
+    }
+
+    /// The tokens of a text. One that is longer than the model takes loses its end.
+    pub fn tokens(&self, text: &str) -> Result<Tokens> {
+        let refuse = |error: tokenizers::Error| {
+            Error::Input(format!(
+                "a text cannot be divided into words: {error}. Is tokenizer.json the model's own?"
+            ))
+        };
+        let mut encoding = self.tokenizer.encode_fast(text, false).map_err(refuse)?;
+        let frame = self.tokenizer.get_post_processor();
+        let frame = frame.map_or(0, |frame| {
+            tokenizers::PostProcessor::added_tokens(frame, false)
+        });
+        let count = encoding.len() + frame;
+        if count > self.longest {
+            let rest = self.longest.saturating_sub(frame);
+            encoding.truncate(rest, 0, tokenizers::TruncationDirection::Right);
+        }
+        let encoding = self
+            .tokenizer
+            .post_process(encoding, None, true)
+            .map_err(refuse)?;
+        Ok(Tokens {
+            ids: encoding.get_ids().to_vec(),
+            cut_from: (count > self.longest).then_some(count),
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! What is wrong with a model's files is told by a sentence that says what to do. The model here is a tiny one,
+//! made for the test.
+
+use std::fs;
+
+use embed::{Config, Files, Model};
+use lapidary::{Gpu, ModelFile, Options};
+use serde_json::{Value, json};
+
+const WIDTH: usize = 8;
+const WIDE: usize = 16;
+const LONGEST: usize = 12;
+const WORDS: [&str; 6] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "stone", "cutter"];
+
+fn config() -> Value {
+    json!({
+        "model_type": "bert", "hidden_act": "gelu", "hidden_size": WIDTH, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "intermediate_size": WIDE, "layer_norm_eps": 1e-12,
+        "max_position_embeddings": LONGEST, "type_vocab_size": 2, "vocab_size": WORDS.len(),
+    })
+}
+
+fn tokenizer(words: &[&str]) -> Value {
+    let vocabulary: serde_json::Map<_, _> = words
+        .iter()
+        .enumerate()
+        .map(|(id, word)| ((*word).to_owned(), json!(id)))
+        .collect();
+    let special = |id: usize| json!({"id": WORDS[id], "ids": [id], "tokens": [WORDS[id]]});
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"}, "decoder": null,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                       {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {"[CLS]": special(2), "[SEP]": special(3)},
+        },
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"},
+    })
+}
+
+/// Names and shapes of all tensors.
+fn shapes() -> Vec<(String, Vec<usize>)> {
+    let mut shapes = vec![
+        (
+            "embeddings.word_embeddings.weight".into(),
+            vec![WORDS.len(), WIDTH],
+        ),
+        (
+            "embeddings.position_embeddings.weight".into(),
+            vec![LONGEST, WIDTH],
+        ),
+        (
+            "embeddings.token_type_embeddings.weight".into(),
+            vec![2, WIDTH],
+        ),
+    ];
+    let at = "encoder.layer.0";
+    for (name, to, from) in [
+        ("attention.self.query", WIDTH, WIDTH),
+        ("attention.self.key", WIDTH, WIDTH),
+        ("attention.self.value", WIDTH, WIDTH),
+        ("attention.output.dense", WIDTH, WIDTH),
+        ("intermediate.dense", WIDE, WIDTH),
+        ("output.dense", WIDTH, WIDE),
+    ] {
+        shapes.push((format!("{at}.{name}.weight"), vec![to, from]));
+        shapes.push((format!("{at}.{name}.bias"), vec![to]));
+    }
+    let norms =
+        ["attention.output.LayerNorm", "output.LayerNorm"].map(|name| format!("{at}.{name}"));
+    for name in norms.into_iter().chain(["embeddings.LayerNorm".into()]) {
+        shapes.push((format!("{name}.weight"), vec![WIDTH]));
+        shapes.push((format!("{name}.bias"), vec![WIDTH]));
+    }
+    shapes
+}
+
+/// A file of such tensors, with some numbers in them.
+fn weights(shapes: &[(String, Vec<usize>)]) -> Vec<u8> {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in shapes {
+        let start = data.len();
+        for at in 0..shape.iter().product::<usize>() {
+            let number = ((at * 37 + name.len() * 11) % 19) as f32 / 19.0 - 0.4;
+            data.extend_from_slice(&number.to_le_bytes());
+        }
+        let entry = json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
+        header.insert(name.clone(), entry);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes(), &header[..], &data].concat()
+}
+
+/// A model of these parts, or what is said of them.
+fn model(
+    config: &Value,
+    tokenizer: &Value,
+    shapes: &[(String, Vec<usize>)],
+) -> Result<Model, String> {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let (config, tokenizer) = (config.to_string(), tokenizer.to_string());
+    let files = Files {
+        config: config.as_bytes(),
+        sentences: None,
+        tokenizer: tokenizer.as_bytes(),
+    };
+    let file = ModelFile::from_bytes(weights(shapes)).map_err(|error| error.to_string())?;
+    Model::new(&gpu, files, &file).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn says<T: std::fmt::Debug>(result: Result<T, String>, parts: &[&str]) {
+    let sentence = result.unwrap_err();
+    for part in parts {
+        assert!(sentence.contains(part), "{part:?} is not in: {sentence}");
+    }
+}
+
+#[test]
+fn a_small_model_that_is_whole_encodes_also_empty_and_long_texts() {
+    let model = model(&config(), &tokenizer(&WORDS), &shapes()).unwrap();
+    let texts = [
+        "stone cutter",
+        "",
+        "Stone Cutter",
+        &"stone ".repeat(50),
+        "a word it does not know",
+    ];
+    let embedded = pollster::block_on(model.embed(&texts, |_| {})).unwrap();
+    assert_eq!(
+        (embedded.cut, embedded.vectors.len()),
+        (1, texts.len() * WIDTH)
+    );
+    let vectors: Vec<_> = embedded.vectors.chunks(WIDTH).collect();
+    for vector in &vectors {
+        let length: f32 = vector.iter().map(|x| x * x).sum();
+        assert!((length - 1.0).abs() < 1e-5);
+    }
+    let distance = |a: &[f32], b: &[f32]| {
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max)
+    };
+    assert!(distance(vectors[0], vectors[2]) < 1e-6);
+    assert!(distance(vectors[0], vectors[1]) > 1e-3);
+    let none: [&str; 0] = [];
+    let embedded = pollster::block_on(model.embed(&none, |_| {})).unwrap();
+    assert!(embedded.vectors.is_empty());
+}
+
+#[test]
+fn another_architecture_is_refused() {
+    let with = |key: &str, value: Value| {
+        let mut config = config();
+        config[key] = value;
+        model(&config, &tokenizer(&WORDS), &shapes())
+    };
+    says(
+        with("model_type", json!("gpt2")),
+        &["config.json", "\"gpt2\"", "\"bert\"", "fetch-model"],
+    );
+    says(
+        with("hidden_act", json!("relu")),
+        &["hidden_act", "\"relu\""],
+    );
+    says(
+        with("position_embedding_type", json!("relative_key")),
+        &["position_embedding_type"],
+    );
+    says(
+        with("num_attention_heads", json!(3)),
+        &["3 heads", "get the model again"],
+    );
+    says(
+        with("num_attention_heads", json!(0)),
+        &["num_attention_heads is 0"],
+    );
+    says(
+        with("hidden_size", json!(-1)),
+        &["config.json", "no description"],
+    );
+    says(with("layer_norm_eps", json!(-1.0)), &["layer_norm_eps"]);
+    let parsed = Config::parse(b"{", None).map_err(|error| error.to_string());
+    says(parsed, &["config.json", "all-MiniLM-L6-v2"]);
+    let parsed = Config::parse(config().to_string().as_bytes(), Some(b"[]"))
+        .map_err(|error| error.to_string());
+    says(parsed, &["sentence_bert_config.json", "remove the file"]);
+}
+
+#[test]
+fn tensors_that_are_missing_or_of_another_shape_are_named() {
+    let name = "encoder.layer.0.output.dense.weight";
+    let without: Vec<_> = shapes()
+        .into_iter()
+        .filter(|(other, _)| other != name)
+        .collect();
+    says(
+        model(&config(), &tokenizer(&WORDS), &without),
+        &[name, "none of its 20 tensors"],
+    );
+    let mut turned = shapes();
+    let of = turned.iter_mut().find(|(other, _)| other == name).unwrap();
+    of.1.reverse();
+    says(
+        model(&config(), &tokenizer(&WORDS), &turned),
+        &[name, "[16, 8]", "[8, 16]"],
+    );
+    let mut wider = config();
+    wider["vocab_size"] = json!(7);
+    says(
+        model(&wider, &tokenizer(&WORDS), &shapes()),
+        &["word_embeddings", "[6, 8]", "[7, 8]"],
+    );
+}
+
+#[test]
+fn a_tokenizer_that_does_not_fit_is_refused() {
+    let more = [&WORDS[..], &["extra"]].concat();
+    says(
+        model(&config(), &tokenizer(&more), &shapes()),
+        &["tokenizer.json", "\"extra\" is token 6", "6 rows"],
+    );
+    says(
+        model(&config(), &json!({"a": 1}), &shapes()),
+        &["tokenizer.json", "no tokenizer"],
+    );
+    let mut bare = tokenizer(&WORDS);
+    bare["post_processor"] = Value::Null;
+    says(
+        model(&config(), &bare, &shapes()),
+        &["tokenizer.json", "0 tokens around a text"],
+    );
+}
+
+#[test]
+fn a_folder_that_lacks_a_file_or_has_half_of_one_is_told_so() {
+    let folder = std::env::temp_dir().join(format!("embed-test-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let open = || Model::open(&gpu, &folder).map_err(|error| error.to_string());
+    says(
+        open(),
+        &[folder.to_str().unwrap(), "no config.json", "fetch-model"],
+    );
+    fs::create_dir(&folder).unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
+    put("config.json", config().to_string().as_bytes());
+    says(open(), &["no tokenizer.json"]);
+    put("tokenizer.json", tokenizer(&WORDS).to_string().as_bytes());
+    says(open(), &["model.safetensors"]);
+    let whole = weights(&shapes());
+    put("model.safetensors", &whole[..whole.len() - 1]);
+    says(open(), &["model.safetensors", "ownload it again"]);
+    put("model.safetensors", &whole);
+    let model = open().unwrap();
+    // Nothing was read so far; the file becomes another one.
+    put("model.safetensors", &whole[..100]);
+    let texts = ["stone"];
+    let refused =
+        pollster::block_on(model.embed(&texts, |_| {})).map_err(|error| error.to_string());
+    says(refused, &["model.safetensors"]);
+    fs::remove_dir_all(&folder).unwrap();
+}

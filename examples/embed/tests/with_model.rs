@@ -1,0 +1,12 @@
+//! What needs the real model: run when it is there, as `cargo xtask test --with-model` sees to.
+
+#[path = "with_model/budgets.rs"]
+mod budgets;
+#[path = "with_model/golden.rs"]
+mod golden;
+#[path = "with_model/precisions.rs"]
+mod precisions;
+#[path = "with_model/searches.rs"]
+mod searches;
+#[path = "with_model/setup.rs"]
+mod setup;

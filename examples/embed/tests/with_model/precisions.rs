@@ -1,0 +1,48 @@
+//! Weights in fewer bits give nearly the same vectors.
+
+use embed::{Model, Precision, places};
+use lapidary::{Gpu, Options};
+
+use crate::golden::cosine;
+use crate::setup;
+
+/// The vectors by weights of this precision beside PyTorch's: the least cosine, and the bytes of the weights.
+fn worst(precision: Precision) -> (f64, u64) {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    let model = Model::open_as(&gpu, &places::model_folder(), precision).unwrap();
+    let (ours, theirs) = (setup::embed(&model, usize::MAX), setup::vectors());
+    assert_eq!(ours.vectors.len(), theirs.len());
+    let pairs = (ours.vectors.chunks(ours.width)).zip(theirs.chunks(ours.width));
+    let least = pairs
+        .map(|(ours, theirs)| cosine(ours, theirs))
+        .fold(1.0, f64::min);
+    (least, model.encoder.weights_bytes())
+}
+
+#[test]
+fn smaller_weights_cost_little_of_the_vectors() {
+    if !setup::is_there() {
+        return;
+    }
+    // With the least cosine, and bytes for which a number of the matrices may be kept at the most.
+    let cases = [
+        (Precision::F32, 0.99999, 4.0),
+        (Precision::F16, 0.9999, 2.0),
+        (Precision::Int8(None), 0.995, 1.02),
+        (Precision::Int8(Some(128)), 0.995, 1.04),
+        (Precision::Int8(Some(64)), 0.995, 1.07),
+        (Precision::Int8(Some(32)), 0.995, 1.13),
+    ];
+    let numbers = (worst(Precision::F32).1 / 4) as f64;
+    for (precision, floor, number_bytes) in cases {
+        let (cosine, bytes) = worst(precision);
+        println!("{precision}: {bytes} bytes, worst cosine {cosine:.6}");
+        assert!(cosine >= floor, "{precision}: {cosine}, at least {floor}");
+        // Of the numbers, not quite half are in the table of words, which int8 keeps in f16.
+        let most = numbers * (number_bytes + 2.0_f64.max(number_bytes)) / 2.0 * 1.06;
+        assert!(
+            (bytes as f64) < most,
+            "{precision}: {bytes} bytes, {most} at the most"
+        );
+    }
+}

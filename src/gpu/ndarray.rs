@@ -1,0 +1,71 @@
+//! Arrays of the crate `ndarray`, and back.
+
+use ndarray::{ArrayD, ArrayRef, Dimension, IxDyn};
+
+use super::Gpu;
+use crate::dtype::Element;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::engine::block_on;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+impl Gpu {
+    /// A tensor with the shape and the elements of an array or a view of one, whatever its strides:
+    /// a transpose, a slice, one that is flipped or broadcast. They are copied before this returns, without
+    /// a vector in between.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let a = ndarray::array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    /// let t = gpu.tensor_from(&a.t())?;
+    /// assert_eq!(t.shape(), [3, 2]);
+    /// assert_eq!(t.to_array::<f32>()?, a.t().into_dyn());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`tensor`](Gpu::tensor).
+    #[track_caller]
+    pub fn tensor_from<T: Element, D: Dimension>(&self, array: &ArrayRef<T, D>) -> Result<Tensor> {
+        match array.as_slice() {
+            Some(elements) => self.tensor(elements, array.shape()),
+            None => self.upload_with(array.shape(), |out| {
+                for row in array.rows() {
+                    match row.as_slice() {
+                        Some(elements) => out.extend_from_slice(elements),
+                        None => out.extend(row.iter().copied()),
+                    }
+                }
+            }),
+        }
+    }
+}
+
+impl Tensor {
+    /// The elements as an array of this shape: [`to_vec`](Tensor::to_vec), with the shape. Where it is known
+    /// how many axes there are, `into_dimensionality` of the array says so.
+    ///
+    /// # Errors
+    /// Those of [`read`](Tensor::read).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
+        block_on("Tensor::to_array", self.read_array())
+    }
+
+    /// As [`to_array`](Tensor::to_array), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// Those of [`read`](Tensor::read).
+    pub fn read_array<T: Element>(&self) -> impl Future<Output = Result<ArrayD<T>>> + use<T> {
+        let (shape, elements) = (self.shape().to_vec(), self.read::<T>());
+        async move {
+            let made = ArrayD::from_shape_vec(IxDyn(&shape), elements.await?);
+            made.map_err(|error| Error::Shape {
+                operation: "to_array",
+                reason: format!("{shape:?} is no shape of an array: {error}"),
+            })
+        }
+    }
+}

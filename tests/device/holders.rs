@@ -1,0 +1,349 @@
+//! Whatever an operation makes on its way, it is held by whoever called it: no file of the crate's own is ever
+//! among the holders.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use lapidary::{
+    Activation, Conv, DType, Epilogue, Gpu, Kernel, Options, Pool, Reduction, Result, Tensor,
+};
+
+/// Operands for what takes them.
+struct Given {
+    gpu: Gpu,
+    /// 6 by 8, of both signs.
+    x: Tensor,
+    /// The same, across: no rows of it lie together.
+    across: Tensor,
+    /// 48 numbers from 0 to 1, 6 by 8.
+    shares: Tensor,
+    halves: Tensor,
+    numbers: Tensor,
+    indices: Tensor,
+    /// Samples, channels, height, width.
+    pictures: Tensor,
+    weights: Tensor,
+    lines: Tensor,
+    taps: Tensor,
+    /// Samples, heads, rows, elements.
+    heads: Tensor,
+    /// Of odd sizes.
+    a: Tensor,
+    b: Tensor,
+    /// Holders that are no lines of this file, and what was run when they were first there.
+    strangers: RefCell<BTreeMap<String, String>>,
+}
+
+impl Given {
+    fn new(gpu: Gpu) -> Result<Self> {
+        let ramp = |shape: &[usize]| {
+            let len = shape.iter().product::<usize>();
+            let values: Vec<f32> = (0..len).map(|i| (i % 13) as f32 / 4.0 - 1.5).collect();
+            gpu.tensor(&values, shape)
+        };
+        let x = ramp(&[6, 8])?;
+        Ok(Given {
+            across: ramp(&[8, 6])?.t()?,
+            shares: (&ramp(&[6, 8])? * 0.1)?.add_scalar(0.5)?,
+            halves: x.cast(DType::F16)?,
+            numbers: x.cast(DType::I32)?,
+            indices: gpu.tensor(&[3_u32, 1, 0, 5, 2, 4], &[6])?,
+            pictures: ramp(&[2, 4, 9, 7])?,
+            weights: ramp(&[6, 2, 3, 3])?,
+            lines: ramp(&[2, 4, 17])?,
+            taps: ramp(&[6, 4, 3])?,
+            heads: ramp(&[2, 3, 5, 6])?,
+            a: ramp(&[130, 67])?,
+            b: ramp(&[67, 131])?,
+            strangers: RefCell::default(),
+            x,
+            gpu,
+        })
+    }
+}
+
+/// Runs it. Where something that it made is held by a line that is not of this file, that is remembered.
+fn check(given: &Given, what: &str, run: impl FnOnce(&Given) -> Result<()>) {
+    if let Err(error) = run(given).and_then(|()| given.gpu.finish()) {
+        panic!("{what}: {error}");
+    }
+    for held in &given.gpu.memory().tags {
+        let tag = held.tag.as_ref().expect("they are few");
+        if tag.file() != file!() {
+            let mut strangers = given.strangers.borrow_mut();
+            strangers.entry(tag.to_string()).or_insert(what.to_owned());
+        }
+    }
+}
+
+/// Fails with all lines of other files at once, each with the first operation that it was found after.
+fn end(given: Given) {
+    let strangers = given.strangers.into_inner();
+    let device = given.gpu.caps().name.clone();
+    assert!(strangers.is_empty(), "on {device}: {strangers:#?}");
+}
+
+/// Checks each line by itself: an expression over what is given, whose value is forced and dropped.
+macro_rules! each {
+    ($given:expr, |$of:ident| $($made:expr;)*) => {
+        $(check($given, stringify!($made), |$of| {
+            let made = $made;
+            made.forced()
+        });)*
+    };
+}
+
+trait Forced {
+    fn forced(self) -> Result<()>;
+}
+
+impl Forced for Result<Tensor> {
+    fn forced(self) -> Result<()> {
+        self?.force()
+    }
+}
+
+impl Forced for Result<()> {
+    fn forced(self) -> Result<()> {
+        self
+    }
+}
+
+impl Forced for Result<(Tensor, Tensor)> {
+    fn forced(self) -> Result<()> {
+        let (a, b) = self?;
+        a.force()?;
+        b.force()
+    }
+}
+
+impl Forced for Result<Vec<Tensor>> {
+    fn forced(self) -> Result<()> {
+        self?.iter().try_for_each(Tensor::force)
+    }
+}
+
+impl<const N: usize> Forced for Result<[Tensor; N]> {
+    fn forced(self) -> Result<()> {
+        self?.iter().try_for_each(Tensor::force)
+    }
+}
+
+fn run_elementwise(given: &Given) {
+    each!(given, |of|
+        &of.x + &of.across;
+        &of.x + 1.0;
+        &of.x / &of.shares;
+        -&of.x;
+        of.x.maximum(&of.across);
+        of.x.pow_scalar(2.0);
+        of.x.gt(&of.across);
+        of.numbers.remainder(&(&of.numbers + 5)?);
+        of.x.clamp(-1.0, 1.0);
+        of.across.gelu();
+        of.across.exp();
+        of.shares.log();
+        of.x.leaky_relu(0.1);
+        of.halves.sigmoid();
+        of.x.gt_scalar(0.0)?.where_(&of.x, &of.across);
+        of.x.masked_fill(&of.x.gt_scalar(0.0)?, 1.0);
+        of.x.copy()?.masked_fill_(&of.x.gt_scalar(0.0)?, 1.0);
+        of.x.copy()?.add_(&of.across);
+        of.x.copy()?.t()?.mul_scalar_(2.0);
+        of.x.copy()?.fill_(2.0);
+        of.x.copy()?.copy_(&of.across);
+        of.across.contiguous();
+        of.across.reshape(&[48]);
+        of.across.flatten();
+        of.across.cast(DType::Bf16);
+        of.x.dropout(0.5, 7);
+        of.x.tril(0);
+        of.across.triu(1);
+        of.gpu.zeros(&[5], DType::F32);
+        of.gpu.ones(&[5], DType::F16);
+        of.gpu.full(&[5], 3, DType::I8);
+        of.gpu.scalar(3.0_f32);
+        of.gpu.arange(0, 9, 2, DType::I32);
+        of.gpu.eye(5, DType::F32);
+        of.gpu.rand_uniform(&[9], 0.0, 1.0, 1, DType::F32);
+        of.gpu.rand_normal(&[9], 0.0, 1.0, 1, DType::F16);
+        of.gpu.upload_with(&[3], |upload| upload.extend_from_slice(&[1.0_f32; 3]));
+        of.gpu.tensor(&[1_u8; 9], &[9]);
+        // More than a dispatch shows at once, where bindings are small, and across.
+        of.gpu.ones(&[200, 200], DType::F32)? + of.gpu.eye(200, DType::F32)?.t()?;
+        of.across.to_vec::<f32>().map(|_| ());
+        of.across.copy()?.write(&[1.0_f32; 48]);
+        of.across.copy()?.evict();
+    );
+}
+
+fn run_reductions(given: &Given) {
+    each!(given, |of|
+        of.x.sum(&[0]);
+        of.across.sum(&[1]);
+        of.x.sum_all();
+        of.halves.mean(&[0, 1]);
+        of.across.max(&[0]);
+        of.x.argmax(1);
+        of.across.argmin(0);
+        of.x.var(1, &[1]);
+        of.x.std(0, &[0]);
+        of.halves.norm(2.0, &[1]);
+        of.x.logsumexp(&[0]);
+        of.numbers.prod(&[0]);
+        of.x.gt_scalar(0.0)?.any(&[0]);
+        of.x.count_nonzero(&[1]);
+        of.x.cumsum(0);
+        of.halves.cumsum(1);
+        of.shares.cumprod(1);
+        of.x.softmax(1);
+        of.across.softmax(0);
+        of.x.log_softmax(0);
+        of.x.layer_norm(&[8], Some(&of.shares.select(0, 0)?), None, 1e-5);
+        of.across.rms_norm(&[8], None, 1e-5);
+        of.pictures.group_norm(2, None, None, 1e-5);
+        of.x.softmax_backward(&of.x.softmax(0)?, 0);
+        of.x.log_softmax_backward(&of.across.log_softmax(1)?, 1);
+        of.x.gelu_backward(&of.across);
+        of.x.layer_norm_backward(&of.across, &[8], Some(&of.shares.select(0, 0)?), 1e-5);
+        of.x.cross_entropy(&of.indices, None, Reduction::Mean);
+        of.across.nll_loss(&of.indices, Some(2), Reduction::None);
+        of.x.mse_loss(&of.across, Reduction::Sum);
+    );
+}
+
+fn run_arrangements(given: &Given) {
+    each!(given, |of|
+        Tensor::concat(&[&of.x, &of.across], 1);
+        Tensor::concat(&[&of.halves, &of.halves.narrow(1, 1, 3)?], 1);
+        Tensor::stack(&[&of.x, &of.across], 1);
+        of.x.pad(&[(1, 2), (0, 3)], 0.0);
+        of.across.repeat(&[2, 3]);
+        of.x.repeat_interleave(3, 0);
+        of.across.roll(&[2, -1], &[0, 1]);
+        of.indices.one_hot(6, DType::F32);
+        of.x.index_select(0, &of.indices);
+        of.across.index_select(1, &of.indices);
+        of.x.embedding(&of.indices);
+        of.x.gather(0, &of.indices.reshape(&[6, 1])?);
+        of.x.take_along(0, &of.indices.reshape(&[6, 1])?);
+        of.x.scatter(0, &of.indices.reshape(&[6, 1])?, &of.across);
+        of.across.scatter_add(0, &of.indices.reshape(&[6, 1])?, &of.x);
+        of.halves.index_add(0, &of.indices, &of.halves);
+        of.x.copy()?.scatter_(0, &of.indices.reshape(&[6, 1])?, &of.across);
+        of.x.copy()?.index_add_(0, &of.indices, &of.across);
+        of.x.sort(1, false);
+        of.across.argsort(0, true);
+        of.x.top_k(3, 1, true);
+        of.gpu.rand_uniform(&[3000], 0.0, 1.0, 1, DType::F32)?.sort(0, true);
+        of.x.rotary(&of.shares.narrow(1, 0, 4)?, &of.shares.narrow(1, 4, 4)?, true);
+    );
+}
+
+fn run_products(given: &Given) {
+    let end = || Epilogue::new().scale(0.5).activation(Activation::Gelu);
+    each!(given, |of|
+        of.a.matmul(&of.b);
+        of.a.cast(DType::F16)?.matmul(&of.b.cast(DType::F16)?);
+        of.a.narrow(0, 0, 1)?.matmul(&of.b);
+        of.b.t()?.matmul(&of.a.t()?);
+        of.a.matmul_with(&of.b, &end().bias(&of.b.select(0, 0)?));
+        of.a.matmul_with(&of.b, &end().bias(&of.a.select(1, 0)?.repeat(&[2])?.narrow(0, 3, 131)?));
+        of.a.matmul_with(&of.b, &end().residual(&of.b.narrow(0, 0, 1)?).cast(DType::F16));
+        of.a.linear(&of.b.t()?, None);
+        of.a.matmul(&of.b.cast(DType::I8)?);
+        of.heads.reshape(&[15, 12])?.narrow(1, 0, 8)?.quantize(Some(8))?.dequantize();
+        of.x.matmul_quantized(&of.across.quantize(None)?);
+        Tensor::einsum("ij,jk->ki", &[&of.a, &of.b]);
+        Tensor::einsum("ij,ij->", &[&of.x, &of.across]);
+        of.heads.scaled_dot_product_attention(&of.heads, &of.heads, None, true, None);
+        of.heads.permute(&[0, 1, 3, 2])?.scaled_dot_product_attention(
+            &of.heads.permute(&[0, 1, 3, 2])?, &of.heads.permute(&[0, 1, 3, 2])?, None, false, None);
+        of.pictures.conv2d(&of.weights, Some(&of.shares.select(1, 0)?), &Conv { groups: 2, ..Conv::default() });
+        of.pictures.cast(DType::F16)?.conv2d(
+            &of.weights.cast(DType::F16)?, None, &Conv { groups: 2, padding: [1, 1], ..Conv::default() });
+        of.lines.conv1d(&of.taps, None, &Conv::default());
+        of.gpu.ones(&[2, 6, 7, 5], DType::F32)?.conv2d_backward(
+            &of.pictures, &of.weights, &Conv { groups: 2, ..Conv::default() });
+        of.gpu.ones(&[2, 6, 15], DType::F32)?.conv1d_backward(&of.lines, &of.taps, &Conv::default());
+        of.pictures.max_pool2d(&Pool::new([2, 2]));
+        of.pictures.avg_pool2d(&Pool::new([3, 3]));
+        of.lines.max_pool1d(&Pool::new([2]));
+        of.gpu.ones(&[2, 4, 4, 3], DType::F32)?.max_pool2d_backward(&of.pictures, &Pool::new([2, 2]));
+        of.gpu.ones(&[2, 4, 8], DType::F32)?.avg_pool1d_backward(&of.lines, &Pool::new([2]));
+    );
+}
+
+const KERNEL: &str = "
+    @group(0) @binding(0) var<storage, read> x: array<f32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+    @compute @workgroup_size(1) fn main() { y[0] = x[0]; }";
+
+fn run_kernels(given: &Given) {
+    let kernel = Kernel::new(&given.gpu, KERNEL).expect("a kernel");
+    each!(given, |of|
+        kernel.call().bind("x", &of.across).out("y", &[3], DType::F32).groups([1; 3]).run();
+        kernel.call().bind("x", &of.x.narrow(1, 1, 3)?).out("y", &[3], DType::F32).groups([1; 3]).run_one();
+    );
+}
+
+fn run_all(gpu: Gpu) {
+    let given = Given::new(gpu).expect("operands");
+    check(&given, "the operands", |_| Ok(()));
+    run_elementwise(&given);
+    run_reductions(&given);
+    run_arrangements(&given);
+    run_products(&given);
+    // The simulation knows no WGSL.
+    if given.gpu.caps().backend != "sim" {
+        run_kernels(&given);
+    }
+    end(given);
+}
+
+/// Intermediates have places only where each operation runs by itself.
+fn apart() -> Options {
+    Options {
+        fuse: Some(false),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn what_an_operation_makes_is_held_by_its_caller() {
+    run_all(Gpu::open(apart()).expect("these tests need an adapter"));
+}
+
+/// Software adapters pack the operands of products that are large and lie badly, and rows of halves are padded.
+#[test]
+fn packed_and_padded_products_are_held_by_their_callers() {
+    let gpu = Gpu::open(apart()).expect("these tests need an adapter");
+    let given = Given::new(gpu).expect("operands");
+    let [m, n, k] = [259, 261, 257];
+    each!(&given, |of|
+        of.gpu.ones(&[m, k], DType::F32)?.matmul(&of.gpu.ones(&[k, n], DType::F32)?);
+        of.gpu.ones(&[m, k], DType::F16)?.matmul(&of.gpu.ones(&[k, n], DType::F16)?);
+        of.gpu.ones(&[m, k], DType::F16)?.matmul_with(
+            &of.gpu.ones(&[k, n], DType::F16)?, &Epilogue::new().bias(&of.gpu.ones(&[n], DType::F16)?));
+    );
+    end(given);
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn what_an_operation_makes_on_other_devices_is_held_by_its_caller_too() {
+    use lapidary::AdapterKind;
+    use lapidary::sim::SimOptions;
+
+    for kind in [AdapterKind::Discrete, AdapterKind::Cpu] {
+        for max_binding_bytes in [128 << 20, 32 << 10] {
+            let options = SimOptions {
+                kind,
+                max_binding_bytes,
+                ..SimOptions::default()
+            };
+            let opened = Gpu::simulated_with(options, apart());
+            run_all(opened.expect("these options can be").0);
+        }
+    }
+}

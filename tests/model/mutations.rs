@@ -1,0 +1,224 @@
+//! Files that were sound until somebody changed them, thousands of them: `LAPIDARY_SEED` looks at one again,
+//! `LAPIDARY_STEPS` says how many there are.
+
+use std::fs;
+use std::path::Path;
+
+use fastrand::Rng;
+
+use crate::files::{file_of, file_with};
+use crate::loads::GOLDEN;
+use crate::look::{device, look};
+
+const FILES: u64 = 3000;
+
+/// What is likely to matter where it is put.
+const WORDS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "8",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e9",
+    "4294967296",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\\",
+    "\\u0000",
+    "\\ud800",
+    "\"__metadata__\":",
+    "\"F8_E4M3\"",
+    "\"BOOL\"",
+    "\"I64\"",
+    "\"F4\"",
+    "\"U16\"",
+    "\"F64\"",
+    "null",
+    "true",
+    "\u{feff}",
+    " ",
+    "\0",
+    "\"shape\":[0]",
+    "\"data_offsets\":[0,0]",
+    "[0,0]",
+    "[]",
+];
+
+/// Sound files, of every type.
+fn sound() -> Vec<Vec<u8>> {
+    let floats: Vec<u8> = [0.5_f64, -1e300, f64::NAN]
+        .iter()
+        .flat_map(|f| f.to_le_bytes())
+        .collect();
+    let wide: Vec<u8> = [5_i64, -7, 1 << 40]
+        .iter()
+        .flat_map(|n| n.to_le_bytes())
+        .collect();
+    vec![
+        GOLDEN.to_vec(),
+        file_of("{}", b""),
+        file_of(
+            r#"{"__metadata__":{"a":"b","c":""},"x":{"dtype":"U8","shape":[3,1],"data_offsets":[0,3]}}"#,
+            b"abc",
+        ),
+        file_with(&[
+            ("a", "F32", &[2], &[0; 8]),
+            ("b", "F16", &[1, 3], b"abcdef"),
+            ("c", "BF16", &[], b"ab"),
+            ("d", "U32", &[1], b"abcd"),
+            ("e", "I8", &[2, 2], b"abcd"),
+            ("f", "BOOL", &[4], &[0, 1, 1, 0]),
+        ]),
+        file_with(&[
+            ("f64", "F64", &[3], &floats),
+            ("f64s", "F64", &[1], &floats[..8]),
+            ("i64", "I64", &[3], &wide),
+            ("u64", "U64", &[2], &wide[..16]),
+            ("i16", "I16", &[3], b"abcdef"),
+            ("u16", "U16", &[1], b"ab"),
+            ("f8", "F8_E4M3", &[1], b"a"),
+            ("f4", "F4", &[2], b"a"),
+            ("rank 9", "U8", &[1; 9], b"a"),
+        ]),
+    ]
+}
+
+/// Changes a file in one way or several. Half of the time its header's length says afterwards what it is.
+fn mutate(random: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = files[random.usize(..files.len())].clone();
+    let data_bytes = bytes.len().saturating_sub(8 + header_len(&bytes));
+    let changes = if random.bool() { 1 } else { random.usize(2..6) };
+    for _ in 0..changes {
+        let at = random.usize(..=bytes.len());
+        let end = (at + random.usize(..20)).min(bytes.len());
+        match random.u32(..9) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.u32(..8),
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let again = bytes[at..end].to_vec();
+                let to = random.usize(..=bytes.len());
+                bytes.splice(to..to, again);
+            }
+            3 => bytes.truncate(at),
+            4 => {
+                let other = &files[random.usize(..files.len())];
+                let from = random.usize(..other.len());
+                bytes.splice(at..end, other[from..].iter().copied());
+            }
+            5 => replace_number(random, &mut bytes),
+            6 => replace_type(random, &mut bytes),
+            7 if data_bytes > 0 && bytes.len() >= data_bytes => {
+                let at = bytes.len() - 1 - random.usize(..data_bytes);
+                bytes[at] ^= 1 << random.u32(..8);
+            }
+            _ => {
+                let word = WORDS[random.usize(..WORDS.len())];
+                let end = if random.bool() { at } else { end };
+                bytes.splice(at..end, word.bytes());
+            }
+        }
+    }
+    if random.bool() && bytes.len() >= 8 + data_bytes {
+        let header_bytes = (bytes.len() - 8 - data_bytes) as u64;
+        bytes[..8].copy_from_slice(&header_bytes.to_le_bytes());
+    }
+    bytes
+}
+
+fn header_len(bytes: &[u8]) -> usize {
+    let length = bytes
+        .first_chunk()
+        .map(|length| u64::from_le_bytes(*length));
+    length.map_or(0, |length| usize::try_from(length).unwrap_or(0))
+}
+
+/// Puts another number into the place of one.
+fn replace_number(random: &mut Rng, bytes: &mut Vec<u8>) {
+    let digits: Vec<usize> = (8..bytes.len())
+        .filter(|&at| bytes[at].is_ascii_digit())
+        .collect();
+    if digits.is_empty() {
+        return;
+    }
+    let at = digits[random.usize(..digits.len())];
+    let number = match random.u32(..4) {
+        0 => random.u64(..),
+        1 => 1 << random.u32(..64),
+        _ => random.u64(..24),
+    };
+    bytes.splice(at..=at, number.to_string().bytes());
+}
+
+/// Puts another type of the same size, and often of the same length, into the place of one.
+fn replace_type(random: &mut Rng, bytes: &mut [u8]) {
+    const SAME: &[&[&str]] = &[
+        &["\"F32\"", "\"I32\"", "\"U32\""],
+        &["\"F16\"", "\"I16\"", "\"U16\""],
+        &["\"F64\"", "\"I64\"", "\"U64\"", "\"C64\""],
+        &["\"U8\"", "\"I8\""],
+    ];
+    let same = SAME[random.usize(..SAME.len())];
+    let (from, to) = (random.choice(same), random.choice(same));
+    let (Some(from), Some(to)) = (from, to) else {
+        return;
+    };
+    let mut windows = bytes.windows(from.len());
+    if let Some(at) = windows.position(|window| window == from.as_bytes()) {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+}
+
+#[test]
+fn a_file_that_was_changed_is_refused_or_sound_and_never_more_than_it_is() {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let (first, count) = match (number("LAPIDARY_SEED"), number("LAPIDARY_STEPS")) {
+        (Some(seed), steps) => (seed, steps.unwrap_or(1)),
+        (None, steps) => (0, steps.unwrap_or(FILES)),
+    };
+    let (gpu, sim) = device();
+    let files = sound();
+    let mut taken = 0;
+    for seed in first..first + count {
+        let bytes = mutate(&mut Rng::with_seed(seed), &files);
+        let looked = std::panic::AssertUnwindSafe(|| look(&gpu, &sim, &bytes));
+        match std::panic::catch_unwind(looked) {
+            Ok(is_sound) => taken += u64::from(is_sound),
+            Err(panic) => {
+                eprintln!(
+                    "run it again with LAPIDARY_SEED={seed}: {}",
+                    bytes.escape_ascii()
+                );
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    // Changes that only ever break what is read first would test little.
+    assert!(
+        count < FILES || (taken * 20 > count && taken * 2 < count),
+        "{taken} of {count}"
+    );
+}
+
+#[test]
+fn the_files_that_fuzzing_begins_with_are_looked_at() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/model_files");
+    let (gpu, sim) = device();
+    let mut sound = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if look(&gpu, &sim, &fs::read(&path).unwrap()) {
+            sound.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+        }
+    }
+    sound.sort();
+    assert_eq!(
+        sound,
+        ["all_types", "golden", "notes", "nothing", "wide_types"]
+    );
+}

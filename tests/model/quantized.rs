@@ -1,0 +1,78 @@
+//! A matrix in eight bits is what the device would make of it, and the device never has its floats.
+
+use lapidary::{DType, Error, ModelFailure, ModelFile, Residency};
+
+use crate::files::{bytes_of, failure, file_with, open};
+
+#[test]
+fn a_matrix_is_quantized_by_the_host_as_by_the_device() {
+    let (n, k) = (70, 100);
+    let mut all: Vec<f32> = (0..n * k)
+        .map(|at| ((at * 37 % 101) as f32 - 50.0) / 64.0)
+        .collect();
+    all[k..2 * k].fill(0.0);
+    all[3 * k + 7] = f32::NAN;
+    all[4 * k + 9] = 1e-39;
+    let bytes = file_with(&[("dense", "F32", &[n, k], bytes_of(&all))]);
+    let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
+    let device = gpu.tensor(&all, &[n, k]).unwrap();
+    for group in [None, Some(8), Some(64)] {
+        let expected = device.quantize(group).unwrap();
+        let got = gpu.load_quantized_backed(&file, "dense", group).unwrap();
+        assert_eq!(got.values.residency(), Residency::Backed);
+        assert_eq!(got.scales.residency(), Residency::Backed);
+        let bits = |scales: Vec<f32>| -> Vec<u32> {
+            let value = |v: f32| if v.is_nan() { f32::NAN } else { v };
+            scales.into_iter().map(|v| value(v).to_bits()).collect()
+        };
+        assert_eq!(got.scales.shape(), expected.scales.shape());
+        assert_eq!(
+            bits(got.scales.to_vec().unwrap()),
+            bits(expected.scales.to_vec().unwrap())
+        );
+        let values = |values: Vec<i8>| -> Vec<i8> {
+            // What is beside a NaN is worth NaN, whatever it is.
+            let mut values = values;
+            values[3 * k..4 * k].fill(0);
+            values
+        };
+        assert_eq!(
+            values(got.values.to_vec().unwrap()),
+            values(expected.values.to_vec().unwrap())
+        );
+        // Also where only a part is read, from the midst of a row on.
+        let part = got.values.narrow(0, 1, 5).unwrap();
+        got.values.evict().unwrap();
+        assert_eq!(
+            part.narrow(1, 3, 90).unwrap().to_vec::<i8>().unwrap().len(),
+            450
+        );
+        let x = gpu.ones(&[2, k], DType::F32).unwrap();
+        let sums = x.matmul_quantized(&got).unwrap().to_vec::<f32>().unwrap();
+        let same = x.matmul_quantized(&expected).unwrap();
+        for (got, expected) in sums.iter().zip(same.to_vec::<f32>().unwrap()) {
+            assert!(got == &expected || got.is_nan() && expected.is_nan());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_matrix_of_floats_is_refused() {
+    let bytes = file_with(&[
+        ("vector", "F32", &[2], &[0; 8]),
+        ("ids", "I32", &[2, 1], &[0; 8]),
+        ("empty", "F32", &[3, 0], &[]),
+        ("dense", "F32", &[2, 1], &[0; 8]),
+    ]);
+    let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
+    let load = |name, group| gpu.load_quantized_backed(&file, name, group);
+    assert_eq!(failure(load("dens", None)).0, ModelFailure::Name);
+    assert!(matches!(load("vector", None), Err(Error::Shape { .. })));
+    assert!(matches!(load("ids", None), Err(Error::DType { .. })));
+    assert!(matches!(load("dense", Some(12)), Err(Error::Option { .. })));
+    let empty = load("empty", None).unwrap();
+    assert_eq!(
+        (empty.values.shape(), empty.scales.shape()),
+        (&[3, 0][..], &[3][..])
+    );
+}
