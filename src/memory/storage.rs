@@ -157,7 +157,7 @@ const NAME_COLUMNS: usize = 60;
 const NO_SLOT: u32 = u32::MAX;
 
 /// In the place of a slot's number when somebody has taken the slot from a storage that is about to go.
-const TAKEN: u32 = HANDED_ON | (u32::MAX >> 1) - 1;
+const TAKEN: u32 = HANDED_ON | ((u32::MAX >> 1) - 1);
 
 /// Added to the number of a slot that was handed on: the storage still finds its bytes there,
 /// but whoever took them over frees them.

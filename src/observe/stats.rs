@@ -303,7 +303,7 @@ impl MemoryStats {
         let lead = "  rungs that freed something, of how many tries: ";
         let mut line = String::new();
         for (index, word) in words.iter().enumerate() {
-            let fits = line.len() + 2 + word.len() + 1 <= MOST_COLUMNS;
+            let fits = line.len() + 2 + word.len() < MOST_COLUMNS;
             match (index, fits) {
                 (0, _) => line = format!("{lead}{word}"),
                 (_, true) => line += &format!(", {word}"),

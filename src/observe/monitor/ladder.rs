@@ -52,9 +52,8 @@ impl Ladder {
         }
         for one in &after.rungs {
             let known = before.rungs.iter().find(|known| known.rung == one.rung);
-            let more = |count: fn(&RungUse) -> u64| {
-                count(one).saturating_sub(known.map_or(0, |known| count(known)))
-            };
+            let more =
+                |count: fn(&RungUse) -> u64| count(one).saturating_sub(known.map_or(0, &count));
             let freed_bytes = more(|one| one.freed_bytes);
             if freed_bytes > 0 {
                 let what = format!(

@@ -72,7 +72,7 @@ fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: u
         .collect();
     let scales = gpu.tensor(&powers, &[n, of_row]).unwrap();
     let each: Vec<f32> = (0..n * k)
-        .map(|i| powers[i / k * of_row + (i % k >> log2)])
+        .map(|i| powers[i / k * of_row + ((i % k) >> log2)])
         .collect();
     let dequantized = whole.mul(&gpu.tensor(&each, &[n, k]).unwrap()).unwrap();
     let b = values.t().unwrap();
