@@ -306,7 +306,9 @@ fn joined(pieces: &[Tensor]) -> Result<Tensor> {
 
 /// The rule, for those who quantize on the host.
 pub(crate) mod quantizing {
-    use super::{Error, GROUPS_LOG2, MOST, Result};
+    #[cfg(feature = "safetensors")]
+    use super::MOST;
+    use super::{Error, GROUPS_LOG2, Result};
 
     /// The length of a group.
     pub(crate) fn checked_group(group: u64) -> Result<usize> {
