@@ -42,7 +42,7 @@ pub fn compare(name: &str, values: &[f32], tolerance: f32) -> Result<f32, String
     for (at, wanted) in places(values.len()).zip(kept.split(' ')) {
         let wanted = wanted.parse::<f32>().map_err(|error| error.to_string())?;
         let apart = (values[at] - wanted).abs();
-        if !(apart <= tolerance * most) {
+        if apart.is_nan() || apart > tolerance * most {
             return Err(format!("value {at} is {}, not {wanted}", values[at]));
         }
         worst = worst.max(apart);
