@@ -158,8 +158,8 @@ impl Rung {
 pub struct RungUse {
     /// Which.
     pub rung: Rung,
-    /// How often it was climbed: once for each request that came so far, and again after each time that it
-    /// freed something.
+    /// How often it was climbed: once for each request, or limit that was lowered, that came so far, and again
+    /// after each time that it freed something. One that a device has not, or that is no use at that moment, is not climbed.
     pub tries: u64,
     /// How often that freed something. All others were in vain.
     pub gains: u64,

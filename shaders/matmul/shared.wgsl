@@ -9,7 +9,7 @@ struct Params {
   outer: vec4<u32>,    // strides of A over batch dimensions 4 and 5, and of B
   strides: vec4<u32>,  // A by row, A by column, B by row, B by column
   rest: vec4<u32>,     // batch dimension 4, C's row stride, where A starts, where B starts
-  more: vec4<u32>,     // for the end: the scale's bits, where bias and residual start
+  more: vec4<u32>,     // the scale's bits; where bias, residual and scales (of columns, or of B's groups) start
 }
 
 // Workgroups are spread over three dimensions, because one holds too few.

@@ -67,7 +67,10 @@ impl Device {
                         self.driver.destroy_buffer(buffer);
                         continue;
                     }
-                    self.driver_bytes();
+                    if account == Account::Slabs {
+                        // The driver counts all that it holds for that, so it is asked where it may have taken much.
+                        self.driver_bytes();
+                    }
                 }
                 Err(DriverError::OutOfMemory) => self.ledger.refused(size_bytes),
                 Err(_) => {}

@@ -16,12 +16,12 @@ use crate::memory::{Arrival, Storage};
 
 impl Engine {
     /// Puts out what the command at the head of the queue needs, or this storage alone, and gives
-    /// each of them a block of its own. Returns what came of it and the bytes that were put out;
-    /// `None` where that is not possible.
+    /// each of them a block of its own. Returns what came of it, `None` where that is not possible, and
+    /// the bytes that were put out.
     pub(super) async fn lay_out_anew(
         &self,
         storage: &Arc<Storage>,
-    ) -> Result<Option<(Result<()>, u64)>> {
+    ) -> Result<(Option<Result<()>>, u64)> {
         let (mut needed, is_head) = {
             let mut state = self.lock();
             state.unplace_head();
@@ -49,7 +49,7 @@ impl Engine {
             }
             match self.block_of_its_own(&one).await? {
                 Some(arrival) => blocks.push((one, is_unmade, Arriving(self, Some(arrival)))),
-                None => return Ok(None),
+                None => return Ok((None, freed_bytes)),
             }
         }
         for (one, is_unmade, mut arriving) in blocks {
@@ -58,7 +58,7 @@ impl Engine {
             }
             if self.lock().memory.is_away(&one) {
                 if let Err(error) = self.arrive(&one, &mut arriving).await? {
-                    return Ok(Some((Err(error), freed_bytes)));
+                    return Ok((Some(Err(error)), freed_bytes));
                 }
             } else if is_head {
                 let mut state = self.lock();
@@ -70,7 +70,7 @@ impl Engine {
         }
         // The hole of one that is no operand, or is written anew, is for whoever asked.
         self.lock().memory.anywhere = true;
-        Ok(Some((Ok(()), freed_bytes)))
+        Ok((Some(Ok(())), freed_bytes))
     }
 
     /// Puts these storages out, those that can be. Returns their bytes.

@@ -99,7 +99,9 @@ impl Engine {
             let refused_before = self.refused_submissions();
             while self.refused_submissions() == refused_before {
                 let wanted_bytes = self.missing_bytes(storage, ceiling);
-                let freed_bytes = self.climb(rung, wanted_bytes).await?;
+                let Some(freed_bytes) = self.climb(rung, wanted_bytes).await? else {
+                    break;
+                };
                 climbs.enter(rung, freed_bytes);
                 self.climbed(rung, freed_bytes);
                 if freed_bytes == 0 {
@@ -116,12 +118,11 @@ impl Engine {
                 return Ok(made);
             }
         }
-        let laid_out = self.lay_out_anew(storage).await?;
-        let freed_bytes = laid_out.as_ref().map_or(0, |(_, freed_bytes)| *freed_bytes);
+        let (laid_out, freed_bytes) = self.lay_out_anew(storage).await?;
         climbs.enter(Rung::Anew, freed_bytes);
         self.climbed(Rung::Anew, freed_bytes);
         match laid_out {
-            Some((made, _)) => Ok(made),
+            Some(made) => Ok(made),
             None => Ok(Err(self.out_of_memory(storage, climbs))),
         }
     }
@@ -144,23 +145,25 @@ impl Engine {
         error
     }
 
-    /// Climbs one rung; returns the bytes that it freed. The last one is for a storage only, and
-    /// is not climbed here.
-    pub(super) async fn climb(&self, rung: Rung, wanted_bytes: u64) -> Result<u64> {
-        match rung {
+    /// Climbs one rung; returns the bytes that it freed, or `None` for one that this device has not, or that
+    /// is no use now. The last one is for a storage only, and is not climbed here.
+    pub(super) async fn climb(&self, rung: Rung, wanted_bytes: u64) -> Result<Option<u64>> {
+        let freed_bytes = match rung {
             Rung::Retire => self.retire(),
-            Rung::Caches if !self.driver.ledger().staging_hinders() => Ok(0),
+            Rung::Caches if !self.driver.ledger().staging_hinders() => return Ok(None),
             Rung::Caches => self.shed_caches(),
             Rung::Callbacks => Ok(self.call_back(wanted_bytes)),
             Rung::Trim => self.trim_slabs(),
             Rung::Compact => Ok(self.compact_pass(u64::MAX).await?.1),
-            Rung::Wait if !self.wait_would_help() => Ok(0),
+            Rung::Wait if !self.wait_would_help() => return Ok(None),
             Rung::Wait => self.wait_for_all().await,
             Rung::Drop => Ok(self.drop_copied(wanted_bytes)),
+            Rung::Host if self.caps().maps_slabs => return Ok(None),
             Rung::Host => self.put_out(wanted_bytes, Tier::Host).await,
             Rung::Disk => self.put_out(wanted_bytes, Tier::Disk).await,
-            Rung::Anew => Ok(0),
-        }
+            Rung::Anew => return Ok(None),
+        };
+        freed_bytes.map(Some)
     }
 
     fn refused_submissions(&self) -> u64 {
@@ -331,7 +334,9 @@ impl Engine {
                 if above_bytes == 0 {
                     return Ok(());
                 }
-                let freed_bytes = self.climb(rung, above_bytes).await?;
+                let Some(freed_bytes) = self.climb(rung, above_bytes).await? else {
+                    break;
+                };
                 self.climbed(rung, freed_bytes);
                 if freed_bytes == 0 {
                     break;

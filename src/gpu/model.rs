@@ -15,7 +15,9 @@ use crate::dtype::DType;
 use crate::error::{Error, ModelFailure, Result};
 use crate::memory::Source;
 use crate::tensor::Tensor;
-use crate::transfer::{ModelDirectory, ModelEntry, ModelFault, ModelReader, can_load, device_type};
+use crate::transfer::{
+    ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load, device_type,
+};
 
 /// A model's file in the format [safetensors](https://huggingface.co/docs/safetensors), open: what
 /// tensors there are, of which types and shapes. Cheap to clone.
@@ -296,6 +298,7 @@ fn expect(directory: &ModelDirectory, name: &str, expected: &[usize]) -> Result<
     let is_transpose = shape.iter().rev().eq(expected);
     let hint = if is_transpose { ", its transpose," } else { "" };
     let name = crate::memory::printable(name, 100);
+    let (shape, expected) = (ShownShape(shape), ShownShape(expected));
     let reason = format!("{name} has shape {shape:?}, where {expected:?}{hint} is expected");
     Err(directory.error(ModelFault(ModelFailure::Shape, reason)))
 }

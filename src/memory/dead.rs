@@ -36,26 +36,17 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// A storage was made, ...
+    /// A storage has no place: it was just made, or lost the one that it had.
     #[inline]
     pub(super) fn came(&self, bytes: u64) {
         self.up_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// ... and had a place from the beginning.
-    pub(super) fn never_came(&self, bytes: u64) {
-        self.up_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// It got a place, or none is needed any more, ...
+    /// It got a place, or needs none any more.
     #[inline]
     pub(super) fn went(&self, bytes: u64) {
-        self.down_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// ... and that was taken back.
-    pub(super) fn stayed(&self, bytes: u64) {
-        self.down_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // Whoever sees that it went sees that it came.
+        self.down_bytes.fetch_add(bytes, Ordering::Release);
     }
 }
 
@@ -85,7 +76,7 @@ impl DeadList {
     /// The bytes of storages without a place that came and went so far.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> (u64, u64) {
-        let down_bytes = self.pending.down_bytes.load(Ordering::Relaxed);
+        let down_bytes = self.pending.down_bytes.load(Ordering::Acquire);
         (self.pending.up_bytes.load(Ordering::Relaxed), down_bytes)
     }
 

@@ -348,7 +348,7 @@ impl Storage {
 
     /// The storage has no place after all.
     pub(crate) fn clear_slot(&self) {
-        self.dead.pending.stayed(self.size_bytes);
+        self.dead.pending.came(self.size_bytes);
         self.slot.store(NO_SLOT, Ordering::Release);
         let pending = Residency::Pending as u8;
         self.residency.store(pending, Ordering::Release);
@@ -368,14 +368,7 @@ impl Storage {
     /// Only the walk calls this, under the engine's lock.
     pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
         if self.slot.load(Ordering::Relaxed) == NO_SLOT {
-            let pending = &self.dead.pending;
-            match residency {
-                Residency::Pending | Residency::Device | Residency::Poisoned => {
-                    pending.went(self.size_bytes);
-                }
-                // It was made of what is there already.
-                _ => pending.never_came(self.size_bytes),
-            }
+            self.dead.pending.went(self.size_bytes);
         }
         self.slot.store(slot, Ordering::Release);
         self.residency.store(residency as u8, Ordering::Release);

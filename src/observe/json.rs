@@ -148,6 +148,15 @@ impl Snapshot {
             live_bytes = granted.fold(live_bytes, u64::saturating_add);
         }
         let stats = &self.stats;
+        for (index, one) in stats.rungs.iter().enumerate() {
+            if stats.rungs[..index]
+                .iter()
+                .any(|other| other.rung == one.rung)
+            {
+                let name = one.rung.name();
+                return Err(wrong(format!("`stats.rungs`: {name} is there twice")));
+            }
+        }
         for (what, told, found) in [
             ("live_storages", stats.live_storages.now, blocks),
             ("live_bytes", stats.live_bytes.now, live_bytes),

@@ -37,8 +37,8 @@ pub struct MemoryStats {
     pub live_bytes: Level,
     /// Storages that have a block: views share one.
     pub live_storages: Level,
-    /// What tensors have asked for that have no place yet: queued work makes them. Nearly all come this way, so
-    /// `up` is what was ever asked for.
+    /// What tensors have asked for that have no place yet: queued work makes them. All come this way, so
+    /// `up` is what was ever asked for. The peak is that of the moments at which work was queued.
     pub pending_bytes: Level,
     /// Free inside slabs.
     pub cached_bytes: Level,
@@ -253,6 +253,13 @@ impl MemoryStats {
             ("retiring", self.retiring_bytes.now, retiring.into()),
             ("staging", staging_bytes, format!("{up} up, {down} down")),
         ];
+        if self.pending_bytes.now > 0 {
+            let pending = format!(
+                "asked for by queued work, peak {}",
+                Bytes(self.pending_bytes.peak)
+            );
+            rows.push(("pending", self.pending_bytes.now, pending));
+        }
         if self.imported_bytes.now > 0 {
             let imported = "in buffers of the app".into();
             rows.push(("imported", self.imported_bytes.now, imported));

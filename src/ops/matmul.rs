@@ -133,8 +133,8 @@ impl Tensor {
     /// # Errors
     ///
     /// Those of [`matmul`](Tensor::matmul); [`Error::DType`] too for integers with anything to be
-    /// done, and for a bias, a residual or a cast of a type that does not go with them;
-    /// [`Error::Shape`] for a bias that is not one number a column, and for a residual that does not
+    /// done, and for scales, a bias, a residual or a cast of a type that does not go with them;
+    /// [`Error::Shape`] for scales or a bias that are not one number a column, and for a residual that does not
     /// broadcast to the product.
     #[track_caller]
     pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
@@ -217,7 +217,7 @@ impl Tensor {
             }
         }
         match sum {
-            Some(sum) => end.apply(sum)?.cast(end.cast.unwrap_or(dtype)),
+            Some(sum) => end.apply_in(sum)?.cast(end.cast.unwrap_or(dtype)),
             None => self.matmul_by(other, end, None),
         }
     }

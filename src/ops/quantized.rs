@@ -60,7 +60,8 @@ impl Tensor {
     /// scale 0. One with a NaN or an infinity gets a scale that is none either, so that all of it is worth
     /// NaN: nothing is hidden.
     ///
-    /// Of a matrix of f32 nothing but the result is made where fusion is on. Memory is saved once the matrix
+    /// Of a matrix of f32 nothing but the result is made where fusion is on and groups divide rows; else what is left of
+    /// the rows is put beside the rest, and both are there twice for a moment. Memory is saved once the matrix
     /// is dropped: so a model is best quantized one matrix after the other, as it is loaded.
     ///
     /// # Errors

@@ -190,7 +190,8 @@ impl Tensor {
     /// for too few or too many, [`Shape`](Error::Shape) for a view whose elements do not lie one
     /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a
     /// word that belongs to its neighbours too. In a browser also [`WouldBlock`](Error::WouldBlock) for
-    /// more than the staging memory has room for: there, [`write_async`](Self::write_async) waits.
+    /// more than the staging memory has room for, and then the tensor may have no value any more: there,
+    /// [`write_async`](Self::write_async) waits.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

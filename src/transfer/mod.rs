@@ -21,7 +21,7 @@ use crate::error::Error;
 #[cfg(feature = "safetensors")]
 pub(crate) use model_file::{
     Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, ModelWriter,
-    Saved as SavedArray, can_load, device_type,
+    Saved as SavedArray, ShownShape, can_load, device_type,
 };
 pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};

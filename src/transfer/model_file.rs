@@ -28,7 +28,7 @@ use contents::Contents;
 use header::Header;
 
 pub(crate) use convert::can_load;
-pub(crate) use header::Entry;
+pub(crate) use header::{Entry, ShownShape};
 pub(crate) use writer::{ModelWriter, Saved};
 
 /// What is wrong with a file, or with what is wanted of it.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, Snapshot, Tensor};
+use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, Rung, Snapshot, Tensor};
 
 use super::open_alone;
 
@@ -35,6 +35,8 @@ struct Told {
     slabs: HashMap<u32, u64>,
     submissions: u64,
     refusals: u64,
+    /// By rung: how often it made room, and of how many bytes.
+    rungs: HashMap<Rung, (u64, u64)>,
 }
 
 impl Told {
@@ -121,6 +123,10 @@ impl Told {
             }
             Event::Submission { .. } => self.submissions += 1,
             Event::Refusal { .. } => self.refusals += 1,
+            Event::Rung { rung, freed_bytes } => {
+                let of = self.rungs.entry(rung).or_default();
+                *of = (of.0 + 1, of.1 + freed_bytes);
+            }
             _ => {}
         }
     }
@@ -159,6 +165,13 @@ impl Told {
             (self.submissions, self.refusals),
             (stats.submissions, stats.refusals)
         );
+        for one in &stats.rungs {
+            let told = self.rungs.get(&one.rung).copied().unwrap_or_default();
+            assert_eq!(told, (one.gains, one.freed_bytes), "{}", one.rung.name());
+            assert!(one.gains <= one.tries, "{}", one.rung.name());
+        }
+        let pending = stats.pending_bytes;
+        assert_eq!(pending.up - pending.down, pending.now);
         let of_classes =
             |of: fn(&lapidary::ClassUse) -> u64| stats.classes.iter().map(of).sum::<u64>();
         assert_eq!(

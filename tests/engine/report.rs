@@ -194,7 +194,10 @@ fn rungs_that_were_climbed_are_counted_with_what_came_of_them() {
         panic!("it is too large beside what is pinned");
     };
     let tried: Vec<Rung> = told.rungs.iter().map(|one| one.rung).collect();
-    assert_eq!(tried, Rung::ALL, "all of them, in their order");
+    // Staging is in nobody's way, and nothing was given back that could be waited for.
+    let is_of_use = |rung: &Rung| !matches!(rung, Rung::Caches | Rung::Wait);
+    let all: Vec<Rung> = Rung::ALL.into_iter().filter(is_of_use).collect();
+    assert_eq!(tried, all, "all that are of use, in their order");
     let after = gpu.memory();
     for (one, before) in told.rungs.iter().zip(&memory.rungs) {
         let all = of(one.rung, &after.rungs);

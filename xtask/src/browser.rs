@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,12 @@ const PACKAGES: &[&str] = &["chromium", "fonts-dejavu-core"];
 
 /// How long it may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the browser says when a page does not catch what it threw.
+const THROWN: &str = "Runtime.exceptionThrown";
+
+/// What it says when the page's process ended, which answers to nothing after that.
+const CRASHED: &str = "Inspector.targetCrashed";
 
 /// A browser with one page.
 pub(crate) struct Browser {
@@ -102,7 +108,7 @@ impl Browser {
         self.session = field(&attached, "sessionId")
             .ok_or("the browser's page cannot be talked to.")?
             .into();
-        for domain in ["Page", "Runtime", "Log", "Network", "DOM"] {
+        for domain in ["Page", "Runtime", "Log", "Network", "DOM", "Inspector"] {
             self.call(&format!("{domain}.enable"), "{}")?;
         }
         Ok(())
@@ -126,11 +132,20 @@ impl Browser {
         let until = Instant::now() + PATIENCE;
         loop {
             let rest = until.saturating_duration_since(Instant::now());
-            let answer = self.from.recv_timeout(rest);
-            let answer =
-                answer.map_err(|_| format!("the browser does not answer to {method} {params}."))?;
+            let answer = self.from.recv_timeout(rest).map_err(|error| match error {
+                RecvTimeoutError::Timeout => {
+                    format!("the browser does not answer to {method} {params}.")
+                }
+                RecvTimeoutError::Disconnected => {
+                    format!("the browser is gone before it answers to {method}.")
+                }
+            })?;
             if !answer.starts_with(&start) {
+                let is_crash = is_event(&answer, CRASHED);
                 self.listen(answer);
+                if is_crash {
+                    return Err(format!("the page crashed before it answers to {method}."));
+                }
             } else if answer.contains("\"error\":{") {
                 return Err(format!("{method}: {answer}"));
             } else {
@@ -142,16 +157,17 @@ impl Browser {
     /// Keeps what no page of ours should have caused.
     fn listen(&mut self, message: String) {
         let is_bad = [
-            "Runtime.exceptionThrown",
+            THROWN,
+            CRASHED,
             "Runtime.consoleAPICalled",
             "Log.entryAdded",
         ]
         .iter()
-        .any(|method| message.contains(&format!("\"method\":\"{method}\"")));
+        .any(|method| is_event(&message, method));
         let mut ours = ["file:", "data:", "about:"]
             .into_iter()
             .chain(self.site.as_deref());
-        let is_request = message.contains("\"method\":\"Network.requestWillBeSent\"")
+        let is_request = is_event(&message, "Network.requestWillBeSent")
             && !ours.any(|ours| message.contains(&format!("\"request\":{{\"url\":\"{ours}")));
         if is_bad || is_request {
             self.complaints.push(message);
@@ -185,12 +201,31 @@ impl Browser {
 
     /// As [`open`](Self::open), at an address and for as long as it may take.
     pub(crate) fn open_url(&mut self, url: &str, patience: Duration) -> Result<f64> {
-        self.call("Page.navigate", &format!(r#"{{"url":{}}}"#, quoted(url)))?;
+        // The page that is left may have the same address.
+        self.evaluate("delete document.documentElement?.dataset.readyMs")?;
+        let answer = self.call("Page.navigate", &format!(r#"{{"url":{}}}"#, quoted(url)))?;
+        if let Some(error) = field(&answer, "errorText") {
+            return Err(format!("{url} cannot be opened: {error}."));
+        }
+        let before = self.complaints.len();
+        let ready = format!(
+            "document.URL === new URL({}).href ? document.documentElement.dataset.readyMs ?? '' : ''",
+            quoted(url)
+        );
         let until = Instant::now() + patience;
         while Instant::now() < until {
-            let ready = self.evaluate("document.documentElement.dataset.readyMs ?? ''");
+            // It fails too while one page makes place for the other.
+            let ready = self.evaluate(&ready);
             if let Some(ms) = ready.ok().and_then(|ms| ms.parse().ok()) {
                 return Ok(ms);
+            }
+            let mut new = self.complaints[before..].iter();
+            let ends = |said: &&String| is_event(said, THROWN) || is_event(said, CRASHED);
+            if let Some(said) = new.find(ends) {
+                return Err(format!("{url} fails: {said}"));
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the browser is gone ({status}) with {url} open."));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -303,6 +338,10 @@ fn messages(out: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
+}
+
+fn is_event(message: &str, method: &str) -> bool {
+    message.contains(&format!("\"method\":\"{method}\""))
 }
 
 /// The text of the first field of that name that is a plain text, without escapes.

@@ -43,7 +43,7 @@ pub(crate) fn web(args: &[String]) -> Result {
     let listener = TcpListener::bind(("127.0.0.1", port));
     let listener =
         listener.map_err(|error| format!("port {port}: {error}; `--port` takes another."))?;
-    println!("The page is at http://localhost:{port}/ until you press Ctrl-C.");
+    println!("The page is at http://127.0.0.1:{port}/ until you press Ctrl-C.");
     serve::serve(&listener, &page.folder);
     Ok(())
 }

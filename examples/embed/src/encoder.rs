@@ -71,6 +71,12 @@ impl Encoder {
         weights.map(Tensor::size_bytes).sum::<u64>() + self.words.size_bytes()
     }
 
+    /// A small tensor by which models differ that are trained differently: `[width]`, in single precision
+    /// whatever the weights are kept in.
+    pub(crate) fn sample(&self) -> &Tensor {
+        &self.norm.weight
+    }
+
     /// The vectors of texts, each of unit length: `[texts, width]`.
     pub fn encode(&self, texts: &[&Tokens]) -> Result<Tensor> {
         let length = texts.iter().map(|text| text.ids.len()).max().unwrap_or(0);

@@ -31,6 +31,8 @@ pub struct Index {
     entries: Vec<Entry>,
     /// `[entries, width]`.
     vectors: Tensor,
+    /// The model that made them.
+    model_id: u64,
 }
 
 impl Index {
@@ -44,6 +46,7 @@ impl Index {
         Ok(Index {
             entries,
             vectors: vectors.named("vectors of texts"),
+            model_id: embedded.model_id,
         })
     }
 
@@ -78,40 +81,102 @@ impl Index {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod file {
+    use std::fs::{self, File};
     use std::path::Path;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::{Entry, Error, Gpu, Index, Result};
 
     const VECTORS: &str = "vectors";
     const ENTRIES: &str = "entries";
+    const MODEL: &str = "model";
 
     impl Index {
+        /// Sees to it that an index can be saved there, before work is done that would be lost: the folder is
+        /// made if there is none. An index that is there stays.
+        pub fn prepare(path: &Path) -> Result<()> {
+            let refuse = |reason: String| {
+                let name = path.display().to_string();
+                let reason =
+                    format!("an index cannot be written here: {reason}. Name another file");
+                Err(Error::file(&name, reason))
+            };
+            if path.metadata().is_ok_and(|about| !about.is_file()) {
+                return refuse("what is there is no file".into());
+            }
+            let name = path.as_os_str().to_string_lossy();
+            if path.file_name().is_none() || name.ends_with(std::path::is_separator) {
+                return refuse("this is no name for a file".into());
+            }
+            try_folder(path).or_else(|error| refuse(error.to_string()))
+        }
+
         /// Saves it as a state of lapidary's: whole or not at all.
         pub fn save(&self, gpu: &Gpu, path: &Path) -> Result<()> {
             let entries = serde_json::to_vec(&self.entries);
             let entries = entries.map_err(|error| Error::Input(error.to_string()))?;
             let entries = gpu.tensor(&entries, &[entries.len()])?;
-            gpu.save_state(path, &[(VECTORS, &self.vectors), (ENTRIES, &entries)])?;
+            let model = self.model_id.to_le_bytes();
+            let model = gpu.tensor(&model, &[model.len()])?;
+            let saved = [
+                (VECTORS, &self.vectors),
+                (ENTRIES, &entries),
+                (MODEL, &model),
+            ];
+            gpu.save_state(path, &saved)?;
             Ok(())
         }
 
-        /// Loads what was saved. The vectors stay in the file until they are searched, and whenever room
-        /// is short.
-        pub fn load(gpu: &Gpu, path: &Path) -> Result<Index> {
+        /// Loads what was saved, if its vectors are those of the model with this [id](crate::Model::id). They
+        /// stay in the file until they are searched, and whenever room is short.
+        pub fn load(gpu: &Gpu, path: &Path, model_id: u64) -> Result<Index> {
+            let refuse = |reason: &str| Error::file(&path.display().to_string(), reason);
+            let other =
+                || refuse("no index of this version of the program. Make one: `embed index`");
             let state = gpu.load_state_backed(path)?;
+            if [VECTORS, ENTRIES, MODEL]
+                .iter()
+                .any(|wanted| state.names().all(|name| name != *wanted))
+            {
+                return Err(other());
+            }
             let vectors = state.get(VECTORS)?;
             let entries: Vec<u8> = state.get(ENTRIES)?.to_vec()?;
-            let other = || {
-                Error::file(
-                    &path.display().to_string(),
-                    "no index of this program. Make one: `embed index`",
-                )
-            };
+            let model: Vec<u8> = state.get(MODEL)?.to_vec()?;
+            if model != model_id.to_le_bytes() {
+                return Err(refuse(
+                    "it was made with another model, whose vectors mean something else. Make one with this \
+                     model: `embed index`; or name the model that it was made with: `--model`",
+                ));
+            }
             let entries: Vec<Entry> = serde_json::from_slice(&entries).map_err(|_| other())?;
             match vectors.shape() {
-                [count, _] if *count == entries.len() => Ok(Index { entries, vectors }),
+                [count, _] if *count == entries.len() => Ok(Index {
+                    entries,
+                    vectors,
+                    model_id,
+                }),
                 _ => Err(other()),
             }
         }
+    }
+
+    /// Makes the folder of a file, and a file in it that is removed again: nothing else tells on every system
+    /// that one can. It is the folder that must allow it, since an index is replaced and not written over.
+    fn try_folder(path: &Path) -> std::io::Result<()> {
+        let target = match path.is_symlink() {
+            true => path.canonicalize()?,
+            false => path.to_owned(),
+        };
+        let folder = match target.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(folder)?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_nanos();
+        let tried = folder.join(format!(".embed-{}-{now}.tmp", std::process::id()));
+        File::create_new(&tried)?;
+        fs::remove_file(&tried)
     }
 }

@@ -10,6 +10,7 @@
 //! | `encoder` | from tokens to vectors: all the arithmetic, on lapidary's operations |
 //! | `batch` | texts of like lengths together |
 //! | `model` | these put together, from a folder or from bytes |
+//! | `identity` | which model it is, so that an index of another one is known |
 //! | `index` | vectors with their texts: searched, saved, loaded |
 //!
 //! It compiles for the browser too: whatever waits for the device is asynchronous, and files come as
@@ -19,6 +20,7 @@ mod batch;
 mod config;
 mod encoder;
 mod error;
+mod identity;
 mod index;
 mod model;
 #[cfg(not(target_arch = "wasm32"))]

@@ -13,13 +13,17 @@
 
 mod program;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match program::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("embed: {error}");
+            // Line by line, since what cargo says has several; and whether anybody reads it is all the same.
+            for line in format!("embed: {error}").lines() {
+                let _ = writeln!(std::io::stderr(), "{}", program::printable(line));
+            }
             ExitCode::FAILURE
         }
     }

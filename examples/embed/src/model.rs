@@ -9,6 +9,7 @@ use crate::batch::{Batch, batches};
 use crate::config::Config;
 use crate::encoder::Encoder;
 use crate::error::{Error, Result};
+use crate::identity::Identity;
 use crate::precision::Precision;
 use crate::words::{Tokens, Words};
 
@@ -35,6 +36,7 @@ pub struct Model {
     /// Tokens that go through the encoder at once, padding included: its memory beside the weights is
     /// proportional to them.
     pub batch_tokens: usize,
+    described: Identity,
     gpu: Gpu,
 }
 
@@ -45,6 +47,8 @@ pub struct Embedded {
     pub vectors: Vec<f32>,
     /// Numbers a vector.
     pub width: usize,
+    /// [`Model::id`] of the model that made them.
+    pub model_id: u64,
     /// How many texts were longer than the model takes: of those only the beginning counts.
     pub cut: usize,
 }
@@ -106,6 +110,7 @@ impl Model {
             words: Words::parse(files.tokenizer, &config)?,
             encoder: Encoder::new(gpu, &config, weights, precision)?,
             batch_tokens: batch_tokens(gpu, &config),
+            described: Identity::described(files, weights),
             gpu: gpu.clone(),
             config,
         })
@@ -126,6 +131,7 @@ impl Model {
         let mut embedded = Embedded {
             vectors: vec![0.0; texts.len() * width],
             width,
+            model_id: self.id().await?,
             cut: tokens.iter().filter(|text| text.cut_from.is_some()).count(),
         };
         let batches = batches(&tokens, self.batch_tokens);
@@ -193,6 +199,12 @@ impl Model {
     pub fn least_bytes(&self) -> u64 {
         let token = self.config.intermediate_size + 2 * self.config.hidden_size;
         self.encoder.weights_bytes() + (self.batch_tokens * token) as u64 * 4
+    }
+
+    /// What tells this model from others, also from those of the same sizes: a checksum of its
+    /// description and of one small tensor, the same for weights of every precision.
+    pub async fn id(&self) -> Result<u64> {
+        Ok(self.described.with(&self.encoder.sample().read().await?))
     }
 
     pub fn gpu(&self) -> &Gpu {

@@ -2,8 +2,9 @@
 //! made for the test.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
-use embed::{Config, Files, Model};
+use embed::{Config, Entry, Files, Index, Model};
 use lapidary::{Gpu, ModelFile, Options};
 use serde_json::{Value, json};
 
@@ -100,6 +101,11 @@ fn model(
     tokenizer: &Value,
     shapes: &[(String, Vec<usize>)],
 ) -> Result<Model, String> {
+    model_with(config, tokenizer, weights(shapes))
+}
+
+/// The same, with a file of weights that is there already.
+fn model_with(config: &Value, tokenizer: &Value, weights: Vec<u8>) -> Result<Model, String> {
     let gpu = Gpu::open(Options::default()).unwrap();
     let (config, tokenizer) = (config.to_string(), tokenizer.to_string());
     let files = Files {
@@ -107,8 +113,15 @@ fn model(
         sentences: None,
         tokenizer: tokenizer.as_bytes(),
     };
-    let file = ModelFile::from_bytes(weights(shapes)).map_err(|error| error.to_string())?;
+    let file = ModelFile::from_bytes(weights).map_err(|error| error.to_string())?;
     Model::new(&gpu, files, &file).map_err(|error| error.to_string())
+}
+
+/// A folder that is not there yet.
+fn folder(of: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("embed-test-{}-{of}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    folder
 }
 
 #[track_caller]
@@ -238,8 +251,7 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
 
 #[test]
 fn a_folder_that_lacks_a_file_or_has_half_of_one_is_told_so() {
-    let folder = std::env::temp_dir().join(format!("embed-test-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
+    let folder = folder("model");
     let gpu = Gpu::open(Options::default()).unwrap();
     let open = || Model::open(&gpu, &folder).map_err(|error| error.to_string());
     says(
@@ -263,5 +275,79 @@ fn a_folder_that_lacks_a_file_or_has_half_of_one_is_told_so() {
     let refused =
         pollster::block_on(model.embed(&texts, |_| {})).map_err(|error| error.to_string());
     says(refused, &["model.safetensors"]);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn an_index_of_another_model_is_refused_also_if_its_vectors_are_as_wide() {
+    let path = folder("index").with_extension("index");
+    let made = model(&config(), &tokenizer(&WORDS), &shapes()).unwrap();
+    let entry = Entry {
+        text: "stone cutter".into(),
+        place: "texts.txt".into(),
+        line: 1,
+    };
+    let embedded = pollster::block_on(made.embed(&[&entry.text], |_| {})).unwrap();
+    let index = Index::new(made.gpu(), vec![entry], &embedded).unwrap();
+    index.save(made.gpu(), &path).unwrap();
+    let load = |model: Result<Model, String>| {
+        let model = model?;
+        let id = pollster::block_on(model.id()).map_err(|error| error.to_string())?;
+        let loaded = Index::load(model.gpu(), &path, id);
+        loaded.map_err(|error| error.to_string())
+    };
+
+    let same = load(model(&config(), &tokenizer(&WORDS), &shapes()));
+    assert_eq!(same.unwrap().entries(), index.entries());
+
+    let refused = [path.to_str().unwrap(), "another model", "`embed index`"];
+    let mut described = config();
+    described["layer_norm_eps"] = json!(1e-5);
+    says(
+        load(model(&described, &tokenizer(&WORDS), &shapes())),
+        &refused,
+    );
+    // The same description, and other weights. The last two tensors are the norm of the embeddings.
+    let mut trained = weights(&shapes());
+    let at = trained.len() - 2 * WIDTH * 4;
+    trained[at] ^= 1;
+    says(
+        load(model_with(&config(), &tokenizer(&WORDS), trained)),
+        &refused,
+    );
+
+    // Something else that lapidary has saved.
+    let gpu = made.gpu();
+    let other = gpu.tensor(&[1.0_f32], &[1]).unwrap();
+    gpu.save_state(&path, &[("vectors", &other)]).unwrap();
+    says(
+        load(model(&config(), &tokenizer(&WORDS), &shapes())),
+        &["no index", "`embed index`"],
+    );
+    fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn that_an_index_cannot_be_written_is_said_before_it_is_made() {
+    let folder = folder("prepared");
+    let path = folder.join("deeper").join("embed.index");
+    let prepare = |path: &Path| Index::prepare(path).map_err(|error| error.to_string());
+    prepare(&path).unwrap();
+    let left = fs::read_dir(folder.join("deeper")).unwrap().count();
+    assert_eq!(left, 0, "a file was left behind");
+    fs::write(&path, "an older index").unwrap();
+    prepare(&path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"an older index");
+
+    let below = path.join("embed.index");
+    says(
+        prepare(&below),
+        &[below.to_str().unwrap(), "cannot be written"],
+    );
+    says(
+        prepare(&folder),
+        &[folder.to_str().unwrap(), "what is there is no file"],
+    );
+    says(prepare(&folder.join("new/")), &["no name for a file"]);
     fs::remove_dir_all(&folder).unwrap();
 }

@@ -26,8 +26,8 @@ function complain(text) {
   at('#state').className = 'bad';
 }
 
-function destroyDevices() {
-  for (const device of devices.splice(0)) device.destroy();
+function destroyDevices(from = 0) {
+  for (const device of devices.splice(from)) device.destroy();
 }
 
 function row(name, isGood, sentence) {
@@ -41,6 +41,10 @@ async function test(program) {
   const tested = { parts: 0, failed: [], snapshot: 0 };
   const button = at('#test button');
   button.disabled = true;
+  errors.length = 0;
+  // Those that were opened before are somebody else's.
+  const mark = devices.length;
+  lapidary.destroyDevices = () => destroyDevices(mark);
   at('#test tbody').replaceChildren();
   const start = performance.now();
   const snapshot = await program.self_test((name, isGood, sentence) => {
@@ -61,14 +65,17 @@ async function test(program) {
   say(failed.length ? `${failed.length} of ${parts} parts failed.` : `All ${parts} parts are good, in ${seconds.toFixed(1)} s.`);
   at('#state').className = failed.length ? 'bad' : '';
   button.disabled = false;
-  globalThis.lapidary.tested = tested;
+  lapidary.destroyDevices = destroyDevices;
+  lapidary.tested = tested;
 }
 
 // The fluid: a frame for each of the browser's, with what the pointer did since the last one.
 async function flow(program) {
   const canvas = at('#fluid canvas');
   const button = at('#fluid button');
-  const simulation = await program.Simulation.open(canvas);
+  const simulation = await program.Simulation.open();
+  [canvas.width, canvas.height] = simulation.size();
+  const paper = canvas.getContext('2d');
   const state = { simulation, frames: 0, isRunning: true, isBusy: false };
   const colours = [[3, 1, 0.4], [0.3, 1.6, 3], [1, 3, 0.6], [3, 0.6, 2]];
   let hand = null;
@@ -83,7 +90,7 @@ async function flow(program) {
   };
   canvas.onpointerleave = () => { hand = null; };
   const step = async () => {
-    if (!state.isRunning) return;
+    if (!state.isRunning || state.isBusy) return;
     const n = state.frames++;
     // Until somebody stirs, it is stirred.
     const turn = n / 40;
@@ -92,26 +99,47 @@ async function flow(program) {
     if (hand) [hand.dx, hand.dy] = [0, 0];
     state.isBusy = true;
     try {
-      await simulation.frame(x, y, dx, dy, new Float32Array(colours[(n >> 7) % colours.length]));
+      const pixels = await simulation.frame(x, y, dx, dy, new Float32Array(colours[(n >> 7) % colours.length]));
+      const clamped = new Uint8ClampedArray(pixels.buffer, pixels.byteOffset, pixels.length);
+      paper.putImageData(new ImageData(clamped, canvas.width, canvas.height), 0, 0);
       if (n % 20 === 0) report(simulation);
     } catch (error) {
       state.isRunning = false;
-      button.textContent = 'Go on';
       complain(`The fluid stopped: ${error.message ?? error}`);
+      // On a new device: this one may be gone.
+      button.textContent = 'Start again';
+      button.onclick = () => begin(program);
       return;
     } finally {
       state.isBusy = false;
     }
-    requestAnimationFrame(step);
+    if (state.isRunning) requestAnimationFrame(step);
   };
   button.onclick = () => {
     state.isRunning = !state.isRunning;
     button.textContent = state.isRunning ? 'Stop' : 'Go on';
-    if (state.isRunning) requestAnimationFrame(step);
+    if (state.isRunning && !state.isBusy) requestAnimationFrame(step);
   };
   button.textContent = 'Stop';
   step();
   return state;
+}
+
+// Starts a fluid, whatever became of the one before.
+async function begin(program) {
+  const button = at('#fluid button');
+  button.disabled = true;
+  try {
+    lapidary.fluid?.simulation.free();
+    lapidary.fluid = null;
+    lapidary.fluid = await flow(program);
+    say('Ready.');
+    at('#state').className = '';
+  } catch (error) {
+    complain(`The fluid cannot start: ${error.message ?? error}`);
+  } finally {
+    button.disabled = false;
+  }
 }
 
 function report(simulation) {
@@ -137,8 +165,12 @@ async function main() {
   // A program that looks at the test has it alone on the device.
   if (location.search === '?test') return test(program);
   at('#fluid').hidden = false;
-  at('#fluid button').onclick = async () => { lapidary.fluid = await flow(program); };
+  at('#fluid button').onclick = () => begin(program);
 }
+
+// A panic of the program's is one of these: no promise hears of it.
+addEventListener('error', event => complain(event.message));
+addEventListener('unhandledrejection', event => complain(String(event.reason?.message ?? event.reason)));
 
 const start = performance.now();
 main()

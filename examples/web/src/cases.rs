@@ -52,6 +52,7 @@ cases! {
     "a kernel of one's own", 0.0, kernel;
     "a budget of a quarter of the tensors", 1e-5, over_budget;
     "moved together", 0.0, moved;
+    "a fluid after ten steps", 1e-3, flow;
 }
 
 /// A tensor of the same numbers on every device.
@@ -278,4 +279,17 @@ async fn moved(gpu: &Gpu) -> Result<Vec<f32>> {
     let mut all = all_of(&tensors).await?;
     all.push(f32::from(u8::from(compacted.moved_bytes > 0)));
     Ok(all)
+}
+
+/// The simulation of the page, small.
+async fn flow(gpu: &Gpu) -> Result<Vec<f32>> {
+    let mut fluid = fluid::Fluid::new(gpu, [64, 48])?;
+    for _ in 0..10 {
+        fluid.step(fluid::Stir {
+            at: [0.4, 0.6],
+            by: [0.02, -0.01],
+            dye: [0.5, 0.1, 0.9],
+        })?;
+    }
+    floats(fluid.now().dye()).await
 }

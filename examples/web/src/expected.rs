@@ -1,5 +1,5 @@
 //! What the cases gave on the machine that they were computed on, in few numbers: a line for each with its
-//! name, how many values there are, the largest of them, and some of them.
+//! name, how many values there are, the largest of them, the sum of all without their signs, and some of them.
 
 /// As the program `expected` printed it.
 pub const TEXT: &str = include_str!("expected.txt");
@@ -13,9 +13,10 @@ pub fn line(name: &str, values: &[f32]) -> String {
         .map(|at| values[at].to_string())
         .collect();
     format!(
-        "{name}\t{}\t{}\t{}",
+        "{name}\t{}\t{}\t{}\t{}",
         values.len(),
         largest(values),
+        sum(values),
         kept.join(" ")
     )
 }
@@ -31,15 +32,24 @@ pub fn compare(name: &str, values: &[f32], tolerance: f32) -> Result<f32, String
     let Some(line) = lines.find(|line| line[0] == name) else {
         return Err("nobody has computed what to expect: run `expected`".into());
     };
-    let [_, count, most, kept] = line[..] else {
+    let [_, count, most, total, kept] = line[..] else {
         return Err("the line of what to expect is broken".into());
     };
     if count != values.len().to_string() {
         return Err(format!("{} values, not {count}", values.len()));
     }
+    let kept: Vec<_> = kept.split_ascii_whitespace().collect();
+    if kept.len() != places(values.len()).count() {
+        return Err(format!("the line of what to expect keeps {}", kept.len()));
+    }
     let most = most.parse::<f32>().map_err(|error| error.to_string())?;
+    let total = total.parse::<f64>().map_err(|error| error.to_string())?;
+    let apart = (sum(values) - total).abs();
+    if apart.is_nan() || apart > f64::from(tolerance) * values.len() as f64 * f64::from(most) {
+        return Err(format!("they add up to {}, not {total}", sum(values)));
+    }
     let mut worst = (largest(values) - most).abs();
-    for (at, wanted) in places(values.len()).zip(kept.split(' ')) {
+    for (at, wanted) in places(values.len()).zip(kept) {
         let wanted = wanted.parse::<f32>().map_err(|error| error.to_string())?;
         let apart = (values[at] - wanted).abs();
         if apart.is_nan() || apart > tolerance * most {
@@ -55,6 +65,11 @@ pub fn compare(name: &str, values: &[f32], tolerance: f32) -> Result<f32, String
 
 fn largest(values: &[f32]) -> f32 {
     values.iter().fold(0.0, |most, value| most.max(value.abs()))
+}
+
+/// Of all of them, as no few can: without their signs, so that none makes up for another.
+fn sum(values: &[f32]) -> f64 {
+    values.iter().map(|value| f64::from(value.abs())).sum()
 }
 
 /// Spread over all of them, the first and the last included.

@@ -1,10 +1,11 @@
-//! The fluid on a canvas: on a device that the page opened, drawn by a render pass straight from the tensor.
+//! The fluid on a page: on a device that the page opened, drawn by a render pass straight from the tensor into a
+//! texture, whose pixels the page puts on its canvas. A canvas of WebGPU's own needs a browser with a window:
+//! Chromium without one destroys the device at the first picture.
 
 use fluid::{Fluid, Painter, Stir};
-use lapidary::{Access, Gpu, wgpu};
+use lapidary::{Access, Bound, DType, Gpu, Tensor, wgpu};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
-use web_sys::HtmlCanvasElement;
 
 /// Cells across and down.
 const SIZE: [usize; 2] = [320, 192];
@@ -12,14 +13,25 @@ const SIZE: [usize; 2] = [320, 192];
 /// So many moments are kept, one of so many steps: memory for the report to tell of.
 const KEPT: (usize, u64) = (64, 8);
 
+/// Pixels across and down.
+const PIXELS: [u32; 2] = [2 * SIZE[0] as u32, 2 * SIZE[1] as u32];
+
+const ROW_BYTES: u32 = 4 * PIXELS[0];
+
+// As a copy from a texture into a buffer wants it.
+const _: () = assert!(ROW_BYTES % wgpu::COPY_BYTES_PER_ROW_ALIGNMENT == 0);
+
+const FORMAT: wgpu::TextureFormat = wgpu::TextureFormat::Rgba8Unorm;
+
 /// A fluid, and what it takes to draw it.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Simulation {
     gpu: Gpu,
     device: wgpu::Device,
-    queue: wgpu::Queue,
-    surface: wgpu::Surface<'static>,
+    texture: wgpu::Texture,
+    /// The texture's pixels: `[height, width, 4]` of u8.
+    picture: Tensor,
     painter: Painter,
     fluid: Fluid,
 }
@@ -30,42 +42,53 @@ fn told(error: impl std::fmt::Display) -> JsError {
 
 #[wasm_bindgen]
 impl Simulation {
-    /// Opens a device for a canvas, and a calm fluid on it.
-    pub async fn open(canvas: HtmlCanvasElement) -> Result<Simulation, JsError> {
-        canvas.set_width(2 * SIZE[0] as u32);
-        canvas.set_height(2 * SIZE[1] as u32);
+    /// Opens a device, and a calm fluid on it.
+    pub async fn open() -> Result<Simulation, JsError> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-        let size = [canvas.width(), canvas.height()];
-        let surface = instance
-            .create_surface(wgpu::SurfaceTarget::Canvas(canvas))
-            .map_err(told)?;
-        let adapter = instance.request_adapter(&wgpu::RequestAdapterOptions {
-            compatible_surface: Some(&surface),
-            ..Default::default()
-        });
+        let adapter = instance.request_adapter(&Default::default());
         let adapter = adapter.await.map_err(told)?;
         let opened = adapter.request_device(&wgpu::DeviceDescriptor::default());
         let (device, queue) = opened.await.map_err(told)?;
-        let shown = surface.get_default_config(&adapter, size[0], size[1]);
-        let shown = shown.ok_or_else(|| JsError::new("this adapter cannot draw on a canvas"))?;
-        surface.configure(&device, &shown);
         let gpu = Gpu::adopt(&adapter, &device, &queue).map_err(told)?;
         // Nobody else on this page wants to hear of its loss.
         gpu.watch_lost();
         let mut fluid = Fluid::new(&gpu, SIZE).map_err(told)?;
         fluid.keep(KEPT.0, KEPT.1);
-        let painter = Painter::new(&device, shown.format, SIZE);
+        let [width, height] = PIXELS;
+        let texture = device.create_texture(&wgpu::TextureDescriptor {
+            label: Some("fluid"),
+            size: wgpu::Extent3d {
+                width,
+                height,
+                depth_or_array_layers: 1,
+            },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format: FORMAT,
+            usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC,
+            view_formats: &[],
+        });
+        let shape = [height as usize, width as usize, 4];
+        let picture = gpu.zeros(&shape, DType::U8).map_err(told)?.named("picture");
+        let painter = Painter::new(&device, FORMAT, SIZE);
         Ok(Simulation {
             gpu,
             device,
-            queue,
-            surface,
+            texture,
+            picture,
             painter,
             fluid,
         })
     }
 
-    /// One step, with a hand in the fluid, and its picture. Places and ways are parts of width and height.
+    /// Pixels across and down.
+    pub fn size(&self) -> Vec<u32> {
+        PIXELS.to_vec()
+    }
+
+    /// One step, with a hand in the fluid, and its picture: red, green, blue and opacity of each pixel, row by
+    /// row. Places and ways are parts of width and height.
     pub async fn frame(
         &mut self,
         x: f32,
@@ -73,7 +96,7 @@ impl Simulation {
         dx: f32,
         dy: f32,
         dye: &[f32],
-    ) -> Result<(), JsError> {
+    ) -> Result<Vec<u8>, JsError> {
         let stir = Stir {
             at: [x, y],
             by: [dx, dy],
@@ -87,7 +110,7 @@ impl Simulation {
         self.gpu.memory().to_string()
     }
 
-    /// Live, reserved, and all bytes of the device, for a bar.
+    /// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
     pub fn bytes(&self) -> Vec<f64> {
         let memory = self.gpu.memory();
         let levels = [
@@ -106,31 +129,21 @@ impl Simulation {
 }
 
 impl Simulation {
-    async fn step_and_draw(&mut self, stir: Stir) -> lapidary::Result<()> {
+    async fn step_and_draw(&mut self, stir: Stir) -> lapidary::Result<Vec<u8>> {
         self.fluid.step(stir)?;
         self.gpu.poll()?;
-        let mut shown = None;
-        let dye = [(self.fluid.now().dye(), Access::Read)];
-        let drawn = self.gpu.with_bound_async(&dye, |bound| {
-            // A canvas lends its texture for this turn of the page only, so nothing may be awaited from here on.
-            use wgpu::CurrentSurfaceTexture::{Suboptimal, Success};
-            let (Success(frame) | Suboptimal(frame)) = self.surface.get_current_texture() else {
-                // The next frame comes soon.
-                return Vec::new();
-            };
-            let commands = self.draw(&frame.texture, bound[0].binding());
-            shown = Some(frame);
-            vec![commands]
-        });
+        let dye = self.fluid.now().dye();
+        let used = [(dye, Access::Read), (&self.picture, Access::Write)];
+        let drawn = self
+            .gpu
+            .with_bound_async(&used, |bound| vec![self.draw(bound)]);
         drawn.await?;
-        if let Some(frame) = shown {
-            self.queue.present(frame);
-        }
-        Ok(())
+        self.picture.read::<u8>().await
     }
 
-    fn draw(&self, onto: &wgpu::Texture, dye: wgpu::BindingResource<'_>) -> wgpu::CommandBuffer {
-        let view = onto.create_view(&Default::default());
+    /// Draws the first of what is bound, and copies the picture into the second.
+    fn draw(&self, bound: &Bound) -> wgpu::CommandBuffer {
+        let view = self.texture.create_view(&Default::default());
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
             label: Some("fluid"),
@@ -145,8 +158,18 @@ impl Simulation {
             })],
             ..Default::default()
         });
-        self.painter.paint(&mut pass, dye);
+        self.painter.paint(&mut pass, bound[0].binding());
         drop(pass);
+        let pixels = wgpu::TexelCopyBufferInfo {
+            buffer: &bound[1].buffer,
+            layout: wgpu::TexelCopyBufferLayout {
+                offset: bound[1].offset_bytes,
+                bytes_per_row: Some(ROW_BYTES),
+                rows_per_image: None,
+            },
+        };
+        let from = self.texture.as_image_copy();
+        encoder.copy_texture_to_buffer(from, pixels, self.texture.size());
         encoder.finish()
     }
 }

@@ -5,7 +5,7 @@
 //! | `cases` | what is computed, here and on the machine that builds the page |
 //! | `expected` | what that machine got |
 //! | `test` | runs the cases in the browser, and what only a browser has: its limits, a lost device |
-//! | `fluid` | the fluid of examples/fluid on a canvas |
+//! | `fluid` | the fluid of examples/fluid, as pixels for a canvas |
 //! | `script` | what the page's script calls, and what it is called for |
 
 pub mod cases;

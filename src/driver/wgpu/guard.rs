@@ -5,6 +5,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(target_arch = "wasm32"))]
 use std::pin::pin;
+#[cfg(target_arch = "wasm32")]
+use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
@@ -109,20 +111,69 @@ impl Opened {
     }
 
     /// The verdict on a guarded call, without waiting. What a browser has yet to tell is kept
-    /// and told by the next wait.
+    /// and told by the next wait: a poll finds it too, but has nobody to tell.
     pub(super) fn now<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
         let mut first = None;
         let mut context = Context::from_waker(Waker::noop());
         for mut scope in guarded.caught {
             match scope.as_mut().poll(&mut context) {
                 Poll::Ready(error) => first = first.or(error),
-                Poll::Pending => {
-                    let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-                    late.push(scope);
-                }
+                Poll::Pending => self.keep(scope),
             }
         }
         verdict(guarded.value, first)
+    }
+
+    /// Natively there is nothing to keep: a scope tells at once.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn keep(&self, scope: Late) {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.push(scope);
+    }
+
+    /// Keeps a scope for later. Nobody may ever wait or poll, so what is known by now goes where the
+    /// list would have to grow: half of it is free after that, and a scope costs little on average.
+    #[cfg(target_arch = "wasm32")]
+    fn keep(&self, scope: Late) {
+        let mut late = self.late();
+        if late.len() == late.capacity() {
+            drop(late);
+            self.sweep();
+            late = self.late();
+            let left = late.len();
+            late.reserve(left);
+        }
+        late.push(scope);
+    }
+
+    /// Lets go of the scopes that are known by now. The first error among them stays for the next wait.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) fn sweep(&self) {
+        if let Some(error) = self.take_late() {
+            self.late().insert(0, told(error));
+        }
+    }
+
+    /// Lets go of the scopes that are known by now, and tells the first error among them.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) fn take_late(&self) -> Option<wgpu::Error> {
+        let mut first = None;
+        // Whoever waits for a scope has taken it out of the list, so that no waker is lost here.
+        let mut context = Context::from_waker(Waker::noop());
+        self.late()
+            .retain_mut(|scope| match scope.as_mut().poll(&mut context) {
+                Poll::Ready(error) => {
+                    first = first.take().or(error);
+                    false
+                }
+                Poll::Pending => true,
+            });
+        first
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    pub(super) fn late(&self) -> MutexGuard<'_, Vec<Late>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The verdict on a guarded call, in a browser after a wait.
@@ -217,6 +268,12 @@ pub(super) fn unscoped<T>(call: impl FnOnce() -> DriverResult<T>) -> DriverResul
         let message = panic_message(panic.as_ref());
         Err(DriverError::Invalid(format!("wgpu panicked: {message}")))
     })
+}
+
+/// An error that is known, in the place of the scope that caught it.
+#[cfg(target_arch = "wasm32")]
+pub(super) fn told(error: wgpu::Error) -> Late {
+    Box::pin(std::future::ready(Some(error)))
 }
 
 fn verdict<T>(value: DriverResult<T>, error: Option<wgpu::Error>) -> DriverResult<T> {

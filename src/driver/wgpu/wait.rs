@@ -18,9 +18,17 @@ impl Opened {
     }
 
     /// Asks whether the device is still there.
+    #[cfg(not(target_arch = "wasm32"))]
     fn ask(&self) -> DriverResult<()> {
         let nothing = self.guarded(|| ());
         self.now(nothing)
+    }
+
+    /// A browser tells of a loss by itself; what else it has told by now is taken in.
+    #[cfg(target_arch = "wasm32")]
+    fn ask(&self) -> DriverResult<()> {
+        self.sweep();
+        self.check()
     }
 
     /// Polls the device without the question whether it is still there.
@@ -119,24 +127,70 @@ mod native {
 }
 
 #[cfg(target_arch = "wasm32")]
-impl Opened {
-    /// Waits until the browser calls back, and tells of errors that came late.
-    pub(super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
-        self.check()?;
-        let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(|e| e.into_inner()));
-        for scope in late {
-            if let Some(error) = scope.await {
-                return Err(super::guard::driver_error(&error));
+mod web {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::super::guard::{Late, driver_error, told};
+    use super::*;
+
+    impl Opened {
+        /// Waits until the browser calls back, and tells of errors that came late.
+        pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
+            self.check()?;
+            self.tell_late()?;
+            // A browser tells in order: what was asked before the last is known once that is.
+            let last = self.late().pop();
+            if let Some(last) = last {
+                let scope = Some(last);
+                Awaited { of: self, scope }.await;
+                self.tell_late()?;
+            }
+            std::future::poll_fn(|context| {
+                signal.wake_on_set(context.waker());
+                match signal.outcome() {
+                    Some(_) => Poll::Ready(()),
+                    None => Poll::Pending,
+                }
+            })
+            .await;
+            self.outcome(signal)
+        }
+
+        fn tell_late(&self) -> DriverResult<()> {
+            match self.take_late() {
+                Some(error) => Err(driver_error(&error)),
+                None => Ok(()),
             }
         }
-        std::future::poll_fn(|context| {
-            signal.wake_on_set(context.waker());
-            match signal.outcome() {
-                Some(_) => std::task::Poll::Ready(()),
-                None => std::task::Poll::Pending,
+    }
+
+    /// A scope that is waited for, out of the list meanwhile. What it caught goes back into the list, to
+    /// be told after what was caught before it; so does the scope itself, if the wait is given up.
+    struct Awaited<'a> {
+        of: &'a Opened,
+        scope: Option<Late>,
+    }
+
+    impl Future for Awaited<'_> {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            if let Some(scope) = &mut self.scope {
+                match scope.as_mut().poll(context) {
+                    Poll::Ready(error) => self.scope = error.map(told),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-        })
-        .await;
-        self.outcome(signal)
+            Poll::Ready(())
+        }
+    }
+
+    impl Drop for Awaited<'_> {
+        fn drop(&mut self) {
+            if let Some(scope) = self.scope.take() {
+                self.of.late().push(scope);
+            }
+        }
     }
 }

@@ -13,8 +13,9 @@ impl Gpu {
     /// Loads all tensors of a file; each gets its name (see [`Tensor::named`]). The file is read in pieces,
     /// and before each of them a function hears how far it is; it may use this [`Gpu`].
     ///
-    /// They stay [backed](Gpu::backed) by the file: when memory is short they are dropped and read again, and
-    /// never written out, until they are written to. So a file larger than the device can be loaded.
+    /// They stay [backed](Gpu::backed) by a file that was [opened](ModelFile::open): when memory is short they are dropped
+    /// and read again, and never written out, until they are written to. So a file larger than the device can be
+    /// loaded. Bytes that the app gave are not kept for that: [`load_model_backed`](Gpu::load_model_backed) keeps them.
     ///
     /// # Errors
     /// [`Error::Model`](crate::Error::Model) for elements of a type that is not supported and for those that do not fit, and for a

@@ -10,6 +10,7 @@ use crate::gpu::Gpu;
 use crate::memory::Source;
 use crate::ops::Quantized;
 use crate::ops::quantizing::{checked_group, scale_of, value_of};
+use crate::transfer::ShownShape;
 
 impl Gpu {
     /// A matrix of a file, of any float type, in eight bits, as [`Tensor::quantize`](crate::Tensor::quantize)
@@ -44,7 +45,10 @@ impl Gpu {
         let &[n, k] = &entry.shape[..] else {
             return Err(Error::Shape {
                 operation: OPERATION,
-                reason: format!("a tensor of {:?}: it is a matrix, [n, k]", entry.shape),
+                reason: format!(
+                    "a tensor of {:?}: it is a matrix, [n, k]",
+                    ShownShape(&entry.shape)
+                ),
             });
         };
         match file.dtype(entry) {
@@ -86,6 +90,9 @@ impl Gpu {
             for (tensor, source) in sources {
                 self.engine.back_new(&tensor.storage, source);
             }
+        } else if n > 0 {
+            // Rows of nothing have a scale each.
+            self.engine.clear(&quantized.scales.storage)?;
         }
         Ok(quantized)
     }

@@ -7,7 +7,7 @@ use crate::error::{ModelFailure, Result};
 use crate::gpu::Gpu;
 use crate::memory::printable;
 use crate::tensor::Tensor;
-use crate::transfer::ModelFault;
+use crate::transfer::{ModelFault, ShownShape};
 
 impl Gpu {
     /// Some of the rows of a tensor of a file, read when somebody uses them, as
@@ -41,7 +41,10 @@ impl Gpu {
             Some(count) if rows.start <= rows.end && rows.end <= *count => *count = rows.len(),
             _ => {
                 let name = printable(name, 100);
-                let reason = format!("{name} of shape {:?} has no rows {rows:?}", entry.shape);
+                let reason = format!(
+                    "{name} of shape {:?} has no rows {rows:?}",
+                    ShownShape(&entry.shape)
+                );
                 return Err(file
                     .directory()
                     .error(ModelFault(ModelFailure::Shape, reason)));

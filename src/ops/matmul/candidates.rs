@@ -81,6 +81,8 @@ pub(super) fn tuned(
         }
     }
     let sizes = [problem.m, problem.n, problem.k, problem.matrices];
+    let scales = right.groups.map(|groups| groups.scales);
+    let operands: Vec<&Tensor> = [a, b].into_iter().chain(scales).collect();
     let call = Call {
         family: "matmul",
         problem: Key {
@@ -90,7 +92,7 @@ pub(super) fn tuned(
             quads: [problem.a.is_quads(), problem.b.is_quads()],
             group: 1 << right.group_log2(),
         },
-        operands: &[a, b],
+        operands: &operands,
         scratch_bytes: scratch_bytes(caps, problem, c),
     };
     let tile_of = |tile| a.matmul_by(right, &Epilogue::new(), Some(tile));

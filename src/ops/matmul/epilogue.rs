@@ -207,14 +207,7 @@ impl Epilogue {
         Ok(())
     }
 
-    /// The same by operations of their own, on a product that is there.
-    #[track_caller]
-    pub(super) fn apply(&self, product: Tensor) -> Result<Tensor> {
-        let result = self.cast.unwrap_or(product.dtype);
-        self.apply_in(product)?.cast(result)
-    }
-
-    /// Without the cast, in the type of the product.
+    /// The same by operations of their own, on a product that is there, and in its type: without the cast.
     #[track_caller]
     pub(super) fn apply_in(&self, product: Tensor) -> Result<Tensor> {
         let mut value = product;

@@ -26,7 +26,7 @@ pub(crate) struct Params {
     pub(crate) strides: [u32; 4],
     /// Batch dimension 4, C's row stride, where A starts, where B starts.
     pub(crate) rest: [u32; 4],
-    /// For the end: the scale's bits, where the bias starts, where the residual starts.
+    /// The scale's bits; where the bias, the residual and the scales (of columns, or of B's groups) start.
     pub(crate) more: [u32; 4],
 }
 

@@ -46,11 +46,17 @@ impl Tensor {
         let dtype = end.cast.unwrap_or(of_product);
         let empty = shapes.result.contains(&0);
         if empty || shapes.a.shape.last() == Some(&0) {
-            let c = Tensor::output(&self.engine, &shapes.result, of_product)?;
+            // What follows is computed in single precision, as it would be in the kernel.
+            let wide = if of_product.is_float() {
+                DType::F32
+            } else {
+                of_product
+            };
+            let c = Tensor::output(&self.engine, &shapes.result, wide)?;
             if !empty {
                 self.engine.clear(&c.storage)?;
             }
-            return end.apply(c);
+            return end.apply_in(c)?.cast(dtype);
         }
         let may_swap = right.groups.is_none();
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, may_swap);

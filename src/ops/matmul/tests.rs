@@ -561,7 +561,7 @@ fn check_end(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], activation: Activatio
         .residual(&exact(gpu, &[m, n], 4));
     let fused = a.matmul_by(&b, &end, Some(tile)).unwrap();
     let product = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
-    let apart = end.apply(product).unwrap().to_vec::<f32>().unwrap();
+    let apart = end.apply_in(product).unwrap().to_vec::<f32>().unwrap();
     for (got, expected) in fused.to_vec::<f32>().unwrap().into_iter().zip(apart) {
         assert!(
             (got - expected).abs() <= 1e-6 * expected.abs().max(1.0),

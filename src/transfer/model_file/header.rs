@@ -240,7 +240,7 @@ fn entry(
     }
     let bits = (info.shape.iter()).try_fold(1_u64, |bits, &dim| bits.checked_mul(dim as u64));
     let bits = bits.and_then(|count| count.checked_mul(info.dtype.bitsize() as u64));
-    let is = format!("{} of shape {:?}", info.dtype, Shape(&info.shape));
+    let is = format!("{} of shape {:?}", info.dtype, ShownShape(&info.shape));
     let Some(bits) = bits else {
         return wrong(format!("is {is}: more bytes than can be counted"));
     };
@@ -264,9 +264,9 @@ fn entry(
 }
 
 /// The beginning of a shape, however long it is.
-struct Shape<'a>(&'a [usize]);
+pub(crate) struct ShownShape<'a>(pub(crate) &'a [usize]);
 
-impl fmt::Debug for Shape<'_> {
+impl fmt::Debug for ShownShape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 12;
         match self.0.get(..SHOWN) {

@@ -99,9 +99,9 @@ fn table(lines: &[String]) -> Result<String> {
     let rate = wanted(candle, "per_second")?;
     let mut text = format!(
         "{SENTENCES} sentences on {}:\n\n\
-         | | budget | sentences a second | times candle | device memory, at most | least possible | read from the file |\n\
-         | --- | --- | ---: | ---: | ---: | ---: | ---: |\n\
-         | candle | | {rate:.1} | 1 | | | |\n",
+         | | budget | sentences a second | times candle | first batch (kernels compiled, weights read) | sentences a second after it | device memory, at most | least possible | read from the file |\n\
+         | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n\
+         | candle | | {rate:.1} | 1 | | | | | |\n",
         rows.as_slice()
             .first()
             .and_then(|line| word(line, "adapter"))
@@ -117,12 +117,14 @@ fn table(lines: &[String]) -> Result<String> {
         }
         let per_second = wanted(line, "per_second")?;
         text += &format!(
-            "| lapidary | {budget}{} | {per_second:.1} | {:.2} | {} | {} | {} |\n",
+            "| lapidary | {budget}{} | {per_second:.1} | {:.2} | {:.1} s | {:.1} | {} | {} | {} |\n",
             bytes.map_or(String::new(), |_| format!(
                 ", {}",
                 mib(wanted(line, "budget_bytes").unwrap_or(0.0))
             )),
             per_second / rate,
+            wanted(line, "first_batch_seconds")?,
+            wanted(line, "rest_per_second")?,
             mib(wanted(line, "peak_device_bytes")?),
             match bytes {
                 // With a budget, weights need not be there all at once.

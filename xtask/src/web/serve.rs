@@ -1,11 +1,11 @@
 //! A server of files for one page on this machine: GET, no more.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer requests are no page's.
 const MOST_REQUEST_BYTES: u64 = 16 << 10;
@@ -13,10 +13,18 @@ const MOST_REQUEST_BYTES: u64 = 16 << 10;
 /// How long a browser may take to ask, or to take what it asked for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long to leave a listener alone that has no connection to give.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Answers for as long as the program runs: each connection on a thread of its own, since browsers open some
 /// before they need them.
 pub(super) fn serve(listener: &TcpListener, folder: &Path) {
-    for stream in listener.incoming().flatten() {
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // It may last, as where too many files are open: not all the time is spent on asking.
+            thread::sleep(PAUSE);
+            continue;
+        };
         let folder = folder.to_owned();
         thread::spawn(move || {
             // A browser that hangs up is its own affair.
@@ -26,9 +34,12 @@ pub(super) fn serve(listener: &TcpListener, folder: &Path) {
 }
 
 fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut lines = BufReader::new(Read::by_ref(&mut stream).take(MOST_REQUEST_BYTES));
+    let asked = Asked {
+        stream: &stream,
+        until: Instant::now() + PATIENCE,
+    };
+    let mut lines = BufReader::new(asked.take(MOST_REQUEST_BYTES));
     let mut request = String::new();
     lines.read_line(&mut request)?;
     let mut line = String::new();
@@ -51,6 +62,23 @@ fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<()> {
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(&bytes)
+}
+
+/// What a browser asks, all of it until one moment: a read has a time limit only of its own.
+struct Asked<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for Asked<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let rest = self.until.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(rest))?;
+        self.stream.read(bytes)
+    }
 }
 
 /// The file that a request's first line asks for, if it may: one inside the folder.

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::serve;
 use crate::browser::{Browser, WEBGPU};
@@ -12,6 +12,9 @@ use crate::process::{Result, target_dir};
 
 /// The software adapter compiles some hundred kernels, on machines with two cores.
 const PATIENCE: Duration = Duration::from_secs(240);
+
+/// How long a thing may take that is done in a moment.
+const A_WHILE: Duration = Duration::from_secs(60);
 
 /// Tests the page in that folder. Returns what was found, in a few words.
 pub(crate) fn test(folder: &Path) -> Result<String> {
@@ -56,10 +59,86 @@ fn with_webgpu(site: &str) -> Result<String> {
             "the page tested {parts} parts, and its snapshot has {slabs} slabs."
         ));
     }
+    fluid(&mut browser, site)?;
     is_quiet(&browser)?;
     Ok(format!(
         "{parts} parts good in {:.0} s",
         number(&mut browser, "seconds")?
+    ))
+}
+
+/// The fluid flows, is stirred by the pointer, is seen, and is told of; and a lost device is told of too.
+fn fluid(browser: &mut Browser, site: &str) -> Result {
+    browser.open_url(site, PATIENCE)?;
+    browser.evaluate("document.querySelector('#fluid button').click()")?;
+    wait_until(browser, "lapidary.fluid?.frames > 20")?;
+    let corner = "document.querySelector('#fluid canvas').getBoundingClientRect()";
+    let mut side = |side: &str| -> Result<f64> {
+        let text = browser.evaluate(&format!("{corner}.{side}"))?;
+        text.parse()
+            .map_err(|_| format!("the canvas is nowhere: {text}."))
+    };
+    let (left, top) = (side("left")?, side("top")?);
+    for step in 0..12 {
+        let across = f64::from(step) * 20.0;
+        browser.mouse(
+            "mouseMoved",
+            [left + 100.0 + across, top + 80.0 + across / 2.0],
+            0.0,
+        )?;
+    }
+    browser.evaluate("document.querySelector('#fluid button').click()")?;
+    wait_until(
+        browser,
+        "!lapidary.fluid.isRunning && !lapidary.fluid.isBusy",
+    )?;
+    let holds = [
+        (
+            "(await lapidary.fluid.simulation.dye()).every(sum => sum > 1 && sum < 1e9)",
+            "there is dye of every colour",
+        ),
+        (
+            "document.querySelector('#fluid pre').textContent.includes('fluid')",
+            "the report names who holds memory",
+        ),
+        ("lapidary.errors.length === 0", "no error went uncaught"),
+        (SEEN, "the canvas shows many colours"),
+    ];
+    for (expression, what) in holds {
+        let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
+        if is_so != "true" {
+            return Err(format!("the fluid: not so: {what} ({is_so})."));
+        }
+    }
+    browser.screenshot(&target_dir().join("web-fluid.png"))?;
+    let before = browser.evaluate("lapidary.fluid.frames")?;
+    browser.evaluate("document.querySelector('#fluid button').click()")?;
+    wait_until(browser, &format!("lapidary.fluid.frames > {before}"))?;
+    browser.evaluate("lapidary.destroyDevices()")?;
+    wait_until(
+        browser,
+        "document.querySelector('#state').textContent.includes('The fluid stopped')",
+    )?;
+    // And it flows again, on another device.
+    browser.evaluate("document.querySelector('#fluid button').click()")?;
+    wait_until(browser, "lapidary.fluid?.frames > 2")
+}
+
+/// Whether the canvas has more than a handful of colours.
+const SEEN: &str = "(canvas => new Set(new Uint32Array(canvas.getContext('2d') \
+    .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 50)(document.querySelector('#fluid canvas'))";
+
+fn wait_until(browser: &mut Browser, condition: &str) -> Result {
+    let until = Instant::now() + A_WHILE;
+    while Instant::now() < until {
+        if browser.evaluate(condition)? == "true" {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let said = browser.evaluate("`${document.querySelector('#state').textContent} (${lapidary.fluid?.frames} frames, ${lapidary.errors})`")?;
+    Err(format!(
+        "it does not come to `{condition}`; the page says: {said}"
     ))
 }
 

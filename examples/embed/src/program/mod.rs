@@ -2,16 +2,19 @@
 
 mod corpus;
 mod index;
+mod output;
 mod search;
 mod sentences;
 
-use std::io::{ErrorKind, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use embed::{Error, Model, Precision, Result, places};
+use embed::{Model, Precision, Result, places};
 use lapidary::{Budget, Gpu, Options};
+
+use output::Output;
+pub(crate) use output::printable;
 
 /// Find texts by what they mean.
 #[derive(Debug, Parser)]
@@ -95,19 +98,21 @@ impl Setup {
 }
 
 pub(crate) fn run() -> Result<()> {
-    match Arguments::parse().command {
-        Command::Index { texts, setup } => index::run(&texts, &setup),
-        Command::Search { query, top, setup } => search::run(&query.join(" "), top.get(), &setup),
+    let arguments = Arguments::parse();
+    let out = &mut Output::new(std::io::stdout().lock());
+    match arguments.command {
+        Command::Index { texts, setup } => index::run(&texts, &setup, out),
+        Command::Search { query, top, setup } => {
+            search::run(&query.join(" "), top.get(), &setup, out)
+        }
         Command::Sentences { texts } => {
-            let mut out = std::io::stdout().lock();
-            let mut entries = corpus::entries(&texts)?.into_iter();
-            match entries.try_for_each(|entry| writeln!(out, "{}", entry.text)) {
-                // Whoever reads has seen enough.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-                written => written.map_err(|error| {
-                    Error::Input(format!("the sentences cannot be written: {error}"))
-                }),
+            for entry in corpus::entries(&texts)? {
+                out.line(entry.text)?;
+                if out.is_closed() {
+                    break;
+                }
             }
+            Ok(())
         }
     }
 }

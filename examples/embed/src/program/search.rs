@@ -6,65 +6,76 @@ use embed::{Error, Hit, Index, Model, Result};
 use serde_json::json;
 
 use super::Setup;
+use super::output::Output;
 
-pub(super) fn run(query: &str, top: usize, setup: &Setup) -> Result<()> {
+pub(super) fn run(
+    query: &str,
+    top: usize,
+    setup: &Setup,
+    out: &mut Output<impl Write>,
+) -> Result<()> {
     let path = setup.index_file();
     if !path.is_file() {
         let reason = "there is no such index. Make one: `embed index`, or name one with `--index`";
         return Err(Error::file(&path.display().to_string(), reason));
     }
     let (gpu, model) = setup.open()?;
-    let index = Index::load(&gpu, &path)?;
+    let index = Index::load(&gpu, &path, pollster::block_on(model.id())?)?;
+    let answer = |out: &mut Output<_>, query: &str| {
+        let is_json = setup.json;
+        answer(&model, &index, query, top, is_json, out)
+    };
     if !query.is_empty() {
-        return answer(&model, &index, query, top, setup.json);
+        return answer(out, query);
     }
     let is_terminal = std::io::stdin().is_terminal();
     if is_terminal {
-        println!(
+        out.line(format_args!(
             "{} sentences. What are you looking for? (An empty line ends.)",
             index.entries().len()
-        );
+        ))?;
     }
     let mut lines = std::io::stdin().lock().lines();
-    loop {
+    while !out.is_closed() {
         if is_terminal {
-            print!("> ");
-            std::io::stdout()
-                .flush()
-                .map_err(|error| Error::Input(error.to_string()))?;
+            out.prompt("> ")?;
         }
         let line = lines.next().transpose();
-        let Some(line) =
-            line.map_err(|error| Error::Input(format!("the query cannot be read: {error}")))?
-        else {
-            return Ok(());
-        };
-        if line.trim().is_empty() {
-            return Ok(());
+        let line = line.map_err(|error| {
+            Error::Input(format!(
+                "the query cannot be read: {error}. Type it in UTF-8"
+            ))
+        })?;
+        match line {
+            Some(line) if !line.trim().is_empty() => answer(out, &line)?,
+            _ => break,
         }
-        answer(&model, &index, &line, top, setup.json)?;
     }
+    Ok(())
 }
 
-fn answer(model: &Model, index: &Index, query: &str, top: usize, is_json: bool) -> Result<()> {
+fn answer(
+    model: &Model,
+    index: &Index,
+    query: &str,
+    top: usize,
+    is_json: bool,
+    out: &mut Output<impl Write>,
+) -> Result<()> {
     let (vector, cut_from) = model.query(query)?;
     let hits = pollster::block_on(index.search(&vector, top))?;
     if is_json {
-        println!(
-            "{}",
-            json!({ "query": query, "cut_from": cut_from, "hits": hits })
-        );
-        return Ok(());
+        return out.line(json!({ "query": query, "cut_from": cut_from, "hits": hits }));
     }
     if let Some(tokens) = cut_from {
-        println!(
+        out.line(format_args!(
             "The query has {tokens} tokens, and the model reads {}: its end is not looked for.",
             model.config.longest
-        );
+        ))?;
     }
     for Hit { score, entry } in &hits {
-        println!("{score:.3}  {}", entry.text);
-        println!("       {}:{}", entry.place, entry.line);
+        out.line(format_args!("{score:.3}  {}", entry.text))?;
+        out.line(format_args!("       {}:{}", entry.place, entry.line))?;
     }
     Ok(())
 }

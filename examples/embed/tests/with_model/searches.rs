@@ -27,7 +27,7 @@ fn what_means_the_same_is_found_also_in_a_loaded_index() {
     let index = Index::new(&gpu, entries.collect(), &embedded).unwrap();
     let path = std::env::temp_dir().join(format!("embed-test-{}.index", std::process::id()));
     index.save(&gpu, &path).unwrap();
-    let loaded = Index::load(&gpu, &path);
+    let loaded = Index::load(&gpu, &path, pollster::block_on(model.id()).unwrap());
     std::fs::remove_file(&path).unwrap();
     for index in [&index, &loaded.unwrap()] {
         let first = |query: &str| {
