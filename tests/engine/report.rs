@@ -199,8 +199,8 @@ fn rungs_that_were_climbed_are_counted_with_what_came_of_them() {
     let all: Vec<Rung> = Rung::ALL.into_iter().filter(is_of_use).collect();
     assert_eq!(tried, all, "all that are of use, in their order");
     let after = gpu.memory();
-    for (one, before) in told.rungs.iter().zip(&memory.rungs) {
-        let all = of(one.rung, &after.rungs);
+    for one in &told.rungs {
+        let [before, all] = [&memory, &after].map(|stats| of(one.rung, &stats.rungs));
         assert!(all.tries >= before.tries + one.tries, "{all:?} {one:?}");
         assert!(one.gains < one.tries, "it ended without room: {one:?}");
         assert_eq!(one.gains > 0, one.freed_bytes > 0, "{one:?}");
