@@ -1,12 +1,21 @@
 //! The library in a browser: the page of examples/web is built and tests itself, beside what the same calls
 //! give on this machine.
 
+use super::targets;
 use crate::driver::with_gpu;
-use crate::process::{Result, cargo, root, run, target_dir};
+use crate::process::{Result, cargo, command, root, run, target_dir};
 use crate::web;
 
-/// Builds, checks what the page expects, and tests it.
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// Builds, checks what the page expects, and tests it. Where rustup has not the target and cannot get it, the
+/// table says so: what Debian's toolchain links has been tried by nobody.
 pub(crate) fn check() -> Result<String> {
+    if !targets::rustup_has(TARGET) {
+        if let Err(sentence) = run(command("rustup").args(["target", "add", TARGET])) {
+            return Ok(format!("NOT RUN, there is no {TARGET} here: {sentence}"));
+        }
+    }
     let mut expected = with_gpu(cargo())?;
     expected.current_dir(root().join("examples"));
     expected.env("CARGO_TARGET_DIR", target_dir());
