@@ -11,10 +11,21 @@ use serde_json::json;
 use super::output::Output;
 use super::{Setup, Texts, corpus};
 
-pub(super) fn run(texts: &Texts, setup: &Setup, out: &mut Output<impl Write>) -> Result<()> {
+/// So many kernels are told of.
+const KERNELS: usize = 12;
+
+pub(super) fn run(
+    texts: &Texts,
+    setup: &Setup,
+    with_kernels: bool,
+    out: &mut Output<impl Write>,
+) -> Result<()> {
     let path = setup.index_file();
     Index::prepare(&path)?;
     let (gpu, model) = setup.open()?;
+    if with_kernels {
+        gpu.time_kernels(true)?;
+    }
     let entries = corpus::entries(texts)?;
     if !setup.json {
         out.line(format_args!(
@@ -39,6 +50,11 @@ pub(super) fn run(texts: &Texts, setup: &Setup, out: &mut Output<impl Write>) ->
     }))?;
     let pace = Pace::new(sentences.len(), start.elapsed().as_secs_f64(), first);
     bar.finish_and_clear();
+    if with_kernels {
+        for time in gpu.kernel_times()?.iter().take(KERNELS) {
+            out.line(time)?;
+        }
+    }
     let memory = gpu.memory();
     let count = sentences.len();
     let index = Index::new(&gpu, entries, &embedded)?;

@@ -32,6 +32,9 @@ enum Command {
         texts: Texts,
         #[command(flatten)]
         setup: Setup,
+        /// Time every kernel, and tell of those that took longest. The device idles in between.
+        #[arg(long, conflicts_with = "json")]
+        kernels: bool,
     },
     /// Find the sentences that are closest to a query; without one, ask for queries until an empty line.
     Search {
@@ -101,7 +104,11 @@ pub(crate) fn run() -> Result<()> {
     let arguments = Arguments::parse();
     let out = &mut Output::new(std::io::stdout().lock());
     match arguments.command {
-        Command::Index { texts, setup } => index::run(&texts, &setup, out),
+        Command::Index {
+            texts,
+            setup,
+            kernels,
+        } => index::run(&texts, &setup, kernels, out),
         Command::Search { query, top, setup } => {
             search::run(&query.join(" "), top.get(), &setup, out)
         }
