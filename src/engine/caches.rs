@@ -52,7 +52,7 @@ impl Hash for PipelineKey {
         for bytes in [dtypes, layout.parts, layout.windows] {
             state.write_u64(u64::from_le_bytes(bytes));
         }
-        state.write_u16(u16::from_le_bytes([variant.quads, layout.written]));
+        state.write_u16(u16::from_le_bytes([variant.quads, layout.writable]));
     }
 }
 

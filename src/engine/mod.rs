@@ -55,7 +55,7 @@ use rustc_hash::FxHashMap;
 use crate::driver::{Account, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
-use crate::transfer::{Readbacks, SpillOptions, SpillStore, StateFileOptions, Uploads};
+use crate::transfer::{FileOptions, Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
 use budget::Limits;
 use caches::{BindGroups, Pipelines};
@@ -225,8 +225,8 @@ impl Engine {
     }
 
     /// How state files are read and written.
-    pub(crate) fn state_file_options(&self) -> StateFileOptions {
-        StateFileOptions {
+    pub(crate) fn file_options(&self) -> FileOptions {
+        FileOptions {
             #[cfg(any(test, feature = "sim"))]
             faults: self.spill.faults(),
         }

@@ -15,7 +15,7 @@ use super::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
 use super::state::State;
 use super::wgsl::Layout;
 use crate::alloc::AllocError;
-use crate::driver::{Binding, BufferId, DriverError, Op};
+use crate::driver::{AdapterKind, Binding, BufferId, DriverError, Op};
 use crate::error::Error;
 use crate::memory::{Dead, Place, Storage};
 use crate::transfer::{Piece, Reading};
@@ -471,14 +471,14 @@ impl State {
     }
 
     /// Decides how the operands are bound: one part for each storage or range of one, in as many
-    /// windows as it needs, and one for each operand of a custom kernel; read-write where it, or
-    /// another part of the same slab, is written. Bit `i` of `written`: operand `i` is.
+    /// windows as it needs, and one for each operand of a custom kernel. Bit `i` of `written`: operand
+    /// `i` is.
     fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
         let window_bytes = self.driver.caps().max_binding_bytes;
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
             windows: [0; MAX_OPERANDS],
-            written: 0,
+            writable: 0,
         };
         let mut parts = SmallVec::<[Part<'_>; 4]>::new();
         let mut bindings = Bindings::new();
@@ -512,15 +512,33 @@ impl State {
                 }
             }
             layout.parts[index] = part as u8;
-            layout.written |= (written >> index & 1) << part;
+            layout.writable |= (written >> index & 1) << part;
         }
-        let written = layout.written;
-        for of in (0..parts.len()).filter(|&of| written >> of & 1 == 1) {
-            for (index, part) in parts.iter().enumerate() {
-                layout.written |= u8::from(part.buffer == parts[of].buffer) << index;
-            }
-        }
+        layout.writable = self.writable(&parts, layout.writable);
         Ok((layout, bindings))
+    }
+
+    /// Which parts are bound read-write, as a bit each, if those are `written`: the others of their slabs
+    /// too, as wgpu wants it. Where a slab's neighbours are is chance, and every combination would be a
+    /// pipeline of its own: so all are as soon as one is. On a software adapter all are always: it compiles
+    /// for seconds, and reads no faster what cannot be written.
+    fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
+        let is_written = |of: usize| written >> of & 1 == 1;
+        let beside = (0..parts.len()).filter(|&index| {
+            let mut all = (0..parts.len()).filter(|&of| is_written(of));
+            all.any(|of| parts[of].buffer == parts[index].buffer)
+        });
+        let wanted = beside.fold(0, |all, index| all | 1 << index);
+        // A custom kernel may be given the same range twice, which must not be bound read-write twice.
+        let has_twins = (1..parts.len()).any(|index| {
+            let mut before = parts[..index].iter();
+            before.any(|other| other.slot == parts[index].slot)
+        });
+        let is_software = self.driver.caps().kind == AdapterKind::Cpu;
+        match (wanted != written || is_software) && !has_twins {
+            true => ((1_u16 << parts.len()) - 1) as u8,
+            false => wanted,
+        }
     }
 
     /// The place of a storage, with what it holds: it gets one if it has none.

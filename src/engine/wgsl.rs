@@ -24,8 +24,9 @@ pub(crate) struct Layout {
     pub(crate) parts: [u8; MAX_OPERANDS],
     /// Windows of each part, at least 1.
     pub(crate) windows: [u8; MAX_OPERANDS],
-    /// Bit `k`: part `k` is bound read-write.
-    pub(crate) written: u8,
+    /// Bit `k`: part `k` is bound read-write, be it that an operand of it is written, or that
+    /// something beside it is.
+    pub(crate) writable: u8,
 }
 
 impl Layout {
@@ -39,7 +40,7 @@ impl Layout {
     pub(crate) fn bindings(&self, operands: usize) -> Vec<Access> {
         let mut bindings = Vec::new();
         for part in 0..self.part_count(operands) {
-            let access = match self.written >> part & 1 {
+            let access = match self.writable >> part & 1 {
                 0 => Access::Read,
                 _ => Access::ReadWrite,
             };
@@ -83,7 +84,9 @@ pub(crate) fn shader(
     for part in 0..layout.part_count(operands.len()) {
         let unit = unit(part);
         has_octets |= unit == Unit::Octet;
-        declare_part(&mut out, layout, part, unit, target, &mut binding);
+        let stores = operands_of(layout, operands.len(), part)
+            .any(|index| operands[index].role != Role::Read);
+        declare_part(&mut out, layout, part, (unit, stores), target, &mut binding);
     }
     if target.wide_words {
         out.push_str(WIDE_WORDS);
@@ -225,8 +228,13 @@ impl Unit {
     }
 }
 
-/// Can a part be bound as octets? Where every operand of it is read by octets, in one window: what
-/// is left at the end of another might be less than one.
+/// The operands of a part.
+fn operands_of(layout: &Layout, operands: usize, part: usize) -> impl Iterator<Item = usize> {
+    (0..operands).filter(move |&index| usize::from(layout.parts[index]) == part)
+}
+
+/// Can a part be bound as octets? Where every operand of it is only read, and by octets, in one window:
+/// what is left at the end of another might be less than one.
 fn reads_octets(
     text: &str,
     operands: &[Operand],
@@ -235,21 +243,19 @@ fn reads_octets(
     target: &Target,
     part: usize,
 ) -> bool {
-    let is_written = layout.written >> part & 1 == 1;
-    let all = (0..operands.len())
-        .filter(|&index| usize::from(layout.parts[index]) == part)
-        .all(|index| {
-            variant.dtypes[index] == DType::F32
-                && variant.quads >> index & 1 == 1
-                && text.contains(&format!("{}_get8(", operands[index].name))
-        });
-    target.wide_words && !is_written && layout.windows[part] == 1 && all
+    let all = operands_of(layout, operands.len(), part).all(|index| {
+        operands[index].role == Role::Read
+            && variant.dtypes[index] == DType::F32
+            && variant.quads >> index & 1 == 1
+            && text.contains(&format!("{}_get8(", operands[index].name))
+    });
+    target.wide_words && layout.windows[part] == 1 && all
 }
 
 /// Quads if every operand of the part wants quads of the same size, else words.
 fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize) -> Unit {
     let mut unit = None;
-    for index in (0..operands).filter(|&index| usize::from(layout.parts[index]) == part) {
+    for index in operands_of(layout, operands, part) {
         let wanted = match (
             variant.quads >> index & 1,
             variant.dtypes[index].size_bytes(),
@@ -266,17 +272,20 @@ fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize
     unit.unwrap_or(Unit::Word)
 }
 
-/// The variables of a part's windows, and `b0_load` / `b0_store`, which choose among them.
+/// The variables of a part's windows, and `b0_load`, which chooses among them; and `b0_store`, if an
+/// operand of the part is written.
 fn declare_part(
     out: &mut String,
     layout: &Layout,
     part: usize,
-    unit: Unit,
+    (unit, stores): (Unit, bool),
     target: &Target,
     binding: &mut u32,
 ) {
-    let written = layout.written >> part & 1 == 1;
-    let access = if written { "read_write" } else { "read" };
+    let access = match layout.writable >> part & 1 {
+        0 => "read",
+        _ => "read_write",
+    };
     let unit_name = unit.wgsl();
     let (bound_name, [load, store]) = unit.bound(target.wide_words);
     let windows = u64::from(layout.windows[part]);
@@ -308,7 +317,7 @@ fn declare_part(
         }
     }
     line(out, format_args!("}}"));
-    if !written {
+    if !stores {
         return;
     }
     line(
@@ -383,11 +392,11 @@ mod tests {
         for dtype in DType::ALL {
             for quads in 0..4 {
                 for windows in [1, 3] {
-                    for (parts, written) in [([0, 1], 0b10), ([0, 1], 0b11), ([0, 0], 0b1)] {
+                    for (parts, writable) in [([0, 1], 0b10), ([0, 1], 0b11), ([0, 0], 0b1)] {
                         let mut layout = Layout {
                             parts: [0; MAX_OPERANDS],
                             windows: [windows; MAX_OPERANDS],
-                            written,
+                            writable,
                         };
                         layout.parts[..2].copy_from_slice(&parts);
                         let variant = Variant {
@@ -410,7 +419,7 @@ mod tests {
             let mut layout = Layout {
                 parts: [0; MAX_OPERANDS],
                 windows: [windows; MAX_OPERANDS],
-                written: 1 << u8::from(!same_part),
+                writable: 1 << u8::from(!same_part),
             };
             layout.parts[1] = u8::from(!same_part);
             let variant = Variant {
@@ -440,7 +449,7 @@ mod tests {
         let layout = Layout {
             parts: [0; MAX_OPERANDS],
             windows: [1; MAX_OPERANDS],
-            written: 1,
+            writable: 1,
         };
         let variant = Variant {
             code: 0,
@@ -458,7 +467,7 @@ mod tests {
         let layout = Layout {
             parts: [0; MAX_OPERANDS],
             windows: [1; MAX_OPERANDS],
-            written: 1,
+            writable: 1,
         };
         let variant = Variant {
             code: 0,

@@ -1,7 +1,7 @@
 //! Little is made, little is submitted, and what is free is used again.
 
-use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
-use lapidary::{Budget, DType, Error};
+use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
+use lapidary::{AdapterKind, Budget, DType, Error};
 use pollster::block_on;
 
 use crate::{ended, numbers, open_alone as open, open_apart, options};
@@ -301,4 +301,30 @@ fn what_could_not_be_compiled_has_taken_over_nothing() {
     assert_eq!(tripled.to_vec::<f32>().unwrap()[7], 21.0);
     drop((x, tripled, sum));
     ended(gpu, &sim);
+}
+
+#[test]
+fn a_kernel_is_compiled_twice_at_most_and_once_for_software_wherever_its_operands_lie() {
+    for (kind, most) in [(AdapterKind::Discrete, 2), (AdapterKind::Cpu, 1)] {
+        let (gpu, sim) = open(SimOptions {
+            kind,
+            mode: SimMode::SizesOnly,
+            max_buffer_bytes: 1 << 20,
+            ..SimOptions::default()
+        });
+        // A few a slab, so that a product is beside both of its operands, one, or none.
+        let square = || gpu.zeros(&[256, 256], DType::F32).unwrap();
+        let operands: Vec<_> = (0..14).map(|_| square()).collect();
+        let mut products = vec![];
+        for (at, left) in operands.iter().enumerate() {
+            for right in &operands[at + 1..] {
+                products.push(left.matmul(right).unwrap());
+            }
+        }
+        gpu.flush().unwrap();
+        let counters = sim.counters();
+        assert!(gpu.memory().slabs.len() >= 20);
+        assert_eq!(counters.dispatches, products.len() as u64);
+        assert_eq!(counters.pipelines_created, most);
+    }
 }

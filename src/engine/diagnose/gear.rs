@@ -35,7 +35,7 @@ fn layout(look: Look) -> Layout {
     let mut layout = Layout {
         parts: [0; MAX_OPERANDS],
         windows: [0; MAX_OPERANDS],
-        written: 0b10 | u8::from(look == Look::Mend),
+        writable: 0b10 | u8::from(look == Look::Mend),
     };
     layout.parts[1] = 1;
     layout.windows[..2].fill(1);

@@ -243,10 +243,10 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
         entry: text.entry.clone(),
         roles: text.operands.iter().map(role).collect(),
         shader: Box::new(move |layout, target, fenced| {
-            let is_written = |operand: usize| layout.written >> operand & 1 == 1;
+            let is_writable = |operand: usize| layout.writable >> operand & 1 == 1;
             rewrite::rewrite(
                 &source,
-                is_written,
+                is_writable,
                 fenced,
                 target.immediates,
                 target.enables,

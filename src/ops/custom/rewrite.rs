@@ -12,18 +12,18 @@ use crate::driver::Caps;
 use crate::error::Result;
 use crate::memory::FENCE_BYTES;
 
-/// The text with binding `index` read-write if `is_written(index)`, and with the length that it has without
+/// The text with binding `index` read-write if `is_writable(index)`, and with the length that it has without
 /// the fence that it is bound with if bit `index` of `fenced` is set.
 pub(super) fn rewrite(
     kernel: &Reflection,
-    is_written: impl Fn(usize) -> bool,
+    is_writable: impl Fn(usize) -> bool,
     fenced: u64,
     immediates: bool,
     enables: bool,
 ) -> String {
     let mut heads: Vec<(Range<usize>, String)> = Vec::with_capacity(kernel.operands.len() + 1);
     for (binding, operand) in kernel.operands.iter().enumerate() {
-        let access = match is_written(binding) {
+        let access = match is_writable(binding) {
             true => "read_write",
             false => "read",
         };

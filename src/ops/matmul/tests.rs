@@ -86,7 +86,7 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
         let mut layout = wgsl::Layout {
             parts: [0; MAX_OPERANDS],
             windows: [windows; MAX_OPERANDS],
-            written: 1 << last,
+            writable: 1 << last,
         };
         for (part, index) in layout.parts[..=last].iter_mut().zip(0..) {
             *part = index;

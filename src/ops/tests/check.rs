@@ -20,12 +20,12 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
             windows: [windows; MAX_OPERANDS],
-            written: u8::from(!apart),
+            writable: u8::from(!apart),
         };
         if apart {
             for (index, operand) in kernel.operands.iter().enumerate() {
                 layout.parts[index] = index as u8;
-                layout.written |= u8::from(operand.role != Role::Read) << index;
+                layout.writable |= u8::from(operand.role != Role::Read) << index;
             }
         }
         let target = Target {
