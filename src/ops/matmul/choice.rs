@@ -22,12 +22,8 @@ const PACKED_EDGE: u32 = 48;
 /// Multiplications from which operands are packed that do not lie in quads.
 const RAGGED_WORK: u64 = 96 * 96 * 96;
 
-/// Multiplications from which operands are packed although they lie in quads, where each step of k
-/// is on another row of B.
-const FAR_WORK: u64 = 450 * 450 * 450;
-
-/// The same where B is contiguous along k.
-const NEAR_WORK: u64 = 800 * 800 * 800;
+/// Multiplications from which operands are packed although they lie in quads: off one another's pages.
+const QUADS_WORK: u64 = 450 * 450 * 450;
 
 /// Rows up to which a GPU shares out k rather than rows.
 pub(super) const SKINNY_ROWS: u32 = 8;
@@ -173,12 +169,7 @@ pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
 fn pays_to_pack(problem: &Problem) -> bool {
     let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
     let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
-    let is_far = problem.b.order() == Order::AlongEdge;
-    let least_work = match (is_ragged, is_far) {
-        (true, _) => RAGGED_WORK,
-        (_, true) => FAR_WORK,
-        _ => NEAR_WORK,
-    };
+    let least_work = if is_ragged { RAGGED_WORK } else { QUADS_WORK };
     is_read_often && problem.work() >= least_work
 }
 
