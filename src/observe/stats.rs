@@ -54,7 +54,7 @@ pub struct MemoryStats {
     pub arrival_bytes: Level,
     /// Buffers for reading back.
     pub readback_bytes: Level,
-    /// What the driver holds for the whole device, where it tells. It is asked when a buffer has been created
+    /// What the driver holds for the whole device, where it tells. It is asked when a slab has been created
     /// and for each report, so it may have held more in between.
     pub driver_bytes: Option<Level>,
     /// The largest free range in a slab.

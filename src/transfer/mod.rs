@@ -24,8 +24,9 @@ pub(crate) use model_file::{
     Saved as SavedArray, ShownShape, can_load, device_type,
 };
 pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
+pub(crate) use replace::FileOptions;
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
-pub(crate) use state_file::{Entry, StateFileOptions, StateReader, StateWriter};
+pub(crate) use state_file::{Entry, StateReader, StateWriter};
 pub(crate) use upload::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
 
 /// A name in an error: what would act upon a terminal is spelled out, what is long is cut.

@@ -7,9 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::spill::{SpillFile, random};
-use super::state_file::StateFileOptions;
 #[cfg(any(test, feature = "sim"))]
-use crate::driver::sim::FileSite;
+use crate::driver::sim::{FileFaults, FileSite};
+
+/// How files are read and written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileOptions {
+    /// What goes wrong.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) faults: FileFaults,
+}
 
 /// What the names of unfinished files begin and end with.
 const NAME: &str = ".lapidary-state-";
@@ -18,6 +25,15 @@ const EXTENSION: &str = ".tmp";
 /// An unfinished file that nobody has written to for so long is nobody's any more: whoever was
 /// about to finish it was killed.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
+
+/// Who may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// Its owner: what a program keeps is nobody else's affair.
+    Owner,
+    /// Whoever may read what the user's programs write as a rule: it was made to be given away.
+    Usual,
+}
 
 /// What went wrong, in the system's words or ours.
 #[derive(Debug)]
@@ -42,7 +58,7 @@ pub(super) struct Replacement {
     target: PathBuf,
     folder: PathBuf,
     temp: TempFile,
-    options: StateFileOptions,
+    options: FileOptions,
 }
 
 /// A file that is removed unless it was given another name.
@@ -63,7 +79,11 @@ impl Drop for TempFile {
 
 impl Replacement {
     /// Begins a file that is to be at `path`.
-    pub(super) fn create(path: &Path, options: &StateFileOptions) -> Result<Replacement, Failure> {
+    pub(super) fn create(
+        path: &Path,
+        readers: Readers,
+        options: &FileOptions,
+    ) -> Result<Replacement, Failure> {
         let target = resolve(path)?;
         let folder = match target.parent() {
             Some(folder) if folder != Path::new("") => folder.to_owned(),
@@ -81,7 +101,7 @@ impl Replacement {
             .faults
             .strike_plain(FileSite::Create)
             .map_err(made)?;
-        let file = new_file().open(&temp_path).map_err(made)?;
+        let file = new_file(readers).open(&temp_path).map_err(made)?;
         let file = SpillFile::over(
             file,
             #[cfg(any(test, feature = "sim"))]
@@ -173,22 +193,24 @@ pub(crate) fn sweep(folder: &Path, now: SystemTime) {
     }
 }
 
-#[cfg_attr(not(unix), allow(unused_mut, reason = "there is no mode to set"))]
-fn new_file() -> OpenOptions {
+#[cfg_attr(not(unix), allow(unused_variables, reason = "there is no mode to set"))]
+fn new_file(readers: Readers) -> OpenOptions {
     let mut options = OpenOptions::new();
     // `create_new` follows no link and opens nothing that is already there.
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    if readers == Readers::Owner {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
     options
 }
 
 /// Makes the names in a folder durable, where folders can be opened for that.
-fn sync_folder(folder: &Path, options: &StateFileOptions) -> io::Result<()> {
+fn sync_folder(folder: &Path, options: &FileOptions) -> io::Result<()> {
     #[cfg(any(test, feature = "sim"))]
     options.faults.strike_plain(FileSite::SyncFolder)?;
     #[cfg(not(any(test, feature = "sim")))]
-    let StateFileOptions {} = options;
+    let FileOptions {} = options;
     if cfg!(not(unix)) {
         return Ok(());
     }

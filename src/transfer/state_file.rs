@@ -19,21 +19,11 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::replace::Failure;
-#[cfg(any(test, feature = "sim"))]
-use crate::driver::sim::FileFaults;
 use crate::error::{Error, Result, StateFailure};
 
 pub(crate) use format::Entry;
 pub(crate) use reader::StateReader;
 pub(crate) use writer::StateWriter;
-
-/// How files are read and written.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StateFileOptions {
-    /// What goes wrong.
-    #[cfg(any(test, feature = "sim"))]
-    pub(crate) faults: FileFaults,
-}
 
 /// What is wrong with a file, or with what is to become one.
 #[derive(Debug)]

@@ -38,6 +38,25 @@ fn what_is_saved_is_byte_for_byte_what_python_saves() {
     assert_eq!(folder.names(), ["saved.safetensors"]);
 }
 
+/// A model is saved to be given to somebody.
+#[cfg(unix)]
+#[test]
+fn others_may_read_it_where_they_may_read_other_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, gpu) = (Folder::new(), open());
+    let tensors = golden(&gpu);
+    let mode = |name: &str| {
+        fs::metadata(folder.file(name))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    fs::write(folder.file("other"), "text").unwrap();
+    gpu.save_model(folder.file("saved"), &named(&tensors), &[])
+        .unwrap();
+    assert_eq!(mode("saved"), mode("other"));
+}
+
 #[test]
 fn views_and_large_tensors_are_saved_as_what_they_show() {
     let (folder, gpu) = (Folder::new(), open());

@@ -13,8 +13,7 @@ use super::{Fault, check_system, error};
 use crate::dtype::DType;
 use crate::error::{ModelFailure, Result};
 use crate::transfer::quoted;
-use crate::transfer::replace::{Failure, Replacement};
-use crate::transfer::state_file::StateFileOptions;
+use crate::transfer::replace::{Failure, FileOptions, Readers, Replacement};
 
 /// One array that is to be saved.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +42,13 @@ impl ModelWriter {
         path: &Path,
         arrays: &[Saved<'_>],
         metadata: &[(&str, &str)],
-        options: &StateFileOptions,
+        options: &FileOptions,
     ) -> Result<(ModelWriter, Vec<usize>)> {
         let begin = || {
             check_files()?;
             check_system()?;
             let (header, order, data_bytes) = encode(arrays, metadata)?;
-            let file = Replacement::create(path, options).map_err(fault)?;
+            let file = Replacement::create(path, Readers::Usual, options).map_err(fault)?;
             let length = (header.len() as u64).to_le_bytes();
             file.write(&length, 0).map_err(fault)?;
             file.write(&header, LENGTH_BYTES).map_err(fault)?;

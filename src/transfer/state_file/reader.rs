@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use super::format::{
     ALIGNMENT_BYTES, Entry, FRAME_BYTES, HEADER_BYTES, decode_header, decode_table,
 };
-use super::{Fault, StateFileOptions, check_system, io_error};
+use super::{Fault, check_system, io_error};
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::FileSite;
 use crate::dtype::DType;
 use crate::error::{Result, StateFailure};
+use crate::transfer::replace::FileOptions;
 use crate::transfer::spill::SpillFile;
 
 /// An open state file, whose table is sound. It may be replaced or removed meanwhile, and is read
@@ -27,7 +28,7 @@ impl StateReader {
     ///
     /// # Errors
     /// [`Error::State`](crate::Error::State).
-    pub(crate) fn open(path: &Path, options: &StateFileOptions) -> Result<StateReader> {
+    pub(crate) fn open(path: &Path, options: &FileOptions) -> Result<StateReader> {
         check_system(path)?;
         let opened = |error| io_error(path, "open it", &error);
         #[cfg(any(test, feature = "sim"))]
@@ -36,7 +37,7 @@ impl StateReader {
             .strike_plain(FileSite::Open)
             .map_err(opened)?;
         #[cfg(not(any(test, feature = "sim")))]
-        let StateFileOptions {} = options;
+        let FileOptions {} = options;
         // Whoever opens a pipe waits for its other end, and a device has no end.
         if !fs::metadata(path).map_err(opened)?.is_file() {
             return Err(Fault(StateFailure::Io, "it is no file".into()).at(path));

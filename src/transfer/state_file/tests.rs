@@ -9,9 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::format::Entry;
-use super::{StateFileOptions, StateReader, StateWriter};
+use super::{StateReader, StateWriter};
 use crate::dtype::DType;
 use crate::error::{Error, Result, StateFailure};
+use crate::transfer::replace::FileOptions;
 use crate::transfer::spill::random;
 
 /// A folder of the test's own, gone after it.
@@ -67,7 +68,7 @@ fn large(value: u8) -> Arrays {
     arrays
 }
 
-fn save_with(path: &Path, arrays: &Arrays, options: &StateFileOptions) -> Result<()> {
+fn save_with(path: &Path, arrays: &Arrays, options: &FileOptions) -> Result<()> {
     let entries = arrays.iter().map(|(entry, _)| entry.clone()).collect();
     let mut writer = StateWriter::create(path, entries, options)?;
     for (_, bytes) in arrays {
@@ -79,10 +80,10 @@ fn save_with(path: &Path, arrays: &Arrays, options: &StateFileOptions) -> Result
 }
 
 fn save(path: &Path, arrays: &Arrays) -> Result<()> {
-    save_with(path, arrays, &StateFileOptions::default())
+    save_with(path, arrays, &FileOptions::default())
 }
 
-fn load_with(path: &Path, options: &StateFileOptions) -> Result<Vec<(String, Vec<u8>)>> {
+fn load_with(path: &Path, options: &FileOptions) -> Result<Vec<(String, Vec<u8>)>> {
     let reader = StateReader::open(path, options)?;
     let arrays = reader.entries().iter().enumerate();
     arrays
@@ -95,7 +96,7 @@ fn load_with(path: &Path, options: &StateFileOptions) -> Result<Vec<(String, Vec
 }
 
 fn load(path: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    load_with(path, &StateFileOptions::default())
+    load_with(path, &FileOptions::default())
 }
 
 fn contents(arrays: &Arrays) -> Vec<(String, Vec<u8>)> {
@@ -124,7 +125,7 @@ fn what_is_saved_is_loaded_from_any_offset() {
         .collect();
     let arrays = vec![(Entry::new("a", DType::U8, &[bytes.len()]), bytes.clone())];
     save(&folder.file(), &arrays).unwrap();
-    let reader = StateReader::open(&folder.file(), &StateFileOptions::default()).unwrap();
+    let reader = StateReader::open(&folder.file(), &FileOptions::default()).unwrap();
     reader.verify().unwrap();
     let len = bytes.len();
     bytes.extend([0; 10]);
@@ -152,7 +153,7 @@ fn too_few_or_too_many_bytes_make_no_file() {
     let folder = Folder::new();
     for bytes in [0, 9, 11] {
         let entries = vec![Entry::new("a", DType::U8, &[10])];
-        let options = StateFileOptions::default();
+        let options = FileOptions::default();
         let mut writer = StateWriter::create(&folder.file(), entries, &options).unwrap();
         let made = writer
             .append(&vec![1; bytes])

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::format::{Entry, FRAME_BYTES, encode, lay_out};
-use super::{Fault, StateFileOptions, check_system, failed};
+use super::{Fault, check_system, failed};
 use crate::error::{Result, StateFailure};
-use crate::transfer::replace::Replacement;
+use crate::transfer::replace::{FileOptions, Readers, Replacement};
 
 /// A state file that is being written. Dropped unfinished, it leaves nothing.
 #[derive(Debug)]
@@ -30,11 +30,12 @@ impl StateWriter {
     pub(crate) fn create(
         path: &Path,
         mut entries: Vec<Entry>,
-        options: &StateFileOptions,
+        options: &FileOptions,
     ) -> Result<StateWriter> {
         check_system(path)?;
         let (table_bytes, file_bytes) = lay_out(&mut entries).map_err(|fault| fault.at(path))?;
-        let file = Replacement::create(path, options).map_err(|failure| failed(path, failure))?;
+        let file = Replacement::create(path, Readers::Owner, options)
+            .map_err(|failure| failed(path, failure))?;
         Ok(StateWriter {
             path: path.to_owned(),
             file,

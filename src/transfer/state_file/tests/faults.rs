@@ -3,11 +3,12 @@
 
 use std::fs;
 
-use super::{Arrays, Folder, StateFailure, StateFileOptions, contents, failure, large, load};
+use super::{Arrays, Folder, StateFailure, contents, failure, large, load};
 use super::{load_with, save, save_with, small};
 use crate::driver::sim::Repeat;
 use crate::driver::sim::{FileFault, FileFaultKind, FileFaults, FileSite};
 use crate::error::Error;
+use crate::transfer::replace::FileOptions;
 
 const SITES: [FileSite; 6] = [
     FileSite::AnyCall,
@@ -26,10 +27,10 @@ const KINDS: [FileFaultKind; 6] = [
     FileFaultKind::Flip,
 ];
 
-fn options(fault: FileFault) -> (StateFileOptions, FileFaults) {
+fn options(fault: FileFault) -> (FileOptions, FileFaults) {
     let faults = FileFaults::new(3);
     faults.arm(fault);
-    let options = StateFileOptions {
+    let options = FileOptions {
         faults: faults.clone(),
     };
     (options, faults)
