@@ -48,21 +48,14 @@ impl Device {
         label: &str,
     ) -> DriverResult<BufferId> {
         loop {
-            let Some(epoch) = self.ledger.reserve(account, size_bytes) else {
+            let Some(reserved) = self.reserve(account, size_bytes) else {
                 return Err(DriverError::OverBudget);
-            };
-            let mut reserved = Reserved {
-                ledger: &self.ledger,
-                account,
-                size_bytes,
-                epoch,
             };
             let kind = account.kind();
             let created = self.driver.create_buffer(kind, size_bytes, label).await;
             match created {
                 Ok(buffer) => {
-                    reserved.size_bytes = 0;
-                    if !self.ledger.created(buffer, account, size_bytes, epoch) {
+                    if !reserved.becomes(buffer) {
                         // Perhaps it is the old device's: once more, on the new one.
                         self.driver.destroy_buffer(buffer);
                         continue;
@@ -79,6 +72,17 @@ impl Device {
         }
     }
 
+    /// Takes bytes of the budget, if it has so many left.
+    fn reserve(&self, account: Account, size_bytes: u64) -> Option<Reserved<'_>> {
+        let epoch = self.ledger.reserve(account, size_bytes)?;
+        Some(Reserved {
+            ledger: &self.ledger,
+            account,
+            size_bytes,
+            epoch,
+        })
+    }
+
     /// Asks the driver what it holds of the device's memory; none where it does not tell.
     pub(crate) fn driver_bytes(&self) -> Option<Level> {
         let held_bytes = self.driver.driver_reserved_bytes()?;
@@ -93,19 +97,12 @@ impl Device {
         size_bytes: u64,
         label: &str,
     ) -> Option<DriverResult<BufferId>> {
-        let Some(epoch) = self.ledger.reserve(account, size_bytes) else {
+        let Some(reserved) = self.reserve(account, size_bytes) else {
             return Some(Err(DriverError::OverBudget));
-        };
-        let mut reserved = Reserved {
-            ledger: &self.ledger,
-            account,
-            size_bytes,
-            epoch,
         };
         let created = self.driver.create_mapped(size_bytes, label)?;
         if let Ok(buffer) = created {
-            reserved.size_bytes = 0;
-            if !self.ledger.created(buffer, account, size_bytes, epoch) {
+            if !reserved.becomes(buffer) {
                 self.driver.destroy_buffer(buffer);
                 return Some(Err(DriverError::Lost(super::REPLACED.to_owned())));
             }
@@ -147,6 +144,15 @@ struct Reserved<'a> {
     account: Account,
     size_bytes: u64,
     epoch: u64,
+}
+
+impl Reserved<'_> {
+    /// They are a buffer's now; or they are given back, since the device has been replaced meanwhile.
+    fn becomes(mut self, buffer: BufferId) -> bool {
+        let size_bytes = std::mem::take(&mut self.size_bytes);
+        self.ledger
+            .created(buffer, self.account, size_bytes, self.epoch)
+    }
 }
 
 impl Drop for Reserved<'_> {

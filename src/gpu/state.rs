@@ -142,7 +142,7 @@ impl Gpu {
         let versions = self.versions(&saved, "save_state")?;
         let entries = tensors.iter();
         let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
-        let options = self.engine.state_file_options();
+        let options = self.engine.file_options();
         let mut writer = StateWriter::create(path, entries.collect(), &options)?;
 
         stream("Gpu::save_state", &saved, |part| writer.append(part))?;
@@ -195,7 +195,7 @@ impl Gpu {
     /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
     #[track_caller]
     pub fn load_state(&self, path: impl AsRef<Path>) -> Result<State> {
-        let reader = StateReader::open(path.as_ref(), &self.engine.state_file_options())?;
+        let reader = StateReader::open(path.as_ref(), &self.engine.file_options())?;
         let (mut tensors, mut part) = (Vec::new(), Vec::new());
         for (index, entry) in reader.entries().iter().enumerate() {
             let tensor = self.tensor_for(entry)?;
@@ -225,7 +225,7 @@ impl Gpu {
     /// [`Error::Source`], for whoever uses the tensor.
     #[track_caller]
     pub fn load_state_backed(&self, path: impl AsRef<Path>) -> Result<State> {
-        let reader = StateReader::open(path.as_ref(), &self.engine.state_file_options())?;
+        let reader = StateReader::open(path.as_ref(), &self.engine.file_options())?;
         reader.verify()?;
         let reader = Arc::new(reader);
         let mut tensors = Vec::new();

@@ -194,8 +194,7 @@ impl Tensor {
         self.same_engine("matmul", b)?;
         let shapes = Shapes::new(&self.layout, &b.layout)?;
         end.check(self, dtype, &shapes.result, b.rank() > 1)?;
-        // Narrow floats are summed as they are within one product: in single precision.
-        let wide = if dtype.is_float() { DType::F32 } else { dtype };
+        let wide = summed_as(dtype);
         let length = shapes.a.shape[shapes.a.rank() - 1];
         let rows = if b.rank() == 1 { 0 } else { -2 };
         let step = LONGEST_SUM_ON_CPU >> other.group_log2() << other.group_log2();
@@ -221,6 +220,11 @@ impl Tensor {
             None => self.matmul_by(other, end, None),
         }
     }
+}
+
+/// The type in which a product is added up, and what it ends with is computed: single precision for floats.
+fn summed_as(dtype: DType) -> DType {
+    if dtype.is_float() { DType::F32 } else { dtype }
 }
 
 /// The type of a product: that of both operands, or of the wider one beside one that is only stored.

@@ -48,7 +48,7 @@ impl Gpu {
                 shape: tensor.shape(),
             })
             .collect();
-        let options = self.engine.state_file_options();
+        let options = self.engine.file_options();
         let (mut writer, order) = ModelWriter::create(path, &arrays, metadata, &options)?;
         let ordered: Vec<&Tensor> = order.iter().map(|&at| given[at]).collect();
         stream("Gpu::save_model", &ordered, |part| writer.append(part))?;

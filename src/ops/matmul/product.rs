@@ -6,7 +6,7 @@ use super::epilogue::Epilogue;
 use super::form::{End, Form, Tile};
 use super::problem::Problem;
 use super::right::{Groups, Right};
-use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype};
+use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype, summed_as};
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Arg, Launch};
@@ -46,13 +46,7 @@ impl Tensor {
         let dtype = end.cast.unwrap_or(of_product);
         let empty = shapes.result.contains(&0);
         if empty || shapes.a.shape.last() == Some(&0) {
-            // What follows is computed in single precision, as it would be in the kernel.
-            let wide = if of_product.is_float() {
-                DType::F32
-            } else {
-                of_product
-            };
-            let c = Tensor::output(&self.engine, &shapes.result, wide)?;
+            let c = Tensor::output(&self.engine, &shapes.result, summed_as(of_product))?;
             if !empty {
                 self.engine.clear(&c.storage)?;
             }
@@ -61,13 +55,7 @@ impl Tensor {
         let may_swap = right.groups.is_none();
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, may_swap);
         if !self.fuses(right, end, &problem, dtype) {
-            // What follows is computed in single precision, as it would be in the kernel.
-            let wide = if of_product.is_float() {
-                DType::F32
-            } else {
-                dtype
-            };
-            let c = Tensor::output(&self.engine, &shapes.result, wide)?;
+            let c = Tensor::output(&self.engine, &shapes.result, summed_as(of_product))?;
             let tile = tile.unwrap_or_else(|| self.tile(right, &c, &problem, false));
             let output = Output::new(&c, problem.n, right.groups, &Epilogue::new())?;
             launch([self, other], &problem, tile, &output)?;
