@@ -1,11 +1,13 @@
 //! `web`: builds the page of examples/web, and serves it or tests it in a browser without a window.
 
 mod build;
+mod search;
 mod serve;
 mod test;
 
 use std::net::TcpListener;
 
+use crate::model;
 use crate::process::Result;
 
 pub(crate) use build::build;
@@ -44,6 +46,14 @@ pub(crate) fn web(args: &[String]) -> Result {
     let listener =
         listener.map_err(|error| format!("port {port}: {error}; `--port` takes another."))?;
     println!("The page is at http://127.0.0.1:{port}/ until you press Ctrl-C.");
-    serve::serve(&listener, &page.folder);
+    let model = model::folder();
+    if !model.is_dir() {
+        println!("There is no model for its search: `cargo xtask fetch-model` gets one, 83 MB.");
+    }
+    let site = serve::Site {
+        folder: page.folder,
+        beside: vec![("model", model)],
+    };
+    serve::serve(&listener, &site);
     Ok(())
 }

@@ -7,6 +7,8 @@ use lapidary::{Access, Bound, DType, Gpu, Tensor, wgpu};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use crate::script::{levels, told};
+
 /// Cells across and down.
 const SIZE: [usize; 2] = [320, 192];
 
@@ -34,10 +36,6 @@ pub struct Simulation {
     picture: Tensor,
     painter: Painter,
     fluid: Fluid,
-}
-
-fn told(error: impl std::fmt::Display) -> JsError {
-    JsError::new(&error.to_string())
 }
 
 #[wasm_bindgen]
@@ -112,13 +110,7 @@ impl Simulation {
 
     /// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
     pub fn bytes(&self) -> Vec<f64> {
-        let memory = self.gpu.memory();
-        let levels = [
-            memory.live_bytes,
-            memory.reserved_bytes,
-            memory.device_bytes,
-        ];
-        levels.iter().map(|level| level.now as f64).collect()
+        levels(&self.gpu)
     }
 
     /// How much dye there is, for tests: red, green and blue.

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::search::search;
 use super::serve;
 use crate::browser::{Browser, WEBGPU};
-use crate::process::{Result, target_dir};
+use crate::model;
+use crate::process::{Result, root, target_dir};
 
 /// The software adapter compiles some hundred kernels, on machines with two cores.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -24,7 +26,13 @@ pub(crate) fn test(folder: &Path) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0");
     let listener = listener.map_err(|error| format!("no port can be had: {error}."))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let served = folder.to_owned();
+    let served = serve::Site {
+        folder: folder.to_owned(),
+        beside: vec![
+            ("model", model::folder()),
+            ("golden", root().join("examples/embed/golden")),
+        ],
+    };
     // It ends with this program.
     thread::spawn(move || serve::serve(&listener, &served));
     let site = format!("http://{address}");
@@ -62,6 +70,7 @@ fn with_webgpu(site: &str) -> Result<String> {
         ));
     }
     fluid(&mut browser, site)?;
+    println!("{}", search(&mut browser)?);
     is_quiet(&browser)?;
     Ok(format!(
         "{parts} parts good in {seconds:.0} s, and the fluid flows"
@@ -106,10 +115,7 @@ fn fluid(browser: &mut Browser, site: &str) -> Result {
         (SEEN, "the canvas shows many colours"),
     ];
     for (expression, what) in holds {
-        let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
-        if is_so != "true" {
-            return Err(format!("the fluid: not so: {what} ({is_so})."));
-        }
+        expect(browser, expression, what)?;
     }
     browser.screenshot(&target_dir().join("web-fluid.png"))?;
     let before = browser.evaluate("lapidary.fluid.frames")?;
@@ -129,8 +135,21 @@ fn fluid(browser: &mut Browser, site: &str) -> Result {
 const SEEN: &str = "(canvas => new Set(new Uint32Array(canvas.getContext('2d') \
     .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 50)(document.querySelector('#fluid canvas'))";
 
+/// What must be so on the page.
+pub(super) fn expect(browser: &mut Browser, expression: &str, what: &str) -> Result {
+    let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
+    match is_so == "true" {
+        true => Ok(()),
+        false => Err(format!("not so on the page: {what} ({is_so}).")),
+    }
+}
+
 fn wait_until(browser: &mut Browser, condition: &str) -> Result {
-    let until = Instant::now() + A_WHILE;
+    wait(browser, condition, A_WHILE)
+}
+
+pub(super) fn wait(browser: &mut Browser, condition: &str, patience: Duration) -> Result {
+    let until = Instant::now() + patience;
     while Instant::now() < until {
         if browser.evaluate(condition)? == "true" {
             return Ok(());
