@@ -32,7 +32,10 @@ pub struct Index {
     /// `[entries, width]`.
     vectors: Tensor,
     /// The model that made them, for whoever saves them.
-    #[cfg_attr(target_arch = "wasm32", expect(dead_code, reason = "there are no files"))]
+    #[cfg_attr(
+        target_arch = "wasm32",
+        expect(dead_code, reason = "there are no files")
+    )]
     model_id: u64,
 }
 

@@ -131,7 +131,7 @@ impl Model {
         let mut embedded = Embedded {
             vectors: vec![0.0; texts.len() * width],
             width,
-            model_id: 0,
+            model_id: self.id().await?,
             cut: tokens.iter().filter(|text| text.cut_from.is_some()).count(),
         };
         let batches = batches(&tokens, self.batch_tokens);
@@ -154,8 +154,6 @@ impl Model {
                 ended => ended?,
             }
         }
-        // Not before: a device that was lost already is opened again above.
-        embedded.model_id = self.id().await?;
         Ok(embedded)
     }
 

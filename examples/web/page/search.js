@@ -13,11 +13,6 @@ const part = name => at(`.${name}`, section);
 const told = text => say(text, part('state'));
 const megabytes = bytes => `${(bytes / 1e6).toFixed(1)} MB`;
 
-// The files by their names, as the browser keeps them: a blob's bytes need not be in memory.
-let files = null;
-// What was chosen for `lapidary.search`, the one that is open.
-let chosen = '';
-
 // Has something done with the controls off, and says what went wrong.
 async function alone(work) {
   const controls = at('fieldset', section);
@@ -66,7 +61,7 @@ async function download(address) {
   }
 }
 
-async function load() {
+async function load(program) {
   told('Loading the model …');
   const found = new Map();
   for (const name of [CONFIG, SENTENCES, TOKENIZER, WEIGHTS]) {
@@ -78,69 +73,49 @@ async function load() {
     throw new Error('There is no model beside this page: `cargo xtask fetch-model` gets one, and `cargo xtask web` started again ' +
       'brings it here. Or give the files of a folder that has one.');
   }
-  take(found);
+  await take(program, found);
 }
 
-// Takes a model's files, if they are all there.
-function take(found) {
-  const missing = [CONFIG, TOKENIZER, WEIGHTS].filter(name => !found.has(name));
+// Takes a model's files by their names, if they are all there, in place of those that there were.
+async function take(program, files) {
+  const missing = [CONFIG, TOKENIZER, WEIGHTS].filter(name => !files.has(name));
   if (missing.length) throw new Error(`There is no ${missing.join(' and no ')} among the files: give all of the model's folder at once.`);
-  files = found;
-  close();
-  part('index').disabled = false;
-  const bytes = [...found.values()].reduce((sum, file) => sum + file.size, 0);
-  told(`The model is here, ${megabytes(bytes)}. Now the texts can be indexed.`);
-}
-
-function close() {
-  part('asking').disabled = true;
-  part('found').replaceChildren();
+  forget();
+  part('index').disabled = true;
   lapidary.search?.free();
   lapidary.search = null;
-}
-
-// A device and a model as they were chosen; those that there are, where nothing else was.
-async function opened(program) {
-  const budget = part('budget').value;
-  const precision = part('precision').value;
-  const wanted = `${precision} ${budget}`;
-  if (lapidary.search && chosen === wanted) return lapidary.search;
-  close();
+  told('Opening a device …');
   const bytes = async name => files.has(name) ? new Uint8Array(await files.get(name).arrayBuffer()) : undefined;
-  const [config, sentences, tokenizer, weights] = await Promise.all([CONFIG, SENTENCES, TOKENIZER, WEIGHTS].map(bytes));
-  const limit = budget === '' ? undefined : Number(budget);
-  lapidary.search = await program.Search.open(config, sentences, tokenizer, weights, precision, limit);
-  chosen = wanted;
-  return lapidary.search;
+  lapidary.search = await program.Search.open(...await Promise.all([CONFIG, SENTENCES, TOKENIZER, WEIGHTS].map(bytes)));
+  part('index').disabled = false;
+  told(`The model is here, ${megabytes(files.get(WEIGHTS).size)}. Now the texts can be indexed.`);
 }
 
-async function index(program) {
-  const texts = part('texts').value.split('\n').map(text => text.trim()).filter(text => text);
-  if (!texts.length) throw new Error('There are no texts: write some, one a line.');
+// What was found, and that there is something to search in.
+function forget() {
   part('asking').disabled = true;
   part('found').replaceChildren();
-  told('Opening a device …');
-  progress(0, 0);
+}
+
+async function index() {
+  const texts = part('texts').value.split('\n').map(text => text.trim()).filter(text => text);
+  if (!texts.length) throw new Error('There are no texts: write some, one a line.');
+  forget();
+  told(`Indexing ${texts.length} texts …`);
+  progress(0, texts.length);
+  const { search } = lapidary;
+  const budget = part('budget').value;
   const start = performance.now();
-  const search = await opened(program);
-  try {
-    told(`Indexing ${texts.length} texts …`);
-    const cut = await search.index(texts, done => {
-      progress(done, texts.length);
-      report(search, section);
-    });
-    const seconds = (performance.now() - start) / 1000;
-    const [weights, peak] = search.extent();
-    const long = cut ? ` Of ${cut} only the beginning is read: they are longer than the model takes.` : '';
-    told(`${texts.length} texts in ${seconds.toFixed(1)} s. The weights take ${megabytes(weights)}; on the device there were ` +
-      `${megabytes(peak)} at most.${long}`);
-    part('asking').disabled = false;
+  const cut = await search.index(texts, part('precision').value, budget === '' ? undefined : Number(budget), done => {
+    progress(done, texts.length);
     report(search, section);
-  } catch (error) {
-    // With another device next time, whatever became of this one.
-    close();
-    throw error;
-  }
+  });
+  const seconds = (performance.now() - start) / 1000;
+  const long = cut ? ` Of ${cut} only the beginning is read: they are longer than the model takes.` : '';
+  told(`${texts.length} texts in ${seconds.toFixed(1)} s. The weights take ${megabytes(search.weights_bytes())}; ` +
+    `on the device there were ${megabytes(search.peak_bytes())} at most.${long}`);
+  part('asking').disabled = false;
+  report(search, section);
 }
 
 async function ask() {
@@ -163,14 +138,14 @@ async function ask() {
 // Shows the section.
 export function prepare(program) {
   section.hidden = false;
-  part('load').onclick = () => alone(load);
+  part('load').onclick = () => alone(() => load(program));
   part('files').onchange = event => alone(async () => {
     const given = [...event.target.files].map(file => [file.name, file]);
     // The same ones can be given again.
     event.target.value = '';
-    take(new Map(given));
+    await take(program, new Map(given));
   });
-  part('index').onclick = () => alone(() => index(program));
+  part('index').onclick = () => alone(index);
   part('ask').onsubmit = event => {
     event.preventDefault();
     alone(ask);

@@ -4,12 +4,12 @@ export const at = (selector, inside = document) => inside.querySelector(selector
 
 export function say(text, place = at('#state')) {
   place.textContent = text;
-  place.className = '';
+  place.classList.remove('bad');
 }
 
 export function complain(text, place = at('#state')) {
   place.textContent = text;
-  place.className = 'bad';
+  place.classList.add('bad');
 }
 
 // The report of a program's memory, and its bar, in a section.

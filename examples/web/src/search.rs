@@ -18,14 +18,24 @@ use crate::script::{levels, told};
 /// Tokens that go through the encoder at once, so that there is something to tell of before all is done.
 const BATCH_TOKENS: usize = 512;
 
-/// A model, and what can be found with it. What waits takes it shared, so that the page may ask for its memory
-/// meanwhile.
+/// A model's files and a device, and what can be found. What waits takes it shared, so that the page may ask for
+/// its memory meanwhile.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Search {
     gpu: Gpu,
+    config: Vec<u8>,
+    sentences: Option<Vec<u8>>,
+    tokenizer: Vec<u8>,
+    weights: ModelFile,
+    indexed: RefCell<Option<Rc<Indexed>>>,
+}
+
+/// A model as it was chosen, and the texts that it made vectors of.
+#[derive(Debug)]
+struct Indexed {
     model: Model,
-    index: RefCell<Option<Rc<Index>>>,
+    index: Index,
 }
 
 /// What a query found, best first.
@@ -41,67 +51,68 @@ pub struct Answer {
 
 #[wasm_bindgen]
 impl Search {
-    /// Opens a device, and puts a model together of its files: `config.json`, `sentence_bert_config.json` if
-    /// there is one, `tokenizer.json` and `model.safetensors`. Weights are kept as `f32`, `f16` or `int8`.
+    /// Opens a device for a model of these files: `config.json`, `sentence_bert_config.json` if there is one,
+    /// `tokenizer.json` and `model.safetensors`. Of files that are no model, it says why.
     pub async fn open(
-        config: &[u8],
+        config: Vec<u8>,
         sentences: Option<Vec<u8>>,
-        tokenizer: &[u8],
+        tokenizer: Vec<u8>,
         weights: &Uint8Array,
-        precision: &str,
-        budget_mib: Option<f64>,
     ) -> Result<Search, JsError> {
-        let precision: Precision = precision.parse().map_err(told)?;
-        let options = Options {
-            budget: budget_mib.map(budget).transpose()?,
-            ..Options::default()
-        };
         let weights = ModelFile::from_bytes(copied(weights)?).map_err(told)?;
-        let gpu = Gpu::open_async(options).await.map_err(told)?;
-        let files = Files {
-            config,
-            sentences: sentences.as_deref(),
-            tokenizer,
-        };
-        let mut model = Model::new_as(&gpu, files, &weights, precision).map_err(told)?;
-        model.batch_tokens = model.batch_tokens.min(BATCH_TOKENS);
-        Ok(Search {
+        let gpu = Gpu::open_async(Options::default()).await.map_err(told)?;
+        let search = Search {
             gpu,
-            model,
-            index: RefCell::default(),
-        })
+            config,
+            sentences,
+            tokenizer,
+            weights,
+            indexed: RefCell::default(),
+        };
+        search.model(Precision::default()).map_err(told)?;
+        Ok(search)
     }
 
-    /// Makes these texts what is searched. `tell` is called with how many are done. Returns how many are longer
-    /// than the model reads.
+    /// Makes these texts what is searched, with weights kept as `f32`, `f16` or `int8`, in a budget if there is to
+    /// be one. `tell` is called with how many are done. Returns how many are longer than the model reads.
     ///
     /// A device that was lost, before or meanwhile, is opened again.
-    pub async fn index(&self, texts: Vec<String>, tell: &Function) -> Result<usize, JsError> {
-        self.index.take();
+    pub async fn index(
+        &self,
+        texts: Vec<String>,
+        precision: &str,
+        budget_mib: Option<f64>,
+        tell: &Function,
+    ) -> Result<usize, JsError> {
+        let precision: Precision = precision.parse().map_err(told)?;
+        let budget = budget_mib.map_or(Ok(Budget::default()), budget)?;
+        // Its weights go before there are others.
+        self.indexed.take();
+        self.limit(budget).await.map_err(told)?;
+        let model = self.model(precision).map_err(told)?;
         let done = |count: usize| {
             // A script that fails is the browser's to complain of.
             let _ = tell.call1(&JsValue::NULL, &count.into());
         };
-        let embedded = self.model.embed(&texts, done).await.map_err(told)?;
+        let embedded = model.embed(&texts, done).await.map_err(told)?;
         let entries = (1..).zip(texts).map(|(line, text)| Entry {
             text,
             place: String::new(),
             line,
         });
-        let index = Index::new(&self.gpu, entries.collect(), &embedded);
-        let index = index.await.map_err(told)?;
-        self.index.replace(Some(Rc::new(index)));
+        let index = Index::new(&self.gpu, entries.collect(), &embedded).await;
+        let index = index.map_err(told)?;
+        self.indexed
+            .replace(Some(Rc::new(Indexed { model, index })));
         Ok(embedded.cut)
     }
 
     /// So many texts that are closest to a query.
     pub async fn query(&self, text: &str, count: usize) -> Result<Answer, JsError> {
-        let index = self.index.borrow().clone();
-        let index = index.ok_or_else(|| told("there is nothing to search in: index texts first"))?;
-        match self.search(&index, text, count).await {
+        match self.indexed()?.search(text, count).await {
             // The vectors were on the device alone.
             Err(error @ Error::Gpu(lapidary::Error::DeviceLost { .. })) => {
-                self.index.take();
+                self.indexed.take();
                 Err(told(format_args!("{error}. Index the texts again")))
             }
             ended => ended.map_err(told),
@@ -110,15 +121,18 @@ impl Search {
 
     /// The vectors of texts, one after the other, for tests.
     pub async fn vectors(&self, texts: Vec<String>) -> Result<Vec<f32>, JsError> {
-        let embedded = self.model.embed(&texts, |_| {}).await;
+        let embedded = self.indexed()?.model.embed(&texts, |_| {}).await;
         Ok(embedded.map_err(told)?.vectors)
     }
 
-    /// What the weights take that are used, and the most that was held on the device so far, in bytes.
-    pub fn extent(&self) -> Vec<f64> {
-        let peak_bytes = self.gpu.memory().device_bytes.peak;
-        let extent = [self.model.encoder.weights_bytes(), peak_bytes];
-        extent.iter().map(|&bytes| bytes as f64).collect()
+    /// What the weights take that are used, in bytes.
+    pub fn weights_bytes(&self) -> Result<f64, JsError> {
+        Ok(self.indexed()?.model.encoder.weights_bytes() as f64)
+    }
+
+    /// The most that was held on the device since these texts began to be indexed, in bytes.
+    pub fn peak_bytes(&self) -> f64 {
+        self.gpu.memory().device_bytes.peak as f64
     }
 
     /// The report, as people read it.
@@ -133,9 +147,38 @@ impl Search {
 }
 
 impl Search {
-    async fn search(&self, index: &Index, text: &str, count: usize) -> embed::Result<Answer> {
+    fn indexed(&self) -> Result<Rc<Indexed>, JsError> {
+        let indexed = self.indexed.borrow().clone();
+        indexed.ok_or_else(|| told("there is nothing to search in: index texts first"))
+    }
+
+    /// The model, of which nothing is read yet.
+    fn model(&self, precision: Precision) -> embed::Result<Model> {
+        let files = Files {
+            config: &self.config,
+            sentences: self.sentences.as_deref(),
+            tokenizer: &self.tokenizer,
+        };
+        let mut model = Model::new_as(&self.gpu, files, &self.weights, precision)?;
+        model.batch_tokens = model.batch_tokens.min(BATCH_TOKENS);
+        Ok(model)
+    }
+
+    /// Sets the budget, on another device if there is none any more.
+    async fn limit(&self, budget: Budget) -> lapidary::Result<()> {
+        if let Err(lapidary::Error::DeviceLost { .. }) = self.gpu.finish_async().await {
+            self.gpu.reopen_async().await?;
+        }
+        self.gpu.set_budget_async(budget).await?;
+        self.gpu.reset_peaks();
+        Ok(())
+    }
+}
+
+impl Indexed {
+    async fn search(&self, text: &str, count: usize) -> embed::Result<Answer> {
         let (vector, cut_from) = self.model.query(text)?;
-        let hits = index.search(&vector, count.max(1)).await?;
+        let hits = self.index.search(&vector, count.max(1)).await?;
         Ok(Answer {
             texts: hits.iter().map(|hit| hit.entry.text.clone()).collect(),
             scores: hits.iter().map(|hit| hit.score).collect(),

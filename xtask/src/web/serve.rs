@@ -29,7 +29,8 @@ impl Site {
     /// Where a file is that was asked for.
     fn find(&self, file: &Path) -> PathBuf {
         let mut folders = self.beside.iter();
-        let found = folders.find_map(|(name, folder)| Some(folder.join(file.strip_prefix(name).ok()?)));
+        let found =
+            folders.find_map(|(name, folder)| Some(folder.join(file.strip_prefix(name).ok()?)));
         found.unwrap_or_else(|| self.folder.join(file))
     }
 }
