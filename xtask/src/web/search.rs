@@ -66,11 +66,11 @@ pub(super) fn search(browser: &mut Browser) -> Result<String> {
     browser.evaluate(&format!("(() => {{{SCRIPT}}})()"))?;
     press(browser, "load", "The model is here")?;
     let cosine = whole(browser)?;
+    nonsense(browser)?;
     // It is the same with fewer texts, and the software adapter takes its time.
     only(browser, FEW)?;
     in_a_budget(browser)?;
     smaller_weights(browser)?;
-    nonsense(browser)?;
     again(browser)?;
     expect(
         browser,
@@ -148,6 +148,7 @@ fn nonsense(browser: &mut Browser) -> Result {
         "(await lapidary.search.query('word '.repeat(10000), 5)).cut_from === 10002",
         "of a long query the beginning is looked for",
     )?;
+    // A layer's matrix has more.
     for (budget_mib, says) in [
         (1, "the operands and results of one operation"),
         (-1, "a budget is 1 to"),
@@ -162,7 +163,6 @@ fn nonsense(browser: &mut Browser) -> Result {
 /// A device that is gone, and files that are no model, are told of; and it goes on with the right files, and where
 /// the device is gone before there are texts.
 fn again(browser: &mut Browser) -> Result {
-    index(browser, "int8 again")?;
     browser.evaluate("lapidary.destroyDevices()")?;
     press(browser, "asking button", "the device is lost")?;
     for (name, change, says) in REFUSED {
