@@ -21,6 +21,11 @@ pub(crate) fn folder() -> PathBuf {
     target_dir().join("models").join(NAME)
 }
 
+/// Is it there? Whether it is whole, only [`fetched`] tells.
+pub(crate) fn is_there() -> bool {
+    folder().join("model.safetensors").is_file()
+}
+
 /// Gets the model, unless it is there and whole.
 pub(crate) fn fetch(args: &[String]) -> Result {
     if let Some(arg) = args.first() {

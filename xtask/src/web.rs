@@ -1,18 +1,20 @@
 //! `web`: builds the page of examples/web, and serves it or tests it in a browser without a window.
 
 mod build;
+mod search;
 mod serve;
 mod test;
 
 use std::net::TcpListener;
 
+use crate::model;
 use crate::process::Result;
 
 pub(crate) use build::build;
 pub(crate) use test::test;
 
 /// What `cargo xtask web --help` says.
-pub(crate) const ABOUT: &str = "Build the page of examples/web (small: optimised for size) and serve it on this machine. --test runs its test in Chromium without a window, on a software adapter, and ends. --port N serves at another port than 8013.";
+pub(crate) const ABOUT: &str = "Build the page of examples/web (small: optimised for size) and serve it on this machine, with the model of `fetch-model` for its search if it is there. --test runs its test in Chromium without a window, on a software adapter, and ends. --port N serves at another port than 8013.";
 
 const PORT: u16 = 8013;
 
@@ -44,6 +46,13 @@ pub(crate) fn web(args: &[String]) -> Result {
     let listener =
         listener.map_err(|error| format!("port {port}: {error}; `--port` takes another."))?;
     println!("The page is at http://127.0.0.1:{port}/ until you press Ctrl-C.");
-    serve::serve(&listener, &page.folder);
+    if !model::is_there() {
+        println!("There is no model for its search: `cargo xtask fetch-model` gets one, 83 MB.");
+    }
+    let site = serve::Site {
+        folder: page.folder,
+        beside: vec![("model", model::folder())],
+    };
+    serve::serve(&listener, &site);
     Ok(())
 }

@@ -31,18 +31,23 @@ pub struct Index {
     entries: Vec<Entry>,
     /// `[entries, width]`.
     vectors: Tensor,
-    /// The model that made them.
+    /// The model that made them, for whoever saves them.
+    #[cfg_attr(
+        target_arch = "wasm32",
+        expect(dead_code, reason = "there are no files")
+    )]
     model_id: u64,
 }
 
 impl Index {
-    pub fn new(gpu: &Gpu, entries: Vec<Entry>, embedded: &Embedded) -> Result<Index> {
+    pub async fn new(gpu: &Gpu, entries: Vec<Entry>, embedded: &Embedded) -> Result<Index> {
         if entries.is_empty() {
             return Err(Error::Input(
                 "there are no texts to search in: name a folder that has some".into(),
             ));
         }
-        let vectors = gpu.tensor(&embedded.vectors, &[entries.len(), embedded.width])?;
+        let shape = [entries.len(), embedded.width];
+        let vectors = gpu.tensor_async(&embedded.vectors, &shape).await?;
         Ok(Index {
             entries,
             vectors: vectors.named("vectors of texts"),

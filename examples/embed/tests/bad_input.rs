@@ -288,7 +288,7 @@ fn an_index_of_another_model_is_refused_also_if_its_vectors_are_as_wide() {
         line: 1,
     };
     let embedded = pollster::block_on(made.embed(&[&entry.text], |_| {})).unwrap();
-    let index = Index::new(made.gpu(), vec![entry], &embedded).unwrap();
+    let index = pollster::block_on(Index::new(made.gpu(), vec![entry], &embedded)).unwrap();
     index.save(made.gpu(), &path).unwrap();
     let load = |model: Result<Model, String>| {
         let model = model?;

@@ -5,14 +5,14 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use fluid::{Fluid, Stir};
+use fluid::{Fluid, Picture, Stir};
 use lapidary::units::Bytes;
 use lapidary::{Gpu, Options, wgpu};
 
 use crate::Outcome;
 use crate::args::Args;
 use crate::device::Device;
-use crate::picture::{self, FORMAT, Picture};
+use crate::picture;
 use crate::scene::{Scene, Target};
 
 const SIZE: [u32; 2] = [1152, 720];
@@ -34,8 +34,8 @@ pub(crate) fn run(args: &Args, path: &Path) -> Outcome {
     let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     let instance = wgpu::Instance::new(desc);
     let mut device = Device::open(&instance, None)?;
-    let mut picture = Picture::new(&device, SIZE);
-    let mut scene = Scene::new(&device, FORMAT, args)?;
+    let mut picture = Picture::new(&device.device, SIZE);
+    let mut scene = Scene::new(&device, Picture::FORMAT, args)?;
     let began = Instant::now();
     let mut found = Findings::default();
     let frames = args.frames.unwrap_or(FRAMES).max(1);
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args, path: &Path) -> Outcome {
             Ok(()) => {}
             Err(error) if device.is_lost_by(error.as_ref()) => {
                 device = Device::open(&instance, None)?;
-                picture = Picture::new(&device, SIZE);
+                picture = Picture::new(&device.device, SIZE);
                 println!("{}", scene.readopt(&device)?);
                 found.losses += 1;
                 if found.losses > 1 {
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, path: &Path) -> Outcome {
         drawn += 1;
         show_progress(drawn, frames, &scene);
     }
-    let pixels = picture.read(&device)?;
+    let pixels = picture::read(&picture, &device)?;
     picture::save(path, SIZE, &pixels)?;
     println!("{}\n{}", scene.gpu.memory(), scene.times);
     println!("the picture is {}", path.display());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use egui_wgpu::{RendererOptions, ScreenDescriptor};
-use fluid::{Fluid, Frame, Painter, Stir};
+use fluid::{Fluid, Frame, Painter, Stir, on_black};
 use lapidary::{Access, Error, Gpu, Options, wgpu};
 
 use crate::Outcome;
@@ -197,20 +197,7 @@ impl Scene {
         let (shapes, screen) = (&panels.shapes, &panels.screen);
         // None comes back where no callback of egui's was asked for.
         let _ = (self.panels).update_buffers(device, queue, &mut encoder, shapes, screen);
-        let pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
-            label: Some("frame"),
-            color_attachments: &[Some(wgpu::RenderPassColorAttachment {
-                view: target.view,
-                depth_slice: None,
-                resolve_target: None,
-                ops: wgpu::Operations {
-                    load: wgpu::LoadOp::Clear(wgpu::Color::BLACK),
-                    store: wgpu::StoreOp::Store,
-                },
-            })],
-            ..Default::default()
-        });
-        let mut pass = pass.forget_lifetime();
+        let mut pass = on_black(&mut encoder, target.view).forget_lifetime();
         if let Some(dye) = dye {
             let [left, top, width, height] = panels.fluid;
             if width >= 1.0 && height >= 1.0 {

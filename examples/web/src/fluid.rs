@@ -2,10 +2,12 @@
 //! texture, whose pixels the page puts on its canvas. A canvas of WebGPU's own needs a browser with a window:
 //! Chromium without one destroys the device at the first picture.
 
-use fluid::{Fluid, Painter, Stir};
+use fluid::{Fluid, Painter, Picture, Stir, on_black};
 use lapidary::{Access, Bound, DType, Gpu, Tensor, wgpu};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::script::{levels, told};
 
 /// Cells across and down.
 const SIZE: [usize; 2] = [320, 192];
@@ -16,28 +18,17 @@ const KEPT: (usize, u64) = (64, 8);
 /// Pixels across and down.
 const PIXELS: [u32; 2] = [2 * SIZE[0] as u32, 2 * SIZE[1] as u32];
 
-const ROW_BYTES: u32 = 4 * PIXELS[0];
-
-// As a copy from a texture into a buffer wants it.
-const _: () = assert!(ROW_BYTES % wgpu::COPY_BYTES_PER_ROW_ALIGNMENT == 0);
-
-const FORMAT: wgpu::TextureFormat = wgpu::TextureFormat::Rgba8Unorm;
-
 /// A fluid, and what it takes to draw it.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Simulation {
     gpu: Gpu,
     device: wgpu::Device,
-    texture: wgpu::Texture,
-    /// The texture's pixels: `[height, width, 4]` of u8.
-    picture: Tensor,
+    picture: Picture,
+    /// The picture's: `[height, width, 4]` of u8.
+    pixels: Tensor,
     painter: Painter,
     fluid: Fluid,
-}
-
-fn told(error: impl std::fmt::Display) -> JsError {
-    JsError::new(&error.to_string())
 }
 
 #[wasm_bindgen]
@@ -55,28 +46,15 @@ impl Simulation {
         let mut fluid = Fluid::new(&gpu, SIZE).map_err(told)?;
         fluid.keep(KEPT.0, KEPT.1);
         let [width, height] = PIXELS;
-        let texture = device.create_texture(&wgpu::TextureDescriptor {
-            label: Some("fluid"),
-            size: wgpu::Extent3d {
-                width,
-                height,
-                depth_or_array_layers: 1,
-            },
-            mip_level_count: 1,
-            sample_count: 1,
-            dimension: wgpu::TextureDimension::D2,
-            format: FORMAT,
-            usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC,
-            view_formats: &[],
-        });
         let shape = [height as usize, width as usize, 4];
-        let picture = gpu.zeros(&shape, DType::U8).map_err(told)?.named("picture");
-        let painter = Painter::new(&device, FORMAT, SIZE);
+        let pixels = gpu.zeros(&shape, DType::U8).map_err(told)?.named("pixels");
+        let picture = Picture::new(&device, PIXELS);
+        let painter = Painter::new(&device, Picture::FORMAT, SIZE);
         Ok(Simulation {
             gpu,
             device,
-            texture,
             picture,
+            pixels,
             painter,
             fluid,
         })
@@ -112,13 +90,7 @@ impl Simulation {
 
     /// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
     pub fn bytes(&self) -> Vec<f64> {
-        let memory = self.gpu.memory();
-        let levels = [
-            memory.live_bytes,
-            memory.reserved_bytes,
-            memory.device_bytes,
-        ];
-        levels.iter().map(|level| level.now as f64).collect()
+        levels(&self.gpu)
     }
 
     /// How much dye there is, for tests: red, green and blue.
@@ -133,43 +105,22 @@ impl Simulation {
         self.fluid.step(stir)?;
         self.gpu.poll()?;
         let dye = self.fluid.now().dye();
-        let used = [(dye, Access::Read), (&self.picture, Access::Write)];
+        let used = [(dye, Access::Read), (&self.pixels, Access::Write)];
         let drawn = self
             .gpu
             .with_bound_async(&used, |bound| vec![self.draw(bound)]);
         drawn.await?;
-        self.picture.read::<u8>().await
+        self.pixels.read::<u8>().await
     }
 
     /// Draws the first of what is bound, and copies the picture into the second.
     fn draw(&self, bound: &Bound) -> wgpu::CommandBuffer {
-        let view = self.texture.create_view(&Default::default());
         let mut encoder = self.device.create_command_encoder(&Default::default());
-        let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
-            label: Some("fluid"),
-            color_attachments: &[Some(wgpu::RenderPassColorAttachment {
-                view: &view,
-                depth_slice: None,
-                resolve_target: None,
-                ops: wgpu::Operations {
-                    load: wgpu::LoadOp::Clear(wgpu::Color::BLACK),
-                    store: wgpu::StoreOp::Store,
-                },
-            })],
-            ..Default::default()
-        });
+        let mut pass = on_black(&mut encoder, &self.picture.view);
         self.painter.paint(&mut pass, bound[0].binding());
         drop(pass);
-        let pixels = wgpu::TexelCopyBufferInfo {
-            buffer: &bound[1].buffer,
-            layout: wgpu::TexelCopyBufferLayout {
-                offset: bound[1].offset_bytes,
-                bytes_per_row: Some(ROW_BYTES),
-                rows_per_image: None,
-            },
-        };
-        let from = self.texture.as_image_copy();
-        encoder.copy_texture_to_buffer(from, pixels, self.texture.size());
+        let pixels = &bound[1];
+        (self.picture).copy(&mut encoder, &pixels.buffer, pixels.offset_bytes);
         encoder.finish()
     }
 }

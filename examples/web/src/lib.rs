@@ -6,6 +6,7 @@
 //! | `expected` | what that machine got |
 //! | `test` | runs the cases in the browser, and what only a browser has: its limits, a lost device |
 //! | `fluid` | the fluid of examples/fluid, as pixels for a canvas |
+//! | `search` | the search by meaning of examples/embed, with files and texts from the page |
 //! | `script` | what the page's script calls, and what it is called for |
 
 pub mod cases;
@@ -14,5 +15,7 @@ pub mod expected;
 mod fluid;
 #[cfg(target_arch = "wasm32")]
 mod script;
+#[cfg(target_arch = "wasm32")]
+mod search;
 #[cfg(target_arch = "wasm32")]
 mod test;

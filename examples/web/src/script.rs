@@ -1,7 +1,8 @@
 //! Between the page's script and the programs.
 
-use wasm_bindgen::JsValue;
+use lapidary::Gpu;
 use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsError, JsValue};
 
 use crate::test;
 
@@ -19,6 +20,22 @@ extern "C" {
 #[wasm_bindgen(start)]
 fn start() {
     std::panic::set_hook(Box::new(|panic| complain(&panic.to_string())));
+}
+
+/// An error as the sentence that it is.
+pub(crate) fn told(error: impl std::fmt::Display) -> JsError {
+    JsError::new(&error.to_string())
+}
+
+/// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
+pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
+    let memory = gpu.memory();
+    let levels = [
+        memory.live_bytes,
+        memory.reserved_bytes,
+        memory.device_bytes,
+    ];
+    levels.iter().map(|level| level.now as f64).collect()
 }
 
 /// Runs the test. `tell` is called for each part with its name, whether it went well, and a sentence;

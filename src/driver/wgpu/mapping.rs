@@ -84,7 +84,7 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
-        self.in_passing(|| copy_into(&raw, first..end, offset_bytes, bytes))
+        self.in_view(|| copy_into(&raw, first..end, offset_bytes, bytes))
     }
 
     pub(super) fn read_range(
@@ -98,10 +98,19 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, size_bytes, &raw) else {
             return invalid("a read past the end of a mapped buffer");
         };
-        let view = self.in_passing(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
+        let view = self.in_view(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
         // Not guarded: a panic in here is the caller's.
         look(&view[..size_bytes as usize]);
         Ok(())
+    }
+
+    /// Asks for a view of a buffer that is mapped, inside of it.
+    fn in_view<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
+        let shown = self.in_passing(call);
+        // A browser refuses that where the page has destroyed the device, of which its promise tells later.
+        #[cfg(target_arch = "wasm32")]
+        let shown = shown.map_err(|_| self.gone());
+        shown
     }
 
     /// Maps a range, lets `look` have it and ends the mapping: what takes four calls else, each with a

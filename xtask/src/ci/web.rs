@@ -3,6 +3,7 @@
 
 use super::targets;
 use crate::driver::with_gpu;
+use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};
 use crate::web;
 
@@ -21,6 +22,8 @@ pub(crate) fn check() -> Result<String> {
     expected.env("CARGO_TARGET_DIR", target_dir());
     expected.args(["run", "--quiet", "--package", "web", "--features", "native"]);
     run(expected.args(["--bin", "expected", "--", "--check"]))?;
+    // Its search is tested where it is there.
+    model::fetched()?;
     let page = web::build()?;
     let found = web::test(&page.folder)?;
     Ok(format!("{found}; {}", page.size))

@@ -33,15 +33,19 @@ pub(crate) fn build() -> Result<Page> {
         .env("CARGO_TARGET_DIR", target_dir())
         .arg(&wasm)
         .arg(&folder))?;
-    for name in ["index.html", "style.css", "page.js"] {
-        let (from, to) = (
-            root().join("examples/web/page").join(name),
-            folder.join(name),
-        );
-        fs::copy(&from, to).map_err(|error| format!("{}: {error}.", from.display()))?;
-    }
+    let page = root().join("examples/web/page");
+    copy(&page, &folder).map_err(|error| format!("{}: {error}.", page.display()))?;
     let size = size_of(&folder.join("web_bg.wasm"))?;
     Ok(Page { folder, size })
+}
+
+/// The files of a folder into another.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        fs::copy(file.path(), to.join(file.file_name()))?;
+    }
+    Ok(())
 }
 
 /// Compiles the program and returns its file. Where rustup has no such target, Debian's toolchain does it, and builds

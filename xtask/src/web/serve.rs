@@ -1,6 +1,6 @@
 //! A server of files for one page on this machine: GET, no more.
 
-use std::fs;
+use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
@@ -16,24 +16,43 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to leave a listener alone that has no connection to give.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// What is served.
+#[derive(Clone)]
+pub(super) struct Site {
+    /// The page.
+    pub(super) folder: PathBuf,
+    /// Folders that are elsewhere, by the names that they have beside the page.
+    pub(super) beside: Vec<(&'static str, PathBuf)>,
+}
+
+impl Site {
+    /// Where a file is that was asked for.
+    fn find(&self, file: &Path) -> PathBuf {
+        let mut folders = self.beside.iter();
+        let found =
+            folders.find_map(|(name, folder)| Some(folder.join(file.strip_prefix(name).ok()?)));
+        found.unwrap_or_else(|| self.folder.join(file))
+    }
+}
+
 /// Answers for as long as the program runs: each connection on a thread of its own, since browsers open some
 /// before they need them.
-pub(super) fn serve(listener: &TcpListener, folder: &Path) {
+pub(super) fn serve(listener: &TcpListener, site: &Site) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // It may last, as where too many files are open: not all the time is spent on asking.
             thread::sleep(PAUSE);
             continue;
         };
-        let folder = folder.to_owned();
+        let site = site.clone();
         thread::spawn(move || {
             // A browser that hangs up is its own affair.
-            let _ = answer(stream, &folder);
+            let _ = answer(stream, &site);
         });
     }
 }
 
-fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, site: &Site) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let asked = Asked {
         stream: &stream,
@@ -46,22 +65,33 @@ fn answer(mut stream: TcpStream, folder: &Path) -> std::io::Result<()> {
     while lines.read_line(&mut line)? > 0 && !line.trim().is_empty() {
         line.clear();
     }
-    let file = file_of(&request).map(|file| folder.join(file));
-    let found = file.and_then(|file| Some((kind_of(&file), fs::read(file).ok()?)));
-    let (status, kind, bytes) = match found {
-        Some((kind, bytes)) => ("200 OK", kind, bytes),
-        None => (
-            "404 Not Found",
-            "text/plain",
-            b"There is no such file.\n".to_vec(),
-        ),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
-        bytes.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(&bytes)
+    let file = file_of(&request).map(|file| site.find(&file));
+    match file.and_then(|file| Some((kind_of(&file), opened(&file)?))) {
+        Some((kind, (bytes, file))) => {
+            stream.write_all(head("200 OK", kind, bytes).as_bytes())?;
+            // No more than was said, should it grow meanwhile.
+            std::io::copy(&mut file.take(bytes), &mut stream)?;
+        }
+        None => {
+            let text = "There is no such file.\n";
+            let head = head("404 Not Found", "text/plain", text.len() as u64);
+            stream.write_all(format!("{head}{text}").as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// A file and how many bytes it has.
+fn opened(path: &Path) -> Option<(u64, File)> {
+    let file = File::open(path).ok()?;
+    let about = file.metadata().ok()?;
+    about.is_file().then_some((about.len(), file))
+}
+
+fn head(status: &str, kind: &str, bytes: u64) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {bytes}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
 }
 
 /// What a browser asks, all of it until one moment: a read has a time limit only of its own.
@@ -109,6 +139,21 @@ fn kind_of(file: &Path) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_elsewhere_is_served_beside_the_page() {
+        let site = Site {
+            folder: "page".into(),
+            beside: vec![("model", "elsewhere".into())],
+        };
+        for (asked, file) in [
+            ("page.js", "page/page.js"),
+            ("model/config.json", "elsewhere/config.json"),
+            ("models/config.json", "page/models/config.json"),
+        ] {
+            assert_eq!(site.find(Path::new(asked)), Path::new(file));
+        }
+    }
 
     #[test]
     fn only_files_inside_the_folder_are_served() {

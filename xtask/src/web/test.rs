@@ -1,14 +1,16 @@
 //! The page in Chromium without a window, on its software adapter: the test that it runs itself, and what it
-//! says where there is no WebGPU.
+//! says where there is no WebGPU, or no model for its search.
 
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::search::{search, without_model};
 use super::serve;
 use crate::browser::{Browser, WEBGPU};
-use crate::process::{Result, target_dir};
+use crate::model;
+use crate::process::{Result, root, target_dir};
 
 /// The software adapter compiles some hundred kernels, on machines with two cores.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -21,16 +23,28 @@ const A_WHILE: Duration = Duration::from_secs(60);
 
 /// Tests the page in that folder. Returns what was found, in a few words.
 pub(crate) fn test(folder: &Path) -> Result<String> {
+    let site = |beside| {
+        served(serve::Site {
+            folder: folder.to_owned(),
+            beside,
+        })
+    };
+    let golden = root().join("examples/embed/golden");
+    let whole = site(vec![("model", model::folder()), ("golden", golden)])?;
+    let found = with_webgpu(&whole)?;
+    let bare = site(Vec::new())?;
+    without_model(&bare)?;
+    without_webgpu(&bare)?;
+    Ok(found)
+}
+
+/// Serves a page for as long as this program runs. Returns its address.
+fn served(site: serve::Site) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0");
     let listener = listener.map_err(|error| format!("no port can be had: {error}."))?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let served = folder.to_owned();
-    // It ends with this program.
-    thread::spawn(move || serve::serve(&listener, &served));
-    let site = format!("http://{address}");
-    let found = with_webgpu(&site)?;
-    without_webgpu(&site)?;
-    Ok(found)
+    thread::spawn(move || serve::serve(&listener, &site));
+    Ok(format!("http://{address}"))
 }
 
 fn with_webgpu(site: &str) -> Result<String> {
@@ -62,9 +76,13 @@ fn with_webgpu(site: &str) -> Result<String> {
         ));
     }
     fluid(&mut browser, site)?;
+    let found = match model::is_there() {
+        true => search(&mut browser)?,
+        false => "its search was NOT TESTED: `cargo xtask fetch-model` gets the model".into(),
+    };
     is_quiet(&browser)?;
     Ok(format!(
-        "{parts} parts good in {seconds:.0} s, and the fluid flows"
+        "{parts} parts good in {seconds:.0} s, and the fluid flows; {found}"
     ))
 }
 
@@ -106,10 +124,7 @@ fn fluid(browser: &mut Browser, site: &str) -> Result {
         (SEEN, "the canvas shows many colours"),
     ];
     for (expression, what) in holds {
-        let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
-        if is_so != "true" {
-            return Err(format!("the fluid: not so: {what} ({is_so})."));
-        }
+        expect(browser, expression, what)?;
     }
     browser.screenshot(&target_dir().join("web-fluid.png"))?;
     let before = browser.evaluate("lapidary.fluid.frames")?;
@@ -129,8 +144,21 @@ fn fluid(browser: &mut Browser, site: &str) -> Result {
 const SEEN: &str = "(canvas => new Set(new Uint32Array(canvas.getContext('2d') \
     .getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 50)(document.querySelector('#fluid canvas'))";
 
+/// What must be so on the page.
+pub(super) fn expect(browser: &mut Browser, expression: &str, what: &str) -> Result {
+    let is_so = browser.evaluate(&format!("(async () => {expression})()"))?;
+    match is_so == "true" {
+        true => Ok(()),
+        false => Err(format!("not so on the page: {what} ({is_so}).")),
+    }
+}
+
 fn wait_until(browser: &mut Browser, condition: &str) -> Result {
-    let until = Instant::now() + A_WHILE;
+    wait(browser, condition, A_WHILE)
+}
+
+pub(super) fn wait(browser: &mut Browser, condition: &str, patience: Duration) -> Result {
+    let until = Instant::now() + patience;
     while Instant::now() < until {
         if browser.evaluate(condition)? == "true" {
             return Ok(());
@@ -163,7 +191,7 @@ fn is_quiet(browser: &Browser) -> Result {
     is_quiet_but_for(browser, "\0")
 }
 
-fn is_quiet_but_for(browser: &Browser, known: &str) -> Result {
+pub(super) fn is_quiet_but_for(browser: &Browser, known: &str) -> Result {
     let complaints: Vec<_> = (browser.complaints().iter())
         .filter(|complaint| !complaint.contains(known))
         .collect();

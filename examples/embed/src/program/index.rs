@@ -57,7 +57,7 @@ pub(super) fn run(
     }
     let memory = gpu.memory();
     let count = sentences.len();
-    let index = Index::new(&gpu, entries, &embedded)?;
+    let index = pollster::block_on(Index::new(&gpu, entries, &embedded))?;
     index.save(&gpu, &path)?;
 
     let (peak_bytes, put_out_bytes) = (memory.device_bytes.peak, memory.put_out_bytes);

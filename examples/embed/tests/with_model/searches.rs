@@ -24,7 +24,7 @@ fn what_means_the_same_is_found_also_in_a_loaded_index() {
         line: line as u32 + 1,
     });
     let embedded = pollster::block_on(model.embed(&TEXTS, |_| {})).unwrap();
-    let index = Index::new(&gpu, entries.collect(), &embedded).unwrap();
+    let index = pollster::block_on(Index::new(&gpu, entries.collect(), &embedded)).unwrap();
     let path = std::env::temp_dir().join(format!("embed-test-{}.index", std::process::id()));
     index.save(&gpu, &path).unwrap();
     let loaded = Index::load(&gpu, &path, pollster::block_on(model.id()).unwrap());

@@ -1,6 +1,10 @@
 //! The app's side: a render pipeline that shows colours out of the range of a buffer in which they lie.
 
+mod picture;
+
 use lapidary::wgpu;
+
+pub use picture::{Picture, on_black};
 
 /// Draws a fluid over the whole of a render pass's viewport.
 #[derive(Debug)]

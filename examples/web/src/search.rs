@@ -1,0 +1,217 @@
+//! Search by meaning on a page: the sentence encoder of examples/embed on a device that is opened here, with the
+//! model's files and the texts from the page. Nothing is fetched here, and nothing is kept but in memory.
+
+use std::cell::RefCell;
+use std::iter;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use embed::{Entry, Error, Files, Index, Model, Precision};
+use js_sys::{Function, Uint8Array};
+use lapidary::units::Bytes;
+use lapidary::{Budget, Gpu, ModelFile, Options};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsError, JsValue};
+
+use crate::script::{levels, told};
+
+/// Tokens that go through the encoder at once, so that there is something to tell of before all is done.
+const BATCH_TOKENS: usize = 512;
+
+/// A model's files and a device, and what can be found. What waits takes it shared, so that the page may ask for
+/// its memory meanwhile.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Search {
+    gpu: Gpu,
+    config: Vec<u8>,
+    sentences: Option<Vec<u8>>,
+    tokenizer: Vec<u8>,
+    weights: ModelFile,
+    indexed: RefCell<Option<Rc<Indexed>>>,
+}
+
+/// A model as it was chosen, and the texts that it made vectors of.
+#[derive(Debug)]
+struct Indexed {
+    model: Model,
+    index: Index,
+}
+
+/// What a query found, best first.
+#[wasm_bindgen(getter_with_clone)]
+#[derive(Debug)]
+pub struct Answer {
+    pub texts: Vec<String>,
+    /// The cosine of each text's vector with the query's.
+    pub scores: Vec<f32>,
+    /// The tokens of the query, if the model reads fewer.
+    pub cut_from: Option<usize>,
+}
+
+#[wasm_bindgen]
+impl Search {
+    /// Opens a device for a model of these files: `config.json`, `sentence_bert_config.json` if there is one,
+    /// `tokenizer.json` and `model.safetensors`. Of files that are no model, it says why.
+    pub async fn open(
+        config: Vec<u8>,
+        sentences: Option<Vec<u8>>,
+        tokenizer: Vec<u8>,
+        weights: &Uint8Array,
+    ) -> Result<Search, JsError> {
+        let weights = ModelFile::from_bytes(copied(weights)?).map_err(told)?;
+        let gpu = Gpu::open_async(Options::default()).await.map_err(told)?;
+        let search = Search {
+            gpu,
+            config,
+            sentences,
+            tokenizer,
+            weights,
+            indexed: RefCell::default(),
+        };
+        search.model(Precision::default()).map_err(told)?;
+        Ok(search)
+    }
+
+    /// Makes these texts what is searched, with weights kept as `f32`, `f16` or `int8`, in a budget if there is to
+    /// be one. `tell` is called with how many are done. Returns how many are longer than the model reads.
+    ///
+    /// A device that was lost, before or meanwhile, is opened again.
+    pub async fn index(
+        &self,
+        texts: Vec<String>,
+        precision: &str,
+        budget_mib: Option<f64>,
+        tell: &Function,
+    ) -> Result<usize, JsError> {
+        let precision: Precision = precision.parse().map_err(told)?;
+        let budget = budget_mib.map_or(Ok(Budget::default()), budget)?;
+        // Its weights go before there are others.
+        self.indexed.take();
+        self.limit(budget).await.map_err(told)?;
+        let model = self.model(precision).map_err(told)?;
+        let done = |count: usize| {
+            // A script that fails is the browser's to complain of.
+            let _ = tell.call1(&JsValue::NULL, &count.into());
+        };
+        let embedded = model.embed(&texts, done).await.map_err(told)?;
+        let entries = (1..).zip(texts).map(|(line, text)| Entry {
+            text,
+            place: String::new(),
+            line,
+        });
+        let index = Index::new(&self.gpu, entries.collect(), &embedded).await;
+        let index = index.map_err(told)?;
+        self.indexed
+            .replace(Some(Rc::new(Indexed { model, index })));
+        Ok(embedded.cut)
+    }
+
+    /// So many texts that are closest to a query.
+    pub async fn query(&self, text: &str, count: usize) -> Result<Answer, JsError> {
+        match self.indexed()?.search(text, count).await {
+            // The vectors were on the device alone.
+            Err(error @ Error::Gpu(lapidary::Error::DeviceLost { .. })) => {
+                self.indexed.take();
+                Err(told(format_args!("{error}. Index the texts again")))
+            }
+            ended => ended.map_err(told),
+        }
+    }
+
+    /// The vectors of texts, one after the other, for tests.
+    pub async fn vectors(&self, texts: Vec<String>) -> Result<Vec<f32>, JsError> {
+        let embedded = self.indexed()?.model.embed(&texts, |_| {}).await;
+        Ok(embedded.map_err(told)?.vectors)
+    }
+
+    /// What the weights take that are used, in bytes.
+    pub fn weights_bytes(&self) -> Result<f64, JsError> {
+        Ok(self.indexed()?.model.encoder.weights_bytes() as f64)
+    }
+
+    /// The most that was held on the device since these texts began to be indexed, in bytes.
+    pub fn peak_bytes(&self) -> f64 {
+        self.gpu.memory().device_bytes.peak as f64
+    }
+
+    /// The report, as people read it.
+    pub fn memory(&self) -> String {
+        self.gpu.memory().to_string()
+    }
+
+    /// Live, in slabs, and all that lapidary has made on the device, in bytes, for a bar.
+    pub fn bytes(&self) -> Vec<f64> {
+        levels(&self.gpu)
+    }
+}
+
+impl Search {
+    fn indexed(&self) -> Result<Rc<Indexed>, JsError> {
+        let indexed = self.indexed.borrow().clone();
+        indexed.ok_or_else(|| told("there is nothing to search in: index texts first"))
+    }
+
+    /// The model, of which nothing is read yet.
+    fn model(&self, precision: Precision) -> embed::Result<Model> {
+        let files = Files {
+            config: &self.config,
+            sentences: self.sentences.as_deref(),
+            tokenizer: &self.tokenizer,
+        };
+        let mut model = Model::new_as(&self.gpu, files, &self.weights, precision)?;
+        model.batch_tokens = model.batch_tokens.min(BATCH_TOKENS);
+        Ok(model)
+    }
+
+    /// Sets the budget, on another device if there is none any more.
+    async fn limit(&self, budget: Budget) -> lapidary::Result<()> {
+        if let Err(lapidary::Error::DeviceLost { .. }) = self.gpu.finish_async().await {
+            self.gpu.reopen_async().await?;
+        }
+        self.gpu.set_budget_async(budget).await?;
+        self.gpu.reset_peaks();
+        Ok(())
+    }
+}
+
+impl Indexed {
+    async fn search(&self, text: &str, count: usize) -> embed::Result<Answer> {
+        let (vector, cut_from) = self.model.query(text)?;
+        let hits = self.index.search(&vector, count.max(1)).await?;
+        Ok(Answer {
+            texts: hits.iter().map(|hit| hit.entry.text.clone()).collect(),
+            scores: hits.iter().map(|hit| hit.score).collect(),
+            cut_from,
+        })
+    }
+}
+
+/// What the page's field says.
+fn budget(mib: f64) -> Result<Budget, JsError> {
+    const MOST: f64 = 1_048_576.0;
+    match (1.0..=MOST).contains(&mib) {
+        true => Ok(Budget::device((mib * 1_048_576.0) as u64)),
+        false => Err(told(format_args!(
+            "a budget is 1 to {MOST} MiB, or none, and not {mib}"
+        ))),
+    }
+}
+
+/// A file of the page's in the program's memory, once.
+fn copied(file: &Uint8Array) -> Result<Arc<[u8]>, JsError> {
+    let len = file.length() as usize;
+    // Asked for first, since memory that cannot be had ends the program.
+    let room = Vec::<u8>::new().try_reserve_exact(len.saturating_add(64));
+    room.map_err(|_| {
+        let bytes = Bytes(len as u64);
+        told(format_args!(
+            "there is no room for a file of {bytes}: a page has 4 GiB at most. Take a smaller model"
+        ))
+    })?;
+    let mut bytes: Arc<[u8]> = iter::repeat_n(0, len).collect();
+    if let Some(bytes) = Arc::get_mut(&mut bytes) {
+        file.copy_to(bytes);
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,50 @@
+// What the test of the search asks of the page: vectors beside PyTorch's, and files of its own.
+globalThis.searching = {
+  section: document.querySelector('#search'),
+  part(name) { return this.section.querySelector(`.${name}`); },
+  // Until the page has done what it was told, or for a while.
+  settled() {
+    const controls = this.section.querySelector('fieldset');
+    return new Promise(done => {
+      const look = () => { if (!controls.disabled) done(true); };
+      new MutationObserver(look).observe(controls, { attributes: true });
+      setTimeout(done, 10000, false);
+      look();
+    });
+  },
+  async texts(count) {
+    const golden = await (await fetch('golden/texts.json')).json();
+    return golden.slice(0, count).map(({ text }) => text);
+  },
+  async vectors(count) { return lapidary.search.vectors(await this.texts(count)); },
+  // The least cosine with PyTorch's vectors of the first texts, which must be so many.
+  async cosine(ours, count) {
+    const theirs = new Float32Array(await (await fetch('golden/embeddings.f32')).arrayBuffer());
+    const width = 384;
+    if (ours.length !== count * width) return NaN;
+    let least = 1;
+    for (let from = 0; from < ours.length; from += width) {
+      let [dot, a, b] = [0, 0, 0];
+      for (let i = from; i < from + width; i++) {
+        dot += ours[i] * theirs[i];
+        a += ours[i] ** 2;
+        b += theirs[i] ** 2;
+      }
+      const cosine = dot / Math.sqrt(a * b);
+      // NaN stays, which a minimum would.
+      least = cosine < least || Number.isNaN(cosine) ? cosine : least;
+    }
+    return least;
+  },
+  // Gives the model's files as somebody does who has them, but for one that is made something else.
+  async give(name, change) {
+    const given = new DataTransfer();
+    for (const each of ['config.json', 'tokenizer.json', 'model.safetensors']) {
+      const file = await (await fetch(`model/${each}`)).blob();
+      const blob = each === name ? change(file) : file;
+      if (blob) given.items.add(new File([blob], each));
+    }
+    this.part('files').files = given.files;
+    this.part('files').dispatchEvent(new Event('change'));
+  },
+};
