@@ -224,7 +224,7 @@ pub enum AdapterKind {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Caps {
-    /// The adapter's name, as its driver gives it.
+    /// The adapter's name, as its driver gives it; `unnamed adapter` where a browser keeps it to itself.
     pub name: String,
     /// The graphics API: `vulkan`, `metal`, `dx12`, `webgpu`, `sim`.
     pub backend: String,

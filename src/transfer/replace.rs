@@ -32,6 +32,7 @@ pub(super) enum Readers {
     /// Its owner: what a program keeps is nobody else's affair.
     Owner,
     /// Whoever may read what the user's programs write as a rule: it was made to be given away.
+    #[cfg(feature = "safetensors")]
     Usual,
 }
 

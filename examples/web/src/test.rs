@@ -45,11 +45,7 @@ fn device(gpu: &Gpu) -> String {
     let caps = gpu.caps();
     format!(
         "{} by {}: bindings of {} MiB, buffers of {} MiB",
-        if caps.name.is_empty() {
-            "a device"
-        } else {
-            &caps.name
-        },
+        caps.name,
         caps.backend,
         caps.max_binding_bytes / MIB,
         caps.max_buffer_bytes / MIB

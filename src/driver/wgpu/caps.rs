@@ -71,6 +71,14 @@ const MOST_WORK: u64 = 1 << 33;
 /// The same on cards with memory of their own, the smallest of which do a multiple of that.
 const MOST_WORK_OF_DISCRETE: u64 = 1 << 35;
 
+/// Its name; a browser may keep it to itself.
+pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
+    match info.name.trim() {
+        "" => "unnamed adapter".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
 /// What a device with these features and limits can do.
 pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::Limits) -> Caps {
     let kind = kind_of(info.device_type);
@@ -80,7 +88,7 @@ pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::
         features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= IMMEDIATE_BYTES;
     let lanes = (info.subgroup_min_size, info.subgroup_max_size);
     Caps {
-        name: info.name.clone(),
+        name: name_of(info),
         backend: info.backend.to_str().to_owned(),
         driver: driver_of(info),
         kind,

@@ -53,7 +53,7 @@ impl AdapterSummary {
             backend: info.backend.to_str().to_owned(),
             driver: caps::driver_of(&info),
             kind: caps::kind_of(info.device_type),
-            name: info.name,
+            name: caps::name_of(&info),
         }
     }
 

@@ -1,6 +1,9 @@
 //! Checks that need no adapter of their own: formatting, lints, documentation, long random runs.
 
-use crate::process::{Result, cargo, run};
+use std::process::Command;
+
+use crate::model;
+use crate::process::{Result, cargo, run, target_dir};
 use crate::suite::selected;
 
 /// How long the random runs are: operations of the allocator, calls of a random program, and the
@@ -24,15 +27,24 @@ const BEFORE_A_RELEASE: Length = Length {
 };
 
 pub(crate) fn fmt() -> Result<String> {
-    passed(cargo().args(["fmt", "--all", "--check"]))
+    run(cargo().args(["fmt", "--all", "--check"]))?;
+    passed(of_examples(&["fmt", "--all"]).arg("--check"))
 }
 
 pub(crate) fn clippy() -> Result<String> {
-    passed(
-        cargo()
-            .args(["clippy", "--workspace", "--all-targets", "--all-features"])
-            .args(["--", "-D", "warnings"]),
-    )
+    run(cargo()
+        .args(["clippy", "--workspace", "--all-targets", "--all-features"])
+        .args(["--", "-D", "warnings"]))?;
+    passed(of_examples(&["clippy", "--workspace", "--all-targets"]).args(["--", "-D", "warnings"]))
+}
+
+/// A command of cargo's for the programs that are a workspace of their own.
+fn of_examples(args: &[&str]) -> Command {
+    let mut cargo = cargo();
+    cargo.args(args).arg("--manifest-path");
+    cargo.arg(model::manifest());
+    cargo.env("CARGO_TARGET_DIR", target_dir());
+    cargo
 }
 
 /// The allocator alone, and what users build.
@@ -84,6 +96,6 @@ fn run_random(length: &Length) -> Result<String> {
     ))
 }
 
-fn passed(command: &mut std::process::Command) -> Result<String> {
+fn passed(command: &mut Command) -> Result<String> {
     run(command).map(|()| String::new())
 }
