@@ -519,26 +519,20 @@ impl State {
     }
 
     /// Which parts are bound read-write, as a bit each, if those are `written`: the others of their slabs
-    /// too, as wgpu wants it. Where a slab's neighbours are is chance, and every combination would be a
-    /// pipeline of its own: so all are as soon as one is. On a software adapter all are always: it compiles
-    /// for seconds, and reads no faster what cannot be written.
+    /// too, as wgpu wants it. Where a slab's neighbours are is chance, and every combination is a pipeline
+    /// of its own. So on a software adapter all are: it compiles for seconds, and reads no faster what
+    /// cannot be written. Elsewhere that would be barriers between what only reads the same slab.
     fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
-        let is_written = |of: usize| written >> of & 1 == 1;
-        let beside = (0..parts.len()).filter(|&index| {
-            let mut all = (0..parts.len()).filter(|&of| is_written(of));
-            all.any(|of| parts[of].buffer == parts[index].buffer)
-        });
-        let wanted = beside.fold(0, |all, index| all | 1 << index);
-        // A custom kernel may be given the same range twice, which must not be bound read-write twice.
-        let has_twins = (1..parts.len()).any(|index| {
-            let mut before = parts[..index].iter();
-            before.any(|other| other.slot == parts[index].slot)
-        });
         let is_software = self.driver.caps().kind == AdapterKind::Cpu;
-        match (wanted != written || is_software) && !has_twins {
-            true => ((1_u16 << parts.len()) - 1) as u8,
-            false => wanted,
-        }
+        let is_writable = |part: &Part<'_>| {
+            let mut others = parts.iter().enumerate();
+            is_software
+                || others.any(|(of, other)| written >> of & 1 == 1 && other.buffer == part.buffer)
+        };
+        let all = parts.iter().enumerate();
+        all.fold(0, |all, (index, part)| {
+            all | u8::from(is_writable(part)) << index
+        })
     }
 
     /// The place of a storage, with what it holds: it gets one if it has none.

@@ -304,8 +304,8 @@ fn what_could_not_be_compiled_has_taken_over_nothing() {
 }
 
 #[test]
-fn a_kernel_is_compiled_twice_at_most_and_once_for_software_wherever_its_operands_lie() {
-    for (kind, most) in [(AdapterKind::Discrete, 2), (AdapterKind::Cpu, 1)] {
+fn software_compiles_a_kernel_once_wherever_its_operands_lie() {
+    let counted = |kind| {
         let (gpu, sim) = open(SimOptions {
             kind,
             mode: SimMode::SizesOnly,
@@ -325,9 +325,11 @@ fn a_kernel_is_compiled_twice_at_most_and_once_for_software_wherever_its_operand
             values.push(values[left].matmul(&values[right]).unwrap());
         }
         gpu.flush().unwrap();
-        let counters = sim.counters();
         assert!(gpu.memory().slabs.len() >= 20);
-        assert_eq!(counters.dispatches, 100);
-        assert_eq!(counters.pipelines_created, most);
-    }
+        assert_eq!(sim.counters().dispatches, 100);
+        sim.counters().pipelines_created
+    };
+    // A GPU's barriers are for what is written, so there each way is a kernel of its own.
+    assert_eq!(counted(AdapterKind::Discrete), 4);
+    assert_eq!(counted(AdapterKind::Cpu), 1);
 }

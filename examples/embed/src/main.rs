@@ -8,8 +8,8 @@
 //!
 //! `--weights f16`, `int8` or `int8:64` keeps the weights in fewer bits.
 //!
-//! Without `--folder` the texts are the comments of documentation in the sources of lapidary's own
-//! dependencies, which are on this machine anyway.
+//! Without `--folder` the texts are the comments of documentation in the sources of the packages that this
+//! was built from, which are on this machine anyway.
 
 mod program;
 

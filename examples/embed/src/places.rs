@@ -16,6 +16,20 @@ pub fn index_file() -> PathBuf {
     target_folder().join("embed.index")
 }
 
+/// The versions of everything that this was built from.
+pub fn lock_file() -> PathBuf {
+    repository().join("examples").join("Cargo.lock")
+}
+
+/// Where cargo unpacks the sources of packages: a folder for each registry.
+pub fn cargo_registry() -> Option<PathBuf> {
+    let of_cargo = match env::var_os("CARGO_HOME").filter(|name| !name.is_empty()) {
+        Some(folder) => folder.into(),
+        None => env::home_dir()?.join(".cargo"),
+    };
+    Some(of_cargo.join("registry").join("src"))
+}
+
 /// The root of the checkout that this was built in.
 pub fn repository() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

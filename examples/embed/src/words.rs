@@ -53,7 +53,19 @@ impl Words {
             tokenizer,
             longest: config.longest,
         };
-        let frame = words.tokens("")?.ids.len();
+        let around = words.tokens("")?.ids;
+        // Nobody has looked whether these are in the vocabulary.
+        if let Some(id) = around.iter().find(|id| **id as usize >= config.vocab_size) {
+            return Err(Error::file(
+                NAME,
+                format!(
+                    "it does not fit the model: it puts token {id} beside a text, and the model's table of words has \
+                     {} rows. Take the tokenizer.json that came with this model",
+                    config.vocab_size
+                ),
+            ));
+        }
+        let frame = around.len();
         if frame == 0 || frame >= config.longest {
             return Err(Error::file(
                 NAME,

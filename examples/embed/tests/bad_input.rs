@@ -241,6 +241,12 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
         model(&config(), &json!({"a": 1}), &shapes()),
         &["tokenizer.json", "no tokenizer"],
     );
+    let mut beside = tokenizer(&WORDS);
+    beside["post_processor"]["special_tokens"]["[SEP]"]["ids"] = json!([99]);
+    says(
+        model(&config(), &beside, &shapes()),
+        &["tokenizer.json", "token 99 beside a text", "6 rows"],
+    );
     let mut bare = tokenizer(&WORDS);
     bare["post_processor"] = Value::Null;
     says(

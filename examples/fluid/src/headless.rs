@@ -158,8 +158,9 @@ impl Findings {
             self.stood_still,
             self.losses,
         );
-        // A fluid that begins anew after a loss has another past.
-        match (equal && again) || self.losses > 0 {
+        // A fluid that begins anew after a loss has another past, and one of which nothing is kept has none.
+        let is_same = equal && (again || args.keep == 0);
+        match is_same || self.losses > 0 {
             true => Ok(()),
             false => Err("the fluid is not what it is without a budget".into()),
         }

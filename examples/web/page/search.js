@@ -100,7 +100,7 @@ function forget() {
 async function index() {
   const texts = part('texts').value.split('\n').map(text => text.trim()).filter(text => text);
   if (!texts.length) throw new Error('There are no texts: write some, one a line.');
-  forget();
+  part('found').replaceChildren();
   told(`Indexing ${texts.length} texts …`);
   progress(0, texts.length);
   const { search } = lapidary;

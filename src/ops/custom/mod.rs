@@ -117,8 +117,8 @@ pub use twin::HostCall;
 /// or operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error).
 /// The software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone
 /// round 65,535 times in all of them together: give longer work to more invocations. And an input
-/// may lie in the same buffer as an output, and is declared `read_write` then; so a
-/// barrier may not depend on a value of an input without `workgroupUniformLoad`.
+/// may lie in the same buffer as an output, and is declared `read_write` then, as it always is on
+/// software adapters; so a barrier may not depend on a value of an input without `workgroupUniformLoad`.
 ///
 /// Cheap to clone. Compiled at its first use, and again (at most once for each way) when inputs
 /// share buffers with outputs in another way; what was compiled is given back when the last clone

@@ -1,11 +1,9 @@
-//! Which texts there are: those of a folder, or of the sources of lapidary's dependencies.
+//! Which texts there are: those of a folder, or of the sources that this program was built from.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use embed::{Entry, Error, Result, places};
-use serde::Deserialize;
 
 use super::{Texts, sentences};
 
@@ -106,51 +104,52 @@ impl Taken {
     }
 }
 
-/// What `cargo metadata` says, as far as it is of interest.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    /// Where it was downloaded from, if it was.
-    source: Option<String>,
-    manifest_path: PathBuf,
-}
-
-/// The folders of the packages that lapidary's lock names, in cargo's registry.
+/// The folders of the packages that this program's lock names, as far as cargo has unpacked them: it
+/// was built from them. Nothing is downloaded.
 fn dependencies() -> Result<Vec<PathBuf>> {
     let refuse = |reason: String| {
         Error::Input(format!(
             "the sources of the dependencies cannot be found: {reason}. Name a folder with `--folder`"
         ))
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--locked",
-            "--all-features",
-        ])
-        .current_dir(places::repository())
-        .output()
-        .map_err(|error| refuse(format!("cargo cannot be run ({error})")))?;
-    if !output.status.success() {
-        return Err(refuse(
-            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        ));
+    let lock = places::lock_file();
+    let packages = std::fs::read_to_string(&lock)
+        .map_err(|error| refuse(format!("{}: {error}", lock.display())))?;
+    let registry = places::cargo_registry().ok_or_else(|| refuse("no home folder".into()))?;
+    let sources = std::fs::read_dir(&registry)
+        .map_err(|error| refuse(format!("{}: {error}", registry.display())))?;
+    // One for each registry: of a package that two have, one is enough.
+    let sources: Vec<_> = sources.flatten().map(|source| source.path()).collect();
+    let folder_of = |package: String| {
+        let mut folders = sources.iter().map(|source| source.join(&package));
+        folders.find(|folder| folder.join("src").is_dir())
+    };
+    Ok(names(&packages).filter_map(folder_of).collect())
+}
+
+/// The packages of a lock file, as cargo names their folders: `serde-1.0.0`.
+fn names(lock: &str) -> impl Iterator<Item = String> {
+    let value = |package: &str, key: &str| {
+        let start = format!("{key} = \"");
+        let line = package.lines().find_map(|line| line.strip_prefix(&start));
+        line.and_then(|line| line.strip_suffix('"'))
+            .map(str::to_owned)
+    };
+    lock.split("[[package]]").filter_map(move |package| {
+        let (name, version) = (value(package, "name")?, value(package, "version")?);
+        Some(format!("{name}-{version}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn a_lock_names_its_packages() {
+        let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1.0.2\"\n\n\
+                    [[package]]\nname = \"b-c\"\nversion = \"0.3.0+1\"\ndependencies = [\n \"a\",\n]\n";
+        let names: Vec<_> = names(lock).collect();
+        assert_eq!(names, ["a-1.0.2", "b-c-0.3.0+1"]);
     }
-    let metadata: Metadata =
-        serde_json::from_slice(&output.stdout).map_err(|error| refuse(error.to_string()))?;
-    let packages = metadata
-        .packages
-        .into_iter()
-        .filter(|package| package.source.is_some());
-    let folders = packages.filter_map(|package| Some(package.manifest_path.parent()?.to_owned()));
-    Ok(folders
-        .filter(|folder| folder.join("src").is_dir())
-        .collect())
 }

@@ -9,7 +9,7 @@ use lapidary::units::Bytes;
 use serde_json::json;
 
 use super::output::Output;
-use super::{Setup, Texts, corpus};
+use super::{Setup, Texts, corpus, once_more};
 
 /// So many kernels are told of.
 const KERNELS: usize = 12;
@@ -57,8 +57,10 @@ pub(super) fn run(
     }
     let memory = gpu.memory();
     let count = sentences.len();
-    let index = pollster::block_on(Index::new(&gpu, entries, &embedded))?;
-    index.save(&gpu, &path)?;
+    once_more(&gpu, || {
+        let index = pollster::block_on(Index::new(&gpu, entries.clone(), &embedded))?;
+        index.save(&gpu, &path)
+    })?;
 
     let (peak_bytes, put_out_bytes) = (memory.device_bytes.peak, memory.put_out_bytes);
     let Pace {

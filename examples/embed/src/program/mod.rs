@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use embed::{Model, Precision, Result, places};
+use embed::{Error, Model, Precision, Result, places};
 use lapidary::{Budget, Gpu, Options};
 
 use output::Output;
@@ -57,7 +57,7 @@ enum Command {
 #[derive(Args, Debug)]
 struct Texts {
     /// A folder with sources in Rust (whose documentation is taken), Markdown and plain text. Without it: the
-    /// sources of lapidary's dependencies.
+    /// sources of the packages that this was built from.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// Take so many sentences at most, spread evenly.
@@ -97,6 +97,18 @@ impl Setup {
 
     fn index_file(&self) -> PathBuf {
         self.index.clone().unwrap_or_else(places::index_file)
+    }
+}
+
+/// Does something with a device; if that is lost meanwhile, once more with another one. Weights and indices come
+/// from files, so nothing is missing on it.
+fn once_more<T>(gpu: &Gpu, work: impl Fn() -> Result<T>) -> Result<T> {
+    match work() {
+        Err(Error::Gpu(lapidary::Error::DeviceLost { .. })) => {
+            gpu.reopen()?;
+            work()
+        }
+        done => done,
     }
 }
 

@@ -3,10 +3,11 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use embed::{Error, Hit, Index, Model, Result};
+use lapidary::Gpu;
 use serde_json::json;
 
-use super::Setup;
 use super::output::Output;
+use super::{Setup, once_more};
 
 pub(super) fn run(
     query: &str,
@@ -21,18 +22,21 @@ pub(super) fn run(
     }
     let (gpu, model) = setup.open()?;
     let index = Index::load(&gpu, &path, pollster::block_on(model.id())?)?;
-    let answer = |out: &mut Output<_>, query: &str| {
-        let is_json = setup.json;
-        answer(&model, &index, query, top, is_json, out)
+    let asked = Asked {
+        gpu,
+        model,
+        index,
+        top,
+        is_json: setup.json,
     };
     if !query.is_empty() {
-        return answer(out, query);
+        return asked.answer(query, out);
     }
     let is_terminal = std::io::stdin().is_terminal();
     if is_terminal {
         out.line(format_args!(
             "{} sentences. What are you looking for? (An empty line ends.)",
-            index.entries().len()
+            asked.index.entries().len()
         ))?;
     }
     let mut lines = std::io::stdin().lock().lines();
@@ -47,35 +51,42 @@ pub(super) fn run(
             ))
         })?;
         match line {
-            Some(line) if !line.trim().is_empty() => answer(out, &line)?,
+            Some(line) if !line.trim().is_empty() => asked.answer(&line, out)?,
             _ => break,
         }
     }
     Ok(())
 }
 
-fn answer(
-    model: &Model,
-    index: &Index,
-    query: &str,
+/// What queries are answered with.
+struct Asked {
+    gpu: Gpu,
+    model: Model,
+    index: Index,
     top: usize,
     is_json: bool,
-    out: &mut Output<impl Write>,
-) -> Result<()> {
-    let (vector, cut_from) = model.query(query)?;
-    let hits = pollster::block_on(index.search(&vector, top))?;
-    if is_json {
-        return out.line(json!({ "query": query, "cut_from": cut_from, "hits": hits }));
+}
+
+impl Asked {
+    fn answer(&self, query: &str, out: &mut Output<impl Write>) -> Result<()> {
+        let (hits, cut_from) = once_more(&self.gpu, || {
+            let (vector, cut_from) = self.model.query(query)?;
+            let hits = pollster::block_on(self.index.search(&vector, self.top))?;
+            Ok((hits, cut_from))
+        })?;
+        if self.is_json {
+            return out.line(json!({ "query": query, "cut_from": cut_from, "hits": hits }));
+        }
+        if let Some(tokens) = cut_from {
+            out.line(format_args!(
+                "The query has {tokens} tokens, and the model reads {}: its end is not looked for.",
+                self.model.config.longest
+            ))?;
+        }
+        for Hit { score, entry } in &hits {
+            out.line(format_args!("{score:.3}  {}", entry.text))?;
+            out.line(format_args!("       {}:{}", entry.place, entry.line))?;
+        }
+        Ok(())
     }
-    if let Some(tokens) = cut_from {
-        out.line(format_args!(
-            "The query has {tokens} tokens, and the model reads {}: its end is not looked for.",
-            model.config.longest
-        ))?;
-    }
-    for Hit { score, entry } in &hits {
-        out.line(format_args!("{score:.3}  {}", entry.text))?;
-        out.line(format_args!("       {}:{}", entry.place, entry.line))?;
-    }
-    Ok(())
 }
