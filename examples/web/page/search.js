@@ -80,13 +80,13 @@ async function load(program) {
 async function take(program, files) {
   const missing = [CONFIG, TOKENIZER, WEIGHTS].filter(name => !files.has(name));
   if (missing.length) throw new Error(`There is no ${missing.join(' and no ')} among the files: give all of the model's folder at once.`);
-  forget();
-  part('index').disabled = true;
-  lapidary.search?.free();
-  lapidary.search = null;
   told('Opening a device …');
   const bytes = async name => files.has(name) ? new Uint8Array(await files.get(name).arrayBuffer()) : undefined;
-  lapidary.search = await program.Search.open(...await Promise.all([CONFIG, SENTENCES, TOKENIZER, WEIGHTS].map(bytes)));
+  const search = await program.Search.open(...await Promise.all([CONFIG, SENTENCES, TOKENIZER, WEIGHTS].map(bytes)));
+  // Until here there is the one before: files that are no model take nothing away.
+  forget();
+  lapidary.search?.free();
+  lapidary.search = search;
   part('index').disabled = false;
   told(`The model is here, ${megabytes(files.get(WEIGHTS).size)}. Now the texts can be indexed.`);
 }

@@ -172,8 +172,8 @@ fn again(browser: &mut Browser) -> Result {
             return Err(format!("of a {name} that is none the search says: {said}"));
         }
         let holds =
-            "searching.part('index').disabled && searching.part('state').classList.contains('bad')";
-        expect(browser, holds, "nothing can be indexed without a model")?;
+            "!searching.part('index').disabled && searching.part('state').classList.contains('bad')";
+        expect(browser, holds, "the model that there was is still there")?;
     }
     browser.evaluate("searching.give()")?;
     let said = settled(browser)?;
