@@ -171,8 +171,7 @@ fn again(browser: &mut Browser) -> Result {
         if !said.contains(says) {
             return Err(format!("of a {name} that is none the search says: {said}"));
         }
-        let holds =
-            "!searching.part('index').disabled && searching.part('state').classList.contains('bad')";
+        let holds = "!searching.part('index').disabled && searching.part('state').classList.contains('bad')";
         expect(browser, holds, "the model that there was is still there")?;
     }
     browser.evaluate("searching.give()")?;
