@@ -224,7 +224,7 @@ impl Engine {
         &self.driver
     }
 
-    /// How state files are read and written.
+    /// How files of states and of models are read and written.
     pub(crate) fn file_options(&self) -> FileOptions {
         FileOptions {
             #[cfg(any(test, feature = "sim"))]

@@ -524,15 +524,12 @@ impl State {
     /// cannot be written. Elsewhere that would be barriers between what only reads the same slab.
     fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
         let is_software = self.driver.caps().kind == AdapterKind::Cpu;
-        let is_writable = |part: &Part<'_>| {
-            let mut others = parts.iter().enumerate();
-            is_software
-                || others.any(|(of, other)| written >> of & 1 == 1 && other.buffer == part.buffer)
+        let is_beside_written = |part: &Part<'_>| {
+            (0..parts.len()).any(|of| written >> of & 1 == 1 && parts[of].buffer == part.buffer)
         };
-        let all = parts.iter().enumerate();
-        all.fold(0, |all, (index, part)| {
-            all | u8::from(is_writable(part)) << index
-        })
+        (parts.iter().enumerate())
+            .filter(|(_, part)| is_software || is_beside_written(part))
+            .fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// The place of a storage, with what it holds: it gets one if it has none.

@@ -86,7 +86,7 @@ pub(crate) fn shader(
         has_octets |= unit == Unit::Octet;
         let stores = operands_of(layout, operands.len(), part)
             .any(|index| operands[index].role != Role::Read);
-        declare_part(&mut out, layout, part, (unit, stores), target, &mut binding);
+        declare_part(&mut out, layout, part, unit, stores, target, &mut binding);
     }
     if target.wide_words {
         out.push_str(WIDE_WORDS);
@@ -278,7 +278,8 @@ fn declare_part(
     out: &mut String,
     layout: &Layout,
     part: usize,
-    (unit, stores): (Unit, bool),
+    unit: Unit,
+    stores: bool,
     target: &Target,
     binding: &mut u32,
 ) {

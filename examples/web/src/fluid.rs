@@ -18,6 +18,9 @@ const KEPT: (usize, u64) = (64, 8);
 /// Pixels across and down.
 const PIXELS: [u32; 2] = [2 * SIZE[0] as u32, 2 * SIZE[1] as u32];
 
+// As a copy of a picture's rows wants it.
+const _: () = assert!(PIXELS[0].is_multiple_of(64));
+
 /// A fluid, and what it takes to draw it.
 #[wasm_bindgen]
 #[derive(Debug)]

@@ -107,9 +107,13 @@ impl Opened {
     /// Asks for a view of a buffer that is mapped, inside of it.
     fn in_view<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
         let shown = self.in_passing(call);
-        // A browser refuses that where the page has destroyed the device, of which its promise tells later.
+        // A browser refuses that where the page has destroyed the device, of which its promise tells later; but for
+        // a RangeError, by which the page has no room for the bytes.
         #[cfg(target_arch = "wasm32")]
-        let shown = shown.map_err(|_| self.gone());
+        let shown = shown.map_err(|error| match &error {
+            DriverError::Invalid(reason) if reason.contains("RangeError") => error,
+            _ => self.gone(),
+        });
         shown
     }
 

@@ -22,7 +22,8 @@ const PACKED_EDGE: u32 = 48;
 /// Multiplications from which operands are packed that do not lie in quads.
 const RAGGED_WORK: u64 = 96 * 96 * 96;
 
-/// Multiplications from which operands are packed although they lie in quads: off one another's pages.
+/// Multiplications from which operands are packed although they lie in quads: what a tile reads
+/// then lies together.
 const QUADS_WORK: u64 = 450 * 450 * 450;
 
 /// Rows up to which a GPU shares out k rather than rows.
