@@ -11,9 +11,13 @@
 //! | split | the lanes of a subgroup share out k | up to 4 rows on software adapters |
 //! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
 //!
+//! Where the result is small and the sums are long, k is cut into parts that are computed side by side
+//! (`along_k`).
+//!
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
 
+mod along_k;
 mod candidates;
 mod choice;
 mod epilogue;
@@ -144,6 +148,9 @@ impl Tensor {
     /// The product, in as few parts as the device can take.
     #[track_caller]
     pub(super) fn matmul_by_right(&self, other: Right<'_>, end: &Epilogue) -> Result<Tensor> {
+        if let Some(sum) = self.matmul_along_k(other, end)? {
+            return Ok(sum);
+        }
         let longest = self.shape().last().copied().unwrap_or(0);
         if self.engine.caps().kind == AdapterKind::Cpu && longest > LONGEST_SUM_ON_CPU {
             return self.matmul_in_slices(other, end);

@@ -1,5 +1,8 @@
 //! Which tile for which product on which device, and how many workgroups.
 
+use std::sync::OnceLock;
+use std::thread;
+
 use super::form::{End, Form, Order, Spread, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
@@ -39,6 +42,19 @@ const SPLIT_STEPS: u32 = 64;
 /// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in pages of
 /// their own, and each visit of one should be worth it.
 const FAR_COLUMNS: u32 = 2048;
+
+/// Steps of k of a part, at least, where long sums are cut: that many hide what a part costs more.
+const LEAST_PART: u32 = 1024;
+
+/// The shortest sums that are cut.
+pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART as usize;
+
+/// Multiplications from which a second core of a software adapter saves more than the launches cost that
+/// it takes: at half as many nothing is gained, at twice as many a product takes half the time.
+const SPLIT_K_WORK_ON_CPU: u64 = 1 << 23;
+
+/// Workgroups that keep a GPU busy: twice as many as those of laptops run at once.
+const BUSY_GROUPS: u64 = 64;
 
 /// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
 const MANY_TILES: u64 = 64;
@@ -163,6 +179,45 @@ pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
         lanes,
         octets: true,
     })
+}
+
+/// Into how many parts along k a product is cut, if there is too little of it side by side.
+pub(super) fn parts_of_k(
+    caps: &Caps,
+    dtype: DType,
+    problem: &Problem,
+    room_bytes: impl FnOnce() -> u64,
+) -> Option<u32> {
+    let (enough, least_work) = match caps.kind {
+        AdapterKind::Cpu => (cores(), SPLIT_K_WORK_ON_CPU),
+        _ => (BUSY_GROUPS, 0),
+    };
+    // A tile is never larger than 128 by 128.
+    let least_groups = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(128));
+    if least_groups * 2 > enough || problem.work() < least_work {
+        return None;
+    }
+    let tile = choose(caps, dtype, problem, room_bytes);
+    if tile == Tile::Naive {
+        return None;
+    }
+    let form = Form {
+        tile,
+        a: problem.a.order(),
+        b: problem.b.order(),
+        group_log2: 0,
+        spread: Spread::Linear,
+        end: End::default(),
+    };
+    let count: u64 = grid(form, problem).map(u64::from).iter().product();
+    let parts = (enough / count).min(u64::from(problem.k / LEAST_PART));
+    (parts >= 2).then_some(parts as u32)
+}
+
+/// The cores that a software adapter runs on. To ask for them reads files.
+fn cores() -> u64 {
+    static CORES: OnceLock<u64> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, |cores| cores.get() as u64))
 }
 
 /// Are the operands worth a copy? They are read many times over, and lie so that each reading takes

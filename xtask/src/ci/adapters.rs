@@ -66,7 +66,7 @@ pub(crate) fn validation() -> Result<String> {
         // Without debug info in the shaders: it names WGSL as their source, of which older layers
         // have not heard, so they would read no further.
         .env("WGPU_DEBUG", "0");
-    let output = watch(&mut tests, |line| !is_loader_chatter(line))?;
+    let output = watch(&mut tests, |line| is_message(line) || is_progress(line))?;
 
     let messages: Vec<&String> = output
         .lines
@@ -83,6 +83,8 @@ pub(crate) fn validation() -> Result<String> {
         .filter(|line| is_layer_loaded(line))
         .count();
     if !output.succeeded {
+        let said = output.lines.iter().filter(|line| !is_loader_chatter(line));
+        said.for_each(|line| println!("{line}"));
         return Err("the core tests failed under the validation layer.".into());
     }
     if instances == 0 {
@@ -109,6 +111,13 @@ fn write_settings(file: &Path) -> Result {
     let explain = |error: std::io::Error| format!("{}: {error}.", file.display());
     fs::create_dir_all(file.parent().expect("it lies in the target folder")).map_err(explain)?;
     fs::write(file, SETTINGS).map_err(explain)
+}
+
+/// What the two runners of tests say of each test and of all.
+fn is_progress(line: &str) -> bool {
+    const WORDS: &[&str] = &["PASS", "FAIL", "SLOW", "LEAK", "Summary", "test result:"];
+    let line = line.trim_start();
+    WORDS.iter().any(|word| line.starts_with(word))
 }
 
 /// The loader's own log, which is long; loaders differ in what they put before the word.

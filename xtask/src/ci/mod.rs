@@ -156,15 +156,16 @@ pub(crate) fn ci(args: &[String]) -> Result {
         });
     }
     print!("\n{}", table(&outcomes));
+    // Said once more, whole: whoever sees only the end of a long log sees why.
     let failed: Vec<_> = outcomes
         .iter()
-        .filter(|outcome| outcome.found.is_err())
-        .map(|outcome| outcome.name)
+        .filter_map(|outcome| Some((outcome.name, outcome.found.as_ref().err()?)))
+        .map(|(name, sentence)| format!("{name}: {sentence}"))
         .collect();
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("failed: {}.", failed.join(", ")))
+        Err(format!("failed: {}", failed.join("\n")))
     }
 }
 
