@@ -20,6 +20,9 @@ pub(crate) struct Figures {
 
 /// A round repeats what is shorter than this.
 const ROUND: Duration = Duration::from_millis(20);
+/// The same where each side must wait for the other to settle, and how many times as long all of it goes on.
+const LONG_ROUND: Duration = Duration::from_millis(100);
+const PATIENCE: u32 = 3;
 /// What is so short that the clock matters is timed several calls at once.
 const SAMPLE_SECONDS: f64 = 20e-6;
 /// What takes this long is never short, whatever of it was compiling.
@@ -66,17 +69,22 @@ pub(crate) fn measure(
         Some(theirs) => calls_at_once(&mut **theirs)?,
         None => 0,
     };
+    let lingers = host.is_some_and(|host| host.lingers(work));
+    let (length, budget) = match lingers {
+        true => (LONG_ROUND, budget * PATIENCE),
+        false => (ROUND, budget),
+    };
     let begin = Instant::now();
     let (mut best, mut best_of_host) = (f64::INFINITY, f64::INFINITY);
     let mut rounds = 0;
     while rounds < MOST_ROUNDS && !is_enough(rounds, begin.elapsed(), budget) {
         if let Some(theirs) = &mut theirs {
-            best_of_host = best_of_host.min(round(&mut **theirs, host_calls)?);
-            if host.is_some_and(|host| host.lingers(work)) {
+            best_of_host = best_of_host.min(round(&mut **theirs, host_calls, length)?);
+            if lingers {
                 thread::sleep(SETTLE);
             }
         }
-        best = best.min(round(&mut *ours, calls)?);
+        best = best.min(round(&mut *ours, calls, length)?);
         rounds += 1;
     }
     let limit = host.zip(theirs).map(|(host, _)| host.name(work));
@@ -108,7 +116,7 @@ fn calls_at_once(work: &mut dyn Timed) -> Result<u32> {
 }
 
 /// The seconds of a call in the best sample of a round.
-fn round(work: &mut dyn Timed, calls: u32) -> Result<f64> {
+fn round(work: &mut dyn Timed, calls: u32, length: Duration) -> Result<f64> {
     let begin = Instant::now();
     let mut best = f64::INFINITY;
     loop {
@@ -117,7 +125,7 @@ fn round(work: &mut dyn Timed, calls: u32) -> Result<f64> {
             work.run()?;
         }
         best = best.min(start.elapsed().as_secs_f64() / f64::from(calls));
-        if begin.elapsed() >= ROUND {
+        if begin.elapsed() >= length {
             return Ok(best);
         }
     }
