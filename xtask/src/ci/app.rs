@@ -31,12 +31,12 @@ const FLUID: &[&str] = &["--size", "256x160", "--keep", "40"];
 /// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels alone have 27.
 const LEAST_COLOURS: f64 = 120.0;
 
-/// How long a hand waits between what it does, in the units that [`HAND`] has: a machine that has much to do draws
-/// a frame now and then, and is given the time.
+/// How many times as long as [`HAND`] says a hand waits between what it does: a machine that is busy draws a frame
+/// now and then, and is given the time.
 const PACES: [f64; 2] = [1.0, 4.0];
 
-/// What a hand does to the window within [`SECONDS`], whose left upper corner is the screen's: stirs, draws the budget's slider to the
-/// left, looks back, goes on from there, and makes the window as small as can be for a moment.
+/// What a hand does within [`SECONDS`] to the window, whose left upper corner is the screen's: stirs, draws the
+/// budget's slider to the left, looks back, goes on from there, and makes the window as small as can be for a moment.
 const HAND: &str = "
     search --sync --name fluid sleep 4
     mousemove 300 300 mousedown 1 sleep 0.3 mousemove 380 260 sleep 0.3 mousemove 460 300 sleep 0.3 mouseup 1
