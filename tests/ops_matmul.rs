@@ -634,3 +634,25 @@ fn reductions_of_long_rows_are_whole() {
         assert_eq!(far.to_vec::<u32>().unwrap(), [shape[1] as u32 - 1]);
     }
 }
+
+#[test]
+fn small_results_of_long_sums_are_right() {
+    let gpu = gpu();
+    // A sum as long as this is cut into parts, and leaves a rest.
+    let a = whole(&gpu, &[2, 1, 16, 9001]);
+    let b = whole(&gpu, &[1, 1, 9001, 31]);
+    let expected = on_host(&a, &b);
+    let bias = whole(&gpu, &[31]);
+    let end = Epilogue::new().bias(&bias);
+    let (plain, ended) = (a.matmul(&b).unwrap(), a.matmul_with(&b, &end).unwrap());
+    assert_eq!(plain.shape(), [2, 1, 16, 31]);
+    let bias = bias.to_vec::<f32>().unwrap();
+    let [plain, ended] = [plain, ended].map(|c| c.to_vec::<f32>().unwrap());
+    for (index, expected) in expected.into_iter().enumerate() {
+        assert_eq!(f64::from(plain[index]), expected);
+        assert_eq!(
+            f64::from(ended[index]),
+            expected + f64::from(bias[index % 31])
+        );
+    }
+}

@@ -219,7 +219,8 @@ impl Subject for Burn {
                 len,
                 way: Way::Staged,
             } => {
-                let x = self.tensor(&inputs[0], [len]);
+                // What came from the host may still lie there: adding 0 makes it on the device.
+                let x = self.tensor(&inputs[0], [len]) + 0.0;
                 self.read(move || x.clone())
             }
             Work::Blocks { events: count } => {

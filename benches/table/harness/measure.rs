@@ -20,7 +20,7 @@ pub(crate) struct Figures {
 
 /// A round repeats what is shorter than this.
 const ROUND: Duration = Duration::from_millis(20);
-/// The same where each side must wait for the other to settle, and how many times as long all of it goes on.
+/// The same where we must wait for the host to settle, and how many times as long all of it goes on.
 const LONG_ROUND: Duration = Duration::from_millis(100);
 const PATIENCE: u32 = 3;
 /// What is so short that the clock matters is timed several calls at once.
@@ -69,7 +69,7 @@ pub(crate) fn measure(
         Some(theirs) => calls_at_once(&mut **theirs)?,
         None => 0,
     };
-    let lingers = host.is_some_and(|host| host.lingers(work));
+    let lingers = theirs.is_some() && host.is_some_and(|host| host.lingers(work));
     let (length, budget) = match lingers {
         true => (LONG_ROUND, budget * PATIENCE),
         false => (ROUND, budget),

@@ -13,8 +13,8 @@ use crate::tensor::layout::{Layout, MAX_RANK};
 const UNIT: usize = 32;
 
 impl Tensor {
-    /// The product in parts of k, if that keeps more of the device busy. The parts take memory, a few
-    /// times what the result takes, which is small.
+    /// The product in parts of k, if that keeps more of the device busy. The parts together take what the
+    /// result takes, and that as often as there are parts.
     #[track_caller]
     pub(super) fn matmul_along_k(
         &self,
@@ -29,7 +29,9 @@ impl Tensor {
         let dtype = product_dtype(self.dtype, other.dtype)?;
         self.same_engine("matmul", other)?;
         let shapes = Shapes::new(&self.layout, &other.layout)?;
-        if shapes.result.contains(&0) || shapes.batch.len() + 3 > MAX_RANK {
+        let rank = shapes.batch.len() + 2;
+        let len = (shapes.result.iter()).fold(1, |len: usize, &dim| len.saturating_mul(dim));
+        if len == 0 || len > choice::MOST_SPLIT_LEN || rank + 1 > MAX_RANK {
             return Ok(None);
         }
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, true);
@@ -40,32 +42,35 @@ impl Tensor {
 
         let step = k / parts as usize / UNIT * UNIT;
         let (parts, rest) = (k / step, k % step);
-        let a = self.view(in_parts(&shapes.a, 1, parts, step));
-        let b = other.view(in_parts(&shapes.b, 2, parts, step));
+        let a = self.view(in_parts(&shapes.a, rank, 1, [parts, step]));
+        let b = other.view(in_parts(&shapes.b, rank, 2, [parts, step]));
         let to_sum = Epilogue::new().cast(DType::F32);
         let products = a.matmul_by_right((&b).into(), &to_sum)?;
-        let mut sum = products.sum(&[-3])?.reshape(&shapes.result)?;
+        let mut sum = products.sum(&[0])?.reshape(&shapes.result)?;
         drop(products);
         if rest > 0 {
             let rows = if other.rank() == 1 { 0 } else { -2 };
             let a = self.narrow(-1, parts * step, rest)?;
             let b = other.narrow(rows, parts * step, rest)?;
-            sum = (sum + a.matmul_by(&b, &to_sum, None)?)?;
+            sum = (sum + a.matmul_by_right((&b).into(), &to_sum)?)?;
         }
         let ended = end.apply_in(sum)?;
         Ok(Some(ended.cast(end.cast.unwrap_or(dtype))?))
     }
 }
 
-/// A matrix, whose k is the axis `from_end`, as a batch of its parts along k.
-fn in_parts(whole: &Layout, from_end: usize, parts: usize, step: usize) -> Layout {
+/// Matrices, whose k is the axis `from_end`, as so many parts along k, each so many steps long. The parts are
+/// the outermost of `rank + 1` axes: a batch over one matrix still is more rows of the other.
+fn in_parts(whole: &Layout, rank: usize, from_end: usize, [parts, step]: [usize; 2]) -> Layout {
     let mut layout = whole.clone();
-    let (k, before) = (whole.rank() - from_end, whole.rank() - 2);
+    let k = whole.rank() - from_end;
     layout.shape[k] = step;
-    layout.shape.insert(before, parts);
-    layout
-        .strides
-        .insert(before, whole.strides[k] * step as isize);
+    for _ in whole.rank()..rank {
+        layout.shape.insert(0, 1);
+        layout.strides.insert(0, 0);
+    }
+    layout.shape.insert(0, parts);
+    layout.strides.insert(0, whole.strides[k] * step as isize);
     layout
 }
 
@@ -73,64 +78,116 @@ fn in_parts(whole: &Layout, from_end: usize, parts: usize, step: usize) -> Layou
 mod tests {
     use super::super::Activation;
     use super::*;
+    use crate::driver::AdapterKind;
     use crate::{Gpu, Options};
+
+    /// Whole numbers, so that no order of adding them up rounds.
+    fn small(gpu: &Gpu, seed: u64, shape: &[usize], dtype: DType) -> Tensor {
+        let numbers = gpu
+            .rand_uniform(shape, -4.0, 5.0, seed, DType::F32)
+            .unwrap();
+        numbers.floor().unwrap().cast(dtype).unwrap()
+    }
+
+    /// Cut where tiles are as large as they are on software adapters, and what it is as one.
+    fn check(a: &Tensor, b: &Tensor, end: &Epilogue) {
+        let Some(parts) = a.matmul_along_k(b.into(), end).unwrap() else {
+            assert_ne!(a.engine.caps().kind, AdapterKind::Cpu, "{a:?} times {b:?}");
+            return;
+        };
+        let whole = a.matmul_in_slices(b.into(), end).unwrap();
+        assert_eq!(
+            (parts.shape(), parts.dtype()),
+            (whole.shape(), whole.dtype())
+        );
+        let [parts, whole] = [parts, whole].map(|x| x.cast(DType::F32).unwrap());
+        assert_eq!(
+            parts.to_vec::<f32>().unwrap(),
+            whole.to_vec::<f32>().unwrap(),
+            "{a:?} times {b:?}"
+        );
+    }
 
     #[test]
     fn long_sums_in_parts_are_what_they_are_as_one() {
         let gpu = Gpu::open(Options::default()).unwrap();
-        let small = |seed, shape: &[usize]| {
-            let numbers = gpu
-                .rand_uniform(shape, -4.0, 5.0, seed, DType::F32)
-                .unwrap();
-            // Whole numbers, so that no order of adding them up rounds.
-            numbers.floor().unwrap()
-        };
         let flipped = |x: &Tensor| x.t().unwrap().contiguous().unwrap().t().unwrap();
-        let mut were_cut = 0;
         for (a, b) in [
             (&[32, 16_384][..], &[16_384, 32][..]),
             (&[30, 20_001], &[20_001, 32]),
             (&[2, 1, 16, 18_000], &[18_000, 30]),
-            (&[300_000], &[300_000, 28]),
+            (&[32, 1, 16_384], &[16_384, 32]),
+            (&[2, 32, 17_000], &[17_000, 28]),
+            (&[600_000], &[600_000, 28]),
             (&[8, 1_100_000], &[1_100_000]),
         ] {
-            let (a, b) = (small(1, a), small(2, b));
-            for (a, b) in [(a.clone(), b.clone())]
-                .into_iter()
-                .chain((a.rank() == 2 && b.rank() == 2).then(|| (flipped(&a), flipped(&b))))
-            {
-                let parts = a.matmul_along_k((&b).into(), &Epilogue::new()).unwrap();
-                let whole = a.matmul_in_slices((&b).into(), &Epilogue::new()).unwrap();
-                let Some(parts) = parts else { continue };
-                were_cut += 1;
-                assert_eq!(parts.shape(), whole.shape());
-                assert_eq!(
-                    parts.to_vec::<f32>().unwrap(),
-                    whole.to_vec::<f32>().unwrap()
-                );
+            let (a, b) = (small(&gpu, 1, a, DType::F32), small(&gpu, 2, b, DType::F32));
+            check(&a, &b, &Epilogue::new());
+            if a.rank() == 2 && b.rank() == 2 {
+                check(&flipped(&a), &flipped(&b), &Epilogue::new());
+                let mirrored = |x: &Tensor, axis| x.flip(&[axis]).unwrap();
+                check(&mirrored(&a, 1), &mirrored(&b, 0), &Epilogue::new());
             }
         }
-        let cores = std::thread::available_parallelism().unwrap().get();
-        assert!(were_cut > 6 || cores == 1, "{were_cut}");
+        for (of_a, of_b) in [
+            (DType::F16, DType::F16),
+            (DType::Bf16, DType::F32),
+            (DType::F32, DType::I8),
+        ] {
+            let (a, b) = ([32, 16_390], [16_390, 32]);
+            let (a, b) = (small(&gpu, 3, &a, of_a), small(&gpu, 4, &b, of_b));
+            check(&a, &b, &Epilogue::new());
+        }
     }
 
     #[test]
     fn what_a_product_ends_with_is_applied_to_the_sum_of_its_parts() {
         let gpu = Gpu::open(Options::default()).unwrap();
-        let ones = |shape: &[usize]| gpu.full(shape, 1.0, DType::F32).unwrap();
-        let (a, b) = (ones(&[32, 9001]), ones(&[9001, 32]));
+        let of = |seed, shape: &[usize]| small(&gpu, seed, shape, DType::F32);
         let end = Epilogue::new()
             .scale(0.5)
-            .bias(&gpu.full(&[32], -5000.0, DType::F32).unwrap())
+            .scale_columns(&of(1, &[32]))
+            .bias(&of(2, &[32]))
             .activation(Activation::Relu)
-            .residual(&gpu.full(&[32, 1], 3.0, DType::F32).unwrap())
-            .cast(DType::F16);
-        let made = a.matmul_with(&b, &end).unwrap();
-        assert_eq!(made.dtype(), DType::F16);
-        assert_eq!(made.shape(), [32, 32]);
+            .residual(&of(3, &[32, 1]));
+        let (a, b) = (of(4, &[32, 9001]), of(5, &[9001, 32]));
+        check(&a, &b, &end);
+        check(&a, &b, &end.cast(DType::F16));
+    }
+
+    #[test]
+    fn a_batch_over_one_matrix_is_more_rows_also_in_parts() {
+        let layout = |shape: &[usize]| Layout::contiguous(shape);
+        let a = in_parts(&layout(&[32, 1, 4096]), 3, 1, [4, 1024]);
+        let b = in_parts(&layout(&[4096, 64]), 3, 2, [4, 1024]);
         assert_eq!(
-            made.cast(DType::F32).unwrap().to_vec::<f32>().unwrap(),
-            [3.0; 1024]
+            (&a.shape[..], &b.shape[..]),
+            (&[4, 32, 1, 1024][..], &[4, 1, 1024, 64][..])
         );
+        let shapes = Shapes::new(&a, &b).unwrap();
+        let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, true);
+        assert_eq!((problem.m, problem.n, problem.matrices), (32, 64, 4));
+    }
+
+    #[test]
+    fn results_beyond_every_device_are_refused_as_ever() {
+        let gpu = Gpu::open(Options::default()).unwrap();
+        let zeros = |shape: &[usize], seen: &[usize]| {
+            let zeros = gpu.zeros(shape, DType::F32).unwrap();
+            zeros.broadcast_to(seen).unwrap()
+        };
+        for (a, b) in [
+            (
+                zeros(&[64, 2048], &[16_384, 1, 64, 2048]),
+                zeros(&[2048, 64], &[1, 16_384, 2048, 64]),
+            ),
+            (
+                zeros(&[65_536, 1, 1, 1], &[65_536, 1, 1, 2048]),
+                zeros(&[1, 65_536, 1, 1], &[1, 65_536, 2048, 1]),
+            ),
+        ] {
+            let cut = a.matmul_along_k((&b).into(), &Epilogue::new()).unwrap();
+            assert!(cut.is_none());
+        }
     }
 }

@@ -1,8 +1,5 @@
 //! Which tile for which product on which device, and how many workgroups.
 
-use std::sync::OnceLock;
-use std::thread;
-
 use super::form::{End, Form, Order, Spread, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
@@ -49,12 +46,19 @@ const LEAST_PART: u32 = 1024;
 /// The shortest sums that are cut.
 pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART as usize;
 
-/// Multiplications from which a second core of a software adapter saves more than the launches cost that
-/// it takes: at half as many nothing is gained, at twice as many a product takes half the time.
+/// Multiplications from which a cut saves a software adapter of two cores more than the launches cost that it
+/// takes: at half as many nothing is gained, at twice as many a product takes half the time.
 const SPLIT_K_WORK_ON_CPU: u64 = 1 << 23;
 
-/// Workgroups that keep a GPU busy: twice as many as those of laptops run at once.
+/// The same for a GPU, which has more cores and takes less for a launch.
+const SPLIT_K_WORK: u64 = 1 << 22;
+
+/// Workgroups that keep a GPU busy, and the cores of a software adapter: a laptop's.
 const BUSY_GROUPS: u64 = 64;
+const BUSY_GROUPS_ON_CPU: u64 = 8;
+
+/// Elements that a result has at most whose sums are cut: as many tiles as keep a GPU busy have more.
+pub(super) const MOST_SPLIT_LEN: usize = 1 << 20;
 
 /// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
 const MANY_TILES: u64 = 64;
@@ -181,23 +185,22 @@ pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     })
 }
 
-/// Into how many parts along k a product is cut, if there is too little of it side by side.
+/// Into how many parts along k a product is cut, if there is too little of it side by side. By the shape and
+/// the sort of adapter alone: the same call gives the same bits, however many cores a process may use.
 pub(super) fn parts_of_k(
     caps: &Caps,
     dtype: DType,
     problem: &Problem,
-    room_bytes: impl FnOnce() -> u64,
+    room_bytes: impl Fn() -> u64,
 ) -> Option<u32> {
     let (enough, least_work) = match caps.kind {
-        AdapterKind::Cpu => (cores(), SPLIT_K_WORK_ON_CPU),
-        _ => (BUSY_GROUPS, 0),
+        AdapterKind::Cpu => (BUSY_GROUPS_ON_CPU, SPLIT_K_WORK_ON_CPU),
+        _ => (BUSY_GROUPS, SPLIT_K_WORK),
     };
-    // A tile is never larger than 128 by 128.
-    let least_groups = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(128));
-    if least_groups * 2 > enough || problem.work() < least_work {
+    if problem.work() < least_work {
         return None;
     }
-    let tile = choose(caps, dtype, problem, room_bytes);
+    let tile = choose(caps, dtype, problem, &room_bytes);
     if tile == Tile::Naive {
         return None;
     }
@@ -209,15 +212,20 @@ pub(super) fn parts_of_k(
         spread: Spread::Linear,
         end: End::default(),
     };
-    let count: u64 = grid(form, problem).map(u64::from).iter().product();
-    let parts = (enough / count).min(u64::from(problem.k / LEAST_PART));
-    (parts >= 2).then_some(parts as u32)
+    let groups: u64 = grid(form, problem).map(u64::from).iter().product();
+    // What is busy to a quarter gains less than the sum costs that follows.
+    if groups * 4 > enough {
+        return None;
+    }
+    let parts = (enough / groups).min(u64::from(problem.k / LEAST_PART));
+    (parts >= 2 && has_room_for_parts(problem, parts, room_bytes())).then_some(parts as u32)
 }
 
-/// The cores that a software adapter runs on. To ask for them reads files.
-fn cores() -> u64 {
-    static CORES: OnceLock<u64> = OnceLock::new();
-    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, |cores| cores.get() as u64))
+/// Do operands and parts take no more than half of the room?
+fn has_room_for_parts(problem: &Problem, parts: u64, room_bytes: u64) -> bool {
+    let [m, n, k] = [problem.m, problem.n, problem.k].map(u64::from);
+    let len = u64::from(problem.matrices) * (m * k + k * n + parts * m * n);
+    len.saturating_mul(4) <= room_bytes / 2
 }
 
 /// Are the operands worth a copy? They are read many times over, and lie so that each reading takes

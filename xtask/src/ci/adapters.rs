@@ -65,7 +65,8 @@ pub(crate) fn validation() -> Result<String> {
         .env("VK_LOADER_DEBUG", "layer")
         // Without debug info in the shaders: it names WGSL as their source, of which older layers
         // have not heard, so they would read no further.
-        .env("WGPU_DEBUG", "0");
+        .env("WGPU_DEBUG", "0")
+        .env("CARGO_TERM_COLOR", "never");
     let output = watch(&mut tests, |line| is_message(line) || is_progress(line))?;
 
     let messages: Vec<&String> = output
@@ -115,7 +116,9 @@ fn write_settings(file: &Path) -> Result {
 
 /// What the two runners of tests say of each test and of all.
 fn is_progress(line: &str) -> bool {
-    const WORDS: &[&str] = &["PASS", "FAIL", "SLOW", "LEAK", "Summary", "test result:"];
+    const WORDS: &[&str] = &[
+        "PASS", "FAIL", "SLOW", "LEAK", "SIG", "ABORT", "TIMEOUT", "Summary", "test ",
+    ];
     let line = line.trim_start();
     WORDS.iter().any(|word| line.starts_with(word))
 }
