@@ -19,9 +19,12 @@ use openblas::{OpenBlas, Sizes};
 /// The threads that OpenBLAS may use.
 const THREADS: i32 = 2;
 
-/// Rounds of one product at the least and at the most, and how long they go on in between.
-const ROUNDS: (usize, usize) = (5, 400);
-const ENOUGH: Duration = Duration::from_secs(2);
+/// Rounds of one product, and how long each side repeats it in one.
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_millis(150);
+
+/// OpenBLAS's threads look for more work for 2²⁸ ticks after each call, on the cores that our round belongs to.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// A product: its name, how many pairs of matrices, their sizes, and the square to compare with.
 struct Case {
@@ -117,16 +120,19 @@ fn measure(gpu: &Gpu, blas: Option<&OpenBlas>, case: &Case) -> Result<(f64, f64)
         assert!(got == expected, "{} is wrong", case.name);
     }
     let mut best = (f64::INFINITY, f64::INFINITY);
-    let started = Instant::now();
-    for round in 0..ROUNDS.1 {
-        if round >= ROUNDS.0 && started.elapsed() > ENOUGH {
-            break;
-        }
-        best.0 = best.0.min(here(gpu, &a, &b)?);
+    for _ in 0..ROUNDS {
         if let Some(blas) = blas {
-            let start = Instant::now();
-            blas.products(sizes, &left, &right, &mut expected);
-            best.1 = best.1.min(start.elapsed().as_secs_f64());
+            let began = Instant::now();
+            while began.elapsed() < ROUND {
+                let start = Instant::now();
+                blas.products(sizes, &left, &right, &mut expected);
+                best.1 = best.1.min(start.elapsed().as_secs_f64());
+            }
+            std::thread::sleep(SETTLE);
+        }
+        let began = Instant::now();
+        while began.elapsed() < ROUND {
+            best.0 = best.0.min(here(gpu, &a, &b)?);
         }
     }
     Ok(best)
