@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::process::{Result, capture, command, run_quietly};
+use crate::process::{Result, capture, command, run_persistently, run_quietly};
 
 /// Whether this system installs its packages with apt.
 pub(crate) fn is_here() -> bool {
@@ -27,7 +27,7 @@ pub(crate) fn install(packages: &[&str]) -> Result {
     install
         .args(["install", "-y", "-qq", "--no-install-recommends"])
         .args(missing);
-    run_quietly(&mut install)
+    run_persistently(&mut install)
 }
 
 /// Unpacks a package into `folder` without installing it.
@@ -35,7 +35,7 @@ pub(crate) fn unpack(package: &str, folder: &Path) -> Result {
     update()?;
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    run_quietly(
+    run_persistently(
         command("apt-get")
             .current_dir(folder)
             .args(["download", "-qq", package]),
@@ -58,7 +58,7 @@ fn update() -> Result {
         if !is_here() {
             return Err("this system has no apt-get.".into());
         }
-        run_quietly(as_root("apt-get")?.args(["update", "-qq"]))
+        run_persistently(as_root("apt-get")?.args(["update", "-qq"]))
     };
     UPDATED.get_or_init(refresh).clone()
 }

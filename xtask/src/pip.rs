@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Result, capture, command, run_quietly};
+use crate::process::{Result, capture, command, run_persistently};
 
 pub(crate) fn python() -> Command {
     command("python3")
@@ -37,7 +37,7 @@ pub(crate) fn download(package: &str, system: &[&str], folder: &Path) -> Result<
     .arg("--dest")
     .arg(folder)
     .arg(package);
-    run_quietly(&mut pip)?;
+    run_persistently(&mut pip)?;
     let mut files = fs::read_dir(folder).map_err(explain)?.flatten();
     let is_wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
     let wheel = files.find_map(|entry| Some(entry.path()).filter(is_wheel));

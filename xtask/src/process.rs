@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 /// What went wrong, as a sentence for the person at the terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
@@ -67,6 +68,19 @@ pub(crate) fn run(command: &mut Command) -> Result {
 pub(crate) fn run_quietly(command: &mut Command) -> Result {
     announce(command);
     capture(command).map(drop)
+}
+
+/// Runs a program that asks a registry, quietly, and once more if that fails: connections break.
+pub(crate) fn run_persistently(command: &mut Command) -> Result {
+    const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
+    for pause in PAUSES {
+        match run_quietly(command) {
+            Ok(()) => return Ok(()),
+            Err(sentence) => eprintln!("{sentence} Once more in {pause:?}."),
+        }
+        thread::sleep(pause);
+    }
+    run_quietly(command)
 }
 
 /// Runs a program, whose errors go to our terminal, and hands over each line when it comes. Returns
