@@ -1,8 +1,9 @@
 //! Every text is a valid shader, every variant computes the same, and the choice is as documented.
 
+mod parts;
 mod scaled;
 
-use super::choice::{choose, groups, parts_of_k, spread_of};
+use super::choice::{choose, groups, spread_of};
 use super::epilogue::{Activation, Epilogue};
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::pack::PACK;
@@ -412,31 +413,6 @@ fn the_choice_follows_the_adapter_and_the_shape() {
         choose(&discrete, DType::I32, &product, || u64::MAX),
         Tile::Naive
     );
-}
-
-#[test]
-fn long_sums_are_cut_where_there_is_little_side_by_side() {
-    let check = |caps: &Caps, dtype: DType, [m, n, k]: [usize; 3], expected: Option<u32>| {
-        let product = problem(&Layout::contiguous(&[m, k]), &Layout::contiguous(&[k, n]));
-        let parts = parts_of_k(caps, dtype, &product, || u64::MAX);
-        assert_eq!(parts, expected, "{m} x {n} x {k}");
-    };
-    let discrete = caps(AdapterKind::Discrete, Some((32, 32)));
-    check(&discrete, DType::F32, [64, 64, 65_536], Some(64));
-    check(&discrete, DType::F16, [128, 128, 8192], Some(8));
-    check(&discrete, DType::F32, [256, 256, 8192], Some(4));
-    check(&discrete, DType::F32, [512, 256, 8192], None);
-    check(&discrete, DType::F32, [64, 64, 2047], None);
-    check(&discrete, DType::F32, [1, 1, 1 << 20], None);
-    check(&discrete, DType::I32, [64, 64, 65_536], None);
-    check(&discrete, DType::F32, [4096, 4096, 4096], None);
-    let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
-    check(&lavapipe, DType::F32, [32, 32, 16_384], Some(8));
-    check(&lavapipe, DType::F32, [64, 32, 16_384], Some(4));
-    check(&lavapipe, DType::F32, [128, 128, 16_384], None);
-    check(&lavapipe, DType::F32, [32, 32, 4096], None);
-    let swiftshader = caps(AdapterKind::Cpu, Some((4, 4)));
-    check(&swiftshader, DType::F32, [32, 32, 16_384], Some(4));
 }
 
 #[test]

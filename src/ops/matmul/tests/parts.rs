@@ -1,0 +1,32 @@
+//! Into how many parts the sums of a product are cut.
+
+use super::super::choice::parts_of_k;
+use super::{caps, problem};
+use crate::driver::{AdapterKind, Caps};
+use crate::dtype::DType;
+use crate::tensor::layout::Layout;
+
+#[test]
+fn long_sums_are_cut_where_there_is_little_side_by_side() {
+    let check = |caps: &Caps, dtype: DType, [m, n, k]: [usize; 3], expected: Option<u32>| {
+        let product = problem(&Layout::contiguous(&[m, k]), &Layout::contiguous(&[k, n]));
+        let parts = parts_of_k(caps, dtype, &product, || u64::MAX);
+        assert_eq!(parts, expected, "{m} x {n} x {k}");
+    };
+    let discrete = caps(AdapterKind::Discrete, Some((32, 32)));
+    check(&discrete, DType::F32, [64, 64, 65_536], Some(64));
+    check(&discrete, DType::F16, [128, 128, 8192], Some(8));
+    check(&discrete, DType::F32, [256, 256, 8192], Some(4));
+    check(&discrete, DType::F32, [512, 256, 8192], None);
+    check(&discrete, DType::F32, [64, 64, 2047], None);
+    check(&discrete, DType::F32, [1, 1, 1 << 20], None);
+    check(&discrete, DType::I32, [64, 64, 65_536], None);
+    check(&discrete, DType::F32, [4096, 4096, 4096], None);
+    let lavapipe = caps(AdapterKind::Cpu, Some((8, 8)));
+    check(&lavapipe, DType::F32, [32, 32, 16_384], Some(8));
+    check(&lavapipe, DType::F32, [64, 32, 16_384], Some(4));
+    check(&lavapipe, DType::F32, [128, 128, 16_384], None);
+    check(&lavapipe, DType::F32, [32, 32, 4096], None);
+    let swiftshader = caps(AdapterKind::Cpu, Some((4, 4)));
+    check(&swiftshader, DType::F32, [32, 32, 16_384], Some(4));
+}
