@@ -3,7 +3,7 @@
 mod parts;
 mod scaled;
 
-use super::choice::{choose, groups, spread_of};
+use super::choice::choose;
 use super::epilogue::{Activation, Epilogue};
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::pack::PACK;
@@ -413,39 +413,6 @@ fn the_choice_follows_the_adapter_and_the_shape() {
         choose(&discrete, DType::I32, &product, || u64::MAX),
         Tile::Naive
     );
-}
-
-#[test]
-fn groups_stay_within_the_limit_of_a_dimension() {
-    let mut caps = caps(AdapterKind::Cpu, None);
-    caps.max_groups = 3;
-    let product = problem(
-        &Layout::contiguous(&[100, 8]),
-        &Layout::contiguous(&[8, 100]),
-    );
-    for tile in tiles(8) {
-        let [a, b] = [product.a.order(), product.b.order()];
-        let spread = spread_of(&caps, tile, &product);
-        let form = Form {
-            tile,
-            a,
-            b,
-            group_log2: 0,
-            spread,
-            end: End::default(),
-        };
-        let (rows, columns) = form.tile_size();
-        let needed = match tile {
-            Tile::Naive => 40,
-            _ => 100_u32.div_ceil(rows) * 100_u32.div_ceil(columns),
-        };
-        let spread = groups(&caps, form, &product);
-        assert!(
-            spread.iter().product::<u32>() >= needed,
-            "{form:?} {spread:?}"
-        );
-        assert!(spread[0] <= 3 && spread[1] <= 3, "{form:?} {spread:?}");
-    }
 }
 
 /// Values that make every sum exact in f32 and in f16, and that an i8 holds.

@@ -1,7 +1,8 @@
-//! Into how many parts the sums of a product are cut.
+//! Into how many parts the sums of a product are cut, and how many workgroups there are.
 
-use super::super::choice::parts_of_k;
-use super::{caps, problem};
+use super::super::choice::{groups, parts_of_k, spread_of};
+use super::super::form::{End, Form, Tile};
+use super::{caps, problem, tiles};
 use crate::driver::{AdapterKind, Caps};
 use crate::dtype::DType;
 use crate::tensor::layout::Layout;
@@ -29,4 +30,37 @@ fn long_sums_are_cut_where_there_is_little_side_by_side() {
     check(&lavapipe, DType::F32, [32, 32, 4096], None);
     let swiftshader = caps(AdapterKind::Cpu, Some((4, 4)));
     check(&swiftshader, DType::F32, [32, 32, 16_384], Some(4));
+}
+
+#[test]
+fn groups_stay_within_the_limit_of_a_dimension() {
+    let mut caps = caps(AdapterKind::Cpu, None);
+    caps.max_groups = 3;
+    let product = problem(
+        &Layout::contiguous(&[100, 8]),
+        &Layout::contiguous(&[8, 100]),
+    );
+    for tile in tiles(8) {
+        let [a, b] = [product.a.order(), product.b.order()];
+        let spread = spread_of(&caps, tile, &product);
+        let form = Form {
+            tile,
+            a,
+            b,
+            group_log2: 0,
+            spread,
+            end: End::default(),
+        };
+        let (rows, columns) = form.tile_size();
+        let needed = match tile {
+            Tile::Naive => 40,
+            _ => 100_u32.div_ceil(rows) * 100_u32.div_ceil(columns),
+        };
+        let spread = groups(&caps, form, &product);
+        assert!(
+            spread.iter().product::<u32>() >= needed,
+            "{form:?} {spread:?}"
+        );
+        assert!(spread[0] <= 3 && spread[1] <= 3, "{form:?} {spread:?}");
+    }
 }
