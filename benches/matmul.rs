@@ -14,7 +14,7 @@ mod openblas;
 use std::time::{Duration, Instant};
 
 use lapidary::{Gpu, Options, Result, Tensor};
-use openblas::{OpenBlas, Sizes};
+use openblas::{OpenBlas, SETTLE, Sizes};
 
 /// The threads that OpenBLAS may use.
 const THREADS: i32 = 2;
@@ -22,9 +22,6 @@ const THREADS: i32 = 2;
 /// Rounds of one product, and how long each side repeats it in one.
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(150);
-
-/// OpenBLAS's threads look for more work for 2²⁸ ticks after each call, on the cores that our round belongs to.
-const SETTLE: Duration = Duration::from_millis(200);
 
 /// A product: its name, how many pairs of matrices, their sizes, and the square to compare with.
 struct Case {

@@ -8,9 +8,15 @@
     reason = "functions of a C library, looked up when the program runs"
 )]
 
+use std::time::Duration;
+
 use libloading::Library;
 
 const NAMES: [&str; 3] = ["libopenblas.so.0", "libopenblas.dylib", "libopenblas.dll"];
+
+/// How long to wait before something else is measured: OpenBLAS's threads look for more work for 2²⁸ ticks after
+/// each call (103 ms at 2.6 GHz), and whatever runs meanwhile has one core less.
+pub(crate) const SETTLE: Duration = Duration::from_millis(200);
 
 const ROW_MAJOR: i32 = 101;
 const PLAIN: i32 = 111;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::check::check;
 use super::host::Host;
+use super::openblas::SETTLE;
 use super::{Result, Subject, Timed, Work, start};
 
 /// What was measured of one case.
@@ -27,9 +28,6 @@ const PATIENCE: u32 = 3;
 const SAMPLE_SECONDS: f64 = 20e-6;
 /// What takes this long is never short, whatever of it was compiling.
 const SLOW_SECONDS: f64 = 1.0;
-/// OpenBLAS's threads look for more work for 2²⁸ ticks after each call (103 ms at 2.6 GHz), on the cores that
-/// the next round belongs to: a subject that is measured meanwhile has one core less.
-const SETTLE: Duration = Duration::from_millis(200);
 const LEAST_ROUNDS: u32 = 5;
 const MOST_ROUNDS: u32 = 50;
 
