@@ -79,6 +79,7 @@ mod tests {
     use super::super::Activation;
     use super::*;
     use crate::driver::AdapterKind;
+    use crate::error::Error;
     use crate::{Gpu, Options};
 
     /// Whole numbers, so that no order of adding them up rounds.
@@ -185,9 +186,15 @@ mod tests {
                 zeros(&[65_536, 1, 1, 1], &[65_536, 1, 1, 2048]),
                 zeros(&[1, 65_536, 1, 1], &[1, 65_536, 2048, 1]),
             ),
+            (
+                zeros(&[65_536, 1, 1, 2], &[65_536, 1, 1, 2]),
+                zeros(&[65_536, 2, 1], &[65_536, 2, 1]),
+            ),
         ] {
             let cut = a.matmul_along_k((&b).into(), &Epilogue::new()).unwrap();
             assert!(cut.is_none());
+            let error = a.matmul(&b).unwrap_err();
+            assert!(matches!(error, Error::NeverFits { .. }), "{error}");
         }
     }
 }

@@ -204,14 +204,7 @@ pub(super) fn parts_of_k(
     if tile == Tile::Naive {
         return None;
     }
-    let form = Form {
-        tile,
-        a: problem.a.order(),
-        b: problem.b.order(),
-        group_log2: 0,
-        spread: Spread::Linear,
-        end: End::default(),
-    };
+    let form = plain(tile, problem, Spread::Linear);
     let groups: u64 = grid(form, problem).map(u64::from).iter().product();
     // What is busy to a quarter gains less than the sum costs that follows.
     if groups * 4 > enough {
@@ -286,16 +279,21 @@ pub(super) fn lanes(caps: &Caps) -> Option<u8> {
     fits.then_some(least as u8)
 }
 
-/// How the workgroups of a tile are counted.
-pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
-    let form = Form {
+/// The form of a product by a tile, which ends with nothing more and whose B has no scales.
+pub(super) fn plain(tile: Tile, problem: &Problem, spread: Spread) -> Form {
+    Form {
         tile,
         a: problem.a.order(),
         b: problem.b.order(),
         group_log2: 0,
-        spread: problem.spread(),
+        spread,
         end: End::default(),
-    };
+    }
+}
+
+/// How the workgroups of a tile are counted.
+pub(super) fn spread_of(caps: &Caps, tile: Tile, problem: &Problem) -> Spread {
+    let form = plain(tile, problem, problem.spread());
     let has_grids = matches!(
         tile,
         Tile::Register { .. } | Tile::Packed { .. } | Tile::Split { .. }

@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::engine::{Arg, Launch};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::Layout;
+use crate::tensor::layout::{Layout, checked};
 
 /// Elements of C between its rows, and what they end with.
 pub(super) struct Output<'a> {
@@ -52,6 +52,8 @@ impl Tensor {
             }
             return end.apply_in(c)?.cast(dtype);
         }
+        // Problems count in 32 bits.
+        checked(&shapes.result, dtype)?;
         let may_swap = right.groups.is_none();
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, may_swap);
         if !self.fuses(right, end, &problem, dtype) {
@@ -225,14 +227,7 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
         true => tile,
         false => tile.without_octets(),
     };
-    let form = Form {
-        tile,
-        a: problem.a.order(),
-        b: problem.b.order(),
-        group_log2: 0,
-        spread: choice::spread_of(caps, tile, problem),
-        end: End::default(),
-    };
+    let form = choice::plain(tile, problem, choice::spread_of(caps, tile, problem));
     let naive = tile == Tile::Naive;
     let operands = [
         arg(first, !naive && problem.a.is_quads()),
