@@ -194,7 +194,8 @@ impl Gpu {
     /// Ask for `adapter.limits()` when the device is opened, and for
     /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one that
     /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
-    /// times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster; with an
+    /// times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster; on Vulkan, for products of
+    /// f16 by cooperative matrices, for `EXPERIMENTAL_COOPERATIVE_MATRIX` and `SHADER_F16`, if it has both; with an
     /// [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time kernels](Gpu::time_kernels) for
     /// `TIMESTAMP_QUERY`. What the device was not opened with cannot be used.
     ///

@@ -18,6 +18,8 @@ pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
     };
     let least_32 = |what, old: u32, new: u32| least(what, old.into(), new.into());
     let lanes = old.subgroup_lanes.is_some() && old.subgroup_lanes != new.subgroup_lanes;
+    let sizes = [old.cooperative_size, new.cooperative_size];
+    let cooperates = sizes[0].is_some() && sizes[0] != sizes[1];
     let maps = old.maps_slabs && !new.maps_slabs;
     let found = [
         same("backend", old.backend.clone(), new.backend.clone()),
@@ -68,6 +70,10 @@ pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
             let (old, new) = (old.subgroup_lanes, new.subgroup_lanes);
             format!("subgroup_lanes was {old:?} and is now {new:?}")
         }),
+        cooperates.then(|| {
+            let [old, new] = sizes;
+            format!("cooperative_size was {old:?} and is now {new:?}")
+        }),
         maps.then(|| "maps_slabs was true and is now false".to_owned()),
     ];
     let found: Vec<String> = found.into_iter().flatten().collect();
@@ -97,6 +103,7 @@ mod tests {
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,
             subgroup_lanes: Some((32, 32)),
+            cooperative_size: None,
             wide_words: false,
             maps_slabs: true,
             most_work: 1 << 35,

@@ -32,24 +32,33 @@ pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
     };
     let uses_subgroups = wgsl.contains("subgroup");
+    let cooperates = wgsl.contains("coop_mat");
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SUBGROUP, uses_subgroups);
     capabilities.set(Capabilities::SHADER_INT64, wgsl.contains("u64"));
+    capabilities.set(
+        Capabilities::COOPERATIVE_MATRIX | Capabilities::SHADER_FLOAT16,
+        cooperates,
+    );
     let info = match Validator::new(ValidationFlags::all(), capabilities).validate(&module) {
         Ok(info) => info,
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
     };
     let spirv = to_spirv(&module, &info);
-    for translation in [
-        spirv.as_ref().map(drop).map_err(String::clone),
-        to_msl(&module, &info),
-        to_hlsl(&module, &info, uses_subgroups),
-    ] {
+    let mut translations = vec![spirv.as_ref().map(drop).map_err(String::clone)];
+    // Cooperative matrices are used on Vulkan alone.
+    if !cooperates {
+        translations.push(to_msl(&module, &info));
+        translations.push(to_hlsl(&module, &info, uses_subgroups));
+    }
+    for translation in translations {
         if let Err(error) = translation {
             panic!("{name}: {error}\n{wgsl}");
         }
     }
-    if let (Ok(words), Some(folder)) = (spirv, std::env::var_os("LAPIDARY_SHADER_DUMP")) {
+    // Debian's validator is older than the matrices.
+    let folder = std::env::var_os("LAPIDARY_SHADER_DUMP").filter(|_| !cooperates);
+    if let (Ok(words), Some(folder)) = (spirv, folder) {
         dump(Path::new(&folder), name, &words);
     }
     module

@@ -72,6 +72,9 @@ pub(crate) fn shader(
     target: &Target,
 ) -> String {
     let mut out = String::with_capacity(text.len() + 2048);
+    if text.contains("coop_mat") {
+        out.push_str("enable f16;\nenable wgpu_cooperative_matrix;\n");
+    }
     if target.enables && text.contains("subgroup") {
         out.push_str("enable subgroups;\n");
     }

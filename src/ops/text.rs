@@ -36,6 +36,21 @@ pub(super) fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
     text
 }
 
+/// A text in which the word `from` has become another.
+pub(super) fn rename(text: &str, from: &str, to: &str) -> String {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut renamed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let is_word = is_of_word(c);
+        let end = rest.find(|c| is_of_word(c) != is_word);
+        let (run, after) = rest.split_at(end.unwrap_or(rest.len()));
+        renamed.push_str(if run == from { to } else { run });
+        rest = after;
+    }
+    renamed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -241,14 +241,16 @@ fn attention_of_what_is_not_finite_is_not_a_number_in_its_row_only() {
 
 #[test]
 fn attention_needs_no_memory_for_scores() {
-    let mut gpus = vec![(Gpu::open(Options::default()).unwrap(), 6000)];
-    #[cfg(feature = "sim")]
-    gpus.push((
-        Gpu::simulated(lapidary::sim::SimOptions::default())
-            .unwrap()
-            .0,
-        400,
-    ));
+    let gpus = [
+        (Gpu::open(Options::default()).unwrap(), 6000),
+        #[cfg(feature = "sim")]
+        (
+            Gpu::simulated(lapidary::sim::SimOptions::default())
+                .unwrap()
+                .0,
+            400,
+        ),
+    ];
     for (gpu, rows) in gpus {
         let x = gpu
             .rand_normal(&[rows, 4], 0.0, 1.0, 1, DType::F32)

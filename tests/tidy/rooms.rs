@@ -51,6 +51,7 @@ const NAGA_FILES: &[&str] = &[
 /// Reading a driver's budget goes through its raw handles; its compiled pipelines come back as bytes.
 const UNSAFE_FILES: &[&str] = &[
     "src/driver/os_budget.rs",
+    "src/driver/wgpu/cooperative.rs",
     "src/driver/wgpu/pipeline_cache.rs",
 ];
 

@@ -221,7 +221,7 @@ fn buffers(caps: &Caps) -> [Row; 4] {
     ]
 }
 
-fn kernels(caps: &Caps) -> [Row; 3] {
+fn kernels(caps: &Caps) -> [Row; 4] {
     let lanes = "lanes that exchange values at once: sums, softmax and products of a row use them";
     let (subgroups, how) = match caps.subgroup_lanes {
         Some((least, most)) if least == most => (least.to_string(), lanes),
@@ -229,6 +229,16 @@ fn kernels(caps: &Caps) -> [Row; 3] {
         None => (
             "none".into(),
             "sums and softmax go through workgroup memory instead, which is slower",
+        ),
+    };
+    let (squares, multiply) = match caps.cooperative_size {
+        Some(size) => (
+            format!("{size} x {size}"),
+            "squares of f16 that a subgroup multiplies at once: GPUs compute products of f16 so",
+        ),
+        None => (
+            "none".into(),
+            "no cooperative matrices of a use to lapidary: f16 is multiplied as f32 is",
         ),
     };
     let (parameters, travel) = match caps.max_immediate_bytes {
@@ -251,6 +261,7 @@ fn kernels(caps: &Caps) -> [Row; 3] {
             ),
         ),
         ("subgroups", subgroups, how.into()),
+        ("squares", squares, multiply.into()),
         ("parameters", parameters, travel.into()),
     ]
 }
@@ -311,6 +322,7 @@ fn to_json(found: &Found) -> Value {
         "max_invocations": caps.max_invocations,
         "max_workgroup_bytes": caps.max_workgroup_bytes,
         "subgroup_lanes": caps.subgroup_lanes,
+        "cooperative_size": caps.cooperative_size,
         "maps_slabs": caps.maps_slabs,
     })
 }

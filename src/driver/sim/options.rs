@@ -153,6 +153,7 @@ impl SimOptions {
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,
             subgroup_lanes: None,
+            cooperative_size: None,
             wide_words: false,
             maps_slabs: self.maps_slabs,
             most_work: self.most_work,

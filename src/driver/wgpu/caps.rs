@@ -3,6 +3,7 @@
 use wgpu::Features;
 
 use super::super::{AdapterKind, Caps};
+use super::cooperative;
 
 /// Elements are counted in `u32`, so no buffer holds more bytes than that.
 const MOST_BUFFER_BYTES: u64 = (1 << 32) - 256;
@@ -37,8 +38,13 @@ pub(super) fn shares_memory(kind: AdapterKind) -> bool {
     matches!(kind, AdapterKind::Cpu | AdapterKind::Integrated)
 }
 
-/// The features worth having, of those that the adapter offers.
-pub(super) fn wanted(offered: Features, kind: AdapterKind) -> Features {
+/// The features worth having, of those that the adapter offers. What multiplies squares of halves is asked for
+/// where there is a `cooperative_size`.
+pub(super) fn wanted(
+    offered: Features,
+    kind: AdapterKind,
+    cooperative_size: Option<u32>,
+) -> Features {
     let mut wanted = Features::IMMEDIATES
         | Features::SUBGROUP
         | Features::PIPELINE_CACHE
@@ -48,6 +54,9 @@ pub(super) fn wanted(offered: Features, kind: AdapterKind) -> Features {
     }
     if kind == AdapterKind::Cpu {
         wanted |= Features::SHADER_INT64;
+    }
+    if cooperative_size.is_some() {
+        wanted |= cooperative::FEATURES;
     }
     wanted & offered
 }
@@ -80,7 +89,12 @@ pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
 }
 
 /// What a device with these features and limits can do.
-pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::Limits) -> Caps {
+pub(super) fn caps(
+    info: &wgpu::AdapterInfo,
+    features: Features,
+    limits: &wgpu::Limits,
+    cooperative_size: Option<u32>,
+) -> Caps {
     let kind = kind_of(info.device_type);
     let max_buffer_bytes = round_down(limits.max_buffer_size.min(MOST_BUFFER_BYTES));
     let max_binding_bytes = round_down(limits.max_storage_buffer_binding_size);
@@ -102,6 +116,7 @@ pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::
         max_invocations: limits.max_compute_invocations_per_workgroup,
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         subgroup_lanes: (features.contains(Features::SUBGROUP) && lanes.0 > 0).then_some(lanes),
+        cooperative_size: cooperative_size.filter(|_| features.contains(cooperative::FEATURES)),
         wide_words: features.contains(Features::SHADER_INT64)
             && kind == AdapterKind::Cpu
             && info.backend == wgpu::Backend::Vulkan,
@@ -119,7 +134,8 @@ pub(super) fn caps(info: &wgpu::AdapterInfo, features: Features, limits: &wgpu::
 /// What the app's device can do.
 pub(super) fn of_device(adapter: Option<&wgpu::Adapter>, device: &wgpu::Device) -> Caps {
     let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
-    caps(&info, device.features(), &device.limits())
+    let cooperative_size = adapter.and_then(cooperative::size);
+    caps(&info, device.features(), &device.limits(), cooperative_size)
 }
 
 fn round_down(bytes: u64) -> u64 {
@@ -139,10 +155,11 @@ mod tests {
             max_immediate_size: 64,
             ..wgpu::Limits::default()
         };
-        let caps = caps(&info, Features::IMMEDIATES, &limits);
+        let caps = caps(&info, Features::IMMEDIATES, &limits, Some(16));
         assert_eq!(caps.max_buffer_bytes, (1 << 32) - 256);
         assert_eq!(caps.max_binding_bytes, (1 << 31) - 256);
         assert_eq!(caps.max_immediate_bytes, 0);
         assert_eq!((caps.subgroup_lanes, caps.maps_slabs), (None, false));
+        assert_eq!(caps.cooperative_size, None);
     }
 }

@@ -27,6 +27,7 @@
 //!   buffers are dropped and not destroyed, and an app's device is not blocked on (`wait`).
 
 mod caps;
+mod cooperative;
 mod guard;
 mod mapping;
 mod objects;

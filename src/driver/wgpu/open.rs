@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::{AdapterKind, Caps};
 use super::opened::{Objects, Opened};
-use super::{WgpuDriver, caps};
+use super::{WgpuDriver, caps, cooperative};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
@@ -223,7 +223,9 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
     let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
     let adapter = &adapters[choose(&found, wanted, request.power, like)?];
     let info = adapter.get_info();
-    let features = caps::wanted(adapter.features(), caps::kind_of(info.device_type));
+    let cooperative_size = cooperative::size(adapter);
+    let kind = caps::kind_of(info.device_type);
+    let features = caps::wanted(adapter.features(), kind, cooperative_size);
     let desc = wgpu::DeviceDescriptor {
         label: Some("lapidary"),
         required_features: features,
@@ -231,6 +233,7 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
         memory_hints: wgpu::MemoryHints::Manual {
             suballocated_device_memory_block_size: DRIVER_BLOCK_BYTES..DRIVER_BLOCK_BYTES,
         },
+        experimental_features: cooperative::permission(features),
         ..Default::default()
     };
     let opened = adapter.request_device(&desc).await;
@@ -239,7 +242,7 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
         hint: "Close programs that hold its memory, update its driver, or name another adapter"
             .to_owned(),
     })?;
-    let caps = caps::caps(&info, features, &device.limits());
+    let caps = caps::caps(&info, features, &device.limits(), cooperative_size);
     let objects = (Some(adapter.clone()), device, queue);
     Ok(Found { objects, caps })
 }

@@ -36,7 +36,8 @@ impl Tensor {
         }
         let problem = Problem::new(&shapes.batch, &shapes.a, &shapes.b, true);
         let room_bytes = || self.engine.slab_limit_bytes();
-        let parts = choice::parts_of_k(self.engine.caps(), dtype, &problem, room_bytes);
+        let dtypes = right.dtypes(self.dtype, dtype);
+        let parts = choice::parts_of_k(self.engine.caps(), dtypes, &problem, room_bytes);
         let Some(parts) = parts else { return Ok(None) };
         end.check(self, dtype, &shapes.result, other.rank() > 1)?;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::choice::{self, SKINNY_ROWS};
+use super::choice::{self, DTypes, SKINNY_ROWS};
 use super::epilogue::Epilogue;
 use super::form::{Order, Tile};
 use super::pack::packed_len;
@@ -75,7 +75,8 @@ pub(super) fn tuned(
     }
     let room_bytes = engine.slab_limit_bytes();
     let mut tiles = vec![rule];
-    for tile in others(caps, problem, rule, room_bytes) {
+    let dtypes = right.dtypes(a.dtype, c.dtype);
+    for tile in others(caps, dtypes, problem, rule, room_bytes) {
         if !tiles.contains(&tile) {
             tiles.push(tile);
         }
@@ -100,7 +101,13 @@ pub(super) fn tuned(
 }
 
 /// The tiles that may be tried on this adapter beside the rule's.
-fn others(caps: &Caps, problem: &Problem, rule: Tile, room_bytes: u64) -> Vec<Tile> {
+fn others(
+    caps: &Caps,
+    dtypes: DTypes,
+    problem: &Problem,
+    rule: Tile,
+    room_bytes: u64,
+) -> Vec<Tile> {
     let lanes = choice::lanes(caps);
     let register = |rows: u8, quads: u8, lanes: u8| Tile::Register { rows, quads, lanes };
     // A tile of which less than half is used is not worth its compilation.
@@ -142,6 +149,8 @@ fn others(caps: &Caps, problem: &Problem, rule: Tile, room_bytes: u64) -> Vec<Ti
             tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
         }
     }
+    let cooperative = |large| choice::cooperative(caps, dtypes, problem, large);
+    tiles.extend([false, true].into_iter().filter_map(cooperative));
     tiles
 }
 

@@ -1,6 +1,6 @@
 //! Which tile for which product on which device, and how many workgroups.
 
-use super::form::{End, Form, Order, Spread, Tile};
+use super::form::{End, Form, Order, Spread, Squares, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
 use crate::driver::{AdapterKind, Caps};
@@ -66,14 +66,17 @@ const MANY_TILES: u64 = 64;
 /// Workgroup memory of every tile, and of the sums of the skinny variant.
 const TILE_BYTES: u32 = 16 << 10;
 
+/// The element types of a product: A, B, C.
+pub(super) type DTypes = [DType; 3];
+
 /// The tile for a product, where slabs may take `room_bytes` in all, which is asked for where it matters.
 pub(super) fn choose(
     caps: &Caps,
-    dtype: DType,
+    dtypes: DTypes,
     problem: &Problem,
     room_bytes: impl FnOnce() -> u64,
 ) -> Tile {
-    if !dtype.is_float() || problem.work() <= NAIVE_WORK {
+    if !dtypes[2].is_float() || problem.work() <= NAIVE_WORK {
         return Tile::Naive;
     }
     if caps.kind == AdapterKind::Cpu {
@@ -93,9 +96,37 @@ pub(super) fn choose(
     }
     let tiles = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(128));
     let is_large = tiles * u64::from(problem.matrices) >= MANY_TILES;
+    if let Some(tile) = cooperative(caps, dtypes, problem, is_large) {
+        return tile;
+    }
     Tile::Workgroup {
         rows: if is_large { 8 } else { 4 },
     }
+}
+
+/// The tile by cooperative matrices, if the device has them and halves hold what the operands do. Where every
+/// element of a square counts for several that nobody stores it is not worth it.
+pub(super) fn cooperative(
+    caps: &Caps,
+    dtypes: DTypes,
+    problem: &Problem,
+    large: bool,
+) -> Option<Tile> {
+    let size = caps.cooperative_size?;
+    let lanes = lanes(caps)?;
+    let are_halves = dtypes[..2]
+        .iter()
+        .all(|dtype| matches!(dtype, DType::F16 | DType::I8));
+    let squares = Squares::new(size as u8, large);
+    let threads = squares.subgroups() * u32::from(lanes);
+    let fits = threads <= caps.max_invocations
+        && squares.workgroup_bytes() <= caps.max_workgroup_bytes
+        && problem.m.min(problem.n).min(problem.k) >= size;
+    (are_halves && fits).then_some(Tile::Cooperative {
+        size: size as u8,
+        large,
+        lanes,
+    })
 }
 
 /// Can the device run tiles in workgroup memory?
@@ -189,7 +220,7 @@ pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
 /// the sort of adapter alone: the same call gives the same bits, however many cores a process may use.
 pub(super) fn parts_of_k(
     caps: &Caps,
-    dtype: DType,
+    dtypes: DTypes,
     problem: &Problem,
     room_bytes: impl Fn() -> u64,
 ) -> Option<u32> {
@@ -200,7 +231,7 @@ pub(super) fn parts_of_k(
     if problem.work() < least_work {
         return None;
     }
-    let tile = choose(caps, dtype, problem, &room_bytes);
+    let tile = choose(caps, dtypes, problem, &room_bytes);
     if tile == Tile::Naive {
         return None;
     }

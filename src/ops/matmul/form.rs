@@ -30,6 +30,61 @@ pub(crate) enum Tile {
         lanes: u8,
         octets: bool,
     },
+    /// Cooperative matrices of `size` by `size`, 8 or 16: the subgroups of a workgroup, of `lanes` lanes each,
+    /// multiply halves out of workgroup memory. A large tile has 8 by 8 such squares, others 4 by 4.
+    Cooperative { size: u8, large: bool, lanes: u8 },
+}
+
+/// The squares of C that a workgroup computes by cooperative matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Squares {
+    /// Rows of one, and columns.
+    pub(crate) size: u32,
+    /// Squares of a subgroup, along the rows of C and along the columns.
+    pub(crate) down: u32,
+    pub(crate) across: u32,
+    /// Subgroups, along the rows of C and along the columns.
+    pub(crate) above: u32,
+    pub(crate) beside: u32,
+}
+
+impl Squares {
+    pub(crate) fn new(size: u8, large: bool) -> Self {
+        Squares {
+            size: size.into(),
+            down: if large { 4 } else { 2 },
+            across: 2,
+            above: 2,
+            beside: if large { 4 } else { 2 },
+        }
+    }
+
+    /// The squares of a subgroup, row by row.
+    pub(crate) fn of_subgroup(self) -> impl Iterator<Item = (u32, u32)> {
+        (0..self.down).flat_map(move |row| (0..self.across).map(move |column| (row, column)))
+    }
+
+    /// Steps of k at a time.
+    pub(crate) fn depth(self) -> u32 {
+        2 * self.size
+    }
+
+    /// Workgroup memory: both tiles, whose lines have eight halves of slack, and a square for each subgroup.
+    pub(crate) fn workgroup_bytes(self) -> u32 {
+        let (rows, columns) = self.tile_size();
+        let depth = self.depth();
+        let most = |edge: u32| (edge * (depth + 8)).max(depth * (edge + 8)) * 2;
+        most(rows) + most(columns) + self.subgroups() * self.size * self.size * 4
+    }
+
+    pub(crate) fn subgroups(self) -> u32 {
+        self.above * self.beside
+    }
+
+    pub(crate) fn tile_size(self) -> (u32, u32) {
+        let rows = self.above * self.down * self.size;
+        (rows, self.beside * self.across * self.size)
+    }
 }
 
 /// How an operand lies. Naive does not ask.
@@ -211,6 +266,7 @@ impl Form {
                 lanes,
                 octets,
             } => [5 + u8::from(octets), rows, columns, lanes],
+            Tile::Cooperative { size, large, lanes } => [7, size, large.into(), lanes],
         };
         let sides = self.a as u8 | (self.b as u8) << 2 | self.group_log2 << 4;
         let [flags, activation] = self.end.pack();
@@ -226,6 +282,11 @@ impl Form {
             2 => Tile::Workgroup { rows },
             3 => Tile::Skinny { rows },
             4 => Tile::Packed { rows, quads, lanes },
+            7 => Tile::Cooperative {
+                size: rows,
+                large: quads != 0,
+                lanes,
+            },
             _ => Tile::Split {
                 rows,
                 columns: quads,
@@ -262,6 +323,7 @@ impl Form {
             }
             Tile::Split { rows, columns, .. } => (rows.into(), columns.into()),
             Tile::Workgroup { rows } => (u32::from(rows) * 16, u32::from(rows) * 16),
+            Tile::Cooperative { size, large, .. } => Squares::new(size, large).tile_size(),
             Tile::Skinny { rows } => match self.b {
                 Order::AlongEdge => (u32::from(rows), 64),
                 _ => (u32::from(rows), 16),

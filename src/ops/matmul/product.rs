@@ -119,7 +119,8 @@ impl Tensor {
     fn tile(&self, right: Right<'_>, c: &Tensor, problem: &Problem, has_end: bool) -> Tile {
         let caps = self.engine.caps();
         let room_bytes = || self.engine.slab_limit_bytes();
-        let tile = match choice::choose(caps, c.dtype, problem, room_bytes) {
+        let dtypes = right.dtypes(self.dtype, c.dtype);
+        let tile = match choice::choose(caps, dtypes, problem, room_bytes) {
             // The reference only multiplies.
             Tile::Naive if has_end || right.groups.is_some() => choice::least(caps, problem),
             tile => tile,

@@ -1,5 +1,6 @@
 //! The second operand: a tensor, and what groups of its elements are multiplied by as they are loaded.
 
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -34,6 +35,16 @@ impl<'a> Right<'a> {
 
     pub(super) fn group_log2(self) -> u8 {
         self.groups.map_or(0, |groups| groups.log2)
+    }
+
+    /// The types that a product of an `a` by this into a `c` computes with: elements with scales are f32 when they
+    /// are multiplied.
+    pub(super) fn dtypes(self, a: DType, c: DType) -> [DType; 3] {
+        let b = match self.groups {
+            Some(_) => DType::F32,
+            None => self.tensor.dtype,
+        };
+        [a, b, c]
     }
 
     /// The scales of the groups that a slice along k has, which starts where one does.

@@ -1,5 +1,6 @@
 //! Every text is a valid shader, every variant computes the same, and the choice is as documented.
 
+mod cooperative;
 mod parts;
 mod scaled;
 
@@ -353,6 +354,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         max_invocations: 256,
         max_workgroup_bytes: 16384,
         subgroup_lanes: lanes,
+        cooperative_size: None,
         wide_words: false,
         maps_slabs: false,
         most_work: u64::MAX,
@@ -365,7 +367,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     let check = |caps: &Caps, [m, n, k]: [usize; 3], expected: Tile| {
         let product = problem(&Layout::contiguous(&[m, k]), &Layout::contiguous(&[k, n]));
         assert_eq!(
-            choose(caps, DType::F32, &product, || u64::MAX),
+            choose(caps, [DType::F32; 3], &product, || u64::MAX),
             expected,
             "{m} x {n} x {k}"
         );
@@ -410,7 +412,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
         &Layout::contiguous(&[64, 64]),
     );
     assert_eq!(
-        choose(&discrete, DType::I32, &product, || u64::MAX),
+        choose(&discrete, [DType::I32; 3], &product, || u64::MAX),
         Tile::Naive
     );
 }

@@ -13,6 +13,7 @@ macro_rules! push {
     ($out:expr, $($text:tt)*) => { let _ = writeln!($out, $($text)*); };
 }
 
+mod cooperative;
 mod end;
 mod grouped;
 mod packed;
@@ -22,7 +23,7 @@ mod unrolled;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::form::{End, Form, Order, Packing, Spread, Tile};
+use super::form::{End, Form, Order, Packing, Spread, Squares, Tile};
 use crate::dtype::DType;
 use crate::engine::Variant;
 use crate::ops::text::fill;
@@ -141,6 +142,10 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         .text(store),
         Tile::Workgroup { rows } => workgroup(a, b, u32::from(rows), store),
         Tile::Skinny { rows } => skinny(a, b, u32::from(rows), store),
+        Tile::Cooperative { size, large, lanes } => {
+            let squares = Squares::new(size, large);
+            cooperative::cooperative(a, b, squares, lanes.into(), store)
+        }
         Tile::Packed { rows, quads, lanes } => {
             let tile = [rows, quads, lanes].map(u32::from);
             packed::packed(tile, b, form.spread, store)

@@ -32,7 +32,12 @@ fn driver() -> WgpuDriver {
 /// The same adapter, as if it had no immediates.
 fn driver_without_immediates() -> WgpuDriver {
     let (device, queue) = app_device();
-    let mut caps = caps::caps(&device.adapter_info(), device.features(), &device.limits());
+    let mut caps = caps::caps(
+        &device.adapter_info(),
+        device.features(),
+        &device.limits(),
+        None,
+    );
     caps.max_immediate_bytes = 0;
     let objects = (None, device, queue);
     let found = Found { objects, caps };

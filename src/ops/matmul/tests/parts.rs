@@ -11,7 +11,7 @@ use crate::tensor::layout::Layout;
 fn long_sums_are_cut_where_there_is_little_side_by_side() {
     let check = |caps: &Caps, dtype: DType, [m, n, k]: [usize; 3], expected: Option<u32>| {
         let product = problem(&Layout::contiguous(&[m, k]), &Layout::contiguous(&[k, n]));
-        let parts = parts_of_k(caps, dtype, &product, || u64::MAX);
+        let parts = parts_of_k(caps, [dtype; 3], &product, || u64::MAX);
         assert_eq!(parts, expected, "{m} x {n} x {k}");
     };
     let discrete = caps(AdapterKind::Discrete, Some((32, 32)));

@@ -1,0 +1,60 @@
+// A tile of C by cooperative matrices: ${tile_m} rows by ${tile_n} columns, ${depth} steps of k at a time. ${threads}
+// threads load halves of A and B into workgroup memory; each of their subgroups multiplies ${size} by ${size} of
+// them at once, for ${down} by ${across} such squares of C, with sums in single precision. While it does, the quads
+// of the next steps are on their way to registers. A line in workgroup memory is eight halves longer than what it
+// holds, so that the rows of a square lie in banks of their own.
+
+var<workgroup> a_tile: array<vec4<f16>, ${a_len}>;
+var<workgroup> b_tile: array<vec4<f16>, ${b_len}>;
+// A square of C for each subgroup, since how its lanes hold one is not known.
+var<workgroup> squares: array<f32, ${squares_len}>;
+
+@compute @workgroup_size(${threads})
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) local: u32,
+  @builtin(subgroup_id) subgroup: u32,
+  @builtin(subgroup_invocation_id) lane: u32,
+) {
+  let tiles_n = (p.size.y + ${tile_n}u - 1u) / ${tile_n}u;
+  let tiles_m = (p.size.x + ${tile_m}u - 1u) / ${tile_m}u;
+  let index = linear(group, groups);
+  // Control flow must be uniform in the compiler's eyes: workgroups past the last matrix do not return, they
+  // compute rows past its end, which nobody stores.
+  let matrix = min(index / (tiles_m * tiles_n), p.size.w - 1u);
+  let is_past = index / (tiles_m * tiles_n) > matrix;
+  let tile_row = select((index / tiles_n % tiles_m) * ${tile_m}u, p.size.x, is_past);
+  let tile_column = (index % tiles_n) * ${tile_n}u;
+  let own_row = subgroup / ${beside}u * ${own_rows}u;
+  let own_column = subgroup % ${beside}u * ${own_columns}u;
+  let a_start = start_a(matrix);
+  let b_start = start_b(matrix);
+${prepare}
+  for (var k = 0u; k < p.size.z; k += ${depth}u) {
+${share}
+    workgroupBarrier();
+    if (k + ${depth}u < p.size.z) {
+${ahead}
+    }
+${step}
+    workgroupBarrier();
+  }
+  let c_start = start_c(matrix);
+  let square = subgroup * ${square_len}u;
+${finish}
+}
+
+// What the lanes of a subgroup store of its square, whose first element is at that row and column.
+fn put(c_start: u32, square: u32, lane: u32, row: u32, column: u32) {
+  for (var quad = lane; quad < ${square_quads}u; quad += ${lanes}u) {
+    let i = square + quad * 4u;
+    let v = vec4(squares[i], squares[i + 1u], squares[i + 2u], squares[i + 3u]);
+    let at_row = row + quad / ${size_quads}u;
+    store(c_start + at_row * p.rest.y, at_row, column + quad % ${size_quads}u * 4u, v);
+  }
+}
+
+fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {
+  if (row < p.size.x && column < p.size.y) { ${store} }
+}
