@@ -37,21 +37,37 @@ fn op(x: A) -> Y {
   return select(vec4<i32>(clamp(x, A(-128.0), A(127.0))), Y(0), is_nan(x));
 }
 
+//# tile_of_grid
+  let tile = group.yx;
+  let batch = group.z;
+
+//# tile_of_count
+  let index = group.y * groups.x + group.x;
+  if (index >= p.w0.x) { return; }
+  let tiles = (p.w0.yz + vec2<u32>(${width}u - 1u, ${height}u - 1u)) / vec2<u32>(${width}u, ${height}u);
+  let tile = vec2<u32>(index / tiles.y % tiles.x, index % tiles.y);
+  let batch = index / tiles.y / tiles.x;
+
 //# transpose
 // A block of 4 × 4: columns of the source come in whole, rows of the output leave whole. A
-// workgroup has a tile of WIDTH × HEIGHT blocks. p.w0 holds the tiles, the blocks beside each
-// other, the blocks below each other, and the output's rows; then come the source's first element
-// and the distance of its columns.
-fn block(tile: u32, lane: u32) {
-  if (tile >= p.w0.x) { return; }
-  let beside = (p.w0.y + WIDTH - 1u) / WIDTH;
-  let below = (p.w0.z + HEIGHT - 1u) / HEIGHT;
-  let above = tile / beside;
-  let place = vec2<u32>((tile % beside) * WIDTH + lane % WIDTH, (above % below) * HEIGHT + lane / WIDTH);
+// workgroup has a tile of ${width} × ${height} blocks, and the tiles that follow one another lie below each
+// other. Eight lanes have ${beside} blocks beside each other and ${below} below: so they read a whole line of a
+// cache at once, and write half of one, whose other half the next eight write.
+// p.w0 holds the tiles, the blocks beside each other, the blocks below each other, and the output's
+// rows; then come the source's first element and the distance of its columns.
+@compute @workgroup_size(${lanes})
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  ${place}
+  let eight = vec2<u32>(lane / 8u % ${eighths}u, lane / 8u / ${eighths}u);
+  let in_tile = eight * vec2<u32>(${beside}u, ${below}u) + vec2<u32>(lane % ${beside}u, lane % 8u / ${beside}u);
+  let place = tile * vec2<u32>(${width}u, ${height}u) + in_tile;
   if (any(place >= p.w0.yz)) { return; }
   let column = place.x << 2u;
   let row = place.y << 2u;
-  let batch = above / below;
   let step = p.w1.y;
   let origin = p.w1.x + batch_at(batch) + row + column * step;
   let c0 = op(x_get4(origin));
@@ -67,15 +83,6 @@ fn block(tile: u32, lane: u32) {
   y_put4(to + 2u * width, Y(c0.z, c1.z, c2.z, c3.z));
   if (row + 3u >= p.w0.w) { return; }
   y_put4(to + 3u * width, Y(c0.w, c1.w, c2.w, c3.w));
-}
-
-@compute @workgroup_size(64)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  block(group.y * groups.x + group.x, lane);
 }
 
 //# scatter

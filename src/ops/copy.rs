@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use plan::{Scatter, Transpose};
+pub(crate) use plan::{Scatter, Transpose, TransposeForm};
 
 use super::elementwise::element::Element;
 use super::elementwise::{
@@ -27,7 +27,7 @@ use super::elementwise::{
 };
 use super::functions::push_functions;
 use super::operation::same_dtype;
-use super::text::section_for;
+use super::text::{fill, section_for};
 use crate::dtype::DType;
 use crate::engine::kernel::{Program, Ranges};
 use crate::engine::{Kernel, Launch, Operand, Variant};
@@ -106,21 +106,48 @@ fn prelude(variant: &Variant, words: usize) -> String {
 }
 
 fn transpose_text(variant: &Variant) -> Cow<'static, str> {
-    let (rank, shift) = Transpose::shape_of(variant.code);
+    let form = TransposeForm::unpack(variant.code);
+    let TransposeForm {
+        rank,
+        width_log2,
+        height_log2,
+        is_grid,
+    } = form;
     let mut out = prelude(variant, Transpose::words_of(rank));
     let (dims, strides) = (Transpose::MAP, Transpose::MAP + rank);
-    let (width, height) = (1 << shift, Transpose::TILE_BLOCKS >> shift);
+    out.push_str("fn batch_at(b: u32) -> u32 {\n  var r = b;\n  var at = 0u;\n");
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "const WIDTH = {width}u;\nconst HEIGHT = {height}u;\nfn batch_at(b: u32) -> u32 {{\n  var r = b;\n  var at = 0u;"
-    );
     for d in (0..rank).rev() {
         let (dim, stride) = (word(dims + d), word(strides + d));
-        let _ = writeln!(out, "  at += (r % {dim}) * {stride}; r = r / {dim};");
+        let _ = match d {
+            0 => writeln!(out, "  at += r * {stride};"),
+            _ => writeln!(out, "  at += (r % {dim}) * {stride}; r = r / {dim};"),
+        };
     }
     out.push_str("  return at;\n}\n");
-    out.push_str(section_for(WGSL, "transpose", ""));
+    // Each eight lanes have two blocks beside each other and four below, if the tile has as many.
+    let beside_log2 = 1_u32.clamp(3_u32.saturating_sub(height_log2), width_log2.min(3));
+    let numbers = [
+        ("width", 1 << width_log2),
+        ("height", 1 << height_log2),
+        ("beside", 1 << beside_log2),
+        ("eighths", 1 << (width_log2 - beside_log2)),
+        ("below", 8 >> beside_log2),
+        ("lanes", 1 << (width_log2 + height_log2)),
+    ]
+    .map(|(name, number): (_, u32)| (name, number.to_string()));
+    let place = section_for(
+        WGSL,
+        if is_grid {
+            "tile_of_grid"
+        } else {
+            "tile_of_count"
+        },
+        "",
+    );
+    let numbers = numbers.iter().map(|(name, number)| (*name, &number[..]));
+    let values: Vec<(&str, &str)> = [("place", place)].into_iter().chain(numbers).collect();
+    out.push_str(&fill(section_for(WGSL, "transpose", ""), &values));
     Cow::Owned(out)
 }
 
@@ -314,7 +341,7 @@ impl Tensor {
         let (_, bytes) = checked(shape, dtype)?;
         let plan = match is_wide(&self.engine, [self].into_iter(), bytes) {
             true => None,
-            false => Transpose::new(&self.layout),
+            false => Transpose::new(&self.layout, self.engine.caps()),
         };
         let Some(plan) = plan else {
             let call = Call {
@@ -328,10 +355,10 @@ impl Tensor {
         let out = Tensor::output(&self.engine, shape, dtype)?;
         self.engine.launch(Launch {
             program: Program::Builtin(&TRANSPOSE),
-            code: plan.code,
+            code: plan.form.pack(),
             args: [arg(self, true), arg(&out, true)].into_iter().collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
-            groups: super::rows::groups(self.engine.caps(), plan.words[0].into(), 1),
+            groups: plan.groups(self.engine.caps()),
             may_reuse: 0,
             ranges: SmallVec::new(),
             work: 0,

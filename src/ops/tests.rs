@@ -155,8 +155,17 @@ fn every_text_of_copy_is_a_valid_shader() {
     for from in DType::ALL {
         for to in DType::ALL {
             check(&copy::COPY, false, 0, &[false], &[vec![from, to]]);
-            for batch in [0, 1, 6] {
-                check::valid(&copy::TRANSPOSE, batch, &[from, to], 0b11);
+            for (rank, blocks_log2, is_grid) in [(0, 6, true), (1, 8, true), (6, 6, false)] {
+                for width_log2 in [0, 1, 4, blocks_log2] {
+                    let form = copy::TransposeForm {
+                        rank,
+                        width_log2,
+                        height_log2: blocks_log2 - width_log2,
+                        is_grid,
+                    };
+                    assert_eq!(copy::TransposeForm::unpack(form.pack()), form);
+                    check::valid(&copy::TRANSPOSE, form.pack(), &[from, to], 0b11);
+                }
             }
         }
         check(&copy::COPY_INTO, true, 0, &[false], &[vec![from, from]]);

@@ -60,6 +60,11 @@ fn transposes_of_every_shape_are_right_in_and_out_of_blocks() -> Result<()> {
             (32, 52),
             (5, 7),
             (1, 8),
+            // Tiles of 256 blocks, with ragged ends and in the shapes that these matrices ask for.
+            (260, 72),
+            (64, 64),
+            (4, 1100),
+            (1030, 4),
         ] {
             let x = tensor::<u32>(&gpu, random, &[rows, columns]);
             assert_eq!(
@@ -92,6 +97,18 @@ fn transposes_of_every_shape_are_right_in_and_out_of_blocks() -> Result<()> {
             let wanted: Vec<f32> = y.to_vec::<u8>()?.iter().map(|&x| f32::from(x)).collect();
             assert_eq!(z, wanted);
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn more_matrices_than_a_grid_has_places_are_transposed() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(12);
+        let matrices = gpu.caps().max_groups as usize + 3;
+        let x = tensor::<u8>(&gpu, random, &[matrices, 4, 8]);
+        let y = x.transpose(1, 2)?;
+        assert_eq!(y.copy()?.to_vec::<u8>()?, y.to_vec::<u8>()?, "{device}");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::elementwise::{Lane, each, get, put, words};
 use crate::dtype::DType;
 use crate::engine::kernel::TwinCall;
-use crate::ops::copy::{Scatter, Transpose};
+use crate::ops::copy::{Scatter, Transpose, TransposeForm};
 
 pub(crate) fn copy(call: &mut TwinCall) {
     let dtype = call.variant.dtypes[1];
@@ -34,7 +34,7 @@ fn convert(x: Lane, to: DType) -> Lane {
 
 pub(crate) fn transpose(call: &mut TwinCall) {
     let words = words(call);
-    let (rank, _) = Transpose::shape_of(call.variant.code);
+    let rank = TransposeForm::unpack(call.variant.code).rank;
     let (columns, rows, dtype) = (4 * words[1], words[3], call.variant.dtypes[1]);
     let dims = &words[Transpose::MAP..];
     let batches: u32 = dims[..rank].iter().product();
