@@ -62,7 +62,10 @@ fn op(x: A) -> Y { return sigmoid_of(x); }
 fn op(x: A) -> Y { return x * sigmoid_of(x); }
 
 //# gelu
-fn op(x: A) -> Y { return 0.5 * x * (1.0 + erf_of(x * 0.707106781)); }
+fn op(x: A) -> Y {
+  let tail = tail_of(x);
+  return x * select(1.0 - tail, tail, x < A(0.0));
+}
 
 //# gelu_tanh
 fn op(x: A) -> Y {
