@@ -5,12 +5,13 @@
 // an element of the output, and `i` names the element of each input that goes with it. `p.w0` holds the number of
 // elements, the output's first element, and two scalars.
 
-//# frame
+//# quad
 fn quad(k: u32, i: vec4<u32>) {
   $LOADS
   $STORE
 }
 
+//# main
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,

@@ -6,6 +6,8 @@
 mod counts;
 #[path = "fusion/graphs.rs"]
 mod graphs;
+#[path = "fusion/octets.rs"]
+mod octets;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};

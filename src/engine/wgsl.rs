@@ -79,7 +79,7 @@ pub(crate) fn shader(
         out.push_str("enable subgroups;\n");
     }
     let mut binding = 0;
-    let unit = |part| match reads_octets(text, operands, variant, layout, target, part) {
+    let unit = |part| match has_octets(text, operands, variant, layout, target, part) {
         true => Unit::Octet,
         false => unit_of_part(operands.len(), variant, layout, part),
     };
@@ -150,8 +150,12 @@ fn to_wide4(v: vec4<u32>) -> vec2<u64> {
 }
 ";
 
-/// Two quads, and from four words of 64 bits.
+/// Two quads, from and to four words of 64 bits.
 const OCTETS: &str = "struct Octet { low: vec4<u32>, high: vec4<u32> }
+fn to_wide8(v: Octet) -> vec4<u64> {
+  let low = vec4<u64>(vec4<u32>(v.low.xz, v.high.xz));
+  return low | (vec4<u64>(vec4<u32>(v.low.yw, v.high.yw)) << vec4<u32>(32u));
+}
 fn from_wide8(v: vec4<u64>) -> Octet {
   let low = vec4<u32>(v);
   let high = vec4<u32>(v >> vec4<u32>(32u));
@@ -216,7 +220,7 @@ impl Unit {
         match (self, wide_words) {
             (Unit::Quad2, true) => ("u64", ["from_wide2", "to_wide2"]),
             (Unit::Quad4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
-            (Unit::Octet, _) => ("vec4<u64>", ["from_wide8", ""]),
+            (Unit::Octet, _) => ("vec4<u64>", ["from_wide8", "to_wide8"]),
             (unit, _) => (unit.wgsl(), ["", ""]),
         }
     }
@@ -236,9 +240,9 @@ fn operands_of(layout: &Layout, operands: usize, part: usize) -> impl Iterator<I
     (0..operands).filter(move |&index| usize::from(layout.parts[index]) == part)
 }
 
-/// Can a part be bound as octets? Where every operand of it is only read, and by octets, in one window:
-/// what is left at the end of another might be less than one.
-fn reads_octets(
+/// Can a part be bound as octets? Where every operand of it is read or written by them alone, in one window: what
+/// is left at the end of another might be less than one.
+fn has_octets(
     text: &str,
     operands: &[Operand],
     variant: &Variant,
@@ -247,10 +251,13 @@ fn reads_octets(
     part: usize,
 ) -> bool {
     let all = operands_of(layout, operands.len(), part).all(|index| {
-        operands[index].role == Role::Read
-            && variant.dtypes[index] == DType::F32
-            && variant.quads >> index & 1 == 1
-            && text.contains(&format!("{}_get8(", operands[index].name))
+        let calls = |accessor| text.contains(&format!("{}_{accessor}(", operands[index].name));
+        let is_of_octets = match operands[index].role {
+            Role::Read => calls("get8"),
+            Role::Write => calls("put8") && !calls("put4"),
+            Role::Update => false,
+        };
+        variant.dtypes[index] == DType::F32 && variant.quads >> index & 1 == 1 && is_of_octets
     });
     target.wide_words && layout.windows[part] == 1 && all
 }
@@ -446,6 +453,42 @@ mod tests {
         assert!(!check(0b10, 1, false));
         assert!(!check(0b11, 3, false));
         assert!(!check(0b11, 1, true));
+    }
+
+    #[test]
+    fn octets_are_one_store_where_nothing_else_is_done_with_a_part() {
+        let operands = [Operand::read("x"), Operand::write("y")];
+        let pair = TEXT
+            .replace("y_get4(i) + x_get4(i)", "x_get8(i)[1]")
+            .replace("y_put4(i, ", "let v = (")
+            .replace("  let v", "  y_put8(i, x_get8(i)); let v");
+        let bindings = |text: &str, same_part: bool, dtype| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [1; MAX_OPERANDS],
+                writable: 0b11,
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [dtype; MAX_OPERANDS],
+                quads: 0b11,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(text, &operands, &variant, &layout, &target);
+            translate("octets", &whole);
+            whole.matches("array<vec4<u64>>").count()
+        };
+        assert_eq!(bindings(&pair, false, DType::F32), 2);
+        assert_eq!(bindings(&pair, true, DType::F32), 1);
+        let and_a_quad = pair.replace("let v", "y_put4(i, vec4(1.0)); let v");
+        assert_eq!(bindings(&and_a_quad, false, DType::F32), 1);
+        assert_eq!(bindings(&and_a_quad, true, DType::F32), 0);
     }
 
     #[test]

@@ -142,6 +142,8 @@ pub(super) struct Structure {
     pub(super) together: bool,
     /// Quads of an invocation.
     pub(super) each: u64,
+    /// They come in pairs: f32 in order, as many of them as whole pairs hold, and at most single elements beside.
+    pub(super) octets: bool,
     /// The kernel that takes up the one output, element by element, ...
     pub(super) tail: Option<TailShape>,
     /// ... or the one that makes the last leaf, ...
@@ -268,7 +270,7 @@ impl Structure {
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
         let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;
-        let flags = flags | u8::from(self.before.is_some()) << 4;
+        let flags = flags | u8::from(self.before.is_some()) << 4 | u8::from(self.octets) << 5;
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);

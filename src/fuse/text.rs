@@ -113,7 +113,10 @@ impl<'a> Writer<'a> {
         if self.structure.is_mapped() {
             self.push_maps();
         }
-        self.push_quad();
+        match self.structure.octets {
+            true => self.push_octet(),
+            false => self.push_quad(),
+        }
         self.push_main();
     }
 
@@ -304,6 +307,43 @@ impl<'a> Writer<'a> {
         self.push_lines();
     }
 
+    /// The function that makes two quads which lie together.
+    fn push_octet(&mut self) {
+        self.out.push_str("fn octet(first: u32) {\n");
+        let leaves = self.structure.leaves.iter().enumerate();
+        let (in_order, others): (Vec<_>, Vec<_>) =
+            leaves.partition(|(_, leaf)| leaf.fetch == Fetch::InOrder);
+        for (leaf, _) in others {
+            let (name, value) = (self.leaves[leaf], self.leaf(leaf));
+            self.push(format_args!("  let {name} = {value};\n"));
+        }
+        for (leaf, _) in &in_order {
+            let name = self.leaves[*leaf];
+            self.push(format_args!("  let {name}_pair = {name}_get8(first);\n"));
+        }
+        let outs = self.structure.outs.iter().zip(OUTS);
+        for (_, y) in outs.clone() {
+            self.push(format_args!("  var {y}_pair: mat2x4<f32>;\n"));
+        }
+        for half in 0..2 {
+            self.push(format_args!("  {{\n  let k = first + {}u;\n", 4 * half));
+            for (leaf, _) in &in_order {
+                let name = self.leaves[*leaf];
+                self.push(format_args!("  let {name} = {name}_pair[{half}];\n"));
+            }
+            self.push_nodes();
+            for (shape, y) in outs.clone() {
+                let node = shape.node;
+                self.push(format_args!("  {y}_pair[{half}] = t{node};\n"));
+            }
+            self.out.push_str("  }\n");
+        }
+        for (_, y) in outs {
+            self.push(format_args!("  {y}_put8(first, {y}_pair);\n"));
+        }
+        self.out.push_str("}\n");
+    }
+
     /// What makes one quad, and its end.
     fn push_lines(&mut self) {
         self.push_lanes();
@@ -430,7 +470,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Calls `quad` for every quad of an invocation.
+    /// Calls `quad` for every quad of an invocation, or `octet` for every two.
     fn push_main(&mut self) {
         let each = self.structure.each;
         self.out.push_str(
@@ -441,6 +481,16 @@ impl<'a> Writer<'a> {
              // The last quad may pass the end: the padding of a storage belongs to it.\n  \
              let quads = (p.w0.x + 3u) >> 2u;\n",
         );
+        if self.structure.octets {
+            for octet in 0..each / 2 {
+                let first = format!("thread * {}u + {}u", 4 * each, 8 * octet);
+                self.push(format_args!(
+                    "  if ({first} < p.w0.x) {{ octet({first}); }}\n"
+                ));
+            }
+            self.out.push_str("}\n");
+            return;
+        }
         let is_mapped = self.structure.is_mapped() && self.structure.whole;
         let together = self.structure.together;
         if is_mapped && together {

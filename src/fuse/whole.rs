@@ -8,6 +8,7 @@ use super::expr::{At, Expr, Leaf, is_cheap, is_one, storage_of};
 use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
 use super::{Limits, Member};
 use crate::driver::AdapterKind;
+use crate::dtype::DType;
 use crate::engine::Arg;
 use crate::engine::kernel::{Launch, MAX_OPERANDS};
 use crate::ops::elementwise::{GROUP, QUADS_ON_CPU};
@@ -283,6 +284,17 @@ impl Expr {
         };
         let each = if tail.is_some() { 1 } else { each };
         let together = self.dims.len() == 1 || u64::from(inner).is_multiple_of(4 * each);
+        let leaves: SmallVec<[LeafShape; 8]> = leaves;
+        let octets = each > 1
+            && self.len.is_multiple_of(8)
+            && leaves.iter().all(|leaf| match leaf.fetch {
+                Fetch::InOrder => leaf.dtype == DType::F32,
+                fetch => fetch == Fetch::One,
+            })
+            && (self.written.iter()).all(|out| {
+                let dtype = self.nodes[usize::from(out.node)].dtype;
+                out.start.is_none() && dtype == DType::F32
+            });
         Structure {
             nodes: std::mem::take(&mut self.nodes),
             leaves,
@@ -292,6 +304,7 @@ impl Expr {
             whole,
             together,
             each,
+            octets,
             tail,
             head: None,
             before: None,

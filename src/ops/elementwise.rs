@@ -75,6 +75,8 @@ impl Code {
     const WHOLE: u64 = 1 << 12;
     /// All quads of an invocation lie within one row.
     const TOGETHER: u64 = 1 << 15;
+    /// What is read or written by quads consists of octets, and an invocation takes them two at a time.
+    const OCTETS: u64 = 1 << 26;
 
     pub(crate) fn op(self) -> u8 {
         self.0 as u8
@@ -249,6 +251,10 @@ impl Call<'_> {
         if into {
             plan.code.0 |= Code::INTO;
         }
+        let operands = self.tensors().chain([out]);
+        if plan.is_of_octets() && operands.clone().all(|of| of.dtype == DType::F32) && !into {
+            plan.code.0 |= Code::OCTETS;
+        }
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         let mut may_reuse = 0;
         let fetches = (0..plan.code.inputs()).map(|input| plan.code.fetch(input));
@@ -347,6 +353,21 @@ impl Plan {
         debug_assert!(4 * end <= MAX_PARAMS_BYTES || far.is_empty());
         self.words.resize(self.words.len().max(end), 0);
         self.words[start..start + far.len()].copy_from_slice(far);
+    }
+
+    /// Can an invocation that takes several quads take them in pairs? Where nothing lies between them, and
+    /// none begins in the middle of a pair or is left over.
+    fn is_of_octets(&self) -> bool {
+        let fetches = (0..self.code.inputs()).map(|input| self.code.fetch(input));
+        let mut bound = fetches.filter(|&fetch| fetch != Fetch::Param).enumerate();
+        self.code.has(Code::UNROLL)
+            && self.code.rank() == 1
+            && self.code.bound() > 0
+            && self.words[0].is_multiple_of(8)
+            && bound.all(|(operand, fetch)| match fetch {
+                Fetch::Quad => self.words[MAP + operand].is_multiple_of(8),
+                fetch => fetch == Fetch::Splat,
+            })
     }
 
     /// Spreads the quads over invocations as the adapter likes it.

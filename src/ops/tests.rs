@@ -10,6 +10,7 @@ use crate::tensor::layout::Layout;
 
 const INTO: u64 = 1 << 13;
 const UNROLL: u64 = 1 << 14 | 1 << 15;
+const OCTETS: u64 = 1 << 26;
 
 /// Codes of every kind for so many tensors: quads, splats, strides, rows that end within a quad.
 fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {
@@ -66,6 +67,9 @@ fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec
         for dtypes in dtypes.iter().take(if which == 0 { usize::MAX } else { 1 }) {
             let code = code | op | flags | unroll;
             check::valid(kernel, code, dtypes, quads(code, is_scalar));
+            if which == 0 && !into && tensors > 0 && dtypes.iter().all(|&of| of == DType::F32) {
+                check::valid(kernel, code | OCTETS, dtypes, quads(code, is_scalar));
+            }
         }
     }
 }

@@ -43,7 +43,22 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
         );
     }
-    if operand.role != Role::Read && text.contains(&format!("{name}_put4(")) {
+    let writes_octets = operand.role != Role::Read && text.contains(&format!("{name}_put8("));
+    if writes_octets {
+        debug_assert!(dtype == DType::F32, "{name}_put8");
+        let body = match unit {
+            Unit::Octet => format!(
+                "b{part}_store(i >> 3u, Octet(bitcast<vec4<u32>>(v[0]), bitcast<vec4<u32>>(v[1])));"
+            ),
+            _ => format!("{name}_put4(i, v[0]); {name}_put4(i + 4u, v[1]);"),
+        };
+        line(
+            out,
+            format_args!("fn {name}_put8(i: u32, v: mat2x4<f32>) {{ {body} }}"),
+        );
+    }
+    let writes_quads = operand.role != Role::Read && text.contains(&format!("{name}_put4("));
+    if writes_quads || writes_octets && unit != Unit::Octet {
         let body = put4(part, dtype, unit);
         line(
             out,

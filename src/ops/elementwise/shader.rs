@@ -61,11 +61,16 @@ pub(in crate::ops) fn text(
     } else {
         "store_all"
     };
-    let frame = section_for(WGSL, "frame", "")
-        .replace("$LOADS", &loads(variant, names, section.contains("k: u32")))
-        .replace("$STORE", section_for(WGSL, store, "").trim_end())
-        .replace("$QUADS", &quads(code));
-    out.push_str(&frame);
+    let placed = section.contains("k: u32");
+    if code.has(Code::OCTETS) {
+        push_octet(&mut out, variant, names, placed);
+    } else {
+        let quad = section_for(WGSL, "quad", "")
+            .replace("$LOADS", &loads(variant, names, placed))
+            .replace("$STORE", section_for(WGSL, store, "").trim_end());
+        out.push_str(&quad);
+    }
+    out.push_str(&section_for(WGSL, "main", "").replace("$QUADS", &quads(code)));
     push_functions(&mut out);
     Cow::Owned(out)
 }
@@ -132,6 +137,16 @@ fn quads(code: Code) -> String {
         return per_quad(each, |_, k| format!("quad({k}, at(coordinates({k})));"));
     }
     let start = format!("let i = at(coordinates(thread * {}u));\n  ", 4 * each);
+    if code.has(Code::OCTETS) {
+        let of = |octet: u64| {
+            let k = format!("thread * {}u + {}u", 4 * each, 8 * octet);
+            format!(
+                "if ({k} < p.w0.x) {{ octet({k}, i + {}u * step()); }}",
+                2 * octet
+            )
+        };
+        return start + &(0..each / 2).map(of).collect::<Vec<_>>().join("\n  ");
+    }
     start + &per_quad(each, |quad, k| format!("quad({k}, i + {quad}u * step());"))
 }
 
@@ -144,6 +159,40 @@ fn per_quad(each: u64, call: impl Fn(u64, &str) -> String) -> String {
         )
     };
     (0..each).map(of).collect::<Vec<_>>().join("\n  ")
+}
+
+/// A function for two quads that lie together.
+fn push_octet(out: &mut String, variant: &Variant, names: &[&str], placed: bool) {
+    let code = Code(variant.code);
+    out.push_str("fn octet(k: u32, i: vec4<u32>) {\n");
+    let mut operand = 0;
+    for (input, name) in names.iter().enumerate() {
+        let at = ["x", "y", "z"][operand];
+        let value = match code.fetch(input) {
+            Fetch::Param => format!("A(bitcast<T>({}))", word(2)),
+            Fetch::Quad => format!("{name}_get8(i.{at})"),
+            _ => format!("vec4<f32>({name}_get(i.{at}))"),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "  let {name} = {value};");
+        operand += usize::from(code.fetch(input) != Fetch::Param);
+    }
+    let half = |half: u32| {
+        let inputs = names.iter().enumerate();
+        let of_input = |(input, name): (usize, &&str)| match code.fetch(input) {
+            Fetch::Quad => format!("{name}[{half}]"),
+            _ => name.to_string(),
+        };
+        let place = placed.then(|| format!("k + {}u", 4 * half));
+        let values: Vec<String> = place.into_iter().chain(inputs.map(of_input)).collect();
+        format!("op({})", values.join(", "))
+    };
+    let _ = writeln!(
+        out,
+        "  y_put8(k, mat2x4<f32>({}, {}));\n}}",
+        half(0),
+        half(1)
+    );
 }
 
 /// Fetches every input and calls `op`, with the number of the element if it is `placed`.
