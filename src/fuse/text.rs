@@ -1,6 +1,8 @@
 //! The WGSL of a fused kernel: every operation a function, as its family's file has it, and every
 //! node a line.
 
+mod quads;
+
 use std::fmt::Write;
 
 use smallvec::SmallVec;
@@ -297,53 +299,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The function that makes one quad.
-    fn push_quad(&mut self) {
-        let at = match self.structure.is_mapped() && self.structure.whole {
-            true => ", i: Elements",
-            false => "",
-        };
-        self.push(format_args!("fn quad(k: u32{at}) {{\n"));
-        self.push_lines();
-    }
-
-    /// The function that makes two quads which lie together.
-    fn push_octet(&mut self) {
-        self.out.push_str("fn octet(first: u32) {\n");
-        let leaves = self.structure.leaves.iter().enumerate();
-        let (in_order, others): (Vec<_>, Vec<_>) =
-            leaves.partition(|(_, leaf)| leaf.fetch == Fetch::InOrder);
-        for (leaf, _) in others {
-            let (name, value) = (self.leaves[leaf], self.leaf(leaf));
-            self.push(format_args!("  let {name} = {value};\n"));
-        }
-        for (leaf, _) in &in_order {
-            let name = self.leaves[*leaf];
-            self.push(format_args!("  let {name}_pair = {name}_get8(first);\n"));
-        }
-        let outs = self.structure.outs.iter().zip(OUTS);
-        for (_, y) in outs.clone() {
-            self.push(format_args!("  var {y}_pair: mat2x4<f32>;\n"));
-        }
-        for half in 0..2 {
-            self.push(format_args!("  {{\n  let k = first + {}u;\n", 4 * half));
-            for (leaf, _) in &in_order {
-                let name = self.leaves[*leaf];
-                self.push(format_args!("  let {name} = {name}_pair[{half}];\n"));
-            }
-            self.push_nodes();
-            for (shape, y) in outs.clone() {
-                let node = shape.node;
-                self.push(format_args!("  {y}_pair[{half}] = t{node};\n"));
-            }
-            self.out.push_str("  }\n");
-        }
-        for (_, y) in outs {
-            self.push(format_args!("  {y}_put8(first, {y}_pair);\n"));
-        }
-        self.out.push_str("}\n");
-    }
-
     /// What makes one quad, and its end.
     fn push_lines(&mut self) {
         self.push_lanes();
@@ -468,55 +423,6 @@ impl<'a> Writer<'a> {
                 None => call,
             },
         }
-    }
-
-    /// Calls `quad` for every quad of an invocation, or `octet` for every two.
-    fn push_main(&mut self) {
-        let each = self.structure.each;
-        self.out.push_str(
-            "\n@compute @workgroup_size(64)\nfn main(\n  @builtin(workgroup_id) group: vec3<u32>,\n  \
-             @builtin(num_workgroups) groups: vec3<u32>,\n  \
-             @builtin(local_invocation_index) lane: u32,\n) {\n  \
-             let thread = (group.y * groups.x + group.x) * 64u + lane;\n  \
-             // The last quad may pass the end: the padding of a storage belongs to it.\n  \
-             let quads = (p.w0.x + 3u) >> 2u;\n",
-        );
-        if self.structure.octets {
-            for octet in 0..each / 2 {
-                let first = format!("thread * {}u + {}u", 4 * each, 8 * octet);
-                self.push(format_args!(
-                    "  if ({first} < p.w0.x) {{ octet({first}); }}\n"
-                ));
-            }
-            self.out.push_str("}\n");
-            return;
-        }
-        let is_mapped = self.structure.is_mapped() && self.structure.whole;
-        let together = self.structure.together;
-        if is_mapped && together {
-            let first = 4 * each;
-            self.push(format_args!(
-                "  let i = elements_at(coordinates(thread * {first}u));\n"
-            ));
-        }
-        for quad in 0..each {
-            let q = format!("thread * {each}u + {quad}u");
-            let k = format!("({q}) << 2u");
-            let i = match (is_mapped, together) {
-                (false, _) => String::new(),
-                (true, false) => format!(", elements_at(coordinates({k}))"),
-                (true, true) => {
-                    let steps = self.mapped().into_iter().map(|leaf| {
-                        let last = self.structure.rank - 1;
-                        let stride = self.word(self.places.strides[leaf] + last);
-                        format!("i.{} + {}u * {stride}", self.leaves[leaf], 4 * quad)
-                    });
-                    format!(", Elements({})", steps.collect::<Vec<_>>().join(", "))
-                }
-            };
-            self.push(format_args!("  if ({q} < quads) {{ quad({k}{i}); }}\n"));
-        }
-        self.out.push_str("}\n");
     }
 }
 
