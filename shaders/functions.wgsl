@@ -113,8 +113,8 @@ fn erf_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# tail_of
-// How much of a normal distribution lies beyond |x|, half of erfc(|x| / √2): right to 1.5e-7 / max(|x|, 1), by the
-// fourth power of a polynomial, which is below 0 from 5.4 on. Neither a division nor an exponential.
+// How much of a normal distribution lies beyond |x|, half of erfc(|x| / √2): right to 2e-7 / max(|x|, 1), by the
+// fourth power of a polynomial that passes 0 at 5.66. Neither a division nor an exponential.
 fn tail_of(x: vec4<f32>) -> vec4<f32> {
   let u = min(abs(x), vec4<f32>(6.0));
   var p = fma(u, vec4<f32>(-3.32380910e-6), vec4<f32>(5.72357894e-5));

@@ -195,7 +195,8 @@ impl Gpu {
     /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one that
     /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
     /// times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster; on Vulkan, for products of
-    /// f16 by cooperative matrices, for `EXPERIMENTAL_COOPERATIVE_MATRIX` and `SHADER_F16`, if it has both; with an
+    /// f16 by cooperative matrices, for `EXPERIMENTAL_COOPERATIVE_MATRIX` and `SHADER_F16`, if it has both (wgpu wants
+    /// `ExperimentalFeatures::enabled()` for the first, which is `unsafe`: a promise of the app's own); with an
     /// [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time kernels](Gpu::time_kernels) for
     /// `TIMESTAMP_QUERY`. What the device was not opened with cannot be used.
     ///

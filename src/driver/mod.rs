@@ -246,14 +246,15 @@ pub struct Caps {
     pub max_immediate_bytes: u32,
     /// Workgroups in one dimension of a dispatch.
     pub max_groups: u32,
-    /// Invocations in one workgroup.
+    /// Invocations in one workgroup, along x.
     pub max_invocations: u32,
     /// Bytes of workgroup memory.
     pub max_workgroup_bytes: u32,
     /// Lanes of a subgroup, least and most; none where kernels cannot use subgroups.
     pub subgroup_lanes: Option<(u32, u32)>,
     /// Rows, and columns, of the squares of f16 that a subgroup multiplies at once with sums in f32
-    /// (cooperative matrices, `VK_KHR_cooperative_matrix`), 8 or 16; none where kernels cannot.
+    /// (cooperative matrices, `VK_KHR_cooperative_matrix`), 8 or 16; none where kernels cannot, or
+    /// subgroups vary in size.
     pub cooperative_size: Option<u32>,
     /// Kernels load and store two words at once, as one of 64 bits: a software rasterizer takes as
     /// long for each element that it loads, however wide it is.

@@ -83,10 +83,10 @@ pub(crate) fn shader(
         true => Unit::Octet,
         false => unit_of_part(operands.len(), variant, layout, part),
     };
-    let mut has_octets = false;
+    let mut some_are_octets = false;
     for part in 0..layout.part_count(operands.len()) {
         let unit = unit(part);
-        has_octets |= unit == Unit::Octet;
+        some_are_octets |= unit == Unit::Octet;
         let stores = operands_of(layout, operands.len(), part)
             .any(|index| operands[index].role != Role::Read);
         declare_part(&mut out, layout, part, unit, stores, target, &mut binding);
@@ -94,7 +94,7 @@ pub(crate) fn shader(
     if target.wide_words {
         out.push_str(WIDE_WORDS);
     }
-    if has_octets {
+    if some_are_octets {
         out.push_str(OCTETS);
     }
     let writes = |of: DType| {

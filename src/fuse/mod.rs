@@ -72,6 +72,7 @@ struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     kind: AdapterKind,
+    wide_words: bool,
     window_bytes: u64,
     windows: u64,
     /// Bytes of all operands together.
@@ -142,6 +143,7 @@ impl Fuser {
     fn run(&mut self, pending: &mut Pending) {
         let limits = Limits {
             kind: self.caps.kind,
+            wide_words: self.caps.wide_words,
             window_bytes: self.caps.max_binding_bytes,
             windows: self.most_windows,
             bytes: pending.limit_bytes / LIMIT_PART,

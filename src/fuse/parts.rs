@@ -15,6 +15,7 @@ use crate::engine::kernel::{Launch, Program};
 use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
 use crate::engine::{Arg, Kernel};
 use crate::memory::{DeadList, Storage};
+use crate::ops::elementwise::Code;
 use crate::ops::elementwise::element::{Element, are_quads, into};
 use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
@@ -131,6 +132,8 @@ fn step_of(
     args.push((Slot::Node(number), node.dtype));
     let plan = (node.element).plan(caps, node.op, dims, &layouts, &is_scalar, scalars)?;
     let (code, words, groups) = plan;
+    let dtypes = args.iter().map(|&(_, dtype)| dtype);
+    let code = Code(code).in_pairs(caps, &words, dtypes).0;
     Some(Step {
         kernel: node.element.fresh,
         code,

@@ -13,6 +13,7 @@ use crate::dtype::DType;
 use crate::ops::elementwise::element::SCALARS;
 use crate::ops::functions::push_functions;
 use crate::ops::readers::{READER_WORDS, unseen_word};
+use crate::ops::text::with_words;
 
 /// Names of operands that are read.
 pub(super) const LEAVES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -470,27 +471,14 @@ fn push_operations<'a>(out: &mut String, structures: impl Iterator<Item = &'a St
 
 /// The text of an operation, a function `op`, under its own name and with its types spelled out.
 fn with_types(text: &str, from: &str, to: &str, function: &str, node: &Node) -> String {
-    let mut out = String::with_capacity(2 * text.len());
-    let mut rest = text;
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    while let Some(at) = rest.find(is_part) {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let end = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
-        // A field of something is no alias.
-        let is_field = out.ends_with('.');
-        match &rest[..end] {
-            field if is_field => out.push_str(field),
-            "op" => out.push_str(function),
-            "A" => push(&mut out, format_args!("vec4<{from}>")),
-            "T" => out.push_str(from),
-            "Y" => push(&mut out, format_args!("vec4<{to}>")),
-            "E" => out.push_str(to),
-            other => out.push_str(other),
-        }
-        rest = &rest[end..];
-    }
-    out.push_str(rest);
+    let mut out = with_words(text, |word| match word {
+        "op" => Some(function.into()),
+        "A" => Some(format!("vec4<{from}>").into()),
+        "T" => Some(from.into()),
+        "Y" => Some(format!("vec4<{to}>").into()),
+        "E" => Some(to.into()),
+        _ => None,
+    });
     for (which, (slot, spelled)) in node.scalars.iter().zip(SCALARS).enumerate() {
         if slot.is_some() {
             out = out.replace(spelled, &format!("s{which}"));

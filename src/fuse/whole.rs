@@ -267,7 +267,7 @@ impl Expr {
             dtype: leaf.dtype,
             fetch: fetch_of(leaf, whole),
         });
-        let leaves = leaves.collect();
+        let leaves: SmallVec<[LeafShape; 8]> = leaves.collect();
         let outs = self.written.iter().map(|one| OutShape {
             node: one.node,
             is_into: one.start.is_some(),
@@ -284,8 +284,8 @@ impl Expr {
         };
         let each = if tail.is_some() { 1 } else { each };
         let together = self.dims.len() == 1 || u64::from(inner).is_multiple_of(4 * each);
-        let leaves: SmallVec<[LeafShape; 8]> = leaves;
         let octets = each > 1
+            && limits.wide_words
             && self.len.is_multiple_of(8)
             && leaves.iter().all(|leaf| match leaf.fetch {
                 Fetch::InOrder => leaf.dtype == DType::F32,

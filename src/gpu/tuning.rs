@@ -71,7 +71,13 @@ impl Tune {
         }
         let subject = Subject {
             adapter: format!("{} / {}", caps.name, caps.backend),
-            version: format!("{} / lapidary {}", caps.driver, env!("CARGO_PKG_VERSION")),
+            version: format!(
+                "{} / {} B of workgroup memory, squares of {} / lapidary {}",
+                caps.driver,
+                caps.max_workgroup_bytes,
+                caps.cooperative_size.unwrap_or(0),
+                env!("CARGO_PKG_VERSION")
+            ),
             has_clock: caps.backend != "sim",
         };
         Some(Tuning::new(subject, folder))

@@ -108,6 +108,31 @@ impl Code {
         }
     }
 
+    /// The same, with the quads in pairs where the adapter gains by it: if an invocation takes several, the operands,
+    /// whose types are given with the output's, are f32, nothing lies between the quads, and none begins in the middle
+    /// of a pair or is left over.
+    pub(crate) fn in_pairs(
+        self,
+        caps: &Caps,
+        words: &[u32],
+        mut dtypes: impl Iterator<Item = DType>,
+    ) -> Code {
+        let fetches = (0..self.inputs()).map(|input| self.fetch(input));
+        let mut bound = fetches.filter(|&fetch| fetch != Fetch::Param).enumerate();
+        let are_pairs = caps.wide_words
+            && self.has(Code::UNROLL)
+            && !self.is_into()
+            && self.rank() == 1
+            && self.bound() > 0
+            && words[0].is_multiple_of(8)
+            && bound.all(|(operand, fetch)| match fetch {
+                Fetch::Quad => words[MAP + operand].is_multiple_of(8),
+                fetch => fetch == Fetch::Splat,
+            })
+            && dtypes.all(|dtype| dtype == DType::F32);
+        Code(self.0 | if are_pairs { Code::OCTETS } else { 0 })
+    }
+
     fn has(self, flag: u64) -> bool {
         self.0 & flag != 0
     }
@@ -251,10 +276,8 @@ impl Call<'_> {
         if into {
             plan.code.0 |= Code::INTO;
         }
-        let operands = self.tensors().chain([out]);
-        if plan.is_of_octets() && operands.clone().all(|of| of.dtype == DType::F32) && !into {
-            plan.code.0 |= Code::OCTETS;
-        }
+        let dtypes = self.tensors().chain([out]).map(|operand| operand.dtype);
+        plan.code = (plan.code).in_pairs(out.engine.caps(), &plan.words, dtypes);
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         let mut may_reuse = 0;
         let fetches = (0..plan.code.inputs()).map(|input| plan.code.fetch(input));
@@ -353,21 +376,6 @@ impl Plan {
         debug_assert!(4 * end <= MAX_PARAMS_BYTES || far.is_empty());
         self.words.resize(self.words.len().max(end), 0);
         self.words[start..start + far.len()].copy_from_slice(far);
-    }
-
-    /// Can an invocation that takes several quads take them in pairs? Where nothing lies between them, and
-    /// none begins in the middle of a pair or is left over.
-    fn is_of_octets(&self) -> bool {
-        let fetches = (0..self.code.inputs()).map(|input| self.code.fetch(input));
-        let mut bound = fetches.filter(|&fetch| fetch != Fetch::Param).enumerate();
-        self.code.has(Code::UNROLL)
-            && self.code.rank() == 1
-            && self.code.bound() > 0
-            && self.words[0].is_multiple_of(8)
-            && bound.all(|(operand, fetch)| match fetch {
-                Fetch::Quad => self.words[MAP + operand].is_multiple_of(8),
-                fetch => fetch == Fetch::Splat,
-            })
     }
 
     /// Spreads the quads over invocations as the adapter likes it.

@@ -7,6 +7,7 @@
 //! | register | a thread a tile in registers, A broadcast within the subgroup | software adapters |
 //! | register, no lanes | the same, every thread for itself | no subgroups of known size |
 //! | workgroup | 256 threads a tile in workgroup memory | GPUs |
+//! | cooperative | subgroups squares out of workgroup memory, each at once | f16 on GPUs whose Vulkan has them |
 //! | skinny | 256 threads share out k | up to 8 rows on GPUs |
 //! | split | the lanes of a subgroup share out k | up to 4 rows on software adapters |
 //! | packed | as register, from copies that it reads in one go | software adapters, where that pays |

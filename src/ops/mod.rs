@@ -37,7 +37,7 @@ mod scatter;
 mod select;
 mod softmax;
 mod sort;
-mod text;
+pub(crate) mod text;
 mod trial;
 mod unary;
 

@@ -4,6 +4,8 @@ use smallvec::SmallVec;
 
 use super::elementwise::{Code, Fetch, Plan};
 use super::{binary, check, copy, fill, mask, random, select, unary};
+use crate::driver::sim::{SimDriver, SimOptions};
+use crate::driver::{AdapterKind, Caps, Driver};
 use crate::dtype::DType;
 use crate::engine::Kernel;
 use crate::tensor::layout::Layout;
@@ -177,6 +179,46 @@ fn every_text_of_copy_is_a_valid_shader() {
             check::valid(&copy::SCATTER, rank | outer << 4, &[from, from], 0b10);
         }
     }
+}
+
+#[test]
+fn quads_come_in_pairs_where_an_adapter_gains_by_it() {
+    let (driver, _) = SimDriver::new(SimOptions::default()).expect("the options go together");
+    let wide = Caps {
+        kind: AdapterKind::Cpu,
+        wide_words: true,
+        ..Caps::clone(driver.caps())
+    };
+    let check = |caps: &Caps, layouts: &[&Layout], dtypes: [DType; 2], expected: bool| {
+        let (shape, scalars) = (&layouts[0].shape, [false, false]);
+        let plan = binary::ELEMENT.plan(caps, 0, shape, layouts, &scalars, [0; 2]);
+        let (code, words, _) = plan.expect("few dimensions");
+        let code = Code(code).in_pairs(caps, &words, dtypes.into_iter());
+        assert_eq!(code.0 & OCTETS != 0, expected, "{layouts:?}");
+    };
+    let long = Layout::contiguous(&[4096]);
+    let part = |start, len| long.narrow(0, start, len).expect("it fits");
+    let one = Layout::contiguous(&[])
+        .broadcast_to(&[4096])
+        .expect("it fits");
+    let floats = [DType::F32; 2];
+    check(&wide, &[&long, &long], floats, true);
+    check(&wide, &[&long, &one], floats, true);
+    check(&wide, &[&part(8, 4080), &part(16, 4080)], floats, true);
+    check(&wide, &[&part(4, 4080), &part(0, 4080)], floats, false);
+    check(&wide, &[&part(0, 4084), &part(8, 4084)], floats, false);
+    // Few, apart, of other types; and where words are not so wide.
+    check(&wide, &[&part(0, 64), &part(0, 64)], floats, false);
+    let rows = Layout::contiguous(&[64, 72])
+        .narrow(1, 0, 64)
+        .expect("it fits");
+    check(&wide, &[&rows, &rows], floats, false);
+    check(&wide, &[&long, &long], [DType::F32, DType::F16], false);
+    let narrow = Caps {
+        wide_words: false,
+        ..wide.clone()
+    };
+    check(&narrow, &[&long, &long], floats, false);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! WGSL files are cut into sections by lines of the form `//# name`.
 
+use std::borrow::Cow;
+
 /// The section `name`, without its first line.
 pub(super) fn section(file: &'static str, name: &str) -> Option<&'static str> {
     file.split("//# ")
@@ -36,19 +38,24 @@ pub(super) fn fill(skeleton: &str, values: &[(&str, &str)]) -> String {
     text
 }
 
-/// A text in which the word `from` has become another.
-pub(super) fn rename(text: &str, from: &str, to: &str) -> String {
+/// A text in which some of the words have become others. A field of something is none of them.
+pub(crate) fn with_words<'a>(text: &str, other: impl Fn(&str) -> Option<Cow<'a, str>>) -> String {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut renamed = String::with_capacity(text.len());
+    let mut out = String::with_capacity(2 * text.len());
     let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let is_word = is_of_word(c);
-        let end = rest.find(|c| is_of_word(c) != is_word);
-        let (run, after) = rest.split_at(end.unwrap_or(rest.len()));
-        renamed.push_str(if run == from { to } else { run });
+    while let Some(at) = rest.find(is_of_word) {
+        let (between, word) = rest.split_at(at);
+        out.push_str(between);
+        let end = word.find(|c| !is_of_word(c)).unwrap_or(word.len());
+        let (word, after) = word.split_at(end);
+        match other(word).filter(|_| !out.ends_with('.')) {
+            Some(other) => out.push_str(&other),
+            None => out.push_str(word),
+        }
         rest = after;
     }
-    renamed
+    out.push_str(rest);
+    out
 }
 
 #[cfg(test)]

@@ -326,7 +326,7 @@ methods! {
     sigmoid Sigmoid;
     /// `x * sigmoid(x)`, also called swish, for floats.
     silu Silu;
-    /// `x · Φ(x)` with the normal distribution's Φ by [`erf`](Tensor::erf), for floats: PyTorch's
+    /// `x · Φ(x)` with the normal distribution's Φ, to 5e-7 where it is below 8, for floats: PyTorch's
     /// default.
     gelu Gelu;
     /// The approximation of [`gelu`](Tensor::gelu) by the hyperbolic tangent, for floats: PyTorch's

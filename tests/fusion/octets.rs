@@ -55,6 +55,10 @@ fn results(gpu: &Gpu, len: usize) -> Result<Vec<Vec<f32>>> {
         a.gt(b)?.cast(DType::F32)?,
         (a.cast(DType::F16)?.cast(DType::F32)? + b)?,
     ];
+    // With one that is made of nothing but numbers.
+    let count = gpu.arange(0.0, len as f32, 1.0, DType::F32)?;
+    made.push((a + &count)?.relu()?);
+    drop(count);
     // Into what is there, and into a part of it.
     let held = d.copy()?;
     part(&held, 8)?.copy_(&part(a, 0)?)?;
@@ -86,4 +90,8 @@ fn pairs_of_quads_and_what_is_nearly_so_are_the_same_to_the_bit() {
             }
         }
     }
+    let [_, _, fused] = &gpus;
+    let kernels = fused.fused_kernels();
+    let are_pairs = kernels.iter().any(|kernel| kernel.wgsl.contains("_put8("));
+    assert_eq!(are_pairs, fused.caps().wide_words);
 }

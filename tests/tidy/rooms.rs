@@ -48,7 +48,8 @@ const NAGA_FILES: &[&str] = &[
     "src/driver/sim/shader.rs",
 ];
 
-/// Reading a driver's budget goes through its raw handles; its compiled pipelines come back as bytes.
+/// Reading a driver's budget goes through its raw handles; its compiled pipelines come back as bytes; and a
+/// feature that wgpu calls experimental wants a promise.
 const UNSAFE_FILES: &[&str] = &[
     "src/driver/os_budget.rs",
     "src/driver/wgpu/cooperative.rs",

@@ -113,10 +113,15 @@ pub(super) fn caps(
         uniform_alignment_bytes: limits.min_uniform_buffer_offset_alignment.into(),
         max_immediate_bytes: if immediates { IMMEDIATE_BYTES } else { 0 },
         max_groups: limits.max_compute_workgroups_per_dimension,
-        max_invocations: limits.max_compute_invocations_per_workgroup,
+        // Kernels count their invocations along x.
+        max_invocations: limits
+            .max_compute_invocations_per_workgroup
+            .min(limits.max_compute_workgroup_size_x),
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         subgroup_lanes: (features.contains(Features::SUBGROUP) && lanes.0 > 0).then_some(lanes),
-        cooperative_size: cooperative_size.filter(|_| features.contains(cooperative::FEATURES)),
+        // How many subgroups a workgroup has must be known.
+        cooperative_size: cooperative_size
+            .filter(|_| features.contains(cooperative::FEATURES) && lanes.0 == lanes.1),
         wide_words: features.contains(Features::SHADER_INT64)
             && kind == AdapterKind::Cpu
             && info.backend == wgpu::Backend::Vulkan,

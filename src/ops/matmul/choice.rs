@@ -96,7 +96,9 @@ pub(super) fn choose(
     }
     let tiles = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(128));
     let is_large = tiles * u64::from(problem.matrices) >= MANY_TILES;
-    if let Some(tile) = cooperative(caps, dtypes, problem, is_large) {
+    let squares = |large| cooperative(caps, dtypes, problem, large);
+    let tile = is_large.then(|| squares(true)).flatten();
+    if let Some(tile) = tile.or_else(|| squares(false)) {
         return tile;
     }
     Tile::Workgroup {

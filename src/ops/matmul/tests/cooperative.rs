@@ -58,25 +58,27 @@ fn validate_natively(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
         quads,
     };
     let kernel = kernel_of(form);
-    let mut layout = wgsl::Layout {
-        parts: [0; MAX_OPERANDS],
-        windows: [1; MAX_OPERANDS],
-        writable: 1 << (kernel.operands.len() - 1),
-    };
-    for (part, index) in layout.parts[..kernel.operands.len()].iter_mut().zip(0..) {
-        *part = index;
-    }
-    let target = Target {
-        window_bytes: 64 << 10,
-        immediates: true,
-        enables: false,
-        wide_words: false,
-    };
     let text = (kernel.text)(&variant);
-    translate(
-        kernel.name,
-        &shader(&text, kernel.operands, &variant, &layout, &target),
-    );
+    for windows in [1, 3] {
+        let mut layout = wgsl::Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [windows; MAX_OPERANDS],
+            writable: 1 << (kernel.operands.len() - 1),
+        };
+        for (part, index) in layout.parts[..kernel.operands.len()].iter_mut().zip(0..) {
+            *part = index;
+        }
+        let target = Target {
+            window_bytes: 64 << 10,
+            immediates: windows == 1,
+            enables: false,
+            wide_words: windows == 1,
+        };
+        translate(
+            kernel.name,
+            &shader(&text, kernel.operands, &variant, &layout, &target),
+        );
+    }
 }
 
 #[test]
@@ -123,10 +125,13 @@ fn halves_are_multiplied_in_squares_where_the_device_and_the_shape_have_them() {
     for lesser in [
         but(|caps| caps.cooperative_size = None),
         but(|caps| caps.subgroup_lanes = Some((32, 64))),
-        but(|caps| caps.max_workgroup_bytes = 16 << 10),
+        but(|caps| caps.max_workgroup_bytes = 12 << 10),
     ] {
-        assert_eq!(rule(&lesser, HALVES, large), workgroup);
+        assert_ne!(rule(&lesser, HALVES, large), tile(false));
+        assert_ne!(rule(&lesser, HALVES, large), tile(true));
     }
+    let with_room_for_small = but(|caps| caps.max_workgroup_bytes = 16 << 10);
+    assert_eq!(rule(&with_room_for_small, HALVES, large), tile(false));
     let halved = but(|caps| caps.max_invocations = 128);
     assert!(cooperative(&halved, HALVES, &problem_of(512, 512, 512), true).is_none());
     assert!(cooperative(&halved, HALVES, &problem_of(512, 512, 512), false).is_some());
@@ -214,6 +219,30 @@ fn squares_of_halves_keep_the_sums_and_the_ends_of_others() {
                 (got - expected).abs() <= 1e-5 * expected.abs().max(1.0),
                 "{tile:?} {activation:?}: {got} for {expected}"
             );
+        }
+    }
+}
+
+#[test]
+fn each_matrix_of_a_batch_is_multiplied_by_its_own() {
+    let gpu = Gpu::open(Options::default()).unwrap();
+    for tile in tiles_of(&gpu) {
+        let halves = |shape: &[usize], seed| exact(&gpu, shape, seed).cast(DType::F16).unwrap();
+        let [m, n, k] = [40, 72, 24];
+        let residual = halves(&[n], 5);
+        for (a, b) in [
+            (halves(&[3, m, k], 1), halves(&[3, k, n], 2)),
+            // Broadcast over two dimensions that are not folded into rows.
+            (halves(&[2, 1, m, k], 3), halves(&[3, k, n], 4)),
+            (halves(&[m, k], 3), halves(&[3, k, n], 4)),
+        ] {
+            let end = Epilogue::new().residual(&residual).scale(0.5);
+            let of = |tile| {
+                let c = a.matmul_by(&b, &end, Some(tile)).unwrap();
+                c.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()
+            };
+            let others = of(Tile::Workgroup { rows: 4 });
+            assert_eq!(of(tile), others, "{tile:?} {a} {b}");
         }
     }
 }

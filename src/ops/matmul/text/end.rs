@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::ops::functions::push_functions;
 use crate::ops::matmul::form::Form;
-use crate::ops::text::rename;
+use crate::ops::text::with_words;
 use crate::ops::unary;
 
 /// Appends `finish(at, column, product)`: the quad of C at `column` of the row that starts at `at`.
@@ -15,7 +15,9 @@ pub(super) fn push_end(out: &mut String, form: Form, quads: u8) {
         out.push_str("alias T = f32;\nalias Y = vec4<f32>;\nalias E = f32;\n");
         // `A` is a role of cooperative matrices, which a type of that name would hide.
         let text = unary::text_of(activation.op(), "f32");
-        out.push_str(&rename(text, "A", "vec4<f32>"));
+        out.push_str(&with_words(text, |word| {
+            (word == "A").then_some("vec4<f32>".into())
+        }));
     }
     out.push_str("\nfn finish(at: u32, column: u32, product: vec4<f32>) -> vec4<f32> {\n");
     out.push_str("  var y = product;\n");
