@@ -114,7 +114,7 @@ const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
 const M: usize = 1 << 20;
 
 /// Everything that is measured, by name.
-pub(crate) const CASES: [(&str, Work); 38] = [
+pub(crate) const CASES: [(&str, Work); 39] = [
     ("matmul 128", square(128)),
     ("matmul 256", square(256)),
     ("matmul 512", square(512)),
@@ -137,6 +137,8 @@ pub(crate) const CASES: [(&str, Work); 38] = [
     ("matmul heads 12 x 256x64x256", product(12, 256, 64, 256)),
     ("matmul small 32x32x16384", product(1, 32, 32, 16_384)),
     ("matmul 1x1024x1024", product(1, 1, 1024, 1024)),
+    // More than caches hold.
+    ("matmul 1x4096x4096", product(1, 1, 4096, 4096)),
     ("matmul 8x1024x1024", product(1, 8, 1024, 1024)),
     ("add 16M", Work::Add { len: 16 * M }),
     ("relu(a*b+c)*d 4M", Work::Chain { len: 4 * M }),
