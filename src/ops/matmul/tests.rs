@@ -1,5 +1,6 @@
 //! Every text is a valid shader, every variant computes the same, and the choice is as documented.
 
+mod chosen;
 mod cooperative;
 mod parts;
 mod scaled;
@@ -42,7 +43,7 @@ fn tiles(lanes: u8) -> Vec<Tile> {
         [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
     );
     if lanes > 0 {
-        let shapes = [(1, 4), (2, 32), (4, 8)];
+        let shapes = [(1, 4), (1, 64), (2, 32), (4, 8)];
         tiles.extend(shapes.map(|(r, c)| split(r, c, lanes)));
         if lanes <= 8 {
             let (rows, quads) = (64, 1);
