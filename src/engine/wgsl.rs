@@ -462,7 +462,7 @@ mod tests {
             .replace("y_get4(i) + x_get4(i)", "x_get8(i)[1]")
             .replace("y_put4(i, ", "let v = (")
             .replace("  let v", "  y_put8(i, x_get8(i)); let v");
-        let bindings = |text: &str, same_part: bool, dtype| {
+        let bindings = |text: &str, same_part: bool| {
             let mut layout = Layout {
                 parts: [0; MAX_OPERANDS],
                 windows: [1; MAX_OPERANDS],
@@ -471,7 +471,7 @@ mod tests {
             layout.parts[1] = u8::from(!same_part);
             let variant = Variant {
                 code: 0,
-                dtypes: [dtype; MAX_OPERANDS],
+                dtypes: [DType::F32; MAX_OPERANDS],
                 quads: 0b11,
             };
             let target = Target {
@@ -484,11 +484,11 @@ mod tests {
             translate("octets", &whole);
             whole.matches("array<vec4<u64>>").count()
         };
-        assert_eq!(bindings(&pair, false, DType::F32), 2);
-        assert_eq!(bindings(&pair, true, DType::F32), 1);
+        assert_eq!(bindings(&pair, false), 2);
+        assert_eq!(bindings(&pair, true), 1);
         let and_a_quad = pair.replace("let v", "y_put4(i, vec4(1.0)); let v");
-        assert_eq!(bindings(&and_a_quad, false, DType::F32), 1);
-        assert_eq!(bindings(&and_a_quad, true, DType::F32), 0);
+        assert_eq!(bindings(&and_a_quad, false), 1);
+        assert_eq!(bindings(&and_a_quad, true), 0);
     }
 
     #[test]

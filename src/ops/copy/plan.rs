@@ -122,9 +122,9 @@ impl Transpose {
 }
 
 /// The blocks of a tile beside and below each other, as powers of two: of 256 blocks where a matrix has as
-/// many, and a workgroup as many invocations, else of 64; as few tiles as it takes, and of as few those that are nearest to 4 blocks of width, whose
-/// rows are a line of a cache. On a software rasterizer tiles of 4 × 64 take 0.9 of the time of 4 × 16, and 0.7 of
-/// that of 16 × 4 and 8 × 8.
+/// many, and a workgroup as many invocations, else of 64; as few tiles as it takes, and of as few those that
+/// are nearest to 4 blocks of width, whose rows are a line of a cache. On a software rasterizer tiles of 4 × 64
+/// take 0.9 of the time of 4 × 16, and 0.7 of that of 16 × 4 and 8 × 8.
 pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
     const BEST: u32 = 2;
     let is_large = u64::from(beside) * u64::from(below) >= 256 && max_invocations >= 256;

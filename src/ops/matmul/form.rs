@@ -49,6 +49,9 @@ pub(crate) struct Squares {
 }
 
 impl Squares {
+    /// Halves by which a line in workgroup memory is longer than what it holds.
+    pub(crate) const SLACK: u32 = 8;
+
     pub(crate) fn new(size: u8, large: bool) -> Self {
         Squares {
             size: size.into(),
@@ -69,11 +72,11 @@ impl Squares {
         2 * self.size
     }
 
-    /// Workgroup memory: both tiles, whose lines have eight halves of slack, and a square for each subgroup.
+    /// Workgroup memory: both tiles, with the slack of their lines, and a square for each subgroup.
     pub(crate) fn workgroup_bytes(self) -> u32 {
         let (rows, columns) = self.tile_size();
         let depth = self.depth();
-        let most = |edge: u32| (edge * (depth + 8)).max(depth * (edge + 8)) * 2;
+        let most = |edge: u32| (edge * (depth + Self::SLACK)).max(depth * (edge + Self::SLACK)) * 2;
         most(rows) + most(columns) + self.subgroups() * self.size * self.size * 4
     }
 

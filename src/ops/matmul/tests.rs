@@ -427,6 +427,12 @@ fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     gpu.tensor(&values, shape).unwrap()
 }
 
+/// A product by a tile, as f32.
+fn singles(a: &Tensor, b: &Tensor, end: &Epilogue, tile: Tile) -> Vec<f32> {
+    let c = a.matmul_by(b, end, Some(tile)).unwrap();
+    c.cast(DType::F32).unwrap().to_vec().unwrap()
+}
+
 /// An operand of two matrices, as a view that lies in the given order.
 fn operand(
     gpu: &Gpu,

@@ -163,10 +163,7 @@ fn products(
         Order::Stepped => Order::Stepped,
     };
     let b = operand(gpu, dtype, [k, n], of_columns, slack);
-    [tile, Tile::Naive].map(|tile| {
-        let c = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
-        c.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()
-    })
+    [tile, Tile::Naive].map(|tile| singles(&a, &b, &Epilogue::new(), tile))
 }
 
 #[test]
@@ -209,10 +206,7 @@ fn squares_of_halves_keep_the_sums_and_the_ends_of_others() {
             .bias(&exact(&gpu, &[n], 3).cast(DType::F16).unwrap())
             .activation(activation)
             .cast(DType::F32);
-        let of = |tile| {
-            let c = a.matmul_by(&b, &end, Some(tile)).unwrap();
-            c.to_vec::<f32>().unwrap()
-        };
+        let of = |tile| singles(&a, &b, &end, tile);
         let others = of(Tile::Workgroup { rows: 4 });
         for (got, expected) in of(tile).into_iter().zip(others) {
             assert!(
@@ -237,10 +231,7 @@ fn each_matrix_of_a_batch_is_multiplied_by_its_own() {
             (halves(&[m, k], 3), halves(&[3, k, n], 4)),
         ] {
             let end = Epilogue::new().residual(&residual).scale(0.5);
-            let of = |tile| {
-                let c = a.matmul_by(&b, &end, Some(tile)).unwrap();
-                c.cast(DType::F32).unwrap().to_vec::<f32>().unwrap()
-            };
+            let of = |tile| singles(&a, &b, &end, tile);
             let others = of(Tile::Workgroup { rows: 4 });
             assert_eq!(of(tile), others, "{tile:?} {a} {b}");
         }
@@ -273,8 +264,7 @@ fn what_is_not_finite_and_what_lies_past_the_end_stay_where_they_are() {
         };
         let (a, b) = (field(m, k), field(k, n));
         let of = |a: &Tensor, b: &Tensor, tile| {
-            let c = a.matmul_by(b, &Epilogue::new(), Some(tile)).unwrap();
-            let values = c.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
+            let values = singles(a, b, &Epilogue::new(), tile);
             values.into_iter().map(f32::to_bits).collect::<Vec<_>>()
         };
         assert_eq!(of(&a, &b, tile)[..5 * n], of(&a, &b, Tile::Naive)[..5 * n]);

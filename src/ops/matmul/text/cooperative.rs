@@ -7,8 +7,8 @@ use crate::ops::matmul::form::Squares;
 
 const COOPERATIVE: &str = include_str!("../../../../shaders/matmul/cooperative.wgsl");
 
-/// Halves by which a line in workgroup memory is longer than what it holds, in quads.
-const SLACK_QUADS: u32 = 2;
+/// The slack of a line in workgroup memory, in quads.
+const SLACK_QUADS: u32 = Squares::SLACK / 4;
 
 /// How an operand's tile lies in workgroup memory: as in the operand, so that each quad is stored as it is read.
 struct Tile {
