@@ -11,6 +11,8 @@ use std::fmt;
 
 use half::{bf16, f16};
 
+use crate::parallel::{PART_BYTES, share_out};
+
 /// The type of a tensor's elements.
 ///
 /// Nothing is promoted: two tensors that meet have one type, [`cast`](crate::Tensor::cast) changes it, and a
@@ -147,7 +149,9 @@ macro_rules! pod_element {
             }
             fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]) {
                 let slice = bytemuck::cast_slice_mut::<Self, u8>(slice);
-                slice[offset_bytes..offset_bytes + bytes.len()].copy_from_slice(bytes);
+                let slice = &mut slice[offset_bytes..offset_bytes + bytes.len()];
+                let parts = slice.chunks_mut(PART_BYTES).zip(bytes.chunks(PART_BYTES));
+                share_out(bytes.len(), parts, |(to, from)| to.copy_from_slice(from));
             }
             fn seen_in(bytes: &[u8]) -> Option<&[Self]> {
                 bytemuck::try_cast_slice(bytes).ok()
@@ -165,9 +169,13 @@ impl Element for bool {
         bytemuck::cast_slice(slice)
     }
     fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]) {
-        for (element, &byte) in slice[offset_bytes..].iter_mut().zip(bytes) {
-            *element = byte != 0;
-        }
+        let slice = &mut slice[offset_bytes..offset_bytes + bytes.len()];
+        let parts = slice.chunks_mut(PART_BYTES).zip(bytes.chunks(PART_BYTES));
+        share_out(bytes.len(), parts, |(to, from)| {
+            for (element, &byte) in to.iter_mut().zip(from) {
+                *element = byte != 0;
+            }
+        });
     }
     fn seen_in(bytes: &[u8]) -> Option<&[Self]> {
         bytemuck::checked::try_cast_slice(bytes).ok()

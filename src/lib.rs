@@ -100,6 +100,8 @@ mod observe;
 #[cfg(feature = "gpu")]
 mod ops;
 #[cfg(feature = "gpu")]
+mod parallel;
+#[cfg(feature = "gpu")]
 mod shortage;
 #[cfg(feature = "gpu")]
 mod tensor;

@@ -190,13 +190,14 @@ impl Engine {
         self.arrivals.seal(&batch.regions);
         let submitted = self.driver.submit(&batch.ops, &batch.params);
         batch.regions.clear();
-        let mut failure = None;
+        let (mut failure, mut awaited) = (None, None);
         match submitted {
             Ok(submission) => {
                 for (reading, piece, buffer) in batch.reads.drain(..) {
                     if let Err(error) = self.readbacks.submitted(&reading, piece, buffer) {
                         reading.fail(refusal("to map a read-back buffer", error));
                     }
+                    awaited = Some(reading).filter(|reading| reading.is_awaited());
                 }
                 let mut state = self.lock();
                 state.submitted(submission.serial);
@@ -233,6 +234,11 @@ impl Engine {
         let _ = self.uploads.sweep();
         let _ = self.arrivals.sweep();
         self.driver.settle();
+        // While the device copies this piece: some drivers take a submission only when they are through with
+        // the last, and the pieces would all have arrived before the first is looked at.
+        if let Some(reading) = awaited {
+            self.readbacks.take_in_arrived(&reading);
+        }
         self.check_lost()
     }
 

@@ -106,6 +106,7 @@ impl Engine {
     async fn submit_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
         self.check_lost()?;
         let _turn = self.take_turn().await?;
+        reading.await_now();
         self.walk().await?;
         // What became of the source later is no concern of a read that has been submitted,
         // and the next walk will forget what this one has left behind.

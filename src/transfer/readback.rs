@@ -67,6 +67,7 @@ pub(crate) struct Reading {
     state: Mutex<ReadingState>,
     /// Pieces on their way, for those who must not wait for the lock, under which bytes are copied.
     under_way: AtomicUsize,
+    awaited: AtomicBool,
     cancelled: AtomicBool,
     failure: OnceLock<Error>,
 }
@@ -110,10 +111,21 @@ impl Reading {
                 pieces_left: pieces.len(),
             }),
             under_way: AtomicUsize::new(0),
+            awaited: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
             failure: OnceLock::new(),
         };
         (Arc::new(reading), pieces)
+    }
+
+    /// Who walks from now on has nothing better to do than to take the bytes in.
+    pub(crate) fn await_now(&self) {
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    /// Does whoever walks wait for the bytes?
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
     }
 
     /// Nobody wants the bytes any more.

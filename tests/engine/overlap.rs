@@ -1,4 +1,4 @@
-//! What leaves and what comes back travels while the device computes.
+//! What leaves and what comes back travels while the device computes, and what is read while it copies.
 
 use std::sync::{Arc, Mutex};
 
@@ -131,5 +131,33 @@ fn a_copy_ahead_of_need_is_forgotten_when_its_tensor_is_written_or_dies() {
         assert!(tensor.to_vec::<f32>().unwrap() == vec![*value; LEN]);
     }
     drop(kept);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
+    // A submission is done when another has come after it.
+    let (gpu, sim) = open(SimOptions {
+        lag_submissions: 1,
+        memory_bytes: 256 * MIB,
+        max_buffer_bytes: 64 * MIB,
+        ..options()
+    });
+    let values: Vec<f32> = (0..8 * 1024 * 1024).map(|at| at as f32).collect();
+    let x = gpu.tensor(&values, &[values.len()]).unwrap();
+    gpu.finish().unwrap();
+    let created = || sim.counters().buffers_created;
+
+    // Eight pieces, of which two are on their way at a time.
+    let before = created();
+    assert!(x.to_vec::<f32>().unwrap() == values);
+    assert_eq!(created() - before, 2);
+
+    // Whoever walks and does not wait for the bytes leaves them to the one who will.
+    let later = x.read::<f32>();
+    gpu.finish().unwrap();
+    assert_eq!(created() - before, 8);
+    assert!(pollster::block_on(later).unwrap() == values);
+    drop(x);
     ended(gpu, &sim);
 }

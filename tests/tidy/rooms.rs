@@ -14,7 +14,8 @@ const LEAVES: &[(&str, &[&str])] = &[
     ("kept", &[]),
     ("facade", &[]),
     ("tuning", &["kept"]),
-    ("dtype", &[]),
+    ("parallel", &["units"]),
+    ("dtype", &["parallel"]),
     ("shortage", &["units"]),
     ("error", &["units", "dtype", "shortage"]),
 ];

@@ -8,6 +8,7 @@ use super::super::{BufferId, DriverError, DriverResult, MapMode, Signal};
 #[cfg(not(target_arch = "wasm32"))]
 use super::guard::unscoped;
 use super::{Opened, invalid};
+use crate::parallel::{PART_BYTES, share_out};
 
 /// wgpu shows ranges that start at a multiple of this.
 const VIEW_ALIGNMENT_BYTES: u64 = wgpu::MAP_ALIGNMENT;
@@ -241,8 +242,15 @@ fn copy_into(
 ) -> DriverResult<()> {
     let start = (offset_bytes - view.start) as usize;
     let mut view = raw.get_mapped_range_mut(view).map_err(refusal)?;
-    view.slice(start..start + bytes.len())
-        .copy_from_slice(bytes);
+    let view = view.slice(start..start + bytes.len());
+    // Of what is mapped for writing, wgpu lets only arrays of one size go to other threads.
+    let (parts, mut rest) = view.into_chunks::<PART_BYTES>();
+    let from = bytes.chunks_exact(PART_BYTES);
+    rest.copy_from_slice(from.remainder());
+    let parts: Vec<_> = parts.into_iter().zip(from).collect();
+    share_out(bytes.len(), parts.into_iter(), |(to, from)| {
+        wgpu::WriteOnly::<[u8]>::from(to).copy_from_slice(from);
+    });
     Ok(())
 }
 

@@ -1,0 +1,123 @@
+//! Copies of large memory by several threads: one core moves fewer bytes than the memory has for it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::units::MIB;
+
+/// Copies from this on are worth a thread, which costs as much as a copy of some 100 KiB.
+const LARGE_BYTES: usize = 2 * MIB as usize;
+
+/// Bytes that a thread takes at a time: so small that all end together, also where one is held up.
+pub(crate) const PART_BYTES: usize = 512 << 10;
+
+/// More of them get no more out of the memory of any machine that was looked at.
+#[cfg(not(target_arch = "wasm32"))]
+const MOST_THREADS: usize = 4;
+
+/// Has every part done once, of what is `size_bytes` together and in parts of [`PART_BYTES`]: here, and by
+/// other threads too if it is large.
+pub(crate) fn share_out<P: Send>(
+    size_bytes: usize,
+    parts: impl Iterator<Item = P> + Send,
+    work: impl Fn(P) + Sync,
+) {
+    if size_bytes < LARGE_BYTES {
+        return parts.for_each(work);
+    }
+    let parts = Mutex::new(parts);
+    let next = || lock(&parts).next();
+    let take_parts = || {
+        while let Some(part) = next() {
+            work(part);
+        }
+    };
+    beside_others(&take_parts);
+}
+
+/// Calls it here and on other threads at once.
+#[cfg(not(target_arch = "wasm32"))]
+fn beside_others(take_parts: &(impl Fn() + Sync)) {
+    use std::thread::{Builder, scope};
+
+    scope(|scope| {
+        for _ in 1..threads() {
+            // A thread that cannot be had leaves its parts to the others.
+            if Builder::new().spawn_scoped(scope, take_parts).is_err() {
+                break;
+            }
+        }
+        take_parts();
+    });
+}
+
+/// A page has no threads for this.
+#[cfg(target_arch = "wasm32")]
+fn beside_others(take_parts: &(impl Fn() + Sync)) {
+    take_parts();
+}
+
+/// Asked once, since the answer is put together from files of the system.
+#[cfg(not(target_arch = "wasm32"))]
+fn threads() -> usize {
+    use std::sync::OnceLock;
+    use std::thread::available_parallelism;
+
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS
+        .get_or_init(|| available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS)))
+}
+
+fn lock<T>(parts: &Mutex<T>) -> MutexGuard<'_, T> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn every_part_is_done_once_whatever_the_size() {
+        for len in [
+            0,
+            1,
+            PART_BYTES,
+            LARGE_BYTES - 1,
+            LARGE_BYTES,
+            LARGE_BYTES + 1,
+            5_000_001,
+        ] {
+            let from: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let mut to = vec![0; len];
+            let parts = to.chunks_mut(PART_BYTES).zip(from.chunks(PART_BYTES));
+            share_out(len, parts, |(to, from)| {
+                for (to, from) in to.iter_mut().zip(from) {
+                    // A part that is done twice shows.
+                    *to += from;
+                }
+            });
+            assert!(to == from, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_is_large_is_done_by_several_threads_where_there_are_cores_for_them() {
+        let seen = Mutex::new(HashSet::new());
+        let enough = threads();
+        share_out(LARGE_BYTES, 0..64, |_| {
+            lock(&seen).insert(thread::current().id());
+            // Until all are there: a part is held until then, or the first thread would do all of them.
+            while lock(&seen).len() < enough {
+                thread::yield_now();
+            }
+        });
+        assert_eq!(lock(&seen).len(), enough);
+
+        let here = thread::current().id();
+        share_out(LARGE_BYTES - 1, 0..64, |_| {
+            assert_eq!(thread::current().id(), here)
+        });
+    }
+}
