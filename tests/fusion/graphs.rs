@@ -461,6 +461,11 @@ fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
     }
 }
 
+/// How many programs an adapter runs, which compiles a few dozen kernels for each: so many, or what a long run wants.
+fn on_an_adapter(programs: u64) -> u64 {
+    number("LAPIDARY_PROGRAMS").unwrap_or(programs)
+}
+
 /// A device that does not fuse, and one that does.
 fn pair(device: SimOptions) -> Vec<Gpu> {
     [false, true]
@@ -493,7 +498,7 @@ fn expressions_before_and_after_reductions_and_norms_are_the_same_too() {
     };
     check(&pair(narrow), 40, 8);
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, 4, 16);
+    check(&gpus, on_an_adapter(4), 16);
 }
 
 #[test]
@@ -522,13 +527,13 @@ fn little_memory_changes_nothing() {
 #[test]
 fn on_an_adapter_exact_operations_stay_exact() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, 8, 60, 12, Mix::Exact);
+    check(&gpus, on_an_adapter(8), 60, 12, Mix::Exact);
 }
 
 #[test]
 fn on_an_adapter_everything_is_the_same_to_the_bit() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, 12, 60, 24, Mix::All);
+    check(&gpus, on_an_adapter(12), 60, 24, Mix::All);
 }
 
 #[test]

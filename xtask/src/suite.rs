@@ -52,6 +52,8 @@ pub(crate) fn test(args: &[String]) -> Result {
         crate::ci::source::random_long()?;
         crate::ci::pressure::programs_long()?;
         crate::ci::pressure::tight()?;
+        crate::ci::adapters::every_pair()?;
+        crate::ci::adapters::random_expressions()?;
         crate::ci::adapters::swiftshader_whole()?;
     }
     Ok(())

@@ -21,7 +21,9 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(crate) use cases::{BATCH, CLASSES, Event, HIDDEN, INPUTS, PLACES, RATE, Way, Work, events};
+pub(crate) use cases::{
+    BATCH, CASES, CLASSES, Event, HIDDEN, INPUTS, PLACES, RATE, Way, Work, events,
+};
 use host::Host;
 use row::{Outcome, Row};
 
@@ -138,7 +140,7 @@ fn run(options: &Options, open: fn() -> Result<Box<dyn Subject>>) -> Result<bool
         start::first_result(&*open()?)?;
         return Ok(true);
     }
-    let chosen: Vec<_> = cases::CASES
+    let chosen: Vec<_> = CASES
         .into_iter()
         .filter(|(name, _)| options.wants(name))
         .collect();

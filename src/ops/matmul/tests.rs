@@ -36,33 +36,33 @@ const fn register(rows: u8, quads: u8, lanes: u8) -> Tile {
     Tile::Register { rows, quads, lanes }
 }
 
-/// Every tile that [`choose`] may come to, for subgroups of `lanes`.
+/// Every tile that a product may get, by the rule or by tuning, for subgroups of `lanes`, or 0 where there are none.
 fn tiles(lanes: u8) -> Vec<Tile> {
+    let both = |rows: &[u8], lanes| -> Vec<Tile> {
+        let quads = |&rows: &u8| [1, 2].map(|quads| register(rows, quads, lanes));
+        rows.iter().flat_map(quads).collect()
+    };
     let mut tiles = vec![Tile::Naive];
-    tiles.extend(
-        [(1, 1), (1, 2), (4, 1), (4, 2), (8, 1), (8, 2), (16, 2)].map(|(r, q)| register(r, q, 0)),
-    );
+    tiles.extend(both(&[1, 4, 8, 16], 0));
     if lanes > 0 {
-        let shapes = [(1, 4), (1, 64), (2, 32), (4, 8)];
-        tiles.extend(shapes.map(|(r, c)| split(r, c, lanes)));
+        tiles.extend(both(&[1, 4, 8, 16, 32], lanes));
+        for (rows, columns) in [
+            (1, 4),
+            (1, 8),
+            (1, 32),
+            (1, 64),
+            (2, 4),
+            (2, 8),
+            (2, 32),
+            (4, 4),
+            (4, 8),
+        ] {
+            tiles.push(split(rows, columns, lanes));
+        }
         if lanes <= 8 {
             let (rows, quads) = (64, 1);
             tiles.push(Tile::Packed { rows, quads, lanes });
         }
-        tiles.extend(
-            [
-                (1, 1),
-                (1, 2),
-                (4, 2),
-                (8, 1),
-                (8, 2),
-                (16, 1),
-                (16, 2),
-                (32, 1),
-                (32, 2),
-            ]
-            .map(|(r, q)| register(r, q, lanes)),
-        );
     }
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
     tiles.extend([1, 2, 4, 8].map(|rows| Tile::Skinny { rows }));
@@ -450,76 +450,6 @@ fn operand(
         Order::AlongK => part(rows, columns),
         Order::AlongEdge => part(columns, rows).transpose(1, 2).unwrap(),
         Order::Stepped => part(rows, 2 * columns).slice(2, None, None, 2).unwrap(),
-    }
-}
-
-/// Compares a tile with the reference, for B in the order that is `turn` away from that of A, and B as i8
-/// with B as floats.
-fn check_tile(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], slack: usize, turn: usize) {
-    let of_a = ORDERS[turn % 3];
-    let is_single = matches!(tile, Tile::Register { rows: 1, .. });
-    let m = if is_single { 1 } else { m };
-    let a = operand(gpu, DType::F32, [m, k], of_a, slack);
-    let order = match ORDERS[turn / 3 % 3] {
-        Order::AlongK => Order::AlongEdge,
-        Order::AlongEdge => Order::AlongK,
-        Order::Stepped => Order::Stepped,
-    };
-    let product = |tile, dtype| {
-        let b = operand(gpu, dtype, [k, n], order, slack);
-        let c = a.matmul_by(&b, &Epilogue::new(), Some(tile)).unwrap();
-        c.to_vec::<f32>().unwrap()
-    };
-    let what = format!("{tile:?} {m} x {n} x {k}, slack {slack}, turn {turn}");
-    let expected = product(Tile::Naive, DType::F32);
-    assert_eq!(product(tile, DType::F32), expected, "{what}");
-    if slack != 4 {
-        assert_eq!(product(tile, DType::I8), expected, "{what}, i8");
-    }
-}
-
-#[test]
-fn every_variant_computes_the_same_as_the_reference() {
-    let gpu = Gpu::open(Options::default()).unwrap();
-    let mut tiles = vec![register(1, 2, 0), register(8, 1, 0), register(16, 2, 0)];
-    tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
-    tiles.extend([1, 8].map(|rows| Tile::Skinny { rows }));
-    let fixed = |(least, most): &(u32, u32)| least == most && (4..=32).contains(least);
-    if let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) {
-        let shapes = [(1, 2), (4, 2), (8, 2), (16, 1), (32, 1), (32, 2)];
-        tiles.extend(shapes.map(|(rows, quads)| register(rows, quads, lanes as u8)));
-        if lanes <= 8 {
-            let packed = |rows, quads| Tile::Packed {
-                rows,
-                quads,
-                lanes: lanes as u8,
-            };
-            tiles.extend([packed(32, 2), packed(64, 1), packed(32, 1)]);
-        }
-    }
-    for (index, tile) in tiles.into_iter().enumerate() {
-        // A whole tile; a ragged edge that is aligned; and one that is not, with a tail of k. Each
-        // pair of orders meets several tiles.
-        check_tile(&gpu, tile, [64, 64, 32], 0, 2 * index);
-        check_tile(&gpu, tile, [36, 132, 20], 4, 2 * index + 3);
-        check_tile(&gpu, tile, [33, 65, 31], 1, 2 * index + 7);
-    }
-}
-
-#[test]
-fn lanes_that_split_k_compute_the_same_as_the_reference() {
-    let gpu = Gpu::open(Options::default()).unwrap();
-    let fixed = |(least, most): &(u32, u32)| least == most && (4..=32).contains(least);
-    let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) else {
-        return;
-    };
-    let shapes = [(1, 8), (2, 4), (4, 8), (1, 32)].into_iter().enumerate();
-    for (index, (rows, columns)) in shapes {
-        let tile = split(rows, columns, lanes as u8);
-        // Lanes with several steps of k, aligned; with two at the most, and a tail; with none.
-        check_tile(&gpu, tile, [3, 24, 584], 4, 4 * index);
-        check_tile(&gpu, tile, [5, 37, 77], 1, 4 * index + 3);
-        check_tile(&gpu, tile, [2, 12, 3], 4, 4 * index + 6);
     }
 }
 

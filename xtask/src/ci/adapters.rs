@@ -4,11 +4,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use super::messages::{AllowList, is_message};
 use crate::apt;
 use crate::driver;
-use crate::process::{Result, root, run, target_dir, watch};
+use crate::process::{Result, Watched, root, run, target_dir, watch};
 use crate::suite::{has_nextest, selected};
 
 /// The test files that hold the core tests, in cargo's words.
@@ -23,25 +24,60 @@ const CORE_FILES: &[&str] = &[
     "--test", "ops_reduce",
 ];
 
+/// The library's own tests that ask for variants which an adapter would not be given. Those of tiles, all of
+/// which take a software adapter minutes to compile, are left to the suite and to long runs.
+#[rustfmt::skip]
+const FORCED: &[&str] = &[
+    "ops::attention::",
+    "ops::conv::",
+    "ops::matmul::along_k::",
+    "ops::matmul::tests::chosen::operands_of_half",
+    "ops::matmul::tests::every_variant_ends",
+    "ops::matmul::tests::scaled::",
+    "ops::reduce::",
+    "ops::scan::",
+];
+
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
 /// The core tests on SwiftShader alone.
 pub(crate) fn swiftshader() -> Result<String> {
-    on_swiftshader(selected(CORE_FILES, &[])?)
+    core_tests()?.into_iter().try_for_each(on_swiftshader)?;
+    Ok(String::new())
 }
 
 /// The whole suite on SwiftShader alone.
-pub(crate) fn swiftshader_whole() -> Result<String> {
+pub(crate) fn swiftshader_whole() -> Result {
     on_swiftshader(selected(&["--workspace"], &[])?)
 }
 
-fn on_swiftshader(mut tests: std::process::Command) -> Result<String> {
+/// Every tile with its operands in every pair of orders, of which the suite takes some.
+pub(crate) fn every_pair() -> Result {
+    let mut tests = selected(&["--lib"], &["ops::matmul::tests::chosen::"])?;
+    run(tests
+        .env("LAPIDARY_EVERY_PAIR", "1")
+        .env("NEXTEST_PROFILE", "long"))
+}
+
+/// A thousand random programs of each sort with and without fusion, of which the suite takes a few.
+pub(crate) fn random_expressions() -> Result {
+    const NAMES: &[&str] = &["on_an_adapter_", "expressions_before_and_after_reductions"];
+    let mut tests = selected(&["--test", "fusion"], NAMES)?;
+    run(tests
+        .env("LAPIDARY_PROGRAMS", "1000")
+        .env("NEXTEST_PROFILE", "long"))
+}
+
+fn core_tests() -> Result<[Command; 2]> {
+    Ok([selected(CORE_FILES, &[])?, selected(&["--lib"], FORCED)?])
+}
+
+fn on_swiftshader(mut tests: Command) -> Result {
     let description = driver::swiftshader()?;
     tests
         .env("VK_DRIVER_FILES", &description)
         .env("VK_ICD_FILENAMES", &description);
-    run(tests.env("LAPIDARY_ADAPTER", "swiftshader"))?;
-    Ok(String::new())
+    run(tests.env("LAPIDARY_ADAPTER", "swiftshader"))
 }
 
 /// The core tests under the validation layer. Fails on each message that is not on the checked-in
@@ -54,37 +90,21 @@ pub(crate) fn validation() -> Result<String> {
     let settings = target_dir().join("vk_layer_settings.txt");
     write_settings(&settings)?;
 
-    let mut tests = selected(CORE_FILES, &[])?;
-    if has_nextest() {
-        // Nextest keeps the output of tests that pass to itself, and the messages are in there.
-        tests.env("NEXTEST_SUCCESS_OUTPUT", "immediate");
+    let (mut lines, mut succeeded) = (Vec::new(), true);
+    for tests in core_tests()? {
+        let output = under_the_layer(tests, &settings)?;
+        lines.extend(output.lines);
+        succeeded &= output.succeeded;
     }
-    tests
-        .env("VK_INSTANCE_LAYERS", LAYER)
-        .env("VK_LAYER_SETTINGS_PATH", &settings)
-        .env("VK_LOADER_DEBUG", "layer")
-        // Without debug info in the shaders: it names WGSL as their source, of which older layers
-        // have not heard, so they would read no further.
-        .env("WGPU_DEBUG", "0")
-        .env("CARGO_TERM_COLOR", "never");
-    let output = watch(&mut tests, |line| is_message(line) || is_progress(line))?;
 
-    let messages: Vec<&String> = output
-        .lines
-        .iter()
-        .filter(|line| is_message(line))
-        .collect();
+    let messages: Vec<&String> = lines.iter().filter(|line| is_message(line)).collect();
     let unknown: Vec<_> = messages
         .iter()
         .filter(|message| !allowed.covers(message))
         .collect();
-    let instances = output
-        .lines
-        .iter()
-        .filter(|line| is_layer_loaded(line))
-        .count();
-    if !output.succeeded {
-        let said = output.lines.iter().filter(|line| !is_loader_chatter(line));
+    let instances = lines.iter().filter(|line| is_layer_loaded(line)).count();
+    if !succeeded {
+        let said = lines.iter().filter(|line| !is_loader_chatter(line));
         said.for_each(|line| println!("{line}"));
         return Err("the core tests failed under the validation layer.".into());
     }
@@ -101,6 +121,22 @@ pub(crate) fn validation() -> Result<String> {
         "{} allowed messages, layer loaded {instances} times",
         messages.len()
     ))
+}
+
+fn under_the_layer(mut tests: Command, settings: &Path) -> Result<Watched> {
+    if has_nextest() {
+        // Nextest keeps the output of tests that pass to itself, and the messages are in there.
+        tests.env("NEXTEST_SUCCESS_OUTPUT", "immediate");
+    }
+    tests
+        .env("VK_INSTANCE_LAYERS", LAYER)
+        .env("VK_LAYER_SETTINGS_PATH", settings)
+        .env("VK_LOADER_DEBUG", "layer")
+        // Without debug info in the shaders: it names WGSL as their source, of which older layers
+        // have not heard, so they would read no further.
+        .env("WGPU_DEBUG", "0")
+        .env("CARGO_TERM_COLOR", "never");
+    watch(&mut tests, |line| is_message(line) || is_progress(line))
 }
 
 /// Has the layer print its messages even where the program under test collects them as well.

@@ -1,4 +1,5 @@
-//! What the rule may choose runs, be it chosen on this adapter or not, and in every type of float.
+//! What the rule or tuning may choose computes every class of shapes, in every pair of orders and in every type of
+//! float, be it chosen on this adapter or not.
 
 use super::*;
 
@@ -7,24 +8,94 @@ fn lanes(gpu: &Gpu) -> Option<u8> {
     crate::ops::matmul::choice::lanes(gpu.caps())
 }
 
-#[test]
-fn tiles_that_few_shapes_get_compute_the_same_as_the_reference() {
+/// The classes of shapes, rows by columns by steps, and by how much lines are longer than what is multiplied: a
+/// whole tile; an edge inside of one whose lines lie in quads; one whose lines do not, with a tail of k; few rows
+/// and many steps; less of everything than a quad.
+const CLASSES: [([usize; 3], usize); 5] = [
+    ([64, 64, 32], 0),
+    ([36, 132, 20], 4),
+    ([33, 65, 31], 1),
+    ([2, 12, 580], 4),
+    ([3, 3, 3], 1),
+];
+
+/// The product of two matrices by two, summed on the host: of small whole numbers, so that the order is all one.
+fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
+    let ([m, k], n) = ([a.shape()[1], a.shape()[2]], b.shape()[2]);
+    let [a, b] = [a, b].map(|of| of.to_vec::<f32>().unwrap());
+    let mut c = vec![0.0; 2 * m * n];
+    for (row, c) in c.chunks_mut(n).enumerate() {
+        let b = &b[row / m * k * n..];
+        for (step, b) in b.chunks(n).take(k).enumerate() {
+            for (c, b) in c.iter_mut().zip(b) {
+                *c += a[row * k + step] * b;
+            }
+        }
+    }
+    c
+}
+
+/// Runs tiles on every class of shapes and with the operands in every pair of orders, some with weights of 8 bits.
+/// A pipeline takes a software adapter a third of a second, so each class meets a tile in two pairs, unless this
+/// is set, and then in all.
+fn check_everywhere(is_meant: fn(&Tile) -> bool) {
+    let is_whole = std::env::var_os("LAPIDARY_EVERY_PAIR").is_some();
     let gpu = Gpu::open(Options::default()).unwrap();
-    let mut tiles = vec![register(4, 1, 0), register(4, 2, 0), register(8, 2, 0)];
-    tiles.extend([2, 4].map(|rows| Tile::Skinny { rows }));
-    if let Some(lanes) = lanes(&gpu) {
-        tiles.push(register(8, 1, lanes));
+    let lanes = lanes(&gpu).unwrap_or(0);
+    let tiles: Vec<Tile> = tiles(lanes).into_iter().filter(is_meant).collect();
+    let pairs = ORDERS.iter().flat_map(|&a| ORDERS.map(|b| (a, b)));
+    for (turn, (of_a, of_b)) in pairs.enumerate() {
+        for (class, ([m, n, k], slack)) in CLASSES.into_iter().enumerate() {
+            let a = [m, 1].map(|m| operand(&gpu, DType::F32, [m, k], of_a, slack));
+            let b = operand(&gpu, DType::F32, [k, n], of_b, slack);
+            let bytes = operand(&gpu, DType::I8, [k, n], of_b, slack);
+            let expected = [&a[0], &a[1]].map(|a| by_hand(a, &b));
+            for (index, &tile) in tiles.iter().enumerate() {
+                // Of a tile's nine pairs one is met by two classes.
+                let is_met = (turn + 9 * 5 - 2 * class - index % 9) % 9 < 2;
+                if !is_met && !is_whole {
+                    continue;
+                }
+                let is_single = matches!(tile, Tile::Register { rows: 1, .. });
+                let (a, expected) = match is_single {
+                    true => (&a[1], &expected[1]),
+                    false => (&a[0], &expected[0]),
+                };
+                let of = |b: &Tensor| singles(a, b, &Epilogue::new(), tile);
+                let what =
+                    || format!("{tile:?}, {m} x {n} x {k}, slack {slack}, {of_a:?}, {of_b:?}");
+                assert_eq!(&of(&b), expected, "{}", what());
+                if (turn + class) % 4 == 0 {
+                    assert_eq!(&of(&bytes), expected, "{}, i8", what());
+                }
+            }
+        }
     }
-    for (index, tile) in tiles.into_iter().enumerate() {
-        check_tile(&gpu, tile, [36, 132, 20], 4, 2 * index + 1);
-        check_tile(&gpu, tile, [33, 65, 31], 1, 2 * index + 4);
-    }
-    let Some(lanes) = lanes(&gpu) else { return };
-    for (index, (rows, columns)) in [(1, 4), (1, 64), (2, 32)].into_iter().enumerate() {
-        let tile = split(rows, columns, lanes);
-        check_tile(&gpu, tile, [3, 132, 584], 4, 4 * index + 1);
-        check_tile(&gpu, tile, [2, 70, 77], 1, 4 * index + 5);
-    }
+}
+
+#[test]
+fn registers_compute_every_class_of_shapes_in_every_order() {
+    check_everywhere(|tile| matches!(tile, Tile::Naive | Tile::Register { lanes: 0, .. }));
+}
+
+#[test]
+fn lanes_that_share_what_they_load_compute_every_class_in_every_order() {
+    check_everywhere(|tile| {
+        matches!(
+            tile,
+            Tile::Register { lanes: 1.., .. } | Tile::Packed { .. }
+        )
+    });
+}
+
+#[test]
+fn lanes_that_split_k_compute_every_class_in_every_order() {
+    check_everywhere(|tile| matches!(tile, Tile::Split { .. }));
+}
+
+#[test]
+fn workgroup_memory_computes_every_class_in_every_order() {
+    check_everywhere(|tile| matches!(tile, Tile::Workgroup { .. } | Tile::Skinny { .. }));
 }
 
 #[test]

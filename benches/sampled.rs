@@ -1,0 +1,49 @@
+//! The cases of the table, sampled by criterion: their spread, and what changed since a baseline.
+//!
+//! ```text
+//! cargo xtask bench sampled
+//! cargo bench --features sim --bench sampled -- [FILTER] [--save-baseline NAME | --baseline NAME]
+//! ```
+//!
+//! The table is for ratios, since its rounds take turns with what they are compared with; this is for how much one
+//! and the same case varies. Starts of processes are the table's alone.
+
+#[path = "table/churn.rs"]
+mod churn;
+#[allow(
+    dead_code,
+    reason = "the cores and the lines of the table are not asked for here"
+)]
+#[path = "table/harness/mod.rs"]
+mod harness;
+#[path = "table/ours.rs"]
+mod ours;
+
+use std::time::Duration;
+
+use criterion::Criterion;
+use harness::{CASES, Subject, Work};
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    let ours = ours::Ours::open().expect("an adapter");
+    for (name, work) in CASES {
+        if matches!(work, Work::Start { .. }) {
+            continue;
+        }
+        // Only what the filter leaves is brought to the device.
+        criterion.bench_function(name, |bencher| {
+            let inputs = work.inputs();
+            let Some(mut timed) = ours.prepare(&work, &inputs).expect("its inputs fit") else {
+                // There is no such way on this adapter.
+                return bencher.iter(|| ());
+            };
+            bencher.iter(|| timed.run().expect("it ran before"));
+        });
+    }
+    criterion.final_summary();
+}
