@@ -13,6 +13,8 @@ mod drops;
 mod facades;
 #[path = "engine/faults.rs"]
 mod faults;
+#[path = "engine/foreign.rs"]
+mod foreign;
 #[path = "engine/formats.rs"]
 mod formats;
 #[path = "engine/history.rs"]
