@@ -7,6 +7,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::conv::{output_size, padded, windows};
 use super::elementwise::{arg, groups};
+use super::long::{assemble, part};
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::text::push_sections;
@@ -237,40 +238,64 @@ impl Call {
             });
         }
         self.check_rounds(fold)?;
-        let y = Tensor::output(&self.x.engine, self.x.shape(), self.x.dtype)?;
+        let count = samples * channels;
+        let x = self.x.reshape(&[count, height, width])?;
+        let g = given.reshape(&[count, self.output[0], self.output[1]])?;
+        let work = self.rounds(fold).saturating_mul(x.len() as u64);
+        let most_work = x.engine.caps().most_work;
+        let y = match part(work, most_work, count, 1) {
+            None => self.gradient(fold, &x, &g)?,
+            Some(step) => assemble(&x, x.shape(), x.dtype, (0, step), |start, len| {
+                self.gradient(fold, &x.narrow(0, start, len)?, &g.narrow(0, start, len)?)
+            })?,
+        };
+        self.lines(y.reshape(self.x.shape())?)
+    }
+
+    /// The gradient by some planes, `x`, where `g` is that by their windows.
+    #[track_caller]
+    fn gradient(&self, fold: Fold, x: &Tensor, g: &Tensor) -> Result<Tensor> {
+        let y = Tensor::output(&x.engine, x.shape(), x.dtype)?;
         if y.is_empty() {
-            return self.lines(y);
+            return Ok(y);
         }
-        let (x, g) = (self.x.contiguous()?, given.contiguous()?);
+        let (x, g) = (x.contiguous()?, g.contiguous()?);
         let Pool {
             kernel,
             stride,
             padding,
         } = self.pool;
+        let [planes, height, width] = [0, 1, 2].map(|axis| x.shape()[axis]);
         let words = |sizes: [usize; 4]| sizes.map(|size| size as u32);
         let params = Params {
-            planes: words([samples * channels, height, width, self.output[0]]),
+            planes: words([planes, height, width, self.output[0]]),
             kernel: words([self.output[1], kernel[0], kernel[1], stride[0]]),
             margin: words([stride[1], padding[0], padding[1], x.layout.offset]),
             rest: words([g.layout.offset, 0, 0, 0]),
         };
         let groups = groups(y.engine.caps(), (y.len() as u64).div_ceil(4));
         let args = [arg(&x, false), arg(&g, false), arg(&y, true)];
-        y.engine
-            .launch(Launch::new(&POOL, fold as u64, args, &params, groups))?;
-        self.lines(y)
+        let launch = Launch::new(&POOL, fold as u64, args, &params, groups);
+        let work = self.rounds(fold).saturating_mul(y.len() as u64);
+        y.engine.launch(launch.with_work(work))?;
+        Ok(y)
     }
 
-    /// Refuses windows whose gradient a software adapter would leave unfinished.
-    fn check_rounds(&self, fold: Fold) -> Result<()> {
+    /// Steps that an element of the gradient takes: windows that it is in, times what each looks at.
+    fn rounds(&self, fold: Fold) -> u64 {
         let Pool { kernel, stride, .. } = self.pool;
         let own = |at: usize| (kernel[at].div_ceil(stride[at].max(1)).min(self.output[at])) as u64;
         let windows = own(0).saturating_mul(own(1));
         let elements = (kernel[0] as u64).saturating_mul(kernel[1] as u64);
-        let rounds = match fold {
+        match fold {
             Fold::Avg => windows,
             Fold::Max => windows.saturating_mul(elements),
-        };
+        }
+    }
+
+    /// Refuses windows whose gradient a software adapter would leave unfinished.
+    fn check_rounds(&self, fold: Fold) -> Result<()> {
+        let (kernel, rounds) = (self.pool.kernel, self.rounds(fold));
         if self.x.engine.caps().kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Work that would keep the device busy for too long, in several submissions.
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Conv, DType, Gpu, Result, Tensor};
+use lapidary::{Conv, DType, Gpu, Pool, Result, Tensor};
 
 use crate::{numbers, open_apart, options};
 
@@ -76,6 +76,25 @@ fn attention_and_convolutions_are_made_in_parts() {
             x.conv2d(&weight, Some(&tensor(gpu, &[6])), &options)
         });
     }
+}
+
+#[test]
+fn gradients_of_pooling_are_made_in_parts() {
+    let pool = Pool {
+        stride: [2, 2],
+        padding: [1, 1],
+        ..Pool::new([3, 3])
+    };
+    // An element is in four windows of nine at most.
+    let rounds = 3 * 2 * 9 * 7 * 4;
+    check(rounds * 9 / 6, 6, |gpu| {
+        let (x, grad) = (tensor(gpu, &[3, 2, 9, 7]), tensor(gpu, &[3, 2, 5, 4]));
+        grad.max_pool2d_backward(&x, &pool)
+    });
+    check(rounds / 3, 3, |gpu| {
+        let (x, grad) = (tensor(gpu, &[3, 2, 9, 7]), tensor(gpu, &[3, 2, 5, 4]));
+        grad.avg_pool2d_backward(&x, &pool)
+    });
 }
 
 #[test]
