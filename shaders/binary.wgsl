@@ -205,3 +205,61 @@ fn op(a: A, b: A) -> Y {
 
 //# right_shift.u32
 fn op(a: A, b: A) -> Y { return select(A(0u), a >> (b & A(31u)), b < A(32u)); }
+
+//# logaddexp
+fn op(a: A, b: A) -> Y { return log_of_sum(a, b, exp_of(-abs(a - b)), 1.0); }
+
+//# logaddexp2
+fn op(a: A, b: A) -> Y { return log_of_sum(a, b, exp2(-abs(a - b)), 0.693147181); }
+
+//# xlogy
+fn op(a: A, b: A) -> Y {
+  let v = select(a * log_of(b), A(0.0), a == A(0.0));
+  return select(v, nan_of(a), is_nan(a) | is_nan(b));
+}
+
+//# xlog1py
+fn op(a: A, b: A) -> Y {
+  let v = select(a * log1p_of(b), A(0.0), a == A(0.0));
+  return select(v, nan_of(a), is_nan(a) | is_nan(b));
+}
+
+//# heaviside
+fn op(a: A, b: A) -> Y { return select(select(A(0), A(1), a > A(0)), b, a == A(0)); }
+
+//# heaviside.f32
+fn op(a: A, b: A) -> Y {
+  let v = select(select(A(0.0), A(1.0), a > A(0.0)), b, a == A(0.0));
+  return select(v, a, is_nan(a));
+}
+
+//# gcd.i32
+fn op(a: A, b: A) -> Y { return A(gcd_of(vec4<u32>(abs(a)), vec4<u32>(abs(b)))); }
+
+//# gcd.u32
+fn op(a: A, b: A) -> Y { return gcd_of(a, b); }
+
+//# lcm.i32
+fn op(a: A, b: A) -> Y {
+  let divisor = A(gcd_of(vec4<u32>(abs(a)), vec4<u32>(abs(b))));
+  return abs(a / select(divisor, A(1), divisor == A(0)) * b);
+}
+
+//# lcm.u32
+fn op(a: A, b: A) -> Y { return a / max(gcd_of(a, b), A(1u)) * b; }
+
+//# lerp
+// As far from a to b as p.w0.z says.
+fn op(a: A, b: A) -> Y { return lerp_of(a, b, A(bitcast<f32>(p.w0.z))); }
+
+//# is_close
+// Within p.w0.w and p.w0.z times b.
+fn op(a: A, b: A) -> Y {
+  let gap = abs(a - b);
+  let allowed = bitcast<f32>(p.w0.w) + abs(bitcast<f32>(p.w0.z) * b);
+  let near = is_finite(gap) & (gap <= allowed);
+  return truth(((a == b) | near) & !(is_nan(a) | is_nan(b)));
+}
+
+//# glu
+fn op(a: A, b: A) -> Y { return a * sigmoid_of(b); }

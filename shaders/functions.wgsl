@@ -76,16 +76,22 @@ fn sine(x: vec4<f32>, quarter: i32, own: vec4<f32>) -> vec4<f32> {
   return select(nan_of(x), v, is_finite(x));
 }
 
-//# tanh_of
-// Exact to a few units in the last place on both sides of 0.625, and ±1 far out, where a
-// quotient of exponentials would overflow.
-fn tanh_of(x: vec4<f32>) -> vec4<f32> {
+//# tanh_rest
+// tanh(x) / x − 1 for |x| up to 0.625.
+fn tanh_rest(x: vec4<f32>) -> vec4<f32> {
   let z = x * x;
   var s = fma(z, vec4<f32>(-5.70498873e-3), vec4<f32>(2.06390888e-2));
   s = fma(s, z, vec4<f32>(-5.37397156e-2));
   s = fma(s, z, vec4<f32>(1.33314422e-1));
   s = fma(s, z, vec4<f32>(-3.33332819e-1));
-  let small = fma(s * z, x, x);
+  return s * z;
+}
+
+//# tanh_of
+// Exact to a few units in the last place on both sides of 0.625, and ±1 far out, where a
+// quotient of exponentials would overflow.
+fn tanh_of(x: vec4<f32>) -> vec4<f32> {
+  let small = fma(tanh_rest(x), x, x);
   let size = min(abs(x), vec4<f32>(10.0));
   let large = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
   let v = select(select(large, -large, x < vec4<f32>(0.0)), small, abs(x) < vec4<f32>(0.625));
@@ -110,6 +116,54 @@ fn erf_of(x: vec4<f32>) -> vec4<f32> {
   q = fma(q, z, vec4<f32>(1.0));
   let v = select(t * p / q, sign(x), abs(x) > vec4<f32>(3.74392116));
   return select(v, x, is_nan(x));
+}
+
+//# erfc_of
+// 1 − erf(x) without the difference: exp(−x²) times what is left, a polynomial in (x − 2) / (x + 2) over 1 + 2x.
+// The square is taken in two parts, the first of which is exact, so that far out it loses nothing either.
+fn erfc_of(x: vec4<f32>) -> vec4<f32> {
+  let a = min(abs(x), vec4<f32>(12.0));
+  let q = (a - 2.0) / (a + 2.0);
+  var r = fma(q, vec4<f32>(-4.13666392e-4), vec4<f32>(-1.24964328e-3));
+  r = fma(r, q, vec4<f32>(1.31939491e-3));
+  r = fma(r, q, vec4<f32>(8.64857435e-3));
+  r = fma(r, q, vec4<f32>(-8.05942342e-3));
+  r = fma(r, q, vec4<f32>(-5.42089492e-2));
+  r = fma(r, q, vec4<f32>(1.64055020e-1));
+  r = fma(r, q, vec4<f32>(-1.66031003e-1));
+  r = fma(r, q, vec4<f32>(-9.27639678e-2));
+  r = fma(r, q, vec4<f32>(2.76978374e-1));
+  let most = bitcast<vec4<f32>>(bitcast<vec4<u32>>(a) & vec4<u32>(0xfffff000u));
+  let bell = exp(-most * most) * exp((most - a) * (most + a));
+  let v = bell * ((1.0 + r) / fma(a, vec4<f32>(2.0), vec4<f32>(1.0)));
+  return select(select(v, 2.0 - v, x < vec4<f32>(0.0)), x, is_nan(x));
+}
+
+//# erfinv_of
+// What erf makes x of, to 3e-7 of it (Giles, 2010): a polynomial in the logarithm of 1 − x², and in its root near ±1.
+fn erfinv_of(x: vec4<f32>) -> vec4<f32> {
+  let w = -log_of((1.0 - x) * (1.0 + x));
+  let t = w - 2.5;
+  var r = fma(t, vec4<f32>(2.81022636e-8), vec4<f32>(3.43273939e-7));
+  r = fma(r, t, vec4<f32>(-3.52338770e-6));
+  r = fma(r, t, vec4<f32>(-4.39150654e-6));
+  r = fma(r, t, vec4<f32>(2.18580870e-4));
+  r = fma(r, t, vec4<f32>(-1.25372503e-3));
+  r = fma(r, t, vec4<f32>(-4.17768164e-3));
+  r = fma(r, t, vec4<f32>(2.46640727e-1));
+  r = fma(r, t, vec4<f32>(1.50140941));
+  let u = sqrt(max(w, vec4<f32>(0.0))) - 3.0;
+  var s = fma(u, vec4<f32>(-2.00214257e-4), vec4<f32>(1.00950558e-4));
+  s = fma(s, u, vec4<f32>(1.34934322e-3));
+  s = fma(s, u, vec4<f32>(-3.67342844e-3));
+  s = fma(s, u, vec4<f32>(5.73950773e-3));
+  s = fma(s, u, vec4<f32>(-7.62246130e-3));
+  s = fma(s, u, vec4<f32>(9.43887047e-3));
+  s = fma(s, u, vec4<f32>(1.00167406));
+  s = fma(s, u, vec4<f32>(2.83297682));
+  let inside = abs(x) < vec4<f32>(1.0);
+  let v = select(with_sign(infinity_of(x), x), select(s, r, w < vec4<f32>(5.0)) * x, inside);
+  return select(v, nan_of(x), (abs(x) > vec4<f32>(1.0)) | is_nan(x));
 }
 
 //# tail_of
@@ -220,6 +274,36 @@ fn log1p_exp(x: vec4<f32>) -> vec4<f32> {
 // x held between two numbers; NaN stays.
 fn held(x: vec4<f32>, low: f32, high: f32) -> vec4<f32> {
   return select(clamp(x, vec4<f32>(low), vec4<f32>(high)), x, is_nan(x));
+}
+
+//# log_of_sum
+// The logarithm of the sum of two powers with the exponents a and b; `less` is the smaller one over the larger one,
+// and `unit` the natural logarithm of the base.
+fn log_of_sum(a: vec4<f32>, b: vec4<f32>, less: vec4<f32>, unit: f32) -> vec4<f32> {
+  let v = max(a, b) + log1p_of(less) / unit;
+  // Two infinities of one sign have no difference.
+  return select(select(v, a, (a == b) & is_infinite(a)), nan_of(a), is_nan(a) | is_nan(b));
+}
+
+//# lerp_of
+// From whichever end is nearer, so that both ends are met.
+fn lerp_of(a: vec4<f32>, b: vec4<f32>, weight: vec4<f32>) -> vec4<f32> {
+  let far = abs(weight) >= vec4<f32>(0.5);
+  return select(fma(weight, b - a, a), fma(weight - 1.0, b - a, b), far);
+}
+
+//# gcd_of
+// By Euclid's algorithm, which takes 47 steps at most.
+fn gcd_of(a: vec4<u32>, b: vec4<u32>) -> vec4<u32> {
+  var x = a;
+  var y = b;
+  for (var step = 0u; step < 48u && any(y != vec4<u32>(0u)); step++) {
+    let over = y == vec4<u32>(0u);
+    let rest = x % max(y, vec4<u32>(1u));
+    x = select(y, x, over);
+    y = rest;
+  }
+  return x;
 }
 
 //# quotient_rest

@@ -229,3 +229,59 @@ fn op(x: A) -> Y { return ~x; }
 
 //# is_inf
 fn op(x: A) -> Y { return truth(is_infinite(x)); }
+
+//# erfc
+fn op(x: A) -> Y { return erfc_of(x); }
+
+//# erfinv
+fn op(x: A) -> Y { return erfinv_of(x); }
+
+//# ndtr
+fn op(x: A) -> Y {
+  let tail = tail_of(x);
+  return select(select(1.0 - tail, tail, x < A(0.0)), x, is_nan(x));
+}
+
+//# sinc
+// The quarter turns are taken off before π comes in, which is exact: so it is 0 at every whole number.
+fn op(x: A) -> Y {
+  let near = abs(x) < A(8388608.0);
+  let turns = select(A(0.0), round(2.0 * x), near);
+  let wave = sine_of(fma(turns, A(-0.5), x) * 3.14159265, vec4<i32>(turns)) / (3.14159265 * x);
+  let v = select(select(A(0.0), wave, near), A(1.0), abs(x) < A(1e-20));
+  return select(nan_of(x), v, is_finite(x));
+}
+
+//# logit
+// Around a half, where it is 0, by what the odds have more than 1.
+fn op(x: A) -> Y {
+  let half = log1p_of(fma(x, A(2.0), A(-1.0)) / (1.0 - x));
+  let v = select(log_of(x / (1.0 - x)), half, abs(x - 0.5) < A(0.25));
+  let edge = select(v, infinity_of(x), x == A(1.0));
+  return select(edge, nan_of(x), (x < A(0.0)) | (x > A(1.0)) | is_nan(x));
+}
+
+//# celu
+// Below 0 by the exponential of x / p.w0.z, p.w0.z high.
+fn op(x: A) -> Y {
+  let alpha = bitcast<f32>(p.w0.z);
+  return select(x, alpha * expm1_of(x / alpha), x < A(0.0));
+}
+
+//# signbit
+fn op(x: A) -> Y { return truth(x < A(0)); }
+
+//# signbit.u32
+fn op(x: A) -> Y { return Y(); }
+
+//# signbit.f32
+fn op(x: A) -> Y { return bitcast<vec4<u32>>(x) >> vec4<u32>(31u); }
+
+//# tanhshrink
+fn op(x: A) -> Y { return select(x - tanh_of(x), -x * tanh_rest(x), abs(x) < A(0.625)); }
+
+//# deg2rad
+fn op(x: A) -> Y { return x * 0.0174532925; }
+
+//# rad2deg
+fn op(x: A) -> Y { return x * 57.2957795; }

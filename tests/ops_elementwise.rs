@@ -7,6 +7,8 @@ mod common;
 
 #[path = "ops_elementwise/binary.rs"]
 mod binary;
+#[path = "ops_elementwise/composed.rs"]
+mod composed;
 #[path = "ops_elementwise/copy.rs"]
 mod copy;
 #[path = "ops_elementwise/create.rs"]
@@ -17,5 +19,7 @@ mod in_place;
 mod logic;
 #[path = "ops_elementwise/model.rs"]
 mod model;
+#[path = "ops_elementwise/ternary.rs"]
+mod ternary;
 #[path = "ops_elementwise/unary.rs"]
 mod unary;

@@ -46,6 +46,16 @@ operations! {
         BitwiseXor "bitwise_xor" Bits Same,
         LeftShift "left_shift" Whole Same,
         RightShift "right_shift" Whole Same,
+        Logaddexp "logaddexp" Floats Same,
+        Logaddexp2 "logaddexp2" Floats Same,
+        Xlogy "xlogy" Floats Same,
+        Xlog1py "xlog1py" Floats Same,
+        Heaviside "heaviside" Numbers Same,
+        Gcd "gcd" Whole Same,
+        Lcm "lcm" Whole Same,
+        Lerp "lerp" Floats Same,
+        IsClose "is_close" Floats Bool,
+        Glu "glu" Floats Same,
     }
 }
 
@@ -114,19 +124,35 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 impl Tensor {
     #[track_caller]
     pub(super) fn binary(&self, op: BinaryOp, other: &Tensor) -> Result<Tensor> {
+        self.binary_with(op, other, &[])
+    }
+
+    /// The same of an operation that looks at scalars.
+    #[track_caller]
+    pub(super) fn binary_with(
+        &self,
+        op: BinaryOp,
+        other: &Tensor,
+        scalars: &[u32],
+    ) -> Result<Tensor> {
         self.check_pair(op, other)?;
         let shape = broadcast_shapes(op.name(), &self.layout.shape, &other.layout.shape)?;
         let call = Call {
             family: TENSORS,
             op: op as u8,
             inputs: &[Input::Tensor(self), Input::Tensor(other)],
-            scalars: &[],
+            scalars,
         };
         call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
     }
 
     #[track_caller]
-    fn binary_in_place(&self, op: BinaryOp, other: &Tensor) -> Result<()> {
+    pub(super) fn binary_in_place(
+        &self,
+        op: BinaryOp,
+        other: &Tensor,
+        scalars: &[u32],
+    ) -> Result<()> {
         self.check_pair(op, other)?;
         self.write_through(
             op.name(),
@@ -134,7 +160,7 @@ impl Tensor {
                 family: TENSORS,
                 op: op as u8,
                 inputs: &[Input::Tensor(self), Input::Tensor(other)],
-                scalars: &[],
+                scalars,
             },
         )
     }
@@ -290,6 +316,22 @@ methods! {
     fmax fmax_scalar Fmax;
     /// The smaller of the two, for floats; the other one if one is NaN.
     fmin fmin_scalar Fmin;
+    /// `log(exp(a) + exp(b))`, for floats, to 2e-7 and what the larger one is rounded by; nothing overflows
+    /// on the way.
+    logaddexp logaddexp_scalar Logaddexp;
+    /// [`logaddexp`](Tensor::logaddexp) to the base 2, for floats.
+    logaddexp2 logaddexp2_scalar Logaddexp2;
+    /// `a * log(b)`, and 0 where `a` is 0, whatever the logarithm, for floats; NaN if either is.
+    xlogy xlogy_scalar Xlogy;
+    /// `a * log(1 + b)`, and 0 where `a` is 0, whatever the logarithm, for floats; NaN if either is.
+    xlog1py xlog1py_scalar Xlog1py;
+    /// 0 where `a` is below 0, 1 where it is above, and `b` where it is 0, for all numbers; NaN stays, as in
+    /// NumPy, where PyTorch says 0.
+    heaviside heaviside_scalar Heaviside;
+    /// The greatest common divisor, for `i32`, `u32`, `u8` and `i8`, from 0 on: with 0 it is the other one.
+    gcd gcd_scalar Gcd;
+    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`, from 0 on; 0 if either is. It wraps.
+    lcm lcm_scalar Lcm;
     /// `a & b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_and bitwise_and_scalar BitwiseAnd;
     /// `a | b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
@@ -336,6 +378,7 @@ without_scalar! {
     /// `a` to the power of `b`, for all numbers. Floats as in C: a negative base takes whole
     /// exponents, anything to the power of 0 is 1. Integers wrap; to a negative power they are 0,
     /// but for 1 and -1. Floats are right to about 1e-6 of the result times its logarithm.
+    #[doc(alias = "float_power")]
     pow Pow;
     /// Are both true? For every type: true is what is not 0, and so NaN.
     logical_and And;
@@ -366,7 +409,7 @@ macro_rules! in_place {
             /// several indices name one element.
             #[track_caller]
             pub fn $name(&self, other: &Tensor) -> Result<()> {
-                self.binary_in_place(BinaryOp::$op, other)
+                self.binary_in_place(BinaryOp::$op, other, &[])
             }
 
             #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with one number.")]
@@ -393,6 +436,13 @@ in_place! {
     remainder_ remainder_scalar_ "remainder" Remainder;
     floor_divide_ floor_divide_scalar_ "floor_divide" FloorDivide;
     pow_ pow_scalar_ "pow" Pow;
+    atan2_ atan2_scalar_ "atan2" Atan2;
+    hypot_ hypot_scalar_ "hypot" Hypot;
+    copysign_ copysign_scalar_ "copysign" Copysign;
+    xlogy_ xlogy_scalar_ "xlogy" Xlogy;
+    heaviside_ heaviside_scalar_ "heaviside" Heaviside;
+    gcd_ gcd_scalar_ "gcd" Gcd;
+    lcm_ lcm_scalar_ "lcm" Lcm;
     bitwise_and_ bitwise_and_scalar_ "bitwise_and" BitwiseAnd;
     bitwise_or_ bitwise_or_scalar_ "bitwise_or" BitwiseOr;
     bitwise_xor_ bitwise_xor_scalar_ "bitwise_xor" BitwiseXor;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::elementwise::{Code, Fetch, Plan};
-use super::{binary, check, copy, fill, mask, random, select, unary};
+use super::{binary, check, copy, fill, mask, random, select, ternary, unary};
 use crate::driver::sim::{SimDriver, SimOptions};
 use crate::driver::{AdapterKind, Caps, Driver};
 use crate::dtype::DType;
@@ -117,6 +117,17 @@ fn every_binary_text_is_a_valid_shader() {
                 &of_one[..1],
             );
         }
+    }
+}
+
+#[test]
+fn every_ternary_text_is_a_valid_shader() {
+    for (index, op) in ternary::TernaryOp::ALL.iter().enumerate() {
+        let taken = DType::ALL.into_iter().filter(|&d| op.takes().accepts(d));
+        let dtypes: Vec<_> = taken.map(|dtype| vec![dtype; 4]).collect();
+        let op = index as u64;
+        check(&ternary::TERNARY, false, op, &[false; 3], &dtypes);
+        check(&ternary::TERNARY_INTO, true, op, &[false; 3], &dtypes[..1]);
     }
 }
 

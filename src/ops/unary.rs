@@ -68,6 +68,16 @@ operations! {
         Elu "elu" Floats Same,
         BitwiseNot "bitwise_not" Whole Same,
         IsInf "is_inf" Floats Bool,
+        Erfc "erfc" Floats Same,
+        Erfinv "erfinv" Floats Same,
+        Ndtr "ndtr" Floats Same,
+        Sinc "sinc" Floats Same,
+        Logit "logit" Floats Same,
+        Celu "celu" Floats Same,
+        Signbit "signbit" Numbers Bool,
+        Tanhshrink "tanhshrink" Floats Same,
+        Deg2rad "deg2rad" Floats Same,
+        Rad2deg "rad2deg" Floats Same,
     }
 }
 
@@ -223,6 +233,23 @@ impl Tensor {
         self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()])
     }
 
+    /// `x`, and below 0 `alpha * (exp(x / alpha) - 1)`, whose slope has no step at 0 (Barron, 2017), for
+    /// floats.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let y = x.celu(1.0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`](crate::Error::DType) for other types.
+    #[track_caller]
+    pub fn celu(&self, alpha: f32) -> Result<Tensor> {
+        self.unary_with(UnaryOp::Celu, [alpha.to_bits(), 0])
+    }
+
     /// Every bit turned round, for `i32`, `u32`, `u8` and `i8`; of bools it is
     /// [`logical_not`](Tensor::logical_not).
     ///
@@ -268,6 +295,7 @@ methods! {
     /// The absolute value, for all numbers; the least `i32` or `i8` stays what it is.
     abs Abs;
     /// -1, 0 or 1, for all numbers; NaN for NaN.
+    #[doc(alias = "sgn")]
     sign Sign;
     /// `x * x`, for all numbers.
     square Square;
@@ -292,6 +320,7 @@ methods! {
     /// `1 / sqrt(x)`, for floats.
     rsqrt Rsqrt;
     /// `1 / x`, for floats.
+    #[doc(alias = "reciprocal")]
     recip Recip;
     /// The sine of radians, for floats; to 1e-6 up to 30,000, and as good as the adapter's own
     /// further out.
@@ -322,7 +351,21 @@ methods! {
     atanh Atanh;
     /// The error function, for floats, to 2e-7.
     erf Erf;
+    /// `1 - erf(x)`, for floats, without losing the digits of what is near 0: its tail is as exact as
+    /// [`exp`](Tensor::exp), and ends at 9.2 where f32 does.
+    erfc Erfc;
+    /// The number with this error function, for floats, to 1e-6 of it: ∞ at 1, NaN beyond.
+    erfinv Erfinv;
+    /// How much of a normal distribution lies below `x`, its Φ, for floats, to 2e-7: PyTorch's
+    /// `special.ndtr`.
+    ndtr Ndtr;
+    /// `sin(πx) / (πx)` and 1 at 0, for floats, to 1e-6; just 0 at all other whole numbers.
+    sinc Sinc;
+    /// `log(x / (1 - x))`, of which [`sigmoid`](Tensor::sigmoid) makes `x` again, for floats: -∞ at 0, ∞
+    /// at 1, NaN beyond. PyTorch's `eps` is a [`clamp`](Tensor::clamp) before it.
+    logit Logit;
     /// `1 / (1 + exp(-x))`, for floats; nothing overflows on the way.
+    #[doc(alias = "expit")]
     sigmoid Sigmoid;
     /// `x * sigmoid(x)`, also called swish, for floats.
     silu Silu;
@@ -335,6 +378,7 @@ methods! {
     /// `log(1 + exp(x))`, for floats; nothing overflows on the way.
     softplus Softplus;
     /// The logarithm of [`sigmoid`](Tensor::sigmoid), for floats.
+    #[doc(alias = "logsigmoid")]
     log_sigmoid LogSigmoid;
     /// `x / (1 + |x|)`, for floats.
     softsign Softsign;
@@ -344,6 +388,12 @@ methods! {
     hardsigmoid Hardsigmoid;
     /// `x * hardsigmoid(x)`, for floats.
     hardswish Hardswish;
+    /// `x - tanh(x)`, for floats, without losing the digits of what is near 0.
+    tanhshrink Tanhshrink;
+    /// Degrees in radians, for floats: `x * π / 180`.
+    deg2rad Deg2rad;
+    /// Radians in degrees, for floats: `x * 180 / π`.
+    rad2deg Rad2deg;
     /// The next whole number below, for floats.
     floor Floor;
     /// The next whole number above, for floats.
@@ -351,16 +401,22 @@ methods! {
     /// The nearest whole number, the even one of two, for floats.
     round Round;
     /// The next whole number towards 0, for floats.
+    #[doc(alias = "fix")]
     trunc Trunc;
     /// What [`trunc`](Tensor::trunc) takes off, with the sign of `x`, for floats.
     frac Frac;
     /// Is it 0, or false? A bool tensor, for every type.
     logical_not LogicalNot;
     /// Is it NaN? A bool tensor, for floats.
+    #[doc(alias = "isnan")]
     is_nan IsNan;
     /// Is it infinite? A bool tensor, for floats.
+    #[doc(alias = "isinf")]
     is_inf IsInf;
+    /// Is its sign a minus, which -0 has too? A bool tensor, for all numbers.
+    signbit Signbit;
     /// Is it neither infinite nor NaN? A bool tensor, for floats.
+    #[doc(alias = "isfinite")]
     is_finite IsFinite;
 }
 

@@ -46,6 +46,28 @@ fn a_chain_is_one_dispatch_and_takes_only_its_result() {
 }
 
 #[test]
+fn what_is_composed_of_others_is_one_dispatch() {
+    check(
+        |_, x| Ok(vec![x[0].nan_to_num(0.0, None, None)?]),
+        1,
+        1,
+        &["where(a == s3, s4, where(a == s1, s2, where(is_nan(a), s0, a)))"],
+    );
+    check(
+        |_, x| Ok(vec![x[0].is_close(&x[1], 0.1, 0.2, true)?]),
+        1,
+        1,
+        &["logical_or(is_close(a, b, s0, s1), logical_and(is_nan(a), is_nan(b)))"],
+    );
+    check(
+        |_, x| Ok(vec![(x[0].lerp(&x[1], &x[2])?.softshrink(0.5)? * &x[3])?]),
+        1,
+        1,
+        &["(lerp(a, b, c) - clamp(lerp(a, b, c), s0, s1)) * d"],
+    );
+}
+
+#[test]
 fn what_is_made_of_nothing_is_made_where_it_is_read() {
     check(
         |gpu, x| {

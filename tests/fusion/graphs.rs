@@ -139,7 +139,7 @@ impl World {
             6..30 => self.unary(&x),
             30..50 => {
                 let y = self.partner(&x);
-                let op = self.rng.u32(0..18);
+                let op = self.rng.u32(0..25);
                 both(&x, &y, |x, y| binary(op, x, y))
             }
             50..62 => {
@@ -148,10 +148,13 @@ impl World {
             }
             62..68 => {
                 let (c, y) = (self.condition(&x)?, self.partner(&x));
-                let filled = self.rng.bool();
-                let made = (0..x.len()).map(|of| match filled {
-                    true => x[of].masked_fill(&c[of], 3),
-                    false => c[of].where_(&x[of], &y[of]),
+                let (which, z) = (self.rng.u32(0..5), self.partner(&x));
+                let made = (0..x.len()).map(|of| match which {
+                    0 => x[of].masked_fill(&c[of], 3),
+                    1 => x[of].lerp(&y[of], &z[of]),
+                    2 => x[of].addcmul(&y[of], &z[of], 2),
+                    3 => x[of].addcdiv(&y[of], &z[of], -1),
+                    _ => c[of].where_(&x[of], &y[of]),
                 });
                 made.collect::<Result<_>>().ok()
             }
@@ -231,7 +234,7 @@ impl World {
     fn unary(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
         let op = self
             .rng
-            .u32(0..if self.mix == Mix::Exact { 11 } else { 24 });
+            .u32(0..if self.mix == Mix::Exact { 11 } else { 32 });
         each(x, |x| match op {
             0 => x.neg(),
             1 => x.abs(),
@@ -256,6 +259,14 @@ impl World {
             20 => x.softplus(),
             21 => x.elu(1.5),
             22 => x.asinh(),
+            23 => x.erfc(),
+            24 => x.erfinv(),
+            25 => x.sinc(),
+            26 => x.logit(),
+            27 => x.celu(1.5),
+            28 => x.tanhshrink(),
+            29 => x.nan_to_num(1.0, None, None),
+            30 => x.signbit(),
             _ => x.log(),
         })
     }
@@ -365,6 +376,13 @@ fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         14 => x.left_shift(y),
         15 => x.right_shift(y),
         16 => x.copysign(y),
+        17 => x.heaviside(y),
+        18 => x.xlogy(y),
+        19 => x.logaddexp(y),
+        20 => x.logaddexp2(y),
+        21 => x.gcd(y),
+        22 => x.lerp_scalar(y, 0.75),
+        23 => x.is_close(y, 0.5, 1.0, true),
         _ => x.ne(y),
     }
 }

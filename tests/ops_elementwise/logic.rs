@@ -178,3 +178,56 @@ fn the_quadrant_follows_from_both_signs_even_of_zero_and_infinity() -> Result<()
     }
     Ok(())
 }
+
+/// By the definition: the greatest number that divides both.
+fn gcd(a: u64, b: u64) -> u64 {
+    match (a, b) {
+        (0, other) | (other, 0) => other,
+        _ => (1..=a.min(b))
+            .rev()
+            .find(|by| a % by == 0 && b % by == 0)
+            .unwrap_or(1),
+    }
+}
+
+#[test]
+fn divisors_multiples_and_steps_of_integers() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let values = [0, 1, -1, 2, 12, -18, 97, 360, -1001, 4096];
+        let a = gpu.tensor(&values, &[10, 1])?;
+        let b = gpu.tensor(&values, &[10])?;
+        let [divisors, multiples, steps] = [a.gcd(&b)?, a.lcm(&b)?, a.heaviside(&b)?];
+        let [divisors, multiples, steps] = [
+            divisors.to_vec::<i32>()?,
+            multiples.to_vec::<i32>()?,
+            steps.to_vec::<i32>()?,
+        ];
+        for k in 0..100 {
+            let (a, b) = (i64::from(values[k / 10]), i64::from(values[k % 10]));
+            let what = format!("{a} and {b} on {device}");
+            let common = gcd(a.unsigned_abs(), b.unsigned_abs()) as i64;
+            assert_eq!(i64::from(divisors[k]), common, "{what}");
+            assert_eq!(
+                i64::from(multiples[k]),
+                (a * b).abs() / common.max(1),
+                "{what}"
+            );
+            let step = if a == 0 { b } else { i64::from(a > 0) };
+            assert_eq!(i64::from(steps[k]), step, "{what}");
+        }
+        // The pair that takes most steps, and the least number, whose size wraps.
+        let far = gpu.tensor(&[2_971_215_073_u32, 1 << 31, u32::MAX], &[3])?;
+        let near = gpu.tensor(&[1_836_311_903_u32, 48, 0], &[3])?;
+        assert_eq!(far.gcd(&near)?.to_vec::<u32>()?, [1, 16, u32::MAX]);
+        assert_eq!(near.gcd_scalar(0)?.to_vec::<u32>()?[1], 48);
+        let least = gpu.tensor(&[i8::MIN, i8::MIN, 60], &[3])?;
+        let other = gpu.tensor(&[0_i8, 96, -14], &[3])?;
+        assert_eq!(least.gcd(&other)?.to_vec::<i8>()?, [i8::MIN, 32, 2]);
+        let small = gpu.tensor(&[4_u8, 0, 100], &[3])?;
+        small.lcm_scalar_(6)?;
+        assert_eq!(small.to_vec::<u8>()?, [12, 0, 44]);
+        let x = gpu.tensor(&[1.0_f32], &[1])?;
+        assert!(matches!(x.gcd(&x), Err(Error::DType { .. })));
+    }
+    Ok(())
+}

@@ -23,6 +23,57 @@ fn erf(x: f64) -> f64 {
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
 }
 
+/// Far out by the continued fraction, where the difference loses digits.
+fn erfc(x: f64) -> f64 {
+    if x.is_nan() || x < 2.0 {
+        return 1.0 - erf(x);
+    }
+    let fraction = (1..200)
+        .rev()
+        .fold(x, |rest, n| x + f64::from(n) / 2.0 / rest);
+    (-x * x).exp() / (fraction * std::f64::consts::PI.sqrt())
+}
+
+/// By halving.
+fn erfinv(y: f64) -> f64 {
+    if y.is_nan() || y.abs() >= 1.0 {
+        return if y.abs() == 1.0 {
+            y * f64::INFINITY
+        } else {
+            f64::NAN
+        };
+    }
+    let (mut low, mut high) = (0.0, 6.0);
+    for _ in 0..1000 {
+        let middle = (low + high) / 2.0;
+        match erf(middle) < y.abs() {
+            true => low = middle,
+            false => high = middle,
+        }
+        if high - low < 1e-13 * low {
+            break;
+        }
+    }
+    low.copysign(y)
+}
+
+fn sinc(x: f64) -> f64 {
+    let pi = std::f64::consts::PI;
+    match x {
+        0.0 => 1.0,
+        // Every number that large is whole; infinity is none.
+        _ if x == x.round() => 0.0 * x,
+        _ => (pi * (x - 2.0 * (x / 2.0).round())).sin() / (pi * x),
+    }
+}
+
+fn tanhshrink(x: f64) -> f64 {
+    match x.abs() < 1e-3 {
+        true => x.powi(3) / 3.0,
+        false => x - x.tanh(),
+    }
+}
+
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
@@ -58,7 +109,7 @@ fn elu(x: f64, alpha: f64) -> f64 {
     if x < 0.0 { alpha * x.exp_m1() } else { x }
 }
 
-const CASES: [Case; 46] = [
+const CASES: [Case; 60] = [
     Case("neg", Tensor::neg, |x| -x),
     Case("abs", Tensor::abs, f64::abs),
     Case("sign", Tensor::sign, sign),
@@ -123,6 +174,38 @@ const CASES: [Case; 46] = [
         |x| if x < 0.0 { x / 4.0 } else { x },
     ),
     Case("elu", |x| x.elu(1.5), |x| elu(x, 1.5)),
+    Case("erfc", Tensor::erfc, erfc),
+    Case("erfinv", Tensor::erfinv, erfinv),
+    Case("ndtr", Tensor::ndtr, |x| 0.5 * erfc(-x / 2_f64.sqrt())),
+    Case("sinc", Tensor::sinc, sinc),
+    Case("logit", Tensor::logit, |x| x.ln() - (-x).ln_1p()),
+    Case(
+        "celu",
+        |x| x.celu(1.5),
+        |x| {
+            if x < 0.0 { 1.5 * (x / 1.5).exp_m1() } else { x }
+        },
+    ),
+    Case("tanhshrink", Tensor::tanhshrink, tanhshrink),
+    Case("deg2rad", Tensor::deg2rad, f64::to_radians),
+    Case("rad2deg", Tensor::rad2deg, f64::to_degrees),
+    Case("relu6", Tensor::relu6, |x| held(x, 0.0, 6.0)),
+    Case("hardtanh", |x| x.hardtanh(-2, 3.0), |x| held(x, -2.0, 3.0)),
+    Case(
+        "threshold",
+        |x| x.threshold(1.5, -2),
+        |x| if x <= 1.5 { -2.0 } else { x },
+    ),
+    Case(
+        "hardshrink",
+        |x| x.hardshrink(0.5),
+        |x| if x.abs() <= 0.5 { 0.0 } else { x },
+    ),
+    Case(
+        "softshrink",
+        |x| x.softshrink(0.5),
+        |x| x - held(x, -0.5, 0.5),
+    ),
     Case("selu", Tensor::selu, |x| {
         1.0507009873554805 * elu(x, 1.6732632423543772)
     }),
@@ -132,7 +215,15 @@ const CASES: [Case; 46] = [
 fn tolerance(name: &str) -> (f32, f32) {
     match name {
         "exp" | "exp2" => (2e-5, 0.0),
-        "expm1" | "elu" | "selu" | "sinh" | "cosh" => (2e-5, 1e-12),
+        // f32 ends where they are that small.
+        "erfc" => (2e-5, 1e-37),
+        "ndtr" => (0.0, 3e-7),
+        "erfinv" | "deg2rad" | "rad2deg" => (1e-6, 0.0),
+        "sinc" => (1e-6, 1e-9),
+        "logit" => (1e-6, 2e-7),
+        "tanhshrink" => (2e-6, 0.0),
+        "softshrink" => (1e-7, 0.0),
+        "celu" | "expm1" | "elu" | "selu" | "sinh" | "cosh" => (2e-5, 1e-12),
         "log1p" | "softsign" | "leaky_relu" => (1e-6, 0.0),
         "log2" | "log10" | "atan" | "asinh" | "acosh" | "asin" | "acos" => (1e-6, 1e-6),
         "atanh" => (2e-6, 1e-7),
@@ -199,6 +290,31 @@ fn every_operation_is_right_about_ordinary_and_odd_numbers() -> Result<()> {
 }
 
 #[test]
+fn what_is_near_the_end_of_the_line_keeps_its_digits() -> Result<()> {
+    // From 1/2 up to the last number below 1, and the same below 0.
+    let near_one: Vec<f32> = (1..25).map(|n| 1.0 - 0.5_f32.powi(n)).collect();
+    let ends: Vec<f32> = near_one.iter().flat_map(|&x| [x, -x, 1.0 - x]).collect();
+    let tail: Vec<f32> = (0..600).map(|n| n as f32 * 0.0155).collect();
+    let waves: Vec<f32> = (0..200).map(|n| n as f32 * 0.25 + 1e-3).collect();
+    for (device, gpu) in gpus() {
+        let case = |name: &str| CASES.iter().find(|case| case.0 == name);
+        for (name, numbers) in [
+            ("erfinv", &ends),
+            ("logit", &ends),
+            ("erfc", &tail),
+            ("sinc", &waves),
+        ] {
+            let x = gpu.tensor(numbers, &[numbers.len()])?;
+            check(device, case(name).expect("a name of the table"), &x)?;
+        }
+        let whole: Vec<f32> = (1..60).map(|n| 1.37_f32.powi(n).round()).collect();
+        let x = gpu.tensor(&whole, &[whole.len()])?;
+        assert_eq!(x.sinc()?.to_vec::<f32>()?, vec![0.0; whole.len()]);
+    }
+    Ok(())
+}
+
+#[test]
 fn views_of_every_kind_are_taken_as_they_are() -> Result<()> {
     for (device, gpu) in gpus() {
         let mut random = fastrand::Rng::with_seed(1);
@@ -259,7 +375,18 @@ fn questions_are_answered_by_bools() -> Result<()> {
             assert_eq!(x.is_finite()?.to_vec::<bool>()?, answers(f32::is_finite));
             assert_eq!(x.is_inf()?.to_vec::<bool>()?, answers(f32::is_infinite));
             assert_eq!(x.logical_not()?.to_vec::<bool>()?, answers(|x| x == 0.0));
+            let signs = x.signbit()?.to_vec::<bool>()?;
+            for (sign, x) in signs.iter().zip(&values).filter(|(_, x)| !x.is_nan()) {
+                assert_eq!(*sign, x.is_sign_negative(), "{x:?} on {device}");
+            }
         }
+        let n = gpu.tensor(&[-128_i8, -1, 0, 127], &[4])?;
+        let negative = [true, true, false, false];
+        assert_eq!(n.signbit()?.to_vec::<bool>()?, negative);
+        let h = n.cast(DType::F16)?.signbit()?;
+        assert_eq!(h.to_vec::<bool>()?, negative);
+        let n = gpu.tensor(&[0_u32, u32::MAX], &[2])?;
+        assert_eq!(n.signbit()?.to_vec::<bool>()?, [false; 2]);
         let b = gpu.tensor(&[true, false, true], &[3])?;
         assert_eq!((!&b)?.to_vec::<bool>()?, [false, true, false]);
         assert_eq!(b.bitwise_not()?.to_vec::<bool>()?, [false, true, false]);
@@ -292,6 +419,9 @@ fn types_that_make_no_sense_are_refused_with_a_hint() -> Result<()> {
             bools.neg(),
             bools.relu(),
             ints.is_nan(),
+            ints.erfc(),
+            ints.deg2rad(),
+            bools.signbit(),
             ints.clamp(0.5, 1),
         ] {
             let error = error.expect_err("a type that is not taken");

@@ -50,6 +50,14 @@ pub(crate) fn inexact(w: &mut World) -> Outcome {
         Tensor::cos,
         Tensor::tanh,
         Tensor::erf,
+        Tensor::erfc,
+        Tensor::erfinv,
+        Tensor::sinc,
+        Tensor::logit,
+        Tensor::tanhshrink,
+        |x| x.celu(0.5),
+        |x| x.softshrink(0.5),
+        |x| x.nan_to_num(0.0, None, None),
         Tensor::sigmoid,
         Tensor::silu,
         Tensor::gelu,
@@ -82,9 +90,14 @@ pub(crate) fn inexact_pair(w: &mut World) -> Outcome {
         return Outcome::Skipped;
     };
     let shape = model::common(&model.shape, &other.shape).expect("a partner broadcasts");
-    let made = match w.rng.u32(..3) {
+    let made = match w.rng.u32(..8) {
         0 => a.div(&b),
         1 => a.rem(&b),
+        2 => a.logaddexp(&b),
+        3 => a.xlogy(&b),
+        4 => a.heaviside(&b),
+        5 => a.lerp(&b, &b),
+        6 => a.addcmul(&b, &b, 0.5),
         _ => a.pow(&b),
     };
     shaped(w, made, model.dtype, &shape)

@@ -9,7 +9,7 @@ use crate::driver::Caps;
 use crate::engine::Kernel;
 use crate::engine::kernel::{Launch, Program, Variant};
 use crate::ops::text::{section, section_for};
-use crate::ops::{binary, copy, fill, select, unary};
+use crate::ops::{binary, copy, fill, select, ternary, unary};
 use crate::tensor::layout::{Layout, MAX_RANK};
 
 /// A family whose operations can become part of a larger kernel.
@@ -29,7 +29,7 @@ pub(crate) struct Element {
     pub(crate) section: fn(&Variant) -> &'static str,
 }
 
-static ELEMENTS: [&Element; 8] = [
+static ELEMENTS: [&Element; 9] = [
     &binary::ELEMENT,
     &binary::ELEMENT_SCALAR,
     &unary::ELEMENT,
@@ -38,6 +38,7 @@ static ELEMENTS: [&Element; 8] = [
     &binary::ELEMENT_SCALAR_FIRST,
     &select::ELEMENT_SCALAR,
     &fill::ELEMENT,
+    &ternary::ELEMENT,
 ];
 
 impl Element {

@@ -1,13 +1,21 @@
 //! Twin of `shaders/binary.wgsl`.
 
-use super::elementwise::{Lane, each};
+use super::elementwise::{Lane, each, words};
+use super::ternary::lerp;
 use crate::engine::kernel::TwinCall;
 use crate::ops::binary::BinaryOp;
 use crate::ops::elementwise::Code;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let op = BinaryOp::of(Code(call.variant.code));
+    let words = words(call);
+    let scalars = [words[2], words[3]].map(f32::from_bits);
     each(call, |_, lanes| match (lanes[0], lanes[1]) {
+        (Lane::F32(a), Lane::F32(b)) if op == BinaryOp::Lerp => Lane::F32(lerp(a, b, scalars[0])),
+        (Lane::F32(a), Lane::F32(b)) if op == BinaryOp::IsClose => {
+            let (gap, allowed) = ((a - b).abs(), scalars[1] + (scalars[0] * b).abs());
+            Lane::truth(a == b || gap.is_finite() && gap <= allowed)
+        }
         (Lane::F32(a), Lane::F32(b)) => match compare(op, a, b) {
             Some(truth) => Lane::truth(truth),
             None => Lane::F32(float(op, a, b)),
@@ -64,7 +72,31 @@ fn float(op: BinaryOp, a: f32, b: f32) -> f32 {
         BinaryOp::Atan2 => a.atan2(b),
         BinaryOp::Hypot => a.hypot(b),
         BinaryOp::Copysign => a.copysign(b),
+        BinaryOp::Xlogy | BinaryOp::Xlog1py if a == 0.0 && !b.is_nan() => 0.0,
+        BinaryOp::Glu => a / (1.0 + (-b).exp()),
+        BinaryOp::Xlogy => a * b.ln(),
+        BinaryOp::Xlog1py => a * b.ln_1p(),
+        BinaryOp::Heaviside if a.is_nan() => a,
+        BinaryOp::Heaviside if a == 0.0 => b,
+        BinaryOp::Heaviside => f32::from(u8::from(a > 0.0)),
+        BinaryOp::Logaddexp | BinaryOp::Logaddexp2 if a == b && a.is_infinite() => a,
+        BinaryOp::Logaddexp | BinaryOp::Logaddexp2 if a.is_nan() || b.is_nan() => f32::NAN,
+        BinaryOp::Logaddexp => {
+            let (a, b) = (f64::from(a), f64::from(b));
+            (a.max(b) + (-(a - b).abs()).exp().ln_1p()) as f32
+        }
+        BinaryOp::Logaddexp2 => {
+            let (a, b) = (f64::from(a), f64::from(b));
+            (a.max(b) + (-(a - b).abs()).exp2().ln_1p() / std::f64::consts::LN_2) as f32
+        }
         op => unreachable!("{op:?} takes no floats"),
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    match b {
+        0 => a,
+        _ => gcd(b, a % b),
     }
 }
 
@@ -112,6 +144,13 @@ fn signed(op: BinaryOp, a: i32, b: i32) -> i32 {
         BinaryOp::BitwiseXor => a ^ b,
         BinaryOp::LeftShift => a.checked_shl(b as u32).unwrap_or(0),
         BinaryOp::RightShift => a.checked_shr(b as u32).unwrap_or(a >> 31),
+        BinaryOp::Heaviside if a == 0 => b,
+        BinaryOp::Heaviside => i32::from(a > 0),
+        BinaryOp::Gcd => gcd(a.unsigned_abs(), b.unsigned_abs()) as i32,
+        BinaryOp::Lcm => match gcd(a.unsigned_abs(), b.unsigned_abs()) as i32 {
+            0 => 0,
+            common => a.wrapping_div(common).wrapping_mul(b).wrapping_abs(),
+        },
         op => unreachable!("{op:?} takes no i32"),
     }
 }
@@ -133,6 +172,10 @@ fn unsigned(op: BinaryOp, a: u32, b: u32) -> u32 {
         BinaryOp::BitwiseXor => a ^ b,
         BinaryOp::LeftShift => a.checked_shl(b).unwrap_or(0),
         BinaryOp::RightShift => a.checked_shr(b).unwrap_or(0),
+        BinaryOp::Heaviside if a == 0 => b,
+        BinaryOp::Heaviside => u32::from(a > 0),
+        BinaryOp::Gcd => gcd(a, b),
+        BinaryOp::Lcm => (a / gcd(a, b).max(1)).wrapping_mul(b),
         op => unreachable!("{op:?} is a comparison"),
     }
 }

@@ -26,4 +26,5 @@ pub(crate) mod scatter;
 pub(crate) mod select;
 pub(crate) mod softmax;
 pub(crate) mod sort;
+pub(crate) mod ternary;
 pub(crate) mod unary;

@@ -17,6 +17,13 @@ pub(crate) fn run(call: &mut TwinCall) {
         (UnaryOp::LeakyRelu, Lane::F32(x), [Lane::F32(slope), _]) => {
             Lane::F32(if x < 0.0 { x * slope } else { x })
         }
+        (UnaryOp::Celu, Lane::F32(x), [Lane::F32(alpha), _]) => Lane::F32(match x < 0.0 {
+            true => alpha * (x / alpha).exp_m1(),
+            false => x,
+        }),
+        (UnaryOp::Signbit, Lane::F32(x), _) => Lane::truth(x.is_sign_negative()),
+        (UnaryOp::Signbit, Lane::I32(x), _) => Lane::truth(x < 0),
+        (UnaryOp::Signbit, Lane::U32(_), _) => Lane::truth(false),
         (UnaryOp::Elu, Lane::F32(x), [Lane::F32(alpha), Lane::F32(scale)]) => {
             Lane::F32(scale * if x < 0.0 { alpha * x.exp_m1() } else { x })
         }
@@ -114,7 +121,29 @@ fn curve(op: UnaryOp, x: f32) -> f32 {
         UnaryOp::Mish => (wide * softplus(wide).tanh()) as f32,
         UnaryOp::Hardsigmoid => (x / 6.0 + 0.5).clamp(0.0, 1.0),
         UnaryOp::Hardswish => x * ((x + 3.0).clamp(0.0, 6.0) / 6.0),
+        // The difference loses digits in f64, too.
+        UnaryOp::Tanhshrink if x.abs() < 0.02 => {
+            (wide.powi(3) * (1.0 / 3.0 - wide * wide * 2.0 / 15.0)) as f32
+        }
+        UnaryOp::Tanhshrink => (wide - wide.tanh()) as f32,
+        UnaryOp::Deg2rad => wide.to_radians() as f32,
+        UnaryOp::Rad2deg => wide.to_degrees() as f32,
+        UnaryOp::Erfc => erfc(wide) as f32,
+        UnaryOp::Erfinv => erfinv(wide) as f32,
+        UnaryOp::Ndtr => (0.5 * erfc(-wide / std::f64::consts::SQRT_2)) as f32,
+        UnaryOp::Sinc => sinc(wide) as f32,
+        UnaryOp::Logit => (wide.ln() - (-wide).ln_1p()) as f32,
         op => unreachable!("{op:?} is handled by its caller"),
+    }
+}
+
+fn sinc(x: f64) -> f64 {
+    let near = std::f64::consts::PI * (x - 2.0 * (x / 2.0).round());
+    match x {
+        0.0 => 1.0,
+        // Every large number is whole; of infinity it makes NaN.
+        _ if x == x.round() => 0.0 * x,
+        _ => near.sin() / (std::f64::consts::PI * x),
     }
 }
 
@@ -140,6 +169,33 @@ fn erf(x: f64) -> f64 {
         sum += term;
     }
     std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// Far out by the continued fraction, where the difference loses digits.
+fn erfc(x: f64) -> f64 {
+    if x.is_nan() || x < 2.0 {
+        return 1.0 - erf(x);
+    }
+    let fraction = (1..200)
+        .rev()
+        .fold(x, |rest, n| x + f64::from(n) / 2.0 / rest);
+    0.5 * std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() / fraction
+}
+
+/// By Newton's method, from far out on the side of 0, where it comes nearer with every step.
+fn erfinv(x: f64) -> f64 {
+    if x.is_nan() || x.abs() >= 1.0 {
+        return if x.abs() == 1.0 {
+            x * f64::INFINITY
+        } else {
+            f64::NAN
+        };
+    }
+    let mut y = 0.0;
+    for _ in 0..60 {
+        y += (x - erf(y)) / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+    }
+    y
 }
 
 #[cfg(test)]

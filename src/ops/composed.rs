@@ -1,0 +1,236 @@
+//! Elementwise operations that are made of others. Fusion makes one kernel of each, and of it and
+//! what is around it.
+
+use half::{bf16, f16};
+
+use super::binary::BinaryOp;
+use super::normalize::check_float;
+use super::operation::{Takes, same_dtype};
+use super::scalar::Scalar;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::axis as checked_axis;
+
+/// Operations on each element that are made of others: of more than one launch where nothing is fused.
+impl Tensor {
+    /// Is it as near to `other` as `atol + rtol * |other|`, or the same infinity? A bool tensor, for
+    /// floats whose shapes broadcast; `equal_nan` says whether two that are NaN are near each other. PyTorch's
+    /// tolerances are 1e-5 and 1e-8.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor, y: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let differ = x.is_close(y, 1e-5, 1e-8, false)?.logical_not()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`add`](Tensor::add), and [`Error::DType`] unless they are floats.
+    #[doc(alias = "isclose")]
+    #[track_caller]
+    pub fn is_close(
+        &self,
+        other: &Tensor,
+        rtol: f32,
+        atol: f32,
+        equal_nan: bool,
+    ) -> Result<Tensor> {
+        let tolerances = [rtol.to_bits(), atol.to_bits()];
+        let near = self.binary_with(BinaryOp::IsClose, other, &tolerances)?;
+        match equal_nan {
+            true => near.logical_or(&self.is_nan()?.logical_and(&other.is_nan()?)?),
+            false => Ok(near),
+        }
+    }
+
+    /// Is it ∞? A bool tensor, for floats: `x == ∞`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types.
+    #[doc(alias = "isposinf")]
+    #[track_caller]
+    pub fn is_pos_inf(&self) -> Result<Tensor> {
+        check_float("is_pos_inf", self)?;
+        self.eq_scalar(f32::INFINITY)
+    }
+
+    /// Is it -∞? A bool tensor, for floats: `x == -∞`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types.
+    #[doc(alias = "isneginf")]
+    #[track_caller]
+    pub fn is_neg_inf(&self) -> Result<Tensor> {
+        check_float("is_neg_inf", self)?;
+        self.eq_scalar(f32::NEG_INFINITY)
+    }
+
+    /// `nan` where it is NaN, `pos_inf` where it is ∞ and `neg_inf` where it is -∞, for floats; without the
+    /// last two the largest and the least number of the type.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let finite = x.nan_to_num(0.0, None, None)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types.
+    #[track_caller]
+    pub fn nan_to_num(
+        &self,
+        nan: f32,
+        pos_inf: Option<f32>,
+        neg_inf: Option<f32>,
+    ) -> Result<Tensor> {
+        check_float("nan_to_num", self)?;
+        let largest = match self.dtype {
+            DType::F16 => f16::MAX.to_f32(),
+            DType::Bf16 => bf16::MAX.to_f32(),
+            _ => f32::MAX,
+        };
+        let filled = self.masked_fill(&self.is_nan()?, nan)?;
+        let filled = filled.masked_fill(&self.is_pos_inf()?, pos_inf.unwrap_or(largest))?;
+        filled.masked_fill(&self.is_neg_inf()?, neg_inf.unwrap_or(-largest))
+    }
+
+    /// [`nan_to_num`](Tensor::nan_to_num) in place.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`nan_to_num`](Tensor::nan_to_num) and of [`add_`](Tensor::add_).
+    #[track_caller]
+    pub fn nan_to_num_(&self, nan: f32, pos_inf: Option<f32>, neg_inf: Option<f32>) -> Result<()> {
+        self.copy_(&self.nan_to_num(nan, pos_inf, neg_inf)?)
+    }
+
+    /// `x` held between two numbers, for all numbers: [`clamp`](Tensor::clamp) under the name that it has as
+    /// an activation.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`clamp`](Tensor::clamp).
+    #[track_caller]
+    pub fn hardtanh(&self, min: impl Into<Scalar>, max: impl Into<Scalar>) -> Result<Tensor> {
+        self.clamp(min, max)
+    }
+
+    /// `x` held between 0 and 6, for all numbers.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`clamp`](Tensor::clamp).
+    #[track_caller]
+    pub fn relu6(&self) -> Result<Tensor> {
+        self.clamp(0, 6)
+    }
+
+    /// `x` where it is above `threshold`, else `value`, for all numbers; NaN for NaN.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for a bool tensor, or if a number is none of the tensor's type.
+    #[track_caller]
+    pub fn threshold(
+        &self,
+        threshold: impl Into<Scalar>,
+        value: impl Into<Scalar>,
+    ) -> Result<Tensor> {
+        Takes::Numbers.check("threshold", self.dtype)?;
+        self.masked_fill(&self.le_scalar(threshold)?, value)
+    }
+
+    /// `x` where it is further from 0 than `lambda`, else 0, for floats; NaN for NaN.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types.
+    #[track_caller]
+    pub fn hardshrink(&self, lambda: f32) -> Result<Tensor> {
+        check_float("hardshrink", self)?;
+        self.masked_fill(&self.abs()?.le_scalar(lambda)?, 0.0)
+    }
+
+    /// `x` moved by `lambda` towards 0, and 0 where it is no further than that, for floats; NaN for NaN:
+    /// `x - clamp(x, -lambda, lambda)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types.
+    #[track_caller]
+    pub fn softshrink(&self, lambda: f32) -> Result<Tensor> {
+        check_float("softshrink", self)?;
+        self.sub(&self.clamp(-lambda, lambda)?)
+    }
+
+    /// `x`, and below 0 `weight * x`, for floats. The weight is one number, or one for each index of
+    /// axis 1.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor, weight: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let y = x.prelu(weight)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types, or two different ones; [`Error::Shape`] for another
+    /// number of weights; [`Error::Foreign`].
+    #[track_caller]
+    pub fn prelu(&self, weight: &Tensor) -> Result<Tensor> {
+        const OPERATION: &str = "prelu";
+        check_float(OPERATION, self)?;
+        self.same_engine(OPERATION, weight)?;
+        same_dtype(OPERATION, self.dtype, weight.dtype)?;
+        let channels = self.shape().get(1).copied().unwrap_or(1);
+        let weight = match weight.len() {
+            1 => weight.reshape(&[])?,
+            count if count == channels => {
+                let mut shape = vec![1; self.rank() - 1];
+                shape[0] = channels;
+                weight.reshape(&shape)?
+            }
+            count => {
+                return Err(Error::Shape {
+                    operation: OPERATION,
+                    reason: format!(
+                        "{count} weights for shape {:?}, which takes 1 or {channels}",
+                        self.shape()
+                    ),
+                });
+            }
+        };
+        self.gt_scalar(0)?.where_(self, &self.mul(&weight)?)
+    }
+
+    /// The first half of an axis times the [`sigmoid`](Tensor::sigmoid) of the second, for floats.
+    ///
+    /// ```
+    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let gated = x.glu(-1)?; // Half as wide.
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for other types; [`Error::Axis`]; [`Error::Shape`] if the axis has no two
+    /// halves.
+    #[track_caller]
+    pub fn glu(&self, axis: isize) -> Result<Tensor> {
+        const OPERATION: &str = "glu";
+        check_float(OPERATION, self)?;
+        let len = self.shape()[checked_axis(OPERATION, axis, self.rank())?];
+        if len % 2 != 0 {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!("{len} elements along axis {axis} have no two halves"),
+            });
+        }
+        let half = |start: usize| self.narrow(axis, start, len / 2);
+        half(0)?.binary(BinaryOp::Glu, &half(len / 2)?)
+    }
+}

@@ -1,0 +1,208 @@
+//! Operations on three elements at a time, of three tensors.
+
+use std::borrow::Cow;
+
+use super::binary::BinaryOp;
+use super::elementwise::element::Element;
+use super::elementwise::{self, Call, Code, Family, Input};
+use super::operation::{kernels, operations, same_dtype};
+use super::scalar::Scalar;
+use crate::engine::{Kernel, Operand, Variant};
+use crate::error::Result;
+use crate::tensor::Tensor;
+use crate::tensor::layout::broadcast_shapes;
+
+const WGSL: &str = include_str!("../../shaders/ternary.wgsl");
+
+operations! {
+    /// What is done with three elements.
+    TernaryOp {
+        Lerp "lerp" Floats Same,
+        Addcmul "addcmul" Numbers Same,
+        Addcdiv "addcdiv" Floats Same,
+    }
+}
+
+kernels! {
+    ternary:
+    /// `y = op(a, b, c)`.
+    TERNARY "ternary"
+        [Operand::read("a"), Operand::read("b"), Operand::read("c"), Operand::write("y")];
+    /// The same, where `y` is a part of its storage.
+    TERNARY_INTO "ternary_into"
+        [Operand::read("a"), Operand::read("b"), Operand::read("c"), Operand::update("y")];
+}
+
+const FAMILY: Family = Family {
+    fresh: &TERNARY,
+    into: &TERNARY_INTO,
+};
+
+pub(super) static ELEMENT: Element = Element {
+    fresh: &TERNARY,
+    into: &TERNARY_INTO,
+    names: &["a", "b", "c"],
+    main: 0,
+    file: WGSL,
+    section,
+};
+
+fn section(variant: &Variant) -> &'static str {
+    TernaryOp::of(Code(variant.code)).name()
+}
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    elementwise::text(variant, &["a", "b", "c"], 0, WGSL, section(variant))
+}
+
+/// Operations on the elements of three tensors, of one type, whose shapes broadcast.
+///
+/// ```
+/// # use lapidary::Tensor;
+/// # fn demo(x: &Tensor, mean: &Tensor, variance: &Tensor, by_x: &Tensor) -> lapidary::Result<()> {
+/// // A step of Adam, in place.
+/// mean.lerp_scalar_(by_x, 0.1)?;
+/// variance.mul_scalar_(0.999)?;
+/// variance.addcmul_(by_x, by_x, 0.001)?;
+/// x.addcdiv_(mean, &(variance.sqrt()? + 1e-8)?, -1e-3)?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// All of them: [`Error::DType`](crate::Error::DType) for other types, or several different ones;
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
+/// [`Error::Foreign`](crate::Error::Foreign). Those in place also
+/// [`Error::Shape`](crate::Error::Shape) if `self` is a broadcast view, in which several indices name
+/// one element.
+impl Tensor {
+    /// `self + weight * (end - self)`, for floats: `self` where the weight is 0, `end` where it is 1.
+    /// It may be anything.
+    ///
+    /// # Errors
+    ///
+    /// Those of all operations on three tensors.
+    #[track_caller]
+    pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        self.ternary(TernaryOp::Lerp, [end, weight], 0)
+    }
+
+    /// [`lerp`](Tensor::lerp) by one weight.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lerp`](Tensor::lerp).
+    #[track_caller]
+    pub fn lerp_scalar(&self, end: &Tensor, weight: f32) -> Result<Tensor> {
+        self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])
+    }
+
+    /// `self + value * b * c`, for all numbers.
+    ///
+    /// # Errors
+    ///
+    /// Those of all operations on three tensors, and [`Error::DType`](crate::Error::DType) if the
+    /// value is none of the tensor's type.
+    #[track_caller]
+    pub fn addcmul(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let value = self.value_of(TernaryOp::Addcmul, value.into())?;
+        self.ternary(TernaryOp::Addcmul, [b, c], value)
+    }
+
+    /// `self + value * b / c`, for floats.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`addcmul`](Tensor::addcmul).
+    #[track_caller]
+    pub fn addcdiv(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
+        let value = self.value_of(TernaryOp::Addcdiv, value.into())?;
+        self.ternary(TernaryOp::Addcdiv, [b, c], value)
+    }
+
+    /// [`lerp`](Tensor::lerp) in place: the others broadcast to the shape of `self`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lerp`](Tensor::lerp).
+    #[track_caller]
+    pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<()> {
+        self.ternary_in_place(TernaryOp::Lerp, [end, weight], 0)
+    }
+
+    /// [`lerp_scalar`](Tensor::lerp_scalar) in place.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lerp`](Tensor::lerp).
+    #[track_caller]
+    pub fn lerp_scalar_(&self, end: &Tensor, weight: f32) -> Result<()> {
+        self.binary_in_place(BinaryOp::Lerp, end, &[weight.to_bits()])
+    }
+
+    /// [`addcmul`](Tensor::addcmul) in place: the others broadcast to the shape of `self`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`addcmul`](Tensor::addcmul).
+    #[track_caller]
+    pub fn addcmul_(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+        let value = self.value_of(TernaryOp::Addcmul, value.into())?;
+        self.ternary_in_place(TernaryOp::Addcmul, [b, c], value)
+    }
+
+    /// [`addcdiv`](Tensor::addcdiv) in place: the others broadcast to the shape of `self`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`addcmul`](Tensor::addcmul).
+    #[track_caller]
+    pub fn addcdiv_(&self, b: &Tensor, c: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+        let value = self.value_of(TernaryOp::Addcdiv, value.into())?;
+        self.ternary_in_place(TernaryOp::Addcdiv, [b, c], value)
+    }
+
+    fn value_of(&self, op: TernaryOp, value: Scalar) -> Result<u32> {
+        op.takes().check(op.name(), self.dtype)?;
+        value.bits(op.name(), self.dtype)
+    }
+
+    #[track_caller]
+    fn ternary(&self, op: TernaryOp, others: [&Tensor; 2], value: u32) -> Result<Tensor> {
+        self.check_three(op, others)?;
+        let mut shape = self.layout.shape.clone();
+        for other in others {
+            shape = broadcast_shapes(op.name(), &shape, &other.layout.shape)?;
+        }
+        let call = Call {
+            family: FAMILY,
+            op: op as u8,
+            inputs: &[self, others[0], others[1]].map(Input::Tensor),
+            scalars: &[value],
+        };
+        call.output(&self.engine, &shape, op.gives().dtype(self.dtype))
+    }
+
+    #[track_caller]
+    fn ternary_in_place(&self, op: TernaryOp, others: [&Tensor; 2], value: u32) -> Result<()> {
+        self.check_three(op, others)?;
+        self.write_through(
+            op.name(),
+            &Call {
+                family: FAMILY,
+                op: op as u8,
+                inputs: &[self, others[0], others[1]].map(Input::Tensor),
+                scalars: &[value],
+            },
+        )
+    }
+
+    fn check_three(&self, op: TernaryOp, others: [&Tensor; 2]) -> Result<()> {
+        op.takes().check(op.name(), self.dtype)?;
+        for other in others {
+            self.same_engine(op.name(), other)?;
+            same_dtype(op.name(), self.dtype, other.dtype)?;
+        }
+        Ok(())
+    }
+}

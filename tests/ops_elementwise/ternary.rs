@@ -1,0 +1,199 @@
+//! Operations on three elements, and the way from one tensor to another.
+
+use half::{bf16, f16};
+use lapidary::{Error, Gpu, Result, Tensor};
+
+use crate::common::gpus;
+use crate::model::{Sample, assert_close, broadcast, floats, rounded, tensor};
+
+/// An operation: its name, itself, what it does in f64, and what it may be off by.
+type Case = (
+    &'static str,
+    fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+    fn(f64, f64, f64) -> f64,
+    f32,
+);
+
+fn lerp(a: f64, b: f64, weight: f64) -> f64 {
+    match weight.abs() < 0.5 {
+        true => a + weight * (b - a),
+        false => b - (b - a) * (1.0 - weight),
+    }
+}
+
+const CASES: [Case; 4] = [
+    ("lerp", Tensor::lerp, lerp, 1e-6),
+    (
+        "lerp_scalar",
+        |a, b, _| a.lerp_scalar(b, 0.25),
+        |a, b, _| lerp(a, b, 0.25),
+        1e-6,
+    ),
+    (
+        "addcmul",
+        |a, b, c| a.addcmul(b, c, -0.5),
+        |a, b, c| a - 0.5 * b * c,
+        1e-6,
+    ),
+    (
+        "addcdiv",
+        |a, b, c| a.addcdiv(b, c, 2),
+        |a, b, c| a + 2.0 * b / c,
+        1e-6,
+    ),
+];
+
+/// The shapes of three tensors that broadcast, and what to.
+const SHAPES: [([&[usize]; 3], &[usize]); 5] = [
+    ([&[0], &[1], &[0]], &[0]),
+    ([&[300], &[300], &[300]], &[300]),
+    ([&[6, 8], &[8], &[6, 1]], &[6, 8]),
+    ([&[5, 7], &[], &[7]], &[5, 7]),
+    ([&[4, 1, 3], &[5, 1], &[4, 5, 3]], &[4, 5, 3]),
+];
+
+/// Small numbers: sums of large ones may cancel to anything.
+fn small<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[usize]) -> Result<Tensor> {
+    let odd = tensor::<T>(gpu, random, shape);
+    odd.nan_to_num(f32::NAN, Some(2.0), Some(-2.0))?
+        .clamp(-4.0, 4.0)
+}
+
+fn check<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
+    for (shapes, shape) in SHAPES {
+        let [a, b, c] = shapes.map(|shape| small::<T>(gpu, random, shape));
+        let (a, b, c) = (a?, b?, c?);
+        let [x, y, z] = [&a, &b, &c].map(|of| floats(of).map(|x| broadcast(&x, of.shape(), shape)));
+        let (x, y, z) = (x?, y?, z?);
+        for (name, method, model, relative) in CASES {
+            let out = method(&a, &b, &c)?;
+            // By two tensors alone it is as large as these are.
+            let count = out.len();
+            assert_eq!(out.dtype(), T::DTYPE);
+            if name != "lerp_scalar" {
+                assert_eq!(out.shape(), shape);
+            } else if count != x.len() {
+                continue;
+            }
+            for (k, got) in floats(&out)?.into_iter().enumerate() {
+                let [x, y, z] = [x[k], y[k], z[k]].map(f64::from);
+                let (wanted, more) = rounded(T::DTYPE, model(x, y, z));
+                // What cancels is as far off as its terms are rounded.
+                let absolute = 1e-6 * (1.0 + model(0.0, y, z).abs().min(1e30) as f32);
+                let what = format!("{name}({x:?}, {y:?}, {z:?}) of {a}, {b} and {c} on {device}");
+                assert_close(&what, &[got], &[wanted], relative + more, absolute);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn three_tensors_broadcast_and_meet() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(30);
+        check::<f32>(device, &gpu, random)?;
+        check::<f16>(device, &gpu, random)?;
+        check::<bf16>(device, &gpu, random)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn both_ends_are_met_and_integers_wrap() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let a = gpu.tensor(&[0.1_f32, -7.3, 1e8, -3e-5], &[4])?;
+        let b = gpu.tensor(&[0.7_f32, 1e9, -0.3, 12.1], &[4])?;
+        assert_eq!(a.lerp_scalar(&b, 0.0)?.to_vec::<f32>()?, a.to_vec::<f32>()?);
+        assert_eq!(a.lerp_scalar(&b, 1.0)?.to_vec::<f32>()?, b.to_vec::<f32>()?);
+        let ends = gpu.tensor(&[0.0_f32, 1.0, 0.0, 1.0], &[4])?;
+        let met = a.lerp(&b, &ends)?.to_vec::<f32>()?;
+        assert_eq!(met, [0.1, 1e9, 1e8, 12.1]);
+        let n = gpu.tensor(&[250_u8, 3, 0], &[3])?;
+        let m = gpu.tensor(&[2_u8, 100, 9], &[3])?;
+        assert_eq!(n.addcmul(&m, &m, 3)?.to_vec::<u8>()?, [6, 51, 243]);
+        let n = gpu.tensor(&[i32::MAX, -3], &[2])?;
+        let m = gpu.tensor(&[1, 1 << 20], &[2])?;
+        let wanted = [i32::MAX - 1, -3];
+        assert_eq!(n.addcmul(&m, &m, -1)?.to_vec::<i32>()?[0], wanted[0]);
+    }
+    Ok(())
+}
+
+#[test]
+fn in_place_the_view_is_written_and_nothing_else() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(31);
+        for axes in [[0, 1], [1, 0]] {
+            for (name, in_place, method) in IN_PLACE {
+                let x = small::<f32>(&gpu, random, &[12, 12])?;
+                let before = floats(&x)?;
+                let view = x.narrow(0, 1, 8)?.narrow(1, 3, 8)?.permute(&axes)?;
+                let [b, c] = [[8, 8], [1, 8]].map(|shape| small::<f32>(&gpu, random, &shape));
+                let (b, c) = (b?, c?);
+                let wanted = floats(&method(&view, &b, &c)?)?;
+                in_place(&view, &b, &c)?;
+                let what = format!("{name} on {device}");
+                assert_close(&what, &floats(&view)?, &wanted, 0.0, 0.0);
+                let after = floats(&x)?;
+                for (at, (before, after)) in before.iter().zip(after).enumerate() {
+                    let is_inside = (1..9).contains(&(at / 12)) && (3..11).contains(&(at % 12));
+                    assert!(is_inside || before.to_bits() == after.to_bits(), "{what}");
+                }
+            }
+        }
+        // Its own storage under another map is read before it is written.
+        let x = gpu.tensor(&[1.0_f32, 2.0, 3.0, 4.0], &[4])?;
+        x.addcmul_(&x.flip(&[0])?, &x, 1)?;
+        assert_eq!(x.to_vec::<f32>()?, [5.0, 8.0, 9.0, 8.0]);
+    }
+    Ok(())
+}
+
+type InPlace = (
+    &'static str,
+    fn(&Tensor, &Tensor, &Tensor) -> Result<()>,
+    fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+);
+
+const IN_PLACE: [InPlace; 4] = [
+    ("lerp_", Tensor::lerp_, Tensor::lerp),
+    (
+        "lerp_scalar_",
+        |a, b, _| a.lerp_scalar_(b, 0.75),
+        |a, b, _| a.lerp_scalar(b, 0.75),
+    ),
+    (
+        "addcmul_",
+        |a, b, c| a.addcmul_(b, c, 0.5),
+        |a, b, c| a.addcmul(b, c, 0.5),
+    ),
+    (
+        "addcdiv_",
+        |a, b, c| a.addcdiv_(b, c, -1),
+        |a, b, c| a.addcdiv(b, c, -1),
+    ),
+];
+
+#[test]
+fn what_does_not_go_together_is_refused() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let random = &mut fastrand::Rng::with_seed(32);
+        let a = tensor::<f32>(&gpu, random, &[4]);
+        let b = tensor::<f16>(&gpu, random, &[4]);
+        let c = tensor::<f32>(&gpu, random, &[3]);
+        let n = tensor::<i32>(&gpu, random, &[4]);
+        assert!(matches!(a.lerp(&a, &b), Err(Error::DType { .. })));
+        assert!(matches!(a.lerp(&b, &a), Err(Error::DType { .. })));
+        assert!(matches!(n.lerp_scalar(&n, 0.5), Err(Error::DType { .. })));
+        assert!(matches!(n.addcdiv(&n, &n, 1), Err(Error::DType { .. })));
+        assert!(matches!(n.addcmul(&n, &n, 0.5), Err(Error::DType { .. })));
+        assert!(matches!(a.addcmul(&a, &c, 1), Err(Error::Shape { .. })));
+        let wide = c.unsqueeze(1)?.broadcast_to(&[3, 4])?;
+        assert!(matches!(wide.lerp_(&a, &a), Err(Error::Shape { .. })));
+        let (_, other) = gpus().swap_remove(0);
+        let far = other.tensor(&[0.0_f32; 4], &[4])?;
+        assert!(matches!(a.lerp(&a, &far), Err(Error::Foreign { .. })));
+    }
+    Ok(())
+}
