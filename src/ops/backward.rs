@@ -1,7 +1,7 @@
 //! Gradients that hand-written training needs: of softmax, layer normalization and gelu, of other
 //! operations of the crate. Halves are computed in f32, and rounded once.
 
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use std::f64::consts::PI;
 
 use super::normalize::check_float;
 use super::operation::same_dtype;
@@ -62,7 +62,7 @@ impl Tensor {
     #[track_caller]
     pub fn gelu_backward(&self, input: &Tensor) -> Result<Tensor> {
         let [g, x] = operands("gelu_backward", self, input, None)?;
-        let below = (((&x * FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
+        let below = x.ndtr()?;
         let bell = ((x.square()? * -0.5)?.exp()? * (0.5 / PI).sqrt())?;
         // Far out the bell is 0, and 0 · ∞ would be no number.
         let near = x.clamp(-1e4, 1e4)?;
