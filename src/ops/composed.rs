@@ -224,7 +224,7 @@ impl Tensor {
         const OPERATION: &str = "glu";
         check_float(OPERATION, self)?;
         let len = self.shape()[checked_axis(OPERATION, axis, self.rank())?];
-        if len % 2 != 0 {
+        if !len.is_multiple_of(2) {
             return Err(Error::Shape {
                 operation: OPERATION,
                 reason: format!("{len} elements along axis {axis} have no two halves"),

@@ -95,6 +95,16 @@ fn gradients_of_pooling_are_made_in_parts() {
         let (x, grad) = (tensor(gpu, &[3, 2, 9, 7]), tensor(gpu, &[3, 2, 5, 4]));
         grad.avg_pool2d_backward(&x, &pool)
     });
+    // Of one plane there are no parts: each gradient that has as much to do as may be goes alone.
+    let (gpu, sim) = open(9 * 7 * 4 * 9);
+    let (x, grad) = (tensor(&gpu, &[1, 1, 9, 7]), tensor(&gpu, &[1, 1, 5, 4]));
+    gpu.finish().unwrap();
+    let before = sim.counters().submissions;
+    let made: Vec<Tensor> = (0..4)
+        .map(|_| grad.max_pool2d_backward(&x, &pool).unwrap())
+        .collect();
+    gpu.finish().unwrap();
+    assert_eq!(sim.counters().submissions - before, made.len() as u64);
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn gcd(a: u64, b: u64) -> u64 {
         (0, other) | (other, 0) => other,
         _ => (1..=a.min(b))
             .rev()
-            .find(|by| a % by == 0 && b % by == 0)
+            .find(|by| a.is_multiple_of(*by) && b.is_multiple_of(*by))
             .unwrap_or(1),
     }
 }
