@@ -77,7 +77,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 /// one element.
 impl Tensor {
     /// `self + weight * (end - self)`, for floats: `self` where the weight is 0, `end` where it is 1.
-    /// It may be anything.
+    /// A weight below 0 or above 1 goes on beyond them.
     ///
     /// # Errors
     ///
