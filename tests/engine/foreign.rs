@@ -43,6 +43,16 @@ const CALLS: &[(&str, Call)] = &[
     ("pow", |a, b| a.x.pow(&b.x).map(drop)),
     ("maximum", |a, b| a.x.maximum(&b.x).map(drop)),
     ("eq", |a, b| a.x.eq(&b.x).map(drop)),
+    ("logaddexp", |a, b| a.x.logaddexp(&b.x).map(drop)),
+    ("gcd_", |a, b| a.places.gcd_(&b.places)),
+    ("is_close", |a, b| {
+        a.x.is_close(&b.x, 0.1, 0.1, true).map(drop)
+    }),
+    ("prelu", |a, b| a.x.prelu(&b.row()?).map(drop)),
+    ("lerp, end", |a, b| a.x.lerp(&b.x, &a.x).map(drop)),
+    ("lerp, weight", |a, b| a.x.lerp(&a.x, &b.x).map(drop)),
+    ("addcmul_", |a, b| a.x.addcmul_(&a.x, &b.x, 1.0)),
+    ("addcdiv", |a, b| a.x.addcdiv(&b.x, &a.x, 1.0).map(drop)),
     ("logical_and", |a, b| a.mask.logical_and(&b.mask).map(drop)),
     ("bitwise_xor", |a, b| {
         a.places.bitwise_xor(&b.places).map(drop)
