@@ -167,7 +167,7 @@ fn erfinv_of(x: vec4<f32>) -> vec4<f32> {
 }
 
 //# tail_of
-// How much of a normal distribution lies beyond |x|, half of erfc(|x| / √2): right to 2e-7 / max(|x|, 1), by the
+// How much of a normal distribution lies beyond |x|, half of erfc(|x| / √2): right to 3e-7 / max(|x|, 1), by the
 // fourth power of a polynomial that passes 0 at 5.66. Neither a division nor an exponential.
 fn tail_of(x: vec4<f32>) -> vec4<f32> {
   let u = min(abs(x), vec4<f32>(6.0));

@@ -11,20 +11,23 @@ const COPIED_BYTES: u64 = 256 << 20;
 const GROUPS: u32 = 4096;
 const FEW_GROUPS: u32 = 16;
 const GROUP_THREADS: u32 = 256;
-const STEPS: u64 = 16_384;
+const STEPS: u64 = 1024;
+
+/// Rounds of all chains in a step, so that what a loop costs, and what wgpu adds to each of its rounds, is little.
+const UNROLLED: u64 = 16;
 
 /// Eight chains a thread hide what one step waits for the last.
 const CHAINS: u64 = 8;
 
 /// What makers print: trillions of operations a second in f32 without matrix units, the same in f16 summed in f32
-/// with them and without sparsity, and billions of bytes a second. From the cards' data sheets, which have more
-/// cards under one name than these: whoever measures another adds it.
+/// with them and without sparsity, and billions of bytes a second, by how the adapter's name ends. From the cards'
+/// data sheets; whoever measures another card adds it.
 const PRINTED: &[(&str, [f64; 3])] = &[
-    ("H100 80GB HBM3", [66.9, 989.4, 3352.0]),
-    ("H100 PCIe", [51.2, 756.0, 2039.0]),
-    ("H200", [66.9, 989.4, 4800.0]),
-    ("A100-SXM4-80GB", [19.5, 312.0, 2039.0]),
-    ("RTX 4090", [82.6, 165.2, 1008.0]),
+    (" H100 80GB HBM3", [66.9, 989.4, 3352.0]),
+    (" H100 PCIe", [51.2, 756.0, 2039.0]),
+    (" H200", [66.9, 989.4, 4800.0]),
+    (" A100-SXM4-80GB", [19.5, 312.0, 2039.0]),
+    (" RTX 4090", [82.6, 165.2, 1008.0]),
 ];
 
 /// What one of these comes to, in operations or bytes a second.
@@ -46,7 +49,7 @@ impl Limit {
 
     /// What the maker of this adapter prints.
     pub(crate) fn printed(self, adapter: &str) -> Option<f64> {
-        let (_, rates) = PRINTED.iter().find(|(name, _)| adapter.contains(name))?;
+        let (_, rates) = PRINTED.iter().find(|(name, _)| adapter.ends_with(name))?;
         Some(match self {
             Limit::Singles => rates[0] * 1e12,
             Limit::Halves => rates[1] * 1e12,
@@ -66,15 +69,17 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// On the adapter of this name.
+    /// On the adapter of this name and backend.
     pub(crate) async fn open(
-        name: &str,
+        [name, backend]: [&str; 2],
         is_small: bool,
     ) -> Result<Probe, Box<dyn std::error::Error>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
         let adapters = instance.enumerate_adapters(wgpu::Backends::all()).await;
         let mut adapters = adapters.into_iter();
-        let adapter = adapters.find(|adapter| adapter.get_info().name == name);
+        let is_meant =
+            |info: wgpu::AdapterInfo| info.name == name && info.backend.to_str() == backend;
+        let adapter = adapters.find(|adapter| is_meant(adapter.get_info()));
         let adapter = adapter.ok_or("the adapter is not there a second time")?;
         let descriptor = wgpu::DeviceDescriptor {
             required_limits: adapter.limits(),
@@ -137,7 +142,7 @@ impl Probe {
         }
         self.run(encoder);
         let threads = u64::from(self.groups * GROUP_THREADS);
-        (2 * threads * STEPS * CHAINS) as f64
+        (2 * threads * STEPS * UNROLLED * CHAINS) as f64
     }
 
     /// A copy from one buffer to another, and how many bytes were read and written.
@@ -165,6 +170,7 @@ fn chains() -> String {
     let each = |line: fn(u64) -> String| (0..CHAINS).map(line).collect::<Vec<_>>().join("\n");
     let begin = each(|chain| format!("    var x{chain} = start + {chain}.0;"));
     let step = each(|chain| format!("        x{chain} = fma(x{chain}, 0.999, start);"));
+    let steps = vec![step; UNROLLED as usize].join("\n");
     let sum = each(|chain| format!("    sum += x{chain};"));
     format!(
         "@group(0) @binding(0) var<storage, read_write> sums: array<f32>;
@@ -174,7 +180,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
     let start = f32(id.x) * 1e-9;
 {begin}
     for (var step = 0u; step < {STEPS}u; step++) {{
-{step}
+{steps}
     }}
     var sum = 0.0;
 {sum}

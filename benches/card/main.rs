@@ -7,7 +7,7 @@
 //!
 //! `--small`: sizes that a software adapter does in a moment, to see whether it all works; its figures say nothing.
 //! Rounds of limits and cases take turns; a figure is the best of its rounds. Each round of an operation runs it
-//! several times before it waits. A product that is wrong ends the program.
+//! several times before it waits. A product that is seen to be wrong ends the program.
 //! Transfers have a bench of their own, `transfers`, which has `upload_with` beside a mapped buffer by hand.
 
 mod limits;
@@ -44,7 +44,7 @@ fn main() -> Result {
     let gpu = Gpu::open(Options::default())?;
     let caps = gpu.caps();
     println!("{}, {}, {}\n", caps.name, caps.backend, caps.driver);
-    let probe = pollster::block_on(Probe::open(&caps.name, is_small))?;
+    let probe = pollster::block_on(Probe::open([&caps.name, &caps.backend], is_small))?;
     let mut cases = products(&gpu, if is_small { 256 } else { 4096 })?;
     cases.extend(elementwise(&gpu, if is_small { 1 << 18 } else { 1 << 26 })?);
     cases.extend(rows(&gpu, if is_small { 64 } else { 16_384 }, 4096)?);
@@ -118,21 +118,19 @@ fn products(gpu: &Gpu, size: usize) -> Result<Vec<Case<'_>>> {
     Ok(cases)
 }
 
-/// A few rows and columns of a product, beside the host's.
+/// A few elements of a product, beside the host's.
 fn check_product(a: &Tensor, b: &Tensor, size: usize) -> Result {
     let product = a.matmul(b)?;
     let read = |x: Tensor| x.cast(DType::F32)?.to_vec::<f32>();
-    for at in [0, 1, size / 2 + 3, size - 1] {
-        let at = at as isize;
-        let (row, column) = (read(a.select(0, at)?)?, read(b.select(1, at)?)?);
+    for (i, j) in [(0, 1), (size / 2 + 3, 5), (size - 1, size - 2)] {
+        let [i, j] = [i as isize, j as isize];
+        let (row, column) = (read(a.select(0, i)?)?, read(b.select(1, j)?)?);
         let expected: f32 = row.iter().zip(&column).map(|(a, b)| a * b).sum();
-        let got = product.select(0, at)?.select(0, at)?;
+        let got = product.select(0, i)?.select(0, j)?;
         let got = got.cast(DType::F32)?.item::<f32>()?;
         // A half holds whole numbers up to 2048.
         if (got - expected).abs() > expected.abs() / 1024.0 {
-            return Err(
-                format!("element {at}, {at} of {a:?} by {b:?}: {got} for {expected}").into(),
-            );
+            return Err(format!("element {i}, {j} of {a:?} by {b:?}: {got} for {expected}").into());
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ impl Ours {
     }
 
     /// The device that transfers go to in this way, if there is one.
-    fn by(&self, way: Way) -> Result<Option<&Gpu>> {
+    pub(crate) fn by(&self, way: Way) -> Result<Option<&Gpu>> {
         match way {
             Way::Direct => Ok(Some(&self.gpu).filter(|gpu| gpu.caps().maps_slabs)),
             Way::Staged => Ok(Some(&self.app()?.gpu)),

@@ -197,7 +197,9 @@ impl Engine {
                     if let Err(error) = self.readbacks.submitted(&reading, piece, buffer) {
                         reading.fail(refusal("to map a read-back buffer", error));
                     }
-                    awaited = Some(reading).filter(|reading| reading.is_awaited());
+                    if reading.is_awaited() {
+                        awaited = Some(reading);
+                    }
                 }
                 let mut state = self.lock();
                 state.submitted(submission.serial);

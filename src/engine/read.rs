@@ -66,7 +66,8 @@ impl Engine {
                 self.finish_read(src, &wanted.0).await?;
                 return Ok(false);
             }
-            self.submit_read(src, &wanted.0).await?;
+            // What is to be shown is left where it arrives.
+            self.submit_read(src, &wanted.0, false).await?;
             let shown = self.readbacks.show(&wanted.0, &mut look).await;
             self.check_lost()?;
             let is_shown = shown.map_err(|error| refusal("a read", error))?;
@@ -98,15 +99,22 @@ impl Engine {
     }
 
     async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
-        self.submit_read(src, reading).await?;
+        self.submit_read(src, reading, true).await?;
         self.take_in(reading).await
     }
 
-    /// Runs what a read waits for, and the read.
-    async fn submit_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
+    /// Runs what a read waits for, and the read; and takes in what arrives meanwhile, if that is asked for.
+    async fn submit_read(
+        &self,
+        src: &Arc<Storage>,
+        reading: &Arc<Reading>,
+        takes_in: bool,
+    ) -> Result<()> {
         self.check_lost()?;
         let _turn = self.take_turn().await?;
-        reading.await_now();
+        if takes_in {
+            reading.await_now();
+        }
         self.walk().await?;
         // What became of the source later is no concern of a read that has been submitted,
         // and the next walk will forget what this one has left behind.

@@ -316,7 +316,7 @@ methods! {
     fmax fmax_scalar Fmax;
     /// The smaller of the two, for floats; the other one if one is NaN.
     fmin fmin_scalar Fmin;
-    /// `log(exp(a) + exp(b))`, for floats, to 2e-7 and what the larger one is rounded by; nothing overflows
+    /// `log(exp(a) + exp(b))`, for floats, to 5e-7 and what the larger one is rounded by; nothing overflows
     /// on the way.
     logaddexp logaddexp_scalar Logaddexp;
     /// [`logaddexp`](Tensor::logaddexp) to the base 2, for floats.
@@ -328,9 +328,10 @@ methods! {
     /// 0 where `a` is below 0, 1 where it is above, and `b` where it is 0, for all numbers; NaN stays, as in
     /// NumPy, where PyTorch says 0.
     heaviside heaviside_scalar Heaviside;
-    /// The greatest common divisor, for `i32`, `u32`, `u8` and `i8`, from 0 on: with 0 it is the other one.
+    /// The greatest common divisor, for `i32`, `u32`, `u8` and `i8`, from 0 on: with 0 it is the size of the other
+    /// one, which wraps for the least number.
     gcd gcd_scalar Gcd;
-    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`, from 0 on; 0 if either is. It wraps.
+    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`; 0 if either is, else from 1 on unless it wraps.
     lcm lcm_scalar Lcm;
     /// `a & b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_and bitwise_and_scalar BitwiseAnd;

@@ -77,7 +77,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 /// one element.
 impl Tensor {
     /// `self + weight * (end - self)`, for floats: `self` where the weight is 0, `end` where it is 1.
-    /// A weight below 0 or above 1 goes on beyond them.
+    /// A weight below 0 or above 1 goes on beyond them. NaN where `end - self` is infinite and its weight 0 or 1.
     ///
     /// # Errors
     ///

@@ -356,8 +356,8 @@ methods! {
     erfc Erfc;
     /// The number with this error function, for floats, to 1e-6 of it: ∞ at 1, NaN beyond.
     erfinv Erfinv;
-    /// How much of a normal distribution lies below `x`, its Φ, for floats, to 2e-7: PyTorch's
-    /// `special.ndtr`.
+    /// How much of a normal distribution lies below `x`, its Φ, for floats, to 3e-7, and so 0 below -5.66: PyTorch's
+    /// `special.ndtr`. Far out `0.5 * erfc(-x / sqrt(2))` keeps its digits.
     ndtr Ndtr;
     /// `sin(πx) / (πx)` and 1 at 0, for floats, to 1e-6; just 0 at all other whole numbers.
     sinc Sinc;
@@ -388,7 +388,7 @@ methods! {
     hardsigmoid Hardsigmoid;
     /// `x * hardsigmoid(x)`, for floats.
     hardswish Hardswish;
-    /// `x - tanh(x)`, for floats, without losing the digits of what is near 0.
+    /// `x - tanh(x)`, for floats, to 2e-6 of it also near 0.
     tanhshrink Tanhshrink;
     /// Degrees in radians, for floats: `x * π / 180`.
     deg2rad Deg2rad;

@@ -51,6 +51,11 @@ const CALLS: &[(&str, Call)] = &[
     ("prelu", |a, b| a.x.prelu(&b.row()?).map(drop)),
     ("lerp, end", |a, b| a.x.lerp(&b.x, &a.x).map(drop)),
     ("lerp, weight", |a, b| a.x.lerp(&a.x, &b.x).map(drop)),
+    ("lerp_", |a, b| a.x.lerp_(&b.x, &a.x)),
+    ("lerp_scalar", |a, b| a.x.lerp_scalar(&b.x, 0.5).map(drop)),
+    ("lerp_scalar_", |a, b| a.x.lerp_scalar_(&b.x, 0.5)),
+    ("addcmul", |a, b| a.x.addcmul(&b.x, &a.x, 1.0).map(drop)),
+    ("addcdiv_", |a, b| a.x.addcdiv_(&a.x, &b.x, 1.0)),
     ("addcmul_", |a, b| a.x.addcmul_(&a.x, &b.x, 1.0)),
     ("addcdiv", |a, b| a.x.addcdiv(&b.x, &a.x, 1.0).map(drop)),
     ("logical_and", |a, b| a.mask.logical_and(&b.mask).map(drop)),
@@ -142,6 +147,36 @@ const CALLS: &[(&str, Call)] = &[
             .scaled_dot_product_attention(&a.plane, &b.plane, None, false, None)
             .map(drop)
     }),
+    ("attention, mask", |a, b| {
+        let x = &a.plane;
+        x.scaled_dot_product_attention(x, x, Some(&b.x), false, None)
+            .map(drop)
+    }),
+    ("avg_pool2d_backward", |a, b| {
+        let pool = Pool::new([2, 2]);
+        a.plane
+            .avg_pool2d(&pool)?
+            .avg_pool2d_backward(&b.plane, &pool)
+            .map(drop)
+    }),
+    ("max_pool1d_backward", |a, b| {
+        let pool = Pool::new([2]);
+        a.line
+            .max_pool1d(&pool)?
+            .max_pool1d_backward(&b.line, &pool)
+            .map(drop)
+    }),
+    ("conv1d_backward", |a, b| {
+        let gradient = a.line.conv1d(&a.line, None, &Conv::default())?;
+        gradient
+            .conv1d_backward(&a.line, &b.line, &Conv::default())
+            .map(drop)
+    }),
+    ("matmul_quantized_with", |a, b| {
+        let end = Epilogue::new().bias(&b.row()?);
+        a.x.matmul_quantized_with(&a.x.quantize(None)?, &end)
+            .map(drop)
+    }),
     ("conv1d", |a, b| {
         a.line.conv1d(&b.line, None, &Conv::default()).map(drop)
     }),
@@ -206,6 +241,7 @@ fn every_operation_refuses_operands_of_another_device_and_leaves_what_there_is()
                 "{name}: {refused:?}"
             );
             assert_eq!(a.x.to_vec::<f32>().unwrap(), values, "{name}");
+            assert_eq!(a.places.to_vec::<u32>().unwrap(), [0, 3, 1, 2], "{name}");
         }
         // It is the device that is refused, and nothing else about these operands.
         let [copy, other] = [(); 2].map(|()| Side::new(&home).unwrap());

@@ -114,8 +114,9 @@ fn both_ends_are_met_and_integers_wrap() -> Result<()> {
         assert_eq!(n.addcmul(&m, &m, 3)?.to_vec::<u8>()?, [6, 51, 243]);
         let n = gpu.tensor(&[i32::MAX, -3], &[2])?;
         let m = gpu.tensor(&[1, 1 << 20], &[2])?;
-        let wanted = [i32::MAX - 1, -3];
-        assert_eq!(n.addcmul(&m, &m, -1)?.to_vec::<i32>()?[0], wanted[0]);
+        // The square of the second is 2^40, which wraps to 0.
+        assert_eq!(n.addcmul(&m, &m, -1)?.to_vec::<i32>()?, [i32::MAX - 1, -3]);
+        assert_eq!(n.addcmul(&m, &m, 1)?.to_vec::<i32>()?, [i32::MIN, -3]);
     }
     Ok(())
 }

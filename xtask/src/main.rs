@@ -38,7 +38,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "test",
         usage: "test [--long] [--with-model] [FILTER…]",
-        about: "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the tests of examples/embed, with a real model (fetch-model gets it). --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, every tile of a product in every pair of orders, thousands of fused expressions on the adapter, and the whole suite on SwiftShader.",
+        about: "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the tests of examples/embed, with a real model (fetch-model gets it). --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, every tile of a product in every pair of orders, hundreds of fused programs on the adapter, and the whole suite on SwiftShader.",
         run: suite::test,
     },
     Verb {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::super::{BufferId, DriverError, DriverResult, MapMode, Signal};
+use super::super::{AdapterKind, BufferId, DriverError, DriverResult, MapMode, Signal};
 #[cfg(not(target_arch = "wasm32"))]
 use super::guard::unscoped;
 use super::{Opened, invalid};
@@ -85,7 +85,9 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
-        self.in_view(|| copy_into(&raw, first..end, offset_bytes, bytes))
+        // A software adapter copies the piece before this one on the same cores: threads would be in its way.
+        let by_threads = self.caps.kind != AdapterKind::Cpu;
+        self.in_view(|| copy_into(&raw, first..end, offset_bytes, bytes, by_threads))
     }
 
     pub(super) fn read_range(
@@ -160,7 +162,7 @@ impl Opened {
         let first = offset_bytes / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
         let end = (offset_bytes + bytes.len() as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
         self.map_now(buffer, MapMode::Write, first, end - first, |raw| {
-            unscoped(|| copy_into(raw, first..end, offset_bytes, bytes))
+            unscoped(|| copy_into(raw, first..end, offset_bytes, bytes, true))
         })
     }
 
@@ -233,16 +235,22 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Writes to a mapped buffer at `offset_bytes`, which `view` has inside.
+/// Writes to a mapped buffer at `offset_bytes`, which `view` has inside; what is large by several threads, where it
+/// pays.
 fn copy_into(
     raw: &wgpu::Buffer,
     view: Range<u64>,
     offset_bytes: u64,
     bytes: &[u8],
+    by_threads: bool,
 ) -> DriverResult<()> {
     let start = (offset_bytes - view.start) as usize;
     let mut view = raw.get_mapped_range_mut(view).map_err(refusal)?;
-    let view = view.slice(start..start + bytes.len());
+    let mut view = view.slice(start..start + bytes.len());
+    if !by_threads {
+        view.copy_from_slice(bytes);
+        return Ok(());
+    }
     // Of what is mapped for writing, wgpu lets only arrays of one size go to other threads.
     let (parts, mut rest) = view.into_chunks::<PART_BYTES>();
     let from = bytes.chunks_exact(PART_BYTES);

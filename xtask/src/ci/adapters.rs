@@ -59,12 +59,12 @@ pub(crate) fn every_pair() -> Result {
         .env("NEXTEST_PROFILE", "long"))
 }
 
-/// A thousand random programs of each sort with and without fusion, of which the suite takes a few.
+/// Hundreds of random programs of each sort with and without fusion, of which the suite takes a few.
 pub(crate) fn random_expressions() -> Result {
     const NAMES: &[&str] = &["on_an_adapter_", "expressions_before_and_after_reductions"];
     let mut tests = selected(&["--test", "fusion"], NAMES)?;
     run(tests
-        .env("LAPIDARY_PROGRAMS", "1000")
+        .env("LAPIDARY_PROGRAMS", "300")
         .env("NEXTEST_PROFILE", "long"))
 }
 
