@@ -11,7 +11,7 @@ use std::fmt;
 
 use half::{bf16, f16};
 
-use crate::parallel::{PART_BYTES, share_out};
+use crate::parallel::{PART_BYTES, copy, share_out};
 
 /// The type of a tensor's elements.
 ///
@@ -149,9 +149,7 @@ macro_rules! pod_element {
             }
             fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]) {
                 let slice = bytemuck::cast_slice_mut::<Self, u8>(slice);
-                let slice = &mut slice[offset_bytes..offset_bytes + bytes.len()];
-                let parts = slice.chunks_mut(PART_BYTES).zip(bytes.chunks(PART_BYTES));
-                share_out(bytes.len(), parts, |(to, from)| to.copy_from_slice(from));
+                copy(&mut slice[offset_bytes..offset_bytes + bytes.len()], bytes);
             }
             fn seen_in(bytes: &[u8]) -> Option<&[Self]> {
                 bytemuck::try_cast_slice(bytes).ok()

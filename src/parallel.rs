@@ -15,6 +15,12 @@ pub(crate) const PART_BYTES: usize = MIB as usize;
 #[cfg(not(target_arch = "wasm32"))]
 const MOST_THREADS: usize = 4;
 
+/// Copies bytes from one slice to another of the same length.
+pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+    let parts = to.chunks_mut(PART_BYTES).zip(from.chunks(PART_BYTES));
+    share_out(from.len(), parts, |(to, from)| to.copy_from_slice(from));
+}
+
 /// Has every part done once, of what is `size_bytes` together and in parts of [`PART_BYTES`]: here, and by
 /// other threads too if it is large.
 pub(crate) fn share_out<P: Send>(
@@ -37,7 +43,7 @@ pub(crate) fn share_out<P: Send>(
 
 /// Calls it here and on other threads at once.
 #[cfg(not(target_arch = "wasm32"))]
-fn beside_others(take_parts: &(impl Fn() + Sync)) {
+fn beside_others(take_parts: &(dyn Fn() + Sync)) {
     use std::thread::{Builder, scope};
 
     scope(|scope| {
@@ -53,7 +59,7 @@ fn beside_others(take_parts: &(impl Fn() + Sync)) {
 
 /// A page has no threads for this.
 #[cfg(target_arch = "wasm32")]
-fn beside_others(take_parts: &(impl Fn() + Sync)) {
+fn beside_others(take_parts: &(dyn Fn() + Sync)) {
     take_parts();
 }
 
