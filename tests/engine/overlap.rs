@@ -141,8 +141,10 @@ fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
         lag_submissions: 1,
         memory_bytes: 256 * MIB,
         max_buffer_bytes: 64 * MIB,
+        compact_always: Some(false),
         ..options()
     });
+    assert_eq!(gpu.set_budget(Budget::device(192 * MIB)).unwrap(), 0);
     let values: Vec<f32> = (0..8 * 1024 * 1024).map(|at| at as f32).collect();
     let x = gpu.tensor(&values, &[values.len()]).unwrap();
     gpu.finish().unwrap();
