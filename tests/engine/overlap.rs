@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, DType, Gpu, Source, Tensor};
 
-use crate::{ended, open, options};
+use crate::{ended, open, open_alone, options};
 
 const MIB: u64 = 1 << 20;
 
@@ -137,14 +137,12 @@ fn a_copy_ahead_of_need_is_forgotten_when_its_tensor_is_written_or_dies() {
 #[test]
 fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
     // A submission is done when another has come after it.
-    let (gpu, sim) = open(SimOptions {
+    let (gpu, sim) = open_alone(SimOptions {
         lag_submissions: 1,
         memory_bytes: 256 * MIB,
         max_buffer_bytes: 64 * MIB,
-        compact_always: Some(false),
         ..options()
     });
-    assert_eq!(gpu.set_budget(Budget::device(192 * MIB)).unwrap(), 0);
     let values: Vec<f32> = (0..8 * 1024 * 1024).map(|at| at as f32).collect();
     let x = gpu.tensor(&values, &[values.len()]).unwrap();
     gpu.finish().unwrap();
