@@ -31,7 +31,7 @@ const PRINTED: &[(&str, [f64; 3])] = &[
 ];
 
 /// What one of these comes to, in operations or bytes a second.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Limit {
     Singles,
     Halves,

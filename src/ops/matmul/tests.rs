@@ -418,6 +418,11 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     );
 }
 
+/// The lanes of a subgroup, where tiles can count on them.
+fn lanes(gpu: &Gpu) -> Option<u8> {
+    super::choice::lanes(gpu.caps())
+}
+
 /// Values that make every sum exact in f32 and in f16, and that an i8 holds.
 fn exact(gpu: &Gpu, shape: &[usize], seed: usize) -> Tensor {
     let len = shape.iter().product();
@@ -483,9 +488,7 @@ fn every_variant_ends_like_operations_of_their_own() {
     let mut tiles = vec![register(1, 2, 0), register(8, 1, 0)];
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
     tiles.push(Tile::Skinny { rows: 8 });
-    let fixed = |(least, most): &(u32, u32)| least == most && (4..=8).contains(least);
-    if let Some((lanes, _)) = gpu.caps().subgroup_lanes.filter(fixed) {
-        let lanes = lanes as u8;
+    if let Some(lanes) = lanes(&gpu).filter(|&lanes| lanes <= 8) {
         tiles.extend([
             register(1, 2, lanes),
             register(4, 1, lanes),

@@ -92,9 +92,7 @@ fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: u
 #[test]
 fn every_variant_scales_groups_like_the_reference() {
     let gpu = Gpu::open(Options::default()).unwrap();
-    let fixed = |(least, most): &(u32, u32)| least == most && (4..=32).contains(least);
-    let lanes = gpu.caps().subgroup_lanes.filter(fixed);
-    for tile in tiles_with_scales(lanes.map(|(lanes, _)| lanes as u8)) {
+    for tile in tiles_with_scales(lanes(&gpu)) {
         // Whole quads of a whole number of groups, and neither.
         check_groups(&gpu, tile, [36, 68, 96], 5, 4);
         check_groups(&gpu, tile, [33, 37, 77], 3, 1);
