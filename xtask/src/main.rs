@@ -43,8 +43,8 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "ci",
-        usage: "ci [--list] [--only STEP]… [--skip STEP]…",
-        about: "Run the longer checks one after the other; ends with a table of what took how long.",
+        usage: "ci [--list] [--nightly] [--only STEP]… [--skip STEP]…",
+        about: "Run the longer checks one after the other; ends with a table of what took how long. --nightly: also those that take too long for every change.",
         run: ci::ci,
     },
     Verb {

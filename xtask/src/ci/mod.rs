@@ -1,4 +1,7 @@
 //! `ci`: the longer checks, one after the other. A failed one does not stop those after it.
+//!
+//! A step that takes too long for every change is a nightly one: it runs with `--nightly`, or if
+//! `--only` names it.
 
 pub(crate) mod adapters;
 mod app;
@@ -23,6 +26,8 @@ use crate::process::Result;
 struct Step {
     name: &'static str,
     about: &'static str,
+    /// Whether a run without `--nightly` leaves it out.
+    nightly: bool,
     run: fn() -> Result<String>,
 }
 
@@ -30,96 +35,115 @@ const STEPS: &[Step] = &[
     Step {
         name: "fmt",
         about: "the source is formatted",
+        nightly: false,
         run: source::fmt,
     },
     Step {
         name: "clippy",
         about: "no warnings, with all features",
+        nightly: false,
         run: source::clippy,
     },
     Step {
         name: "clippy-bare",
         about: "no warnings, with default features, and the allocator alone",
+        nightly: false,
         run: source::clippy_bare,
     },
     Step {
         name: "doc",
         about: "the documentation builds without warnings",
+        nightly: false,
         run: source::doc,
     },
     Step {
         name: "random",
         about: "long random runs against models",
+        nightly: false,
         run: source::random,
     },
     Step {
         name: "pressure",
         about: "random programs under small budgets, with faults",
+        nightly: false,
         run: pressure::programs,
     },
     Step {
         name: "tight",
         about: "the suite where tensors must leave and move",
+        nightly: false,
         run: pressure::tight,
     },
     Step {
         name: "traces",
         about: "recorded traces: what is reserved, created, moved and put out for them",
+        nightly: false,
         run: traces::check,
     },
     Step {
         name: "formats",
         about: "PyTorch's own tool reads our snapshots, and finds the same totals",
+        nightly: false,
         run: formats::memory_viz,
     },
     Step {
         name: "swiftshader",
         about: "the device's and every kernel's tests on SwiftShader",
+        nightly: false,
         run: adapters::swiftshader,
     },
     Step {
         name: "validation",
         about: "the same under Vulkan's validation layer",
+        nightly: false,
         run: adapters::validation,
     },
     Step {
         name: "spirv",
         about: "the translated shaders are valid SPIR-V",
+        nightly: false,
         run: shaders::spirv,
     },
     Step {
         name: "targets",
         about: "it compiles for Windows, macOS and the web",
+        nightly: false,
         run: targets::check,
     },
     Step {
         name: "examples",
         about: "the example programs run, learn, and keep within their memory",
+        nightly: false,
         run: examples::run_all,
     },
     Step {
         name: "model",
         about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
+        nightly: false,
         run: model::check,
     },
     Step {
         name: "app",
         about: "a program with a device of its own: without a window, and in one, with a pointer",
+        nightly: false,
         run: app::check,
     },
     Step {
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
+        nightly: false,
         run: page::check,
     },
     Step {
         name: "top",
         about: "`lapidary top` in a terminal, beside a program that learns: numbers, keys, the program's end",
+        nightly: false,
         run: terminal::top,
     },
     Step {
         name: "web",
         about: "the library in Chromium, on WebGPU: results as here, limits, a lost device",
+        nightly: false,
         run: web::check,
     },
 ];
@@ -135,12 +159,13 @@ struct Outcome {
 pub(crate) fn ci(args: &[String]) -> Result {
     if args.iter().any(|arg| arg == "--list") {
         for step in STEPS {
-            println!("{:<12} {}", step.name, step.about);
+            let when = if step.nightly { " (nightly)" } else { "" };
+            println!("{:<12} {}{when}", step.name, step.about);
         }
         return Ok(());
     }
-    let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
-    let chosen = choose(&names, args)?;
+    let steps: Vec<_> = STEPS.iter().map(|step| (step.name, step.nightly)).collect();
+    let chosen = choose(&steps, args)?;
     let mut outcomes = Vec::new();
     for step in STEPS.iter().filter(|step| chosen.contains(&step.name)) {
         println!("\n=== {}: {}", step.name, step.about);
@@ -169,14 +194,18 @@ pub(crate) fn ci(args: &[String]) -> Result {
     }
 }
 
-/// The steps that `--only` and `--skip` leave of `names`.
-fn choose<'a>(names: &[&'a str], args: &[String]) -> Result<Vec<&'a str>> {
-    let (mut only, mut skip) = (Vec::new(), Vec::new());
+/// The names of the steps that the options leave. Each step comes with whether it is nightly.
+fn choose<'a>(steps: &[(&'a str, bool)], args: &[String]) -> Result<Vec<&'a str>> {
+    let (mut only, mut skip, mut nightly) = (Vec::new(), Vec::new(), false);
     let mut args = args.iter();
     while let Some(option) = args.next() {
         let list = match option.as_str() {
             "--only" => &mut only,
             "--skip" => &mut skip,
+            "--nightly" => {
+                nightly = true;
+                continue;
+            }
             _ => {
                 return Err(format!(
                     "`ci` has no option `{option}`; see `cargo xtask ci --help`."
@@ -186,7 +215,8 @@ fn choose<'a>(names: &[&'a str], args: &[String]) -> Result<Vec<&'a str>> {
         let name = args
             .next()
             .ok_or(format!("`{option}` wants the name of a step."))?;
-        if !names.contains(&name.as_str()) {
+        if !steps.iter().any(|(step, _)| step == name) {
+            let names: Vec<_> = steps.iter().map(|(step, _)| *step).collect();
             return Err(format!(
                 "there is no step `{name}`; there are: {}.",
                 names.join(", ")
@@ -194,12 +224,13 @@ fn choose<'a>(names: &[&'a str], args: &[String]) -> Result<Vec<&'a str>> {
         }
         list.push(name.as_str());
     }
-    let is_chosen = |name: &&str| (only.is_empty() || only.contains(name)) && !skip.contains(name);
-    Ok(names
-        .iter()
-        .copied()
-        .filter(|name| is_chosen(name))
-        .collect())
+    let is_chosen = |&(name, is_nightly): &(&str, bool)| {
+        let is_named = only.contains(&name);
+        let is_due = only.is_empty() && (nightly || !is_nightly);
+        (is_named || is_due) && !skip.contains(&name)
+    };
+    let chosen = steps.iter().copied().filter(is_chosen);
+    Ok(chosen.map(|(name, _)| name).collect())
 }
 
 fn table(outcomes: &[Outcome]) -> String {
@@ -238,14 +269,16 @@ mod tests {
 
     fn chosen(args: &str) -> Result<Vec<&'static str>> {
         let args: Vec<_> = args.split_whitespace().map(str::to_owned).collect();
-        choose(&["a", "b", "c"], &args)
+        choose(&[("a", false), ("b", true), ("c", false)], &args)
     }
 
     #[test]
     fn steps_are_chosen_by_name_and_keep_their_order() {
-        assert_eq!(chosen(""), Ok(vec!["a", "b", "c"]));
+        assert_eq!(chosen("--nightly"), Ok(vec!["a", "b", "c"]));
         assert_eq!(chosen("--only c --only a"), Ok(vec!["a", "c"]));
-        assert_eq!(chosen("--skip b"), Ok(vec!["a", "c"]));
+        assert_eq!(chosen("--nightly --skip a"), Ok(vec!["b", "c"]));
+        assert_eq!(chosen(""), Ok(vec!["a", "c"]));
+        assert_eq!(chosen("--only b"), Ok(vec!["b"]));
         assert!(chosen("--only d").is_err());
         assert!(chosen("--only").is_err());
         assert!(chosen("--fast").is_err());
