@@ -1,8 +1,10 @@
 //! Uploads and downloads, beside what one writes by hand and beside memcpy.
 //!
 //! ```text
-//! cargo bench --bench transfers
+//! cargo bench --bench transfers [-- --small]
 //! ```
+//!
+//! `--small`: the two smallest sizes only, to see whether it all works.
 //!
 //! By hand: `Queue::write_buffer` into a buffer that is there, and a fresh read-back buffer for
 //! each download; beside `upload_with`, one mapped buffer that is used again, and a copy from it. The three take turns in blocks of rounds, so that what else the machine does
@@ -150,7 +152,11 @@ fn main() -> Result<()> {
     let adopted = Gpu::adopt(&adapter, &device, &queue)?;
     println!("{} ({})", opened.caps().name, opened.caps().backend);
     println!("GB/s, and share of memcpy: by hand | own device | adopted device");
-    for bytes in SIZES {
+    let is_small = std::env::args().any(|arg| arg == "--small");
+    for bytes in SIZES
+        .into_iter()
+        .take(if is_small { 2 } else { SIZES.len() })
+    {
         let data: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
         let mut copy = vec![0_u8; bytes];
         let [memcpy] = best_us(

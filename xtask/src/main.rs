@@ -7,6 +7,7 @@
 mod apt;
 mod bench;
 mod browser;
+mod card;
 mod ci;
 mod driver;
 mod model;
@@ -58,6 +59,12 @@ const VERBS: &[Verb] = &[
         usage: "bench [--json] [--readme] [--build] [--seconds N] [FILTER…] | --against REV [FILTER…] | --peers | NAME…",
         about: bench::ABOUT,
         run: bench::bench,
+    },
+    Verb {
+        name: "card",
+        usage: "card [--small]",
+        about: card::ABOUT,
+        run: card::card,
     },
     Verb {
         name: "fetch-model",
