@@ -25,6 +25,10 @@ mod in_place;
 mod limits;
 #[path = "engine/long.rs"]
 mod long;
+#[path = "common/operands.rs"]
+mod operands;
+#[path = "common/operations/mod.rs"]
+mod operations;
 #[path = "engine/order.rs"]
 mod order;
 #[path = "engine/overlap.rs"]

@@ -455,6 +455,25 @@ fn where_broadcasts_all_three_and_takes_more_dimensions_than_its_parameters_hold
 }
 
 #[test]
+fn an_operand_of_one_element_is_read_where_it_is() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let base = gpu.tensor(&[10.0_f32, 20.0, 30.0, 40.0], &[4])?;
+        let one = base.select(0, 2)?;
+        let x = gpu
+            .tensor(&[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?
+            .t()?;
+        let product = x.mul(&one)?.to_vec::<f32>()?;
+        assert_eq!(product, [30.0, 90.0, 150.0, 60.0, 120.0, 180.0], "{name}");
+        let is_more = x.mul(&one)?.gt(&base.select(0, 3)?)?.to_vec::<bool>()?;
+        assert_eq!(is_more, [false, true, true, true, true, true], "{name}");
+        x.add_(&one)?;
+        let sum = [31.0, 33.0, 35.0, 32.0, 34.0, 36.0];
+        assert_eq!(x.to_vec::<f32>()?, sum, "{name}");
+    }
+    Ok(())
+}
+
+#[test]
 fn numbers_take_the_place_of_tensors_on_either_side() -> Result<()> {
     for (_, gpu) in gpus() {
         let x = gpu.tensor(&[1.0_f32, 2.0, 4.0], &[3])?;

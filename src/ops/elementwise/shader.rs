@@ -230,7 +230,7 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
         };
         let quad = match code.fetch(input) {
             Fetch::Quad => format!("{name}_get4(i.{at})"),
-            Fetch::Splat => format!("vec4<{kind}>({name}_get(i.{at}))"),
+            Fetch::Splat => format!("vec4<{kind}>({})", lane(0)),
             _ => format!(
                 "vec4<{kind}>({}, {}, {}, {})",
                 lane(0),

@@ -63,6 +63,12 @@ const STEPS: &[Step] = &[
         run: source::random,
     },
     Step {
+        name: "views",
+        about: "all operations with all kinds of views, in pairs, on this adapter",
+        nightly: true,
+        run: source::views,
+    },
+    Step {
         name: "pressure",
         about: "random programs under small budgets, with faults",
         nightly: false,

@@ -96,6 +96,15 @@ fn run_random(length: &Length) -> Result<String> {
     ))
 }
 
+/// Operations with operands that are views, as many as there are.
+pub(crate) fn views() -> Result<String> {
+    let mut tests = selected(&["--test", "views"], &[])?;
+    run(tests
+        .env("LAPIDARY_VIEWS", "all")
+        .env("NEXTEST_PROFILE", BEFORE_A_RELEASE.profile))?;
+    Ok(String::new())
+}
+
 fn passed(command: &mut Command) -> Result<String> {
     run(command).map(|()| String::new())
 }

@@ -1,0 +1,147 @@
+//! Operations that take places, and those that put tensors together.
+
+use lapidary::{DType, Reduction};
+
+use super::*;
+
+const SHORT: Shape = |rows, columns| vec![rows, columns - 1];
+const PART: Shape = |rows, columns| vec![rows - 1, columns];
+
+fn rows(rows: usize, _: usize) -> usize {
+    rows
+}
+
+fn columns(_: usize, columns: usize) -> usize {
+    columns
+}
+
+pub(super) const ALL: &[&[Operation]] = &[FAMILIES, OTHERS];
+
+const FAMILIES: &[Operation] = &[
+    family(
+        "index_select, rows",
+        NUMBERS,
+        &[x(MATRIX), places(OF_ROWS, rows)],
+        |t| one(t[0].index_select(0, &t[1])),
+    ),
+    family(
+        "index_select, columns",
+        NUMBERS,
+        &[x(MATRIX), places(ROW, columns)],
+        |t| one(t[0].index_select(1, &t[1])),
+    ),
+    family(
+        "gather",
+        NUMBERS,
+        &[x(MATRIX), places(SHORT, columns)],
+        |t| one(t[0].gather(1, &t[1])),
+    ),
+    family(
+        "scatter",
+        NUMBERS,
+        &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
+        |t| one(t[0].scatter(1, &t[1], &t[2])),
+    ),
+    family(
+        "scatter_",
+        NUMBERS,
+        &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
+        |t| written(t, t[0].scatter_(1, &t[1], &t[2])),
+    ),
+    family(
+        "scatter_add",
+        NUMBERS,
+        &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
+        |t| one(t[0].scatter_add(1, &t[1], &t[2])),
+    ),
+    family(
+        "concat, rows",
+        EVERY,
+        &[x(MATRIX), x(PART), x(MATRIX)],
+        |t| one(Tensor::concat(&[&t[0], &t[1], &t[2]], 0)),
+    ),
+    family("concat, columns", EVERY, &[x(MATRIX), x(SHORT)], |t| {
+        one(Tensor::concat(&[&t[0], &t[1]], 1))
+    }),
+    family(
+        "rotary",
+        FLOATS,
+        &[x(WIDE_ROWS), share(MATRIX), share(MATRIX)],
+        |t| one(t[0].rotary(&t[1], &t[2], false)),
+    ),
+    family(
+        "nll_loss",
+        FLOATS,
+        &[x(MATRIX), places(OF_ROWS, columns)],
+        |t| one(t[0].nll_loss(&t[1], None, Reduction::None)),
+    ),
+    family(
+        "cross_entropy",
+        FLOATS,
+        &[x(MATRIX), places(OF_ROWS, columns)],
+        |t| one(t[0].cross_entropy(&t[1], None, Reduction::Mean)),
+    ),
+];
+
+/// Two elements for each of the matrix, and one more.
+const WIDE_ROWS: Shape = |rows, columns| vec![rows, 2 * columns + 1];
+
+const OTHERS: &[Operation] = &[
+    op(
+        "embedding",
+        NUMBERS,
+        &[x(MATRIX), places(OF_ROWS, rows)],
+        |t| one(t[0].embedding(&t[1])),
+    ),
+    op(
+        "take_along",
+        NUMBERS,
+        &[x(MATRIX), places(MATRIX, rows)],
+        |t| one(t[0].take_along(0, &t[1])),
+    ),
+    op(
+        "scatter_add_",
+        NUMBERS,
+        &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
+        |t| written(t, t[0].scatter_add_(1, &t[1], &t[2])),
+    ),
+    op(
+        "index_add",
+        NUMBERS,
+        &[x(MATRIX), places(OF_ROWS, rows), x(MATRIX)],
+        |t| one(t[0].index_add(0, &t[1], &t[2])),
+    ),
+    op(
+        "index_add_",
+        NUMBERS,
+        &[x(MATRIX), places(OF_ROWS, rows), x(MATRIX)],
+        |t| written(t, t[0].index_add_(0, &t[1], &t[2])),
+    ),
+    op("stack", EVERY, &[x(MATRIX), x(MATRIX)], |t| {
+        one(Tensor::stack(&[&t[0], &t[1]], 1))
+    }),
+    op("pad", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].pad(&[(1, 2), (0, 1)], 3))
+    }),
+    op("repeat", EVERY, &[x(MATRIX)], |t| one(t[0].repeat(&[2, 3]))),
+    op("repeat_interleave", EVERY, &[x(MATRIX)], |t| {
+        one(t[0].repeat_interleave(2, 1))
+    }),
+    op("roll", EVERY, &[x(MATRIX)], |t| {
+        one(t[0].roll(&[1, -2], &[0, 1]))
+    }),
+    op("one_hot", WIDE, &[places(ROW, columns)], |t| {
+        one(t[0].one_hot(4, DType::F16))
+    }),
+    op("mse_loss", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
+        one(t[0].mse_loss(&t[1], Reduction::Mean))
+    }),
+    op("glu", FLOATS, &[x(EVEN)], |t| one(t[0].glu(-1))),
+    op("split", EVERY, &[x(MATRIX)], |t| t[0].split(2, 1)),
+    op("split_sizes", EVERY, &[x(MATRIX)], |t| {
+        t[0].split_sizes(&[1, t[0].shape()[1] - 1], 1)
+    }),
+    op("chunk", EVERY, &[x(MATRIX)], |t| t[0].chunk(2, 0)),
+];
+
+const EVEN: Shape = |rows, columns| vec![rows, 2 * columns];

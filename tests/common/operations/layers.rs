@@ -1,0 +1,211 @@
+//! Products, convolutions, pooling, attention.
+
+use lapidary::{Activation, Conv, Epilogue, Pool, Quantized};
+
+use super::*;
+
+/// The other factor of a matrix.
+const FACTOR: Shape = |rows, columns| vec![columns, rows + 1];
+const BIAS: Shape = |rows, _| vec![rows + 1];
+const RESULT: Shape = |rows, _| vec![rows, rows + 1];
+/// A linear layer's, transposed.
+const WEIGHT: Shape = |rows, columns| vec![rows + 1, columns];
+const LINES: Shape = |rows, columns| vec![2, rows, columns];
+const LINE_WEIGHT: Shape = |rows, _| vec![3, rows, 2];
+const PLANES: Shape = |rows, columns| vec![2, rows, columns, columns];
+const PLANE_WEIGHT: Shape = |rows, _| vec![3, rows, 2, 2];
+const THREE: Shape = |_, _| vec![3];
+const LINE_RESULT: Shape = |_, columns| vec![2, 3, columns - 1];
+const PLANE_RESULT: Shape = |_, columns| vec![2, 3, columns - 1, columns - 1];
+const LINES_POOLED: Shape = |rows, columns| vec![2, rows, columns / 2];
+const PLANES_POOLED: Shape = |rows, columns| vec![2, rows, columns / 2, columns / 2];
+const QUERIES: Shape = |rows, columns| vec![2, rows, columns];
+const KEYS: Shape = |rows, columns| vec![2, rows + 1, columns];
+
+pub(super) const ALL: &[&[Operation]] = &[FAMILIES, OTHERS];
+
+const FAMILIES: &[Operation] = &[
+    family("matmul", NUMBERS_32, &[x(MATRIX), x(FACTOR)], |t| {
+        one(t[0].matmul(&t[1]))
+    }),
+    family(
+        "matmul, a row",
+        FLOATS,
+        &[x(|_, columns| vec![1, columns]), x(FACTOR)],
+        |t| one(t[0].matmul(&t[1])),
+    ),
+    family("matmul, a batch", FLOATS, &[x(LINES), x(FACTOR)], |t| {
+        one(t[0].matmul(&t[1]))
+    }),
+    family(
+        "matmul_with",
+        FLOATS,
+        &[
+            x(MATRIX),
+            x(FACTOR),
+            of(DType::F32, BIAS),
+            x(BIAS),
+            x(RESULT),
+        ],
+        |t| {
+            let end = Epilogue::new()
+                .scale(0.5)
+                .scale_columns(&t[2])
+                .bias(&t[3])
+                .activation(Activation::Relu)
+                .residual(&t[4]);
+            one(t[0].matmul_with(&t[1], &end))
+        },
+    ),
+    family(
+        "matmul_quantized_with",
+        FLOATS,
+        &[
+            x(MATRIX),
+            of(DType::I8, WEIGHT),
+            of(DType::F32, BIAS),
+            x(BIAS),
+        ],
+        |t| {
+            let weights = Quantized {
+                values: t[1].clone(),
+                scales: t[2].clone(),
+            };
+            let end = Epilogue::new().bias(&t[3]);
+            one(t[0].matmul_quantized_with(&weights, &end))
+        },
+    ),
+    family(
+        "scaled_dot_product_attention",
+        FLOATS,
+        &[share(QUERIES), share(KEYS), x(KEYS)],
+        |t| one(t[0].scaled_dot_product_attention(&t[1], &t[2], None, false, None)),
+    ),
+    family(
+        "scaled_dot_product_attention, mask",
+        FLOATS,
+        &[share(QUERIES), share(KEYS), x(KEYS), share(RESULT)],
+        |t| one(t[0].scaled_dot_product_attention(&t[1], &t[2], Some(&t[3]), false, None)),
+    ),
+    family(
+        "conv2d",
+        FLOATS,
+        &[x(PLANES), x(PLANE_WEIGHT), x(THREE)],
+        |t| one(t[0].conv2d(&t[1], Some(&t[2]), &Conv::default())),
+    ),
+    family("max_pool2d", FLOATS, &[x(PLANES)], |t| {
+        one(t[0].max_pool2d(&Pool::new([2, 2])))
+    }),
+    family(
+        "max_pool2d_backward",
+        FLOATS,
+        &[x(PLANES_POOLED), x(PLANES)],
+        |t| one(t[0].max_pool2d_backward(&t[1], &Pool::new([2, 2]))),
+    ),
+    family(
+        "conv2d_backward",
+        FLOATS,
+        &[x(PLANE_RESULT), x(PLANES), x(PLANE_WEIGHT)],
+        |t| {
+            let made = t[0].conv2d_backward(&t[1], &t[2], &Conv::default())?;
+            Ok(made.to_vec())
+        },
+    ),
+];
+
+/// What products take.
+const NUMBERS_32: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::I32, DType::U32];
+
+const OTHERS: &[Operation] = &[
+    op("linear", FLOATS, &[x(MATRIX), x(WEIGHT), x(BIAS)], |t| {
+        one(t[0].linear(&t[1], Some(&t[2])))
+    }),
+    op("einsum", FLOATS, &[x(LINES), x(FACTOR)], |t| {
+        one(Tensor::einsum("bij,jk->kbi", &[&t[0], &t[1]]))
+    }),
+    op(
+        "matmul_quantized",
+        FLOATS,
+        &[x(MATRIX), of(DType::I8, WEIGHT), of(DType::F32, BIAS)],
+        |t| {
+            let weights = Quantized {
+                values: t[1].clone(),
+                scales: t[2].clone(),
+            };
+            one(t[0].matmul_quantized(&weights))
+        },
+    ),
+    op(
+        "dequantize",
+        WIDE,
+        &[of(DType::I8, WEIGHT), of(DType::F32, BIAS)],
+        |t| {
+            let weights = Quantized {
+                values: t[0].clone(),
+                scales: t[1].clone(),
+            };
+            one(weights.dequantize())
+        },
+    ),
+    op("quantize", FLOATS, &[x(MATRIX)], |t| {
+        let made = t[0].quantize(None)?;
+        Ok(vec![made.values, made.scales])
+    }),
+    op(
+        "quantize, groups",
+        FLOATS,
+        &[x(|rows, columns| vec![rows, 3 * columns])],
+        |t| {
+            let made = t[0].quantize(Some(8))?;
+            Ok(vec![made.values, made.scales])
+        },
+    ),
+    op(
+        "scaled_dot_product_attention, bools",
+        FLOATS,
+        &[share(QUERIES), share(KEYS), x(KEYS), mask(RESULT)],
+        |t| one(t[0].scaled_dot_product_attention(&t[1], &t[2], Some(&t[3]), true, Some(0.5))),
+    ),
+    op(
+        "conv1d",
+        FLOATS,
+        &[x(LINES), x(LINE_WEIGHT), x(THREE)],
+        |t| one(t[0].conv1d(&t[1], Some(&t[2]), &Conv::default())),
+    ),
+    op(
+        "conv1d_backward",
+        FLOATS,
+        &[x(LINE_RESULT), x(LINES), x(LINE_WEIGHT)],
+        |t| {
+            let made = t[0].conv1d_backward(&t[1], &t[2], &Conv::default())?;
+            Ok(made.to_vec())
+        },
+    ),
+    op("avg_pool2d", FLOATS, &[x(PLANES)], |t| {
+        one(t[0].avg_pool2d(&Pool::new([2, 2])))
+    }),
+    op("max_pool1d", FLOATS, &[x(LINES)], |t| {
+        one(t[0].max_pool1d(&Pool::new([2])))
+    }),
+    op("avg_pool1d", FLOATS, &[x(LINES)], |t| {
+        one(t[0].avg_pool1d(&Pool::new([2])))
+    }),
+    op(
+        "max_pool1d_backward",
+        FLOATS,
+        &[x(LINES_POOLED), x(LINES)],
+        |t| one(t[0].max_pool1d_backward(&t[1], &Pool::new([2]))),
+    ),
+    op(
+        "avg_pool1d_backward",
+        FLOATS,
+        &[x(LINES_POOLED), x(LINES)],
+        |t| one(t[0].avg_pool1d_backward(&t[1], &Pool::new([2]))),
+    ),
+    op(
+        "avg_pool2d_backward",
+        FLOATS,
+        &[x(PLANES_POOLED), x(PLANES)],
+        |t| one(t[0].avg_pool2d_backward(&t[1], &Pool::new([2, 2]))),
+    ),
+];

@@ -1,0 +1,138 @@
+//! Operations along axes: reductions, norms, softmax, scans, orders.
+
+use super::*;
+
+/// Reductions over each axis and over both.
+macro_rules! reductions {
+    ($($dtypes:ident: $($name:ident $keep:ident $all:ident)*;)*) => {
+        &[$($(
+            op(concat!(stringify!($name), ", columns"), $dtypes, &[x(MATRIX)],
+                |t| one(t[0].$name(&[-1]))),
+            op(concat!(stringify!($name), ", rows"), $dtypes, &[x(CUBE)],
+                |t| one(t[0].$name(&[1]))),
+            op(stringify!($keep), $dtypes, &[x(CUBE)], |t| one(t[0].$keep(&[0, 2]))),
+            op(stringify!($all), $dtypes, &[x(MATRIX)], |t| one(t[0].$all())),
+        )*)*]
+    };
+}
+
+/// With an argument before the axes.
+macro_rules! moments {
+    ($($value:literal: $($name:ident $keep:ident $all:ident)*;)*) => {
+        &[$($(
+            op(stringify!($name), FLOATS, &[x(MATRIX)], |t| one(t[0].$name($value, &[-1]))),
+            op(stringify!($keep), FLOATS, &[x(CUBE)], |t| one(t[0].$keep($value, &[0, 1]))),
+            op(stringify!($all), FLOATS, &[x(MATRIX)], |t| one(t[0].$all($value))),
+        )*)*]
+    };
+}
+
+const CUBE: Shape = |rows, columns| vec![2, rows, columns];
+
+pub(super) const ALL: &[&[Operation]] = &[
+    FAMILIES,
+    OTHERS,
+    reductions! {
+        NUMBERS: prod prod_keepdim prod_all min min_keepdim min_all;
+        FLOATS: mean mean_keepdim mean_all logsumexp logsumexp_keepdim logsumexp_all;
+        EVERY: any any_keepdim any_all all all_keepdim all_all
+            count_nonzero count_nonzero_keepdim count_nonzero_all;
+    },
+    moments! {
+        1: var var_keepdim var_all std std_keepdim std_all;
+        2.0: norm norm_keepdim norm_all;
+    },
+];
+
+const FAMILIES: &[Operation] = &[
+    family("sum, columns", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].sum(&[-1]))
+    }),
+    family("sum, rows", NUMBERS, &[x(MATRIX)], |t| one(t[0].sum(&[0]))),
+    family("sum, the middle", WIDE, &[x(CUBE)], |t| one(t[0].sum(&[1]))),
+    family("sum_keepdim, the ends", WIDE, &[x(CUBE)], |t| {
+        one(t[0].sum_keepdim(&[0, 2]))
+    }),
+    family("sum_all", NUMBERS, &[x(MATRIX)], |t| one(t[0].sum_all())),
+    family("max", NUMBERS, &[x(MATRIX)], |t| one(t[0].max(&[-1]))),
+    family("argmax, columns", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].argmax(-1))
+    }),
+    family("argmin, rows", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].argmin(0))
+    }),
+    family("softmax, columns", FLOATS, &[x(MATRIX)], |t| {
+        one(t[0].softmax(-1))
+    }),
+    family(
+        "softmax, rows",
+        FLOATS,
+        &[x(CUBE)],
+        |t| one(t[0].softmax(1)),
+    ),
+    family("layer_norm", FLOATS, &[x(MATRIX), x(ROW), x(ROW)], |t| {
+        let shape = &t[0].shape()[1..];
+        one(t[0].layer_norm(shape, Some(&t[1]), Some(&t[2]), 1e-3))
+    }),
+    family("group_norm", FLOATS, &[x(PLANES), x(ROW), x(ROW)], |t| {
+        let groups = t[0].shape()[1];
+        one(t[0].group_norm(groups, Some(&t[1]), Some(&t[2]), 1e-3))
+    }),
+    family("cumsum, columns", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].cumsum(-1))
+    }),
+    family("cumsum, rows", NUMBERS, &[x(CUBE)], |t| one(t[0].cumsum(1))),
+    family("sort", NUMBERS, &[x(MATRIX)], |t| {
+        pair(t[0].sort(-1, false))
+    }),
+    family("top_k", NUMBERS, &[x(MATRIX)], |t| {
+        pair(t[0].top_k(2, 0, true))
+    }),
+];
+
+/// A plane for each of as many channels as the matrix has columns.
+const PLANES: Shape = |rows, columns| vec![2, columns, rows];
+
+fn pair(made: Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
+    let (values, places) = made?;
+    Ok(vec![values, places])
+}
+
+const OTHERS: &[Operation] = &[
+    op("max_keepdim", NUMBERS, &[x(CUBE)], |t| {
+        one(t[0].max_keepdim(&[0, 2]))
+    }),
+    op("max_all", NUMBERS, &[x(MATRIX)], |t| one(t[0].max_all())),
+    op("log_softmax", FLOATS, &[x(MATRIX)], |t| {
+        one(t[0].log_softmax(-1))
+    }),
+    op(
+        "softmax_backward",
+        FLOATS,
+        &[x(MATRIX), share(MATRIX)],
+        |t| one(t[0].softmax_backward(&t[1], -1)),
+    ),
+    op(
+        "log_softmax_backward",
+        FLOATS,
+        &[x(MATRIX), share(MATRIX)],
+        |t| one(t[0].log_softmax_backward(&t[1], -1)),
+    ),
+    op("rms_norm", FLOATS, &[x(MATRIX), x(ROW)], |t| {
+        one(t[0].rms_norm(&t[0].shape()[1..], Some(&t[1]), 1e-3))
+    }),
+    op(
+        "layer_norm_backward",
+        FLOATS,
+        &[x(MATRIX), x(MATRIX), x(ROW)],
+        |t| {
+            let shape = &t[0].shape()[1..];
+            t[0].layer_norm_backward(&t[1], shape, Some(&t[2]), 1e-3)
+                .map(|made| made.to_vec())
+        },
+    ),
+    op("cumprod", NUMBERS, &[x(MATRIX)], |t| one(t[0].cumprod(-1))),
+    op("argsort", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].argsort(0, true))
+    }),
+];

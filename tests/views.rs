@@ -1,0 +1,83 @@
+//! Whatever view an operand is, an operation makes of it what it makes of a plain tensor with the
+//! same elements; and it changes nothing beside the view that it writes through.
+//!
+//! All operations run on the simulation, with every operand as each kind of view. On an adapter
+//! those run that stand for their family's kernels. `LAPIDARY_VIEWS=all` runs all operations
+//! everywhere, with all pairs of kinds. Random combinations follow `LAPIDARY_SEED`.
+
+mod common;
+
+#[path = "views/hostile.rs"]
+mod hostile;
+#[path = "views/methods.rs"]
+mod methods;
+#[path = "common/operands.rs"]
+mod operands;
+#[path = "common/operations/mod.rs"]
+mod operations;
+#[path = "views/run.rs"]
+mod run;
+
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, Gpu, Options};
+use run::{Devices, Extent};
+
+/// Kernels of their own for each call: fused ones have another text.
+fn alone() -> Options {
+    Options {
+        fuse: Some(false),
+        budget: Some(Budget::default()),
+        ..Options::default()
+    }
+}
+
+fn simulated() -> Gpu {
+    let device = SimOptions {
+        dirty: true,
+        ..SimOptions::default()
+    };
+    let (gpu, _) = Gpu::simulated_with(device, alone()).expect("these options can be");
+    gpu
+}
+
+#[test]
+fn on_the_simulation_every_view_of_every_operand_is_read_as_a_plain_tensor() {
+    let devices = Devices {
+        plain: simulated(),
+        hostile: simulated(),
+        lead_bytes: 0,
+    };
+    run::all(&devices, extent().max(Extent::Operations));
+}
+
+#[test]
+fn on_an_adapter_every_view_of_every_operand_is_read_as_a_plain_tensor() {
+    let devices = Devices {
+        plain: simulated(),
+        hostile: Gpu::open(alone()).expect("the tests need an adapter"),
+        lead_bytes: 0,
+    };
+    run::all(&devices, extent());
+}
+
+#[test]
+fn on_an_adapter_views_across_windows_are_read_as_plain_tensors() {
+    let devices = Devices {
+        plain: simulated(),
+        hostile: common::adopt(WINDOW_BYTES),
+        lead_bytes: LEAD_BYTES,
+    };
+    run::all(&devices, extent());
+}
+
+/// Bytes of a binding where storages take several, and where views begin in them: most end in the
+/// next window.
+const WINDOW_BYTES: u64 = 16 << 10;
+const LEAD_BYTES: usize = (16 << 10) - 40;
+
+fn extent() -> Extent {
+    match std::env::var("LAPIDARY_VIEWS") {
+        Ok(all) if all == "all" => Extent::Everything,
+        _ => Extent::Families,
+    }
+}

@@ -1,0 +1,118 @@
+//! The list of operations is complete: whoever adds a method finds out here.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::operations;
+
+/// Methods of tensors that read no elements, or that other tests hold against plain tensors.
+const OTHERS: &[&str] = &[
+    // What a tensor is.
+    "shape",
+    "strides",
+    "rank",
+    "len",
+    "is_empty",
+    "dtype",
+    "size_bytes",
+    "tag",
+    "named",
+    "residency",
+    "version",
+    "is_contiguous",
+    "shares_storage_with",
+    // Views, which the layouts' own tests cover.
+    "view_as",
+    "permute",
+    "transpose",
+    "t",
+    "slice",
+    "narrow",
+    "select",
+    "squeeze",
+    "squeeze_axis",
+    "unsqueeze",
+    "flip",
+    "broadcast_to",
+    // Elements on their way, and where they are: the device's tests.
+    "read",
+    "to_vec",
+    "read_into",
+    "read_with",
+    "item",
+    "write",
+    "force",
+    "evict",
+    "prefetch",
+    "advise",
+    "pin",
+    "recompute_with",
+    "backed_by",
+    "read_array",
+    "to_array",
+];
+
+/// Calls of macros that write methods: each line begins with their names.
+const TABLES: &[&str] = &[
+    "methods! {",
+    "without_scalar! {",
+    "in_place! {",
+    "reductions! {",
+    "trios! {",
+    "pools! {",
+];
+
+/// The names of public methods in `impl Tensor` blocks, those that macros write among them.
+fn methods() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut texts = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("the sources") {
+            let path = entry.expect("the sources").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => texts.push(std::fs::read_to_string(path).expect("a source")),
+            }
+        }
+    }
+    for text in texts.iter().filter(|text| text.contains("impl Tensor {")) {
+        // The block that a line stands in.
+        let mut block = "";
+        for line in text.lines() {
+            if line.starts_with(|c: char| !c.is_whitespace()) {
+                block = line;
+            }
+            let Some(line) = line.strip_prefix("    ") else {
+                continue;
+            };
+            if block.starts_with("impl Tensor {") {
+                let method = line.strip_prefix("pub fn ");
+                let name = method.and_then(|rest| rest.split(['(', '<']).next());
+                found.extend(name.map(str::to_string));
+            } else if TABLES.contains(&block) {
+                let is_name = |word: &&str| {
+                    word.starts_with(|c: char| c.is_ascii_lowercase())
+                        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                };
+                let names = line.split(' ').take_while(is_name);
+                found.extend(names.map(str::to_string));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_method_of_a_tensor_that_computes_is_in_the_list() {
+    let listed: BTreeSet<&str> = operations::all().map(|one| one.method()).collect();
+    let missing = methods()
+        .into_iter()
+        .filter(|name| !listed.contains(name.as_str()) && !OTHERS.contains(&name.as_str()));
+    let missing: Vec<String> = missing.collect();
+    assert!(methods().len() > 250, "the methods were not found");
+    assert!(
+        missing.is_empty(),
+        "tests/common/operations has no call of {missing:?}"
+    );
+}
