@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::driver::AdapterSummary;
 use crate::driver::wgpu::{OpenRequest, WgpuDriver};
-use crate::driver::{Caps, Driver};
+use crate::driver::{Caps, Driver, Dx12Compiler};
 use crate::engine::{Diagnostics, Engine, Setup, block_on};
 use crate::error::{Error, Result};
 use crate::memory::Budget;
@@ -55,6 +55,14 @@ pub struct Options {
     pub adapter: Option<String>,
     /// Rather the GPU that saves power than the fastest one.
     pub low_power: bool,
+    /// What compiles kernels on DX12. `None`: what the environment variable `WGPU_DX12_COMPILER` says
+    /// (`fxc`, `dxc`, `staticdxc` or `auto`), else [`Dx12Compiler::Auto`]. For an adopted device the app
+    /// chose it when it made wgpu's instance, and nothing is chosen here. The guide
+    /// [`embed_in_your_app`](crate::guides::embed_in_your_app) says what to ship.
+    ///
+    /// A DLL that is missing or too old is an [`Error::Option`] with wgpu's own words, if it was named
+    /// here or in the environment.
+    pub dx12_compiler: Option<Dx12Compiler>,
     /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
     /// (`512MiB`, or `device=512MiB,host=2GiB`), else what the operating system leaves to this
     /// process, where it says so.
@@ -148,8 +156,8 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::NoAdapter`] when there is none, or none like the one asked for; it says what to
-    /// install. [`Error::Option`] for a budget that contradicts itself, and for compression without the
-    /// feature.
+    /// install. [`Error::Option`] for a budget that contradicts itself, for compression without the
+    /// feature, and for a compiler for DX12 that cannot be used.
     pub fn open(options: Options) -> Result<Gpu> {
         block_on("Gpu::open", Self::open_async(options))
     }
@@ -175,6 +183,7 @@ impl Gpu {
                 false => wgpu::PowerPreference::HighPerformance,
             },
             backends: None,
+            dx12_compiler: options.dx12_compiler,
         };
         let driver = WgpuDriver::open(&request).await?;
         setup.tuning = tune.over(driver.caps(), cache_folder.as_deref());

@@ -67,6 +67,7 @@
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
 //! * `safetensors`: a model's weights from a file, uploaded or only when they are used, and to one: see `ModelFile`.
 //! * `ndarray`: tensors from arrays of that crate, and back: `Gpu::tensor_from`, `Tensor::to_array`.
+//! * `static-dxc`: DX12's better compiler linked into a program for Windows: see [`Dx12Compiler`].
 //! * `sim`: a simulated device for tests, see the module `sim`.
 //! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
 //!   local socket. See the module `monitor`.
@@ -118,7 +119,7 @@ pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, AdapterSummary, Caps, KernelTime},
+    driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, KernelTime, ShaderCompiler},
     dtype::{DType, Element},
     engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},

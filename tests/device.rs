@@ -11,6 +11,8 @@ mod app;
 mod caches;
 #[path = "device/diagnostics.rs"]
 mod diagnostics;
+#[path = "device/dx12.rs"]
+mod dx12;
 #[path = "device/everyday.rs"]
 mod everyday;
 #[path = "device/holders.rs"]

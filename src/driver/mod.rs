@@ -36,8 +36,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-pub use self::wgpu::AdapterSummary;
 use self::wgpu::WgpuDriver;
+pub use self::wgpu::{AdapterSummary, Dx12Compiler};
 pub(crate) use device::Device;
 pub(crate) use ledger::{Account, Levels};
 pub(crate) use os_budget::OsBudget;
@@ -220,6 +220,20 @@ pub enum AdapterKind {
     Other,
 }
 
+/// What compiles a device's kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum ShaderCompiler {
+    /// The driver, on every backend but DX12.
+    Driver,
+    /// Microsoft's older compiler for DX12, which every Windows has (`d3dcompiler_47.dll`). It compiles
+    /// slowly and knows no subgroups, no 64-bit integers and no f16.
+    Fxc,
+    /// Microsoft's newer compiler for DX12, which the app ships: see [`Dx12Compiler`].
+    Dxc,
+}
+
 /// What a device can do, reduced to what lapidary asks.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -232,6 +246,9 @@ pub struct Caps {
     pub driver: String,
     /// What sort of device it is.
     pub kind: AdapterKind,
+    /// What compiles its kernels. An adopted DX12 device counts as FXC's, unless its adapter offers
+    /// features that only DXC can compile.
+    pub compiler: ShaderCompiler,
     /// The largest buffer, in bytes: no slab, so no tensor, is larger.
     pub max_buffer_bytes: u64,
     /// The largest range that one binding shows to a kernel; larger operands get several windows.

@@ -1,7 +1,7 @@
 //! Whether a device can take the place of one that was lost: tensors were laid out, and kernels
 //! chosen, by what that one could do.
 
-use super::Caps;
+use super::{Caps, ShaderCompiler};
 
 /// Why a device with the caps `new` cannot do what was planned for `old`; none if it can. What it
 /// is called does not matter: a driver that was updated may bring another name.
@@ -20,10 +20,13 @@ pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
     let lanes = old.subgroup_lanes.is_some() && old.subgroup_lanes != new.subgroup_lanes;
     let sizes = [old.cooperative_size, new.cooperative_size];
     let cooperates = sizes[0].is_some() && sizes[0] != sizes[1];
+    let weaker = [old.compiler, new.compiler] == [ShaderCompiler::Dxc, ShaderCompiler::Fxc];
     let maps = old.maps_slabs && !new.maps_slabs;
     let found = [
         same("backend", old.backend.clone(), new.backend.clone()),
         same("kind", format!("{:?}", old.kind), format!("{:?}", new.kind)),
+        // What DXC compiles, FXC may refuse; the other way round there is no such text.
+        weaker.then(|| "compiler was Dxc and is now Fxc".to_owned()),
         same(
             "host_kernels",
             old.host_kernels.to_string(),
@@ -93,6 +96,7 @@ mod tests {
             backend: "vulkan".to_owned(),
             driver: "1.0".to_owned(),
             kind: AdapterKind::Discrete,
+            compiler: ShaderCompiler::Dxc,
             max_buffer_bytes: 1 << 30,
             max_binding_bytes: 1 << 27,
             max_storage_bindings: 8,
@@ -125,6 +129,12 @@ mod tests {
 
     #[test]
     fn a_device_that_can_do_as_much_takes_over() {
+        // FXC's kernels are for DXC too.
+        let of_fxc = Caps {
+            compiler: ShaderCompiler::Fxc,
+            ..caps()
+        };
+        assert_eq!(refusal(&of_fxc, &caps()), None);
         check(None, |_| ());
         check(None, |new| new.name = "the same, renamed".to_owned());
         check(None, |new| new.driver = "1.1".to_owned());
@@ -136,6 +146,7 @@ mod tests {
     fn a_device_that_can_do_less_is_refused_with_what_it_lacks() {
         check(Some("backend"), |new| new.backend = "dx12".to_owned());
         check(Some("kind"), |new| new.kind = AdapterKind::Cpu);
+        check(Some("compiler"), |new| new.compiler = ShaderCompiler::Fxc);
         check(Some("host_kernels"), |new| new.host_kernels = true);
         check(Some("max_buffer_bytes"), |new| new.max_buffer_bytes -= 256);
         check(Some("max_binding_bytes"), |new| {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use lapidary::units::Bytes;
-use lapidary::{AdapterKind, AdapterSummary, Caps, Gpu, Options, adapters};
+use lapidary::{AdapterKind, AdapterSummary, Caps, Gpu, Options, ShaderCompiler, adapters};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Result};
@@ -221,7 +221,15 @@ fn buffers(caps: &Caps) -> [Row; 4] {
     ]
 }
 
-fn kernels(caps: &Caps) -> [Row; 4] {
+fn kernels(caps: &Caps) -> [Row; 5] {
+    let (compiler, choice) = match caps.compiler {
+        ShaderCompiler::Fxc => (
+            "FXC",
+            "Windows' own compiler is slow, and has slower kernels: ship dxcompiler.dll beside the program",
+        ),
+        ShaderCompiler::Dxc => ("DXC", "Microsoft's newer compiler for DX12"),
+        _ => ("driver", "the driver compiles kernels"),
+    };
     let lanes = "lanes that exchange values at once: sums, softmax and products of a row use them";
     let (subgroups, how) = match caps.subgroup_lanes {
         Some((least, most)) if least == most => (least.to_string(), lanes),
@@ -260,6 +268,7 @@ fn kernels(caps: &Caps) -> [Row; 4] {
                 "invocations with {shared} of memory in common, at most, in kernels of your own"
             ),
         ),
+        ("compiler", compiler.into(), choice.into()),
         ("subgroups", subgroups, how.into()),
         ("squares", squares, multiply.into()),
         ("parameters", parameters, travel.into()),
@@ -312,6 +321,7 @@ fn to_json(found: &Found) -> Value {
         "backend": caps.backend,
         "driver": caps.driver,
         "kind": format!("{:?}", caps.kind).to_lowercase(),
+        "compiler": format!("{:?}", caps.compiler).to_lowercase(),
         "chosen": found.is_chosen,
         "budget_bytes": opened.budget_bytes,
         "max_buffer_bytes": caps.max_buffer_bytes,

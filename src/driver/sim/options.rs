@@ -1,7 +1,7 @@
 //! What the simulated device is like: its limits, how late it runs, what goes wrong.
 
 use super::faults::Fault;
-use crate::driver::{AdapterKind, Caps};
+use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::error::{Error, Result};
 use crate::units::{GIB, MIB};
 
@@ -143,6 +143,7 @@ impl SimOptions {
             backend: "sim".to_string(),
             driver: format!("lapidary {}", env!("CARGO_PKG_VERSION")),
             kind: self.kind,
+            compiler: ShaderCompiler::Driver,
             max_buffer_bytes: self.max_buffer_bytes,
             max_binding_bytes: self.max_binding_bytes,
             max_storage_bindings: self.max_storage_bindings,

@@ -2,7 +2,7 @@
 
 use wgpu::Features;
 
-use super::super::{AdapterKind, Caps};
+use super::super::{AdapterKind, Caps, ShaderCompiler};
 use super::cooperative;
 
 /// Elements are counted in `u32`, so no buffer holds more bytes than that.
@@ -23,6 +23,19 @@ pub(super) fn kind_of(device_type: wgpu::DeviceType) -> AdapterKind {
         wgpu::DeviceType::VirtualGpu => AdapterKind::Virtual,
         wgpu::DeviceType::Cpu => AdapterKind::Cpu,
         wgpu::DeviceType::Other => AdapterKind::Other,
+    }
+}
+
+/// What wgpu has kernels compiled by. wgpu does not say which compiler it loaded for DX12; but these
+/// features need shader model 6, which it offers with DXC alone.
+pub(super) fn compiler_of(info: &wgpu::AdapterInfo, offered: Features) -> ShaderCompiler {
+    const BY_DXC: Features = Features::SUBGROUP
+        .union(Features::SHADER_INT64)
+        .union(Features::SHADER_F16);
+    match info.backend {
+        wgpu::Backend::Dx12 if offered.intersects(BY_DXC) => ShaderCompiler::Dxc,
+        wgpu::Backend::Dx12 => ShaderCompiler::Fxc,
+        _ => ShaderCompiler::Driver,
     }
 }
 
@@ -91,6 +104,7 @@ pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
 /// What a device with these features and limits can do.
 pub(super) fn caps(
     info: &wgpu::AdapterInfo,
+    compiler: ShaderCompiler,
     features: Features,
     limits: &wgpu::Limits,
     cooperative_size: Option<u32>,
@@ -106,6 +120,7 @@ pub(super) fn caps(
         backend: info.backend.to_str().to_owned(),
         driver: driver_of(info),
         kind,
+        compiler,
         max_buffer_bytes,
         max_binding_bytes: max_binding_bytes.min(max_buffer_bytes),
         max_storage_bindings: limits.max_storage_buffers_per_shader_stage,
@@ -140,7 +155,16 @@ pub(super) fn caps(
 pub(super) fn of_device(adapter: Option<&wgpu::Adapter>, device: &wgpu::Device) -> Caps {
     let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
     let cooperative_size = adapter.and_then(cooperative::size);
-    caps(&info, device.features(), &device.limits(), cooperative_size)
+    let features = device.features();
+    let offered = adapter.map_or(features, wgpu::Adapter::features);
+    let compiler = compiler_of(&info, offered);
+    caps(
+        &info,
+        compiler,
+        features,
+        &device.limits(),
+        cooperative_size,
+    )
 }
 
 fn round_down(bytes: u64) -> u64 {
@@ -160,11 +184,29 @@ mod tests {
             max_immediate_size: 64,
             ..wgpu::Limits::default()
         };
-        let caps = caps(&info, Features::IMMEDIATES, &limits, Some(16));
+        let driver = ShaderCompiler::Driver;
+        let caps = caps(&info, driver, Features::IMMEDIATES, &limits, Some(16));
         assert_eq!(caps.max_buffer_bytes, (1 << 32) - 256);
         assert_eq!(caps.max_binding_bytes, (1 << 31) - 256);
         assert_eq!(caps.max_immediate_bytes, 0);
         assert_eq!((caps.subgroup_lanes, caps.maps_slabs), (None, false));
         assert_eq!(caps.cooperative_size, None);
+    }
+
+    #[test]
+    fn dx12_is_taken_for_fxc_unless_the_adapter_offers_what_only_dxc_compiles() {
+        let compiler = |backend, offered| {
+            let info = wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, backend);
+            compiler_of(&info, offered)
+        };
+        let (dx12, vulkan) = (wgpu::Backend::Dx12, wgpu::Backend::Vulkan);
+        let common = Features::IMMEDIATES | Features::TIMESTAMP_QUERY;
+        assert_eq!(compiler(dx12, common), ShaderCompiler::Fxc);
+        assert_eq!(
+            compiler(dx12, common | Features::SUBGROUP),
+            ShaderCompiler::Dxc
+        );
+        assert_eq!(compiler(dx12, Features::SHADER_INT64), ShaderCompiler::Dxc);
+        assert_eq!(compiler(vulkan, Features::all()), ShaderCompiler::Driver);
     }
 }

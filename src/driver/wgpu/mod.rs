@@ -28,6 +28,7 @@
 
 mod caps;
 mod cooperative;
+mod dx12;
 mod guard;
 mod mapping;
 mod objects;
@@ -56,6 +57,7 @@ use super::{
     os_budget,
 };
 
+pub use self::dx12::Dx12Compiler;
 pub use self::open::AdapterSummary;
 pub(crate) use self::open::OpenRequest;
 #[cfg(not(target_arch = "wasm32"))]

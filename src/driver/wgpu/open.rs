@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::{AdapterKind, Caps};
 use super::opened::{Objects, Opened};
-use super::{WgpuDriver, caps, cooperative};
+use super::{Dx12Compiler, WgpuDriver, caps, cooperative, dx12};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
@@ -30,6 +30,23 @@ pub(crate) struct OpenRequest {
     pub(crate) power: wgpu::PowerPreference,
     /// Which graphics APIs to look at: by default all, or what `WGPU_BACKEND` says.
     pub(crate) backends: Option<wgpu::Backends>,
+    /// What compiles kernels on DX12: by default what `WGPU_DX12_COMPILER` says, else the best there is.
+    pub(crate) dx12_compiler: Option<Dx12Compiler>,
+}
+
+impl OpenRequest {
+    fn instance(&self) -> Result<wgpu::InstanceDescriptor> {
+        let mut desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+        if let Some(backends) = self.backends {
+            desc.backends = backends;
+        }
+        let compiler = &mut desc.backend_options.dx12.shader_compiler;
+        if let Some(wanted) = &self.dx12_compiler {
+            *compiler = wanted.of_wgpu();
+        }
+        dx12::check(compiler)?;
+        Ok(desc)
+    }
 }
 
 /// An adapter that computes, as `adapters` lists it.
@@ -96,21 +113,37 @@ impl AdapterSummary {
 /// The adapters that compute, in the order in which an index names them.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn list() -> Vec<AdapterSummary> {
-    let adapters = pollster::block_on(usable(None, wgpu::PowerPreference::None));
+    let adapters = pollster::block_on(usable(&OpenRequest::default()));
+    // There is nobody to tell what is wrong with the environment, and opening will.
+    let adapters = adapters.unwrap_or_default();
     adapters.iter().map(AdapterSummary::of).collect()
 }
 
-async fn usable(
-    backends: Option<wgpu::Backends>,
+async fn usable(request: &OpenRequest) -> Result<Vec<wgpu::Adapter>> {
+    let desc = request.instance()?;
+    let may_be_dx12 = desc.backends.contains(wgpu::Backends::DX12);
+    let compiler = desc.backend_options.dx12.shader_compiler.clone();
+    let mut adapters = enumerate(desc, request.power).await;
+    let is_dx12 = |adapter: &wgpu::Adapter| adapter.get_info().backend == wgpu::Backend::Dx12;
+    if may_be_dx12 && !adapters.iter().any(is_dx12) {
+        if let Some(other) = dx12::instead_of(&compiler)? {
+            let mut desc = request.instance()?;
+            desc.backends = wgpu::Backends::DX12;
+            desc.backend_options.dx12.shader_compiler = other;
+            adapters.extend(enumerate(desc, request.power).await);
+        }
+    }
+    adapters.retain(computes);
+    Ok(adapters)
+}
+
+async fn enumerate(
+    desc: wgpu::InstanceDescriptor,
     power: wgpu::PowerPreference,
 ) -> Vec<wgpu::Adapter> {
-    let mut desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
-    if let Some(backends) = backends {
-        desc.backends = backends;
-    }
     let backends = desc.backends;
     let instance = wgpu::Instance::new(desc);
-    let mut adapters = match cfg!(target_arch = "wasm32") {
+    match cfg!(target_arch = "wasm32") {
         // A browser has one for each wish.
         true => {
             let wish = wgpu::RequestAdapterOptions {
@@ -121,9 +154,7 @@ async fn usable(
             adapter.into_iter().collect()
         }
         false => instance.enumerate_adapters(backends).await,
-    };
-    adapters.retain(computes);
-    adapters
+    }
 }
 
 fn computes(adapter: &wgpu::Adapter) -> bool {
@@ -219,7 +250,7 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
     let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
     let wanted = request.adapter.clone().or_else(from_environment);
     let wanted = wanted.as_deref().filter(|name| !name.is_empty());
-    let adapters = usable(request.backends, request.power).await;
+    let adapters = usable(request).await?;
     let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
     let adapter = &adapters[choose(&found, wanted, request.power, like)?];
     let info = adapter.get_info();
@@ -242,7 +273,9 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
         hint: "Close programs that hold its memory, update its driver, or name another adapter"
             .to_owned(),
     })?;
-    let caps = caps::caps(&info, features, &device.limits(), cooperative_size);
+    let compiler = caps::compiler_of(&info, adapter.features());
+    let limits = device.limits();
+    let caps = caps::caps(&info, compiler, features, &limits, cooperative_size);
     let objects = (Some(adapter.clone()), device, queue);
     Ok(Found { objects, caps })
 }
@@ -251,7 +284,7 @@ impl WgpuDriver {
     /// Opens the best adapter, or the one that is asked for.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`].
+    /// [`Error::NoAdapter`], or [`Error::Option`] when the compiler for DX12 cannot be used.
     pub(crate) async fn open(request: &OpenRequest) -> Result<Self> {
         let found = find(request, None).await?;
         let driver = Self::new(found, Some(LONGEST_WAIT), Some(request.clone()))?;

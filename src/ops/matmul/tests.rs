@@ -11,7 +11,7 @@ use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::pack::PACK;
 use super::problem::Problem;
 use super::{Shapes, kernel_of};
-use crate::driver::{AdapterKind, Caps};
+use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::engine::tests::translate;
@@ -345,6 +345,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
         backend: "vulkan".into(),
         driver: String::new(),
         kind,
+        compiler: ShaderCompiler::Driver,
         max_buffer_bytes: 1 << 30,
         max_binding_bytes: 1 << 27,
         max_storage_bindings: 8,

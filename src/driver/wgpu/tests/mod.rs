@@ -32,12 +32,7 @@ fn driver() -> WgpuDriver {
 /// The same adapter, as if it had no immediates.
 fn driver_without_immediates() -> WgpuDriver {
     let (device, queue) = app_device();
-    let mut caps = caps::caps(
-        &device.adapter_info(),
-        device.features(),
-        &device.limits(),
-        None,
-    );
+    let mut caps = caps::of_device(None, &device);
     caps.max_immediate_bytes = 0;
     let objects = (None, device, queue);
     let found = Found { objects, caps };

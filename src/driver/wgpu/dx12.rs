@@ -1,0 +1,144 @@
+//! The compilers of kernels on DX12: which one wgpu gets, and why it can use none.
+
+#![cfg_attr(
+    windows,
+    expect(
+        unsafe_code,
+        reason = "wgpu-hal starts a backend in an unsafe function, and only it says why that fails"
+    )
+)]
+
+#[cfg(windows)]
+use crate::error::Error;
+use crate::error::Result;
+
+/// Which compiler makes a DX12 device's code of kernels. Other backends ignore it.
+///
+/// DXC needs a GPU with shader model 6 (most since 2016) and a driver of 2016 or later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dx12Compiler {
+    /// DXC if the feature `static-dxc` links it in. Else DXC from `dxcompiler.dll`, if Windows finds
+    /// that file (it looks beside the program first) and the GPU can take its code. Else FXC.
+    #[default]
+    Auto,
+    /// FXC, from `d3dcompiler_47.dll`, which is part of Windows. It compiles slowly, and some kernels
+    /// have a slower form for it.
+    Fxc,
+    /// DXC from a DLL that the app ships.
+    DynamicDxc {
+        /// The path of `dxcompiler.dll`, version 1.8.2502 or newer.
+        dxc_path: String,
+    },
+    /// DXC, linked into the program: it needs the feature `static-dxc`, and on Windows the target
+    /// `x86_64-pc-windows-msvc`.
+    StaticDxc,
+}
+
+impl Dx12Compiler {
+    pub(super) fn of_wgpu(&self) -> wgpu::Dx12Compiler {
+        match self.clone() {
+            Dx12Compiler::Auto => wgpu::Dx12Compiler::Auto,
+            Dx12Compiler::Fxc => wgpu::Dx12Compiler::Fxc,
+            Dx12Compiler::DynamicDxc { dxc_path } => wgpu::Dx12Compiler::DynamicDxc { dxc_path },
+            Dx12Compiler::StaticDxc => wgpu::Dx12Compiler::StaticDxc,
+        }
+    }
+}
+
+/// Whether wgpu has DXC linked in. Asked for it in vain, wgpu panics on Windows.
+#[cfg(windows)]
+const HAS_STATIC_DXC: bool = cfg!(all(
+    feature = "static-dxc",
+    target_env = "msvc",
+    not(target_arch = "aarch64")
+));
+
+/// Refuses what makes wgpu panic.
+///
+/// # Errors
+/// [`Error::Option`].
+#[cfg(windows)]
+pub(super) fn check(wanted: &wgpu::Dx12Compiler) -> Result<()> {
+    match wanted {
+        wgpu::Dx12Compiler::StaticDxc if !HAS_STATIC_DXC => Err(Error::Option {
+            option: "dx12_compiler",
+            reason: "DXC is not linked in: build with the feature `static-dxc` for \
+                     x86_64-pc-windows-msvc, or ship dxcompiler.dll and name it"
+                .to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// No other system has these compilers, so any wish is as good as another.
+#[cfg(not(windows))]
+pub(super) fn check(_: &wgpu::Dx12Compiler) -> Result<()> {
+    Ok(())
+}
+
+/// What to try instead, if wgpu found no DX12 adapter with the compiler that was `wanted`. The best
+/// compiler may be a DLL that is too old, or too new for the GPU: then FXC is left.
+///
+/// # Errors
+/// [`Error::Option`] where only the compiler is in the way, and the app or its user chose it.
+#[cfg(windows)]
+pub(super) fn instead_of(wanted: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx12Compiler>> {
+    match wanted {
+        wgpu::Dx12Compiler::Auto => {
+            if let Some(why) = failure(wanted) {
+                log::warn!("DX12 is tried again with FXC. {why}. {WHAT_TO_SHIP}");
+            }
+            Ok(Some(wgpu::Dx12Compiler::Fxc))
+        }
+        wgpu::Dx12Compiler::Fxc => Ok(None),
+        wgpu::Dx12Compiler::DynamicDxc { .. } | wgpu::Dx12Compiler::StaticDxc => {
+            let is_to_blame = failure(&wgpu::Dx12Compiler::Fxc).is_none();
+            match failure(wanted).filter(|_| is_to_blame) {
+                Some(why) => Err(Error::Option {
+                    option: "dx12_compiler",
+                    reason: format!("{why}. {WHAT_TO_SHIP}"),
+                }),
+                None => Ok(None),
+            }
+        }
+    }
+}
+
+/// No other system has these compilers.
+#[cfg(not(windows))]
+pub(super) fn instead_of(_: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx12Compiler>> {
+    Ok(None)
+}
+
+#[cfg(windows)]
+const WHAT_TO_SHIP: &str = "Ship Microsoft's dxcompiler.dll, version 1.8.2502 or newer, beside \
+                            the program, or build with the feature `static-dxc`, or choose FXC";
+
+/// What keeps wgpu from starting DX12 with this compiler, in its own words.
+#[cfg(windows)]
+fn failure(compiler: &wgpu::Dx12Compiler) -> Option<String> {
+    use std::error::Error as _;
+    use wgpu::hal::{Api, Instance as _, InstanceDescriptor, api::Dx12};
+
+    let mut backend_options = wgpu::BackendOptions::from_env_or_default();
+    backend_options.dx12.shader_compiler = compiler.clone();
+    let desc = InstanceDescriptor {
+        name: "lapidary",
+        flags: wgpu::InstanceFlags::from_env_or_default(),
+        memory_budget_thresholds: wgpu::MemoryBudgetThresholds::default(),
+        backend_options,
+        telemetry: None,
+        display: None,
+    };
+    // SAFETY: wgpu calls it as well, with the same descriptor and no other condition, each time that an
+    // instance is made; what it returns is dropped here, before anything was made of it.
+    let error = unsafe { <Dx12 as Api>::Instance::init(&desc) }.err()?;
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    Some(text)
+}
