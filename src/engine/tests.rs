@@ -1,13 +1,15 @@
 //! For tests without a device: whole shaders, translated for every native API as wgpu does it.
 //!
-//! With `LAPIDARY_SHADER_DUMP=folder` each SPIR-V module is written there, for the reference
-//! validator to read.
+//! With `LAPIDARY_SHADER_DUMP=folder` each SPIR-V module is written there for the reference
+//! validator, and each HLSL text for Microsoft's compilers.
+
+mod direct3d;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 
-use naga::back::{hlsl, msl, spv};
+use naga::back::{msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Module, ShaderStage};
@@ -31,10 +33,9 @@ pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
         Ok(module) => module,
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
     };
-    let uses_subgroups = wgsl.contains("subgroup");
     let cooperates = wgsl.contains("coop_mat");
     let mut capabilities = Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-    capabilities.set(Capabilities::SUBGROUP, uses_subgroups);
+    capabilities.set(Capabilities::SUBGROUP, wgsl.contains("subgroup"));
     capabilities.set(Capabilities::SHADER_INT64, wgsl.contains("u64"));
     capabilities.set(
         Capabilities::COOPERATIVE_MATRIX | Capabilities::SHADER_FLOAT16,
@@ -44,22 +45,16 @@ pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
         Ok(info) => info,
         Err(error) => panic!("{name}: {}", error.emit_to_string(wgsl)),
     };
-    let spirv = to_spirv(&module, &info);
-    let mut translations = vec![spirv.as_ref().map(drop).map_err(String::clone)];
-    // Cooperative matrices are used on Vulkan alone.
-    if !cooperates {
-        translations.push(to_msl(&module, &info));
-        translations.push(to_hlsl(&module, &info, uses_subgroups));
-    }
-    for translation in translations {
-        if let Err(error) = translation {
-            panic!("{name}: {error}\n{wgsl}");
+    // Cooperative matrices are used on Vulkan alone, and Debian's validator is older than them.
+    let translations = match cooperates {
+        true => to_spirv(&module, &info).map(|_| Vec::new()),
+        false => every_translation(&module, &info, wgsl),
+    };
+    let files = translations.unwrap_or_else(|error| panic!("{name}: {error}\n{wgsl}"));
+    if let Some(folder) = std::env::var_os("LAPIDARY_SHADER_DUMP") {
+        for (extension, bytes) in files {
+            dump(Path::new(&folder), name, extension, &bytes);
         }
-    }
-    // Debian's validator is older than the matrices.
-    let folder = std::env::var_os("LAPIDARY_SHADER_DUMP").filter(|_| !cooperates);
-    if let (Ok(words), Some(folder)) = (spirv, folder) {
-        dump(Path::new(&folder), name, &words);
     }
     module
 }
@@ -81,6 +76,23 @@ fn a_literal_beyond_the_largest_f32_is_found() {
         too_large("vec4(-3.4028234663852886e+38) + 0xffu + 1e9"),
         None
     );
+}
+
+/// Translates to every native API, and returns what compilers can read: file extensions and bytes.
+fn every_translation(
+    module: &Module,
+    info: &ModuleInfo,
+    wgsl: &str,
+) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
+    let spirv = to_spirv(module, info)?;
+    to_msl(module, info)?;
+    let model = direct3d::model_of(wgsl);
+    let hlsl = direct3d::to_hlsl(module, info, model)?;
+    let words = spirv.iter().flat_map(|word| word.to_le_bytes());
+    Ok(vec![
+        ("spv", words.collect()),
+        (direct3d::extension_of(model), hlsl.into_bytes()),
+    ])
 }
 
 fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, String> {
@@ -111,31 +123,15 @@ fn to_msl(module: &Module, info: &ModuleInfo) -> Result<(), String> {
     written.map(drop).map_err(|error| format!("msl: {error}"))
 }
 
-fn to_hlsl(module: &Module, info: &ModuleInfo, uses_subgroups: bool) -> Result<(), String> {
-    let options = hlsl::Options {
-        // wgpu offers subgroups with the newer compiler only.
-        shader_model: match uses_subgroups {
-            true => hlsl::ShaderModel::V6_0,
-            false => hlsl::ShaderModel::V5_1,
-        },
-        immediates_target: Some(hlsl::BindTarget::default()),
-        ..Default::default()
-    };
-    let entry = hlsl::PipelineOptions {
-        entry_point: Some((ShaderStage::Compute, "main".into())),
-    };
-    let mut text = String::new();
-    let mut writer = hlsl::Writer::new(&mut text, &options, &entry);
-    let written = writer.write(module, info, None);
-    written.map(drop).map_err(|error| format!("hlsl: {error}"))
-}
-
-/// One file a module, however many tests come by it.
-fn dump(folder: &Path, name: &str, words: &[u32]) {
+/// One file a text, however many tests come by it.
+fn dump(folder: &Path, name: &str, extension: &str, bytes: &[u8]) {
     let mut hasher = DefaultHasher::new();
-    words.hash(&mut hasher);
-    let file = folder.join(format!("{name}-{:016x}.spv", hasher.finish()));
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.hash(&mut hasher);
+    // A fused kernel is called by its expression, which has signs that Windows refuses in names.
+    let name: String = (name.chars())
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    let file = folder.join(format!("{name}-{:016x}.{extension}", hasher.finish()));
     if let Err(error) = std::fs::write(&file, bytes) {
         panic!("{}: {error}", file.display());
     }

@@ -85,7 +85,7 @@ fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
 
 fn validate_variant(kernel: &Kernel, variant: &Variant) {
     let last = kernel.operands.len() - 1;
-    for windows in [1, 3] {
+    for (windows, wide_words) in [(1, true), (1, false), (3, false)] {
         let mut layout = wgsl::Layout {
             parts: [0; MAX_OPERANDS],
             windows: [windows; MAX_OPERANDS],
@@ -98,7 +98,7 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
             window_bytes: 64 << 10,
             immediates: windows == 1,
             enables: false,
-            wide_words: windows == 1,
+            wide_words,
         };
         let text = (kernel.text)(variant);
         let whole = shader(&text, kernel.operands, variant, &layout, &target);

@@ -16,7 +16,12 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
     variant.dtypes[..dtypes.len()].copy_from_slice(dtypes);
     assert_eq!(kernel.operands.len(), dtypes.len());
     let text = (kernel.text)(&variant);
-    for (apart, windows, immediates) in [(true, 1, true), (true, 3, false), (false, 1, false)] {
+    for (apart, windows, immediates, wide_words) in [
+        (true, 1, true, true),
+        (true, 1, true, false),
+        (true, 3, false, false),
+        (false, 1, false, false),
+    ] {
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
             windows: [windows; MAX_OPERANDS],
@@ -32,7 +37,7 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
             window_bytes: 64 << 10,
             immediates,
             enables: false,
-            wide_words: immediates,
+            wide_words,
         };
         let whole = shader(&text, kernel.operands, &variant, &layout, &target);
         let module = translate(kernel.name, &whole);

@@ -7,6 +7,7 @@ pub(crate) mod adapters;
 mod app;
 mod examples;
 mod formats;
+mod hlsl;
 mod messages;
 mod model;
 mod page;
@@ -109,6 +110,18 @@ const STEPS: &[Step] = &[
         about: "the translated shaders are valid SPIR-V",
         nightly: false,
         run: shaders::spirv,
+    },
+    Step {
+        name: "fxc",
+        about: "Microsoft's FXC compiles a sample of the kernels, soon enough (its DLL is downloaded)",
+        nightly: false,
+        run: hlsl::sample,
+    },
+    Step {
+        name: "fxc-whole",
+        about: "the same for every kernel",
+        nightly: true,
+        run: hlsl::whole,
     },
     Step {
         name: "targets",

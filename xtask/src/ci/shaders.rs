@@ -1,8 +1,9 @@
-//! The shaders as the driver gets them: the suite writes its translations to a folder, and the
-//! reference validator reads every one of them.
+//! The shaders as drivers get them: the suite writes its translations to a folder. The reference
+//! validator reads every one in SPIR-V; what reads the others is in `hlsl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::apt;
 use crate::process::{Result, capture, command, run, target_dir};
@@ -16,13 +17,8 @@ pub(crate) fn spirv() -> Result<String> {
     if apt::is_here() {
         apt::install(&["spirv-tools"])?;
     }
-    let folder = target_dir().join("shaders");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let mut tests = selected(&["--workspace"], TRANSLATING_NAMES)?;
-    run(tests.env("LAPIDARY_SHADER_DUMP", &folder))?;
-
-    let modules = modules(&folder)?;
+    let folder = translated()?;
+    let modules = texts(&folder, ".spv")?;
     let faults: Vec<_> = modules
         .iter()
         .filter_map(|module| validate(module).err())
@@ -37,16 +33,29 @@ pub(crate) fn spirv() -> Result<String> {
     }
 }
 
-fn modules(folder: &Path) -> Result<Vec<PathBuf>> {
+/// The folder of every shader's translations, which the suite writes once for all that read them.
+pub(super) fn translated() -> Result<PathBuf> {
+    static WRITTEN: OnceLock<Result<PathBuf>> = OnceLock::new();
+    let write = || {
+        let folder = target_dir().join("shaders");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
+        let mut tests = selected(&["--workspace"], TRANSLATING_NAMES)?;
+        run(tests.env("LAPIDARY_SHADER_DUMP", &folder))?;
+        Ok(folder)
+    };
+    WRITTEN.get_or_init(write).clone()
+}
+
+/// The files of a folder whose names end so, in order.
+pub(super) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let is_module = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "spv");
-    let mut modules: Vec<_> = files
-        .flatten()
-        .map(|file| file.path())
-        .filter(is_module)
+    let paths = files.flatten().map(|file| file.path());
+    let mut texts: Vec<_> = paths
+        .filter(|path| path.to_string_lossy().ends_with(ending))
         .collect();
-    modules.sort();
-    Ok(modules)
+    texts.sort();
+    Ok(texts)
 }
 
 fn validate(module: &Path) -> Result {

@@ -1,0 +1,182 @@
+//! FXC as a program: a few lines of C that call `d3dcompiler_47.dll`, built and run on this machine.
+//!
+//! The DLL is Microsoft's. It is fetched where it is used, and never becomes part of an artefact.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+
+use super::figures::{Compilation, Outcome};
+use crate::process::{Result, capture, command, each_line, root, run_quietly, target_dir};
+use crate::{apt, pip};
+
+/// A package that carries the DLL, of version 10.0.16299.
+const PACKAGE: &str = "cefpython3==66.1";
+const SYSTEM: &[&str] = &[
+    "--platform",
+    "win_amd64",
+    "--python-version",
+    "37",
+    "--implementation",
+    "cp",
+    "--abi",
+    "cp37m",
+];
+const MEMBER: &str = "cefpython3/d3dcompiler_47.dll";
+
+const UNPACK: &str = "import pathlib, sys, zipfile
+archive, member, folder = sys.argv[1:]
+file = pathlib.Path(folder) / pathlib.Path(member).name
+file.write_bytes(zipfile.ZipFile(archive).read(member))";
+
+/// When a compilation is given up, in milliseconds of the clock.
+const LIMIT_MS: &str = "20000";
+
+/// Programs at a time.
+const PARALLEL: usize = 2;
+
+/// The folder with the program and the DLL.
+pub(super) struct Compiler(PathBuf);
+
+impl Compiler {
+    /// Installs what is missing, fetches the DLL and builds the program.
+    pub(super) fn install() -> Result<Self> {
+        if apt::is_here() {
+            apt::install(&["wine", "wine64", "gcc-mingw-w64-x86-64"])?;
+        }
+        let folder = target_dir().join("fxc");
+        fs::create_dir_all(&folder).map_err(|error| explain(&folder, &error))?;
+        if !folder.join("d3dcompiler_47.dll").exists() {
+            pip::install()?;
+            let download = folder.join("download");
+            let wheel = pip::download(PACKAGE, SYSTEM, &download)?;
+            let mut unpack = pip::python();
+            unpack.args(["-c", UNPACK]).arg(&wheel).arg(MEMBER);
+            capture(unpack.arg(&folder))?;
+            fs::remove_dir_all(&download).map_err(|error| explain(&download, &error))?;
+        }
+        run_quietly(
+            command("x86_64-w64-mingw32-gcc")
+                .args(["-O2", "-D__USE_MINGW_ANSI_STDIO=1"])
+                .arg(root().join("xtask/src/ci/hlsl/fxc.c"))
+                .arg("-o")
+                .arg(folder.join("fxc.exe")),
+        )?;
+        let compiler = Compiler(folder);
+        // Wine makes its own folder first; two programs at once would both do so.
+        compiler.compile_some(0, &[])?;
+        Ok(compiler)
+    }
+
+    /// Compiles all texts.
+    pub(super) fn compile(&self, texts: &[PathBuf]) -> Result<Vec<Compilation>> {
+        let done = Mutex::new(Vec::new());
+        let share = |index: usize| {
+            let mut rest: Vec<_> = texts.iter().skip(index).step_by(PARALLEL).collect();
+            while !rest.is_empty() {
+                let mut some = self.compile_some(index, &rest)?;
+                if some.is_empty() {
+                    some.push(fallen(rest[0]));
+                }
+                rest.drain(..some.len().min(rest.len()));
+                let mut done = done.lock().map_err(|error| format!("{error}."))?;
+                done.extend(some);
+            }
+            Ok::<(), String>(())
+        };
+        thread::scope(|scope| {
+            let shares = (0..PARALLEL).map(|index| scope.spawn(move || share(index)));
+            let shares: Vec<_> = shares.collect();
+            shares.into_iter().try_for_each(|share| {
+                let ended = share.join();
+                ended.unwrap_or_else(|_| Err("a thread that compiles panicked.".into()))
+            })
+        })?;
+        done.into_inner().map_err(|error| format!("{error}."))
+    }
+
+    /// Compiles texts one after the other, until the end or until one takes too long.
+    fn compile_some(&self, index: usize, texts: &[&PathBuf]) -> Result<Vec<Compilation>> {
+        let list = self.0.join(format!("list-{index}"));
+        let names: String = (texts.iter())
+            .map(|text| format!("{}\n", text.display()))
+            .collect();
+        fs::write(&list, names).map_err(|error| explain(&list, &error))?;
+        let mut compilations = Vec::new();
+        let mut program = self.program();
+        each_line(program.arg(LIMIT_MS).arg(&list), |line| {
+            compilations.extend(read(line));
+        })?;
+        Ok(compilations)
+    }
+
+    fn program(&self) -> Command {
+        let program = self.0.join("fxc.exe");
+        if cfg!(windows) {
+            return command(&program.to_string_lossy());
+        }
+        let mut wine = command("wine");
+        wine.arg(program)
+            .env("WINEPREFIX", self.0.join("wine"))
+            .env("WINEDEBUG", "-all")
+            .env(
+                "WINEDLLOVERRIDES",
+                "mscoree=;mshtml=;winemenubuilder.exe=;d3dcompiler_47=n",
+            );
+        wine
+    }
+}
+
+/// A text that ended the program.
+fn fallen(text: &Path) -> Compilation {
+    Compilation {
+        outcome: Outcome::Refused,
+        ms: 0,
+        name: shown(&text.to_string_lossy()),
+        message: "the compiler ended without a word".into(),
+    }
+}
+
+/// A line of the program: outcome, milliseconds, file, message.
+fn read(line: &str) -> Option<Compilation> {
+    let mut fields = line.trim_end_matches(['\r', '\n']).split('\t');
+    let outcome = match fields.next()? {
+        "ok" => Outcome::Compiled,
+        "late" => Outcome::Late,
+        "refused" => Outcome::Refused,
+        _ => return None,
+    };
+    Some(Compilation {
+        outcome,
+        ms: fields.next()?.parse().ok()?,
+        name: shown(fields.next()?),
+        message: fields.next().unwrap_or_default().into(),
+    })
+}
+
+/// A file's name without its folder.
+fn shown(path: &str) -> String {
+    let name = path.rsplit(['/', '\\']).next();
+    name.unwrap_or(path).to_owned()
+}
+
+fn explain(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}.", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_program_is_read() {
+        let text =
+            read("refused\t12\tZ:\\a\\b-1.sm5.hlsl\terror X3511: unable\r\n").expect("a line");
+        assert_eq!((text.outcome, text.ms), (Outcome::Refused, 12));
+        assert_eq!(text.name, "b-1.sm5.hlsl");
+        assert_eq!(text.message, "error X3511: unable");
+        assert!(read("0024:err:something of Wine").is_none());
+    }
+}

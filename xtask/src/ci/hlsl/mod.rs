@@ -1,0 +1,101 @@
+//! The kernels as a DX12 device gets them from wgpu: Microsoft's FXC compiles them, under Wine where
+//! this is not Windows. It is the compiler of every Windows app that ships no other one. It refuses
+//! what it cannot unroll, and a user waits at the first use of each kernel.
+
+mod compiler;
+mod figures;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use self::compiler::Compiler;
+use self::figures::Figures;
+use crate::ci::shaders::{texts, translated};
+use crate::process::Result;
+
+/// Shader model 5.1, in the names that the suite gives to its files.
+const ENDING: &str = ".sm5.hlsl";
+
+/// Texts of a kernel in the sample.
+const SAMPLE: usize = 16;
+
+/// Compiles a sample of the texts.
+pub(crate) fn sample() -> Result<String> {
+    check(SAMPLE)
+}
+
+/// Compiles every text.
+pub(crate) fn whole() -> Result<String> {
+    check(usize::MAX)
+}
+
+fn check(most_of_a_kernel: usize) -> Result<String> {
+    let compiler = Compiler::install()?;
+    let folder = translated()?;
+    let all = texts(&folder, ENDING)?;
+    let (texts, of_all) = (sampled(&all, most_of_a_kernel)?, all.len());
+    if texts.is_empty() {
+        return Err(format!("no test wrote HLSL to {}.", folder.display()));
+    }
+    println!("FXC compiles {} of {of_all} texts", texts.len());
+    let figures = Figures::of(compiler.compile(&texts)?);
+    print!("{}", figures.table());
+    figures.judged().map(|found| format!("{found} of {of_all}"))
+}
+
+/// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the order
+/// of their lengths, from the shortest to the longest: texts of one length are nearly the same.
+fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
+    let mut kernels: BTreeMap<String, Vec<(u64, &PathBuf)>> = BTreeMap::new();
+    for path in all {
+        let length = fs::metadata(path).map_err(|error| format!("{}: {error}.", path.display()))?;
+        let texts = kernels.entry(kernel_of(path)).or_default();
+        texts.push((length.len(), path));
+    }
+    let mut chosen = Vec::new();
+    for mut texts in kernels.into_values() {
+        texts.sort();
+        chosen.extend(spread(texts.len(), most).map(|index| texts[index].1.clone()));
+    }
+    Ok(chosen)
+}
+
+/// At most `most` places of `count`, the first and the last of them included.
+fn spread(count: usize, most: usize) -> impl Iterator<Item = usize> {
+    let taken = count.min(most);
+    let gaps = taken.saturating_sub(1).max(1);
+    (0..taken).map(move |index| index * (count - 1) / gaps)
+}
+
+/// The kernel's name, which stands before the text's hash. Fused kernels are called by their
+/// expressions, and count as one.
+fn kernel_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let kernel = name.rsplit_once('-').map_or(&*name, |(kernel, _)| kernel);
+    match kernel.contains("__") || kernel.ends_with('_') {
+        true => "fused".into(),
+        false => kernel.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_the_shortest_the_longest_and_what_lies_evenly_between() {
+        let of = |count, most| spread(count, most).collect::<Vec<_>>();
+        assert_eq!(of(9, 3), [0, 4, 8]);
+        assert_eq!(of(2, 3), [0, 1]);
+        assert_eq!(of(1, 3), [0]);
+        assert_eq!(of(4, usize::MAX), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_text_belongs_to_the_kernel_in_its_name() {
+        let kernel = |name: &str| kernel_of(Path::new(name));
+        assert_eq!(kernel("/x/scan_parts-01.sm5.hlsl"), "scan_parts");
+        assert_eq!(kernel("/x/copy_u8_i32_a__-01.sm5.hlsl"), "fused");
+    }
+}
