@@ -8,6 +8,8 @@ mod counts;
 mod graphs;
 #[path = "fusion/octets.rs"]
 mod octets;
+#[path = "common/scattered.rs"]
+mod scattered;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};

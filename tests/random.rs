@@ -17,6 +17,8 @@ mod moved;
 mod nn;
 #[path = "random/ops.rs"]
 mod ops;
+#[path = "common/scattered.rs"]
+mod scattered;
 #[path = "random/whole.rs"]
 mod whole;
 #[path = "random/world.rs"]

@@ -6,6 +6,7 @@ use half::{bf16, f16};
 use lapidary::sim::SimOptions;
 use lapidary::{DType, FusedKernel, Gpu, Result, Tensor};
 
+use crate::scattered::Place;
 use crate::{options, simulated};
 
 /// Tensors that a program holds, at most.
@@ -69,11 +70,12 @@ impl World {
             .collect()
     }
 
-    /// A new tensor on all devices.
+    /// A new tensor on all devices, the same view on each.
     fn tensor(&mut self) -> Result<Vec<Tensor>> {
         let shape = self.shape();
-        let len = shape.iter().product();
         let rng = &mut self.rng;
+        let place = Place::new(rng, &shape);
+        let len = place.storage_len();
         let exact = self.mix == Mix::Exact;
         let floats: Vec<f32> = (0..len)
             .map(|_| match rng.u32(0..8) {
@@ -84,22 +86,24 @@ impl World {
         let ints: Vec<i32> = (0..len).map(|_| rng.i32(-300..300)).collect();
         let kind = rng.u32(0..10);
         let make = |gpu: &Gpu| match kind {
-            0 => gpu.tensor(&ints, &shape),
-            1 => gpu.tensor(&ints.iter().map(|&i| i as u32).collect::<Vec<_>>(), &shape),
-            2 => gpu.tensor(&ints.iter().map(|&i| i as u8).collect::<Vec<_>>(), &shape),
-            3 => gpu.tensor(&ints.iter().map(|&i| i > 0).collect::<Vec<_>>(), &shape),
-            4 => gpu.tensor(&ints.iter().map(|&i| i as i8).collect::<Vec<_>>(), &shape),
+            0 => gpu.tensor(&ints, &[len]),
+            1 => gpu.tensor(&ints.iter().map(|&i| i as u32).collect::<Vec<_>>(), &[len]),
+            2 => gpu.tensor(&ints.iter().map(|&i| i as u8).collect::<Vec<_>>(), &[len]),
+            3 => gpu.tensor(&ints.iter().map(|&i| i > 0).collect::<Vec<_>>(), &[len]),
+            4 => gpu.tensor(&ints.iter().map(|&i| i as i8).collect::<Vec<_>>(), &[len]),
             5 => gpu.tensor(
                 &(floats.iter().map(|&x| bf16::from_f32(x))).collect::<Vec<_>>(),
-                &shape,
+                &[len],
             ),
             6 => gpu.tensor(
                 &floats.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>(),
-                &shape,
+                &[len],
             ),
-            _ => gpu.tensor(&floats, &shape),
+            _ => gpu.tensor(&floats, &[len]),
         };
-        self.gpus.iter().map(make).collect()
+        (self.gpus.iter())
+            .map(|gpu| place.view(&make(gpu)?))
+            .collect()
     }
 
     /// Something that is made of nothing, of the shape of another most of the time.

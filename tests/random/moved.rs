@@ -271,7 +271,7 @@ pub(crate) fn gathered(w: &mut World) -> Outcome {
     };
     let axis = w.rng.usize(..model.shape.len());
     let (shape, given) = named(w, &model, axis);
-    let of_given = match w.gpu.tensor(&given, &shape) {
+    let of_given = match w.places(&given, &shape) {
         Ok(of_given) => of_given,
         Err(error) => return Outcome::Refused(error),
     };
@@ -293,7 +293,7 @@ pub(crate) fn scattered(w: &mut World) -> Outcome {
     };
     let axis = w.rng.usize(..model.shape.len());
     let (shape, given) = named(w, &model, axis);
-    let sources = (w.gpu.tensor(&given, &shape), w.fresh(model.dtype, &shape));
+    let sources = (w.places(&given, &shape), w.fresh(model.dtype, &shape));
     let (of_given, (src, of_src)) = match sources {
         (Ok(of_given), Ok(src)) => (of_given, src),
         (Err(error), _) | (_, Err(error)) => return Outcome::Refused(error),

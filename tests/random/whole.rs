@@ -160,7 +160,7 @@ pub(crate) fn index_select(w: &mut World) -> Outcome {
     let picks: Vec<u32> = (0..count)
         .map(|_| w.rng.u32(..model.shape[axis] as u32))
         .collect();
-    let named = match w.gpu.tensor(&picks, &[count]) {
+    let named = match w.places(&picks, &[count]) {
         Ok(named) => named,
         Err(error) => return Outcome::Refused(error),
     };

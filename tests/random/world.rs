@@ -6,9 +6,10 @@ use std::sync::Once;
 
 use fastrand::Rng;
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{DType, Diagnostics, Error, Finding, Gpu, Options, Result, Tensor};
+use lapidary::{DType, Diagnostics, Element, Error, Finding, Gpu, Options, Result, Tensor};
 
 use super::model::{self, Model, Read};
+use super::scattered::Place;
 
 /// Tensors that a program holds, at most.
 const HELD: usize = 24;
@@ -142,13 +143,27 @@ impl World {
         Some((tensor.clone(), model.clone()))
     }
 
-    /// A new tensor of a shape, which the program holds from now on.
+    /// A new tensor of a shape, which the program holds from now on. Often it is a view.
     pub(crate) fn fresh(&mut self, dtype: DType, shape: &[usize]) -> Result<(Tensor, Model)> {
-        let values = self.values(dtype, shape.iter().product());
-        let tensor = model::upload(&self.gpu, dtype, shape, &values)?;
-        let model = Model::new(dtype, shape, values);
+        let place = Place::new(&mut self.rng, shape);
+        let values = self.values(dtype, place.storage_len());
+        let storage = model::upload(&self.gpu, dtype, &[values.len()], &values)?;
+        let tensor = place.view(&storage)?;
+        let whole = Model::new(dtype, &[values.len()], values);
+        let model = whole.view(shape, |index| vec![place.at(index)]);
         self.hold(tensor.clone(), model.clone());
         Ok((tensor, model))
+    }
+
+    /// Indices, often as a view.
+    pub(crate) fn places<T: Element>(&mut self, values: &[T], shape: &[usize]) -> Result<Tensor> {
+        let place = Place::new(&mut self.rng, shape);
+        let mut storage = vec![values.first().copied(); place.storage_len()];
+        for (index, &value) in model::indices(shape).zip(values) {
+            storage[place.at(&index)] = Some(value);
+        }
+        let storage: Vec<T> = storage.into_iter().flatten().collect();
+        place.view(&self.gpu.tensor(&storage, &[storage.len()])?)
     }
 
     /// Keeps a tensor; in exchange for another one if there are many.

@@ -1,0 +1,96 @@
+//! Where a new tensor lies: a storage of its own, or some elements of a larger one.
+
+use fastrand::Rng;
+use lapidary::{Result, Tensor};
+
+/// A view of a shape in a storage of one dimension.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    shape: Vec<usize>,
+    /// Elements of the storage before all others.
+    lead: usize,
+    /// The axes in the order in which they lie in the storage.
+    axes: Vec<usize>,
+    /// Of each axis: elements before the first, from one to the next, and whether they are turned.
+    cuts: Vec<(usize, usize, bool)>,
+}
+
+/// Elements that lie apart, at most.
+const MOST_SCATTERED: usize = 5_000;
+
+impl Place {
+    /// A storage of its own, or as often a view of a larger one.
+    pub(crate) fn new(rng: &mut Rng, shape: &[usize]) -> Place {
+        let len: usize = shape.iter().product();
+        let mut axes: Vec<usize> = (0..shape.len()).collect();
+        let mut cuts = vec![(0, 1, false); shape.len()];
+        let mut lead = 0;
+        if len > 0 && rng.bool() {
+            lead = rng.usize(0..9);
+            // In a third of them no element has its neighbour beside it.
+            if len <= MOST_SCATTERED && rng.u32(..3) > 0 {
+                rng.shuffle(&mut axes);
+                let far = rng.usize(..2 * shape.len().max(1));
+                let cut = |axis: usize| {
+                    let step = if axis == far { 2 } else { 1 };
+                    (rng.usize(0..2), step, rng.u32(..4) == 0)
+                };
+                cuts = (0..shape.len()).map(cut).collect();
+            }
+        }
+        Place {
+            shape: shape.to_vec(),
+            lead,
+            axes,
+            cuts,
+        }
+    }
+
+    /// How many elements of an axis the storage has.
+    fn grown(&self, axis: usize) -> usize {
+        let (before, step, _) = self.cuts[axis];
+        before + self.shape[axis] * step
+    }
+
+    /// The elements of the storage; there is one behind the view where it does not lie alone.
+    pub(crate) fn storage_len(&self) -> usize {
+        self.block_len() + if self.lead > 0 { self.lead + 1 } else { 0 }
+    }
+
+    fn block_len(&self) -> usize {
+        self.axes.iter().map(|&axis| self.grown(axis)).product()
+    }
+
+    /// The view of a storage of so many elements.
+    pub(crate) fn view(&self, storage: &Tensor) -> Result<Tensor> {
+        let grown: Vec<usize> = self.axes.iter().map(|&axis| self.grown(axis)).collect();
+        let mut back = vec![0; self.axes.len()];
+        for (at, &axis) in self.axes.iter().enumerate() {
+            back[axis] = at as isize;
+        }
+        let block = storage.narrow(0, self.lead, self.block_len())?;
+        let mut view = block.view_as(&grown)?.permute(&back)?;
+        for (axis, &(before, step, is_turned)) in self.cuts.iter().enumerate() {
+            let along = axis as isize;
+            view = view.slice(along, Some(before as isize), None, step as isize)?;
+            if is_turned {
+                view = view.flip(&[along])?;
+            }
+        }
+        Ok(view)
+    }
+
+    /// Which element of the storage an index of the view names.
+    #[allow(dead_code, reason = "not every program has a model of its tensors")]
+    pub(crate) fn at(&self, index: &[usize]) -> usize {
+        let inside = self.axes.iter().fold(0, |at, &axis| {
+            let (before, step, is_turned) = self.cuts[axis];
+            let along = match is_turned {
+                true => self.shape[axis] - 1 - index[axis],
+                false => index[axis],
+            };
+            at * self.grown(axis) + before + step * along
+        });
+        self.lead + inside
+    }
+}
