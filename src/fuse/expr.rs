@@ -203,14 +203,17 @@ impl Expr {
     /// The launch writes what the node holds.
     fn write(&mut self, at: At, member: &Member, node: u8) -> Option<()> {
         let storage = Arc::as_ptr(&member.launch.args[at.1].storage);
+        let dtype = member.launch.args[at.1].dtype;
         let start = member.seen.start;
-        // Other invocations may not read what this one writes.
+        // Other invocations may not read what this one writes. A fill sees its storage as words, so
+        // that one number names other bytes there than in a tensor of a narrow type.
         let is_apart = |leaf: &Leaf| {
             let in_order = match &leaf.strides {
                 None => true,
                 Some(strides) => is_row_major(&self.dims, strides),
             };
-            leaf.storage != storage || in_order && leaf.offset == start.unwrap_or(0)
+            let is_same = in_order && leaf.offset == start.unwrap_or(0) && leaf.dtype == dtype;
+            leaf.storage != storage || is_same
         };
         if !self.leaves.iter().all(is_apart) {
             return None;
@@ -219,8 +222,13 @@ impl Expr {
         // What is made anew is not there yet.
         let known = start.and_then(|_| written.rfind(|one| one.storage == storage));
         match known {
-            // Written through another view.
-            Some(known) if known.start.unwrap_or(0) != start.unwrap_or(0) => None,
+            // Written through another view, or as another type.
+            Some(known)
+                if known.start.unwrap_or(0) != start.unwrap_or(0)
+                    || self.nodes[usize::from(known.node)].dtype != dtype =>
+            {
+                None
+            }
             Some(known) => {
                 known.node = node;
                 known.held += 1;

@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::engine::tests::translate;
 use crate::engine::{Engine, Setup, block_on};
 use crate::error::Result;
+use crate::ops::fill::full;
 use crate::tensor::Tensor;
 
 fn engine(options: SimOptions) -> Arc<Engine> {
@@ -177,5 +178,26 @@ fn a_kernel_reads_like_what_it_computes() {
         "  y0_put4(k, t4);",
     ] {
         assert!(shader.contains(line), "{line}\n{shader}");
+    }
+}
+
+/// A fill sees its storage as words, of which one element of a narrow type is one, too.
+#[test]
+fn an_element_that_was_filled_is_copied_over_by_a_valid_shader() {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
+        let engine = engine(SimOptions::default());
+        let x = tensor(&engine, &[1], dtype);
+        block_on("a test", engine.finish()).expect("a device");
+        let y = full(&engine, &[1], 1.into(), dtype).expect("room");
+        y.copy_(&x).expect("one shape");
+        let read = y.cast(DType::F32).expect("room");
+        block_on("a test", engine.finish()).expect("a device");
+        drop(read);
+        let kernels = engine.fused();
+        assert!(!kernels.is_empty(), "{dtype}");
+        for kernel in kernels {
+            let shader = kernel.shader.get().expect("it was compiled");
+            translate(&kernel.name, shader);
+        }
     }
 }

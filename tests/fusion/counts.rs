@@ -3,7 +3,7 @@
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 
-use crate::simulated;
+use crate::{options, simulated};
 
 /// Dispatches that a piece of work takes, the most memory that it takes at a time in tensors of the inputs'
 /// size, and the kernels that it is fused to.
@@ -440,4 +440,21 @@ fn without_fusion_every_operation_is_a_dispatch() {
     assert_eq!(y.to_vec::<f32>().unwrap(), [4.0; 64]);
     assert_eq!(sim.counters().dispatches - before, 2);
     assert_eq!(gpu.fused_kernels(), []);
+}
+
+/// A fill sees its storage as words, whatever the type of the tensor.
+#[test]
+fn what_is_filled_and_then_written_in_part_holds_both() {
+    for fuse in [false, true] {
+        let gpu = Gpu::open(options(fuse)).expect("an adapter");
+        let x = gpu.tensor(&[5_u8, 6, 7, 8], &[4]).unwrap();
+        let y = gpu.full(&[16], 9, DType::U8).unwrap();
+        y.narrow(0, 0, 4).unwrap().copy_(&x).unwrap();
+        let expected = [5, 6, 7, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
+        assert_eq!(y.to_vec::<u8>().unwrap(), expected, "fused: {fuse}");
+        let read = (y.narrow(0, 0, 4).unwrap() + 1).unwrap();
+        y.fill_(3).unwrap();
+        assert_eq!(read.to_vec::<u8>().unwrap(), [6, 7, 8, 9], "fused: {fuse}");
+        assert_eq!(y.to_vec::<u8>().unwrap(), [3; 16], "fused: {fuse}");
+    }
 }

@@ -169,7 +169,7 @@ impl World {
             74..86 => self.view(&x),
             86..91 => {
                 let y = self.partner(&x);
-                let op = self.rng.u32(0..6);
+                let op = self.rng.u32(0..7);
                 both(&x, &y, |x, y| in_place(op, x, y).map(|()| x.clone()));
                 None
             }
@@ -416,6 +416,8 @@ fn in_place(op: u32, x: &Tensor, y: &Tensor) -> Result<()> {
         2 => x.mul_(y),
         3 => x.copy_(y),
         4 => x.relu_(),
+        // Seen as words, whatever the type.
+        5 => x.fill_(2),
         _ => x.clamp_(-4, 4),
     }
 }
