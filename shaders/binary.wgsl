@@ -19,7 +19,7 @@ fn op(a: A, b: A) -> Y { return a / b; }
 fn op(a: A, b: A) -> Y { return a % b; }
 
 //# rem.f32
-fn op(a: A, b: A) -> Y { return quotient_rest(a, b); }
+fn op(a: A, b: A) -> Y { return rest_of(a, b); }
 
 //# remainder
 // As rem, with the sign of the divisor.
@@ -32,9 +32,12 @@ fn op(a: A, b: A) -> Y {
 fn op(a: A, b: A) -> Y { return a % b; }
 
 //# remainder.f32
+// The rest is looked at as bits: some adapters take a subnormal number for zero.
 fn op(a: A, b: A) -> Y {
-  let r = quotient_rest(a, b);
-  return select(with_sign(r, b), r + b, (r != A(0.0)) & ((r < A(0.0)) != (b < A(0.0))));
+  let r = rest_of(a, b);
+  let is_some = (bitcast<vec4<u32>>(r) & vec4<u32>(0x7fffffffu)) != vec4<u32>(0u);
+  let is_beyond = (bitcast<vec4<i32>>(r) ^ bitcast<vec4<i32>>(b)) < vec4<i32>(0);
+  return select(with_sign(r, b), r + b, is_some & is_beyond);
 }
 
 //# floor_divide
@@ -50,7 +53,7 @@ fn op(a: A, b: A) -> Y { return a / b; }
 //# floor_divide.f32
 // Of what is left when the remainder is taken off, so that the two agree.
 fn op(a: A, b: A) -> Y {
-  let r = quotient_rest(a, b);
+  let r = rest_of(a, b);
   let q = (a - r) / b;
   let below = select(q, q - 1.0, (r != A(0.0)) & ((r < A(0.0)) != (b < A(0.0))));
   let v = select(round(below), below, is_infinite(below));

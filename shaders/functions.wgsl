@@ -308,17 +308,59 @@ fn gcd_of(a: vec4<u32>, b: vec4<u32>) -> vec4<u32> {
   return x;
 }
 
-//# quotient_rest
-// The remainder of x / y that has the sign of x, as C's fmod; WGSL's own is off by a divisor where
-// the quotient is rounded up.
-fn quotient_rest(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
-  let a = abs(x);
-  let b = abs(y);
-  var r = fma(-trunc(a / b), b, a);
-  r = select(r, r + b, r < vec4<f32>(0.0));
-  r = select(r, r - b, r >= b);
-  r = select(r, a, a < b);
-  return bitcast<vec4<f32>>(bitcast<vec4<u32>>(r) | (bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u)));
+//# rest_of
+// The remainder of x / y that has the sign of x, as C's fmod: exact. WGSL's own is off where the
+// quotient is rounded. This is long division of the 24 bits that each has, eight bits of the
+// quotient a round. Exponents of floats, subnormal ones among them, are 276 apart at most.
+fn rest_of(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+  let a = bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu);
+  let b = bitcast<vec4<u32>>(y) & vec4<u32>(0x7fffffffu);
+  let exponent_a = exponent_of(a);
+  let exponent = exponent_of(b);
+  let divisor = digits_of(b);
+  let inverse = vec4<f32>(1.0) / vec4<f32>(divisor);
+  var r = digits_of(a);
+  r -= select(vec4<u32>(0u), divisor, r >= divisor);
+  var left = vec4<u32>(max(exponent_a - exponent, vec4<i32>(0)));
+  for (var round = 0u; round < 35u; round += 1u) {
+    if (all(left == vec4<u32>(0u))) { break; }
+    let bits = min(left, vec4<u32>(8u));
+    r <<= bits;
+    // Right, or one off: below 256 it is exact to far less than one.
+    r -= vec4<u32>(vec4<f32>(r) * inverse) * divisor;
+    r += select(vec4<u32>(0u), divisor, r >= vec4<u32>(0x80000000u));
+    r -= select(vec4<u32>(0u), divisor, r >= divisor);
+    left -= bits;
+  }
+  // The leading bit goes where it belongs, or as far as the exponent lets it.
+  let up = max(countLeadingZeros(r), vec4<u32>(8u)) - vec4<u32>(8u);
+  let e = exponent - vec4<i32>(up) - vec4<i32>(1);
+  let down = vec4<u32>(min(max(-e, vec4<i32>(0)), vec4<i32>(31)));
+  let normal = (vec4<u32>(max(e, vec4<i32>(0))) << vec4<u32>(23u)) + ((r << up) >> down);
+  var v = select(normal, vec4<u32>(0u), r == vec4<u32>(0u));
+  v = select(v, a, a < b);
+  v |= bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u);
+  let infinity = vec4<u32>(0x7f800000u);
+  let is_none = (a >= infinity) | (b > infinity) | (b == vec4<u32>(0u));
+  return bitcast<vec4<f32>>(select(v, vec4<u32>(0x7fc00000u), is_none));
+}
+
+//# digits_of
+// The 24 bits of a float without its sign; the first is set, but for zero.
+fn digits_of(a: vec4<u32>) -> vec4<u32> {
+  let low = a & vec4<u32>(0x7fffffu);
+  let up = max(countLeadingZeros(low), vec4<u32>(8u)) - vec4<u32>(8u);
+  let leading = vec4<u32>(0x800000u);
+  return select(low << min(up, vec4<u32>(31u)), low | leading, a >= leading);
+}
+
+//# exponent_of
+// The exponent of these digits. Below the least normal number it goes on downwards.
+fn exponent_of(a: vec4<u32>) -> vec4<i32> {
+  let low = a & vec4<u32>(0x7fffffu);
+  let up = vec4<i32>(max(countLeadingZeros(low), vec4<u32>(8u)) - vec4<u32>(8u));
+  let leading = vec4<u32>(0x800000u);
+  return select(vec4<i32>(1) - up, vec4<i32>(a >> vec4<u32>(23u)), a >= leading);
 }
 
 //# power_of

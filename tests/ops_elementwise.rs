@@ -19,6 +19,8 @@ mod in_place;
 mod logic;
 #[path = "ops_elementwise/model.rs"]
 mod model;
+#[path = "ops_elementwise/rest.rs"]
+mod rest;
 #[path = "ops_elementwise/ternary.rs"]
 mod ternary;
 #[path = "ops_elementwise/unary.rs"]

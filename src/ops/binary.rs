@@ -291,12 +291,13 @@ methods! {
     /// least `i32` or `i8` by -1 is itself.
     div div_scalar Div;
     /// The remainder of [`div`](Tensor::div) with the sign of the dividend, as Rust's `%` and C's
-    /// `fmod`, for all numbers. `a % 0` is 0 for integers. For floats it is right to the last bits
-    /// of the dividend.
+    /// `fmod`, for all numbers. `a % 0` is 0 for integers. For floats it is exact, and NaN by 0 and
+    /// of infinity; only an adapter that takes subnormal numbers for 0 does so here too.
     #[doc(alias = "fmod")]
     rem rem_scalar Rem;
     /// The remainder of [`floor_divide`](Tensor::floor_divide) with the sign of the divisor, as
-    /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats.
+    /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats. It is
+    /// [`rem`](Tensor::rem), and where the signs differ that plus the divisor, rounded once.
     remainder remainder_scalar Remainder;
     /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
     /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself.
