@@ -2,6 +2,10 @@
 
 #![cfg(feature = "gpu")]
 
+mod common;
+
+#[path = "ops_matmul/linear.rs"]
+mod linear;
 #[path = "ops_matmul/quantized.rs"]
 mod quantized;
 

@@ -87,7 +87,13 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: f32,
     ) -> Result<Tensor> {
-        self.normalized("layer_norm", normalized_shape, [weight, bias], eps, 0)
+        self.normalized(
+            "layer_norm",
+            normalized_shape,
+            [weight, bias],
+            eps,
+            (0, self.dtype),
+        )
     }
 
     /// `x / √(mean of x² + eps) · weight` over the last dimensions, which `normalized_shape`
@@ -110,12 +116,19 @@ impl Tensor {
         weight: Option<&Tensor>,
         eps: f32,
     ) -> Result<Tensor> {
-        self.normalized("rms_norm", normalized_shape, [weight, None], eps, RMS)
+        self.normalized(
+            "rms_norm",
+            normalized_shape,
+            [weight, None],
+            eps,
+            (RMS, self.dtype),
+        )
     }
 
     /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]`, over
     /// the channels of each of `groups` and all that comes after them, as in PyTorch. Weight and
-    /// bias have one element a channel, and are rounded to the type of `self`.
+    /// bias have one element a channel and any float type. Of f16 and bf16 all of it is computed in
+    /// f32 and rounded once, as in [`layer_norm`](Tensor::layer_norm).
     ///
     /// ```
     /// # use lapidary::Tensor;
@@ -153,21 +166,26 @@ impl Tensor {
         let bias = self.affine(OPERATION, "bias", bias, &[channels])?;
         let length = channels / groups * shape[2..].iter().product::<usize>();
         let rows = self.reshape(&[batch, groups, length])?;
-        let made = rows.normalized(OPERATION, &[length], [None; 2], eps, 0)?;
-        let made = made.reshape(shape)?;
+        let has_more = weight.is_some() || bias.is_some();
+        let dtype = if has_more { DType::F32 } else { self.dtype };
+        let made = rows.normalized(OPERATION, &[length], [None; 2], eps, (0, dtype))?;
+        let mut made = made.reshape(shape)?;
         // One element a channel, that broadcasts over what comes after.
         let mut one_each: Vec<usize> = vec![1; shape.len() - 1];
         one_each[0] = channels;
         if let Some(weight) = weight {
-            made.mul_(&weight.cast(self.dtype)?.reshape(&one_each)?)?;
+            made = made.mul(&weight.cast(dtype)?.reshape(&one_each)?)?;
         }
         if let Some(bias) = bias {
-            made.add_(&bias.cast(self.dtype)?.reshape(&one_each)?)?;
+            made = made.add(&bias.cast(dtype)?.reshape(&one_each)?)?;
         }
-        Ok(made)
+        match dtype == self.dtype {
+            true => Ok(made),
+            false => made.cast(self.dtype),
+        }
     }
 
-    /// By the operation's bit of a code, with a weight and a bias.
+    /// By the operation's bit of a code, in the type of the result, with a weight and a bias.
     #[track_caller]
     fn normalized(
         &self,
@@ -175,7 +193,7 @@ impl Tensor {
         normalized_shape: &[usize],
         [weight, bias]: [Option<&Tensor>; 2],
         eps: f32,
-        kind: u64,
+        (kind, dtype): (u64, DType),
     ) -> Result<Tensor> {
         normalize::check_float(operation, self)?;
         let shape = &self.layout.shape;
@@ -192,6 +210,7 @@ impl Tensor {
         let rows = Rows::of(&self.layout, folded, false);
         let affine = Affine {
             kind,
+            dtype,
             weight,
             bias,
             eps,
@@ -236,6 +255,8 @@ impl Tensor {
 pub(super) struct Affine {
     /// 0, or [`RMS`].
     pub(super) kind: u64,
+    /// Of the result.
+    pub(super) dtype: DType,
     pub(super) weight: Option<Tensor>,
     pub(super) bias: Option<Tensor>,
     pub(super) eps: f32,
@@ -272,7 +293,7 @@ pub(super) fn normalize_as(
 ) -> Result<Tensor> {
     let engine = &x.engine;
     let elements = x.layout.len();
-    let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
+    let result = Tensor::output(engine, &x.layout.shape, affine.dtype)?;
     let y = arg(&result, true);
     if elements == 0 {
         return Ok(result);
@@ -356,12 +377,15 @@ mod tests {
                 for bits in affine.iter().flat_map(|bits| [*bits, bits | QUADS]) {
                     let code = 0x12 | bits | (form as u64) << 12;
                     for w in [DType::F32, DType::F16] {
-                        match form.applies() {
-                            true => {
-                                let dtypes = [x, w, w, DType::F32, DType::F32, x];
-                                valid(&LAYER_NORM_APPLY, code, &dtypes, 0b100001);
+                        // The result may be wider, where more is done with it.
+                        for y in [x, DType::F32] {
+                            match form.applies() {
+                                true => {
+                                    let dtypes = [x, w, w, DType::F32, DType::F32, y];
+                                    valid(&LAYER_NORM_APPLY, code, &dtypes, 0b100001);
+                                }
+                                false => valid(&LAYER_NORM, code, &[x, w, w, y], 0b1111),
                             }
-                            false => valid(&LAYER_NORM, code, &[x, w, w, x], 0b1111),
                         }
                     }
                 }

@@ -38,6 +38,7 @@ use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::{Error, Result};
+use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
 
@@ -165,13 +166,15 @@ impl Tensor {
 
     /// A linear layer, as PyTorch has it: `self` times the transposed weight, plus the bias.
     ///
-    /// `self` is `[…, k]`, `weight` `[n, k]`, `bias` `[n]`, and the result `[…, n]`. The weight is read
-    /// in place, and the bias is added in the same kernel. Weights of f16 or bf16 beside a `self` of f32 are half
-    /// the memory; those of eight bits have [`matmul_quantized`](Tensor::matmul_quantized).
+    /// `self` is `[…, k]`, `weight` `[n, k]`, `bias` `[n]` of the result's type, and the result
+    /// `[…, n]`. The weight is read in place. The bias is added in the same kernel, and to integers
+    /// in a second one. Weights of f16 or bf16 beside a `self` of f32 are half the memory; those of
+    /// eight bits have [`matmul_quantized`](Tensor::matmul_quantized).
     ///
     /// # Errors
     ///
-    /// Those of [`matmul_with`](Tensor::matmul_with); [`Error::Shape`] for a weight that is no matrix.
+    /// Those of [`matmul`](Tensor::matmul); [`Error::Shape`] for a weight that is no matrix, or a
+    /// bias that is not one number for each of its rows; [`Error::DType`] for a bias of another type.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, w: &lapidary::Tensor, b: &lapidary::Tensor)
@@ -181,17 +184,38 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-        let end = match bias {
-            Some(bias) => Epilogue::new().bias(bias),
-            None => Epilogue::new(),
+        const OPERATION: &str = "linear";
+        let refuse = |reason: String| {
+            Err(Error::Shape {
+                operation: OPERATION,
+                reason,
+            })
         };
-        if weight.rank() != 2 {
-            return Err(Error::Shape {
-                operation: "linear",
-                reason: format!("a weight of {:?}: it is a matrix, [n, k]", weight.shape()),
-            });
+        let &[n, _] = weight.shape() else {
+            return refuse(format!(
+                "a weight of {:?}: it is a matrix, [n, k]",
+                weight.shape()
+            ));
+        };
+        let right = weight.t()?;
+        let Some(bias) = bias else {
+            return self.matmul(&right);
+        };
+        let dtype = product_dtype(self.dtype, weight.dtype)?;
+        self.same_engine(OPERATION, bias)?;
+        same_dtype(OPERATION, dtype, bias.dtype)?;
+        if bias.shape() != [n] {
+            return refuse(format!(
+                "a bias of {:?} for a weight of {:?}: it is one number a row",
+                bias.shape(),
+                weight.shape()
+            ));
         }
-        self.matmul_with(&weight.t()?, &end)
+        match dtype.is_float() {
+            true => self.matmul_with(&right, &Epilogue::new().bias(bias)),
+            // Products of integers end with nothing more.
+            false => self.matmul(&right)?.add(bias),
+        }
     }
 
     /// The sum of the products of slices along the summed axis.

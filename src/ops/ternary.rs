@@ -7,6 +7,7 @@ use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Input};
 use super::operation::{kernels, operations, same_dtype};
 use super::scalar::Scalar;
+use crate::dtype::DType;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -97,7 +98,8 @@ impl Tensor {
         self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])
     }
 
-    /// `self + value * b * c`, for all numbers.
+    /// `self + value * b * c`, for all numbers. Of f16 and bf16 all of it is computed in f32, with
+    /// the value as it is given, and rounded once.
     ///
     /// # Errors
     ///
@@ -109,7 +111,7 @@ impl Tensor {
         self.ternary(TernaryOp::Addcmul, [b, c], value)
     }
 
-    /// `self + value * b / c`, for floats.
+    /// `self + value * b / c`, for floats, rounded once as in [`addcmul`](Tensor::addcmul).
     ///
     /// # Errors
     ///
@@ -164,7 +166,11 @@ impl Tensor {
 
     fn value_of(&self, op: TernaryOp, value: Scalar) -> Result<u32> {
         op.takes().check(op.name(), self.dtype)?;
-        value.bits(op.name(), self.dtype)
+        match self.dtype.is_float() {
+            // What kernels compute in.
+            true => value.bits(op.name(), DType::F32),
+            false => value.bits(op.name(), self.dtype),
+        }
     }
 
     #[track_caller]

@@ -458,3 +458,13 @@ fn what_is_filled_and_then_written_in_part_holds_both() {
         assert_eq!(y.to_vec::<u8>().unwrap(), [3; 16], "fused: {fuse}");
     }
 }
+
+#[test]
+fn a_group_norm_of_a_narrow_type_is_one_kernel_with_weight_and_bias() {
+    let (_, _, kernels) = counts(|gpu, x| {
+        let x = x[0].cast(DType::F16)?.reshape(&[4, 16, 8, 8])?;
+        let weight = gpu.rand_normal(&[16], 0.0, 1.0, 9, DType::F32)?;
+        Ok(vec![x.group_norm(4, Some(&weight), Some(&weight), 1e-5)?])
+    });
+    assert_eq!(kernels, ["f16(layer_norm(f16(a)) * b + b)"]);
+}

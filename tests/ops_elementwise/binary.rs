@@ -41,10 +41,6 @@ pub(crate) fn pairs(dtype: DType) -> &'static [Pair] {
     }
 }
 
-fn remainder(a: f64, b: f64) -> f64 {
-    a % b
-}
-
 fn larger(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN

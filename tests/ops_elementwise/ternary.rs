@@ -1,7 +1,7 @@
 //! Operations on three elements, and the way from one tensor to another.
 
 use half::{bf16, f16};
-use lapidary::{Error, Gpu, Result, Tensor};
+use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use crate::common::gpus;
 use crate::model::{Sample, assert_close, broadcast, floats, rounded, tensor};
@@ -117,6 +117,26 @@ fn both_ends_are_met_and_integers_wrap() -> Result<()> {
         // The square of the second is 2^40, which wraps to 0.
         assert_eq!(n.addcmul(&m, &m, -1)?.to_vec::<i32>()?, [i32::MAX - 1, -3]);
         assert_eq!(n.addcmul(&m, &m, 1)?.to_vec::<i32>()?, [i32::MIN, -3]);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_value_is_not_rounded_to_a_narrow_type() -> Result<()> {
+    for (device, gpu) in gpus() {
+        // As f16 the value is 1, and as bf16 too.
+        let value = 1.0004;
+        let x = gpu.tensor(&[1000.0_f32], &[1])?;
+        for (dtype, base, wanted) in [(DType::F16, -1000.0, 0.4), (DType::Bf16, -1000.0, 0.4)] {
+            let (x, one) = (x.cast(dtype)?, gpu.ones(&[1], dtype)?);
+            let a = gpu.full(&[1], base, dtype)?;
+            for made in [a.addcmul(&x, &one, value)?, a.addcdiv(&x, &one, value)?] {
+                let got = floats(&made)?[0];
+                assert!((got - wanted).abs() < 2e-3, "{got} of {dtype} on {device}");
+            }
+            a.addcmul_(&one, &x, value)?;
+            assert!((floats(&a)?[0] - wanted).abs() < 2e-3, "{a} on {device}");
+        }
     }
     Ok(())
 }

@@ -203,6 +203,33 @@ fn rms_norm_divides_by_the_root_of_the_mean_square() {
 }
 
 #[test]
+fn group_norm_of_f16_rounds_once() {
+    for (name, gpu) in gpus() {
+        let shape = [2, 6, 7];
+        let array = Array::new(&shape, noise(DType::F16)).rounded(DType::F16);
+        let weight = Array::new(&[6], |at| 1.1 + 0.7 * at as f64).rounded(DType::F32);
+        let bias = Array::new(&[6], |at| 0.3 - 0.9 * at as f64).rounded(DType::F32);
+        let [w, b] = [&weight, &bias].map(|one| one.upload(&gpu, DType::F32));
+        let x = array.upload(&gpu, DType::F16);
+        let got = x.group_norm(3, Some(&w), Some(&b), 1e-3).unwrap();
+        for (at, &got) in download(&got).values.iter().enumerate() {
+            let row = &array.values[at / 14 * 14..][..14];
+            let mean = row.iter().sum::<f64>() / 14.0;
+            let square: f64 = row.iter().map(|v| (v - mean).powi(2)).sum();
+            let value = (array.values[at] - mean) / (square / 14.0 + 1e-3).sqrt();
+            let channel = at / 7 % 6;
+            let wanted = value * weight.values[channel] + bias.values[channel];
+            // Half of what the last of eleven bits is worth, and what f32 is off by.
+            let half = (wanted.abs().log2().floor().max(-14.0) - 11.0).exp2();
+            assert!(
+                (got - wanted).abs() <= half + 4e-6,
+                "{name}: element {at} is {got}, not {wanted}"
+            );
+        }
+    }
+}
+
+#[test]
 fn group_norm_normalizes_the_channels_of_a_group_together() {
     for (name, gpu) in gpus() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {

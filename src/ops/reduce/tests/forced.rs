@@ -167,6 +167,7 @@ fn every_form_that_fits_normalizes_right() {
                 let soft = softmax::along_as(&x, 1, Some(&rows), form, 0).unwrap();
                 let affine = layer_norm::Affine {
                     kind: 0,
+                    dtype: x.dtype,
                     weight: Some(weight.clone()),
                     bias: None,
                     eps: 0.5,
