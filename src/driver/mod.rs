@@ -176,6 +176,9 @@ pub(crate) struct PipelineDesc {
     pub(crate) bindings: Vec<Access>,
     /// Bytes of parameters: immediates, or a uniform binding after the last storage binding.
     pub(crate) params_bytes: u32,
+    /// Whether workgroup memory starts as zeros, as WGSL says. A kernel that writes before it reads
+    /// goes without: zeros take time on every GPU, and FXC compiles them for minutes.
+    pub(crate) zeroes_workgroup: bool,
     /// The twin, for a device that computes on the host.
     #[cfg_attr(
         not(any(test, feature = "sim")),

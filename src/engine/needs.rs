@@ -526,6 +526,7 @@ pub(super) fn describe(
                 entry: "main".to_string(),
                 bindings,
                 params_bytes,
+                zeroes_workgroup: false,
                 host: super::host::twin(kernel, key.variant, key.layout, caps),
             }
         }
@@ -539,6 +540,7 @@ pub(super) fn describe(
                 entry: "main".to_string(),
                 bindings,
                 params_bytes,
+                zeroes_workgroup: false,
                 host: super::host::fused_twin(fused, key.variant, key.layout, caps),
             }
         }
@@ -548,6 +550,7 @@ pub(super) fn describe(
             entry: custom.entry.clone(),
             bindings,
             params_bytes,
+            zeroes_workgroup: true,
             host: super::host::custom_twin(custom, key.variant.code, caps),
         },
     }

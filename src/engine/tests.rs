@@ -100,6 +100,7 @@ fn to_spirv(module: &Module, info: &ModuleInfo) -> Result<Vec<u32>, String> {
         // The oldest that has subgroups, and what SwiftShader gets.
         lang_version: (1, 3),
         bounds_check_policies: CHECKED,
+        zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
         ..Default::default()
     };
     let entry = spv::PipelineOptions {

@@ -259,7 +259,10 @@ impl Opened {
                 layout: Some(&pipeline_layout),
                 module: &module,
                 entry_point: Some(&desc.entry),
-                compilation_options: Default::default(),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: desc.zeroes_workgroup,
+                    ..Default::default()
+                },
                 cache: (self.pipeline_cache.as_ref()).map(PipelineCache::for_one_more),
             });
         PipelineEntry {

@@ -49,6 +49,7 @@ fn options_of(module: &Module, model: ShaderModel) -> hlsl::Options {
     let mut options = hlsl::Options {
         shader_model: model,
         fake_missing_bindings: false,
+        zero_initialize_workgroup_memory: false,
         ..Default::default()
     };
     let [mut constants, mut read, mut written] = [BindTarget::default(); 3];

@@ -31,6 +31,7 @@ pub(super) fn add() -> PipelineDesc {
         entry: "main".to_string(),
         bindings: vec![Access::Read, Access::ReadWrite],
         params_bytes: 4,
+        zeroes_workgroup: true,
         host: Some(Arc::new(|seen, params| {
             let more = u32::from_le_bytes(params.try_into().unwrap());
             let x = seen[0].clone();

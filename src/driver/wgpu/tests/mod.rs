@@ -125,6 +125,7 @@ fn kernel(wgsl: &str, bindings: &[Access]) -> PipelineDesc {
         entry: "main".to_owned(),
         bindings: bindings.to_vec(),
         params_bytes: 16,
+        zeroes_workgroup: true,
         host: None,
     }
 }

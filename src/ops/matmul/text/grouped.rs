@@ -57,9 +57,11 @@ pub(super) fn block(side: Side, whole_k: bool) -> String {
         "  if (k + 4u <= p.size.z) {{\n    return {body};\n  }}"
     );
     push!(out, "  var v = mat4x4<f32>();");
+    // The last step comes in first and is pushed on: FXC refuses rows that are written by a running index.
     push!(
         out,
-        "  for (var i = 0u; k + i < p.size.z; i++) {{ v[i] = {rest}; }}"
+        "  for (var left = max(p.size.z, k) - k; left > 0u; left--) {{\n    let i = left - 1u;\n    \
+         v = mat4x4<f32>({rest}, v[0], v[1], v[2]);\n  }}"
     );
     out.push_str("  return v;\n}\n");
     out
