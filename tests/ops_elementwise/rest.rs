@@ -44,7 +44,7 @@ fn numbers(random: &mut fastrand::Rng) -> Vec<f32> {
 /// As Python's `%`, and NumPy's.
 fn remainder(a: f32, b: f32) -> f32 {
     match a % b {
-        rest if rest == 0.0 => 0_f32.copysign(b),
+        0.0 => 0_f32.copysign(b),
         rest if (rest < 0.0) != (b < 0.0) => rest + b,
         rest => rest,
     }
