@@ -69,9 +69,14 @@ fn is_installed(package: &str) -> bool {
     capture(&mut query).is_ok_and(|status| status == "installed")
 }
 
-fn as_root(program: &str) -> Result<Command> {
-    let is_root = capture(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    let mut started = if is_root {
+/// Whether this program may do everything.
+pub(crate) fn is_root() -> bool {
+    capture(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+/// A program with all rights.
+pub(crate) fn as_root(program: &str) -> Result<Command> {
+    let mut started = if is_root() {
         command(program)
     } else if capture(command("sudo").arg("--version")).is_ok() {
         let mut sudo = command("sudo");

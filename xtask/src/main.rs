@@ -2,7 +2,7 @@
 //!
 //! This file reads the command line; each verb has a file of its own. Some rooms serve them all:
 //! [`process`] starts programs and says what it starts, [`apt`], [`pip`] and [`driver`] see to it
-//! that the machine has what a verb needs, [`browser`] looks at pages. Nothing here touches a GPU: that is the tests' business.
+//! that the machine has what a verb needs, [`trixie`] holds a newer system, [`browser`] looks at pages. Nothing here touches a GPU: that is the tests' business.
 
 mod apt;
 mod bench;
@@ -14,7 +14,9 @@ mod model;
 mod pip;
 mod process;
 mod programs;
+mod screen;
 mod suite;
+mod trixie;
 mod web;
 
 use std::process::ExitCode;

@@ -2,7 +2,8 @@
 
 #![expect(
     unsafe_code,
-    reason = "wgpu asks for a promise where a feature is experimental"
+    reason = "wgpu asks for a promise where a feature is experimental, and the driver is asked for what \
+              wgpu does not tell"
 )]
 
 use wgpu::{CooperativeMatrixProperties, CooperativeScalarType, ExperimentalFeatures, Features};
@@ -16,10 +17,49 @@ pub(super) const FEATURES: Features =
 /// On Vulkan alone: Metal has them too, but nobody has seen these kernels run there.
 pub(super) fn size(adapter: &wgpu::Adapter) -> Option<u32> {
     let is_seen = adapter.get_info().backend == wgpu::Backend::Vulkan;
-    if !is_seen || !adapter.features().contains(FEATURES) {
+    if !is_seen || !adapter.features().contains(FEATURES) || !is_granted(adapter) {
         return None;
     }
     largest(&adapter.cooperative_matrix_properties())
+}
+
+/// Whether the driver grants them to a device. wgpu offers them as soon as the driver lists sizes, and
+/// panics if it then refuses the device, as Mesa's software driver does where subgroups have four lanes.
+#[cfg(any(
+    windows,
+    target_os = "linux",
+    target_os = "android",
+    target_os = "freebsd"
+))]
+fn is_granted(adapter: &wgpu::Adapter) -> bool {
+    use ash::vk;
+
+    // SAFETY: what is behind it is asked and not destroyed, and the guard keeps it alive.
+    let Some(adapter) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else {
+        return false;
+    };
+    let instance = adapter.shared_instance();
+    if instance.instance_api_version() < vk::API_VERSION_1_1 {
+        return false;
+    }
+    let mut granted = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+    let mut asked = vk::PhysicalDeviceFeatures2::default().push_next(&mut granted);
+    let (raw, physical) = (instance.raw_instance(), adapter.raw_physical_device());
+    // SAFETY: the instance has the function, since its version has it; the physical device is its own and
+    // lists sizes, so it knows the structure that is chained, which outlives the call.
+    unsafe { raw.get_physical_device_features2(physical, &mut asked) };
+    granted.cooperative_matrix == vk::TRUE
+}
+
+/// No other system has Vulkan of its own.
+#[cfg(not(any(
+    windows,
+    target_os = "linux",
+    target_os = "android",
+    target_os = "freebsd"
+)))]
+fn is_granted(_: &wgpu::Adapter) -> bool {
+    false
 }
 
 fn largest(offered: &[CooperativeMatrixProperties]) -> Option<u32> {

@@ -1,14 +1,14 @@
 //! The program with a device of its own, `examples/fluid`: its tests, a run without a window whose budget moves,
 //! one whose device is lost, and a real window on a screen that is not there, used with a pointer.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use super::examples::Line;
 use crate::apt;
 use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, command, run, target_dir, watch};
+use crate::screen::Screen;
 
 /// A screen in memory, a hand for the pointer, and the libraries that the program opens for its window.
 const PACKAGES: &[&str] = &[
@@ -190,46 +190,6 @@ fn judge_window(line: &Line) -> Result<String> {
         return line.complain("tells of a slider that nobody moved");
     }
     Ok(format!("{frames} frames in a window"))
-}
-
-/// A screen that is only in memory, for as long as this lives.
-struct Screen {
-    server: Child,
-    name: String,
-}
-
-impl Screen {
-    fn start() -> Result<Screen> {
-        let mut server = command("Xvfb");
-        // It says on its output which number was free.
-        server.args(["-displayfd", "1", "-screen", "0", "1280x800x24"]);
-        server.args(["-nolisten", "tcp"]);
-        let server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let server = server.map_err(|error| format!("`Xvfb` cannot be run: {error}."))?;
-        let mut screen = Screen {
-            server,
-            name: String::new(),
-        };
-        let mut number = String::new();
-        if let Some(output) = screen.server.stdout.take() {
-            let read = BufReader::new(output).read_line(&mut number);
-            read.map_err(|error| format!("Xvfb says nothing: {error}."))?;
-        }
-        match number.trim() {
-            "" => Err("Xvfb ended at once.".into()),
-            number => {
-                screen.name = format!(":{number}");
-                Ok(screen)
-            }
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod app;
 mod examples;
 mod formats;
 mod hlsl;
+mod mesa;
 mod messages;
 mod model;
 mod page;
@@ -104,6 +105,18 @@ const STEPS: &[Step] = &[
         about: "the same under Vulkan's validation layer",
         nightly: false,
         run: adapters::validation,
+    },
+    Step {
+        name: "mesa",
+        about: "the newest lavapipe: cooperative matrices, a budget that moves, subgroups of 4 and 16",
+        nightly: false,
+        run: mesa::part,
+    },
+    Step {
+        name: "mesa-whole",
+        about: "the suite on the newest lavapipe, with subgroups of 8, 4 and 16",
+        nightly: true,
+        run: mesa::whole,
     },
     Step {
         name: "spirv",

@@ -1,0 +1,63 @@
+//! The newest lavapipe, in a folder beside this system's: it multiplies cooperative matrices, keeps
+//! count of its memory, and has subgroups of 4, 8 or 16 lanes.
+
+use std::env;
+use std::process::Command;
+
+use crate::process::{Result, run};
+use crate::suite::selected;
+use crate::trixie::Trixie;
+
+/// Bits of a vector of lavapipe's, of 32 for each lane of a subgroup.
+const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
+
+/// Tests of kernels whose lanes exchange values. The longest ones are left to the night.
+const OF_SUBGROUPS: &[&str] = &[
+    "ops::attention::tests::every_variant_computes",
+    "ops::matmul::along_k::tests::what_a_product_ends_with",
+    "ops::matmul::tests::scaled::every_variant",
+    "ops::reduce::tests::forced::every_form_that_fits_finds",
+    "ops::reduce::tests::forced::every_form_that_fits_normalizes",
+];
+
+/// What only this driver runs.
+const OF_THIS_DRIVER: &[&str] = &[
+    "ops::matmul::tests::cooperative::",
+    "gpu::tests::os_budget::",
+];
+
+/// What other drivers do not run, and the other subgroups.
+pub(crate) fn part() -> Result<String> {
+    let trixie = Trixie::provide()?;
+    on_mesa(&trixie, None, selected(&["--lib"], OF_THIS_DRIVER)?)?;
+    for bits in ["128", "512"] {
+        on_mesa(&trixie, Some(bits), selected(&["--lib"], OF_SUBGROUPS)?)?;
+    }
+    Ok("subgroups of 4, 8 and 16".into())
+}
+
+/// The whole suite, with each size of a subgroup.
+pub(crate) fn whole() -> Result<String> {
+    let trixie = Trixie::provide()?;
+    for bits in [None, Some("128"), Some("512")] {
+        on_mesa(&trixie, bits, selected(&["--workspace"], &[])?)?;
+    }
+    Ok("the suite with subgroups of 8, 4 and 16".into())
+}
+
+fn on_mesa(trixie: &Trixie, bits: Option<&str>, mut tests: Command) -> Result {
+    let runner = trixie.runner("on-mesa.sh", "")?;
+    let target = env::consts::ARCH.to_uppercase();
+    tests.env(
+        format!("CARGO_TARGET_{target}_UNKNOWN_LINUX_GNU_RUNNER"),
+        runner,
+    );
+    // Drivers that are named here are not in the folder.
+    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+        tests.env_remove(name);
+    }
+    if let Some(bits) = bits {
+        tests.env(WIDTH, bits);
+    }
+    run(&mut tests)
+}
