@@ -34,9 +34,7 @@ impl Opened {
         let submission = encoded.and_then(|commands| self.enqueue([commands], &pages));
         pages.into_iter().for_each(|page| self.pages.put_back(page));
         if let Some(timing) = timing.as_mut() {
-            // Work that was done without its times being read is done all the same.
-            let read = submission.is_ok() && self.read_stamps(timing).is_ok();
-            timing.running_ended(read);
+            self.end_of_timed(timing, submission.is_ok());
         }
         submission
     }

@@ -25,6 +25,8 @@ pub(super) struct Timing {
     runs: Vec<KernelRun>,
     /// Whose timestamps the set holds, in order.
     running: Vec<Arc<str>>,
+    /// Whether the timestamps are mapped, or about to be.
+    is_mapped: bool,
 }
 
 impl Timing {
@@ -50,6 +52,7 @@ impl Timing {
             times: BTreeMap::new(),
             runs: Vec::new(),
             running: Vec::new(),
+            is_mapped: false,
         }
     }
 
@@ -77,14 +80,6 @@ impl Timing {
             encoder.resolve_query_set(&self.queries, 0..count, &self.resolved, 0);
             let bytes = u64::from(count) * STAMP_BYTES;
             encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readable, 0, bytes);
-        }
-    }
-
-    /// Forgets what a submission left that did not happen, or whose timestamps were not `read`.
-    pub(super) fn running_ended(&mut self, read: bool) {
-        if !read {
-            self.running.clear();
-            self.readable.unmap();
         }
     }
 
@@ -152,8 +147,21 @@ impl Opened {
         runs.unwrap_or_default()
     }
 
+    /// Reads the timestamps of the last submission, if it `happened`. Work that was done without
+    /// its times being read is done all the same, so this says nothing of a failure.
+    pub(super) fn end_of_timed(&self, timing: &mut Timing, happened: bool) {
+        if happened && self.read_stamps(timing).is_ok() {
+            return;
+        }
+        timing.running.clear();
+        if std::mem::take(&mut timing.is_mapped) {
+            // Only a buffer that is mapped may be unmapped, and that may fail with the device.
+            let _ = self.now(self.guarded(|| timing.readable.unmap()));
+        }
+    }
+
     /// Waits for the last submission, and reads its timestamps.
-    pub(super) fn read_stamps(&self, timing: &mut Timing) -> DriverResult<()> {
+    fn read_stamps(&self, timing: &mut Timing) -> DriverResult<()> {
         let bytes = timing.running.len() as u64 * 2 * STAMP_BYTES;
         if bytes == 0 {
             return Ok(());
@@ -164,6 +172,7 @@ impl Opened {
             (timing.readable).map_async(wgpu::MapMode::Read, 0..bytes, tell);
         });
         self.now(asked)?;
+        timing.is_mapped = true;
         pollster::block_on(self.wait_for(&signal))?;
         let shown = self.guarded(|| timing.readable.get_mapped_range(0..bytes));
         let view = self.now(shown)?;
@@ -172,7 +181,8 @@ impl Opened {
             .map(|stamp| (stamp.iter().rev()).fold(0, |all, byte| all << 8 | u64::from(*byte)))
             .collect();
         drop(view);
-        timing.readable.unmap();
+        self.now(self.guarded(|| timing.readable.unmap()))?;
+        timing.is_mapped = false;
         timing.add(&stamps);
         Ok(())
     }

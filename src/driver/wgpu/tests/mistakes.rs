@@ -81,6 +81,39 @@ fn a_refused_submission_has_no_effect() {
     assert_eq!(driver.download(slab, 64), Ok(vec![1; 64]));
 }
 
+/// What was refused left its timestamps unread and their buffer unmapped. An error of ours may
+/// not reach the app's handler, which panics here.
+#[test]
+fn a_refused_submission_of_timed_kernels_is_refused_and_no_more() {
+    let driver = driver();
+    if driver.time_kernels(true).is_err() {
+        // This adapter has no timestamps.
+        return;
+    }
+    let pipeline = driver.add_kernel();
+    let slab = driver.new_buffer(BufferKind::Slab, 256);
+    let group = driver.whole(pipeline, slab, 256);
+    let params: &[u8] = bytemuck::cast_slice(&[1_u32, 64, 0, 0]);
+    let good = dispatch(pipeline, group, (0, 16));
+    for round in 1..4 {
+        for wrong in [clear(slab, 252, 8), dispatch(pipeline, group, (0, 12))] {
+            let result = driver.submit(&[good.clone(), wrong], params);
+            assert!(is_invalid(&result), "{result:?}");
+        }
+        driver
+            .submit(&[good.clone()], params)
+            .expect("a submission");
+        let counts: Vec<u64> = driver
+            .take_kernel_times()
+            .iter()
+            .map(|one| one.calls)
+            .collect();
+        assert_eq!(counts, [1], "in round {round}");
+    }
+    driver.declare_lost("for a test");
+    assert!(driver.submit(&[good], params).is_err());
+}
+
 #[test]
 fn a_mapped_buffer_in_a_submission_is_refused_until_it_is_unmapped() {
     let driver = driver();
