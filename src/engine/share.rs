@@ -6,6 +6,7 @@ use super::Engine;
 use crate::driver::{BufferId, Submission};
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage, TenantId};
+use crate::shortage::Climbs;
 
 /// Storages that stay where they are for as long as this lives.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Drop for Pinned {
     }
 }
 
-/// A storage that is to be pinned is brought in so often, at most, if others put it out again.
+/// A storage that is to be pinned is restored so often, at most, while the budget falls.
 const MOST_ARRIVALS: u32 = 8;
 
 impl Engine {
@@ -39,21 +40,10 @@ impl Engine {
         };
         for &storage in storages {
             self.error_of(storage)?;
-            for _ in 0..MOST_ARRIVALS {
-                match self.bring_in(storage).await? {
-                    Err(Error::OutOfMemory(_)) if self.was_lowered().await? => continue,
-                    brought => brought?,
-                }
-                if !self.lock().memory.is_away(storage) {
-                    break;
-                }
-                // What makes it anew is in the queue now. What else is there may put it out again.
-                self.walk().await?;
-            }
-            self.error_of(storage)?;
-            // At once, so that the next one does not put it out.
+            // At once, so that nothing that waits for room evicts it when it has arrived.
             storage.pin();
             pinned.storages.push(storage.clone());
+            self.restore_pinned(storage).await?;
         }
         // What was brought in must be there before the app's own commands run.
         self.submit()?;
@@ -67,6 +57,26 @@ impl Engine {
         }
         drop(state);
         Ok(pinned)
+    }
+
+    /// Restores a storage that is pinned already, so that it stays once it is there.
+    async fn restore_pinned(&self, storage: &Arc<Storage>) -> Result<()> {
+        for _ in 0..MOST_ARRIVALS {
+            match self.bring_in(storage).await? {
+                Err(Error::OutOfMemory(_)) if self.was_lowered().await? => continue,
+                brought => brought?,
+            }
+            if !self.lock().memory.is_away(storage) {
+                return self.error_of(storage);
+            }
+            // What rematerializes it is in the queue now.
+            self.walk().await?;
+            self.error_of(storage)?;
+        }
+        match self.lock().memory.is_away(storage) {
+            true => Err(self.out_of_memory(storage, Climbs::default())),
+            false => Ok(()),
+        }
     }
 
     /// Lets the app submit commands of its own that use pinned places, after everything of ours

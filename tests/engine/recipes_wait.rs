@@ -2,9 +2,9 @@
 //! what finds no room.
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Error, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, Residency, Tensor};
 
-use crate::recompute::{expected, in_time, made_anew};
+use crate::recompute::{doubled, expected, in_time, made_anew};
 use crate::{ended, nothing_leaves, numbers, open, open_alone, options};
 
 #[test]
@@ -123,4 +123,70 @@ fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
         drop((x, y));
         ended(gpu, &sim);
     });
+}
+
+/// Recipes that need recipes, in memory that holds a few of the tensors, beside clears that wait
+/// for room: whoever pins one gets it, or hears that there is no room.
+#[test]
+fn what_recipes_of_recipes_make_is_pinned_or_finds_no_room() {
+    let seed = std::env::var("LAPIDARY_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut pinned, mut refused) = (0, 0);
+    for round in 0..150 {
+        let (gpu, _sim) = open_alone(SimOptions {
+            maps_slabs: random.bool(),
+            lag_submissions: random.u32(..4),
+            ..options()
+        });
+        let budget = Budget {
+            host_bytes: Some(random.choice([0, 16 << 10, 1 << 20]).unwrap()),
+            disk_bytes: Some(0),
+            ..Budget::device(random.u64(40 << 10..160 << 10))
+        };
+        gpu.set_budget(budget).unwrap();
+        let len = random.choice([1000, 4000, 8000]).unwrap();
+        let Ok(chain) = chain(&gpu, len, &mut random) else {
+            continue;
+        };
+        let waiting = (0..4).map(|_| gpu.zeros(&[random.usize(1..20_000)], DType::F32));
+        let waiting: Vec<Tensor> = waiting.flatten().collect();
+        for one in &chain {
+            // Whether they are there or not.
+            drop(one.evict());
+        }
+        for one in [random.choice(&chain).unwrap(), chain.last().unwrap()] {
+            match one.pin() {
+                Ok(pin) => {
+                    assert_eq!(
+                        one.residency(),
+                        Residency::Device,
+                        "round {round} of {seed}"
+                    );
+                    drop(pin);
+                    pinned += 1;
+                }
+                Err(Error::OutOfMemory(_) | Error::NeverFits { .. }) => refused += 1,
+                Err(other) => panic!("round {round} of seed {seed}: {other}"),
+            }
+        }
+        drop(waiting);
+    }
+    assert!(
+        pinned > 20 && refused > 2,
+        "{pinned} pinned, {refused} refused"
+    );
+}
+
+/// Tensors each of which is computed again from two of those before it.
+fn chain(gpu: &Gpu, len: usize, random: &mut fastrand::Rng) -> lapidary::Result<Vec<Tensor>> {
+    let mut chain = vec![gpu.tensor(&numbers(3, len), &[len])?];
+    for last in 0..random.usize(2..6) {
+        let (x, other) = (chain[last].clone(), chain[random.usize(..=last)].clone());
+        let y = doubled(&x)?;
+        y.recompute_with(&[&x, &other], |inputs| {
+            doubled(&inputs[0])?.add(&inputs[1])?.sub(&inputs[1])
+        })?;
+        chain.push(y);
+    }
+    Ok(chain)
 }
