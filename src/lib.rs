@@ -107,6 +107,8 @@ mod shortage;
 #[cfg(feature = "gpu")]
 mod tensor;
 #[cfg(feature = "gpu")]
+mod text;
+#[cfg(feature = "gpu")]
 mod transfer;
 #[cfg(feature = "gpu")]
 mod tuning;

@@ -6,6 +6,8 @@
 mod computes;
 #[path = "custom_kernels/hostile.rs"]
 mod hostile;
+#[path = "custom_kernels/mutated.rs"]
+mod mutated;
 #[path = "custom_kernels/refuses.rs"]
 mod refuses;
 #[cfg(feature = "sim")]

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::text::printable;
 use crate::units::{Level, parse_bytes};
+
+/// Columns of a text in an error, at most.
+const MOST_QUOTED: usize = 60;
 
 /// How much memory a [`Gpu`](crate::Gpu) may take. What is `None` is not limited by the app.
 ///
@@ -89,7 +93,10 @@ impl FromStr for Budget {
             let (name, bytes) = part.split_once('=').unwrap_or(("device", part));
             let bytes = parse_bytes(bytes.trim()).ok_or_else(|| Error::Option {
                 option: "budget",
-                reason: format!("`{}` is no number of bytes, such as 512MiB", bytes.trim()),
+                reason: format!(
+                    "`{}` is no number of bytes, such as 512MiB",
+                    printable(bytes.trim(), MOST_QUOTED)
+                ),
             })?;
             let field = match name.trim() {
                 "device" => &mut budget.device_bytes,
@@ -98,6 +105,7 @@ impl FromStr for Budget {
                 "host" => &mut budget.host_bytes,
                 "disk" => &mut budget.disk_bytes,
                 other => {
+                    let other = printable(other, MOST_QUOTED);
                     return Err(Error::Option {
                         option: "budget",
                         reason: format!("`{other}` is none of device, soft, staging, host, disk"),
@@ -107,7 +115,7 @@ impl FromStr for Budget {
             if field.replace(bytes).is_some() {
                 return Err(Error::Option {
                     option: "budget",
-                    reason: format!("`{}` is there twice", name.trim()),
+                    reason: format!("`{}` is there twice", printable(name.trim(), MOST_QUOTED)),
                 });
             }
         }
@@ -266,5 +274,22 @@ mod tests {
         drop(second);
         assert!(account.charge(10).is_some());
         assert!(account.charge(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn what_is_no_budget_is_named_without_what_acts_upon_a_terminal() {
+        for hidden in ["\u{1b}[2J", "\u{7f}", "\u{9b}31m", "\u{202e}", "a\nerror"] {
+            for text in [
+                hidden.to_owned(),
+                format!("{hidden}=1MiB"),
+                format!("device={hidden}"),
+            ] {
+                let error = text.parse::<Budget>().unwrap_err().to_string();
+                let acts = |c: char| c.is_control() || c == '\u{202e}';
+                assert!(!error.contains(acts), "{error:?}");
+            }
+        }
+        let long = "x".repeat(100_000).parse::<Budget>().unwrap_err();
+        assert!(long.to_string().len() < 200, "{long}");
     }
 }

@@ -24,7 +24,6 @@ mod slabs;
 mod source;
 mod storage;
 mod tags;
-mod text;
 mod victims;
 
 use std::sync::{Arc, Weak};
@@ -33,6 +32,7 @@ use crate::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
 
+pub(crate) use crate::text::{printable, printable_end};
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
 use census::Census;
@@ -57,7 +57,6 @@ pub(crate) use storage::Storage;
 pub(crate) use storage::TenantId;
 pub use storage::{Advice, Residency, Tag};
 pub use tags::TagUse;
-pub(crate) use text::{printable, printable_end};
 use victims::{Clock, Uses};
 pub(crate) use victims::{TransferCost, choose};
 

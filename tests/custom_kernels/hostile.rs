@@ -181,7 +181,7 @@ fn texts_that_would_exhaust_the_compiler_are_refused() {
 }
 
 /// Panics of the parser are wanted here, and say nothing.
-fn quiet_parser() {
+pub(crate) fn quiet_parser() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let is_parser = |at: &std::panic::Location<'_>| at.file().contains("naga-");

@@ -116,6 +116,11 @@ fn entry_points() {
         "@workgroup_size(1) fn b",
         "@workgroup_size(1024, 1024) fn b",
     );
+    let hostile =
+        Kernel::with_entry(&gpu(), &both, "c`\u{1b}[2J\nerror\u{202e}\u{9b}").unwrap_err();
+    let hostile = hostile.to_string();
+    let acts = |c: char| c.is_control() || c == '\u{202e}';
+    assert!(!hostile.contains(acts), "{hostile:?}");
     let (message, excerpt) = shown(Kernel::with_entry(&gpu(), &big, "b"));
     assert!(
         message.contains("[1024, 1024, 1] is 1048576 invocations"),

@@ -38,6 +38,32 @@ fn a_file_that_is_too_short_for_a_header() {
 }
 
 #[test]
+fn what_acts_upon_a_terminal_does_not_reach_it() {
+    for hidden in [
+        "\\u001b[2J",
+        "\\u007f",
+        "\\u009b31m",
+        "\\u202e",
+        "\\n",
+        "\\u2066",
+        "\u{9b}",
+        "\u{202e}",
+    ] {
+        for (dtype, shape) in [
+            (format!("F32{hidden}"), "[1]".to_owned()),
+            ("F32".to_owned(), format!("\"{hidden}\"")),
+        ] {
+            let header = entry(&dtype, &shape, 0, 4);
+            let bytes = with_length(header.len() as u64, header.as_bytes());
+            let error = ModelFile::from_bytes(bytes).unwrap_err().to_string();
+            let acts = |c: char| c.is_control() || matches!(c, '\u{202e}' | '\u{2066}');
+            assert!(!error.contains(acts), "{error:?}");
+            assert!(error.contains("cannot be understood"), "{error:?}");
+        }
+    }
+}
+
+#[test]
 fn a_header_longer_than_the_file_or_than_any_may_be() {
     refuses(
         &with_length(u64::MAX, b"{}"),

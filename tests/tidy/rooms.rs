@@ -11,6 +11,7 @@ const ROOMS: [&str; 9] = [
 /// The modules outside the list that every room may know, and what each of them may know in turn.
 const LEAVES: &[(&str, &[&str])] = &[
     ("units", &[]),
+    ("text", &[]),
     ("kept", &[]),
     ("facade", &[]),
     ("tuning", &["kept"]),

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::tokens::{is_line_break, line_breaks};
 use crate::error::{Error, KernelError};
+use crate::text::is_hidden;
 
 /// Characters of a line that an excerpt shows, at most.
 const MOST_COLUMNS: usize = 100;
@@ -30,7 +32,7 @@ pub(super) fn error_at(
 
 fn error_with(kernel: &str, message: String, excerpt: String) -> Error {
     Error::Kernel(Arc::new(KernelError {
-        kernel: printable(kernel, MOST_COLUMNS),
+        kernel: printable(kernel, MOST_COLUMNS).replace('\n', " "),
         message: printable(&message, MOST_MESSAGE),
         excerpt,
     }))
@@ -46,10 +48,13 @@ fn error_with(kernel: &str, message: String, excerpt: String) -> Error {
 /// ```
 pub(super) fn excerpt(text: &str, place: Range<usize>, label: &str) -> String {
     let start = floor(text, place.start);
-    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-    let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+    let before = text[..start].char_indices().rev();
+    let mut before = before.filter(|(_, c)| is_line_break(*c));
+    let line_start = before.next().map_or(0, |(at, c)| at + c.len_utf8());
+    let line_end = text[start..].find(is_line_break);
+    let line_end = line_end.map_or(text.len(), |at| start + at);
     let end = floor(text, place.end).clamp(start, line_end);
-    let number = text[..start].matches('\n').count() + 1;
+    let number = line_breaks(&text[..line_start]) + 1;
     let column = text[line_start..start].chars().count();
     let line = text[line_start..line_end].trim_end();
     // A long line is shown from a little before the place.
@@ -88,12 +93,7 @@ fn printable(text: &str, most: usize) -> String {
     let clean = |c: char| match c {
         '\n' => c,
         '\t' => ' ',
-        '\u{200e}'
-        | '\u{200f}'
-        | '\u{feff}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
+        c if is_hidden(c) => '\u{fffd}',
         c => c,
     };
     let mut shown: String = text.chars().take(most).map(clean).collect();

@@ -16,6 +16,7 @@ mod effort;
 mod reflect;
 mod rewrite;
 mod scan;
+mod tokens;
 #[cfg(any(test, feature = "sim"))]
 mod twin;
 

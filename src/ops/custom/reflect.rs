@@ -14,11 +14,13 @@ use naga::{
 
 use super::diagnose;
 use super::effort;
-use super::scan::{self, Declaration, MOST_TEXT_BYTES, Token};
+use super::scan::{self, Declaration};
+use super::tokens::{self, MOST_TEXT_BYTES, Token, is_line_break};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::error::Result;
+use crate::text::printable;
 
 /// How a kernel is called before its entry point is known.
 const UNKNOWN: &str = "?";
@@ -79,7 +81,7 @@ impl Reflection {
                 format!("{} bytes of text, at most {MOST_TEXT_BYTES}", text.len()),
             ));
         }
-        let tokens = scan::tokens(text);
+        let tokens = tokens::tokens(text);
         scan::check_depth(text, &tokens)
             .map_err(|(place, reason)| diagnose::error_at(known, text, place, "", reason))?;
         let enables = enables(text, &tokens);
@@ -90,7 +92,7 @@ impl Reflection {
         let (operands, params) = reader.globals()?;
         reader.check_count(&operands, caps)?;
         let entry = reader.entry.to_owned();
-        let lengths = scan::lengths(text, &tokens, |name| {
+        let lengths = tokens::lengths(text, &tokens, |name| {
             operands.iter().position(|operand| operand.name == name)
         });
         Ok(Reflection {
@@ -172,7 +174,7 @@ fn blank(text: &str, ranges: &[Range<usize>]) -> String {
     let mut blanked = text.to_owned();
     for range in ranges {
         let spaces = text[range.clone()].chars().map(|c| match c {
-            '\n' => "\n".to_owned(),
+            c if is_line_break(c) => c.to_string(),
             c => " ".repeat(c.len_utf8()),
         });
         blanked.replace_range(range.clone(), &spaces.collect::<String>());
@@ -219,6 +221,7 @@ impl<'a> Reader<'a> {
                     true => "there is none".to_owned(),
                     false => format!("there are {}", names()),
                 };
+                let wanted = printable(wanted, 100);
                 return refuse(format!("no @compute entry point `{wanted}`: {there_are}"));
             }
             ([], None) => {

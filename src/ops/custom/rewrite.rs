@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use super::reflect::{self, Reflection};
+use super::tokens::is_line_break;
 use crate::driver::Caps;
 use crate::error::Result;
 use crate::memory::FENCE_BYTES;
@@ -51,9 +52,9 @@ pub(super) fn rewrite(
         if let (Some(stride_bytes), true) =
             (stride_bytes, *binding < 8 && fenced >> binding & 1 == 1)
         {
-            let length = kernel.text[range.clone()].replace('\n', " ");
             let fence = FENCE_BYTES / stride_bytes;
-            heads.push((range.clone(), format!("({length} - {fence}u)")));
+            heads.push((range.start..range.start, "(".to_owned()));
+            heads.push((range.end..range.end, format!(" - {fence}u)")));
         }
     }
     heads.sort_by_key(|(range, _)| range.start);
@@ -65,8 +66,11 @@ pub(super) fn rewrite(
     for (range, head) in heads {
         out.push_str(&kernel.text[at..range.start]);
         // What the head takes in lines it keeps.
-        let lines = kernel.text[range.clone()].matches('\n').count();
-        out.push_str(&"\n".repeat(lines));
+        out.extend(
+            kernel.text[range.clone()]
+                .chars()
+                .filter(|c| is_line_break(*c)),
+        );
         out.push_str(&head);
         at = range.end;
     }

@@ -1,4 +1,4 @@
-//! The words and marks of a user's WGSL, and how deeply they nest.
+//! How deeply a user's WGSL nests, and where it declares what.
 //!
 //! naga parses and checks by recursion, in frames of many kilobytes, and so does wgpu when it
 //! compiles the text again. A text that would make them overflow the stack that they are given is
@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-/// Bytes of a kernel's text, at most.
-pub(super) const MOST_TEXT_BYTES: usize = 1 << 20;
+use super::tokens::{Kind, Token};
 
 /// How deep the tree of one declaration may be: operators and brackets on the way from its root
 /// to a leaf. naga takes up to 60 KiB for one where it is not optimized, so this much fits
@@ -17,158 +16,6 @@ const MOST_DEPTH: usize = 160;
 
 /// Declarations of a text, at most: naga puts them in order by recursion along their uses.
 const MOST_DECLARATIONS: usize = 1000;
-
-/// What a token is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A name, a keyword or a number.
-    Word,
-    /// Any other character; of an operator of two characters the pair.
-    Mark(u8),
-}
-
-/// A token and where it stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    start: u32,
-    end: u32,
-}
-
-impl Token {
-    pub(super) fn range(&self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-
-    pub(super) fn is(&self, mark: u8) -> bool {
-        self.kind == Kind::Mark(mark)
-    }
-
-    /// Is it this word of the text?
-    pub(super) fn is_word(&self, text: &str, word: &str) -> bool {
-        self.kind == Kind::Word && text.get(self.range()) == Some(word)
-    }
-}
-
-/// The tokens of a text, without spaces and comments. The text is at most [`MOST_TEXT_BYTES`].
-pub(super) fn tokens(text: &str) -> Vec<Token> {
-    let bytes = text.as_bytes();
-    let (mut tokens, mut at) = (Vec::new(), 0);
-    while let Some(&byte) = bytes.get(at) {
-        let start = at;
-        let next = bytes.get(at + 1).copied();
-        let kind = match byte {
-            b'/' if next == Some(b'/') => {
-                at += line_end(&bytes[at..]);
-                continue;
-            }
-            b'/' if next == Some(b'*') => {
-                at = past_comment(bytes, at);
-                continue;
-            }
-            _ if byte.is_ascii_whitespace() || byte == 0x0b => {
-                at += 1;
-                continue;
-            }
-            b'0'..=b'9' => {
-                at = past_number(bytes, at);
-                Kind::Word
-            }
-            _ if is_word(byte) => {
-                at += bytes[at..]
-                    .iter()
-                    .take_while(|&&byte| is_word(byte))
-                    .count();
-                Kind::Word
-            }
-            _ => {
-                at += 1 + usize::from(next.is_some_and(|next| is_pair(byte, next)));
-                Kind::Mark(byte)
-            }
-        };
-        tokens.push(Token {
-            kind,
-            start: start as u32,
-            end: at as u32,
-        });
-    }
-    tokens
-}
-
-/// Where the lengths of bindings are asked for by `arrayLength(&name)` or `arrayLength(&name.member)`, and of
-/// which; none if one is asked for in another way.
-pub(super) fn lengths(
-    text: &str,
-    tokens: &[Token],
-    binding: impl Fn(&str) -> Option<usize>,
-) -> Option<Vec<(usize, Range<usize>)>> {
-    let calls = tokens.iter().enumerate();
-    let calls = calls.filter(|(_, token)| token.is_word(text, "arrayLength"));
-    calls
-        .map(|(index, call)| {
-            let rest = &tokens[index + 1..];
-            let [open, and, name, ..] = rest else {
-                return None;
-            };
-            if !open.is(b'(') || !and.is(b'&') || name.kind != Kind::Word {
-                return None;
-            }
-            let mut members = rest[3..].chunks(2);
-            let close = members.find(|two| !two[0].is(b'.'))?.first()?;
-            let which = binding(text.get(name.range())?);
-            // Of what is not bound the length is as good as any.
-            let which = which.unwrap_or(usize::MAX);
-            (close.is(b')')).then(|| (which, call.range().start..close.range().end))
-        })
-        .collect()
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
-}
-
-/// Operators that naga reads as one; `>>` may as well close two templates, and stays two.
-fn is_pair(first: u8, second: u8) -> bool {
-    match second {
-        b'=' => b"=!+-*/%&|^".contains(&first),
-        b'&' | b'|' => first == second,
-        _ => false,
-    }
-}
-
-fn line_end(bytes: &[u8]) -> usize {
-    let end = bytes.iter().position(|byte| *byte == b'\n');
-    end.unwrap_or(bytes.len())
-}
-
-/// Block comments nest.
-fn past_comment(bytes: &[u8], start: usize) -> usize {
-    let (mut at, mut open) = (start + 2, 1);
-    while open > 0 && at < bytes.len() {
-        match &bytes[at..bytes.len().min(at + 2)] {
-            b"/*" => (open, at) = (open + 1, at + 2),
-            b"*/" => (open, at) = (open - 1, at + 2),
-            _ => at += 1,
-        }
-    }
-    at
-}
-
-/// `1.5e-3f` is one word: its marks are no operators.
-fn past_number(bytes: &[u8], start: usize) -> usize {
-    let is_hex = bytes[start..].len() > 1 && bytes[start + 1] | 0x20 == b'x';
-    let exponent = if is_hex { b'p' } else { b'e' };
-    let mut at = start;
-    while let Some(&byte) = bytes.get(at) {
-        let follows_exponent = at > start && bytes[at - 1] | 0x20 == exponent;
-        let belongs = is_word(byte) || byte == b'.' || (b"+-".contains(&byte) && follows_exponent);
-        if !belongs {
-            break;
-        }
-        at += 1;
-    }
-    at
-}
 
 /// An open bracket: bounds on the trees that have been seen since.
 ///
@@ -340,6 +187,7 @@ fn before_attributes(tokens: &[Token], mut first: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tokens::tokens;
     use super::*;
 
     #[test]

@@ -14,6 +14,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use super::Fault;
 use super::contents::Contents;
 use crate::error::ModelFailure;
+use crate::text::printable;
 use crate::transfer::quoted;
 
 /// A header is at most so long, as everywhere.
@@ -21,6 +22,9 @@ pub(super) const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// The length of the header comes first.
 pub(super) const LENGTH_BYTES: u64 = 8;
+
+/// Columns of what the JSON parser says, at most.
+const MOST_QUOTED: usize = 300;
 
 /// What is no tensor.
 pub(super) const METADATA: &str = "__metadata__";
@@ -123,7 +127,11 @@ fn parse(text: &[u8]) -> Result<Parsed, Fault> {
     let mut json = serde_json::Deserializer::from_str(text);
     let parsed = (&mut json).deserialize_map(Entries);
     let parsed = parsed.and_then(|parsed| json.end().map(|()| parsed));
-    parsed.map_err(|error| damaged(format!("cannot be understood: {error}")))
+    // The parser quotes what it does not know, such as a type.
+    parsed.map_err(|error| {
+        let error = printable(&error.to_string(), MOST_QUOTED);
+        damaged(format!("cannot be understood: {error}"))
+    })
 }
 
 /// Visits the header's one object.

@@ -71,6 +71,12 @@ const STEPS: &[Step] = &[
         run: source::views,
     },
     Step {
+        name: "texts",
+        about: "100,000 changed texts of kernels, none of which may end the process",
+        nightly: true,
+        run: source::texts,
+    },
+    Step {
         name: "pressure",
         about: "random programs under small budgets, with faults",
         nightly: false,

@@ -96,6 +96,15 @@ fn run_random(length: &Length) -> Result<String> {
     ))
 }
 
+/// A hundred thousand hostile kernels.
+pub(crate) fn texts() -> Result<String> {
+    let mut tests = selected(&["--test", "custom_kernels"], &["no_changed_text"])?;
+    run(tests
+        .env("LAPIDARY_TEXTS", "100000")
+        .env("NEXTEST_PROFILE", BEFORE_A_RELEASE.profile))?;
+    Ok(String::new())
+}
+
 /// Operations with operands that are views, as many as there are.
 pub(crate) fn views() -> Result<String> {
     let mut tests = selected(&["--test", "views"], &[])?;

@@ -4,7 +4,7 @@
 mod recorded;
 #[cfg(test)]
 mod tests;
-#[path = "../../../../memory/text.rs"]
+#[path = "../../../../text.rs"]
 pub(crate) mod text;
 
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Names that users gave, on one line of a report: no control characters, no more columns than
-//! there is room for.
+//! Text from outside on one line of a report or an error: no control characters, and no more
+//! columns than there is room for.
 
 /// The beginning of a text in at most so many columns, with an ellipsis if that is not all.
 pub(crate) fn printable(text: &str, columns: usize) -> String {
@@ -33,7 +33,7 @@ fn fit(text: impl Iterator<Item = char>, columns: usize) -> (String, bool) {
 }
 
 /// Characters that move the cursor, turn the direction of the text, or cannot be seen.
-fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
             u32::from(c),
