@@ -101,7 +101,7 @@ fn a_refused_submission_of_timed_kernels_is_refused_and_no_more() {
             assert!(is_invalid(&result), "{result:?}");
         }
         driver
-            .submit(&[good.clone()], params)
+            .submit(std::slice::from_ref(&good), params)
             .expect("a submission");
         let counts: Vec<u64> = driver
             .take_kernel_times()
