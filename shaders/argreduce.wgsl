@@ -83,7 +83,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   for (var lane = 0u; lane < min(4u, items - item); lane += 1u) {
     let row = (item + lane) / p.parts;
     let range = part_range(item + lane - row * p.parts);
-    result[lane] = search(row, range.x, range.y);
+    let at = search(row, range.x, range.y);
+    result = select(result, vec4<u32>(at), is_lane(lane));
   }
   y_put4(item, result);
 }

@@ -72,14 +72,19 @@ fn write_mixed(start: u32) {
     let e = start + lane;
     let line = e / p.line;
     let at = e - line * p.line;
+    let is_own = is_lane(lane);
     if (at >= p.begins.x && at < p.ends.x) {
-      v[lane] = a_get(p.offsets.x + line * (p.ends.x - p.begins.x) + at - p.begins.x);
+      let i = p.offsets.x + line * (p.ends.x - p.begins.x) + at - p.begins.x;
+      v = select(v, vec4<T>(a_get(i)), is_own);
     } else if (at >= p.begins.y && at < p.ends.y) {
-      v[lane] = b_get(p.offsets.y + line * (p.ends.y - p.begins.y) + at - p.begins.y);
+      let i = p.offsets.y + line * (p.ends.y - p.begins.y) + at - p.begins.y;
+      v = select(v, vec4<T>(b_get(i)), is_own);
     } else if (at >= p.begins.z && at < p.ends.z) {
-      v[lane] = c_get(p.offsets.z + line * (p.ends.z - p.begins.z) + at - p.begins.z);
+      let i = p.offsets.z + line * (p.ends.z - p.begins.z) + at - p.begins.z;
+      v = select(v, vec4<T>(c_get(i)), is_own);
     } else if (at >= p.begins.w && at < p.ends.w) {
-      v[lane] = d_get(p.offsets.w + line * (p.ends.w - p.begins.w) + at - p.begins.w);
+      let i = p.offsets.w + line * (p.ends.w - p.begins.w) + at - p.begins.w;
+      v = select(v, vec4<T>(d_get(i)), is_own);
     }
   }
   y_put4(start, v);

@@ -1,6 +1,13 @@
 // Functions of a quad that kernels call, whatever their family. Adapters disagree about NaN,
 // infinities and zero, and about the last bits; these agree.
 
+//# is_lane
+// Which component `lane` is. A component is never written as `v[lane]`: FXC unrolls the loop
+// around that, with all that it calls, or refuses it.
+fn is_lane(lane: u32) -> vec4<bool> {
+  return vec4<u32>(0u, 1u, 2u, 3u) == vec4<u32>(lane);
+}
+
 //# is_nan
 // This and the next two by the bits: compilers may take it for granted that every float is finite.
 fn is_nan(x: vec4<f32>) -> vec4<bool> {

@@ -17,7 +17,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let from_c = at(c);
     let index = u32(i_get(from_c.x));
     if (index < p.w0.z) {
-      v[lane] = x_get(from_c.y + index * p.w0.w);
+      v = select(v, vec4<T>(x_get(from_c.y + index * p.w0.w)), is_lane(lane));
     }
     c = next(c);
   }

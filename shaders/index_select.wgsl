@@ -97,7 +97,7 @@ fn fetch(first: u32) -> vec4<T> {
   for (var lane = 0u; lane < min(4u, p.elements - first); lane += 1u) {
     let from_x = source(first + lane);
     if (from_x.exists) {
-      v[lane] = x_get(from_x.at);
+      v = select(v, vec4<T>(x_get(from_x.at)), is_lane(lane));
     }
   }
   return v;

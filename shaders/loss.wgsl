@@ -15,9 +15,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let row = first + lane;
     let target_class = u32(i_get(p.second + row));
     if (p.parts == 1u && target_class == p.third) {
-      v[lane] = 0.0;
+      v = select(v, vec4<f32>(0.0), is_lane(lane));
     } else if (target_class < p.length) {
-      v[lane] = total(row) - x_get(row_start(row) + target_class * p.inner_strides.x);
+      let loss = total(row) - x_get(row_start(row) + target_class * p.inner_strides.x);
+      v = select(v, vec4<f32>(loss), is_lane(lane));
     }
   }
   y_put4(first, v);

@@ -22,7 +22,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   var v = vec4<f32>(0.0);
   for (var lane = 0u; lane < min(4u, p.elements - first); lane += 1u) {
-    v[lane] = turned(first + lane);
+    v = select(v, vec4<f32>(turned(first + lane)), is_lane(lane));
   }
   y_put4(first, v);
 }

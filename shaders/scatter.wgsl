@@ -28,7 +28,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
   var v = vec4<T>();
   for (var lane = 0u; lane < min(4u, p.elements - first); lane += 1u) {
-    v[lane] = element(first + lane);
+    v = select(v, vec4<T>(element(first + lane)), is_lane(lane));
   }
   y_put4(first, v);
 }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::reduce::{Form, Plan, refuse_empty};
 use super::rows::{self, Axes, Rows};
 use super::text::push_sections;
@@ -138,6 +139,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         push_sections(&mut out, rows::WGSL, &[load]);
     }
     push_sections(&mut out, WGSL, &[form]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 

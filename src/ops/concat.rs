@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::rows;
 use super::text::push_sections;
 use crate::engine::{Kernel, Launch, Operand, Variant};
@@ -223,6 +224,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     };
     let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
     push_sections(&mut out, WGSL, &["main", write]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 

@@ -47,6 +47,10 @@ static CONV: Kernel = Kernel {
 /// Bit of a variant's code, after rows and lanes.
 const HAS_BIAS: u64 = 1 << 16;
 
+/// Most output channels of an invocation where lanes broadcast, and where each is on its own.
+const MOST_ROWS: usize = 32;
+const MOST_ALONE: usize = 8;
+
 /// llvmpipe leaves the loops of an invocation after 65,535 rounds in all of them.
 const MOST_ROUNDS: u64 = 60_000;
 
@@ -208,7 +212,7 @@ fn choose(caps: &Caps, geometry: &Geometry) -> Option<Tile> {
         Some((least, most)) if is_cpu && least == most && matches!(least, 4 | 8 | 16 | 32) => least,
         _ => 0,
     };
-    let most = if lanes == 0 { 8 } else { 32 };
+    let most = if lanes == 0 { MOST_ALONE } else { MOST_ROWS };
     Some(Tile {
         rows: channels.next_power_of_two().min(most) as u8,
         lanes: lanes as u8,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::elementwise::{self, Code, MAP, Plan, arg, head, index};
+use super::functions::push_functions;
 use super::index_select::check_index_type;
 use super::text::push_sections;
 use crate::engine::kernel::{Program, Ranges};
@@ -156,6 +157,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     head(&mut out, words, variant.dtypes[1], variant.dtypes[2]);
     index(&mut out, 2, rank);
     push_sections(&mut out, WGSL, &["main"]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::rows::{self, Side};
 use super::text::push_sections;
 use crate::dtype::DType;
@@ -200,6 +201,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         _ => "quads",
     };
     push_sections(&mut out, WGSL, &["params", fetch]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::normalize::check_float;
 use super::rows;
 use super::text::push_sections;
@@ -133,6 +134,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     };
     let mut out = String::with_capacity(4 << 10);
     push_sections(&mut out, WGSL, &["params", pairs]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
+use super::functions::push_functions;
 use super::gather;
 use super::index_select::check_index_type;
 use super::operation::{Takes, same_dtype};
@@ -285,6 +286,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
     push_sections(&mut out, WGSL, &["params", settle]);
+    push_functions(&mut out);
     Cow::Owned(out)
 }
 
