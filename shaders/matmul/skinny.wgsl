@@ -47,9 +47,9 @@ fn a_run(base: u32, row: u32, k: u32) -> vec4<f32> {
   let at = base + min(row, p.size.x - 1u) * p.strides.x + k * p.strides.y;
   if (k + 4u <= p.size.z) { return ${a_run}; }
   var v = vec4<f32>();
-  for (var left = max(p.size.z, k) - k; left > 0u; left--) {
-    v = vec4(a_get(at + (left - 1u) * p.strides.y), v.xyz);
-  }
+  if (k < p.size.z) { v.x = a_get(at); }
+  if (k + 1u < p.size.z) { v.y = a_get(at + p.strides.y); }
+  if (k + 2u < p.size.z) { v.z = a_get(at + 2u * p.strides.y); }
   return v;
 }
 

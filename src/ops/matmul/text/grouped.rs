@@ -7,12 +7,22 @@ use super::{LANES, Side, fill};
 const TILE: &str = include_str!("../../../../shaders/matmul/tile.wgsl");
 const SKINNY: &str = include_str!("../../../../shaders/matmul/skinny.wgsl");
 
-/// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the
-/// end, of which there is nothing where k is a multiple of four (`whole`).
-pub(super) fn block(side: Side, whole_k: bool) -> String {
+/// How a block reads the last steps of k, which are fewer than four.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// k is a multiple of four.
+    Nothing,
+    /// Software adapters skip a loop that nobody enters.
+    Loop,
+    /// FXC takes minutes for a loop within a loop that has barriers.
+    Branches,
+}
+
+/// `x_block(base, edge, k)`: a quad of the edge for each of four steps of k, zero past the end.
+pub(super) fn block(side: Side, rest: Rest) -> String {
     let (name, line) = (side.name, side.line());
     let last = if name == 'a' { "p.size.x" } else { "p.size.y" };
-    let (k, i) = (side.along("k"), side.along("i"));
+    let k = side.along("k");
     let mut out = format!(
         "\nfn {name}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {{\n  let line = {line};\n"
     );
@@ -24,20 +34,14 @@ pub(super) fn block(side: Side, whole_k: bool) -> String {
         "mat4x4<f32>(\n      {},\n      {},\n      {},\n      {}\n    )",
         lines[0], lines[1], lines[2], lines[3]
     );
-    let (body, rest) = if side.along_k {
+    let body = if side.along_k {
         for j in 0..4 {
             push!(
                 out,
                 "  let at_{j} = base + min(edge + {j}u, {last} - 1u) * line + {k};"
             );
         }
-        let get: Vec<String> = (0..4)
-            .map(|j| scaled(format!("{name}_get(at_{j} + {i})"), j))
-            .collect();
-        (
-            format!("transpose({whole})"),
-            format!("vec4({})", get.join(", ")),
-        )
+        format!("transpose({whole})")
     } else {
         push!(
             out,
@@ -46,9 +50,19 @@ pub(super) fn block(side: Side, whole_k: bool) -> String {
         for i in 1..4 {
             push!(out, "  let at_{i} = at_{} + line;", i - 1);
         }
-        (whole, side.quad("(at_0 + i * line)"))
+        whole
     };
-    if whole_k {
+    let step = |i: &str| {
+        if !side.along_k {
+            return side.quad(&format!("(at_0 + {i} * line)"));
+        }
+        let i = side.along(i);
+        let get: Vec<String> = (0..4)
+            .map(|j| scaled(format!("{name}_get(at_{j} + {i})"), j))
+            .collect();
+        format!("vec4({})", get.join(", "))
+    };
+    if rest == Rest::Nothing {
         push!(out, "  return {body};\n}}");
         return out;
     }
@@ -56,14 +70,29 @@ pub(super) fn block(side: Side, whole_k: bool) -> String {
         out,
         "  if (k + 4u <= p.size.z) {{\n    return {body};\n  }}"
     );
-    push!(out, "  var v = mat4x4<f32>();");
-    // The last step comes in first and is pushed on: FXC refuses rows that are written by a running index.
-    push!(
-        out,
-        "  for (var left = max(p.size.z, k) - k; left > 0u; left--) {{\n    let i = left - 1u;\n    \
-         v = mat4x4<f32>({rest}, v[0], v[1], v[2]);\n  }}"
-    );
-    out.push_str("  return v;\n}\n");
+    match rest {
+        // The last step comes in first and is pushed on, since FXC refuses a row that is written by
+        // a running index.
+        Rest::Loop => {
+            let last = step("(left - 1u)");
+            push!(
+                out,
+                "  var v = mat4x4<f32>();\n  \
+                 for (var left = max(p.size.z, k) - k; left > 0u; left--) {{\n    \
+                 v = mat4x4<f32>({last}, v[0], v[1], v[2]);\n  }}\n  return v;\n}}"
+            );
+        }
+        _ => {
+            for i in 0..3 {
+                let step = step(&format!("{i}u"));
+                push!(
+                    out,
+                    "  var v_{i} = vec4<f32>();\n  if (k + {i}u < p.size.z) {{ v_{i} = {step}; }}"
+                );
+            }
+            push!(out, "  return mat4x4<f32>(v_0, v_1, v_2, vec4<f32>());\n}}");
+        }
+    }
     out
 }
 
@@ -133,7 +162,7 @@ pub(super) fn workgroup(a: Side, b: Side, rows: u32, store: &str) -> String {
             ("store", store),
         ],
     );
-    text + &block(a, false) + &block(b, false)
+    text + &block(a, Rest::Branches) + &block(b, Rest::Branches)
 }
 
 /// The variant for few rows on a GPU.
@@ -176,5 +205,5 @@ pub(super) fn skinny(a: Side, b: Side, rows: u32, store: &str) -> String {
             ("store", store),
         ],
     );
-    text + &block(b, false)
+    text + &block(b, Rest::Branches)
 }

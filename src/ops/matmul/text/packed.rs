@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::grouped::block;
+use super::grouped::{Rest, block};
 use super::{LANES, Side, fill, place};
 use crate::ops::matmul::form::Spread;
 
@@ -21,7 +21,11 @@ pub(super) fn pack(side: Side, lanes: u32, whole: bool) -> String {
             ("steps_of_group", &(64 / lanes).to_string()),
         ],
     );
-    text + &block(side, whole)
+    let rest = match whole {
+        true => Rest::Nothing,
+        false => Rest::Loop,
+    };
+    text + &block(side, rest)
 }
 
 /// The variant whose operands are packed.

@@ -31,8 +31,8 @@ archive, member, folder = sys.argv[1:]
 file = pathlib.Path(folder) / pathlib.Path(member).name
 file.write_bytes(zipfile.ZipFile(archive).read(member))";
 
-/// When a compilation is given up, in milliseconds of the clock.
-const LIMIT_MS: &str = "20000";
+/// When a compilation is given up, in milliseconds on a core.
+const LIMIT_MS: &str = "15000";
 
 /// Programs at a time.
 const PARALLEL: usize = 2;
