@@ -5,6 +5,7 @@
 
 pub(crate) mod adapters;
 mod app;
+mod dx12;
 mod examples;
 mod formats;
 mod hlsl;
@@ -123,6 +124,12 @@ const STEPS: &[Step] = &[
         about: "the suite on the newest lavapipe, with subgroups of 8, 4 and 16",
         nightly: true,
         run: mesa::whole,
+    },
+    Step {
+        name: "dx12",
+        about: "every kernel's and the device's tests on DX12, under Wine",
+        nightly: true,
+        run: dx12::check,
     },
     Step {
         name: "spirv",

@@ -48,15 +48,7 @@ impl Compiler {
         }
         let folder = target_dir().join("fxc");
         fs::create_dir_all(&folder).map_err(|error| explain(&folder, &error))?;
-        if !folder.join("d3dcompiler_47.dll").exists() {
-            pip::install()?;
-            let download = folder.join("download");
-            let wheel = pip::download(PACKAGE, SYSTEM, &download)?;
-            let mut unpack = pip::python();
-            unpack.args(["-c", UNPACK]).arg(&wheel).arg(MEMBER);
-            capture(unpack.arg(&folder))?;
-            fs::remove_dir_all(&download).map_err(|error| explain(&download, &error))?;
-        }
+        fetch_dll(&folder)?;
         run_quietly(
             command("x86_64-w64-mingw32-gcc")
                 .args(["-O2", "-D__USE_MINGW_ANSI_STDIO=1"])
@@ -127,6 +119,20 @@ impl Compiler {
             );
         wine
     }
+}
+
+/// Puts the DLL into a folder, unless it is there.
+pub(crate) fn fetch_dll(folder: &Path) -> Result {
+    if folder.join("d3dcompiler_47.dll").exists() {
+        return Ok(());
+    }
+    pip::install()?;
+    let download = folder.join("download");
+    let wheel = pip::download(PACKAGE, SYSTEM, &download)?;
+    let mut unpack = pip::python();
+    unpack.args(["-c", UNPACK]).arg(&wheel).arg(MEMBER);
+    capture(unpack.arg(folder))?;
+    fs::remove_dir_all(&download).map_err(|error| explain(&download, &error))
 }
 
 /// A text that ended the program.

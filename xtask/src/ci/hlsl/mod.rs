@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::compiler::Compiler;
+pub(crate) use self::compiler::fetch_dll;
 use self::figures::Figures;
 use crate::ci::shaders::{texts, translated};
 use crate::process::Result;

@@ -1,0 +1,78 @@
+//! The suite on DX12: built for Windows, and run under Wine over the newest lavapipe, with Microsoft's
+//! FXC as its compiler. The adapter calls itself a GPU, so the suite takes a GPU's ways through the library.
+
+mod outcome;
+
+use std::fs;
+use std::process::Command;
+
+use self::outcome::Outcome;
+use super::hlsl;
+use crate::apt;
+use crate::ci::targets::rustup_has;
+use crate::process::{Result, cargo, command, run, target_dir, watch};
+use crate::screen::Screen;
+use crate::suite::SIMULATION;
+use crate::trixie::Trixie;
+
+const TARGET: &str = "x86_64-pc-windows-gnu";
+
+/// What computes on an adapter. The rest of the suite looks at the host's side, which is the same there.
+#[rustfmt::skip]
+const FILES: &[&str] = &[
+    "--lib",
+    "--test", "custom_kernels",
+    "--test", "device",
+    "--test", "fusion",
+    "--test", "ops_elementwise",
+    "--test", "ops_matmul",
+    "--test", "ops_nn",
+    "--test", "ops_reduce",
+];
+
+/// No windows, no .NET, no shortcuts; and FXC is Microsoft's, not Wine's own.
+const DLLS: &str = "mscoree=;mshtml=;winemenubuilder.exe=;d3dcompiler_47=n";
+
+/// Builds and runs everything. The table says so where that cannot be done.
+pub(crate) fn check() -> Result<String> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) || !apt::is_here() {
+        return Ok("NOT RUN, Wine is provided on x86-64 Debian and its children alone".into());
+    }
+    if !rustup_has(TARGET) {
+        if let Err(sentence) = run(command("rustup").args(["target", "add", TARGET])) {
+            return Ok(format!("NOT RUN, there is no {TARGET} here: {sentence}"));
+        }
+    }
+    apt::install(&["gcc-mingw-w64-x86-64", "xvfb"])?;
+    let programs = target_dir().join(TARGET).join("debug/deps");
+    fs::create_dir_all(&programs).map_err(|error| format!("{}: {error}.", programs.display()))?;
+    hlsl::fetch_dll(&programs)?;
+    run(tests().arg("--no-run"))?;
+    let screen = Screen::start()?;
+    let runner = Trixie::provide()?.runner("on-wine.sh", "wine")?;
+    let mut tests = tests();
+    tests
+        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", runner)
+        .env("DISPLAY", &screen.name)
+        .env("WINEPREFIX", target_dir().join("wine"))
+        .env("WINEDEBUG", "-all")
+        .env("WINEDLLOVERRIDES", DLLS)
+        .env("WGPU_BACKEND", "dx12")
+        .env("CARGO_TERM_COLOR", "never");
+    let output = watch(&mut tests, |_| true)?;
+    Outcome::of(&output.lines).judged()
+}
+
+fn tests() -> Command {
+    let mut tests = cargo();
+    tests.args(["test", "--no-fail-fast", "--package", "lapidary"]);
+    tests
+        .args(["--target", TARGET])
+        .args(SIMULATION)
+        .args(FILES);
+    tests.env(
+        "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER",
+        "x86_64-w64-mingw32-gcc",
+    );
+    tests
+}
