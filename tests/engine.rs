@@ -5,6 +5,8 @@
 mod advice;
 #[path = "engine/compacting.rs"]
 mod compacting;
+#[path = "engine/decoder.rs"]
+mod decoder;
 #[path = "engine/diagnostics.rs"]
 mod diagnostics;
 #[path = "engine/drops.rs"]
@@ -37,6 +39,8 @@ mod overlap;
 mod page;
 #[path = "engine/pauses.rs"]
 mod pauses;
+#[path = "engine/picked.rs"]
+mod picked;
 #[path = "engine/recipes_wait.rs"]
 mod recipes_wait;
 #[path = "engine/recompute.rs"]

@@ -45,12 +45,14 @@ pub(crate) enum Role {
 }
 
 /// A kernel's operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
     /// Its name in the text.
     pub(crate) name: &'static str,
     /// What is done with it.
     pub(crate) role: Role,
+    /// Of the first operand: which rows of it the second one names. See [`RowsNamed`].
+    pub(crate) rows: Option<fn(&Launch) -> Option<RowsNamed>>,
 }
 
 /// Names an operand: `Operand::read("a")`.
@@ -59,20 +61,51 @@ impl Operand {
         Operand {
             name,
             role: Role::Read,
+            rows: None,
         }
     }
+
+    /// A table of which the kernel copies rows.
+    pub(crate) const fn table(name: &'static str, rows: fn(&Launch) -> Option<RowsNamed>) -> Self {
+        Operand {
+            rows: Some(rows),
+            ..Operand::read(name)
+        }
+    }
+
     pub(crate) const fn write(name: &'static str) -> Self {
         Operand {
             name,
             role: Role::Write,
+            rows: None,
         }
     }
     pub(crate) const fn update(name: &'static str) -> Self {
         Operand {
             name,
             role: Role::Update,
+            rows: None,
         }
     }
+}
+
+/// What a launch does that copies rows of its first operand, the table, one after the other into
+/// its third: words of the second one name them. A row that the table does not have is zeros.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowsNamed {
+    /// Where in the table row 0 starts.
+    pub(crate) start_bytes: u64,
+    /// From one row to the next.
+    pub(crate) step_bytes: u64,
+    /// Bytes of a row, without gaps.
+    pub(crate) row_bytes: u64,
+    /// How many rows the table has.
+    pub(crate) rows: u32,
+    /// The word that names the first row of the result, and from it to the next one.
+    pub(crate) first_word: u32,
+    pub(crate) word_step: u32,
+    /// How many rows the result has.
+    pub(crate) count: u32,
 }
 
 /// Which text of a kernel: small, compared and hashed once a command.

@@ -25,6 +25,7 @@ mod host;
 pub(crate) mod kernel;
 mod ladder;
 mod needs;
+mod picked;
 mod pressure;
 mod read;
 mod recompute;
@@ -71,7 +72,7 @@ pub(crate) use block::block_on;
 pub(crate) use cmd::Cmd;
 pub use diagnose::{Diagnostics, Finding, Findings, Leak};
 pub(crate) use diagnose::{Look, Probes, UNWRITTEN, Wanted};
-pub(crate) use kernel::{Arg, Kernel, Launch, Operand, Variant};
+pub(crate) use kernel::{Arg, Kernel, Launch, Operand, RowsNamed, Variant};
 pub use pressure::{Pressure, PressureGuard};
 pub(crate) use report::{EngineReport, Tally};
 pub(crate) use share::Pinned;
@@ -160,6 +161,7 @@ impl Engine {
             readbacks: readbacks.clone(),
             queue: VecDeque::new(),
             left: LeftBehind::default(),
+            picking: None,
             placed: Vec::new(),
             cleaning: Vec::new(),
             costs: Costs::default(),

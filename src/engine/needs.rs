@@ -130,6 +130,11 @@ impl Engine {
                     reading,
                     piece,
                 } => self.read_away(&storage, &reading, piece).await?,
+                Need::Words(words) => self.lock().read_words(words),
+                Need::Rows(wanted) => {
+                    let picked = self.pick_rows(&wanted).await?;
+                    self.or_leave(picked).await?;
+                }
                 Need::Pipeline {
                     program,
                     key,

@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Takes in what has been submitted of a read, piece by piece.
-    async fn take_in(&self, reading: &Arc<Reading>) -> Result<()> {
+    pub(super) async fn take_in(&self, reading: &Arc<Reading>) -> Result<()> {
         while !reading.is_done() {
             self.check_lost()?;
             if let Some(error) = reading.failure() {

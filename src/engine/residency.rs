@@ -40,7 +40,7 @@ impl Drop for Arriving<'_> {
 }
 
 /// The bytes of a storage that is not on the device, piece by piece.
-struct Supply<'a> {
+pub(super) struct Supply<'a> {
     engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
@@ -55,7 +55,7 @@ impl Drop for Supply<'_> {
 }
 
 impl<'a> Supply<'a> {
-    fn new(engine: &'a Engine, storage: &'a Storage, copies: &'a Copies) -> Self {
+    pub(super) fn new(engine: &'a Engine, storage: &'a Storage, copies: &'a Copies) -> Self {
         let scratch = std::mem::take(&mut *engine.lock_scratch());
         Supply {
             engine,
@@ -83,7 +83,7 @@ impl<'a> Supply<'a> {
     }
 
     /// Some of the bytes from an offset on, at most so many.
-    fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
+    pub(super) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         if let Some(host) = &self.copies.host {
@@ -335,7 +335,7 @@ impl Engine {
     }
 
     /// Copies the first of `bytes` into the walk's own staging, and says how many those are.
-    async fn stage_arrival(
+    pub(super) async fn stage_arrival(
         &self,
         storage: &Arc<Storage>,
         bytes: &[u8],

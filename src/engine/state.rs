@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) may_wait: bool,
     /// Commands that could not run in the walk under way, in program order.
     pub(super) left: LeftBehind,
+    /// The rows that the command at the head of the queue picks of a table that is not on the device.
+    pub(super) picking: Option<super::picked::Picking>,
     /// What was given a place for the command at the head of the queue, which still needs more.
     pub(super) placed: Vec<Weak<Storage>>,
     /// Copies on their way of what will have to leave before long.

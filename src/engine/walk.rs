@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::caches::{Bindings, PipelineKey, ProgramId};
 use super::cmd::Cmd;
 use super::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
+use super::picked::{Wanted, Words};
 use super::state::State;
 use super::wgsl::Layout;
 use crate::alloc::AllocError;
@@ -42,6 +43,10 @@ pub(super) enum Need {
         reading: Arc<Reading>,
         piece: Piece,
     },
+    /// The words that name rows of a table that is not on the device.
+    Words(Words),
+    /// Those rows of the table, in the result of the command at the head of the queue.
+    Rows(Wanted),
     /// A compiled kernel.
     Pipeline {
         program: Program,
@@ -153,21 +158,8 @@ impl State {
         }
         match self.encode(&cmd) {
             Ok(()) => {
-                self.memory.anywhere = false;
-                if !self.placed.is_empty() {
-                    self.placed.clear();
-                }
-                self.counters.commands += 1;
-                let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
-                if is_the_apps && self.makings.is_the_apps() {
-                    self.counters.commands_of_app += 1;
-                }
                 self.batch.is_closed = alone || cmd.goes_at_once();
-                self.memory.tick();
-                match cmd.outlasts_encoding() {
-                    true => self.keep(cmd),
-                    false => cmd.into_operands(|storage| self.memory.let_go(storage)),
-                }
+                self.has_run(cmd);
             }
             Err(Stop::Need(need)) => {
                 self.push_head(cmd);
@@ -188,6 +180,24 @@ impl State {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// A command has become ops.
+    pub(super) fn has_run(&mut self, cmd: Cmd) {
+        self.memory.anywhere = false;
+        if !self.placed.is_empty() {
+            self.placed.clear();
+        }
+        self.counters.commands += 1;
+        let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
+        if is_the_apps && self.makings.is_the_apps() {
+            self.counters.commands_of_app += 1;
+        }
+        self.memory.tick();
+        match cmd.outlasts_encoding() {
+            true => self.keep(cmd),
+            false => cmd.into_operands(|storage| self.memory.let_go(storage)),
+        }
     }
 
     /// Frees what nobody holds any more.
@@ -377,6 +387,9 @@ impl State {
             all_are_here &= self.memory.find(&arg.storage).is_some();
         }
         if !all_are_here {
+            if let Some(need) = self.pick(launch)? {
+                return Err(Stop::Need(need));
+            }
             self.acquire(launch)?;
         }
         let (layout, bindings) = self.bind(launch, written)?;
@@ -542,7 +555,7 @@ impl State {
     }
 
     /// The place of a storage all of which is about to be written.
-    fn place_anew(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+    pub(super) fn place_anew(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
         if let Some(place) = self.memory.find(storage) {
             return Ok(place);
         }
@@ -552,7 +565,7 @@ impl State {
         })
     }
 
-    fn write(&mut self, storage: &Storage, op: Op) {
+    pub(super) fn write(&mut self, storage: &Storage, op: Op) {
         self.memory.named(storage, true);
         self.push_op(op);
     }

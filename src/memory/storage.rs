@@ -187,6 +187,8 @@ pub(crate) struct Storage {
     slot: AtomicU32,
     residency: AtomicU8,
     advice: AtomicU8,
+    /// Bytes of rows that were read of it while it was not on the device.
+    picked_bytes: AtomicU64,
     dead: Arc<DeadList>,
 }
 
@@ -215,12 +217,23 @@ impl Storage {
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
             advice: AtomicU8::new(Advice::Normal as u8),
+            picked_bytes: AtomicU64::new(0),
             dead,
         })
     }
 
     pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
+    }
+
+    /// Are so many bytes more, of rows of it alone, less than it is as a whole? They count from the
+    /// last time on that they were not.
+    pub(crate) fn picks_are_less(&self, more_bytes: u64) -> bool {
+        let picked = self.picked_bytes.load(Ordering::Relaxed) + more_bytes;
+        let is_less = picked <= self.len_bytes;
+        let now = if is_less { picked } else { 0 };
+        self.picked_bytes.store(now, Ordering::Relaxed);
+        is_less
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {

@@ -100,7 +100,7 @@ pub struct MemoryStats {
     pub put_out_bytes: u64,
     /// Bytes of tensors given up so far because they were elsewhere too.
     pub dropped_bytes: u64,
-    /// Bytes of tensors brought back so far.
+    /// Bytes of tensors brought back so far, and of rows that were read of those that were not.
     pub brought_in_bytes: u64,
     /// Bytes of tensors moved so far to make room.
     pub moved_bytes: u64,

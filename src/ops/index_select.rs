@@ -10,7 +10,7 @@ use super::functions::push_functions;
 use super::rows::{self, Side};
 use super::text::push_sections;
 use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::engine::{Kernel, Launch, Operand, RowsNamed, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
@@ -21,7 +21,11 @@ const WGSL: &str = include_str!("../../shaders/index_select.wgsl");
 /// `y[.., j, ..]` = `x[.., i[j], ..]`.
 static INDEX_SELECT: Kernel = Kernel {
     name: "index_select",
-    operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
+    operands: &[
+        Operand::table("x", rows_of),
+        Operand::read("i"),
+        Operand::write("y"),
+    ],
     text,
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::index_select::run,
@@ -45,6 +49,24 @@ pub(super) struct Params {
     pub(super) elements: u32,
 }
 
+/// The rows of `x` that a launch copies. `None` where what it copies does not lie together.
+fn rows_of(launch: &Launch) -> Option<RowsNamed> {
+    let p: Params = bytemuck::pod_read_unaligned(launch.params.get(..size_of::<Params>())?);
+    let is_one_table = p.before_dims == [1; 4];
+    let is_together = p.after == 1 || p.after_dims[0] == p.after && p.after_strides[0] == 1;
+    let width = launch.args.first()?.dtype.size_bytes();
+    let step = u32::try_from(p.stride as i32).ok()?;
+    (is_one_table && is_together).then(|| RowsNamed {
+        start_bytes: u64::from(p.offset) * width,
+        step_bytes: u64::from(step) * width,
+        row_bytes: u64::from(p.after) * width,
+        rows: p.size,
+        first_word: p.index_offset,
+        word_step: p.index_stride,
+        count: p.indices,
+    })
+}
+
 /// Bit of a variant's code, after the two ranks: y's quads are x's quads.
 const QUADS: u64 = 1 << 8;
 
@@ -55,6 +77,11 @@ impl Tensor {
     /// The device cannot report an index that the axis does not have. It never reads outside the
     /// tensor: the slice of such an index is zeros, and that of every negative index, which does
     /// not count from the end.
+    ///
+    /// Of a contiguous table that is evicted, or still in its file, whole rows (axis 0) are read
+    /// where they lie, up to 4 MiB and a quarter of the table. The table stays where it is until as
+    /// many bytes have been read of it as it has. The indices are read first, which is a wait for
+    /// the device.
     ///
     /// ```
     /// # use lapidary::Tensor;

@@ -55,6 +55,14 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
         by.add(&x.0)?,
         numbers(0, 1000).iter().map(|v| v * 2.0).collect(),
     );
+    if by.evict().is_ok() {
+        // Rows of what is not on the device.
+        let table = by.view_as(&[100, 10])?;
+        let rows = table.index_select(0, &gpu.tensor(&[7_u32, 99], &[2])?)?;
+        let wanted = [numbers(70, 10), numbers(990, 10)].concat();
+        let rows = Known(rows, wanted);
+        rows.check(rows.0.to_vec());
+    }
     let (late, later) = (sum.0.read::<f32>(), x.0.read::<f32>());
     x.check(block_on(later));
     sum.check(block_on(late));
