@@ -10,7 +10,7 @@
 #[allow(dead_code, reason = "shared with tests, which use more of it")]
 mod trace;
 
-use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, Spot, Step};
+use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, SlabId, Spot, Step};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use trace::{Event, Trace};
@@ -64,8 +64,9 @@ impl Runner<'_> {
         self.outcome.slowest = self.outcome.slowest.max(start.elapsed());
         self.outcome.plans += 1;
         let before = self.pools.stats();
+        let mut slab = None;
         for step in steps.ok()? {
-            carry_out(&mut self.pools, step).expect("a plan for these very pools");
+            carry_out(&mut self.pools, step, &mut slab).expect("a plan for these very pools");
             let reserved_bytes = self.pools.reserved_bytes();
             assert!(self.limit_bytes.is_none_or(|limit| reserved_bytes <= limit));
         }
@@ -84,15 +85,23 @@ impl Runner<'_> {
     }
 }
 
-fn carry_out(pools: &mut Pools, step: Step) -> Result<(), AllocError> {
+fn carry_out(
+    pools: &mut Pools,
+    step: Step,
+    created: &mut Option<SlabId>,
+) -> Result<(), AllocError> {
     match step {
         Step::Release(slab) => pools.remove_slab(slab)?,
+        Step::Assign { slab, class } => pools.assign(slab, class)?,
         Step::Move { block, to } => drop(pools.relocate(block, &to)?),
-        Step::Evacuate { block, growth } => {
-            let slab = pools.add_slab(&growth)?;
-            pools.relocate(block, &Spot::new(slab, 0))?;
+        Step::Create(growth) => *created = Some(pools.add_slab(&growth)?),
+        Step::MoveToNew {
+            block,
+            offset_bytes,
+        } => {
+            let slab = created.expect("a slab is created before blocks move there");
+            pools.relocate(block, &Spot::new(slab, offset_bytes))?;
         }
-        Step::Create(growth) => drop(pools.add_slab(&growth)?),
     }
     Ok(())
 }

@@ -112,9 +112,9 @@ impl Carver {
         let index = self.slabs.next_index().ok_or(AllocError::TableFull)?;
         let hole = Node::hole(index, Granules(0), size, NONE, NONE);
         let first = self.nodes.insert(hole).ok_or(AllocError::TableFull)?;
-        self.zones[zone as usize]
-            .empty
-            .insert(&mut self.nodes, first);
+        let own = &mut self.zones[zone as usize];
+        own.empty.insert(&mut self.nodes, first);
+        own.reserved_bytes += bytes;
         self.counters.reserved.raise(bytes);
         self.counters.slabs_created += 1;
         let generation = self.next_generation();
@@ -140,13 +140,37 @@ impl Carver {
             size,
             "the holes of an empty slab are one"
         );
-        self.zones[entry.zone as usize]
-            .empty
-            .remove(&mut self.nodes, first);
+        let bytes = self.unit.bytes(size);
+        let zone = &mut self.zones[entry.zone as usize];
+        zone.empty.remove(&mut self.nodes, first);
+        zone.reserved_bytes -= bytes;
         self.nodes.remove(first);
         self.slabs.remove(index);
-        self.counters.reserved.lower(self.unit.bytes(size));
+        self.counters.reserved.lower(bytes);
         self.counters.slabs_released += 1;
+        Ok(())
+    }
+
+    /// Lets requests of another zone see a slab without live blocks. O(1).
+    ///
+    /// # Errors
+    /// As [`Carver::remove_slab`].
+    pub(super) fn assign(&mut self, slab: SlabId, zone: u8) -> Result<(), AllocError> {
+        let index = self.slabs.resolve(slab)?;
+        let entry = &mut self.slabs[index];
+        if entry.blocks > 0 {
+            return Err(AllocError::SlabInUse {
+                slab,
+                blocks: entry.blocks,
+            });
+        }
+        let (first, bytes) = (entry.first, self.unit.bytes(entry.size));
+        let before = std::mem::replace(&mut entry.zone, zone);
+        let zones = &mut self.zones;
+        zones[before as usize].empty.remove(&mut self.nodes, first);
+        zones[before as usize].reserved_bytes -= bytes;
+        zones[zone as usize].empty.insert(&mut self.nodes, first);
+        zones[zone as usize].reserved_bytes += bytes;
         Ok(())
     }
 

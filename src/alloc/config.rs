@@ -9,9 +9,9 @@ pub struct PoolConfig {
     pub max_slab_bytes: u64,
     /// Requests up to this share the small slabs.
     pub small_request_bytes: u64,
-    /// The size of a slab for small requests.
+    /// The size of the first slabs for small requests; later ones are larger.
     pub small_slab_bytes: u64,
-    /// The size of a slab for the requests between small and own.
+    /// The largest slab for small requests, and for those between small and own.
     pub middle_slab_bytes: u64,
     /// Requests from this on get a slab of their own size.
     pub own_request_bytes: u64,
@@ -69,7 +69,9 @@ impl PoolConfig {
 /// Small requests, those that share slabs, and those that do not.
 pub(super) const ZONES: u8 = 3;
 
-/// What a slab is for.
+/// What a slab was made for; an empty one may come to serve another class ([`Pools::assign`]).
+///
+/// [`Pools::assign`]: super::Pools::assign
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SlabClass {

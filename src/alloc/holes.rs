@@ -15,6 +15,8 @@ pub(super) struct Zone {
     pub(super) used: HoleIndex,
     /// Holes that are a whole slab.
     pub(super) empty: HoleIndex,
+    /// Bytes of all its slabs.
+    pub(super) reserved_bytes: u64,
 }
 
 impl Zone {
@@ -22,6 +24,7 @@ impl Zone {
         Zone {
             used: HoleIndex::new(),
             empty: HoleIndex::new(),
+            reserved_bytes: 0,
         }
     }
 

@@ -2,17 +2,21 @@
 //!
 //! | request | slab |
 //! | --- | --- |
-//! | up to 256 KiB | 2 MiB, shared by small requests only |
+//! | up to 256 KiB | 2 to 16 MiB: a quarter of all such slabs; shared by small requests only |
 //! | below 4 MiB | 4 to 16 MiB: about what is live |
 //! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
 //! | from 128 MiB | its own size, shared with nobody; a later request takes it that needs most of it |
 //!
 //! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
 //! the highest reserved so far and 1.02 times the highest live so far, is made only after empty
-//! slabs were released, longest unused first, until it does not. On recorded training and
-//! inference runs that is worth more than every other choice together. Releasing earlier would
-//! create the same slabs again and again; never releasing keeps what only the first phase of a
-//! program needed.
+//! slabs were released until it does not: as few as that takes, since each may be wanted again. On
+//! recorded training and inference runs that is worth more than every other choice together.
+//! Releasing earlier would create the same slabs again and again; never releasing keeps what only
+//! the first phase of a program needed.
+//!
+//! **An empty slab changes its class** once so many slabs were released and the mark has not moved.
+//! A program whose phases need tensors of other sizes then settles to few driver calls. A slab that
+//! is far larger than what would be created stays what it is.
 //!
 //! **Moves before growth.** Where releasing is not enough, live blocks are moved together (the
 //! folder `compact` plans it), and only where that does not help either the mark rises. A program
@@ -37,6 +41,9 @@ use super::config::{Growth, PoolConfig, SlabClass, ZONES};
 use super::holes::LOOKS;
 use super::stats::{AllocStats, SlabInfo};
 use super::{AllocError, Block, BlockId, SlabId};
+
+/// A slab for small requests takes this part of all such slabs.
+const SMALL_SLAB_SHARE: u64 = 4;
 
 /// Blocks of all sizes in slabs of a few kinds. It decides and counts; the caller has the buffers.
 ///
@@ -181,7 +188,7 @@ impl Pools {
         let config = &self.config;
         let class = self.class(size_bytes);
         let slab_bytes = match class {
-            SlabClass::Small => config.small_slab_bytes,
+            SlabClass::Small => self.small_slab_bytes(),
             SlabClass::Middle => self.middle_slab_bytes(size_bytes),
             SlabClass::Own | SlabClass::Alone => round_up(size_bytes, config.own_step_bytes),
         };
@@ -194,6 +201,19 @@ impl Pools {
             slab_bytes,
             least_bytes,
         })
+    }
+
+    /// A quarter of what slabs for small requests hold already. A program of many small tensors
+    /// then has a few slabs, and gives few of them back when it turns to larger tensors.
+    fn small_slab_bytes(&self) -> u64 {
+        let zone = SlabClass::Small.zone();
+        let wanted_bytes = self.carver.zones[zone as usize].reserved_bytes / SMALL_SLAB_SHARE;
+        let least_bytes = self.config.small_slab_bytes;
+        let most_bytes = self.config.middle_slab_bytes.max(least_bytes);
+        let slab_bytes = wanted_bytes.checked_next_power_of_two();
+        slab_bytes
+            .unwrap_or(u64::MAX)
+            .clamp(least_bytes, most_bytes)
     }
 
     /// As much as is live, so that a small program holds little, between the least request that
@@ -209,18 +229,32 @@ impl Pools {
     }
 
     /// The empty slab to release before a slab for `growth` is made, by the high-water rule; ask
-    /// again after each one, until there is none. O(1).
+    /// again after each one, until there is none. The smallest that is enough by itself, or else
+    /// the largest. O(empty slabs).
     pub fn next_release(&self, growth: &Growth) -> Option<SlabId> {
-        let reserved_bytes = self
-            .carver
-            .counters
-            .reserved
-            .now
-            .saturating_add(growth.slab_bytes);
-        if reserved_bytes <= self.mark_bytes() {
+        let reserved_bytes = self.reserved_bytes().saturating_add(growth.slab_bytes);
+        let excess_bytes = reserved_bytes.saturating_sub(self.mark_bytes());
+        if excess_bytes == 0 {
             return None;
         }
-        self.carver.empty_slabs().next()
+        let sizes = self.empty_slabs().map(|slab| (self.slab_bytes(slab), slab));
+        let is_better = |a: u64, b: u64| match (a >= excess_bytes, b >= excess_bytes) {
+            (true, true) => a < b,
+            (a_is_enough, b_is_enough) => a_is_enough || (!b_is_enough && a > b),
+        };
+        let best = sizes.reduce(|best, next| {
+            if is_better(next.0, best.0) {
+                next
+            } else {
+                best
+            }
+        });
+        best.map(|(_, slab)| slab)
+    }
+
+    /// The size of a slab that is there.
+    pub(super) fn slab_bytes(&self, slab: SlabId) -> u64 {
+        self.carver.unit.bytes(self.carver.slabs[slab.index].size)
     }
 
     /// The reserved bytes that are passed only when no empty slab is left to release.
@@ -277,6 +311,14 @@ impl Pools {
             self.releases_at_mark = 0;
         }
         Ok(slab)
+    }
+
+    /// Lets a slab without live blocks serve requests of another class. O(1).
+    ///
+    /// # Errors
+    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
+    pub fn assign(&mut self, slab: SlabId, class: SlabClass) -> Result<(), AllocError> {
+        self.carver.assign(slab, class.zone())
     }
 
     /// Removes a slab without live blocks. O(1).

@@ -32,13 +32,14 @@ impl Engine {
     pub(super) async fn carry_out(&self, steps: &[Step]) -> Result<Outcome> {
         let has_moves = steps
             .iter()
-            .any(|step| matches!(step, Step::Move { .. } | Step::Evacuate { .. }));
+            .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
         if has_moves {
             // What was recorded before must not fall with the moves.
             self.submit()?;
             self.lock().counters.compactions += 1;
         }
         let refused_before = self.lock().counters.refused_submissions;
+        let mut created = None;
         let are_moves =
             |one: &Step, next: &Step| matches!((one, next), (Step::Move { .. }, Step::Move { .. }));
         for steps in steps.chunk_by(are_moves) {
@@ -50,15 +51,18 @@ impl Engine {
                     }
                     self.release_one(*slab)?;
                 }
-                Step::Evacuate { block, .. } if !self.lock().memory.is_there(*block) => {}
-                Step::Evacuate { block, growth } => match self.create_planned(growth).await {
-                    Ok(slab) => self.lock().record_move(*block, &Spot::new(slab, 0)),
+                Step::Assign { slab, class } => self.lock().memory.assign(*slab, *class),
+                Step::Create(growth) => match self.create_planned(growth).await {
+                    Ok(slab) => created = Some(slab),
                     Err(error) => return self.no_slab(error),
                 },
-                Step::Create(growth) => {
-                    if let Err(error) = self.create_planned(growth).await {
-                        return self.no_slab(error);
-                    }
+                Step::MoveToNew {
+                    block,
+                    offset_bytes,
+                } => {
+                    let slab = created.expect("a plan creates a slab before it moves blocks there");
+                    self.lock()
+                        .record_move(*block, &Spot::new(slab, *offset_bytes));
                 }
             }
         }

@@ -113,6 +113,13 @@ impl Memory {
         Some((slab.buffer, slab.last_serial))
     }
 
+    /// Lets an empty slab serve requests of another class, if it is still there and empty. In
+    /// statistics it stays what it was created for.
+    pub(crate) fn assign(&mut self, id: SlabId, class: SlabClass) {
+        // A slab that is not empty any more serves as it is: the plan is void, as others can be.
+        let _ = self.pools.assign(id, class);
+    }
+
     /// Adds the slab that was created for `growth`.
     pub(crate) fn add_slab(
         &mut self,

@@ -2,7 +2,7 @@
 //! that must not move and limits that must not be passed.
 
 use super::model::{Law, Live, Repeat, from_environment};
-use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, Spot, Step};
+use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, SlabId, Spot, Step};
 
 /// As a memory manager calls it that may move everything and is refused nothing.
 pub(crate) fn allocate(
@@ -14,21 +14,30 @@ pub(crate) fn allocate(
         Err(AllocError::NeedsSlab { .. }) => {}
         done => return done,
     }
+    let mut created = None;
     for &step in pools.plan(planner, size_bytes, None, &|_| true)? {
-        carry_out(pools, step)?;
+        carry_out(pools, step, &mut created)?;
     }
     pools.allocate_anywhere(size_bytes)
 }
 
-pub(crate) fn carry_out(pools: &mut Pools, step: Step) -> Result<(), AllocError> {
+pub(crate) fn carry_out(
+    pools: &mut Pools,
+    step: Step,
+    created: &mut Option<SlabId>,
+) -> Result<(), AllocError> {
     match step {
         Step::Release(slab) => pools.remove_slab(slab)?,
+        Step::Assign { slab, class } => pools.assign(slab, class)?,
         Step::Move { block, to } => drop(pools.relocate(block, &to)?),
-        Step::Evacuate { block, growth } => {
-            let slab = pools.add_slab(&growth)?;
-            pools.relocate(block, &Spot::new(slab, 0))?;
+        Step::Create(growth) => *created = Some(pools.add_slab(&growth)?),
+        Step::MoveToNew {
+            block,
+            offset_bytes,
+        } => {
+            let slab = created.expect("a slab is created before blocks move there");
+            pools.relocate(block, &Spot::new(slab, offset_bytes))?;
         }
-        Step::Create(growth) => drop(pools.add_slab(&growth)?),
     }
     Ok(())
 }
@@ -41,6 +50,8 @@ fn is_movable(block: BlockId) -> bool {
 struct Subject {
     pools: Pools,
     planner: Planner,
+    /// The slab that the last step of a plan created.
+    created: Option<SlabId>,
     live: Live,
     unit_bytes: u64,
     tally: Tally,
@@ -53,7 +64,7 @@ pub(crate) struct Tally {
     pub(crate) given_up: u64,
     pub(crate) refused: u64,
     pub(crate) moves: u64,
-    pub(crate) evacuations: u64,
+    pub(crate) moves_to_new: u64,
     pub(crate) skipped: u64,
     pub(crate) shrunk: u64,
     pub(crate) stuck: u64,
@@ -66,7 +77,7 @@ impl Tally {
         self.given_up += other.given_up;
         self.refused += other.refused;
         self.moves += other.moves;
-        self.evacuations += other.evacuations;
+        self.moves_to_new += other.moves_to_new;
         self.skipped += other.skipped;
         self.shrunk += other.shrunk;
         self.stuck += other.stuck;
@@ -86,6 +97,7 @@ impl Subject {
         Subject {
             pools: Pools::new(config).unwrap(),
             planner: Planner::default(),
+            created: None,
             live: Live::default(),
             unit_bytes,
             tally: Tally::default(),
@@ -114,8 +126,8 @@ impl Subject {
     fn step(&mut self, step: Step) {
         let moved = match step {
             Step::Move { block, .. } => Some(block),
-            Step::Evacuate { block, .. } => Some(block),
-            Step::Release(_) | Step::Create(_) => None,
+            Step::MoveToNew { block, .. } => Some(block),
+            Step::Release(_) | Step::Assign { .. } | Step::Create(_) => None,
         };
         let from = moved.map(|id| {
             assert!(is_movable(id), "{id:?} is pinned");
@@ -124,7 +136,7 @@ impl Subject {
             self.live.remove(index.unwrap(), &from);
             from
         });
-        carry_out(&mut self.pools, step).unwrap();
+        carry_out(&mut self.pools, step, &mut self.created).unwrap();
         if let (Some(id), Some(from)) = (moved, from) {
             let to = self.pools.block(id).unwrap();
             assert_ne!(from.slab, to.slab, "no copy stays in its slab");
@@ -134,7 +146,7 @@ impl Subject {
             );
             self.live.add(id, &to, self.unit_bytes);
             self.tally.moves += 1;
-            self.tally.evacuations += u64::from(matches!(step, Step::Evacuate { .. }));
+            self.tally.moves_to_new += u64::from(matches!(step, Step::MoveToNew { .. }));
         }
         self.live.check_pools(&self.pools);
     }
@@ -173,8 +185,8 @@ impl Subject {
         };
         // Blocks die at any time: what a plan says of them is void, the rest of it is not.
         let moved = steps.iter().find_map(|step| match step {
-            Step::Move { block, .. } | Step::Evacuate { block, .. } => Some(*block),
-            Step::Release(_) | Step::Create(_) => None,
+            Step::Move { block, .. } | Step::MoveToNew { block, .. } => Some(*block),
+            Step::Release(_) | Step::Assign { .. } | Step::Create(_) => None,
         });
         let index = self.live.blocks.iter().position(|&id| Some(id) == moved);
         match random.u8(..) {
@@ -183,7 +195,7 @@ impl Subject {
             _ => {}
         }
         for &step in &steps[..end] {
-            if let Step::Move { block, .. } | Step::Evacuate { block, .. } = step {
+            if let Step::Move { block, .. } | Step::MoveToNew { block, .. } = step {
                 if self.pools.block(block).is_err() {
                     self.tally.skipped += 1;
                     continue;

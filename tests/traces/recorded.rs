@@ -49,6 +49,78 @@ fn little_more_is_reserved_than_is_live_and_a_program_that_repeats_itself_comes_
     }
 }
 
+/// Programs that follow one another in one process, several times over. Each releases all it has.
+fn in_turns(traces: &[Trace], rounds: usize) -> Trace {
+    let mut all = Trace::default();
+    for trace in (0..rounds).flat_map(|_| traces) {
+        let first = all.storages;
+        let mut live = vec![false; trace.storages];
+        for event in &trace.events {
+            all.events.extend(match *event {
+                Event::Alloc { id, bytes } => {
+                    live[id] = true;
+                    let id = first + id;
+                    Some(Event::Alloc { id, bytes })
+                }
+                Event::Free { id } => {
+                    live[id] = false;
+                    Some(Event::Free { id: first + id })
+                }
+                Event::Run { .. } => None,
+            });
+        }
+        let kept = (0..trace.storages).filter(|&id| live[id]);
+        all.events
+            .extend(kept.map(|id| Event::Free { id: first + id }));
+        all.storages += trace.storages;
+        all.peak_live_bytes = all.peak_live_bytes.max(trace.peak_live_bytes);
+    }
+    all
+}
+
+#[test]
+fn programs_that_take_turns_come_to_rest() {
+    let traces = [
+        recorded("mlp_accum_train.trace.gz"),
+        recorded("resnet50_train.reads.trace.gz"),
+        recorded("bert_mlm_train.trace.gz"),
+    ];
+    for chosen in [&traces[..2], &traces[1..]] {
+        let outcome = replay(&in_turns(chosen, 6), None);
+        let created = outcome.buffers_created_last_third;
+        assert_eq!(outcome.refused, 0);
+        assert!(
+            created <= 10,
+            "{} and {}: {created}",
+            chosen[0].name,
+            chosen[1].name
+        );
+    }
+}
+
+/// Hundreds of small tensors, then a few large ones, in about the same memory.
+#[test]
+fn phases_of_small_and_of_large_tensors_share_their_slabs() {
+    const ROUNDS: usize = 30;
+    let phases: [(usize, u64); 2] = [(320, 256 << 10), (3, 27 << 20)];
+    let mut trace = Trace {
+        peak_live_bytes: 3 * (27 << 20),
+        ..Trace::default()
+    };
+    for (count, bytes) in (0..ROUNDS).flat_map(|_| phases) {
+        let ids = trace.storages..trace.storages + count;
+        let created = ids.clone().map(|id| Event::Alloc { id, bytes });
+        trace
+            .events
+            .extend(created.chain(ids.map(|id| Event::Free { id })));
+        trace.storages += count;
+    }
+    let outcome = replay(&trace, None);
+    let created = outcome.buffers_created_last_third;
+    assert!(created <= 10, "{created} in ten rounds");
+    assert!(outcome.ratio() <= 1.2, "{}", outcome.ratio());
+}
+
 #[test]
 fn where_nothing_moves_a_program_that_repeats_itself_still_comes_to_rest() {
     for name in ["mlp_accum_train.trace.gz", "bert_mlm_train.trace.gz"] {

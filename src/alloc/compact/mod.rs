@@ -3,7 +3,7 @@
 //! ```text
 //! hole     [ a |  hole  | b |  hole  | c ]    b moves to another slab: one hole where there were two
 //! release  [ a |            hole         ]    a moves away, the slab is given back, another is made
-//! evacuate [ a |            hole         ]    a fits in no hole and gets a small slab of its own first
+//! create   [ a |    hole    | b |  hole  ]    a and b fit in no hole: a small slab is made for them first
 //! ```
 //!
 //! Nothing here moves anything. A plan is a list of [`Step`]s over the tables as they are; whoever
@@ -18,7 +18,8 @@
 //! tables, so that planning takes nothing from the heap once they have grown.
 //!
 //! **The order of the means**, each tried only when those before it do not do: a hole that the
-//! short search overlooked; another slab under the mark, after releasing what is empty; the
+//! short search overlooked; an empty slab of another class, once slabs come and go for nothing;
+//! another slab under the mark, after releasing what is empty; the
 //! cheapest moves that keep below the mark; another slab above the mark. Under a hard limit that
 //! forbids the last: any hole in slabs of any kind, a slab no larger than the request, and moves
 //! whatever they cost.
@@ -42,6 +43,11 @@ const MOST_WINDOWS: usize = 40;
 const MOST_SLABS: usize = 200;
 /// How many blocks and holes are walked over for one plan.
 const MOST_NODES: usize = 1 << 14;
+/// An empty slab of another class is at most so many times as large as the one that it replaces, or
+/// as a large one for middle requests.
+const MOST_EXCESS: u64 = 4;
+/// A hard limit is close below this share of the mark.
+const NEAR_PERCENT: u64 = 125;
 /// A plan that gives slabs back must save so many bytes of copies against one that does not.
 const RELEASE_ADVANTAGE_BYTES: u64 = 1 << 20;
 
@@ -50,6 +56,13 @@ const RELEASE_ADVANTAGE_BYTES: u64 = 1 << 20;
 pub enum Step {
     /// Give this slab back: [`Pools::remove_slab`]. It is empty when its turn comes.
     Release(SlabId),
+    /// Let this empty slab serve requests of another class: [`Pools::assign`].
+    Assign {
+        /// The slab.
+        slab: SlabId,
+        /// The class of the request.
+        class: SlabClass,
+    },
     /// Move a block into a hole of another slab: [`Pools::relocate`], and copy the bytes.
     Move {
         /// The block, whose handle stays good.
@@ -57,15 +70,16 @@ pub enum Step {
         /// Where it goes.
         to: Spot,
     },
-    /// Create a slab for one block and move the block to its start.
-    Evacuate {
+    /// Create a slab, for the blocks of the steps that follow or for the request:
+    /// [`Pools::add_slab`].
+    Create(Growth),
+    /// Move a block into the slab that the last [`Step::Create`] has made, and copy the bytes.
+    MoveToNew {
         /// The block, whose handle stays good.
         block: BlockId,
-        /// The slab to create.
-        growth: Growth,
+        /// Where it goes in that slab.
+        offset_bytes: u64,
     },
-    /// Create the slab that the request will lie in: [`Pools::add_slab`].
-    Create(Growth),
 }
 
 /// The tables of planning, kept for their capacity. Any [`Pools`] may use any planner.
@@ -79,6 +93,8 @@ pub struct Planner {
     windows: Vec<Window>,
     pieces: Vec<windows::Piece>,
     blocks: Vec<Tenant>,
+    /// The empty slabs with their bytes, the smallest first.
+    empty: Vec<(u64, SlabId)>,
     /// Of every slab by index whether the plan gives it back or fills it.
     fates: Vec<Fate>,
 }
@@ -133,6 +149,8 @@ struct Query<'a> {
     limit_bytes: u64,
     /// Any hole will do, in slabs of any kind.
     anywhere: bool,
+    /// A hard limit is close.
+    is_tight: bool,
     movable: &'a dyn Fn(BlockId) -> bool,
 }
 
@@ -146,12 +164,36 @@ impl Query<'_> {
             .0
     }
 
-    /// Where a block belongs by its size.
-    fn zone_of(&self, tenant: &Tenant) -> u8 {
+    /// What a block is by its size.
+    fn class_of(&self, tenant: &Tenant) -> SlabClass {
         let carver = &self.pools.carver;
         let node = &carver.nodes[tenant.node];
         let bytes = carver.unit.bytes(node.size()) - node.slack_bytes();
-        self.pools.class(bytes).zone()
+        self.pools.class(bytes)
+    }
+
+    /// Where a block belongs by its size.
+    fn zone_of(&self, tenant: &Tenant) -> u8 {
+        self.class_of(tenant).zone()
+    }
+
+    /// An empty slab of another class that serves in the place of a new one: the smallest. Only
+    /// for a program that goes round in circles, and far from a hard limit.
+    fn assignable(&self) -> Option<SlabId> {
+        let pools = self.pools;
+        if self.is_tight || !pools.is_restless() {
+            return None;
+        }
+        let usual_bytes = self.growth.slab_bytes.max(pools.config.middle_slab_bytes);
+        let most_bytes = usual_bytes.saturating_mul(MOST_EXCESS);
+        let alone = SlabClass::Alone.zone();
+        let is_shared = |slab: &SlabId| pools.carver.slabs[slab.index].zone != alone;
+        let shared = pools.empty_slabs().filter(is_shared);
+        let sizes = shared.map(|slab| (pools.slab_bytes(slab), slab));
+        let serves = self.growth.least_bytes..=most_bytes;
+        let serving = sizes.filter(|(bytes, _)| serves.contains(bytes));
+        let best = serving.min_by_key(|(bytes, _)| *bytes);
+        best.map(|(_, slab)| slab)
     }
 
     fn handle(&self, node: u32) -> BlockId {
@@ -183,19 +225,21 @@ impl Pools {
     ///         Err(AllocError::NeedsSlab { .. }) => {}
     ///         done => return done,
     ///     }
+    ///     let mut created = None;
     ///     for step in pools.plan(planner, size_bytes, None, &|_| true)? {
     ///         match *step {
     ///             // Destroy the buffer as well.
     ///             Step::Release(slab) => pools.remove_slab(slab)?,
+    ///             Step::Assign { slab, class } => pools.assign(slab, class)?,
     ///             // Record a copy as well.
     ///             Step::Move { block, to } => drop(pools.relocate(block, &to)?),
-    ///             // Create a buffer, then record a copy.
-    ///             Step::Evacuate { block, growth } => {
-    ///                 let slab = pools.add_slab(&growth)?;
-    ///                 pools.relocate(block, &Spot::new(slab, 0))?;
-    ///             }
     ///             // Create a buffer.
-    ///             Step::Create(growth) => drop(pools.add_slab(&growth)?),
+    ///             Step::Create(growth) => created = Some(pools.add_slab(&growth)?),
+    ///             // Record a copy as well.
+    ///             Step::MoveToNew { block, offset_bytes } => {
+    ///                 let slab = created.expect("a slab was created before");
+    ///                 pools.relocate(block, &Spot::new(slab, offset_bytes))?;
+    ///             }
     ///         }
     ///     }
     ///     pools.allocate_anywhere(size_bytes)
@@ -237,8 +281,14 @@ impl Pools {
             growth,
             limit_bytes: mark_bytes,
             anywhere: false,
+            is_tight: cap_bytes / NEAR_PERCENT < self.mark_with(size_bytes) / 100,
             movable,
         };
+        if let Some(slab) = query.assignable() {
+            let class = growth.class;
+            planner.steps.push(Step::Assign { slab, class });
+            return Ok(&planner.steps);
+        }
         if planner.grow(&query, mark_bytes) {
             return Ok(&planner.steps);
         }
@@ -254,6 +304,7 @@ impl Pools {
         query.growth.slab_bytes = growth.least_bytes;
         query.limit_bytes = cap_bytes;
         query.anywhere = true;
+        query.is_tight = true;
         if planner.grow(&query, cap_bytes) || planner.compact(&query, u64::MAX) {
             return Ok(&planner.steps);
         }
@@ -277,6 +328,7 @@ impl Pools {
             growth: Growth::NOTHING,
             limit_bytes: self.reserved_bytes(),
             anywhere: true,
+            is_tight: true,
             movable,
         };
         planner.survey(self);
@@ -310,8 +362,8 @@ impl Pools {
 
     /// Bytes of all slabs without live blocks.
     fn empty_bytes(&self) -> u64 {
-        let bytes = |id: SlabId| self.carver.unit.bytes(self.carver.slabs[id.index].size);
-        self.carver.empty_slabs().map(bytes).sum()
+        let slabs = self.carver.empty_slabs();
+        slabs.map(|slab| self.slab_bytes(slab)).sum()
     }
 
     fn has_hole(&self, zone: u8, size_bytes: u64, empty_limit_bytes: u64) -> bool {
@@ -320,26 +372,53 @@ impl Pools {
 }
 
 impl Planner {
-    /// Releases empty slabs, longest unused first, until the new slab fits under the query's limit
-    /// or none is left, and creates it if that is within `cap_bytes`.
+    /// Releases empty slabs until the new slab fits under the query's limit or none is left, and
+    /// creates it if that is within `cap_bytes`.
     fn grow(&mut self, query: &Query<'_>, cap_bytes: u64) -> bool {
-        let (pools, slab_bytes) = (query.pools, query.growth.slab_bytes);
         self.steps.clear();
-        let mut reserved_bytes = pools.reserved_bytes();
-        let fits = |reserved_bytes: u64, limit_bytes: u64| {
-            reserved_bytes
-                .checked_add(slab_bytes)
-                .is_some_and(|sum| sum <= limit_bytes)
+        let reserved_bytes = query.pools.reserved_bytes();
+        let Some(sum_bytes) = reserved_bytes.checked_add(query.growth.slab_bytes) else {
+            return false;
         };
-        for slab in pools.empty_slabs() {
-            if fits(reserved_bytes, query.limit_bytes) {
-                break;
-            }
-            self.steps.push(Step::Release(slab));
-            reserved_bytes -= pools.carver.unit.bytes(pools.carver.slabs[slab.index].size);
-        }
+        let excess_bytes = sum_bytes.saturating_sub(query.limit_bytes);
+        let released_bytes = self.release(query, excess_bytes);
         self.steps.push(Step::Create(query.growth));
-        fits(reserved_bytes, cap_bytes)
+        sum_bytes - released_bytes <= cap_bytes
+    }
+
+    /// Releases empty slabs of at least `excess_bytes` together, or all of them. Returns their
+    /// bytes.
+    ///
+    /// As few slabs as that takes, since each may be wanted again. Close to a hard limit the longest
+    /// unused go first instead: large slabs are hard to have back there.
+    fn release(&mut self, query: &Query<'_>, excess_bytes: u64) -> u64 {
+        let pools = query.pools;
+        self.empty.clear();
+        if excess_bytes > 0 {
+            let sizes = pools
+                .empty_slabs()
+                .map(|slab| (pools.slab_bytes(slab), slab));
+            self.empty.extend(sizes);
+        }
+        // The longest unused comes last, of those of one size too.
+        self.empty.reverse();
+        if !query.is_tight {
+            self.empty.sort_by_key(|(bytes, _)| *bytes);
+        }
+        let mut released_bytes = 0;
+        while released_bytes < excess_bytes {
+            let after = match query.is_tight {
+                true => self.empty.len(),
+                false => after_best(&self.empty, excess_bytes - released_bytes),
+            };
+            let Some(index) = after.checked_sub(1) else {
+                break;
+            };
+            let (bytes, slab) = self.empty.remove(index);
+            self.steps.push(Step::Release(slab));
+            released_bytes += bytes;
+        }
+        released_bytes
     }
 
     /// Plans the cheapest moves that make room under the query's limit, of `most_bytes` at most.
@@ -358,5 +437,14 @@ impl Planner {
         }
         std::mem::swap(&mut self.steps, &mut self.other);
         hole.is_some()
+    }
+}
+
+/// Behind which index the smallest slab lies that is enough by itself, or else the largest one.
+fn after_best(by_size: &[(u64, SlabId)], excess_bytes: u64) -> usize {
+    let enough = by_size.partition_point(|(bytes, _)| *bytes < excess_bytes);
+    match by_size.get(enough) {
+        Some((best_bytes, _)) => by_size.partition_point(|(bytes, _)| bytes <= best_bytes),
+        None => by_size.len(),
     }
 }

@@ -42,6 +42,7 @@ impl Pools {
             growth: Growth::NOTHING,
             limit_bytes,
             anywhere: false,
+            is_tight: false,
             movable,
         };
         planner.pass(&query);

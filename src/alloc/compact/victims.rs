@@ -28,13 +28,12 @@ impl Planner {
             reserved_bytes: pools.reserved_bytes(),
             moved_bytes: 0,
         };
-        for slab in pools.empty_slabs() {
-            if tally.reserved_bytes <= target_bytes {
-                break;
+        let excess_bytes = tally.reserved_bytes.saturating_sub(target_bytes);
+        tally.reserved_bytes -= self.release(query, excess_bytes);
+        for step in &self.steps {
+            if let Step::Release(slab) = step {
+                self.fates[slab.index as usize] = Fate::Leaves;
             }
-            self.steps.push(Step::Release(slab));
-            self.fates[slab.index as usize] = Fate::Leaves;
-            tally.reserved_bytes -= pools.carver.unit.bytes(pools.carver.slabs[slab.index].size);
         }
         // In thousandths of the slab, which is as exact as the choice needs to be.
         let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
@@ -76,22 +75,20 @@ impl Planner {
         self.sort_blocks();
         let (mark, steps) = (self.room.mark(), self.steps.len());
         let mut reserved_bytes = tally.reserved_bytes;
+        let mut stranded = 0;
         for block in 0..self.blocks.len() {
             let tenant = self.blocks[block];
-            if self.rehouse(query, &tenant, victim.index).is_some() {
-                continue;
+            if self.rehouse(query, &tenant, victim.index).is_none() {
+                self.blocks[stranded] = tenant;
+                stranded += 1;
             }
-            let growth = own_growth(query, &tenant);
-            reserved_bytes = reserved_bytes.saturating_add(growth.slab_bytes);
-            if reserved_bytes > query.limit_bytes {
-                self.room.undo_to(mark);
-                self.steps.truncate(steps);
-                return None;
-            }
-            self.steps.push(Step::Evacuate {
-                block: query.handle(tenant.node),
-                growth,
-            });
+        }
+        self.blocks.truncate(stranded);
+        reserved_bytes = reserved_bytes.saturating_add(self.create_for_stranded(query));
+        if reserved_bytes > query.limit_bytes {
+            self.room.undo_to(mark);
+            self.steps.truncate(steps);
+            return None;
         }
         let slab_bytes = carver.unit.bytes(Granules(victim.size));
         reserved_bytes -= slab_bytes;
@@ -113,16 +110,34 @@ impl Planner {
             moved_bytes: tally.moved_bytes + carver.unit.bytes(Granules(victim.live)),
         })
     }
-}
 
-/// A slab of a block's own size.
-fn own_growth(query: &Query<'_>, tenant: &Tenant) -> Growth {
-    let pools = query.pools;
-    let node = &pools.carver.nodes[tenant.node];
-    let least_bytes = pools.carver.unit.bytes(node.size());
-    Growth {
-        class: pools.class(least_bytes - node.slack_bytes()),
-        slab_bytes: least_bytes,
-        least_bytes,
+    /// Moves the blocks that are still listed, which fit in no hole, into new slabs: one for all
+    /// that belong together. Returns the bytes of those slabs.
+    fn create_for_stranded(&mut self, query: &Query<'_>) -> u64 {
+        let unit = &query.pools.carver.unit;
+        let mut created_bytes = 0_u64;
+        // By size, so blocks of one zone are neighbours.
+        for tenants in self
+            .blocks
+            .chunk_by(|a, b| query.zone_of(a) == query.zone_of(b))
+        {
+            let size: u64 = tenants.iter().map(|tenant| tenant.size).sum();
+            let slab_bytes = unit.bytes(Granules(size));
+            self.steps.push(Step::Create(Growth {
+                class: query.class_of(&tenants[0]),
+                slab_bytes,
+                least_bytes: slab_bytes,
+            }));
+            let mut offset = 0;
+            for tenant in tenants {
+                self.steps.push(Step::MoveToNew {
+                    block: query.handle(tenant.node),
+                    offset_bytes: unit.bytes(Granules(offset)),
+                });
+                offset += tenant.size;
+            }
+            created_bytes = created_bytes.saturating_add(slab_bytes);
+        }
+        created_bytes
     }
 }
