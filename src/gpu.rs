@@ -157,7 +157,8 @@ impl Gpu {
     /// # Errors
     /// [`Error::NoAdapter`] when there is none, or none like the one asked for; it says what to
     /// install. [`Error::Option`] for a budget that contradicts itself, for compression without the
-    /// feature, and for a compiler for DX12 that cannot be used.
+    /// feature, for a compiler for DX12 that cannot be used, and with a limit's name when the
+    /// adapter's is too low for the engine, as [`adopt`](Gpu::adopt) says.
     pub fn open(options: Options) -> Result<Gpu> {
         block_on("Gpu::open", Self::open_async(options))
     }
@@ -210,7 +211,11 @@ impl Gpu {
     /// `TIMESTAMP_QUERY`. What the device was not opened with cannot be used.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], or [`Error::Option`] when a limit of the device is too low.
+    /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when that
+    /// limit is too low for the engine: it needs 8 storage buffers of 64 KiB, buffers of 256 KiB,
+    /// workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
+    /// aligned to at most 256 bytes; without immediates also a dynamic uniform buffer of 128 bytes.
+    /// `wgpu::Limits::default()` has all that, `downlevel_defaults()` has too few storage buffers.
     pub fn adopt(
         adapter: &wgpu::Adapter,
         device: &wgpu::Device,

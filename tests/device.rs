@@ -5,6 +5,8 @@
 
 #![cfg(feature = "gpu")]
 
+#[path = "device/any_limits.rs"]
+mod any_limits;
 #[path = "device/app.rs"]
 mod app;
 #[path = "device/caches.rs"]

@@ -449,10 +449,10 @@ impl Engine {
         // As nearly always: one window an operand.
         let is_small = are_single && launch.args.len() as u64 <= most;
         if !is_small && launch.windows(caps.max_binding_bytes) > most {
-            let operands = launch.args.iter().map(|arg| arg.storage.size_bytes());
+            // Each window counts whole: what it leaves unused is no use to another operand.
             return Err(Error::NeverFits {
-                what: "the operands of one kernel",
-                requested_bytes: operands.sum(),
+                what: "what the bindings of one kernel show",
+                requested_bytes: launch.windows(caps.max_binding_bytes) * caps.max_binding_bytes,
                 limit_bytes: most * caps.max_binding_bytes,
                 hint: "Work on slices of them",
             });

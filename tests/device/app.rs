@@ -1,5 +1,7 @@
 //! An app that opens the device by itself, on the adapter that the other tests run on.
 
+use std::sync::OnceLock;
+
 use lapidary::{Gpu, wgpu};
 
 use super::gpu;
@@ -22,16 +24,37 @@ impl App {
 
     /// Without some features, and with other limits.
     pub(crate) fn with(without: wgpu::Features, change: impl FnOnce(&mut wgpu::Limits)) -> App {
-        let name = gpu().caps().name.clone();
-        let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
-        let backends = desc.backends;
-        let instance = wgpu::Instance::new(desc);
-        let adapters = pollster::block_on(instance.enumerate_adapters(backends));
-        let mut adapters = adapters.into_iter();
-        let adapter = adapters
-            .find(|adapter| adapter.get_info().name == name)
-            .expect("the adapter was there a moment ago");
-        Self::on(adapter, USED - without, change)
+        Self::on(Self::adapter(), USED - without, change)
+    }
+
+    /// As [`with`](App::with); none where there can be no such device.
+    pub(crate) fn try_with(
+        without: wgpu::Features,
+        change: impl FnOnce(&mut wgpu::Limits),
+    ) -> Option<App> {
+        Self::try_on(Self::adapter(), USED - without, change).ok()
+    }
+
+    /// What the adapter has.
+    pub(crate) fn limits() -> wgpu::Limits {
+        Self::adapter().limits()
+    }
+
+    /// The adapter that the other tests run on, looked for once.
+    fn adapter() -> wgpu::Adapter {
+        static FOUND: OnceLock<wgpu::Adapter> = OnceLock::new();
+        let find = || {
+            let name = gpu().caps().name.clone();
+            let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
+            let backends = desc.backends;
+            let instance = wgpu::Instance::new(desc);
+            let adapters = pollster::block_on(instance.enumerate_adapters(backends));
+            let mut adapters = adapters.into_iter();
+            adapters
+                .find(|adapter| adapter.get_info().name == name)
+                .expect("the adapter was there a moment ago")
+        };
+        FOUND.get_or_init(find).clone()
     }
 
     /// With those of these features that the adapter has.
@@ -40,6 +63,14 @@ impl App {
         features: wgpu::Features,
         change: impl FnOnce(&mut wgpu::Limits),
     ) -> App {
+        Self::try_on(adapter, features, change).expect("a device")
+    }
+
+    fn try_on(
+        adapter: wgpu::Adapter,
+        features: wgpu::Features,
+        change: impl FnOnce(&mut wgpu::Limits),
+    ) -> Result<App, wgpu::RequestDeviceError> {
         let features = adapter.features() & features;
         let mut limits = adapter.limits();
         if !features.contains(wgpu::Features::IMMEDIATES) {
@@ -52,12 +83,12 @@ impl App {
             required_limits: limits,
             ..Default::default()
         });
-        let (device, queue) = pollster::block_on(opened).expect("a device");
-        App {
+        let (device, queue) = pollster::block_on(opened)?;
+        Ok(App {
             adapter,
             device,
             queue,
-        }
+        })
     }
 
     pub(crate) fn gpu(&self) -> Gpu {

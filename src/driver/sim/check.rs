@@ -56,7 +56,7 @@ impl State {
             ));
         }
         match self.options.checks_shaders {
-            true => super::shader::check(desc, self.options.max_immediate_bytes > 0),
+            true => super::shader::check(desc, &self.options),
             false => Ok(()),
         }
     }

@@ -50,6 +50,10 @@ pub struct SimOptions {
     pub max_immediate_bytes: u32,
     /// See [`Caps::max_groups`].
     pub max_groups: u32,
+    /// See [`Caps::max_invocations`].
+    pub max_invocations: u32,
+    /// See [`Caps::max_workgroup_bytes`].
+    pub max_workgroup_bytes: u32,
     /// Multiply-adds, or bytes of operands, that one submission is given to do at most.
     pub most_work: u64,
     /// See [`Caps::maps_slabs`].
@@ -93,6 +97,8 @@ impl Default for SimOptions {
             max_storage_bindings: 8,
             max_immediate_bytes: 128,
             max_groups: 65_535,
+            max_invocations: 256,
+            max_workgroup_bytes: 16 << 10,
             most_work: 1 << 35,
             maps_slabs: false,
             kind: AdapterKind::Discrete,
@@ -151,8 +157,8 @@ impl SimOptions {
             uniform_alignment_bytes: self.offset_alignment_bytes,
             max_immediate_bytes: self.max_immediate_bytes,
             max_groups: self.max_groups,
-            max_invocations: 256,
-            max_workgroup_bytes: 16 << 10,
+            max_invocations: self.max_invocations,
+            max_workgroup_bytes: self.max_workgroup_bytes,
             subgroup_lanes: None,
             cooperative_size: None,
             wide_words: false,

@@ -3,10 +3,12 @@
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess};
 
+use super::SimOptions;
 use crate::driver::{Access, PipelineDesc};
 
 /// Whether the shader is valid and its bindings are those of the description, or why not.
-pub(super) fn check(desc: &PipelineDesc, immediates: bool) -> Result<(), String> {
+pub(super) fn check(desc: &PipelineDesc, options: &SimOptions) -> Result<(), String> {
+    let immediates = options.max_immediate_bytes > 0;
     let label = &desc.label;
     let refuse = |why: &str| Err(format!("kernel `{label}`: {why}"));
     let module = match naga::front::wgsl::parse_str(&desc.wgsl) {
@@ -29,9 +31,22 @@ pub(super) fn check(desc: &PipelineDesc, immediates: bool) -> Result<(), String>
         return refuse(&format!("there is no compute entry point `{}`", desc.entry));
     };
     let uses = info.get_entry_point(entry);
+    let size = module.entry_points[entry].workgroup_size;
+    let invocations: u32 = size.iter().product();
+    if invocations > options.max_invocations {
+        let most = options.max_invocations;
+        return refuse(&format!(
+            "{invocations} invocations in a workgroup: at most {most}"
+        ));
+    }
+    let mut shared_bytes = 0;
     for (handle, variable) in module.global_variables.iter() {
         if uses[handle].is_empty() {
             continue;
+        }
+        if variable.space == AddressSpace::WorkGroup {
+            let size = module.types[variable.ty].inner.size(module.to_ctx());
+            shared_bytes += size.next_multiple_of(16);
         }
         let name = variable.name.as_deref().unwrap_or("_");
         let place = variable.binding.as_ref().map(|at| (at.group, at.binding));
@@ -61,7 +76,13 @@ pub(super) fn check(desc: &PipelineDesc, immediates: bool) -> Result<(), String>
             ));
         }
     }
-    Ok(())
+    let most = options.max_workgroup_bytes;
+    match shared_bytes > most {
+        true => refuse(&format!(
+            "{shared_bytes} B of workgroup memory: at most {most}"
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The parameters that the shader reads are among those that it is given. WGSL pads a struct to

@@ -14,7 +14,7 @@ const GRANULE_BYTES: u64 = 256;
 
 /// Kernels may have this many bytes of parameters; a device with fewer bytes of immediates is
 /// treated as one without.
-const IMMEDIATE_BYTES: u32 = 128;
+pub(super) const IMMEDIATE_BYTES: u32 = 128;
 
 pub(super) fn kind_of(device_type: wgpu::DeviceType) -> AdapterKind {
     match device_type {
@@ -93,6 +93,11 @@ const MOST_WORK: u64 = 1 << 33;
 /// The same on cards with memory of their own, the smallest of which do a multiple of that.
 const MOST_WORK_OF_DISCRETE: u64 = 1 << 35;
 
+/// Do parameters go through immediates?
+pub(super) fn has_immediates(features: Features, limits: &wgpu::Limits) -> bool {
+    features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= IMMEDIATE_BYTES
+}
+
 /// Its name; a browser may keep it to itself.
 pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
     match info.name.trim() {
@@ -112,8 +117,7 @@ pub(super) fn caps(
     let kind = kind_of(info.device_type);
     let max_buffer_bytes = round_down(limits.max_buffer_size.min(MOST_BUFFER_BYTES));
     let max_binding_bytes = round_down(limits.max_storage_buffer_binding_size);
-    let immediates =
-        features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= IMMEDIATE_BYTES;
+    let immediates = has_immediates(features, limits);
     let lanes = (info.subgroup_min_size, info.subgroup_max_size);
     Caps {
         name: name_of(info),
@@ -123,7 +127,10 @@ pub(super) fn caps(
         compiler,
         max_buffer_bytes,
         max_binding_bytes: max_binding_bytes.min(max_buffer_bytes),
-        max_storage_bindings: limits.max_storage_buffers_per_shader_stage,
+        // One more binding is for parameters.
+        max_storage_bindings: limits
+            .max_storage_buffers_per_shader_stage
+            .min(limits.max_bindings_per_bind_group.saturating_sub(1)),
         offset_alignment_bytes: limits.min_storage_buffer_offset_alignment.into(),
         uniform_alignment_bytes: limits.min_uniform_buffer_offset_alignment.into(),
         max_immediate_bytes: if immediates { IMMEDIATE_BYTES } else { 0 },

@@ -8,6 +8,7 @@
 //! | `opened` | one device and all that was made on it |
 //! | `reopen` | another in the place of one that was lost |
 //! | `caps` | what a device can do, from its limits and features |
+//! | `needed` | the limits that the engine needs, and a refusal by name where one is too low |
 //! | `guard` | every call to wgpu runs in here: error scopes, panics, a device that is gone |
 //! | `objects` | buffers, pipelines, bind groups |
 //! | `pipeline_cache` | pipelines that a process before has compiled |
@@ -31,6 +32,7 @@ mod cooperative;
 mod dx12;
 mod guard;
 mod mapping;
+mod needed;
 mod objects;
 mod open;
 mod opened;

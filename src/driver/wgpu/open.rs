@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::{AdapterKind, Caps};
 use super::opened::{Objects, Opened};
-use super::{Dx12Compiler, WgpuDriver, caps, cooperative, dx12};
+use super::{Dx12Compiler, WgpuDriver, caps, cooperative, dx12, needed};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
@@ -61,6 +61,8 @@ pub struct AdapterSummary {
     pub driver: String,
     /// What sort of device it is.
     pub kind: AdapterKind,
+    /// One of its limits is too low.
+    falls_short: bool,
 }
 
 impl AdapterSummary {
@@ -71,6 +73,7 @@ impl AdapterSummary {
             driver: caps::driver_of(&info),
             kind: caps::kind_of(info.device_type),
             name: caps::name_of(&info),
+            falls_short: check_adapter(adapter).is_err(),
         }
     }
 
@@ -160,7 +163,12 @@ async fn enumerate(
 fn computes(adapter: &wgpu::Adapter) -> bool {
     let flags = adapter.get_downlevel_capabilities().flags;
     flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
-        && adapter.limits().max_storage_buffers_per_shader_stage >= 4
+}
+
+/// Refuses an adapter one of whose limits is too low, by its name.
+fn check_adapter(adapter: &wgpu::Adapter) -> Result<()> {
+    let limits = adapter.limits();
+    needed::check(&limits, caps::has_immediates(adapter.features(), &limits))
 }
 
 /// The place of the adapter that is meant; of several that of the one that `like` describes.
@@ -179,7 +187,7 @@ fn choose(
     };
     let fitting = found.iter().enumerate().filter(fits);
     let is_other = |adapter: &AdapterSummary| !like.is_some_and(|caps| adapter.is_that_of(caps));
-    let best = fitting.min_by_key(|(_, adapter)| (is_other(adapter), adapter.rank(power)));
+    let best = fitting.min_by_key(|(_, one)| (one.falls_short, is_other(one), one.rank(power)));
     best.map(|(index, _)| index)
         .ok_or_else(|| no_adapter(found, wanted))
 }
@@ -253,6 +261,7 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
     let adapters = usable(request).await?;
     let found = adapters.iter().map(AdapterSummary::of).collect::<Vec<_>>();
     let adapter = &adapters[choose(&found, wanted, request.power, like)?];
+    check_adapter(adapter)?;
     let info = adapter.get_info();
     let cooperative_size = cooperative::size(adapter);
     let kind = caps::kind_of(info.device_type);
@@ -295,12 +304,14 @@ impl WgpuDriver {
     /// Computes on the app's device. It sets no callback: those slots are the app's.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] when the device takes no calls.
+    /// [`Error::Option`] when a limit of the device is too low, and [`Error::DeviceLost`] when it
+    /// takes no calls.
     pub(crate) fn adopt(
         adapter: Option<&wgpu::Adapter>,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
     ) -> Result<Self> {
+        needed::check_device(device)?;
         let found = Found {
             objects: (adapter.cloned(), device.clone(), queue.clone()),
             caps: caps::of_device(adapter, device),
@@ -334,6 +345,7 @@ mod tests {
             backend: backend.to_owned(),
             driver: String::new(),
             kind,
+            falls_short: false,
         }
     }
 
@@ -374,6 +386,11 @@ mod tests {
             "{error}"
         );
         assert!(choose(&found, Some("3"), high, None).is_err());
+        // One whose limits are too low is for those who name it.
+        let mut found = found;
+        found[2].falls_short = true;
+        assert_eq!(choose(&found, None, high, None).ok(), Some(1));
+        assert_eq!(choose(&found, Some("geforce"), high, None).ok(), Some(2));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::super::stand_in::refusal;
 use super::super::{Caps, DriverError, DriverResult};
 use super::open::{Found, LONGEST_WAIT, find};
 use super::opened::Opened;
-use super::{WgpuDriver, caps, invalid};
+use super::{WgpuDriver, caps, invalid, needed};
 
 impl WgpuDriver {
     /// Opens the adapter again, as it was asked for, the very one if it is still there.
@@ -47,6 +47,7 @@ impl WgpuDriver {
         if self.request.is_some() {
             return invalid("the device is ours, not the app's: it is opened again, not replaced");
         }
+        needed::check_device(device).map_err(|error| DriverError::Invalid(error.to_string()))?;
         self.check_caps(&caps::of_device(adapter, device))?;
         let objects = (adapter.cloned(), device.clone(), queue.clone());
         let opened = Opened::new(objects, Arc::clone(&self.caps), None);

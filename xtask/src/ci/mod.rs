@@ -78,6 +78,12 @@ const STEPS: &[Step] = &[
         run: source::texts,
     },
     Step {
+        name: "limits",
+        about: "1,000 devices with random limits: refused by the limit's name, or they compute",
+        nightly: true,
+        run: source::limits,
+    },
+    Step {
         name: "pressure",
         about: "random programs under small budgets, with faults",
         nightly: false,

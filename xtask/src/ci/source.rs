@@ -105,6 +105,15 @@ pub(crate) fn texts() -> Result<String> {
     Ok(String::new())
 }
 
+/// A thousand devices with limits drawn at random.
+pub(crate) fn limits() -> Result<String> {
+    let mut tests = selected(&["--test", "device"], &["any_limits_are"])?;
+    run(tests
+        .env("LAPIDARY_LIMITS", "1000")
+        .env("NEXTEST_PROFILE", BEFORE_A_RELEASE.profile))?;
+    Ok(String::new())
+}
+
 /// Operations with operands that are views, as many as there are.
 pub(crate) fn views() -> Result<String> {
     let mut tests = selected(&["--test", "views"], &[])?;

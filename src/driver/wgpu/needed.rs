@@ -1,0 +1,162 @@
+//! The limits that every kernel and buffer of the engine stays within, and which of a device's
+//! fall short of them.
+//!
+//! Nearly all are what WebGPU promises of every device, so a device of our own has them. An app may
+//! open its device with fewer: then it hears at once which limit is too low.
+
+use wgpu::Limits;
+
+use super::caps;
+use crate::error::{Error, Result};
+
+/// Bytes that one binding shows at least: smaller windows would make several of what is small.
+const BINDING_BYTES: u64 = 64 << 10;
+
+/// Bytes of a buffer at least: a page of parameters is as large.
+const BUFFER_BYTES: u64 = 256 << 10;
+
+/// Bytes of parameters at most, which a uniform binding shows.
+const PARAMS_BYTES: u64 = caps::IMMEDIATE_BYTES as u64;
+
+/// The highest alignment of an offset: sizes and windows are multiples of it.
+const ALIGNMENT_BYTES: u64 = 256;
+
+/// Storage buffers of a dispatch, of which one stays unused; the rest holds every kernel's operands.
+const STORAGE_BUFFERS: u64 = 8;
+
+/// Invocations of the largest workgroup.
+const INVOCATIONS: u64 = 256;
+
+/// Bytes of workgroup memory of the kernels that do not ask how much there is.
+const WORKGROUP_BYTES: u64 = 8 << 10;
+
+/// Workgroups along an axis of a dispatch: what every graphics API promises.
+const GROUPS: u64 = 65_535;
+
+/// One limit: its name, what the device has, and what is needed.
+struct Limit {
+    name: &'static str,
+    has: u64,
+    needs: u64,
+    /// Lower is better.
+    is_most: bool,
+}
+
+/// Refuses a device one of whose limits is too low for the engine, by that limit's name.
+pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
+    let short = all(limits, has_immediates)
+        .into_iter()
+        .find(|limit| match limit.is_most {
+            true => limit.has > limit.needs,
+            false => limit.has < limit.needs,
+        });
+    let Some(Limit {
+        name,
+        has,
+        needs,
+        is_most,
+    }) = short
+    else {
+        return Ok(());
+    };
+    let bound = if is_most { "at most" } else { "at least" };
+    Err(Error::Option {
+        option: name,
+        reason: format!(
+            "the device has {has}, and lapidary needs {bound} {needs}: ask for `adapter.limits()` \
+             when you open it, or for another adapter"
+        ),
+    })
+}
+
+/// As [`check`], of a device that is open.
+pub(super) fn check_device(device: &wgpu::Device) -> Result<()> {
+    let limits = device.limits();
+    check(&limits, caps::has_immediates(device.features(), &limits))
+}
+
+fn all(limits: &Limits, has_immediates: bool) -> Vec<Limit> {
+    macro_rules! least {
+        ($field:ident, $needs:expr) => {
+            Limit {
+                name: stringify!($field),
+                has: u64::from(limits.$field),
+                needs: $needs,
+                is_most: false,
+            }
+        };
+    }
+    macro_rules! most {
+        ($field:ident, $needs:expr) => {
+            Limit {
+                is_most: true,
+                ..least!($field, $needs)
+            }
+        };
+    }
+    let mut all = vec![
+        least!(max_storage_buffers_per_shader_stage, STORAGE_BUFFERS),
+        // And one for parameters.
+        least!(max_bindings_per_bind_group, STORAGE_BUFFERS + 1),
+        least!(max_bind_groups, 1),
+        least!(max_buffer_size, BUFFER_BYTES),
+        least!(max_storage_buffer_binding_size, BINDING_BYTES),
+        least!(max_compute_invocations_per_workgroup, INVOCATIONS),
+        least!(max_compute_workgroup_size_x, INVOCATIONS),
+        least!(max_compute_workgroup_size_y, 1),
+        least!(max_compute_workgroup_size_z, 1),
+        least!(max_compute_workgroup_storage_size, WORKGROUP_BYTES),
+        least!(max_compute_workgroups_per_dimension, GROUPS),
+        most!(min_storage_buffer_offset_alignment, ALIGNMENT_BYTES),
+    ];
+    if !has_immediates {
+        // Parameters go through a uniform buffer.
+        all.extend([
+            least!(max_uniform_buffers_per_shader_stage, 1),
+            least!(max_dynamic_uniform_buffers_per_pipeline_layout, 1),
+            least!(max_uniform_buffer_binding_size, PARAMS_BYTES),
+            most!(min_uniform_buffer_offset_alignment, ALIGNMENT_BYTES),
+        ]);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_named_with_what_is_needed() {
+        assert!(check(&Limits::default(), false).is_ok());
+        for (has_immediates, count) in [(true, 12), (false, 16)] {
+            assert_eq!(all(&Limits::default(), has_immediates).len(), count);
+        }
+        let lower = |change: fn(&mut Limits)| {
+            let mut limits = Limits::default();
+            change(&mut limits);
+            match check(&limits, false) {
+                Err(Error::Option { option, reason }) => (option, reason),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (option, reason) = lower(|limits| limits.max_buffer_size = 4);
+        assert_eq!(option, "max_buffer_size");
+        assert!(
+            reason.contains("has 4") && reason.contains("at least 262144"),
+            "{reason}"
+        );
+        let (option, reason) = lower(|limits| limits.min_storage_buffer_offset_alignment = 512);
+        assert_eq!(option, "min_storage_buffer_offset_alignment");
+        assert!(reason.contains("at most 256"), "{reason}");
+        let (option, _) = lower(|limits| limits.max_uniform_buffers_per_shader_stage = 0);
+        assert_eq!(option, "max_uniform_buffers_per_shader_stage");
+        let low = check(&Limits::downlevel_defaults(), false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            low.starts_with("`max_storage_buffers_per_shader_stage`"),
+            "{low}"
+        );
+        assert!(check(&Limits::downlevel_webgl2_defaults(), false).is_err());
+    }
+}
