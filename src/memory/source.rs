@@ -45,8 +45,14 @@ impl Source {
     /// is not checked. As many bytes are read as the tensor has; a file may hold many tensors.
     ///
     /// # Errors
-    /// What the system says when it cannot be opened.
+    /// What the system says when it cannot be opened; `InvalidInput` if it is no regular file: a
+    /// pipe has no places to read at.
     pub fn file(path: impl AsRef<Path>, offset_bytes: u64) -> io::Result<Source> {
+        // Before it is opened: to open a pipe waits for whoever writes to it.
+        if !std::fs::metadata(&path)?.is_file() {
+            let reason = "what is there is no regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let file = File::open(path)?;
         let file_bytes = file.metadata()?.len();
         let read = move |at: u64, bytes: &mut [u8]| {
@@ -142,4 +148,31 @@ fn read_exact_at(file: &File, bytes: &mut [u8], offset_bytes: u64) -> io::Result
 #[cfg(not(any(unix, windows)))]
 fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let pipe = std::env::temp_dir().join(format!("lapidary-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        for path in [
+            pipe.as_path(),
+            Path::new("/dev/null"),
+            &std::env::temp_dir(),
+        ] {
+            let error = Source::file(path, 0).err().map(|error| error.kind());
+            assert_eq!(
+                error,
+                Some(io::ErrorKind::InvalidInput),
+                "{}",
+                path.display()
+            );
+        }
+        std::fs::remove_file(pipe).unwrap();
+    }
 }

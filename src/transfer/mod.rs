@@ -13,6 +13,7 @@ mod spill;
 mod state_file;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unfinished;
 mod upload;
 
 use crate::driver::DriverError;

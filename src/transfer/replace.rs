@@ -4,9 +4,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use super::spill::{SpillFile, random};
+use super::spill::SpillFile;
+use super::unfinished;
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::{FileFaults, FileSite};
 
@@ -17,14 +18,6 @@ pub(crate) struct FileOptions {
     #[cfg(any(test, feature = "sim"))]
     pub(crate) faults: FileFaults,
 }
-
-/// What the names of unfinished files begin and end with.
-const NAME: &str = ".lapidary-state-";
-const EXTENSION: &str = ".tmp";
-
-/// An unfinished file that nobody has written to for so long is nobody's any more: whoever was
-/// about to finish it was killed.
-const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +83,8 @@ impl Replacement {
             Some(folder) if folder != Path::new("") => folder.to_owned(),
             _ => PathBuf::from("."),
         };
-        sweep(&folder, SystemTime::now());
-        let temp_path = folder.join(format!(
-            "{NAME}{:016x}{:016x}{EXTENSION}",
-            random(),
-            random()
-        ));
+        unfinished::sweep(&folder, SystemTime::now());
+        let temp_path = unfinished::path(&folder);
         let made = |error| Failure::of("make a file beside it", &error);
         #[cfg(any(test, feature = "sim"))]
         options
@@ -174,24 +163,6 @@ fn resolve(path: &Path) -> Result<PathBuf, Failure> {
         return refuse("this is no name for a file");
     }
     Ok(target)
-}
-
-/// Removes unfinished files of processes that were killed.
-pub(crate) fn sweep(folder: &Path, now: SystemTime) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_ours = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(NAME) && name.ends_with(EXTENSION));
-        if !is_ours {
-            continue;
-        }
-        let idle = entry.metadata().and_then(|entry| entry.modified());
-        let idle = idle.map(|modified| now.duration_since(modified).unwrap_or_default());
-        if idle.is_ok_and(|idle| idle > ABANDONED_AFTER) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 #[cfg_attr(not(unix), allow(unused_variables, reason = "there is no mode to set"))]
