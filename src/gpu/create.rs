@@ -84,7 +84,10 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        self.full(shape, 1, dtype)
+        match dtype {
+            DType::Bool => self.full(shape, true, dtype),
+            _ => self.full(shape, 1, dtype),
+        }
     }
 
     /// One value with shape `[]`.

@@ -178,3 +178,12 @@ fn what_is_drawn_is_spread_as_it_should_be() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn ones_are_true_where_the_type_is_bool() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let ones = gpu.ones(&[2], DType::Bool)?;
+        assert_eq!(ones.to_vec::<bool>()?, [true; 2]);
+    }
+    Ok(())
+}

@@ -27,15 +27,18 @@ pub(super) fn missing<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> S
     text
 }
 
-/// How far a name is from another, if it is not too far: 0 if one ends with the other at a dot, as where a
-/// model is a part of another, else how many letters are to be changed.
+/// How far a name is from another, if it is not too far. It is 0 if one ends with the other at a
+/// dot, as where a model is a part of another, or if the other goes on behind a dot, as
+/// `q_proj.weight` does; else it is how many letters are to be changed.
 fn distance(name: &str, other: &str, counts_letters: bool) -> Option<usize> {
     let is_part = |whole: &str, part: &str| {
         whole
             .strip_suffix(part)
             .is_some_and(|rest| rest.ends_with('.'))
     };
-    if is_part(name, other) || is_part(other, name) {
+    let rest = other.strip_prefix(name);
+    let begins_with_it = rest.is_some_and(|rest| rest.starts_with('.'));
+    if begins_with_it || is_part(name, other) || is_part(other, name) {
         return Some(0);
     }
     let most = 2 + name.len() / 8;
@@ -78,6 +81,15 @@ mod tests {
             "layer.0.wieght",
             &["layer.9.bias", "layer.1.weight", "layer.0.weight"],
             "none of its 3 tensors is called layer.0.wieght; there is layer.0.weight, layer.1.weight",
+        );
+        check(
+            "model.layers.0.self_attn.q_proj",
+            &[
+                "model.layers.0.self_attn.q_projection",
+                "model.layers.0.self_attn.q_proj.weight",
+            ],
+            "none of its 2 tensors is called model.layers.0.self_attn.q_proj; there is \
+             model.layers.0.self_attn.q_proj.weight",
         );
         check(
             "w",
