@@ -23,7 +23,7 @@ fn program(gpu: &Gpu) -> Result<Vec<Vec<f32>>> {
     let (a, b) = (matrix(1)?, matrix(2)?);
     let row = gpu.tensor(&small(LEN, 3), &[LEN])?;
     let picked = gpu.tensor(&[5_u32, 0, 36, 5], &[4])?;
-    let where_to = gpu.tensor(&vec![7_u32; LEN], &[1, LEN])?;
+    let where_to = gpu.tensor(&[7_u32; LEN], &[1, LEN])?;
     let image = gpu.tensor(&small(2 * 3 * 9 * 9, 4), &[2, 3, 9, 9])?;
     let weight = gpu.tensor(&small(4 * 3 * 3 * 3, 5), &[4, 3, 3, 3])?;
     let heads = |seed| gpu.tensor(&small(2 * 12 * 16, seed), &[1, 2, 12, 16]);
