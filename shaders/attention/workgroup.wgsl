@@ -4,7 +4,7 @@
 // only the scores of one tile are held: 16 KiB together, which every device has.
 //
 // The weights of a tile lie row quad by row quad; their places are swapped by the row quad's last
-// bit, so that the two row quads of a subgroup of 32 read different banks.
+// bit, so that the two row quads of 32 neighbours read different banks.
 
 var<workgroup> q_tile: array<vec4<f32>, 128>;
 var<workgroup> k_tile: array<vec4<f32>, 256>;

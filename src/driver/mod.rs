@@ -231,7 +231,8 @@ pub enum ShaderCompiler {
     /// The driver, on every backend but DX12.
     Driver,
     /// Microsoft's older compiler for DX12, which every Windows has (`d3dcompiler_47.dll`). It compiles
-    /// slowly and knows no subgroups, no 64-bit integers and no f16.
+    /// slowly and knows no subgroups, no 64-bit integers and no f16. Attention then takes matmul and
+    /// softmax, with several launches, if a workgroup has less than 16 KiB or 128 invocations.
     Fxc,
     /// Microsoft's newer compiler for DX12, which the app ships: see [`Dx12Compiler`].
     Dxc,

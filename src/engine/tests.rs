@@ -9,6 +9,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 
+use naga::back::hlsl::ShaderModel;
 use naga::back::{msl, spv};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -26,6 +27,17 @@ const CHECKED: BoundsCheckPolicies = BoundsCheckPolicies {
 /// and HLSL. Panics with what is wrong and where.
 #[track_caller]
 pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
+    translate_for(name, wgsl, direct3d::model_of(wgsl))
+}
+
+/// The same for a shader that the library never chooses where FXC compiles.
+#[track_caller]
+pub(crate) fn translate_beyond_fxc(name: &str, wgsl: &str) -> Module {
+    translate_for(name, wgsl, ShaderModel::V6_0)
+}
+
+#[track_caller]
+fn translate_for(name: &str, wgsl: &str, model: ShaderModel) -> Module {
     if let Some(literal) = too_large(wgsl) {
         panic!("{name}: {literal} is more than an f32 holds, which browsers refuse\n{wgsl}");
     }
@@ -48,7 +60,7 @@ pub(crate) fn translate(name: &str, wgsl: &str) -> Module {
     // Cooperative matrices are used on Vulkan alone, and Debian's validator is older than them.
     let translations = match cooperates {
         true => to_spirv(&module, &info).map(|_| Vec::new()),
-        false => every_translation(&module, &info, wgsl),
+        false => every_translation(&module, &info, model),
     };
     let files = translations.unwrap_or_else(|error| panic!("{name}: {error}\n{wgsl}"));
     if let Some(folder) = std::env::var_os("LAPIDARY_SHADER_DUMP") {
@@ -82,11 +94,10 @@ fn a_literal_beyond_the_largest_f32_is_found() {
 fn every_translation(
     module: &Module,
     info: &ModuleInfo,
-    wgsl: &str,
+    model: ShaderModel,
 ) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
     let spirv = to_spirv(module, info)?;
     to_msl(module, info)?;
-    let model = direct3d::model_of(wgsl);
     let hlsl = direct3d::to_hlsl(module, info, model)?;
     let words = spirv.iter().flat_map(|word| word.to_le_bytes());
     Ok(vec![

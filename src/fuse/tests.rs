@@ -65,7 +65,7 @@ fn every_type_and_map_gives_a_valid_shader() {
 }
 
 #[test]
-fn every_reader_takes_every_map_and_type() {
+fn every_reader_takes_every_map_and_type_in_a_valid_shader() {
     for dtype in [DType::F32, DType::I32, DType::U8, DType::Bf16, DType::I8] {
         let made = kernels(dtype, |x| {
             let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);
@@ -100,7 +100,7 @@ fn every_reader_takes_every_map_and_type() {
 }
 
 #[test]
-fn every_reader_is_gone_on_with_in_every_type() {
+fn every_reader_is_gone_on_with_in_a_valid_shader_of_every_type() {
     for dtype in [DType::F32, DType::I32, DType::U8, DType::Bf16, DType::I8] {
         let made = kernels(dtype, |x| {
             let (a, row, odd) = (&x[0], &x[1], &x[3]);
@@ -128,7 +128,7 @@ fn every_reader_is_gone_on_with_in_every_type() {
 }
 
 #[test]
-fn every_reader_has_an_expression_on_either_side() {
+fn every_reader_has_an_expression_on_either_side_in_a_valid_shader() {
     for dtype in [DType::F32, DType::I32, DType::U8, DType::Bf16, DType::I8] {
         let made = kernels(dtype, |x| {
             let (a, row, column, odd) = (&x[0], &x[1], &x[2], &x[3]);

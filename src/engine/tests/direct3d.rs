@@ -9,11 +9,16 @@ use naga::{AddressSpace, Module, ShaderStage, StorageAccess};
 pub(super) fn model_of(wgsl: &str) -> ShaderModel {
     let is_newer = ["subgroup", "u64", "enable f16"]
         .iter()
-        .any(|word| wgsl.contains(word));
+        .any(|word| lines_of(wgsl).any(|line| line.contains(word)));
     match is_newer {
         true => ShaderModel::V6_0,
         false => ShaderModel::V5_1,
     }
+}
+
+/// The lines without their comments.
+fn lines_of(wgsl: &str) -> impl Iterator<Item = &str> {
+    wgsl.lines().filter_map(|line| line.split("//").next())
 }
 
 /// The extension of a dumped text, which tells the compiler that it is for.

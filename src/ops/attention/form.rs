@@ -1,7 +1,7 @@
 //! Which text of attention, packed into a variant's code, and which of them for which call.
 
 use super::problem::Problem;
-use crate::driver::{AdapterKind, Caps};
+use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::ops::rows::count_out;
 
 /// Keys of a tile where lanes broadcast: as many accumulators as matmul's tallest tile has.
@@ -168,6 +168,10 @@ pub(super) fn choose(
         && caps.max_workgroup_bytes >= WORKGROUP_BYTES;
     if caps.kind != AdapterKind::Cpu && fits {
         return Some(Form::new(Tile::Workgroup, problem, is_causal));
+    }
+    // FXC compiles the variant in registers for minutes, matmul and softmax in a second.
+    if caps.compiler == ShaderCompiler::Fxc {
+        return None;
     }
     let lanes = match caps.subgroup_lanes {
         Some((least, most)) if least == most && matches!(least, 4 | 8 | 16 | 32) => least as u8,

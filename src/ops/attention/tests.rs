@@ -1,10 +1,12 @@
 //! Every text is a valid shader, and every variant computes the same.
 
-use super::form::{Form, Mask, Tile};
-use super::problem::Shapes;
+use super::form::{Form, Mask, Tile, choose};
+use super::problem::{Problem, Shapes};
 use super::{ATTENTION, Call};
+use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::dtype::DType;
-use crate::ops::check::valid;
+use crate::ops::check::{valid, valid_beyond_fxc};
+use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
 
 fn tiles() -> Vec<Tile> {
@@ -59,7 +61,10 @@ fn every_text_is_a_valid_shader() {
     ];
     for tile in tiles() {
         for (which, &(mask, of_mask)) in masks.iter().enumerate() {
-            let quads = [1, 16, 2, 4, 2][which];
+            let quads = match tile {
+                Tile::Register { .. } => [1, 16, 2, 4, 2][which],
+                Tile::Workgroup => [1, 4, 2, 4, 2][which],
+            };
             let is_causal = which % 2 == 1;
             let form = Form {
                 tile,
@@ -70,7 +75,11 @@ fn every_text_is_a_valid_shader() {
             assert_eq!(Form::unpack(form.pack()), form);
             let dtype = if which == 2 { DType::F16 } else { DType::F32 };
             let quads = 0b10111 | u8::from(mask.quads || !mask.is_given) << 3;
-            valid(
+            let check = match tile {
+                Tile::Register { .. } => valid_beyond_fxc,
+                Tile::Workgroup => valid,
+            };
+            check(
                 &ATTENTION,
                 form.pack(),
                 &[dtype, dtype, dtype, of_mask, dtype],
@@ -152,4 +161,26 @@ fn every_variant_computes_the_same() {
             }
         }
     }
+}
+
+#[test]
+fn fxc_gets_no_variant_in_registers() {
+    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let layout = Layout::contiguous(&[2, 64, 32]);
+    let shapes = Shapes::new(&layout, &layout, &layout, None).unwrap();
+    let problem = Problem::new(&shapes, [&layout; 3], None, 1.0).unwrap();
+    let chosen = |compiler, max_workgroup_bytes| {
+        let caps = Caps {
+            kind: AdapterKind::Integrated,
+            compiler,
+            max_invocations: 256,
+            max_workgroup_bytes,
+            ..gpu.caps().clone()
+        };
+        choose(&caps, &problem, false, false).map(|form| form.tile)
+    };
+    assert_eq!(chosen(ShaderCompiler::Fxc, 32 << 10), Some(Tile::Workgroup));
+    assert_eq!(chosen(ShaderCompiler::Fxc, 8 << 10), None);
+    let in_registers = |tile| matches!(tile, Some(Tile::Register { .. }));
+    assert!(in_registers(chosen(ShaderCompiler::Driver, 8 << 10)));
 }

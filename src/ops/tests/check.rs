@@ -2,12 +2,27 @@
 
 use crate::dtype::DType;
 use crate::engine::kernel::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
-use crate::engine::tests::translate;
+use crate::engine::tests::{translate, translate_beyond_fxc};
 use crate::engine::wgsl::{Layout, Target, shader};
 
 /// Parses, validates and translates the shader of a variant with operands apart, and with all of them in one
 /// part, in one window and in three.
 pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
+    valid_by(translate, kernel, code, dtypes, quads);
+}
+
+/// The same for a variant that no device gets whose compiler is FXC.
+pub(super) fn valid_beyond_fxc(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
+    valid_by(translate_beyond_fxc, kernel, code, dtypes, quads);
+}
+
+fn valid_by(
+    translate: impl Fn(&str, &str) -> naga::Module,
+    kernel: &Kernel,
+    code: u64,
+    dtypes: &[DType],
+    quads: u8,
+) {
     let mut variant = Variant {
         code,
         dtypes: [DType::F32; MAX_OPERANDS],
