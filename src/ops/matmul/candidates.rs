@@ -132,6 +132,7 @@ fn others(
         tiles.extend(choice::split(caps, problem));
         let packed = choice::packed(caps, problem, room_bytes);
         tiles.extend(packed.filter(|_| problem.m.min(problem.n) >= 16));
+        tiles.retain(|&tile| choice::compiles_soon(caps, tile));
         return tiles;
     }
     let one = register(if problem.m == 1 { 1 } else { 4 }, 1, 0);
@@ -151,6 +152,7 @@ fn others(
     }
     let cooperative = |large| choice::cooperative(caps, dtypes, problem, large);
     tiles.extend([false, true].into_iter().filter_map(cooperative));
+    tiles.retain(|&tile| choice::compiles_soon(caps, tile));
     tiles
 }
 

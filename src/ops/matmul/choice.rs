@@ -3,7 +3,7 @@
 use super::form::{End, Form, Order, Spread, Squares, Tile};
 use super::pack::{grid as grid_of_packing, packed_len};
 use super::problem::Problem;
-use crate::driver::{AdapterKind, Caps};
+use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::dtype::DType;
 use crate::ops::rows::count_out;
 
@@ -101,9 +101,21 @@ pub(super) fn choose(
     if let Some(tile) = tile.or_else(|| squares(false)) {
         return tile;
     }
-    Tile::Workgroup {
-        rows: if is_large { 8 } else { 4 },
+    let large = Tile::Workgroup { rows: 8 };
+    match is_large && compiles_soon(caps, large) {
+        true => large,
+        false => Tile::Workgroup { rows: 4 },
     }
+}
+
+/// Does the device's compiler take about a second for it, and not five? FXC's time grows faster than
+/// the text.
+pub(super) fn compiles_soon(caps: &Caps, tile: Tile) -> bool {
+    let is_long = matches!(
+        tile,
+        Tile::Workgroup { rows: 8 } | Tile::Register { rows: 16.., .. }
+    );
+    caps.compiler != ShaderCompiler::Fxc || !is_long
 }
 
 /// The tile by cooperative matrices, if the device has them and halves hold what the operands do. Where every
@@ -163,11 +175,13 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
             33..=64 => (8, 2),
             _ => (16, 2),
         };
-        return Tile::Register {
+        let tile = |rows| Tile::Register {
             rows,
             quads,
             lanes: 0,
         };
+        let is_soon = compiles_soon(caps, tile(rows));
+        return tile(if is_soon { rows } else { 8 });
     };
     // Rows of a tile, and its speed if all of them are used.
     let speeds = [(4, 12), (8, 21), (16, 36), (32, 46)];

@@ -5,7 +5,7 @@ mod cooperative;
 mod parts;
 mod scaled;
 
-use super::choice::choose;
+use super::choice::{choose, compiles_soon};
 use super::epilogue::{Activation, Epilogue};
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::pack::PACK;
@@ -14,7 +14,7 @@ use super::{Shapes, kernel_of};
 use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
-use crate::engine::tests::translate;
+use crate::engine::tests::{translate, translate_beyond_fxc};
 use crate::engine::wgsl::{self, Target, shader};
 use crate::engine::{Kernel, Variant};
 use crate::tensor::Tensor;
@@ -102,7 +102,10 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
         };
         let text = (kernel.text)(variant);
         let whole = shader(&text, kernel.operands, variant, &layout, &target);
-        translate(kernel.name, &whole);
+        match is_of_fxc(kernel, variant) {
+            true => translate(kernel.name, &whole),
+            false => translate_beyond_fxc(kernel.name, &whole),
+        };
         let needs_enabling = text.contains("subgroup");
         let enables = true;
         let target = Target { enables, ..target };
@@ -113,6 +116,15 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
             "{variant:?}"
         );
     }
+}
+
+/// Can a device of FXC get the variant? It has no subgroups, for which operands are packed.
+fn is_of_fxc(kernel: &Kernel, variant: &Variant) -> bool {
+    let fxc = Caps {
+        compiler: ShaderCompiler::Fxc,
+        ..caps(AdapterKind::Discrete, None)
+    };
+    kernel.name != PACK.name && compiles_soon(&fxc, Form::unpack(variant.code).tile)
 }
 
 #[test]
@@ -409,6 +421,13 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&discrete, [4096, 4096, 4096], Tile::Workgroup { rows: 8 });
     check(&discrete, [256, 256, 256], Tile::Workgroup { rows: 4 });
     check(&discrete, [3, 4096, 4096], Tile::Skinny { rows: 4 });
+    let of_fxc = |kind| Caps {
+        compiler: ShaderCompiler::Fxc,
+        ..caps(kind, None)
+    };
+    let discrete_fxc = of_fxc(AdapterKind::Discrete);
+    check(&discrete_fxc, [4096; 3], Tile::Workgroup { rows: 4 });
+    check(&of_fxc(AdapterKind::Cpu), [512; 3], register(8, 2, 0));
     let product = problem(
         &Layout::contiguous(&[64, 64]),
         &Layout::contiguous(&[64, 64]),
