@@ -86,8 +86,12 @@ pub(super) fn choose(
         return in_registers_of_a_gpu(problem);
     }
     if problem.m <= SKINNY_ROWS {
-        return Tile::Skinny {
+        let skinny = Tile::Skinny {
             rows: problem.m.next_power_of_two() as u8,
+        };
+        return match compiles_soon(caps, skinny) {
+            true => skinny,
+            false => Tile::Workgroup { rows: 4 },
         };
     }
     // Apple's GPUs do best straight from registers.
@@ -113,7 +117,7 @@ pub(super) fn choose(
 pub(super) fn compiles_soon(caps: &Caps, tile: Tile) -> bool {
     let is_long = matches!(
         tile,
-        Tile::Workgroup { rows: 8 } | Tile::Register { rows: 16.., .. }
+        Tile::Workgroup { rows: 8 } | Tile::Skinny { rows: 8 } | Tile::Register { rows: 16.., .. }
     );
     caps.compiler != ShaderCompiler::Fxc || !is_long
 }
