@@ -19,6 +19,9 @@ const IDLE_COMMANDS: u32 = 1000;
 const LEAST_SUBMISSIONS: u64 = 100;
 const LEAST_RELEASED: u64 = 16;
 
+/// Staging takes one part in so many of a budget at most: the rest is for tensors.
+const STAGING_PART: u64 = 8;
+
 /// What a suggestion is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -195,7 +198,9 @@ impl Snapshot {
 
     fn staging(&self) -> Option<Suggestion> {
         let limit_bytes = self.stats.staging_limit_bytes;
-        let more_bytes = UPLOAD_LIMIT_BYTES.checked_sub(limit_bytes)?;
+        let share_bytes = self.stats.budget_bytes.unwrap_or(u64::MAX) / STAGING_PART;
+        let helps_bytes = UPLOAD_LIMIT_BYTES.min(share_bytes);
+        let more_bytes = helps_bytes.checked_sub(limit_bytes)?;
         if self.stats.staging_waits < LEAST_SUBMISSIONS || more_bytes == 0 {
             return None;
         }
@@ -204,7 +209,7 @@ impl Snapshot {
              (`Budget::staging_bytes`): up to {} helps.",
             self.stats.staging_waits,
             Bytes(limit_bytes),
-            Bytes(UPLOAD_LIMIT_BYTES),
+            Bytes(helps_bytes),
         );
         suggest(Topic::Staging, more_bytes, text)
     }
@@ -241,6 +246,11 @@ impl Snapshot {
             return None;
         }
         let bytes = self.stats.reserved_bytes.peak;
+        let limit_bytes = self.stats.budget_bytes.unwrap_or(u64::MAX);
+        if self.stats.restores > 0 && bytes >= limit_bytes / 4 * 3 {
+            // Eviction gives slabs back to stay within the budget, whatever was reserved before.
+            return None;
+        }
         let text = format!(
             "{created} slabs were created and {released} given back, {} in all: memory goes to the system and is \
              asked for again. `Gpu::reserve({bytes})` before the loop gets it once; trim less often \
@@ -252,7 +262,13 @@ impl Snapshot {
 
     fn flushing(&self) -> Option<Suggestion> {
         let (commands, submissions) = (self.stats.commands, self.stats.submissions);
-        if submissions < LEAST_SUBMISSIONS || commands >= submissions.saturating_mul(4) {
+        // Tensors that leave and come back, and pieces that wait for staging, take submissions.
+        let moves = (self.stats.evictions)
+            .saturating_add(self.stats.restores)
+            .saturating_add(self.stats.staging_waits);
+        let is_moving = moves >= submissions / 4;
+        if submissions < LEAST_SUBMISSIONS || is_moving || commands >= submissions.saturating_mul(4)
+        {
             return None;
         }
         let text = format!(

@@ -118,7 +118,7 @@ fn staging_that_is_too_small_is_named() {
         let x = gpu.tensor(&bytes, &[bytes.len()]).unwrap();
         x.force().unwrap();
     }
-    let says = ["staging, which may take", "up to 64.0 MiB helps"];
+    let says = ["staging, which may take", "up to 5.00 MiB helps"];
     check(&gpu, Topic::Staging, &says);
 }
 
@@ -164,4 +164,30 @@ fn work_in_small_portions_is_noticed() {
         x.to_vec::<f32>().unwrap();
     }
     check(&gpu, Topic::Flushing, &["fewer than 4 in each"]);
+}
+
+/// Eviction submits, gives slabs back and waits for staging: a program that reads once a token is
+/// told of its budget, and of nothing that would not help.
+#[test]
+fn a_decoder_under_a_budget_is_told_of_the_budget_alone() {
+    let gpu = with_budget(Budget::device(30 << 20));
+    let layers: Vec<Tensor> = (0..12).map(|_| zeros(&gpu, 5 * MIB, "layer")).collect();
+    for _ in 0..40 {
+        let mut sum = gpu.zeros(&[], DType::F32).unwrap();
+        for layer in &layers {
+            let one = layer.narrow(0, 0, MIB).unwrap().cast(DType::F32).unwrap();
+            sum = sum.add(&one.sum_all().unwrap()).unwrap();
+        }
+        sum.item::<f32>().unwrap();
+    }
+    let advice = gpu.advice();
+    assert!(gpu.memory().restores > 100);
+    assert!(
+        advice.iter().any(|one| one.topic == Topic::Budget),
+        "{advice:?}"
+    );
+    for one in &advice {
+        let is_no_help = matches!(one.topic, Topic::Flushing | Topic::Churn);
+        assert!(!is_no_help && !one.text.contains("64.0 MiB"), "{one}");
+    }
 }
