@@ -6,6 +6,8 @@ mod common;
 
 #[path = "ops_reduce/arrange.rs"]
 mod arrange;
+#[path = "ops_reduce/axes.rs"]
+mod axes;
 #[path = "ops_reduce/indexed.rs"]
 mod indexed;
 #[path = "ops_reduce/loss.rs"]

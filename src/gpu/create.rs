@@ -125,6 +125,16 @@ impl Gpu {
         fill::arange(&self.engine, start.into(), end.into(), step.into(), dtype)
     }
 
+    /// `steps` floats from `start` to `end`, both included, at even distances. One step gives
+    /// `start`. They are computed in f32; from 2²⁴ steps on, neighbours may be equal.
+    ///
+    /// # Errors
+    /// [`Error::DType`] for a type that is no float; else as [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn linspace(&self, start: f32, end: f32, steps: usize, dtype: DType) -> Result<Tensor> {
+        fill::linspace(&self.engine, start, end, steps, dtype)
+    }
+
     /// The identity matrix: `n` rows and columns, ones on the diagonal.
     ///
     /// # Errors

@@ -75,6 +75,40 @@ impl Tensor {
     pub fn argmin(&self, axis: isize) -> Result<Tensor> {
         arg_extreme(self, "argmin", axis, true)
     }
+
+    /// The largest elements along `axis`, which goes away, and their indices, as
+    /// [`argmax`](Tensor::argmax) gives them: PyTorch's `max(dim)`.
+    ///
+    /// ```
+    /// # fn demo(scores: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let (best, classes) = scores.max_with_indices(-1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmax`](Tensor::argmax).
+    #[track_caller]
+    pub fn max_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        extreme_at(self, axis, self.argmax(axis)?)
+    }
+
+    /// The smallest elements along `axis`, which goes away, and their indices, as
+    /// [`argmin`](Tensor::argmin) gives them: PyTorch's `min(dim)`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`argmin`](Tensor::argmin).
+    #[track_caller]
+    pub fn min_with_indices(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        extreme_at(self, axis, self.argmin(axis)?)
+    }
+}
+
+#[track_caller]
+fn extreme_at(x: &Tensor, axis: isize, indices: Tensor) -> Result<(Tensor, Tensor)> {
+    let values = x.gather(axis, &indices.unsqueeze(axis)?)?;
+    Ok((values.squeeze_axis(axis)?, indices))
 }
 
 #[track_caller]

@@ -326,8 +326,8 @@ impl Tensor {
             true => Err(Error::Shape {
                 operation,
                 reason: format!(
-                    "a broadcast view (shape {:?}, strides {:?}) cannot be written through: \
-                     several indices name one element. Use `copy` first",
+                    "a view by broadcast or unfold (shape {:?}, strides {:?}) cannot be written \
+                     through: several indices name one element. Use `copy` first",
                     self.layout.shape, self.layout.strides
                 ),
             }),

@@ -155,6 +155,38 @@ pub(crate) fn arange(
     make(engine, FillOp::Arange, &[len], dtype, [start, step])
 }
 
+/// `steps` floats from `start` to `end`. Each half counts from its own end, so that both ends are
+/// exact.
+#[track_caller]
+pub(crate) fn linspace(
+    engine: &Arc<Engine>,
+    start: f32,
+    end: f32,
+    steps: usize,
+    dtype: DType,
+) -> Result<Tensor> {
+    const OPERATION: &str = "linspace";
+    Takes::Floats.check(OPERATION, dtype)?;
+    checked(&[steps], dtype)?;
+    if steps < 2 {
+        return full(engine, &[steps], start.into(), dtype);
+    }
+    let gaps = (steps - 1) as f32;
+    let step = ((f64::from(end) - f64::from(start)) / f64::from(gaps)) as f32;
+    let from_start = make(
+        engine,
+        FillOp::Arange,
+        &[steps],
+        DType::F32,
+        [0.0_f32.to_bits(), 1.0_f32.to_bits()],
+    )?;
+    let from_end = (gaps - &from_start)?;
+    let is_first_half = from_start.lt_scalar(0.5 * gaps)?;
+    let ahead = ((&from_start * step)? + start)?;
+    let back = (end - (from_end * step)?)?;
+    is_first_half.where_(&ahead, &back)?.cast(dtype)
+}
+
 /// The identity: `n` rows and columns, ones on the diagonal.
 #[track_caller]
 pub(crate) fn eye(engine: &Arc<Engine>, n: usize, dtype: DType) -> Result<Tensor> {

@@ -110,12 +110,40 @@ impl Tensor {
     #[track_caller]
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         check_float("mse_loss", self)?;
-        let squares = self.sub(target)?.square()?;
-        match reduction {
-            Reduction::None => Ok(squares),
-            Reduction::Mean => squares.mean_all(),
-            Reduction::Sum => squares.sum_all(),
-        }
+        reduced(self.sub(target)?.square()?, reduction)
+    }
+
+    /// The cross entropy of probabilities between 0 and 1: `-(t * ln(x) + (1 - t) * ln(1 - x))`,
+    /// for floats whose shapes broadcast. As in PyTorch no logarithm is below −100, so that the
+    /// loss is finite.
+    ///
+    /// ```
+    /// # use lapidary::{Reduction, Tensor};
+    /// # fn demo(logits: &Tensor, is_cat: &Tensor) -> lapidary::Result<()> {
+    /// let loss = logits.sigmoid()?.binary_cross_entropy(is_cat, Reduction::Mean)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`sub`](Tensor::sub); [`Error::DType`] for integers.
+    #[track_caller]
+    pub fn binary_cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        check_float("binary_cross_entropy", self)?;
+        self.same_engine("binary_cross_entropy", target)?;
+        let yes = self.log()?.maximum_scalar(-100)?;
+        let no = self.neg()?.log1p()?.maximum_scalar(-100)?;
+        let likelihood = target.mul(&yes)?.add(&(1.0 - target)?.mul(&no)?)?;
+        reduced(likelihood.neg()?, reduction)
+    }
+}
+
+#[track_caller]
+fn reduced(losses: Tensor, reduction: Reduction) -> Result<Tensor> {
+    match reduction {
+        Reduction::None => Ok(losses),
+        Reduction::Mean => losses.mean_all(),
+        Reduction::Sum => losses.sum_all(),
     }
 }
 

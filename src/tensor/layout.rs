@@ -6,8 +6,9 @@
 //!
 //! Every layout here comes from a shape that [`checked`] accepted, through views. So the product
 //! of its dimensions other than 0 stays within [`MAX_ELEMENTS`], two indices name one element only
-//! where a stride is 0, and an element's number fits a `u32`.
+//! where a stride is 0 or windows overlap, and an element's number fits a `u32`.
 
+mod axes;
 mod collapse;
 mod shapes;
 #[cfg(test)]
@@ -115,12 +116,24 @@ impl Layout {
                         .all(|(&dim, (mine, theirs))| dim == 1 || mine == theirs))
     }
 
-    /// Do two indices name one element? Such a view cannot be written through.
+    /// May two indices name one element? Such a view cannot be written through. It says no only
+    /// where every step is longer than all that lies within it.
     pub(crate) fn has_overlap(&self) -> bool {
-        !self.shape.contains(&0)
-            && (self.shape.iter())
-                .zip(&self.strides)
-                .any(|(&dim, &stride)| dim > 1 && stride == 0)
+        if self.shape.contains(&0) || self.is_contiguous() {
+            return false;
+        }
+        let mut steps: SmallVec<[(usize, usize); MAX_RANK]> = (self.shape.iter())
+            .zip(&self.strides)
+            .filter(|&(&dim, _)| dim > 1)
+            .map(|(&dim, &stride)| (stride.unsigned_abs(), dim))
+            .collect();
+        steps.sort_unstable();
+        let mut reach = 0_usize;
+        steps.into_iter().any(|(step, dim)| {
+            let is_short = step <= reach;
+            reach = reach.saturating_add(step.saturating_mul(dim - 1));
+            is_short
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! to the same elements, `io` what goes to the device and comes back. What computes is in `ops`,
 //! which this room does not know.
 
+mod axes;
 mod io;
 pub(crate) mod layout;
 mod residency;

@@ -136,6 +136,23 @@ const OTHERS: &[Operation] = &[
     op("mse_loss", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
         one(t[0].mse_loss(&t[1], Reduction::Mean))
     }),
+    op(
+        "binary_cross_entropy",
+        FLOATS,
+        &[x(MATRIX), x(MATRIX)],
+        |t| {
+            let probabilities = t[0].sigmoid()?;
+            one(probabilities.binary_cross_entropy(&t[1], Reduction::Mean))
+        },
+    ),
+    op("diagonal", EVERY, &[x(MATRIX)], |t| {
+        one(t[0].diagonal(1, 0, 1))
+    }),
+    op("unfold", EVERY, &[x(MATRIX)], |t| one(t[0].unfold(1, 2, 1))),
+    op("max_with_indices", EVERY, &[x(MATRIX)], |t| {
+        let (values, indices) = t[0].max_with_indices(1)?;
+        Ok(vec![values, indices])
+    }),
     op("glu", FLOATS, &[x(EVEN)], |t| one(t[0].glu(-1))),
     op("split", EVERY, &[x(MATRIX)], |t| t[0].split(2, 1)),
     op("split_sizes", EVERY, &[x(MATRIX)], |t| {

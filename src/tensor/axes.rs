@@ -1,0 +1,96 @@
+//! Views that move, split or join axes. Like all views they share their elements.
+
+use super::Tensor;
+use crate::error::Result;
+
+impl Tensor {
+    /// Axis `from` becomes axis `to` of the result; the others keep their order. Negative axes
+    /// count from the last.
+    ///
+    /// ```
+    /// # fn demo(image: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let planes = image.movedim(-1, 0)?; // [height, width, 3] becomes [3, height, width]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](crate::Error::Axis) for an axis that is not there.
+    pub fn movedim(&self, from: isize, to: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.movedim(from, to)?))
+    }
+
+    /// The diagonals of the matrices that axes `rows` and `columns` span. Both axes go away, and
+    /// the diagonal becomes the last one. An `offset` above 0 starts so many columns to the
+    /// right, one below 0 so many rows down. A diagonal outside the matrix is empty.
+    ///
+    /// ```
+    /// # fn demo(matrix: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let trace = matrix.diagonal(0, 0, 1)?.sum_all()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](crate::Error::Axis) for an axis that is not there,
+    /// [`Shape`](crate::Error::Shape) if both are the same.
+    pub fn diagonal(&self, offset: isize, rows: isize, columns: isize) -> Result<Tensor> {
+        Ok(self.view(self.layout.diagonal(offset, rows, columns)?))
+    }
+
+    /// The windows of `size` elements along `axis`, which start `step` elements apart. The axis
+    /// then counts windows, and a new last axis goes through a window. Windows that overlap can
+    /// be read, but not be written to.
+    ///
+    /// ```
+    /// # fn demo(signal: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let moving_mean = signal.unfold(0, 5, 1)?.mean(&[-1])?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](crate::Error::Axis) for an axis that is not there,
+    /// [`Shape`](crate::Error::Shape) for a step of 0, a window larger than the axis, and beyond
+    /// 8 dimensions.
+    pub fn unfold(&self, axis: isize, size: usize, step: usize) -> Result<Tensor> {
+        Ok(self.view(self.layout.unfold(axis, size, step)?))
+    }
+
+    /// One axis as several of these sizes, in row-major order.
+    ///
+    /// ```
+    /// # fn demo(tokens: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let heads = tokens.unflatten(-1, &[8, 64])?; // [length, 512] becomes [length, 8, 64]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](crate::Error::Axis) for an axis that is not there,
+    /// [`Shape`](crate::Error::Shape) unless the sizes multiply to its size, and beyond 8
+    /// dimensions.
+    pub fn unflatten(&self, axis: isize, sizes: &[usize]) -> Result<Tensor> {
+        Ok(self.view(self.layout.unflatten(axis, sizes)?))
+    }
+
+    /// A view of every index along `axis`, which goes away.
+    ///
+    /// ```
+    /// # fn demo(batch: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// for sample in batch.unbind(0)? {
+    ///     println!("{}", sample.sum_all()?.item::<f32>()?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Axis`](crate::Error::Axis) for an axis that is not there.
+    pub fn unbind(&self, axis: isize) -> Result<Vec<Tensor>> {
+        let at = super::layout::axis("unbind", axis, self.rank())?;
+        (0..self.shape()[at])
+            .map(|index| self.select(axis, index as isize))
+            .collect()
+    }
+}

@@ -1,0 +1,129 @@
+//! movedim, diagonal, unfold, unflatten, unbind; extremes with their indices; linspace and the
+//! cross entropy of probabilities.
+
+use lapidary::{DType, Error, Reduction, Result};
+
+use super::model::*;
+
+#[test]
+fn axes_move_split_and_join_without_a_copy() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.arange(0, 24, 1, DType::I32)?.reshape(&[2, 3, 4])?;
+        assert_eq!(x.movedim(-1, 0)?.shape(), [4, 2, 3]);
+        assert_eq!(x.movedim(0, -1)?.strides(), [4, 1, 12]);
+        assert_eq!(x.unflatten(-1, &[2, 2])?.shape(), [2, 3, 2, 2]);
+        let view = x.permute(&[2, 1, 0])?.unflatten(0, &[2, 2])?;
+        assert_eq!(
+            view.select(0, 1)?.select(0, 0)?.to_vec::<i32>()?,
+            [2, 14, 6, 18, 10, 22]
+        );
+        let rows = x.unbind(1)?;
+        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[2].to_vec::<i32>()?, [8, 9, 10, 11, 20, 21, 22, 23]);
+        assert!(matches!(x.unflatten(2, &[3, 2]), Err(Error::Shape { .. })));
+        assert!(matches!(x.movedim(3, 0), Err(Error::Axis { .. })));
+        assert!(matches!(x.unbind(-4), Err(Error::Axis { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_diagonal_shares_its_elements_with_the_matrix() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.arange(0, 12, 1, DType::I32)?.reshape(&[3, 4])?;
+        for (offset, expected) in [
+            (0, &[0, 5, 10][..]),
+            (1, &[1, 6, 11]),
+            (3, &[3]),
+            (4, &[]),
+            (-2, &[8]),
+            (isize::MIN, &[]),
+        ] {
+            assert_eq!(
+                x.diagonal(offset, 0, 1)?.to_vec::<i32>()?,
+                expected,
+                "{offset}"
+            );
+        }
+        assert_eq!(x.diagonal(1, 1, 0)?.to_vec::<i32>()?, [4, 9]);
+        let stack = gpu.arange(0, 12, 1, DType::I32)?.reshape(&[2, 3, 2])?;
+        assert_eq!(
+            stack.diagonal(0, 0, 2)?.to_vec::<i32>()?,
+            [0, 7, 2, 9, 4, 11]
+        );
+        x.diagonal(0, 0, -1)?
+            .copy_(&gpu.full(&[3], -1, DType::I32)?)?;
+        assert_eq!(x.to_vec::<i32>()?, [-1, 1, 2, 3, 4, -1, 6, 7, 8, 9, -1, 11]);
+        assert!(matches!(x.diagonal(0, 1, -1), Err(Error::Shape { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn windows_that_overlap_are_read_and_not_written() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.arange(0, 7, 1, DType::I32)?;
+        let windows = x.unfold(0, 3, 2)?;
+        assert_eq!(windows.to_vec::<i32>()?, [0, 1, 2, 2, 3, 4, 4, 5, 6]);
+        assert_eq!(windows.sum(&[1])?.to_vec::<i32>()?, [3, 9, 15]);
+        let refused = windows.add_(&windows);
+        assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+        x.unfold(0, 2, 3)?.copy_(&gpu.zeros(&[2, 2], DType::I32)?)?;
+        assert_eq!(x.to_vec::<i32>()?, [0, 0, 2, 0, 0, 5, 6]);
+        assert!(matches!(x.unfold(0, 8, 1), Err(Error::Shape { .. })));
+        assert!(matches!(x.unfold(0, 2, 0), Err(Error::Shape { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn extremes_come_with_their_indices() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.tensor(&[1.0_f32, 5.0, 5.0, -2.0, f32::NAN, 0.0], &[2, 3])?;
+        let (values, indices) = x.max_with_indices(-1)?;
+        let values = values.to_vec::<f32>()?;
+        assert!(values[0] == 5.0 && values[1].is_nan(), "{values:?}");
+        assert_eq!(indices.to_vec::<u32>()?, [1, 1]);
+        let (values, indices) = x.narrow(1, 0, 1)?.min_with_indices(0)?;
+        assert_eq!(values.to_vec::<f32>()?, [-2.0]);
+        assert_eq!(indices.to_vec::<u32>()?, [1]);
+        assert!(x.max_with_indices(2).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn linspace_has_both_ends() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.linspace(-1.0, 2.0, 7, DType::F32)?;
+        assert_eq!(x.to_vec::<f32>()?, [-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
+        let x = gpu.linspace(0.1, 0.7, 1001, DType::F32)?.to_vec::<f32>()?;
+        assert_eq!((x[0], x[1000]), (0.1, 0.7));
+        assert_eq!(
+            gpu.linspace(3.0, 9.0, 1, DType::F32)?.to_vec::<f32>()?,
+            [3.0]
+        );
+        assert_eq!(gpu.linspace(3.0, 9.0, 0, DType::F32)?.shape(), [0]);
+        let refused = gpu.linspace(0.0, 1.0, 3, DType::I32);
+        assert!(matches!(refused, Err(Error::DType { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_cross_entropy_of_probabilities_is_finite() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.tensor(&[0.25_f32, 0.5, 0.0, 1.0, 1.0], &[5])?;
+        let t = gpu.tensor(&[1.0_f32, 0.5, 1.0, 1.0, 0.0], &[5])?;
+        let losses = x
+            .binary_cross_entropy(&t, Reduction::None)?
+            .to_vec::<f32>()?;
+        let expected = [1.386_294_4, 0.693_147_2, 100.0, 0.0, 100.0];
+        for (got, want) in losses.iter().zip(expected) {
+            assert!((got - want).abs() <= 1e-5 * want.abs(), "{losses:?}");
+        }
+        let sum = x.binary_cross_entropy(&t, Reduction::Sum)?.item::<f32>()?;
+        assert!((sum - 202.079_44).abs() < 1e-3, "{sum}");
+    }
+    Ok(())
+}
