@@ -261,7 +261,7 @@ impl Pools {
         limit_bytes: Option<u64>,
         movable: &dyn Fn(BlockId) -> bool,
     ) -> Result<&'a [Step], AllocError> {
-        let growth = self.growth(size_bytes)?;
+        let mut growth = self.growth(size_bytes)?;
         planner.steps.clear();
         let empty_limit_bytes = self.empty_limit_bytes(growth.class, size_bytes);
         if self.has_hole(growth.class.zone(), size_bytes, empty_limit_bytes) {
@@ -276,12 +276,17 @@ impl Pools {
         }
         let cap_bytes = limit_bytes.unwrap_or(u64::MAX);
         let mark_bytes = self.mark_with(size_bytes).min(cap_bytes);
+        let is_tight = cap_bytes / NEAR_PERCENT < mark_bytes / 100;
+        if is_tight && growth.class == SlabClass::Small {
+            growth.slab_bytes = growth.slab_bytes.min(self.config.small_slab_bytes);
+            growth.slab_bytes = growth.slab_bytes.max(growth.least_bytes);
+        }
         let mut query = Query {
             pools: self,
             growth,
             limit_bytes: mark_bytes,
             anywhere: false,
-            is_tight: cap_bytes / NEAR_PERCENT < self.mark_with(size_bytes) / 100,
+            is_tight,
             movable,
         };
         if let Some(slab) = query.assignable() {

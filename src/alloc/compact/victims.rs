@@ -112,15 +112,15 @@ impl Planner {
     }
 
     /// Moves the blocks that are still listed, which fit in no hole, into new slabs: one for all
-    /// that belong together. Returns the bytes of those slabs.
+    /// that belong together. Close to a hard limit each gets a slab of its own, which can be
+    /// released as soon as that block dies. Returns the bytes of those slabs.
     fn create_for_stranded(&mut self, query: &Query<'_>) -> u64 {
         let unit = &query.pools.carver.unit;
         let mut created_bytes = 0_u64;
         // By size, so blocks of one zone are neighbours.
-        for tenants in self
-            .blocks
-            .chunk_by(|a, b| query.zone_of(a) == query.zone_of(b))
-        {
+        let share =
+            |a: &Tenant, b: &Tenant| !query.is_tight && query.zone_of(a) == query.zone_of(b);
+        for tenants in self.blocks.chunk_by(share) {
             let size: u64 = tenants.iter().map(|tenant| tenant.size).sum();
             let slab_bytes = unit.bytes(Granules(size));
             self.steps.push(Step::Create(Growth {
