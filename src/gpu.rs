@@ -212,7 +212,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when that
-    /// limit is too low for the engine: it needs 8 storage buffers of 64 KiB, buffers of 256 KiB,
+    /// limit is too low for the engine: it needs 8 storage buffers of 16 KiB, buffers of 256 KiB,
     /// workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
     /// aligned to at most 256 bytes; without immediates also a dynamic uniform buffer of 128 bytes.
     /// `wgpu::Limits::default()` has all that, `downlevel_defaults()` has too few storage buffers.

@@ -201,7 +201,7 @@ fn the_lowest_limits_that_are_adopted_work() {
     limits.max_bindings_per_bind_group = 9;
     limits.max_bind_groups = 1;
     limits.max_buffer_size = 256 << 10;
-    limits.max_storage_buffer_binding_size = 64 << 10;
+    limits.max_storage_buffer_binding_size = 16 << 10;
     limits.max_uniform_buffers_per_shader_stage = 1;
     limits.max_dynamic_uniform_buffers_per_pipeline_layout = 1;
     limits.max_uniform_buffer_binding_size = 128;
@@ -238,7 +238,7 @@ fn the_lowest_limits_suffice_for_the_kernels_of_every_kind_of_device() {
         let (gpu, sim) = Gpu::simulated(SimOptions {
             kind,
             max_buffer_bytes: 256 << 10,
-            max_binding_bytes: 64 << 10,
+            max_binding_bytes: 16 << 10,
             max_storage_bindings: 8,
             max_immediate_bytes: 0,
             max_invocations: 256,

@@ -10,7 +10,7 @@ use super::caps;
 use crate::error::{Error, Result};
 
 /// Bytes that one binding shows at least: smaller windows would make several of what is small.
-const BINDING_BYTES: u64 = 64 << 10;
+const BINDING_BYTES: u64 = 16 << 10;
 
 /// Bytes of a buffer at least: a page of parameters is as large.
 const BUFFER_BYTES: u64 = 256 << 10;
