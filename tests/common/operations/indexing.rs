@@ -149,6 +149,16 @@ const OTHERS: &[Operation] = &[
         one(t[0].diagonal(1, 0, 1))
     }),
     op("unfold", EVERY, &[x(MATRIX)], |t| one(t[0].unfold(1, 2, 1))),
+    op("movedim", EVERY, &[x(MATRIX)], |t| one(t[0].movedim(0, 1))),
+    op("unflatten", EVERY, &[x(MATRIX)], |t| {
+        let columns = t[0].shape()[1];
+        one(t[0].unflatten(1, &[1, columns]))
+    }),
+    op("unbind", EVERY, &[x(MATRIX)], |t| t[0].unbind(0)),
+    op("min_with_indices", EVERY, &[x(MATRIX)], |t| {
+        let (values, indices) = t[0].min_with_indices(1)?;
+        Ok(vec![values, indices])
+    }),
     op("max_with_indices", EVERY, &[x(MATRIX)], |t| {
         let (values, indices) = t[0].max_with_indices(1)?;
         Ok(vec![values, indices])
