@@ -297,7 +297,8 @@ methods! {
     rem rem_scalar Rem;
     /// The remainder of [`floor_divide`](Tensor::floor_divide) with the sign of the divisor, as
     /// Python's and NumPy's `%`, for all numbers. By 0 it is 0 for integers, NaN for floats. It is
-    /// [`rem`](Tensor::rem), and where the signs differ that plus the divisor, rounded once.
+    /// [`rem`](Tensor::rem), and where the signs differ that plus the divisor, rounded once. An
+    /// adapter that takes subnormal numbers for 0 may be off by less than the least normal number.
     remainder remainder_scalar Remainder;
     /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
     /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself.
