@@ -149,7 +149,7 @@ struct Query<'a> {
     limit_bytes: u64,
     /// Any hole will do, in slabs of any kind.
     anywhere: bool,
-    /// A hard limit is close.
+    /// A hard limit is close, or blocks never move: what lies badly can hardly be mended.
     is_tight: bool,
     movable: &'a dyn Fn(BlockId) -> bool,
 }
@@ -276,7 +276,8 @@ impl Pools {
         }
         let cap_bytes = limit_bytes.unwrap_or(u64::MAX);
         let mark_bytes = self.mark_with(size_bytes).min(cap_bytes);
-        let is_tight = cap_bytes / NEAR_PERCENT < mark_bytes / 100;
+        let never_moves = self.config.move_permille == 0;
+        let is_tight = never_moves || cap_bytes / NEAR_PERCENT < mark_bytes / 100;
         if is_tight && growth.class == SlabClass::Small {
             growth.slab_bytes = growth.slab_bytes.min(self.config.small_slab_bytes);
             growth.slab_bytes = growth.slab_bytes.max(growth.least_bytes);
