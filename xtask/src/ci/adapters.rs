@@ -22,6 +22,7 @@ const CORE_FILES: &[&str] = &[
     "--test", "ops_matmul",
     "--test", "ops_nn",
     "--test", "ops_reduce",
+    "--test", "torch",
 ];
 
 /// The library's own tests that ask for variants which an adapter would not be given. Those of tiles, all of

@@ -1,0 +1,106 @@
+"""values.py [GROUP ...]: asks PyTorch for the values that tests/torch.rs compares with.
+
+Each function below is a group. It yields cases: a name, the operands, and PyTorch's results. The
+group's cases go to GROUP.jsonl in this folder, one a line. The table of calls in
+tests/torch/GROUP.rs has an entry of the same name for each.
+
+The files are committed, so nothing but this script needs PyTorch: pip install torch numpy. A group
+whose function did not change gives the same file again.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import torch
+import torch.nn.functional as F
+
+NAMES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.bool: "bool",
+}
+
+
+def numbers(*shape, seed=0):
+    """Floats around 0 that are exact in every type, of which no two are equal."""
+    generator = torch.Generator().manual_seed(seed)
+    count = math.prod(shape)
+    return ((torch.randperm(count, generator=generator) - count // 2) / 8).reshape(shape)
+
+
+def wholes(*shape, below=10, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, below, shape, generator=generator, dtype=torch.int32)
+
+
+def ints(values):
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def shapes():
+    x = numbers(2, 3, 4)
+    yield "movedim", [x], x.movedim(-1, 0)
+    yield "diagonal", [x], x.diagonal(1, 1, 2)
+    yield "unfold", [x], x.unfold(-1, 3, 1)
+    yield "unflatten", [x], x.unflatten(-1, (2, 2))
+    yield "unbind", [x], x.unbind(1)
+    yield "linspace", [], torch.linspace(-1, 2, 7)
+    yield "number on the left", [x], 1 - x
+    yield "number over", [x], 2 / x
+
+
+def reductions():
+    x = numbers(3, 5)
+    yield "max_with_indices", [x], x.max(1)
+    yield "min_with_indices", [x], x.min(0)
+
+
+def losses():
+    x, share = numbers(4, 5).sigmoid(), numbers(4, 5, seed=1).sigmoid()
+    yield "binary_cross_entropy", [x, share], F.binary_cross_entropy(x, share)
+    logits, classes = numbers(4, 5), ints([1, 4, -100, 0])
+    yield "cross_entropy, ignored", [logits, classes], F.cross_entropy(logits, classes.long())
+
+
+GROUPS = [shapes, reductions, losses]
+
+
+def number(value):
+    """A number that JSON has, and else its name."""
+    if isinstance(value, bool):
+        return int(value)
+    return value if math.isfinite(value) else str(value)
+
+
+def tensor(x):
+    values = [number(value) for value in x.flatten().tolist()]
+    return {"dtype": NAMES[x.dtype], "shape": list(x.shape), "values": values}
+
+
+def main():
+    folder = pathlib.Path(__file__).parent
+    wanted = sys.argv[1:]
+    for group in GROUPS:
+        name = group.__name__
+        if wanted and name not in wanted:
+            continue
+        lines = []
+        for case, operands, results in group():
+            results = [results] if isinstance(results, torch.Tensor) else list(results)
+            line = {
+                "case": case,
+                "operands": [tensor(operand) for operand in operands],
+                "results": [tensor(result) for result in results],
+            }
+            lines.append(json.dumps(line) + "\n")
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+
+
+main()

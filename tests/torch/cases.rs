@@ -1,0 +1,167 @@
+//! Cases from files, each held against the call of the same name.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use lapidary::{DType, Gpu, Options, Result, Tensor};
+use serde_json::Value;
+
+use crate::operands::{numbers, tensor};
+
+/// What a case's name stands for here. Operands are in the order of the script.
+pub(crate) type Call = fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>;
+
+/// The one result of a call.
+pub(crate) fn one(made: Result<Tensor>) -> Result<Vec<Tensor>> {
+    Ok(vec![made?])
+}
+
+/// Both results of a call.
+pub(crate) fn both(made: Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
+    let (first, second) = made?;
+    Ok(vec![first, second])
+}
+
+/// Runs every case of a group on every device. Each case has one call and each call one case.
+pub(crate) fn check(group: &str, calls: &[(&str, Call)]) {
+    let cases = read(group);
+    let names = |names: Vec<&str>| names.into_iter().map(str::to_string).collect();
+    let known: BTreeSet<String> = names(calls.iter().map(|(name, _)| *name).collect());
+    let asked: BTreeSet<String> = names(cases.iter().map(Case::name).collect());
+    assert_eq!(known, asked, "calls here, and cases of {group}.jsonl");
+    assert_eq!(cases.len(), asked.len(), "{group}.jsonl names one twice");
+    let mut faults = Vec::new();
+    for (device, gpu) in gpus() {
+        for case in &cases {
+            let call = calls.iter().find(|(name, _)| *name == case.name());
+            let call = call.expect("each case has a call").1;
+            if let Err(fault) = case.check(&gpu, call) {
+                faults.push(format!("{} on the {device}: {fault}", case.name()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+fn gpus() -> Vec<(&'static str, Gpu)> {
+    let open = Gpu::open(Options::default());
+    let mut gpus = vec![("adapter", open.expect("the tests need an adapter"))];
+    #[cfg(feature = "sim")]
+    {
+        let options = lapidary::sim::SimOptions {
+            dirty: true,
+            ..Default::default()
+        };
+        let (gpu, _) = Gpu::simulated(options).expect("these options can be");
+        gpus.push(("simulation", gpu));
+    }
+    gpus
+}
+
+/// A line of a group's file.
+struct Case(Value);
+
+/// A tensor in such a line.
+struct Stored<'a> {
+    dtype: &'a str,
+    shape: Vec<usize>,
+    values: Vec<f64>,
+}
+
+fn read(group: &str) -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch");
+    let text = std::fs::read_to_string(folder.join(format!("{group}.jsonl")));
+    let text = text.expect("the script writes this file");
+    let case = |line| Case(serde_json::from_str(line).expect("a line of JSON"));
+    text.lines().map(case).collect()
+}
+
+impl Case {
+    fn name(&self) -> &str {
+        self.0["case"].as_str().expect("a name")
+    }
+
+    fn tensors(&self, of: &str) -> Vec<Stored<'_>> {
+        let list = self.0[of].as_array().expect("a list of tensors");
+        list.iter().map(Stored::of).collect()
+    }
+
+    fn check(&self, gpu: &Gpu, call: Call) -> Result<(), String> {
+        let operands = self.tensors("operands");
+        let operands = operands.iter().map(|operand| {
+            tensor(gpu, operand.held_as(), &operand.values, &operand.shape).map_err(text)
+        });
+        let operands = operands.collect::<Result<Vec<Tensor>, String>>()?;
+        let made = call(gpu, &operands).map_err(text)?;
+        let expected = self.tensors("results");
+        if made.len() != expected.len() {
+            return Err(format!("{} results, not {}", made.len(), expected.len()));
+        }
+        for (made, expected) in made.iter().zip(&expected) {
+            expected.check(made)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Stored<'a> {
+    fn of(value: &'a Value) -> Stored<'a> {
+        let list = |of: &str| value[of].as_array().expect("a list").iter();
+        // What is no number in JSON is the name of one.
+        let number = |value: &Value| match value.as_str() {
+            Some(name) => name.parse().expect("inf or nan"),
+            None => value.as_f64().expect("a number"),
+        };
+        let size = |value: &Value| value.as_u64().expect("a size") as usize;
+        Stored {
+            dtype: value["dtype"].as_str().expect("a type"),
+            shape: list("shape").map(size).collect(),
+            values: list("values").map(number).collect(),
+        }
+    }
+
+    /// The type of an operand. There is no `i64` here.
+    fn held_as(&self) -> DType {
+        let named = |dtype: &DType| dtype.to_string() == self.dtype;
+        DType::ALL.into_iter().find(named).unwrap_or(DType::I32)
+    }
+
+    fn check(&self, made: &Tensor) -> Result<(), String> {
+        let expected = self.held_as();
+        let is_same = match self.dtype {
+            // Indices are u32 here.
+            "i64" => matches!(made.dtype(), DType::I32 | DType::U32),
+            _ => made.dtype() == expected,
+        };
+        if !is_same || made.shape() != self.shape {
+            return Err(format!(
+                "{:?} of {}, not {:?} of {}",
+                made.shape(),
+                made.dtype(),
+                self.shape,
+                self.dtype
+            ));
+        }
+        let bound = match expected {
+            DType::F32 => 1e-5,
+            DType::F16 => 2e-3,
+            DType::Bf16 => 2e-2,
+            _ => 0.0,
+        };
+        let is_near = |a: f64, b: f64| {
+            a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= bound * a.abs().max(1.0)
+        };
+        let got = numbers(made).map_err(text)?;
+        match (0..got.len()).find(|&at| !is_near(self.values[at], got[at])) {
+            Some(at) => Err(format!(
+                "element {at} is {}, not {} ({got:?})",
+                got[at], self.values[at]
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn text(error: lapidary::Error) -> String {
+    error.to_string()
+}

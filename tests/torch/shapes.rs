@@ -1,0 +1,22 @@
+//! Views, what is made of nothing, and numbers as operands.
+
+use crate::cases::{self, Call, one};
+use lapidary::DType;
+
+const CALLS: &[(&str, Call)] = &[
+    ("movedim", |_, t| one(t[0].movedim(-1, 0))),
+    ("diagonal", |_, t| one(t[0].diagonal(1, 1, 2))),
+    ("unfold", |_, t| one(t[0].unfold(-1, 3, 1))),
+    ("unflatten", |_, t| one(t[0].unflatten(-1, &[2, 2]))),
+    ("unbind", |_, t| t[0].unbind(1)),
+    ("linspace", |gpu, _| {
+        one(gpu.linspace(-1.0, 2.0, 7, DType::F32))
+    }),
+    ("number on the left", |_, t| one(1.0 - &t[0])),
+    ("number over", |_, t| one(2.0 / &t[0])),
+];
+
+#[test]
+fn shapes_and_numbers_are_those_of_pytorch() {
+    cases::check("shapes", CALLS);
+}
