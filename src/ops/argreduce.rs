@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Layout, axis};
+use crate::tensor::layout::Layout;
 
 const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
 
@@ -107,6 +107,9 @@ impl Tensor {
 
 #[track_caller]
 fn extreme_at(x: &Tensor, axis: isize, indices: Tensor) -> Result<(Tensor, Tensor)> {
+    if let (Some(x), Some(indices)) = (x.as_axis(), indices.as_axis()) {
+        return Ok((x.gather(0, &indices)?.into_number(), indices.into_number()));
+    }
     let values = x.gather(axis, &indices.unsqueeze(axis)?)?;
     Ok((values.squeeze_axis(axis)?, indices))
 }
@@ -114,8 +117,7 @@ fn extreme_at(x: &Tensor, axis: isize, indices: Tensor) -> Result<(Tensor, Tenso
 #[track_caller]
 fn arg_extreme(x: &Tensor, operation: &'static str, along: isize, least: bool) -> Result<Tensor> {
     let rank = x.layout.rank();
-    let at = axis(operation, along, rank)?;
-    let folded = Axes::from(at, at + 1);
+    let folded = Axes::named(operation, &[along], rank)?;
     let shape = folded.fold_shape(&x.layout.shape, false);
     refuse_empty(operation, &x.layout.shape, folded)?;
     let (x, rows) = &Rows::along(x, folded)?;

@@ -8,7 +8,7 @@ use super::operation::same_dtype;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::tensor::layout::axis;
+use crate::tensor::layout::axis_or_number;
 
 impl Tensor {
     /// The gradient of [`softmax`](Tensor::softmax) by its input, where `self` is that by its
@@ -163,7 +163,7 @@ fn operands(
         });
     }
     if let Some(along) = along {
-        axis(operation, along, grad.rank())?;
+        axis_or_number(operation, along, grad.rank())?;
     }
     Ok([grad.cast(DType::F32)?, other.cast(DType::F32)?])
 }

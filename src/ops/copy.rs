@@ -236,45 +236,6 @@ impl Tensor {
         }
     }
 
-    /// The elements, in row-major order, under another shape: a view if strides can say it, else
-    /// a copy.
-    ///
-    /// ```
-    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let rows = x.reshape(&[4, 6])?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] if the shape holds another number of elements.
-    #[track_caller]
-    pub fn reshape(&self, shape: &[usize]) -> Result<Tensor> {
-        if let Some(layout) = self.layout.reshape(shape)? {
-            return Ok(self.view(layout));
-        }
-        let copy = self.copied(self.dtype)?;
-        let layout = copy.layout.reshape(shape)?;
-        let layout = layout.expect("a row-major tensor takes any shape of its length");
-        Ok(copy.view(layout))
-    }
-
-    /// All elements along one axis, in row-major order: a view if strides can say it, else a copy.
-    ///
-    /// ```
-    /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// assert_eq!(x.flatten()?.shape(), [x.len()]);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of making a tensor.
-    #[track_caller]
-    pub fn flatten(&self) -> Result<Tensor> {
-        self.reshape(&[self.len()])
-    }
-
     /// Writes the elements of `src`, which broadcasts to the shape of `self`, through `self`.
     ///
     /// ```

@@ -49,6 +49,9 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "gather";
+        if let (Some(x), Some(indices)) = (self.as_axis(), indices.as_axis()) {
+            return Ok(x.gather(axis, &indices)?.into_number());
+        }
         let at = check(OPERATION, self, axis, indices)?;
         fits_within(OPERATION, &indices.layout.shape, &self.layout.shape, at)?;
         pick(self, at, indices)

@@ -98,6 +98,9 @@ impl Tensor {
     /// too large.
     #[track_caller]
     pub fn index_select(&self, axis: isize, indices: &Tensor) -> Result<Tensor> {
+        if let Some(x) = self.as_axis().filter(|_| indices.len() == 1) {
+            return Ok(x.index_select(axis, &indices.flatten()?)?.into_number());
+        }
         let at = self.check_indices(axis, indices)?;
         let mut shape = self.layout.shape.clone();
         shape[at] = indices.layout.shape[0];

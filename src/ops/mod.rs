@@ -30,6 +30,7 @@ mod quantized;
 pub(crate) mod random;
 pub(crate) mod readers;
 mod reduce;
+mod reshape;
 mod rotary;
 mod rows;
 mod scalar;

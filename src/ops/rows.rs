@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::driver::{AdapterKind, Caps};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis, collapse};
+use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis_or_number, collapse};
 
 /// The WGSL that goes with this file.
 pub(super) const WGSL: &str = include_str!("../../shaders/rows.wgsl");
@@ -36,11 +36,12 @@ impl Axes {
         Axes(Axes::all(rank).0 & !Axes::all(first).0)
     }
 
-    /// Counts axes from the front, and refuses one that is not there or comes twice.
+    /// Counts axes from the front, and refuses one that is not there or comes twice. To fold axis 0
+    /// of a 0-d tensor folds nothing.
     pub(super) fn named(operation: &'static str, axes: &[isize], rank: usize) -> Result<Self> {
         let mut set = 0;
         for &given in axes {
-            let bit = 1 << axis(operation, given, rank)?;
+            let bit = 1 << axis_or_number(operation, given, rank)?;
             if set & bit != 0 {
                 return Err(Error::Shape {
                     operation,
@@ -49,7 +50,7 @@ impl Axes {
             }
             set |= bit;
         }
-        Ok(Axes(set))
+        Ok(Axes(set & Axes::all(rank).0))
     }
 
     /// Is `axis` one of them?

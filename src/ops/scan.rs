@@ -74,6 +74,9 @@ impl Tensor {
 
 #[track_caller]
 fn running(x: &Tensor, operation: &'static str, along: isize, op: Op) -> Result<Tensor> {
+    if let Some(x) = x.as_axis() {
+        return Ok(running(&x, operation, along, op)?.into_number());
+    }
     let at = axis(operation, along, x.layout.rank())?;
     let made = scan(x, at, op, None)?;
     match x.dtype {

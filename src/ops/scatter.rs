@@ -122,6 +122,9 @@ impl Tensor {
     #[track_caller]
     pub fn index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "index_add";
+        if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
+            return Ok(x.index_add(axis, &i, &src)?.into_number());
+        }
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
         Takes::Numbers.check(OPERATION, self.dtype)?;
         self.check_source(OPERATION, src)?;
@@ -188,6 +191,9 @@ impl Tensor {
         src: &Tensor,
         code: u64,
     ) -> Result<Tensor> {
+        if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
+            return Ok(x.scattered(operation, along, &i, &src, code)?.into_number());
+        }
         let at = gather::check(operation, self, along, indices)?;
         self.check_source(operation, src)?;
         let (of_indices, of_src) = (&indices.layout.shape, &src.layout.shape);

@@ -75,6 +75,9 @@ impl Tensor {
 #[track_caller]
 fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<Tensor> {
     normalize::check_float(operation, x)?;
+    if let Some(x) = x.as_axis() {
+        return Ok(self::along(&x, operation, along, log)?.into_number());
+    }
     let at = axis(operation, along, x.layout.rank())?;
     let rows = Rows::of(&x.layout, Axes::from(at, at + 1), false);
     // The results are contiguous, so that their rows are only where the axis is the last.

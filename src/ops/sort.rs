@@ -91,6 +91,9 @@ impl Tensor {
     /// Those of [`sort`](Tensor::sort).
     #[track_caller]
     pub fn argsort(&self, axis: isize, descending: bool) -> Result<Tensor> {
+        if let Some(x) = self.as_axis() {
+            return Ok(x.argsort(axis, descending)?.into_number());
+        }
         let at = self::axis("argsort", axis, self.layout.rank())?;
         order(self, at, descending, None)
     }
@@ -124,6 +127,14 @@ fn ordered(
     descending: bool,
     keep: Option<usize>,
 ) -> Result<(Tensor, Tensor)> {
+    if let Some(x) = x.as_axis() {
+        let (values, indices) = ordered(&x, operation, along, descending, keep)?;
+        return match keep {
+            // Nothing is no number.
+            Some(0) => Ok((values, indices)),
+            _ => Ok((values.into_number(), indices.into_number())),
+        };
+    }
     let at = axis(operation, along, x.layout.rank())?;
     let size = x.layout.shape[at];
     if let Some(keep) = keep.filter(|&keep| keep > size) {

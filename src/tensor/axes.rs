@@ -4,6 +4,17 @@ use super::Tensor;
 use crate::error::Result;
 
 impl Tensor {
+    /// A 0-d tensor as one element along an axis, for what computes along axes.
+    pub(crate) fn as_axis(&self) -> Option<Tensor> {
+        (self.rank() == 0).then(|| self.view(self.layout.with_one_axis()))
+    }
+
+    /// One element, whatever its shape, as a 0-d tensor: the reverse of [`as_axis`](Self::as_axis).
+    pub(crate) fn into_number(self) -> Tensor {
+        let layout = self.layout.with_no_axis();
+        Tensor { layout, ..self }
+    }
+
     /// Axis `from` becomes axis `to` of the result; the others keep their order. Negative axes
     /// count from the last.
     ///

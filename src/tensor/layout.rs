@@ -18,7 +18,7 @@ mod views;
 use smallvec::SmallVec;
 
 pub(crate) use collapse::{Collapsed, collapse};
-pub(crate) use shapes::{axis, broadcast_shapes, checked};
+pub(crate) use shapes::{axis, axis_or_number, broadcast_shapes, checked};
 
 /// Dimensions, outermost first. A tensor has at most [`MAX_RANK`] of them. With five in place it is
 /// two cache lines long, and moves without a call.

@@ -132,8 +132,8 @@ impl Tensor {
         Ok(self.view(layout))
     }
 
-    /// `len` elements along an axis, from `start` on. Unlike [`slice`](Self::slice) it clamps
-    /// nothing.
+    /// `len` elements along an axis, from `start` on: any integer, of which a negative one counts
+    /// from the end. Unlike [`slice`](Self::slice) it clamps nothing.
     ///
     /// # Errors
     ///
@@ -146,10 +146,13 @@ impl Tensor {
     /// # let gpu = Gpu::open(Default::default())?;
     /// let batch = gpu.zeros(&[100, 28], DType::F32)?.narrow(0, 32, 16)?;
     /// assert_eq!(batch.shape(), [16, 28]);
+    /// assert_eq!(batch.narrow(0, -3, 3)?.shape(), [3, 28]); // The last three.
     /// # Ok(())
     /// # }
     /// ```
-    pub fn narrow(&self, axis: isize, start: usize, len: usize) -> Result<Tensor> {
+    pub fn narrow(&self, axis: isize, start: impl TryInto<isize>, len: usize) -> Result<Tensor> {
+        // What is no isize is beyond any axis.
+        let start = start.try_into().unwrap_or(isize::MAX);
         Ok(self.view(self.layout.narrow(axis, start, len)?))
     }
 

@@ -28,6 +28,118 @@ fn axes_move_split_and_join_without_a_copy() -> Result<()> {
 }
 
 #[test]
+fn one_size_of_a_shape_is_inferred() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.arange(0, 24, 1, DType::I32)?.reshape(&[2, 3, 4])?;
+        for (given, expected) in [
+            (&[-1][..], &[24][..]),
+            (&[6, -1], &[6, 4]),
+            (&[-1, 2, 12], &[1, 2, 12]),
+            (&[4, 6], &[4, 6]),
+        ] {
+            let made = x.reshape_infer(given)?;
+            assert_eq!(made.shape(), expected);
+            assert!(made.shares_storage_with(&x));
+        }
+        // A copy, in row-major order.
+        let columns = x.permute(&[2, 0, 1])?.reshape_infer(&[4, -1])?;
+        assert_eq!(
+            columns.select(0, 1)?.to_vec::<i32>()?,
+            [1, 5, 9, 13, 17, 21]
+        );
+        let no_rows = gpu.zeros(&[0, 4], DType::F32)?;
+        assert_eq!(no_rows.reshape_infer(&[-1, 2])?.shape(), [0, 2]);
+        let refused = |of: &lapidary::Tensor, shape: &[isize]| {
+            let refused = matches!(of.reshape_infer(shape), Err(Error::Shape { .. }));
+            assert!(refused, "{shape:?}");
+        };
+        refused(&x, &[-1, -1, 4]);
+        refused(&x, &[-2, 12]);
+        refused(&x, &[-1, 5]);
+        refused(&x, &[-1, 0]);
+        refused(&no_rows, &[-1, 0]);
+        refused(&x, &[isize::MIN]);
+        refused(&x, &[-1, isize::MAX, isize::MAX]);
+        assert_eq!(x.flatten_axes(1, -1)?.shape(), [2, 12]);
+        assert_eq!(x.flatten_axes(-3, 1)?.shape(), [6, 4]);
+        assert_eq!(x.flatten_axes(1, 1)?.shape(), [2, 3, 4]);
+        assert_eq!(x.select(0, 0)?.t()?.flatten_axes(0, 1)?.shape(), [12]);
+        assert!(matches!(x.flatten_axes(2, 1), Err(Error::Shape { .. })));
+        assert!(matches!(x.flatten_axes(0, 3), Err(Error::Axis { .. })));
+    }
+    Ok(())
+}
+
+#[test]
+fn narrow_counts_negative_starts_from_the_end() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.arange(0, 6, 1, DType::I32)?;
+        assert_eq!(x.narrow(0, -2, 2)?.to_vec::<i32>()?, [4, 5]);
+        assert_eq!(x.narrow(0, -6, 1)?.to_vec::<i32>()?, [0]);
+        assert_eq!(x.narrow(0, 6, 0)?.shape(), [0]);
+        for (start, len) in [(-2_i64, 3), (-7, 1), (i64::MIN, 0), (i64::MAX, 1)] {
+            let refused = x.narrow(0, start, len);
+            assert!(matches!(refused, Err(Error::Shape { .. })), "{start}");
+        }
+        assert!(x.narrow(0, u64::MAX, 1).is_err() && x.narrow(0, usize::MAX, 1).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_number_is_one_element_along_axis_0() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let (x, at) = (gpu.scalar(2.5_f32)?, gpu.scalar(0_u32)?);
+        for axis in [0, -1] {
+            let gives = |made: lapidary::Tensor, value: f32| -> Result<()> {
+                assert_eq!(made.shape(), [0; 0]);
+                assert_eq!(made.item::<f32>()?, value);
+                Ok(())
+            };
+            gives(x.sum(&[axis])?, 2.5)?;
+            gives(x.sum_keepdim(&[axis])?, 2.5)?;
+            gives(x.mean(&[axis])?, 2.5)?;
+            gives(x.max(&[axis])?, 2.5)?;
+            gives(x.var(0, &[axis])?, 0.0)?;
+            gives(x.logsumexp(&[axis])?, 2.5)?;
+            gives(x.softmax(axis)?, 1.0)?;
+            gives(x.softmax_backward(&x.softmax(axis)?, axis)?, 0.0)?;
+            gives(x.log_softmax(axis)?, 0.0)?;
+            gives(x.cumsum(axis)?, 2.5)?;
+            gives(x.cumprod(axis)?, 2.5)?;
+            gives(x.gather(axis, &at)?, 2.5)?;
+            gives(x.scatter(axis, &at, &x.neg()?)?, -2.5)?;
+            gives(x.scatter_add(axis, &at, &x)?, 5.0)?;
+            gives(x.index_add(axis, &at, &x)?, 5.0)?;
+            gives(x.index_select(axis, &at)?, 2.5)?;
+            gives(x.flip(&[axis])?, 2.5)?;
+            gives(x.movedim(axis, 0)?, 2.5)?;
+            gives(x.transpose(axis, 0)?, 2.5)?;
+            gives(x.squeeze_axis(axis)?, 2.5)?;
+            for (values, indices) in [
+                x.max_with_indices(axis)?,
+                x.sort(axis, true)?,
+                x.top_k(1, axis, true)?,
+            ] {
+                gives(values, 2.5)?;
+                assert_eq!((indices.shape(), indices.item::<u32>()?), (&[][..], 0));
+            }
+            assert_eq!(x.argmax(axis)?.item::<u32>()?, 0);
+            assert_eq!(x.argsort(axis, false)?.item::<u32>()?, 0);
+            assert_eq!(x.flatten_axes(axis, 0)?.shape(), [1]);
+            assert_eq!(x.unfold(axis, 1, 1)?.to_vec::<f32>()?, [2.5]);
+        }
+        // As in PyTorch, nothing can be cut off a number.
+        assert!(matches!(x.narrow(0, 0, 1), Err(Error::Axis { .. })));
+        assert!(matches!(x.select(0, 0), Err(Error::Axis { .. })));
+        assert!(matches!(x.sum(&[1]), Err(Error::Axis { .. })));
+        assert!(matches!(x.softmax(-2), Err(Error::Axis { .. })));
+        assert!(matches!(x.sum(&[0, -1]), Err(Error::Shape { .. })));
+    }
+    Ok(())
+}
+
+#[test]
 fn a_diagonal_shares_its_elements_with_the_matrix() -> Result<()> {
     for (_, gpu) in gpus() {
         let x = gpu.arange(0, 12, 1, DType::I32)?.reshape(&[3, 4])?;

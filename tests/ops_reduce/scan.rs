@@ -103,8 +103,6 @@ fn totals_wrap_and_nan_stays_from_where_it_is() {
             "{name}"
         );
         assert!(matches!(t.cumsum(1), Err(Error::Axis { .. })));
-        let one = gpu.scalar(1.0_f32).unwrap();
-        assert!(matches!(one.cumsum(0), Err(Error::Axis { .. })));
         // Nearly all ones: a running sum in f32 would stop growing.
         let len = if name == "adapter" { 3_000_000 } else { 30_000 };
         let t = gpu.full(&[len], 1.1_f32, DType::F32).unwrap();

@@ -9,6 +9,9 @@ const CALLS: &[(&str, Call)] = &[
     ("unfold", |_, t| one(t[0].unfold(-1, 3, 1))),
     ("unflatten", |_, t| one(t[0].unflatten(-1, &[2, 2]))),
     ("unbind", |_, t| t[0].unbind(1)),
+    ("reshape_infer", |_, t| one(t[0].reshape_infer(&[-1, 6]))),
+    ("flatten_axes", |_, t| one(t[0].flatten_axes(1, -1))),
+    ("narrow", |_, t| one(t[0].narrow(2, -3, 2))),
     ("linspace", |gpu, _| {
         one(gpu.linspace(-1.0, 2.0, 7, DType::F32))
     }),

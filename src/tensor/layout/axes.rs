@@ -1,16 +1,39 @@
 //! Views that move, split or join axes.
 
-use super::shapes::{axis, check_view};
+use super::shapes::{axis, axis_or_number, check_view};
 use super::{Dims, Layout, Strides};
 use crate::error::{Error, Result};
 
 impl Layout {
+    /// One element along one axis.
+    pub(crate) fn with_one_axis(&self) -> Layout {
+        debug_assert_eq!(self.len(), 1);
+        Layout {
+            shape: Dims::from_slice(&[1]),
+            strides: Strides::from_slice(&[1]),
+            offset: self.offset,
+        }
+    }
+
+    /// One element along no axis.
+    pub(crate) fn with_no_axis(&self) -> Layout {
+        debug_assert_eq!(self.len(), 1);
+        Layout {
+            shape: Dims::new(),
+            strides: Strides::new(),
+            offset: self.offset,
+        }
+    }
+
     /// Axis `from` becomes axis `to` of the result; the others keep their order.
     pub(crate) fn movedim(&self, from: isize, to: isize) -> Result<Layout> {
         const OPERATION: &str = "movedim";
-        let from = axis(OPERATION, from, self.rank())?;
-        let to = axis(OPERATION, to, self.rank())?;
+        let from = axis_or_number(OPERATION, from, self.rank())?;
+        let to = axis_or_number(OPERATION, to, self.rank())?;
         let mut view = self.clone();
+        if self.rank() == 0 {
+            return Ok(view);
+        }
         let (dim, stride) = (view.shape.remove(from), view.strides.remove(from));
         view.shape.insert(to, dim);
         view.strides.insert(to, stride);
@@ -53,11 +76,11 @@ impl Layout {
     }
 
     /// The windows of `size` elements, `step` apart, along an axis; a new last axis goes through
-    /// a window.
+    /// a window. A 0-d tensor has one window.
     pub(crate) fn unfold(&self, along: isize, size: usize, step: usize) -> Result<Layout> {
         const OPERATION: &str = "unfold";
-        let axis = axis(OPERATION, along, self.rank())?;
-        let dim = self.shape[axis];
+        let axis = axis_or_number(OPERATION, along, self.rank())?;
+        let dim = self.shape.get(axis).copied().unwrap_or(1);
         if step == 0 || size > dim {
             return Err(Error::Shape {
                 operation: OPERATION,
@@ -65,6 +88,11 @@ impl Layout {
             });
         }
         let mut view = self.clone();
+        if self.rank() == 0 {
+            view.shape.push(size);
+            view.strides.push(1);
+            return Ok(view);
+        }
         let stride = self.strides[axis];
         let windows = (dim - size) / step + 1;
         view.shape[axis] = windows;

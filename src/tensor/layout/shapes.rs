@@ -81,6 +81,15 @@ pub(crate) fn axis(operation: &'static str, axis: isize, rank: usize) -> Result<
     })
 }
 
+/// As [`axis`], but axis 0 of a 0-d tensor is there: it counts as one element along it.
+pub(crate) fn axis_or_number(operation: &'static str, axis: isize, rank: usize) -> Result<usize> {
+    position(axis, rank.max(1)).ok_or(Error::Axis {
+        operation,
+        axis,
+        rank,
+    })
+}
+
 /// Counts an index from the front: −1 is the last of `len`.
 pub(super) fn position(index: isize, len: usize) -> Option<usize> {
     let from_front = if index < 0 {

@@ -1,6 +1,6 @@
 //! Views: other indices for the same elements. None of them touches a byte.
 
-use super::shapes::{axis, check_view, position};
+use super::shapes::{axis, axis_or_number, check_view, position};
 use super::{Dims, Layout, MAX_RANK, Strides, row_major};
 use crate::error::{Error, Result};
 
@@ -104,12 +104,14 @@ impl Layout {
     /// Two axes change places.
     pub(crate) fn transpose(&self, a: isize, b: isize) -> Result<Layout> {
         let (a, b) = (
-            axis("transpose", a, self.rank())?,
-            axis("transpose", b, self.rank())?,
+            axis_or_number("transpose", a, self.rank())?,
+            axis_or_number("transpose", b, self.rank())?,
         );
         let mut view = self.clone();
-        view.shape.swap(a, b);
-        view.strides.swap(a, b);
+        if a != b {
+            view.shape.swap(a, b);
+            view.strides.swap(a, b);
+        }
         Ok(view)
     }
 
@@ -149,18 +151,24 @@ impl Layout {
         Ok(self.strided(axis, start.max(0).unsigned_abs(), len, step))
     }
 
-    /// `len` elements along an axis, from `start` on.
-    pub(crate) fn narrow(&self, along: isize, start: usize, len: usize) -> Result<Layout> {
+    /// `len` elements along an axis, from `start` on. A negative start counts from the end.
+    pub(crate) fn narrow(&self, along: isize, start: isize, len: usize) -> Result<Layout> {
         const OPERATION: &str = "narrow";
         let axis = axis(OPERATION, along, self.rank())?;
         let dim = self.shape[axis];
-        if start.checked_add(len).is_none_or(|end| end > dim) {
+        // One past the last element is a start too, of no elements.
+        let first = match start < 0 {
+            true => dim.checked_sub(start.unsigned_abs()),
+            false => Some(start.unsigned_abs()),
+        };
+        let is_inside = |first: &usize| first.checked_add(len).is_some_and(|end| end <= dim);
+        let Some(first) = first.filter(is_inside) else {
             return Err(shape_error(
                 OPERATION,
                 format!("{len} elements from {start} on, of {dim} along axis {axis}"),
             ));
-        }
-        Ok(self.strided(axis, start, len, 1))
+        };
+        Ok(self.strided(axis, first, len, 1))
     }
 
     /// One index along an axis, which goes away. −1 is the last.
@@ -213,7 +221,10 @@ impl Layout {
     /// Without one dimension, which is of size 1.
     pub(crate) fn squeeze_axis(&self, along: isize) -> Result<Layout> {
         const OPERATION: &str = "squeeze";
-        let axis = axis(OPERATION, along, self.rank())?;
+        let axis = axis_or_number(OPERATION, along, self.rank())?;
+        if self.rank() == 0 {
+            return Ok(self.clone());
+        }
         if self.shape[axis] != 1 {
             return Err(shape_error(
                 OPERATION,
@@ -252,15 +263,16 @@ impl Layout {
         let mut view = self.clone();
         let mut seen = [false; MAX_RANK];
         for &given in axes {
-            let axis = axis(OPERATION, given, self.rank())?;
+            let axis = axis_or_number(OPERATION, given, self.rank())?;
             if std::mem::replace(&mut seen[axis], true) {
                 return Err(shape_error(
                     OPERATION,
                     format!("{axes:?} names axis {axis} twice"),
                 ));
             }
-            let dim = view.shape[axis];
-            view = view.strided(axis, dim.saturating_sub(1), dim, -1);
+            if let Some(&dim) = view.shape.get(axis) {
+                view = view.strided(axis, dim.saturating_sub(1), dim, -1);
+            }
         }
         Ok(view)
     }

@@ -145,6 +145,12 @@ const OTHERS: &[Operation] = &[
             one(probabilities.binary_cross_entropy(&t[1], Reduction::Mean))
         },
     ),
+    op("flatten_axes", EVERY, &[x(MATRIX)], |t| {
+        one(t[0].flatten_axes(0, -1))
+    }),
+    op("reshape_infer", EVERY, &[x(MATRIX)], |t| {
+        one(t[0].reshape_infer(&[-1, t[0].shape()[0] as isize]))
+    }),
     op("diagonal", EVERY, &[x(MATRIX)], |t| {
         one(t[0].diagonal(1, 0, 1))
     }),

@@ -51,6 +51,9 @@ def shapes():
     yield "unfold", [x], x.unfold(-1, 3, 1)
     yield "unflatten", [x], x.unflatten(-1, (2, 2))
     yield "unbind", [x], x.unbind(1)
+    yield "reshape_infer", [x], x.reshape(-1, 6)
+    yield "flatten_axes", [x], x.flatten(1, -1)
+    yield "narrow", [x], x.narrow(2, -3, 2)
     yield "linspace", [], torch.linspace(-1, 2, 7)
     yield "number on the left", [x], 1 - x
     yield "number over", [x], 2 / x
@@ -60,6 +63,12 @@ def reductions():
     x = numbers(3, 5)
     yield "max_with_indices", [x], x.max(1)
     yield "min_with_indices", [x], x.min(0)
+    number, index = torch.tensor(2.5), torch.tensor(0)
+    yield "sum of a number", [number], number.sum(-1)
+    yield "softmax of a number", [number], number.softmax(0)
+    yield "sort of a number", [number], number.sort(0)
+    yield "cumsum of a number", [number], number.cumsum(-1)
+    yield "gather of a number", [number, index], number.gather(0, index)
 
 
 def losses():

@@ -135,7 +135,12 @@ fn random_view_along(
             let start = rng.usize(..=dim);
             let len = rng.usize(..=dim - start);
             let picked = (start..start + len).collect();
-            (layout.narrow(along, start, len), picked)
+            // The same start, from the end.
+            let given = match rng.bool() && start < dim {
+                true => start as isize - dim as isize,
+                false => start as isize,
+            };
+            (layout.narrow(along, given, len), picked)
         }
         _ if dim == 0 => return None,
         _ => {
