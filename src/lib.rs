@@ -121,9 +121,9 @@ pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 #[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, KernelTime, ShaderCompiler},
+    driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, ShaderCompiler},
     dtype::{DType, Element},
-    engine::{Diagnostics, Finding, Findings, Leak, Pressure, PressureGuard},
+    engine::{Diagnostics, Finding, Findings, KernelTime, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
     gpu::{
         Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,

@@ -297,63 +297,10 @@ impl Caps {
     }
 }
 
-/// How long the dispatches of one kernel ran, by the device's own clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct KernelTime {
-    /// The kernel's name, or the entry point of a kernel of the app's.
-    pub kernel: String,
-    /// Dispatches that were timed.
-    pub calls: u64,
-    /// All of them together, in nanoseconds.
-    pub total_ns: u64,
-    /// The shortest one.
-    pub least_ns: u64,
-    /// The longest one.
-    pub most_ns: u64,
-}
-
-impl KernelTime {
-    fn none(kernel: &str) -> Self {
-        KernelTime {
-            kernel: kernel.to_owned(),
-            calls: 0,
-            total_ns: 0,
-            least_ns: u64::MAX,
-            most_ns: 0,
-        }
-    }
-
-    fn add(&mut self, ns: u64) {
-        self.calls += 1;
-        self.total_ns = self.total_ns.saturating_add(ns);
-        self.least_ns = self.least_ns.min(ns);
-        self.most_ns = self.most_ns.max(ns);
-    }
-}
-
-impl fmt::Display for KernelTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let us = |ns: u64| ns as f64 / 1e3;
-        let mean_us = us(self.total_ns) / self.calls.max(1) as f64;
-        write!(
-            f,
-            "{:<24} {:>7} calls {:>11.1} µs in all, {:>9.1} each ({:.1} to {:.1})",
-            self.kernel,
-            self.calls,
-            us(self.total_ns),
-            mean_us,
-            us(self.least_ns),
-            us(self.most_ns)
-        )
-    }
-}
-
 /// A dispatch that was timed: how long before the end of its submission was noticed it began and ended.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelRun {
-    pub(crate) kernel: Arc<str>,
+    pub(crate) ns: u64,
     pub(crate) began_before_ns: u64,
     pub(crate) ended_before_ns: u64,
 }
@@ -520,12 +467,8 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         }
     }
 
-    /// The times since kernels were timed, or since they were last taken.
-    fn take_kernel_times(&self) -> Vec<KernelTime> {
-        Vec::new()
-    }
-
-    /// The dispatches of the last submission, if kernels are timed and they were not taken yet.
+    /// The first dispatches of the last submission, in order, if kernels are timed and these were
+    /// not taken yet.
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         Vec::new()
     }

@@ -489,6 +489,9 @@ impl State {
             params: (start, PARAMS_BYTES),
             groups: [groups, 1, 1],
         });
+        if let Some(times) = &mut self.times {
+            self.batch.timed.push(times.of_check("probe"));
+        }
     }
 }
 

@@ -37,6 +37,7 @@ mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tiers;
+mod times;
 #[cfg(feature = "sim")]
 mod touch;
 mod trial;
@@ -76,6 +77,7 @@ pub(crate) use kernel::{Arg, Kernel, Launch, Operand, RowsNamed, Variant};
 pub use pressure::{Pressure, PressureGuard};
 pub(crate) use report::{EngineReport, Tally};
 pub(crate) use share::Pinned;
+pub use times::KernelTime;
 
 /// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
 const FLUSH_AT_COMMANDS: usize = 256;
@@ -155,6 +157,7 @@ impl Engine {
         }
         let state = State {
             diagnose: looked_for.and_then(Diagnose::new),
+            times: None,
             #[cfg(not(target_arch = "wasm32"))]
             opened: std::time::Instant::now(),
             driver: driver.clone(),

@@ -207,7 +207,7 @@ impl Engine {
                     }
                 }
                 let mut state = self.lock();
-                state.submitted(submission.serial);
+                state.submitted(submission.serial, &batch.timed);
                 state.next_batch_ops = (2 * state.next_batch_ops).min(MAX_BATCH_OPS);
                 state.memory.batch_ended(Some(submission.serial));
                 if let Some(diagnose) = &mut state.diagnose {

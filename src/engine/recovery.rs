@@ -42,6 +42,7 @@ impl Engine {
         let cause = Arc::new(cause);
         let mut state = self.lock();
         state.batch = Batch::default();
+        state.times = None;
         state.cleaning.clear();
         state.last_submission = None;
         state.pipelines = Pipelines::default();

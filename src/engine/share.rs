@@ -111,7 +111,7 @@ impl Engine {
             for place in &pinned.places {
                 state.memory.used_by(*place, submission.serial);
             }
-            state.submitted(submission.serial);
+            state.submitted(submission.serial, &[]);
             state.last_submission = Some(submission);
             state.watch_foreign()
         };

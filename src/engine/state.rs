@@ -15,6 +15,7 @@ use super::diagnose::Diagnose;
 use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
 use super::recompute::{Makings, Recipe};
+use super::times::{Entry, Times};
 use super::{EARLY_COMMANDS, FLUSH_AT_COMMANDS};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
@@ -52,6 +53,8 @@ pub(super) struct State {
     pub(super) is_sinking: bool,
     /// Looks for bugs, if that is wanted.
     pub(super) diagnose: Option<Box<Diagnose>>,
+    /// What kernels take, if they are timed.
+    pub(super) times: Option<Box<Times>>,
     pub(super) memory: Memory,
     pub(super) pipelines: Pipelines,
     pub(super) groups: BindGroups,
@@ -87,26 +90,44 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Work was submitted.
-    pub(super) fn submitted(&mut self, serial: u64) {
+    /// Work was submitted, with these dispatches.
+    pub(super) fn submitted(&mut self, serial: u64, dispatches: &[Entry]) {
         self.counters.submissions += 1;
         let commands = self.counters.commands;
         self.memory.happened(Event::Submission { serial, commands });
         self.tell_time();
-        if self.memory.keeps_history() {
-            self.kernels_ran();
+        if self.times.is_some() {
+            self.kernels_ran(dispatches);
         }
     }
 
-    /// The kernels of the last submission, if they are timed: it has been waited for.
+    /// The kernels of the last submission, which are timed: it has been waited for.
     #[cold]
-    fn kernels_ran(&mut self) {
+    fn kernels_ran(&mut self, dispatches: &[Entry]) {
         let now_ns = self.now_ns();
-        for run in self.driver.take_kernel_runs() {
-            let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
-                .map(|before_ns| now_ns.saturating_sub(before_ns));
-            self.memory.kernel_ran(&run.kernel, begin_ns, end_ns);
+        let Some(times) = &mut self.times else { return };
+        for (run, &entry) in self.driver.take_kernel_runs().iter().zip(dispatches) {
+            let kernel = times.ran(entry, run.ns);
+            if self.memory.keeps_history() {
+                let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
+                    .map(|before_ns| now_ns.saturating_sub(before_ns));
+                self.memory.kernel_ran(kernel, begin_ns, end_ns);
+            }
         }
+    }
+
+    /// Times kernels from now on, or no longer. What the batch holds already is nobody's.
+    pub(super) fn time_kernels(&mut self, on: bool) {
+        if on && self.times.is_some() {
+            return;
+        }
+        self.batch.timed.clear();
+        if on {
+            let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
+            let before = self.batch.ops.iter().filter(is_dispatch).count();
+            self.batch.timed.resize(before, Times::OTHERS);
+        }
+        self.times = on.then(|| Box::new(Times::new()));
     }
 
     /// What happens from now on happens at this time. The clock is not read where nobody wants to know.
@@ -188,6 +209,8 @@ pub(super) struct Batch {
     pub(super) regions: Vec<Region>,
     /// Reads whose copies are among the ops, with their buffers.
     pub(super) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
+    /// Of each dispatch among the ops, where its time counts; empty where nobody wants to know.
+    pub(super) timed: Vec<Entry>,
     /// Storages that the ops bring back.
     pub(super) arrived: Vec<Weak<Storage>>,
     /// Blocks that the ops move.
@@ -217,6 +240,7 @@ impl Batch {
         self.params.clear();
         self.regions.clear();
         self.reads.clear();
+        self.timed.clear();
         self.arrived.clear();
         self.moved.clear();
         self.is_closed = false;

@@ -422,6 +422,9 @@ impl State {
             params: (start, launch.params.len() as u32),
             groups: launch.groups,
         });
+        if let Some(times) = &mut self.times {
+            self.batch.timed.push(times.of_launch(launch));
+        }
         if self.diagnose.is_some() {
             self.watch_after(launch);
         }

@@ -1,7 +1,8 @@
 //! How long kernels run.
 
 use super::Gpu;
-use crate::driver::{DriverError, KernelTime};
+use crate::driver::DriverError;
+use crate::engine::KernelTime;
 use crate::error::{Error, Result};
 
 impl Gpu {
@@ -28,28 +29,30 @@ impl Gpu {
     /// `wgpu::Features::TIMESTAMP_QUERY`; [`Error::DeviceLost`], and
     /// [`Error::Driver`] where it has no memory for them.
     pub fn time_kernels(&self, on: bool) -> Result<()> {
-        match self.engine.driver().time_kernels(on) {
-            Err(DriverError::Invalid(reason)) => Err(Error::Option {
+        self.engine.time_kernels(on).map_err(|error| match error {
+            DriverError::Invalid(reason) => Error::Option {
                 option: "time_kernels",
                 reason,
-            }),
-            Err(DriverError::Lost(reason)) => Err(Error::DeviceLost { reason }),
-            Err(DriverError::OutOfMemory | DriverError::OverBudget) => Err(Error::Driver {
+            },
+            DriverError::Lost(reason) => Error::DeviceLost { reason },
+            DriverError::OutOfMemory | DriverError::OverBudget => Error::Driver {
                 what: "timestamps",
                 message: "the device has no memory for them".to_owned(),
-            }),
-            Ok(()) => Ok(()),
-        }
+            },
+        })
     }
 
     /// Runs all that was asked for so far, and says how long each kernel took since
     /// [`time_kernels`](Gpu::time_kernels), or since this was last asked: the longest in all first.
+    /// Dispatches share an entry if they run the same kernel, with operands of the same sizes, for
+    /// tensors made at the same place: two layers that call one line are told apart by
+    /// [`named`](crate::Tensor::named) or [`scope`](Gpu::scope).
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).
     pub fn kernel_times(&self) -> Result<Vec<KernelTime>> {
         self.flush()?;
-        let mut times = self.engine.driver().take_kernel_times();
+        let mut times = self.engine.take_kernel_times();
         times.sort_by_key(|time| std::cmp::Reverse(time.total_ns));
         Ok(times)
     }

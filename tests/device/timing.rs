@@ -36,6 +36,43 @@ fn is_in_the_history(gpu: &Gpu) {
     assert!(before_ns > 0, "{history:?}");
 }
 
+/// Two layers at one line, in scopes of their own; and an input of another size.
+fn tells_layers_apart(gpu: &Gpu) {
+    let weight = gpu.full(&[64, 64], 1.0, DType::F32).unwrap();
+    let [small, large] = [8, 16].map(|rows| gpu.full(&[rows, 64], 1.0, DType::F32).unwrap());
+    gpu.finish().unwrap();
+    gpu.kernel_times().unwrap();
+    for (scope, x) in [("first", &small), ("second", &small), ("second", &large)] {
+        let _scope = gpu.scope(scope);
+        x.matmul(&weight).unwrap().force().unwrap();
+    }
+    let times = gpu.kernel_times().unwrap();
+    let products = times.iter().filter(|time| time.kernel.contains("matmul"));
+    let mut told: Vec<_> = products
+        .map(|time| {
+            let scope = time.tag.as_ref().and_then(|tag| tag.scope());
+            (
+                scope.unwrap_or_default(),
+                time.operands.as_str(),
+                time.calls,
+            )
+        })
+        .collect();
+    told.sort_unstable();
+    let [eight, sixteen] = [
+        "f32 512, f32 4096 → f32 512",
+        "f32 1024, f32 4096 → f32 1024",
+    ];
+    assert_eq!(
+        told,
+        [
+            ("first", eight, 1),
+            ("second", sixteen, 1),
+            ("second", eight, 1)
+        ]
+    );
+}
+
 #[test]
 fn every_dispatch_is_timed_while_that_is_on() {
     let gpu = gpu();
@@ -69,7 +106,12 @@ fn every_dispatch_is_timed_while_that_is_on() {
     }
     assert!(times.is_sorted_by(|a, b| a.total_ns >= b.total_ns));
     assert!(times[0].total_ns > 0, "{times:?}");
+    let product = (times.iter().find(|time| time.kernel.contains("matmul"))).unwrap();
+    assert_eq!(product.operands, "2 × f32 4096 → f32 4096", "{product}");
+    let tag = product.tag.as_ref().unwrap();
+    assert!(tag.file().ends_with("timing.rs"), "{product}");
     assert_eq!(gpu.kernel_times().unwrap(), [], "taken");
+    tells_layers_apart(&gpu);
     gpu.time_kernels(false).unwrap();
     work(&gpu);
     assert_eq!(gpu.kernel_times().unwrap(), []);

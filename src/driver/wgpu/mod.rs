@@ -55,8 +55,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use self::opened::{Opened, Tables};
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    KernelRun, KernelTime, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
-    os_budget,
+    KernelRun, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
 
 pub use self::dx12::Dx12Compiler;
@@ -307,10 +306,6 @@ impl Driver for WgpuDriver {
 
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         self.opened().take_kernel_runs()
-    }
-
-    fn take_kernel_times(&self) -> Vec<KernelTime> {
-        self.opened().take_kernel_times()
     }
 
     fn as_wgpu(&self) -> Option<&WgpuDriver> {

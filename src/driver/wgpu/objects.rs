@@ -37,7 +37,6 @@ impl Drop for Begun {
 }
 
 pub(super) struct PipelineEntry {
-    pub(super) label: Arc<str>,
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) params_bytes: u32,
     layout: wgpu::BindGroupLayout,
@@ -266,7 +265,6 @@ impl Opened {
                 cache: (self.pipeline_cache.as_ref()).map(PipelineCache::for_one_more),
             });
         PipelineEntry {
-            label: desc.label.as_str().into(),
             raw,
             params_bytes: desc.params_bytes,
             layout,

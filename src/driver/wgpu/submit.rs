@@ -165,7 +165,7 @@ impl<'a> Encoding<'a> {
         if timing.is_some() {
             self.pass = None;
         }
-        let stamps = timing.and_then(|timing| timing.next(&pipeline_entry.label));
+        let stamps = timing.and_then(|timing| timing.next());
         let encoder = &mut self.encoder;
         let pass = self.pass.get_or_insert_with(|| Pass {
             raw: encoder

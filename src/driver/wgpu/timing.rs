@@ -2,10 +2,9 @@
 //! with a timestamp before and after it, and each submission is waited for and its timestamps read: the
 //! times are right, but the device idles between submissions.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
-use super::super::{DriverError, DriverResult, KernelRun, KernelTime};
+use super::super::{DriverError, DriverResult, KernelRun};
 use super::{Opened, invalid};
 
 /// Dispatches of one submission that are timed; those after them run untimed. Submissions have 256 as a
@@ -20,11 +19,10 @@ pub(super) struct Timing {
     resolved: wgpu::Buffer,
     readable: wgpu::Buffer,
     tick_ns: f64,
-    times: BTreeMap<Arc<str>, KernelTime>,
-    /// The dispatches of the last submission.
+    /// The dispatches of the last submission, in order.
     runs: Vec<KernelRun>,
-    /// Whose timestamps the set holds, in order.
-    running: Vec<Arc<str>>,
+    /// How many dispatches have their timestamps in the set.
+    running: u32,
     /// Whether the timestamps are mapped, or about to be.
     is_mapped: bool,
 }
@@ -49,23 +47,19 @@ impl Timing {
             resolved: buffer(Usages::QUERY_RESOLVE | Usages::COPY_SRC),
             readable: buffer(Usages::COPY_DST | Usages::MAP_READ),
             tick_ns: f64::from(queue.get_timestamp_period()),
-            times: BTreeMap::new(),
             runs: Vec::new(),
-            running: Vec::new(),
+            running: 0,
             is_mapped: false,
         }
     }
 
     /// Where the next dispatch's timestamps go; none when the set is full.
-    pub(super) fn next(
-        &mut self,
-        label: &Arc<str>,
-    ) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
-        let index = u32::try_from(self.running.len()).ok()? * 2;
-        if index / 2 >= MOST_DISPATCHES {
+    pub(super) fn next(&mut self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
+        if self.running >= MOST_DISPATCHES {
             return None;
         }
-        self.running.push(Arc::clone(label));
+        let index = self.running * 2;
+        self.running += 1;
         Some(wgpu::ComputePassTimestampWrites {
             query_set: &self.queries,
             beginning_of_pass_write_index: Some(index),
@@ -75,7 +69,7 @@ impl Timing {
 
     /// The last commands of a submission: its timestamps, to where they can be read.
     pub(super) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
-        let count = self.running.len() as u32 * 2;
+        let count = self.running * 2;
         if count > 0 {
             encoder.resolve_query_set(&self.queries, 0..count, &self.resolved, 0);
             let bytes = u64::from(count) * STAMP_BYTES;
@@ -87,18 +81,14 @@ impl Timing {
         let tick_ns = self.tick_ns;
         let ns_between = |from: u64, to: u64| (to.saturating_sub(from) as f64 * tick_ns) as u64;
         let last = stamps.iter().copied().max().unwrap_or_default();
+        self.running = 0;
         self.runs.clear();
-        for (label, stamps) in self.running.drain(..).zip(stamps.chunks_exact(2)) {
-            let ns = ns_between(stamps[0], stamps[1]);
-            self.runs.push(KernelRun {
-                kernel: Arc::clone(&label),
-                began_before_ns: ns_between(stamps[0], last),
-                ended_before_ns: ns_between(stamps[1], last),
-            });
-            let entry = self.times.entry(label);
-            let time = entry.or_insert_with_key(|label| KernelTime::none(label));
-            time.add(ns);
-        }
+        let runs = stamps.chunks_exact(2).map(|stamps| KernelRun {
+            ns: ns_between(stamps[0], stamps[1]),
+            began_before_ns: ns_between(stamps[0], last),
+            ended_before_ns: ns_between(stamps[1], last),
+        });
+        self.runs.extend(runs);
     }
 }
 
@@ -129,15 +119,6 @@ impl Opened {
         Ok(())
     }
 
-    /// The times so far, which start anew.
-    pub(super) fn take_kernel_times(&self) -> Vec<KernelTime> {
-        let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = timing
-            .as_mut()
-            .map(|timing| std::mem::take(&mut timing.times));
-        times.unwrap_or_default().into_values().collect()
-    }
-
     /// The dispatches of the last submission.
     pub(super) fn take_kernel_runs(&self) -> Vec<KernelRun> {
         let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +134,7 @@ impl Opened {
         if happened && self.read_stamps(timing).is_ok() {
             return;
         }
-        timing.running.clear();
+        timing.running = 0;
         if std::mem::take(&mut timing.is_mapped) {
             // Only a buffer that is mapped may be unmapped, and that may fail with the device.
             let _ = self.now(self.guarded(|| timing.readable.unmap()));
@@ -162,7 +143,7 @@ impl Opened {
 
     /// Waits for the last submission, and reads its timestamps.
     fn read_stamps(&self, timing: &mut Timing) -> DriverResult<()> {
-        let bytes = timing.running.len() as u64 * 2 * STAMP_BYTES;
+        let bytes = u64::from(timing.running) * 2 * STAMP_BYTES;
         if bytes == 0 {
             return Ok(());
         }

@@ -1,0 +1,283 @@
+//! What kernels took by the device's own clock, by what they worked on and for whom.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::Engine;
+use super::kernel::{Launch, Role};
+use crate::driver::DriverResult;
+use crate::dtype::DType;
+use crate::memory::{Storage, Tag};
+
+/// More sorts of dispatches than this share one entry.
+const MOST_ENTRIES: usize = 1 << 12;
+
+/// How long dispatches ran, by the device's own clock: those of one kernel, with operands of the
+/// same sizes, for tensors made at the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct KernelTime {
+    /// The kernel's name, or the entry point of a kernel of the app's.
+    pub kernel: String,
+    /// The elements that it reads, and after an arrow those that it writes: `f32 4096, f32
+    /// 16777216 → f32 4096`. Several of one kind in a row are counted: `3 × f32 4096`.
+    pub operands: String,
+    /// Where the first tensor that it writes was made, with its name and scope.
+    pub tag: Option<Tag>,
+    /// Dispatches that were timed.
+    pub calls: u64,
+    /// All of them together, in nanoseconds.
+    pub total_ns: u64,
+    /// The shortest one.
+    pub least_ns: u64,
+    /// The longest one.
+    pub most_ns: u64,
+}
+
+impl KernelTime {
+    fn none(kernel: &str, operands: String, tag: Option<Tag>) -> Self {
+        KernelTime {
+            kernel: kernel.to_owned(),
+            operands,
+            tag,
+            calls: 0,
+            total_ns: 0,
+            least_ns: u64::MAX,
+            most_ns: 0,
+        }
+    }
+
+    fn add(&mut self, ns: u64) {
+        self.calls += 1;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.least_ns = self.least_ns.min(ns);
+        self.most_ns = self.most_ns.max(ns);
+    }
+}
+
+impl fmt::Display for KernelTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let mean_us = us(self.total_ns) / self.calls.max(1) as f64;
+        write!(
+            f,
+            "{:<24} {:>7} calls {:>11.1} µs in all, {:>9.1} each ({:.1} to {:.1})",
+            self.kernel,
+            self.calls,
+            us(self.total_ns),
+            mean_us,
+            us(self.least_ns),
+            us(self.most_ns)
+        )?;
+        if !self.operands.is_empty() {
+            write!(f, "  {}", self.operands)?;
+        }
+        match &self.tag {
+            Some(tag) => write!(f, "  {tag}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What sort of dispatch it is.
+#[derive(PartialEq, Eq, Hash)]
+struct Sort {
+    kernel: Arc<str>,
+    operands: SmallVec<[(Role, DType, u64); 4]>,
+    /// The address of the call site that made what is written, and the number of its scope.
+    made_at: Option<(usize, u32)>,
+    name: Option<Arc<str>>,
+}
+
+/// The entry of a dispatch, in [`Times`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry(u32);
+
+/// The times of all sorts of dispatches.
+pub(super) struct Times {
+    numbers: FxHashMap<Sort, u32>,
+    /// The first is that of all that found none.
+    entries: Vec<(Arc<str>, KernelTime)>,
+    names: FxHashMap<String, Arc<str>>,
+}
+
+impl fmt::Debug for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Times").finish_non_exhaustive()
+    }
+}
+
+impl Times {
+    pub(super) fn new() -> Self {
+        let others = KernelTime::none("others", String::new(), None);
+        Times {
+            numbers: FxHashMap::default(),
+            entries: vec![("others".into(), others)],
+            names: FxHashMap::default(),
+        }
+    }
+
+    /// That of a dispatch about which nothing is known.
+    pub(super) const OTHERS: Entry = Entry(0);
+
+    /// That of a kernel that checks others.
+    pub(super) fn of_check(&mut self, kernel: &str) -> Entry {
+        self.enter(kernel, SmallVec::new(), None)
+    }
+
+    pub(super) fn of_launch(&mut self, launch: &Launch) -> Entry {
+        let operands = launch.args.iter().enumerate().map(|(index, arg)| {
+            let bytes = (launch.ranges.get(index)).map_or(arg.storage.len_bytes(), |range| range.1);
+            let elements = bytes / arg.dtype.size_bytes();
+            (launch.program.role(index), arg.dtype, elements)
+        });
+        let writes = |index: &usize| launch.program.role(*index) != Role::Read;
+        let written = (0..launch.args.len()).find(writes);
+        let made = written.map(|index| &*launch.args[index].storage);
+        self.enter(launch.program.name(), operands.collect(), made)
+    }
+
+    fn enter(
+        &mut self,
+        kernel: &str,
+        operands: SmallVec<[(Role, DType, u64); 4]>,
+        made: Option<&Storage>,
+    ) -> Entry {
+        let kernel = match self.names.get(kernel) {
+            Some(known) => known.clone(),
+            None if self.entries.len() >= MOST_ENTRIES => return Self::OTHERS,
+            None => {
+                let name: Arc<str> = kernel.into();
+                self.names.insert(kernel.to_owned(), name.clone());
+                name
+            }
+        };
+        let sort = Sort {
+            kernel,
+            operands,
+            made_at: made.map(|storage| {
+                let (site, scope) = storage.made_at();
+                (std::ptr::from_ref(site) as usize, scope)
+            }),
+            name: made.and_then(Storage::name),
+        };
+        if let Some(&number) = self.numbers.get(&sort) {
+            return Entry(number);
+        }
+        if self.entries.len() >= MOST_ENTRIES {
+            return Self::OTHERS;
+        }
+        let number = self.entries.len() as u32;
+        let tag = made.map(Storage::tag);
+        let time = KernelTime::none(&sort.kernel, told(&sort.operands), tag);
+        self.entries.push((sort.kernel.clone(), time));
+        self.numbers.insert(sort, number);
+        Entry(number)
+    }
+
+    /// One dispatch took so long; the kernel's name.
+    pub(super) fn ran(&mut self, entry: Entry, ns: u64) -> &Arc<str> {
+        let (name, time) = &mut self.entries[entry.0 as usize];
+        time.add(ns);
+        name
+    }
+
+    /// What was timed since this was last asked.
+    pub(super) fn take(&mut self) -> Vec<KernelTime> {
+        let timed = self.entries.iter_mut().filter(|(_, time)| time.calls > 0);
+        let taken = timed.map(|(_, time)| {
+            let none = KernelTime::none(&time.kernel, time.operands.clone(), time.tag.clone());
+            std::mem::replace(time, none)
+        });
+        taken.collect()
+    }
+}
+
+impl Engine {
+    /// Times kernels from now on, or no longer.
+    pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.driver.time_kernels(on)?;
+        self.lock().time_kernels(on);
+        Ok(())
+    }
+
+    /// What was timed since this was last asked.
+    pub(crate) fn take_kernel_times(&self) -> Vec<KernelTime> {
+        let mut state = self.lock();
+        let times = state.times.as_mut();
+        times.map(|times| times.take()).unwrap_or_default()
+    }
+}
+
+/// The operands in words.
+fn told(operands: &[(Role, DType, u64)]) -> String {
+    let mut text = String::new();
+    let (read, written): (Vec<(Role, DType, u64)>, Vec<_>) =
+        (operands.iter()).partition(|(role, ..)| *role == Role::Read);
+    for (index, side) in [read, written].into_iter().enumerate() {
+        if index == 1 && !side.is_empty() {
+            text.push_str(if text.is_empty() { "→ " } else { " → " });
+        }
+        let runs = side.chunk_by(|a, b| (a.1, a.2) == (b.1, b.2));
+        for (position, run) in runs.enumerate() {
+            if position > 0 {
+                text.push_str(", ");
+            }
+            if run.len() > 1 {
+                let _ = write!(text, "{} × ", run.len());
+            }
+            let (_, dtype, elements) = run[0];
+            let _ = write!(text, "{dtype} {elements}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_are_told_with_what_is_read_first() {
+        let (f32, u32) = (DType::F32, DType::U32);
+        for (operands, expected) in [
+            (&[][..], ""),
+            (&[(Role::Write, f32, 5)], "→ f32 5"),
+            (
+                &[(Role::Read, f32, 5), (Role::Write, u32, 1)],
+                "f32 5 → u32 1",
+            ),
+            (
+                &[
+                    (Role::Update, f32, 9),
+                    (Role::Read, u32, 5),
+                    (Role::Read, u32, 5),
+                    (Role::Read, f32, 5),
+                ],
+                "2 × u32 5, f32 5 → f32 9",
+            ),
+        ] {
+            assert_eq!(told(operands), expected);
+        }
+    }
+
+    #[test]
+    fn sorts_without_end_share_one_entry() {
+        let mut times = Times::new();
+        for round in 0..2 * MOST_ENTRIES {
+            let entry = times.of_check(&format!("kernel {round}"));
+            times.ran(entry, 3);
+        }
+        let taken = times.take();
+        assert_eq!(taken.len(), MOST_ENTRIES);
+        let calls: u64 = taken.iter().map(|time| time.calls).sum();
+        assert_eq!(calls, 2 * MOST_ENTRIES as u64);
+        assert_eq!(taken[0].kernel, "others");
+        assert_eq!(times.take(), []);
+    }
+}
