@@ -99,17 +99,26 @@ impl Weight {
     fn worth(&self) -> f64 {
         f64::from(self.distance) * self.size_bytes as f64 / self.back_ns.max(1) as f64
     }
+
+    /// Nanoseconds a command that its leaving costs, however much of its room is wanted.
+    fn price(&self) -> f64 {
+        self.back_ns as f64 / f64::from(self.distance.max(1))
+    }
 }
 
 /// A victim that is worth this part of the best is nearly as good: predictions are no more exact.
 const NEAR: f64 = 0.7;
 
+/// Several smaller ones leave in the place of one that is larger than what is missing, if they cost this
+/// part of it at most. The room that is left over is worth something: others come back into it.
+const CHEAPER: f64 = 0.5;
+
 /// Moves those that should leave to the front, in the order in which they should, until they cover
 /// `needed_bytes`; returns how many that is. All of them when all together do not suffice.
 ///
 /// The best go first. As soon as a single one that is nearly as good covers what is still missing, the
-/// smallest such one ends the list, so that little leaves for nothing. O(n log n) where nobody covers it
-/// alone, as among many small ones.
+/// smallest such one ends the list, so that little leaves for nothing; or several smaller ones do, if they
+/// are far cheaper. O(n log n) where nobody covers it alone, as among many small ones.
 pub(crate) fn choose<T>(
     candidates: &mut [T],
     weigh: impl Fn(&T) -> Weight,
@@ -132,6 +141,10 @@ pub(crate) fn choose<T>(
         if largest_bytes.is_some_and(|largest_bytes| missing_bytes <= largest_bytes) {
             if let Some(last) = last_of(&weights[chosen..], missing_bytes) {
                 weights[chosen..=chosen + last].rotate_right(1);
+            }
+            if let Some(smaller) = smaller_ones(&weights[chosen..], missing_bytes) {
+                chosen += to_front(&mut weights[chosen..], &smaller);
+                break;
             }
         }
         missing_bytes = missing_bytes.saturating_sub(weights[chosen].1.size_bytes);
@@ -156,6 +169,41 @@ fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize
         by_size.then(by_state).then(b_worth.total_cmp(a_worth))
     });
     last.map(|(index, _)| index)
+}
+
+/// Of those that are sorted by worth, the indices of smaller ones that cover what the first would, far
+/// cheaper than it, and nearly as far away; `None` if there are none, or if the first is to leave in any case.
+fn smaller_ones(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<Vec<usize>> {
+    let (_, first, _) = weights.first()?;
+    if first.size_bytes <= missing_bytes {
+        return None;
+    }
+    let most = first.price() * CHEAPER;
+    let (mut smaller, mut bytes, mut price) = (Vec::new(), 0_u64, 0.0);
+    let near = f64::from(first.distance) * NEAR;
+    for (index, (_, weight, _)) in weights.iter().enumerate().skip(1) {
+        if weight.size_bytes >= first.size_bytes || f64::from(weight.distance) < near {
+            continue;
+        }
+        smaller.push(index);
+        bytes = bytes.saturating_add(weight.size_bytes);
+        price += weight.price();
+        if price > most {
+            return None;
+        }
+        if bytes >= missing_bytes {
+            return Some(smaller);
+        }
+    }
+    None
+}
+
+/// Moves the items at these ascending indices to the front; how many they are.
+fn to_front<T>(items: &mut [T], indices: &[usize]) -> usize {
+    for (to, &from) in indices.iter().enumerate() {
+        items[to..=from].rotate_right(1);
+    }
+    indices.len()
 }
 
 /// Moves what is at `order[n]` to `n`.
@@ -257,6 +305,19 @@ mod tests {
     }
 
     #[test]
+    fn several_small_ones_leave_rather_than_a_far_larger_one() {
+        let small = (1, 95, true);
+        let one_large = [(32, 100, true), small, small, (1, 90, true), (1, 10, true)];
+        assert_eq!(chosen(&one_large, 2), [1, 2]);
+        assert_eq!(chosen(&one_large, 3), [1, 2, 3]);
+        // Not those that are used at once, nor for what is hardly larger than all of them.
+        assert_eq!(chosen(&one_large, 4), [0]);
+        assert_eq!(chosen(&[(4, 100, true), small, small, small], 3), [0]);
+        // What is missing beyond the large one is found among the small ones.
+        assert_eq!(chosen(&one_large, 34), [0, 1, 2]);
+    }
+
+    #[test]
     fn the_furthest_go_first_until_they_cover_what_is_needed() {
         let three = [(8, 10, false), (8, 1000, false), (8, 100, false)];
         assert_eq!(chosen(&three, 0), [0_usize; 0]);
@@ -271,7 +332,9 @@ mod tests {
         let sizes = [(64, 1000, false), (8, 900, false), (16, 950, false)];
         assert_eq!(chosen(&sizes, 8), [1]);
         assert_eq!(chosen(&sizes, 9), [2]);
-        assert_eq!(chosen(&sizes, 17), [0]);
+        // Both together are less than half of the largest.
+        assert_eq!(chosen(&sizes, 17), [2, 1]);
+        assert_eq!(chosen(&sizes, 25), [0]);
         assert_eq!(chosen(&[(64, 1000, false), (8, 600, false)], 8), [0]);
         // Of two alike, the one that need not be written out.
         assert_eq!(chosen(&[(8, 1000, false), (8, 900, true)], 8), [1]);
