@@ -133,7 +133,9 @@ pub use self::{
         Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
-    ops::{Activation, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized, Reduction, Scalar},
+    ops::{
+        Activation, Choice, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized, Reduction, Scalar,
+    },
     shortage::{Holder, OutOfMemory, Rung, RungUse},
     tensor::{Pin, Tensor},
 };

@@ -247,8 +247,10 @@ impl Engine {
             }
             let victim = match state.memory.candidate(storage) {
                 Some(victim) => victim,
-                // It has no bytes, and no place.
-                None if storage.len_bytes() == 0 => return Ok(true),
+                // It has no bytes, or no place since nobody has written to it or used it.
+                None if storage.len_bytes() == 0 || state.memory.find(storage).is_none() => {
+                    return Ok(true);
+                }
                 None => return Err(pinned()),
             };
             if victim.is_clean && state.drop_one(&victim) > 0 {

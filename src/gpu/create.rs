@@ -67,6 +67,31 @@ impl Gpu {
         Ok(tensor)
     }
 
+    /// A tensor of `shape` whose elements are whatever was in its memory: for what is written
+    /// before it is read. It costs nothing, where [`zeros`](Gpu::zeros) writes every byte.
+    ///
+    /// The bytes may be those of tensors of this `Gpu` that were dropped, also when they are read or
+    /// saved, so write to it whatever must not show. They are never those of another process or
+    /// device. They stay as they are until they are written, wherever eviction moves them. Where
+    /// the device is lost first, there is no value, as for any tensor. Bools are `false`, since no
+    /// other byte but 0 and 1 is one.
+    ///
+    /// ```
+    /// # use lapidary::{DType, Gpu, Tensor};
+    /// # fn demo(gpu: &Gpu, first: &Tensor, second: &Tensor) -> lapidary::Result<()> {
+    /// let both = gpu.empty(&[2, 64], DType::F32)?;
+    /// both.select(0, 0)?.copy_(first)?;
+    /// both.select(0, 1)?.copy_(second)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`zeros`](Gpu::zeros).
+    #[track_caller]
+    pub fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        fill::empty(&self.engine, shape, dtype)
+    }
+
     /// A tensor of `shape` full of zeros (`false`).
     ///
     /// # Errors
@@ -84,10 +109,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn ones(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        match dtype {
-            DType::Bool => self.full(shape, true, dtype),
-            _ => self.full(shape, 1, dtype),
-        }
+        self.full(shape, fill::one_of(dtype), dtype)
     }
 
     /// One value with shape `[]`.

@@ -22,7 +22,8 @@ use super::scope;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Residency {
-    /// Nowhere yet: the command that makes them has not run.
+    /// Nowhere yet: the command that makes them has not run, or nobody used what
+    /// [`Gpu::empty`](crate::Gpu::empty) made.
     Pending,
     /// In a block of a slab, on the device.
     Device,

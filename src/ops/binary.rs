@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Fetch, Input};
-use super::operation::{kernels, operations, same_dtype};
+use super::operation::{as_float, kernels, operations, same_dtype};
 use super::scalar::Scalar;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
@@ -36,9 +36,9 @@ operations! {
         Xor "logical_xor" All Bool,
         Remainder "remainder" Numbers Same,
         FloorDivide "floor_divide" Numbers Same,
-        Atan2 "atan2" Floats Same,
+        Atan2 "atan2" Floats Float,
         Hypot "hypot" Floats Same,
-        Copysign "copysign" Floats Same,
+        Copysign "copysign" Floats Float,
         Fmax "fmax" Floats Same,
         Fmin "fmin" Floats Same,
         BitwiseAnd "bitwise_and" Bits Same,
@@ -48,8 +48,8 @@ operations! {
         RightShift "right_shift" Whole Same,
         Logaddexp "logaddexp" Floats Same,
         Logaddexp2 "logaddexp2" Floats Same,
-        Xlogy "xlogy" Floats Same,
-        Xlog1py "xlog1py" Floats Same,
+        Xlogy "xlogy" Floats Float,
+        Xlog1py "xlog1py" Floats Float,
         Heaviside "heaviside" Numbers Same,
         Gcd "gcd" Whole Same,
         Lcm "lcm" Whole Same,
@@ -135,6 +135,11 @@ impl Tensor {
         other: &Tensor,
         scalars: &[u32],
     ) -> Result<Tensor> {
+        self.same_engine(op.name(), other)?;
+        same_dtype(op.name(), self.dtype, other.dtype)?;
+        if let (Some(a), Some(b)) = (as_float(op.gives(), self)?, as_float(op.gives(), other)?) {
+            return a.binary_with(op, &b, scalars);
+        }
         self.check_pair(op, other)?;
         let shape = broadcast_shapes(op.name(), &self.layout.shape, &other.layout.shape)?;
         let call = Call {
@@ -173,6 +178,9 @@ impl Tensor {
 
     #[track_caller]
     pub(super) fn with_scalar(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
+        if let Some(x) = as_float(op.gives(), self)? {
+            return x.with_scalar(op, value);
+        }
         op.takes().check(op.name(), self.dtype)?;
         let call = Call {
             family: WITH_SCALAR,
@@ -187,6 +195,9 @@ impl Tensor {
     /// `value op self`.
     #[track_caller]
     pub(super) fn scalar_first(&self, op: BinaryOp, value: Scalar) -> Result<Tensor> {
+        if let Some(x) = as_float(op.gives(), self)? {
+            return x.scalar_first(op, value);
+        }
         op.takes().check(op.name(), self.dtype)?;
         let call = Call {
             family: SCALAR_BEFORE,
@@ -303,12 +314,12 @@ methods! {
     /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
     /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself.
     floor_divide floor_divide_scalar FloorDivide;
-    /// The angle of the point (`b`, `a`), from -π to π, for floats: the arc tangent of `a / b`
+    /// The angle of the point (`b`, `a`), from -π to π, for floats, and as f32 for integers: the arc tangent of `a / b`
     /// that knows the quadrant. To 1e-6; zeros and infinities by their signs, as in C.
     atan2 atan2_scalar Atan2;
     /// `sqrt(a² + b²)`, for floats; nothing overflows on the way. ∞ if either is infinite.
     hypot hypot_scalar Hypot;
-    /// The size of `a` with the sign of `b`, for floats.
+    /// The size of `a` with the sign of `b`, for floats, and as f32 for integers.
     copysign copysign_scalar Copysign;
     /// The larger of the two, for all numbers; NaN if either is.
     maximum maximum_scalar Maximum;
@@ -323,9 +334,9 @@ methods! {
     logaddexp logaddexp_scalar Logaddexp;
     /// [`logaddexp`](Tensor::logaddexp) to the base 2, for floats.
     logaddexp2 logaddexp2_scalar Logaddexp2;
-    /// `a * log(b)`, and 0 where `a` is 0, whatever the logarithm, for floats; NaN if either is.
+    /// `a * log(b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for integers; NaN if either is.
     xlogy xlogy_scalar Xlogy;
-    /// `a * log(1 + b)`, and 0 where `a` is 0, whatever the logarithm, for floats; NaN if either is.
+    /// `a * log(1 + b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for integers; NaN if either is.
     xlog1py xlog1py_scalar Xlog1py;
     /// 0 where `a` is below 0, 1 where it is above, and `b` where it is 0, for all numbers; NaN stays, as in
     /// NumPy, where PyTorch says 0.

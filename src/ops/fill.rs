@@ -80,6 +80,31 @@ fn make(
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 
+/// What 0 is in a type, ...
+pub(crate) fn zero_of(dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(false),
+        _ => Scalar::Int(0),
+    }
+}
+
+/// ... and 1.
+pub(crate) fn one_of(dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(true),
+        _ => Scalar::Int(1),
+    }
+}
+
+/// Whatever the memory holds. No command writes it: it gets its place when one first needs it.
+#[track_caller]
+pub(crate) fn empty(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Result<Tensor> {
+    match dtype {
+        DType::Bool => full(engine, shape, false.into(), dtype),
+        _ => Tensor::output(engine, shape, dtype),
+    }
+}
+
 /// One value everywhere.
 #[track_caller]
 pub(crate) fn full(

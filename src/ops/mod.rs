@@ -17,6 +17,7 @@ pub(crate) mod functions;
 mod gather;
 mod index_select;
 mod layer_norm;
+mod like;
 mod long;
 mod loss;
 mod mask;
@@ -62,3 +63,4 @@ pub use quantized::Quantized;
 #[cfg(feature = "safetensors")]
 pub(crate) use quantized::quantizing;
 pub use scalar::Scalar;
+pub use select::Choice;

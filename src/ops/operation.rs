@@ -1,10 +1,12 @@
 //! What an operation takes and gives: the rules of types.
 //!
 //! Nothing is promoted: two operands have one type, and what they give has that type or is a
-//! bool. `cast` is how a type changes.
+//! bool. `cast` is how a type changes. The one exception are functions of real numbers, such as
+//! the exponential: of integers and bools they give f32, since nothing else could be meant.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::tensor::Tensor;
 
 /// Which types an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +64,25 @@ pub(crate) enum Gives {
     Same,
     /// A bool.
     Bool,
+    /// A float: that of the operands, or f32 for integers and bools, which are cast first.
+    Float,
 }
 
 impl Gives {
     pub(crate) fn dtype(self, operand: DType) -> DType {
         match self {
-            Gives::Same => operand,
+            Gives::Same | Gives::Float => operand,
             Gives::Bool => DType::Bool,
         }
+    }
+}
+
+/// The operand as a kernel takes it, if that is another type.
+#[track_caller]
+pub(super) fn as_float(gives: Gives, x: &Tensor) -> Result<Option<Tensor>> {
+    match gives == Gives::Float && !x.dtype.is_float() {
+        true => x.cast(DType::F32).map(Some),
+        false => Ok(None),
     }
 }
 

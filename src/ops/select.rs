@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Family, Input};
+use super::fill;
 use super::operation::{Takes, kernels, same_dtype};
 use super::scalar::Scalar;
+use crate::dtype::DType;
 use crate::engine::{Kernel, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
@@ -59,27 +61,78 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     elementwise::text(variant, &["c", "a", "b"], 1, WGSL, OPERATION)
 }
 
+/// What [`where_`](Tensor::where_) gives: the elements of a tensor, or one number. Made by `From`,
+/// so that both can be passed as they are.
+///
+/// ```
+/// # use lapidary::{Choice, Scalar};
+/// assert!(matches!(Choice::from(0.5), Choice::Number(Scalar::Float(0.5))));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Choice<'a> {
+    /// The elements of a tensor.
+    Tensor(&'a Tensor),
+    /// The same number everywhere.
+    Number(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for Choice<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Choice::Tensor(tensor)
+    }
+}
+
+impl<T: Into<Scalar>> From<T> for Choice<'_> {
+    fn from(number: T) -> Self {
+        Choice::Number(number.into())
+    }
+}
+
 impl Tensor {
-    /// Where `self`, a bool tensor, is true, the element of `a`, else that of `b`. The three
-    /// shapes broadcast; `a` and `b` have one type, which is the result's. (`where` is a word of
+    /// Where `self`, a bool tensor, is true, the element of `a`, else that of `b`. Either may be a
+    /// number. The shapes broadcast; `a` and `b` have one type, which is the result's. Two numbers
+    /// give `f32` if one is a float, else `i32`, and two bools give bools. (`where` is a word of
     /// Rust: here the underscore does not say that anything is done in place.)
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let leaky = x.gt_scalar(0)?.where_(x, &(x * 0.01)?)?;
+    /// let is_positive = x.gt_scalar(0)?;
+    /// let leaky = is_positive.where_(x, &(x * 0.01)?)?;
+    /// let step = is_positive.where_(1.0, 0.0)?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Error::DType`](crate::Error::DType) if `self` holds no bools, or `a` and `b` differ in
-    /// type; [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
-    /// [`Error::Foreign`](crate::Error::Foreign).
+    /// [`Error::DType`](crate::Error::DType) if `self` holds no bools, `a` and `b` differ in type,
+    /// or a number is none of the other's type; [`Error::Shape`](crate::Error::Shape) if the shapes
+    /// do not broadcast; [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
-    pub fn where_(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    pub fn where_<'a>(&self, a: impl Into<Choice<'a>>, b: impl Into<Choice<'a>>) -> Result<Tensor> {
+        Takes::Bools.check(OPERATION, self.dtype)?;
+        match (a.into(), b.into()) {
+            (Choice::Tensor(a), Choice::Tensor(b)) => self.where_tensors(a, b),
+            (Choice::Number(a), Choice::Tensor(b)) => b.filled(OPERATION, self, a),
+            (Choice::Tensor(a), Choice::Number(b)) => {
+                self.same_engine(OPERATION, a)?;
+                a.filled(OPERATION, &self.logical_not()?, b)
+            }
+            (Choice::Number(a), Choice::Number(b)) => {
+                let dtype = match (a, b) {
+                    (Scalar::Float(_), _) | (_, Scalar::Float(_)) => DType::F32,
+                    (Scalar::Bool(_), Scalar::Bool(_)) => DType::Bool,
+                    _ => DType::I32,
+                };
+                let b = fill::full(&self.engine, &[], b, dtype)?;
+                b.filled(OPERATION, self, a)
+            }
+        }
+    }
+
+    #[track_caller]
+    fn where_tensors(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         self.same_engine(OPERATION, a)?;
         self.same_engine(OPERATION, b)?;
-        Takes::Bools.check(OPERATION, self.dtype)?;
         same_dtype(OPERATION, a.dtype, b.dtype)?;
         let shape = broadcast_shapes(OPERATION, &a.layout.shape, &b.layout.shape)?;
         let shape = broadcast_shapes(OPERATION, &self.layout.shape, &shape)?;
@@ -108,8 +161,13 @@ impl Tensor {
     /// [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<Tensor> {
-        let scalars = self.check_mask(mask, value.into())?;
-        let shape = broadcast_shapes(MASKED, &mask.layout.shape, &self.layout.shape)?;
+        self.filled(MASKED, mask, value.into())
+    }
+
+    #[track_caller]
+    fn filled(&self, operation: &'static str, mask: &Tensor, value: Scalar) -> Result<Tensor> {
+        let scalars = self.check_mask(operation, mask, value)?;
+        let shape = broadcast_shapes(operation, &mask.layout.shape, &self.layout.shape)?;
         let call = Call {
             family: WITH_SCALAR,
             op: 0,
@@ -126,7 +184,7 @@ impl Tensor {
     /// Those of [`masked_fill`](Tensor::masked_fill) and of [`add_`](Tensor::add_).
     #[track_caller]
     pub fn masked_fill_(&self, mask: &Tensor, value: impl Into<Scalar>) -> Result<()> {
-        let scalars = self.check_mask(mask, value.into())?;
+        let scalars = self.check_mask(MASKED, mask, value.into())?;
         self.write_through(
             MASKED,
             &Call {
@@ -138,9 +196,14 @@ impl Tensor {
         )
     }
 
-    fn check_mask(&self, mask: &Tensor, value: Scalar) -> Result<[u32; 1]> {
-        self.same_engine(MASKED, mask)?;
-        Takes::Bools.check(MASKED, mask.dtype)?;
-        Ok([value.bits(MASKED, self.dtype)?])
+    fn check_mask(
+        &self,
+        operation: &'static str,
+        mask: &Tensor,
+        value: Scalar,
+    ) -> Result<[u32; 1]> {
+        self.same_engine(operation, mask)?;
+        Takes::Bools.check(operation, mask.dtype)?;
+        Ok([value.bits(operation, self.dtype)?])
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Input};
-use super::operation::operations;
+use super::operation::{as_float, operations};
 use super::scalar::Scalar;
 use super::text::section_for;
 use crate::dtype::DType;
@@ -22,16 +22,16 @@ operations! {
         Sign "sign" Numbers Same,
         Square "square" Numbers Same,
         Relu "relu" Numbers Same,
-        Exp "exp" Floats Same,
-        Log "log" Floats Same,
-        Sqrt "sqrt" Floats Same,
-        Rsqrt "rsqrt" Floats Same,
-        Recip "recip" Floats Same,
-        Sin "sin" Floats Same,
-        Cos "cos" Floats Same,
-        Tanh "tanh" Floats Same,
-        Erf "erf" Floats Same,
-        Sigmoid "sigmoid" Floats Same,
+        Exp "exp" Floats Float,
+        Log "log" Floats Float,
+        Sqrt "sqrt" Floats Float,
+        Rsqrt "rsqrt" Floats Float,
+        Recip "recip" Floats Float,
+        Sin "sin" Floats Float,
+        Cos "cos" Floats Float,
+        Tanh "tanh" Floats Float,
+        Erf "erf" Floats Float,
+        Sigmoid "sigmoid" Floats Float,
         Silu "silu" Floats Same,
         Gelu "gelu" Floats Same,
         GeluTanh "gelu_tanh" Floats Same,
@@ -43,21 +43,21 @@ operations! {
         IsNan "is_nan" Floats Bool,
         IsFinite "is_finite" Floats Bool,
         Clamp "clamp" Numbers Same,
-        Exp2 "exp2" Floats Same,
-        Expm1 "expm1" Floats Same,
-        Log2 "log2" Floats Same,
-        Log10 "log10" Floats Same,
-        Log1p "log1p" Floats Same,
+        Exp2 "exp2" Floats Float,
+        Expm1 "expm1" Floats Float,
+        Log2 "log2" Floats Float,
+        Log10 "log10" Floats Float,
+        Log1p "log1p" Floats Float,
         Frac "frac" Floats Same,
-        Tan "tan" Floats Same,
-        Asin "asin" Floats Same,
-        Acos "acos" Floats Same,
-        Atan "atan" Floats Same,
-        Sinh "sinh" Floats Same,
-        Cosh "cosh" Floats Same,
-        Asinh "asinh" Floats Same,
-        Acosh "acosh" Floats Same,
-        Atanh "atanh" Floats Same,
+        Tan "tan" Floats Float,
+        Asin "asin" Floats Float,
+        Acos "acos" Floats Float,
+        Atan "atan" Floats Float,
+        Sinh "sinh" Floats Float,
+        Cosh "cosh" Floats Float,
+        Asinh "asinh" Floats Float,
+        Acosh "acosh" Floats Float,
+        Atanh "atanh" Floats Float,
         Softplus "softplus" Floats Same,
         LogSigmoid "log_sigmoid" Floats Same,
         Softsign "softsign" Floats Same,
@@ -68,16 +68,16 @@ operations! {
         Elu "elu" Floats Same,
         BitwiseNot "bitwise_not" Whole Same,
         IsInf "is_inf" Floats Bool,
-        Erfc "erfc" Floats Same,
-        Erfinv "erfinv" Floats Same,
-        Ndtr "ndtr" Floats Same,
-        Sinc "sinc" Floats Same,
-        Logit "logit" Floats Same,
+        Erfc "erfc" Floats Float,
+        Erfinv "erfinv" Floats Float,
+        Ndtr "ndtr" Floats Float,
+        Sinc "sinc" Floats Float,
+        Logit "logit" Floats Float,
         Celu "celu" Floats Same,
         Signbit "signbit" Numbers Bool,
         Tanhshrink "tanhshrink" Floats Same,
-        Deg2rad "deg2rad" Floats Same,
-        Rad2deg "rad2deg" Floats Same,
+        Deg2rad "deg2rad" Floats Float,
+        Rad2deg "rad2deg" Floats Float,
     }
 }
 
@@ -131,7 +131,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 /// f16 and bf16 are computed in f32 and rounded once. The exponential, the logarithm and the roots of
 /// ordinary numbers are the adapter's own, which WGSL asks to be right to a few units in the last
 /// place; everything else is written out, so that adapters agree. NaN comes out where NaN goes in.
-/// Integers wrap.
+/// Integers wrap. Functions of real numbers, such as [`exp`](Tensor::exp), give f32 for integers
+/// and bools, but their in-place forms refuse them.
 ///
 /// ```
 /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -152,6 +153,9 @@ impl Tensor {
 
     #[track_caller]
     fn unary_with(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<Tensor> {
+        if let Some(x) = as_float(op.gives(), self)? {
+            return x.unary_with(op, scalars);
+        }
         op.takes().check(op.name(), self.dtype)?;
         let call = Call {
             family: FAMILY,
@@ -301,70 +305,70 @@ methods! {
     square Square;
     /// `x` where it is above 0, else 0, for all numbers; NaN for NaN.
     relu Relu;
-    /// eˣ, for floats.
+    /// eˣ, for floats, and as f32 for integers.
     exp Exp;
-    /// 2ˣ, for floats.
+    /// 2ˣ, for floats, and as f32 for integers.
     exp2 Exp2;
-    /// `exp(x) - 1`, for floats, without losing the digits of what is near 0.
+    /// `exp(x) - 1`, for floats, and as f32 for integers, without losing the digits of what is near 0.
     expm1 Expm1;
-    /// The natural logarithm, for floats: -∞ at 0, NaN below.
+    /// The natural logarithm, for floats, and as f32 for integers: -∞ at 0, NaN below.
     log Log;
-    /// The logarithm to the base 2, for floats.
+    /// The logarithm to the base 2, for floats, and as f32 for integers.
     log2 Log2;
-    /// The logarithm to the base 10, for floats.
+    /// The logarithm to the base 10, for floats, and as f32 for integers.
     log10 Log10;
-    /// `log(1 + x)`, for floats, without losing the digits of what is near 0.
+    /// `log(1 + x)`, for floats, and as f32 for integers, without losing the digits of what is near 0.
     log1p Log1p;
-    /// The square root, for floats; NaN below 0.
+    /// The square root, for floats, and as f32 for integers; NaN below 0.
     sqrt Sqrt;
-    /// `1 / sqrt(x)`, for floats.
+    /// `1 / sqrt(x)`, for floats, and as f32 for integers.
     rsqrt Rsqrt;
-    /// `1 / x`, for floats.
+    /// `1 / x`, for floats, and as f32 for integers.
     #[doc(alias = "reciprocal")]
     recip Recip;
-    /// The sine of radians, for floats; to 1e-6 up to 30,000, and as good as the adapter's own
+    /// The sine of radians, for floats, and as f32 for integers; to 1e-6 up to 30,000, and as good as the adapter's own
     /// further out.
     sin Sin;
-    /// The cosine of radians, for floats; as exact as [`sin`](Tensor::sin).
+    /// The cosine of radians, for floats, and as f32 for integers; as exact as [`sin`](Tensor::sin).
     cos Cos;
-    /// The tangent of radians, for floats: [`sin`](Tensor::sin) by [`cos`](Tensor::cos), each as
+    /// The tangent of radians, for floats, and as f32 for integers: [`sin`](Tensor::sin) by [`cos`](Tensor::cos), each as
     /// exact as it is.
     tan Tan;
-    /// The angle between -π/2 and π/2 with this sine, for floats; NaN beyond 1. To 1e-6, as the
+    /// The angle between -π/2 and π/2 with this sine, for floats, and as f32 for integers; NaN beyond 1. To 1e-6, as the
     /// next two.
     asin Asin;
-    /// The angle between 0 and π with this cosine, for floats; NaN beyond 1.
+    /// The angle between 0 and π with this cosine, for floats, and as f32 for integers; NaN beyond 1.
     acos Acos;
-    /// The angle between -π/2 and π/2 with this tangent, for floats.
+    /// The angle between -π/2 and π/2 with this tangent, for floats, and as f32 for integers.
     atan Atan;
-    /// The hyperbolic sine, for floats.
+    /// The hyperbolic sine, for floats, and as f32 for integers.
     sinh Sinh;
-    /// The hyperbolic cosine, for floats.
+    /// The hyperbolic cosine, for floats, and as f32 for integers.
     cosh Cosh;
-    /// The hyperbolic tangent, for floats.
+    /// The hyperbolic tangent, for floats, and as f32 for integers.
     tanh Tanh;
-    /// The number with this hyperbolic sine, for floats.
+    /// The number with this hyperbolic sine, for floats, and as f32 for integers.
     asinh Asinh;
-    /// The number from 0 on with this hyperbolic cosine, for floats; NaN below 1.
+    /// The number from 0 on with this hyperbolic cosine, for floats, and as f32 for integers; NaN below 1.
     acosh Acosh;
-    /// The number with this hyperbolic tangent, for floats: ∞ at 1, NaN beyond.
+    /// The number with this hyperbolic tangent, for floats, and as f32 for integers: ∞ at 1, NaN beyond.
     atanh Atanh;
-    /// The error function, for floats, to 2e-7.
+    /// The error function, for floats, and as f32 for integers, to 2e-7.
     erf Erf;
-    /// `1 - erf(x)`, for floats, without losing the digits of what is near 0: its tail is as exact as
+    /// `1 - erf(x)`, for floats, and as f32 for integers, without losing the digits of what is near 0: its tail is as exact as
     /// [`exp`](Tensor::exp), and ends at 9.2 where f32 does.
     erfc Erfc;
-    /// The number with this error function, for floats, to 1e-6 of it: ∞ at 1, NaN beyond.
+    /// The number with this error function, for floats, and as f32 for integers, to 1e-6 of it: ∞ at 1, NaN beyond.
     erfinv Erfinv;
-    /// How much of a normal distribution lies below `x`, its Φ, for floats, to 3e-7, and so 0 below -5.66: PyTorch's
+    /// How much of a normal distribution lies below `x`, its Φ, for floats, and as f32 for integers, to 3e-7, and so 0 below -5.66: PyTorch's
     /// `special.ndtr`. Far out `0.5 * erfc(-x / sqrt(2))` keeps its digits.
     ndtr Ndtr;
-    /// `sin(πx) / (πx)` and 1 at 0, for floats, to 1e-6; just 0 at all other whole numbers.
+    /// `sin(πx) / (πx)` and 1 at 0, for floats, and as f32 for integers, to 1e-6; just 0 at all other whole numbers.
     sinc Sinc;
-    /// `log(x / (1 - x))`, of which [`sigmoid`](Tensor::sigmoid) makes `x` again, for floats: -∞ at 0, ∞
+    /// `log(x / (1 - x))`, of which [`sigmoid`](Tensor::sigmoid) makes `x` again, for floats, and as f32 for integers: -∞ at 0, ∞
     /// at 1, NaN beyond. PyTorch's `eps` is a [`clamp`](Tensor::clamp) before it.
     logit Logit;
-    /// `1 / (1 + exp(-x))`, for floats; nothing overflows on the way.
+    /// `1 / (1 + exp(-x))`, for floats, and as f32 for integers; nothing overflows on the way.
     #[doc(alias = "expit")]
     sigmoid Sigmoid;
     /// `x * sigmoid(x)`, also called swish, for floats.
@@ -390,9 +394,9 @@ methods! {
     hardswish Hardswish;
     /// `x - tanh(x)`, for floats, to 2e-6 of it also near 0.
     tanhshrink Tanhshrink;
-    /// Degrees in radians, for floats: `x * π / 180`.
+    /// Degrees in radians, for floats, and as f32 for integers: `x * π / 180`.
     deg2rad Deg2rad;
-    /// Radians in degrees, for floats: `x * 180 / π`.
+    /// Radians in degrees, for floats, and as f32 for integers: `x * 180 / π`.
     rad2deg Rad2deg;
     /// The next whole number below, for floats.
     floor Floor;

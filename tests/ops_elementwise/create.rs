@@ -1,7 +1,7 @@
 //! Tensors made on the device.
 
 use half::{bf16, f16};
-use lapidary::{DType, Error, Result};
+use lapidary::{DType, Error, Residency, Result};
 
 use crate::common::gpus;
 use crate::model::floats;
@@ -184,6 +184,88 @@ fn ones_are_true_where_the_type_is_bool() -> Result<()> {
     for (_, gpu) in gpus() {
         let ones = gpu.ones(&[2], DType::Bool)?;
         assert_eq!(ones.to_vec::<bool>()?, [true; 2]);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_like_another_has_its_shape_and_type_alone() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.tensor(&[1.5_f32, -2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3])?;
+        let view = x.t()?;
+        for made in [
+            view.empty_like()?,
+            view.zeros_like()?,
+            view.ones_like()?,
+            view.full_like(2)?,
+            view.rand_uniform_like(0.0, 1.0, 3)?,
+            view.rand_normal_like(0.0, 1.0, 3)?,
+        ] {
+            assert_eq!(
+                (made.shape(), made.dtype()),
+                (view.shape(), DType::F32),
+                "{name}"
+            );
+            assert!(
+                made.is_contiguous() && !made.shares_storage_with(&x),
+                "{name}"
+            );
+        }
+        assert_eq!(view.full_like(2.5)?.to_vec::<f32>()?, [2.5; 6], "{name}");
+        let drawn = view.rand_uniform_like(0.0, 1.0, 3)?.to_vec::<f32>()?;
+        let again = gpu.rand_uniform(&[3, 2], 0.0, 1.0, 3, DType::F32)?;
+        assert_eq!(drawn, again.to_vec::<f32>()?, "{name}");
+        let mask = x.gt_scalar(2)?;
+        assert_eq!(mask.zeros_like()?.to_vec::<bool>()?, [false; 6], "{name}");
+        assert_eq!(mask.ones_like()?.to_vec::<bool>()?, [true; 6], "{name}");
+        let bytes = x.cast(DType::U8)?;
+        assert_eq!(bytes.ones_like()?.to_vec::<u8>()?, [1; 6], "{name}");
+        assert!(matches!(bytes.full_like(-1), Err(Error::DType { .. })));
+        assert!(bytes.rand_normal_like(0.0, 1.0, 3).is_err(), "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
+    for (name, gpu) in gpus() {
+        // Something to be found in the memory.
+        drop(gpu.full(&[6000], 7, DType::I32)?);
+        let commands = gpu.memory().commands;
+        let x = gpu.empty(&[6000], DType::I32)?;
+        gpu.finish()?;
+        assert_eq!(x.residency(), Residency::Pending, "{name}");
+        assert!(
+            gpu.memory().commands <= commands + 1,
+            "{name}: something was cleared"
+        );
+        // What is written stays, and so does what never was, wherever the bytes go.
+        x.narrow(0, 1, 2)?.copy_(&gpu.tensor(&[-1, -2], &[2])?)?;
+        let first = x.to_vec::<i32>()?;
+        assert_eq!(first[1..3], [-1, -2], "{name}");
+        x.evict()?;
+        x.prefetch()?;
+        assert_eq!(x.to_vec::<i32>()?, first, "{name}");
+        assert_eq!(x.add_scalar(0)?.to_vec::<i32>()?, first, "{name}");
+        // Nobody need write to it before it is used in other ways.
+        let unwritten = gpu.empty(&[100], DType::F16)?;
+        unwritten.evict()?;
+        let _pinned = unwritten.pin()?;
+        let [one, other] = [unwritten.to_vec::<f16>()?, unwritten.to_vec::<f16>()?];
+        assert!(
+            one.iter()
+                .zip(&other)
+                .all(|(a, b)| a.to_bits() == b.to_bits()),
+            "{name}"
+        );
+        let flags = gpu.empty(&[1000], DType::Bool)?;
+        assert_eq!(flags.to_vec::<bool>()?, [false; 1000], "{name}");
+        assert_eq!(
+            gpu.empty(&[0, 3], DType::F32)?.to_vec::<f32>()?,
+            [0.0; 0],
+            "{name}"
+        );
+        assert!(gpu.empty(&[usize::MAX, 2], DType::F32).is_err(), "{name}");
     }
     Ok(())
 }

@@ -218,3 +218,47 @@ fn what_does_not_go_together_is_refused() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn either_choice_of_where_may_be_a_number() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let mask = gpu.tensor(&[true, false, true], &[3])?;
+        let x = gpu.tensor(&[1.0_f32, 2.0], &[2, 1])?;
+        let got = mask.where_(&x, -0.5)?;
+        assert_eq!(got.shape(), [2, 3], "{name}");
+        assert_eq!(
+            got.to_vec::<f32>()?,
+            [1.0, -0.5, 1.0, 2.0, -0.5, 2.0],
+            "{name}"
+        );
+        let got = mask.where_(7, &x)?;
+        assert_eq!(
+            got.to_vec::<f32>()?,
+            [7.0, 1.0, 7.0, 7.0, 2.0, 7.0],
+            "{name}"
+        );
+        assert_eq!(
+            mask.where_(1, 0.5)?.to_vec::<f32>()?,
+            [1.0, 0.5, 1.0],
+            "{name}"
+        );
+        assert_eq!(mask.where_(-1, 0)?.to_vec::<i32>()?, [-1, 0, -1], "{name}");
+        let flipped = mask.where_(false, true)?;
+        assert_eq!(flipped.to_vec::<bool>()?, [false, true, false], "{name}");
+        let small = gpu.tensor(&[5_u8, 6, 7], &[3])?;
+        assert_eq!(
+            mask.where_(&small, 255)?.to_vec::<u8>()?,
+            [5, 255, 7],
+            "{name}"
+        );
+        assert!(matches!(mask.where_(&small, 256), Err(Error::DType { .. })));
+        assert!(matches!(mask.where_(true, 1), Err(Error::DType { .. })));
+        assert!(matches!(x.where_(1, 0), Err(Error::DType { .. })));
+        assert!(matches!(x.where_(&x, 0), Err(Error::DType { .. })));
+        let (_, other) = gpus().swap_remove(0);
+        let far = other.tensor(&[0.0_f32; 3], &[3])?;
+        assert!(matches!(mask.where_(&far, 0), Err(Error::Foreign { .. })));
+        assert!(matches!(mask.where_(0, &far), Err(Error::Foreign { .. })));
+    }
+    Ok(())
+}

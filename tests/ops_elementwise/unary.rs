@@ -415,12 +415,12 @@ fn types_that_make_no_sense_are_refused_with_a_hint() -> Result<()> {
         let ints = tensor::<i32>(&gpu, &mut random, &[4]);
         let bools = tensor::<bool>(&gpu, &mut random, &[4]);
         for error in [
-            ints.exp(),
+            ints.silu(),
             bools.neg(),
             bools.relu(),
             ints.is_nan(),
-            ints.erfc(),
-            ints.deg2rad(),
+            bools.softplus(),
+            ints.hypot(&ints),
             bools.signbit(),
             ints.clamp(0.5, 1),
         ] {
@@ -428,6 +428,41 @@ fn types_that_make_no_sense_are_refused_with_a_hint() -> Result<()> {
             assert!(matches!(error, Error::DType { .. }), "{error}");
             assert!(error.to_string().contains("cast"), "{error}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn functions_of_real_numbers_give_f32_for_integers_and_bools() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let of_type = |dtype| gpu.tensor(&[0_u32, 1, 3, 100], &[4])?.cast(dtype);
+        for dtype in [DType::I32, DType::U32, DType::U8, DType::I8, DType::Bool] {
+            let x = of_type(dtype)?;
+            let as_f32 = x.cast(DType::F32)?;
+            for (got, expected) in [
+                (x.exp()?, as_f32.exp()?),
+                (x.sqrt()?, as_f32.sqrt()?),
+                (x.flip(&[0])?.log1p()?, as_f32.flip(&[0])?.log1p()?),
+                (x.sigmoid()?, as_f32.sigmoid()?),
+                (x.atan2(&x)?, as_f32.atan2(&as_f32)?),
+                (x.xlogy_scalar(2.5)?, as_f32.xlogy_scalar(2.5)?),
+            ] {
+                assert_eq!(got.dtype(), DType::F32, "{name} {dtype}");
+                assert_eq!(
+                    got.to_vec::<f32>()?,
+                    expected.to_vec::<f32>()?,
+                    "{name} {dtype}"
+                );
+            }
+            // There is no room for an f32 in place.
+            let refused = x.exp_();
+            assert!(
+                matches!(refused, Err(Error::DType { .. })),
+                "{name} {dtype}"
+            );
+        }
+        let (ints, floats) = (of_type(DType::I32)?, of_type(DType::F32)?);
+        assert!(matches!(ints.atan2(&floats), Err(Error::DType { .. })));
     }
     Ok(())
 }

@@ -17,6 +17,15 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("number on the left", |_, t| one(1.0 - &t[0])),
     ("number over", |_, t| one(2.0 / &t[0])),
+    ("where, number first", |_, t| one(t[0].where_(3.0, &t[1]))),
+    ("where, number last", |_, t| one(t[0].where_(&t[1], -0.5))),
+    ("where, numbers", |_, t| one(t[0].where_(1.0, 0.0))),
+    ("exp of integers", |_, t| one(t[0].exp())),
+    ("log1p of integers", |_, t| one(t[0].log1p())),
+    ("sigmoid of bools", |_, t| one(t[0].sigmoid())),
+    ("atan2 of integers", |_, t| one(t[0].atan2(&t[1]))),
+    ("ones_like", |_, t| one(t[0].ones_like())),
+    ("full_like", |_, t| one(t[0].full_like(-3))),
 ];
 
 #[test]

@@ -34,6 +34,13 @@ const OTHERS: &[&str] = &[
     "unsqueeze",
     "flip",
     "broadcast_to",
+    // New tensors, of which nothing but the shape and the type is another's.
+    "empty_like",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "rand_uniform_like",
+    "rand_normal_like",
     // Elements on their way, and where they are: the device's tests.
     "read",
     "to_vec",

@@ -142,6 +142,19 @@ const FAMILIES: &[Operation] = &[
         &[mask(MATRIX), x(MATRIX), x(MATRIX)],
         |t| one(t[0].where_(&t[1], &t[2])),
     ),
+    op(
+        "where_, number first",
+        NUMBERS,
+        &[mask(COLUMN), x(MATRIX)],
+        |t| one(t[0].where_(3, &t[1])),
+    ),
+    op(
+        "where_, number last",
+        NUMBERS,
+        &[mask(MATRIX), x(ROW)],
+        |t| one(t[0].where_(&t[1], 3)),
+    ),
+    op("exp, of integers", WHOLE, &[x(MATRIX)], |t| one(t[0].exp())),
     family("where_, one", EVERY, &[mask(MATRIX), x(ONE), x(ROW)], |t| {
         one(t[0].where_(&t[1], &t[2]))
     }),

@@ -57,6 +57,16 @@ def shapes():
     yield "linspace", [], torch.linspace(-1, 2, 7)
     yield "number on the left", [x], 1 - x
     yield "number over", [x], 2 / x
+    yield "where, number first", [x > 0, x], torch.where(x > 0, 3.0, x)
+    yield "where, number last", [x > 0, x], torch.where(x > 0, x, -0.5)
+    yield "where, numbers", [x > 0], torch.where(x > 0, 1.0, 0.0)
+    whole = wholes(2, 3, below=6)
+    yield "exp of integers", [whole], whole.exp()
+    yield "log1p of integers", [whole], whole.log1p()
+    yield "sigmoid of bools", [x > 0], (x > 0).sigmoid()
+    yield "atan2 of integers", [whole, whole.flip(0)], whole.atan2(whole.flip(0))
+    yield "ones_like", [x], torch.ones_like(x)
+    yield "full_like", [whole], torch.full_like(whole, -3)
 
 
 def reductions():

@@ -1,0 +1,60 @@
+//! New tensors of the shape and type of another.
+
+use super::{Scalar, fill, random};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// New tensors of the shape and type of `self`, on the same `Gpu`. They are row-major, whatever
+/// the strides of `self`, and share no memory with it. Nothing is read of `self`.
+///
+/// ```
+/// # fn demo(weight: &lapidary::Tensor) -> lapidary::Result<()> {
+/// let momentum = weight.zeros_like()?;
+/// let noise = weight.rand_normal_like(0.0, 0.02, 7)?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// All of them: those of the method of [`Gpu`](crate::Gpu) that they are named after.
+impl Tensor {
+    /// Whatever the memory holds, as [`Gpu::empty`](crate::Gpu::empty).
+    #[track_caller]
+    pub fn empty_like(&self) -> Result<Tensor> {
+        fill::empty(&self.engine, self.shape(), self.dtype)
+    }
+
+    /// Full of zeros (`false`), as [`Gpu::zeros`](crate::Gpu::zeros).
+    #[track_caller]
+    pub fn zeros_like(&self) -> Result<Tensor> {
+        self.full_like(fill::zero_of(self.dtype))
+    }
+
+    /// Full of ones (`true`), as [`Gpu::ones`](crate::Gpu::ones).
+    #[track_caller]
+    pub fn ones_like(&self) -> Result<Tensor> {
+        self.full_like(fill::one_of(self.dtype))
+    }
+
+    /// Full of one value, as [`Gpu::full`](crate::Gpu::full).
+    #[track_caller]
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Result<Tensor> {
+        fill::full(&self.engine, self.shape(), value.into(), self.dtype)
+    }
+
+    /// Floats drawn evenly from `low` to `high`, as
+    /// [`Gpu::rand_uniform`](crate::Gpu::rand_uniform).
+    #[doc(alias = "rand_like")]
+    #[track_caller]
+    pub fn rand_uniform_like(&self, low: f32, high: f32, seed: u64) -> Result<Tensor> {
+        random::rand_uniform(&self.engine, self.shape(), low, high, seed, self.dtype)
+    }
+
+    /// Floats drawn from the normal distribution, as
+    /// [`Gpu::rand_normal`](crate::Gpu::rand_normal).
+    #[doc(alias = "randn_like")]
+    #[track_caller]
+    pub fn rand_normal_like(&self, mean: f32, std: f32, seed: u64) -> Result<Tensor> {
+        random::rand_normal(&self.engine, self.shape(), mean, std, seed, self.dtype)
+    }
+}
