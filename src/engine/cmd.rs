@@ -32,7 +32,7 @@ pub(crate) enum Cmd {
         dst: Arc<Storage>,
         cause: Arc<Error>,
     },
-    /// Brings a storage back that was put out, before somebody needs it.
+    /// Gives a storage a place, and what it holds, before somebody needs it.
     Prefetch(Arc<Storage>),
     /// Needs its operands on the device and does nothing with them.
     #[cfg(feature = "sim")]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::cmd::Cmd;
 use crate::driver::{BufferId, Submission};
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage, TenantId};
@@ -67,7 +68,7 @@ impl Engine {
                 brought => brought?,
             }
             if !self.lock().memory.is_away(storage) {
-                return self.error_of(storage);
+                return self.place_pinned(storage).await;
             }
             // What rematerializes it is in the queue now.
             self.walk().await?;
@@ -76,6 +77,22 @@ impl Engine {
         match self.lock().memory.is_away(storage) {
             true => Err(self.out_of_memory(storage, Climbs::default())),
             false => Ok(()),
+        }
+    }
+
+    /// Gives a storage a place if nobody has written to it or used it so far.
+    async fn place_pinned(&self, storage: &Arc<Storage>) -> Result<()> {
+        self.error_of(storage)?;
+        let has_place = || self.lock().memory.find(storage).is_some();
+        if has_place() {
+            return Ok(());
+        }
+        self.lock().push_head(Cmd::Prefetch(storage.clone()));
+        self.walk().await?;
+        self.error_of(storage)?;
+        match has_place() {
+            true => Ok(()),
+            false => Err(self.out_of_memory(storage, Climbs::default())),
         }
     }
 

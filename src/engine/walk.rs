@@ -308,9 +308,9 @@ impl State {
                 self.take_over_made(from, to);
                 Ok(())
             }
-            Cmd::Prefetch(storage) => match self.memory.is_away(storage) {
-                true => self.place(storage).map(|_| ()),
-                false => Ok(()),
+            Cmd::Prefetch(storage) => match self.memory.poison_of(storage) {
+                None => self.place(storage).map(|_| ()),
+                Some(_) => Ok(()),
             },
             Cmd::Read {
                 src,

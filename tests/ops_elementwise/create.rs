@@ -250,7 +250,9 @@ fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
         // Nobody need write to it before it is used in other ways.
         let unwritten = gpu.empty(&[100], DType::F16)?;
         unwritten.evict()?;
+        assert_eq!(unwritten.residency(), Residency::Pending, "{name}");
         let _pinned = unwritten.pin()?;
+        assert_eq!(unwritten.residency(), Residency::Device, "{name}");
         let [one, other] = [unwritten.to_vec::<f16>()?, unwritten.to_vec::<f16>()?];
         assert!(
             one.iter()
