@@ -8,6 +8,8 @@ mod common;
 mod arrange;
 #[path = "ops_reduce/axes.rs"]
 mod axes;
+#[path = "ops_reduce/index.rs"]
+mod index;
 #[path = "ops_reduce/indexed.rs"]
 mod indexed;
 #[path = "ops_reduce/loss.rs"]

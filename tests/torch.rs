@@ -6,6 +6,8 @@
 
 #[path = "torch/cases.rs"]
 mod cases;
+#[path = "torch/indexing.rs"]
+mod indexing;
 #[path = "torch/losses.rs"]
 mod losses;
 #[path = "common/operands.rs"]

@@ -180,6 +180,12 @@ pub(crate) fn arange(
     make(engine, FillOp::Arange, &[len], dtype, [start, step])
 }
 
+/// 0, 1, … as `u32`.
+#[track_caller]
+pub(crate) fn counting(engine: &Arc<Engine>, count: usize) -> Result<Tensor> {
+    make(engine, FillOp::Arange, &[count], DType::U32, [0, 1])
+}
+
 /// `steps` floats from `start` to `end`. Each half counts from its own end, so that both ends are
 /// exact.
 #[track_caller]

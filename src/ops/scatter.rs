@@ -230,6 +230,18 @@ fn first(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     Ok(x.view(layout))
 }
 
+/// `x` with the slices of `src` at indices of one dimension along an axis, or with them added.
+#[track_caller]
+pub(super) fn put(
+    x: &Tensor,
+    at: usize,
+    indices: &Tensor,
+    src: &Tensor,
+    add: bool,
+) -> Result<Tensor> {
+    place(x, at, indices, src, if add { ADD } else { 0 })
+}
+
 /// `x` with the slices of `src` at the indices, which have the shape of `src`, or are one line for
 /// all.
 #[track_caller]

@@ -232,6 +232,11 @@ fn run_arrangements(given: &Given) {
         of.halves.index_add(0, &of.indices, &of.halves);
         of.x.copy()?.scatter_(0, &of.indices.reshape(&[6, 1])?, &of.across);
         of.x.copy()?.index_add_(0, &of.indices, &of.across);
+        of.across.index(&[Some(&of.indices), None]);
+        of.x.index_put(&[None, Some(&of.indices)], &of.x.narrow(1, 0, 1)?, true);
+        of.x.masked_select(&of.x.gt_scalar(0)?);
+        of.x.multinomial(3, true, 7);
+        of.across.abs()?.multinomial(2, false, 7);
         of.x.sort(1, false);
         of.across.argsort(0, true);
         of.x.top_k(3, 1, true);

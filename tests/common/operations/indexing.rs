@@ -145,6 +145,37 @@ const OTHERS: &[Operation] = &[
             one(probabilities.binary_cross_entropy(&t[1], Reduction::Mean))
         },
     ),
+    op(
+        "index",
+        EVERY,
+        &[x(MATRIX), places(OF_ROWS, rows), places(OF_ROWS, rows)],
+        |t| one(t[0].index(&[Some(&t[1]), Some(&t[2])])),
+    ),
+    op(
+        "index_put",
+        NUMBERS,
+        &[x(MATRIX), places(ROW, columns), x(MATRIX)],
+        |t| one(t[0].index_put(&[None, Some(&t[1])], &t[2], true)),
+    ),
+    op(
+        "index_put_",
+        EVERY,
+        &[x(MATRIX), places(OF_ROWS, rows), x(MATRIX)],
+        |t| written(t, t[0].index_put_(&[Some(&t[1])], &t[2], false)),
+    ),
+    op("masked_select", EVERY, &[x(MATRIX), mask(MATRIX)], |t| {
+        one(t[0].masked_select(&t[1]))
+    }),
+    op("masked_select_first", EVERY, &[x(MATRIX), mask(ROW)], |t| {
+        one(t[0].masked_select_first(&t[1], 4))
+    }),
+    family("search_sorted", NUMBERS, &[x(ROW), x(MATRIX)], |t| {
+        one(t[0].search_sorted(&t[1], true))
+    }),
+    op("multinomial", FLOATS, &[x(MATRIX)], |t| {
+        let shares = t[0].multinomial(7, true, 3)?;
+        Ok(vec![shares, t[0].multinomial(2, false, 3)?])
+    }),
     op("flatten_axes", EVERY, &[x(MATRIX)], |t| {
         one(t[0].flatten_axes(0, -1))
     }),

@@ -69,6 +69,26 @@ def shapes():
     yield "full_like", [whole], torch.full_like(whole, -3)
 
 
+def indexing():
+    x = numbers(3, 4, 5)
+    i, j = ints([2, 0]), ints([[1], [3]])
+    operands, (a, b) = [x, i, j], (i.long(), j.long())
+    yield "index, together", operands, x[a, b]
+    yield "index, inner axes", operands, x[:, a, b]
+    yield "index, apart", operands, x[a, :, b]
+    values = numbers(2, 2, 5, seed=1)
+    yield "index_put", operands + [values], x.clone().index_put_((a, b), values)
+    i, j = ints([1, 1, 0]), ints([2, 2, 0])
+    values = numbers(3, 5, seed=2)
+    summed = x.clone().index_put_((i.long(), j.long()), values, accumulate=True)
+    yield "index_put, accumulated", [x, i, j, values], summed
+    mask = wholes(4, 5, below=2) > 0
+    yield "masked_select", [x, mask], x.masked_select(mask)
+    edges, values = numbers(8).sort().values, numbers(3, 4, seed=3)
+    yield "search_sorted", [edges, values], torch.searchsorted(edges, values)
+    yield "search_sorted, right", [edges, edges], torch.searchsorted(edges, edges, right=True)
+
+
 def reductions():
     x = numbers(3, 5)
     yield "max_with_indices", [x], x.max(1)
@@ -88,7 +108,7 @@ def losses():
     yield "cross_entropy, ignored", [logits, classes], F.cross_entropy(logits, classes.long())
 
 
-GROUPS = [shapes, reductions, losses]
+GROUPS = [shapes, indexing, reductions, losses]
 
 
 def number(value):

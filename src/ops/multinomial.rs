@@ -1,0 +1,98 @@
+//! Indices drawn by weights.
+
+use super::normalize::check_float;
+use super::random::rand_uniform;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const OPERATION: &str = "multinomial";
+
+/// The index of nothing: no axis has it.
+const NONE: u32 = u32::MAX;
+
+impl Tensor {
+    /// `count` indices of the last axis, each as probable as its weight, as PyTorch's
+    /// `multinomial`. `self` has shape `[weights]` or `[rows, weights]`; the result is `u32`, in
+    /// shape `[count]` or `[rows, count]`. The weights need no sum of 1, but are finite and not
+    /// negative. Without `replacement`, no index of a row comes twice.
+    ///
+    /// The same seed draws the same indices on every device, but where a weight is within
+    /// rounding of what was drawn. An index of weight 0 is never drawn. The device cannot report
+    /// that nothing is left to draw: then the index is `u32::MAX`, which no axis has. With
+    /// replacement, what is less probable than 2⁻²⁴ may never come.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(logits: &Tensor) -> lapidary::Result<()> {
+    /// let token = logits.softmax(-1)?.multinomial(1, false, 7)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] unless the weights are floats, [`Error::Shape`] unless there are one or two
+    /// dimensions, or if there are fewer weights than indices to be drawn without replacement;
+    /// [`Error::NeverFits`] if the operands are too large.
+    #[track_caller]
+    pub fn multinomial(&self, count: usize, replacement: bool, seed: u64) -> Result<Tensor> {
+        check_float(OPERATION, self)?;
+        let refuse = |reason| {
+            Err(Error::Shape {
+                operation: OPERATION,
+                reason,
+            })
+        };
+        let shape = self.shape();
+        let (1..=2, Some(&weights)) = (shape.len(), shape.last()) else {
+            return refuse(format!("{shape:?} is no row of weights, nor several"));
+        };
+        if count > weights && !replacement {
+            return refuse(format!("{count} of {weights} weights without replacement"));
+        }
+        if weights == 0 && count > 0 {
+            return refuse(format!("{count} of no weights"));
+        }
+        let x = self.cast(DType::F32)?;
+        match replacement {
+            true => with_replacement(&x, count, seed),
+            false => without_replacement(&x, count, seed),
+        }
+    }
+}
+
+/// Numbers that are spread evenly are looked up among the sums of weights.
+#[track_caller]
+fn with_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tensor> {
+    let last = weights.shape()[weights.rank() - 1];
+    let mut shape = weights.shape().to_vec();
+    shape[weights.rank() - 1] = count;
+    if shape.contains(&0) {
+        return Tensor::output(&weights.engine, &shape, DType::U32);
+    }
+    let sums = weights.cumsum(-1)?;
+    let drawn = rand_uniform(&weights.engine, &shape, 0.0, 1.0, seed, DType::F32)?;
+    let drawn = drawn.mul(&sums.narrow(-1, last - 1, 1)?)?;
+    let found = sums.search_sorted(&drawn, true)?;
+    let found = found.minimum_scalar(last as u32 - 1)?;
+    // Sums are rounded in blocks, so that one may rise where the weight is 0: then it is the last
+    // index before that has one. It is found by its number among those.
+    let numbers = weights.gt_scalar(0)?.cumsum(-1)?;
+    let number = numbers.gather(-1, &found)?;
+    let found = numbers.search_sorted(&number, false)?;
+    number.gt_scalar(0)?.where_(&found, NONE)
+}
+
+/// Each weight by a number of its own that is spread exponentially: the largest are what one draw
+/// after the other gives (Efraimidis and Spirakis, 2006).
+#[track_caller]
+fn without_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tensor> {
+    // One draw has 24 bits, too few where millions of weights compete for the least number.
+    let fine = weights.rand_uniform_like(0.0, 1.0, seed ^ 0x9e37_79b9_7f4a_7c15)?;
+    let evenly = weights.rand_uniform_like(0.0, 1.0, seed)?;
+    let evenly = evenly.add(&(fine * 2_f32.powi(-24))?)?;
+    let evenly = evenly.clamp(2_f32.powi(-50), 1.0 - 2_f32.powi(-24))?;
+    let exponential = evenly.neg()?.log1p()?.neg()?;
+    let (keys, indices) = weights.div(&exponential)?.top_k(count, -1, true)?;
+    keys.gt_scalar(0)?.where_(&indices, NONE)
+}

@@ -1,0 +1,143 @@
+//! Where values belong among sorted elements.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::elementwise::arg;
+use super::functions::push_functions;
+use super::operation::{Takes, same_dtype};
+use super::rows;
+use super::text::push_sections;
+use crate::dtype::DType;
+use crate::engine::{Kernel, Launch, Operand, Variant};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+const OPERATION: &str = "search_sorted";
+const WGSL: &str = include_str!("../../shaders/search_sorted.wgsl");
+
+/// `y[r, k]` = how many elements of row `r` of `s` come before `v[r, k]`.
+static SEARCH_SORTED: Kernel = Kernel {
+    name: "search_sorted",
+    operands: &[Operand::read("s"), Operand::read("v"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: super::twin::search_sorted::run,
+};
+
+/// `struct Params` of `shaders/search_sorted.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub(super) struct Params {
+    pub(super) elements: u32,
+    pub(super) values: u32,
+    pub(super) length: u32,
+    pub(super) s_offset: u32,
+    pub(super) v_offset: u32,
+    pub(super) unused: [u32; 3],
+}
+
+/// Bit of a variant's code: equal elements come before the value, too.
+const RIGHT: u64 = 1;
+
+impl Tensor {
+    /// Where each of `values` belongs in the last axis of `self`, which ascends: how many elements
+    /// are below the value, or, with `right`, not above it. The result is `u32`, in the shape of
+    /// `values`.
+    ///
+    /// `self` has one dimension, or those of `values`, equal but for the last. Where elements do
+    /// not ascend, or a value is NaN, the result is some position of the axis, or its length.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(edges: &Tensor, samples: &Tensor) -> lapidary::Result<()> {
+    /// let bin = edges.search_sorted(samples, true)?; // PyTorch's bucketize
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DType`] for bools, or two different types, [`Error::Shape`] unless the dimensions go
+    /// together, [`Error::Foreign`] for tensors of several `Gpu`s, and [`Error::NeverFits`] if the
+    /// operands are too large.
+    #[doc(alias = "searchsorted")]
+    #[doc(alias = "bucketize")]
+    #[track_caller]
+    pub fn search_sorted(&self, values: &Tensor, right: bool) -> Result<Tensor> {
+        self.same_engine(OPERATION, values)?;
+        Takes::Numbers.check(OPERATION, self.dtype)?;
+        same_dtype(OPERATION, self.dtype, values.dtype)?;
+        let per_row = values_of_a_row(self.shape(), values.shape())?;
+        let engine = &self.engine;
+        let result = Tensor::output(engine, values.shape(), DType::U32)?;
+        if result.is_empty() {
+            return Ok(result);
+        }
+        if self.is_empty() {
+            return Tensor::recorded(engine, values.shape(), DType::U32, |y| engine.clear(y));
+        }
+        let (sorted, values) = (self.contiguous()?, values.contiguous()?);
+        let elements = result.len();
+        let params = Params {
+            elements: elements as u32,
+            values: per_row as u32,
+            length: self.shape().last().copied().unwrap_or(1) as u32,
+            s_offset: sorted.layout.offset as u32,
+            v_offset: values.layout.offset as u32,
+            unused: [0; 3],
+        };
+        let args = [arg(&sorted, false), arg(&values, false), arg(&result, true)];
+        let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
+        let code = u64::from(right) * RIGHT;
+        engine.launch(Launch::new(&SEARCH_SORTED, code, args, &params, groups))?;
+        Ok(result)
+    }
+}
+
+/// How many values are looked for in one row of sorted elements.
+fn values_of_a_row(sorted: &[usize], values: &[usize]) -> Result<usize> {
+    match (sorted, values) {
+        ([_], _) => Ok(values.iter().product()),
+        ([rows @ .., _], [same @ .., count]) if rows == same => Ok(*count),
+        _ => Err(Error::Shape {
+            operation: OPERATION,
+            reason: format!("values of shape {values:?} for sorted rows of shape {sorted:?}"),
+        }),
+    }
+}
+
+/// Does the variant count equal elements, too?
+pub(super) fn is_right(code: u64) -> bool {
+    code & RIGHT != 0
+}
+
+/// The WGSL of a variant.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let is_before = match is_right(variant.code) {
+        true => "up_to",
+        false => "below",
+    };
+    let mut out = String::with_capacity(2 << 10);
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
+    push_sections(&mut out, WGSL, &["params", is_before]);
+    push_functions(&mut out);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_type_gives_a_valid_shader() {
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool) {
+            for code in [0, RIGHT] {
+                valid(&SEARCH_SORTED, code, &[dtype, dtype, DType::U32], 0b100);
+            }
+        }
+    }
+}

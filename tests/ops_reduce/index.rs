@@ -1,0 +1,339 @@
+//! index, index_put, masked_select, search_sorted and multinomial.
+
+use lapidary::{DType, Error, Gpu, Result, Tensor};
+
+use super::model::*;
+
+fn counting(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
+    let len: usize = shape.iter().product();
+    gpu.arange(0, len as i64, 1, DType::I32)?.reshape(shape)
+}
+
+#[test]
+fn several_index_tensors_name_elements_together() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = counting(&gpu, &[2, 3, 4])?;
+        let i = gpu.tensor(&[1_u32, 0, 1], &[3])?;
+        let j = gpu.tensor(&[2_i32, 0], &[2, 1])?;
+        // x[i, j]: the shapes [3] and [2, 1] broadcast.
+        let got = x.index(&[Some(&i), Some(&j)])?;
+        assert_eq!(got.shape(), [2, 3, 4], "{name}");
+        let rows = [20, 8, 20, 12, 0, 12];
+        let expected: Vec<i32> = rows.iter().flat_map(|&row| row..row + 4).collect();
+        assert_eq!(got.to_vec::<i32>()?, expected, "{name}");
+        // x[:, i]: in the place of the axis.
+        let got = x.index(&[None, Some(&j)])?;
+        assert_eq!(got.shape(), [2, 2, 1, 4], "{name}");
+        let rows = [8, 0, 20, 12];
+        let expected: Vec<i32> = rows.iter().flat_map(|&row| row..row + 4).collect();
+        assert_eq!(got.to_vec::<i32>()?, expected, "{name}");
+        // x[i, :, k]: apart, so that what they broadcast to comes first.
+        let k = gpu.tensor(&[3_u32], &[1])?;
+        let got = x.index(&[Some(&i), None, Some(&k)])?;
+        assert_eq!(got.shape(), [3, 3], "{name}");
+        assert_eq!(
+            got.to_vec::<i32>()?,
+            [15, 19, 23, 3, 7, 11, 15, 19, 23],
+            "{name}"
+        );
+        // Numbers as indices leave no axis.
+        let one = gpu.scalar(1_i32)?;
+        let got = x.index(&[Some(&one), Some(&one), Some(&one)])?;
+        assert_eq!((got.shape(), got.item::<i32>()?), (&[][..], 17), "{name}");
+        // A view of any kind.
+        let got = x.permute(&[2, 0, 1])?.flip(&[0])?;
+        let got = got.index(&[Some(&k), Some(&i)])?;
+        assert_eq!(
+            got.to_vec::<i32>()?,
+            [12, 16, 20, 0, 4, 8, 12, 16, 20],
+            "{name}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn an_index_that_is_not_there_gives_0_and_is_not_written() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = counting(&gpu, &[2, 3])?.add_scalar(1)?;
+        let i = gpu.tensor(&[0_i32, 0, -1, 1, 2], &[5])?;
+        let j = gpu.tensor(&[3_i32, 2, 1, -1, 0], &[5])?;
+        let got = x.index(&[Some(&i), Some(&j)])?;
+        assert_eq!(got.to_vec::<i32>()?, [0, 3, 0, 0, 0], "{name}");
+        let put = x.index_put(&[Some(&i), Some(&j)], &gpu.full(&[], 9, DType::I32)?, false)?;
+        assert_eq!(put.to_vec::<i32>()?, [1, 2, 9, 4, 5, 6], "{name}");
+        let empty = gpu.zeros(&[0, 3], DType::I32)?;
+        let got = empty.index(&[Some(&i), Some(&j)])?;
+        assert_eq!(got.to_vec::<i32>()?, [0; 5], "{name}");
+        let none = gpu.zeros(&[0], DType::U32)?;
+        assert_eq!(x.index(&[Some(&none)])?.shape(), [0, 3], "{name}");
+        assert_eq!(
+            x.index_put(&[Some(&none)], &x.narrow(0, 0, 1)?, true)?
+                .to_vec::<i32>()?,
+            [1, 2, 3, 4, 5, 6]
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_put_is_where_index_finds_it() -> Result<()> {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16, DType::I32, DType::U8] {
+            let x = counting(&gpu, &[2, 3, 4])?.cast(dtype)?;
+            let i = gpu.tensor(&[1_u32, 0, 1], &[3])?;
+            let k = gpu.tensor(&[3_u32, 0, 3], &[3])?;
+            let of = |x: &Tensor| x.cast(DType::I32)?.to_vec::<i32>();
+            // Apart and together; the last of two that name one element stays.
+            let values = counting(&gpu, &[3, 3])?.add_scalar(40)?.cast(dtype)?;
+            let put = x.index_put(&[Some(&i), None, Some(&k)], &values, false)?;
+            let mut expected: Vec<i32> = (0..24).collect();
+            for (at, value) in [(0, 43), (4, 44), (8, 45), (15, 46), (19, 47), (23, 48)] {
+                expected[at] = value;
+            }
+            assert_eq!(of(&put)?, expected, "{name} {dtype}");
+            let values = gpu.tensor(&[10_i32, 20, 30], &[3, 1])?.cast(dtype)?;
+            let sum = x.index_put(&[Some(&i), Some(&gpu.scalar(2_u32)?)], &values, true)?;
+            let mut expected: Vec<i32> = (0..24).collect();
+            (8..12).for_each(|at| expected[at] += 20);
+            (20..24).for_each(|at| expected[at] += 40);
+            assert_eq!(of(&sum)?, expected, "{name} {dtype}");
+            let written = x.copy()?;
+            written.index_put_(&[None, Some(&gpu.scalar(1_u32)?)], &x.select(1, 0)?, false)?;
+            assert_eq!(
+                of(&written.select(1, 1)?)?,
+                of(&x.select(1, 0)?)?,
+                "{name} {dtype}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_mask_picks_what_it_lets_through() -> Result<()> {
+    for (name, gpu) in gpus() {
+        for len in [1, 5, 64, 5000] {
+            let x = counting(&gpu, &[len])?;
+            let mask = x.mul_scalar(7919)?.remainder_scalar(13)?.lt_scalar(5)?;
+            let of = mask.to_vec::<bool>()?.into_iter().zip(x.to_vec::<i32>()?);
+            let expected: Vec<i32> = of.filter(|(kept, _)| *kept).map(|(_, x)| x).collect();
+            assert_eq!(
+                x.masked_select(&mask)?.to_vec::<i32>()?,
+                expected,
+                "{name} {len}"
+            );
+        }
+        let x = counting(&gpu, &[3, 4])?;
+        let columns = gpu.tensor(&[false, true, false, true], &[4])?;
+        assert_eq!(
+            x.masked_select(&columns)?.to_vec::<i32>()?,
+            [1, 3, 5, 7, 9, 11],
+            "{name}"
+        );
+        let row = gpu.tensor(&[true, false], &[2, 1, 1])?;
+        let got = x.t()?.masked_select(&row)?;
+        assert_eq!(got.to_vec::<i32>()?, x.t()?.to_vec::<i32>()?, "{name}");
+        let first = x.masked_select_first(&columns, 4)?;
+        assert_eq!(first.to_vec::<i32>()?, [1, 3, 5, 7], "{name}");
+        let first = x.masked_select_first(&columns, 8)?;
+        assert_eq!(first.to_vec::<i32>()?, [1, 3, 5, 7, 9, 11, 0, 0], "{name}");
+        let nothing = x.masked_select(&columns.zeros_like()?)?;
+        assert_eq!(nothing.shape(), [0], "{name}");
+        let empty = gpu.zeros(&[0, 4], DType::F16)?;
+        assert_eq!(empty.masked_select(&columns)?.shape(), [0], "{name}");
+        assert!(matches!(x.masked_select(&x), Err(Error::DType { .. })));
+        assert!(matches!(
+            x.masked_select(&x.t()?.gt_scalar(0)?),
+            Err(Error::Shape { .. })
+        ));
+    }
+    Ok(())
+}
+
+#[test]
+fn values_are_found_where_they_belong() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let sorted = [-3.0, -1.0, -1.0, 0.5, 2.0, 2.0, 2.0, 9.0];
+        let values = [-4.0, -3.0, -1.0, 0.0, 2.0, 5.0, 9.0, 10.0, 0.5];
+        for dtype in [DType::F32, DType::Bf16, DType::I32, DType::I8] {
+            let of = |values: &[f64], shape: &[usize]| {
+                Array {
+                    shape: shape.to_vec(),
+                    values: values.to_vec(),
+                }
+                .rounded(dtype)
+            };
+            let (s, v) = (of(&sorted, &[8]), of(&values, &[3, 3]));
+            for right in [false, true] {
+                let before = |v: f64| {
+                    let is_before = |s: &&f64| if right { **s <= v } else { **s < v };
+                    s.values.iter().filter(is_before).count() as u32
+                };
+                let expected: Vec<u32> = v.values.iter().map(|&v| before(v)).collect();
+                let got = s
+                    .upload(&gpu, dtype)
+                    .search_sorted(&v.upload(&gpu, dtype), right)?;
+                assert_eq!(got.shape(), [3, 3]);
+                assert_eq!(got.to_vec::<u32>()?, expected, "{name} {dtype} {right}");
+            }
+        }
+        // A row of sorted elements for each row of values.
+        let rows = gpu.tensor(&[1_u32, 5, 2, 3], &[2, 2])?;
+        let values = gpu.tensor(&[0_u32, 4, 9, 2, 3, 4], &[2, 3])?;
+        let got = rows.search_sorted(&values, false)?;
+        assert_eq!(got.to_vec::<u32>()?, [0, 1, 2, 0, 1, 2], "{name}");
+        let none = gpu.zeros(&[0], DType::U32)?;
+        assert_eq!(
+            none.search_sorted(&values, true)?.to_vec::<u32>()?,
+            [0; 6],
+            "{name}"
+        );
+        assert!(matches!(
+            rows.search_sorted(&none, true),
+            Err(Error::Shape { .. })
+        ));
+        let floats = values.cast(DType::F32)?;
+        assert!(matches!(
+            rows.search_sorted(&floats, true),
+            Err(Error::DType { .. })
+        ));
+    }
+    Ok(())
+}
+
+#[test]
+fn indices_are_drawn_as_often_as_their_weights_say() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let given = [0.0, 3.0, 1.0, 0.0, 4.0, 0.0];
+        let weights = gpu.tensor(&given.map(|weight| weight as f32), &[6])?;
+        let count = 20_000;
+        let check = |drawn: Vec<u32>, expected: &[f64; 6], how: &str| {
+            let mut seen = [0.0; 6];
+            drawn.iter().for_each(|&index| seen[index as usize] += 1.0);
+            for (seen, share) in seen.into_iter().zip(expected) {
+                let (mean, n) = (share * drawn.len() as f64, drawn.len() as f64);
+                // Five standard deviations.
+                let bound = 5.0 * (n * share * (1.0 - share)).sqrt();
+                assert!(
+                    (seen - mean).abs() <= bound,
+                    "{name} {how}: {seen}, not {mean}"
+                );
+            }
+        };
+        let drawn = weights.multinomial(count, true, 5)?;
+        check(
+            drawn.to_vec()?,
+            &given.map(|weight| weight / 8.0),
+            "replaced",
+        );
+        let again = weights.multinomial(count, true, 5)?;
+        assert_eq!(drawn.to_vec::<u32>()?, again.to_vec::<u32>()?, "{name}");
+        assert_ne!(
+            drawn.to_vec::<u32>()?,
+            weights.multinomial(count, true, 6)?.to_vec::<u32>()?
+        );
+        // Of many rows, the first that is drawn, and the second where the first was 4.
+        let rows = weights.broadcast_to(&[count, 6])?;
+        let pairs = rows.multinomial(2, false, 9)?.to_vec::<u32>()?;
+        let pairs: Vec<(u32, u32)> = pairs.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+        assert!(
+            pairs.iter().all(|(first, second)| first != second),
+            "{name}"
+        );
+        let firsts = pairs.iter().map(|pair| pair.0).collect();
+        check(firsts, &given.map(|weight| weight / 8.0), "first");
+        let seconds = pairs.iter().filter(|pair| pair.0 == 4).map(|pair| pair.1);
+        check(
+            seconds.collect(),
+            &[0.0, 0.75, 0.25, 0.0, 0.0, 0.0],
+            "second",
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn what_has_no_weight_is_never_drawn() -> Result<()> {
+    for (name, gpu) in gpus() {
+        // Long enough for sums in blocks, whose rounding differs.
+        let len = 20_000;
+        let weights: Vec<f32> = (0..len)
+            .map(|at| if at % 97 == 3 { 0.1 } else { 0.0 })
+            .collect();
+        let weights = gpu.tensor(&weights, &[1, len])?;
+        for (drawn, how) in [
+            (weights.multinomial(3000, true, 1)?, "replaced"),
+            (weights.multinomial(200, false, 1)?, "once"),
+        ] {
+            let drawn = drawn.to_vec::<u32>()?;
+            assert!(drawn.iter().all(|index| index % 97 == 3), "{name} {how}");
+        }
+        // Nothing is left after two, and nothing there from the beginning.
+        let few = gpu.tensor(&[0.0_f32, 2.0, 0.0, 1.0], &[4])?;
+        let mut drawn = few.multinomial(4, false, 3)?.to_vec::<u32>()?;
+        drawn.sort();
+        assert_eq!(drawn, [1, 3, u32::MAX, u32::MAX], "{name}");
+        let none = few.zeros_like()?;
+        assert_eq!(
+            none.multinomial(2, true, 3)?.to_vec::<u32>()?,
+            [u32::MAX; 2],
+            "{name}"
+        );
+        assert_eq!(
+            none.multinomial(2, false, 3)?.to_vec::<u32>()?,
+            [u32::MAX; 2],
+            "{name}"
+        );
+        assert_eq!(few.multinomial(0, true, 3)?.shape(), [0], "{name}");
+        assert_eq!(
+            few.cast(DType::F16)?
+                .reshape(&[2, 2])?
+                .multinomial(3, true, 1)?
+                .shape(),
+            [2, 3]
+        );
+        assert!(matches!(
+            few.multinomial(5, false, 3),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            few.reshape(&[1, 2, 2])?.multinomial(1, true, 3),
+            Err(Error::Shape { .. })
+        ));
+        let whole = few.cast(DType::I32)?;
+        assert!(matches!(
+            whole.multinomial(1, true, 3),
+            Err(Error::DType { .. })
+        ));
+    }
+    Ok(())
+}
+
+#[test]
+fn index_tensors_that_do_not_go_together_are_refused() -> Result<()> {
+    for (_, gpu) in gpus() {
+        let x = gpu.zeros(&[2, 3], DType::F32)?;
+        let [two, three] = [gpu.zeros(&[2], DType::U32)?, gpu.zeros(&[3], DType::I32)?];
+        let shape = |made: Result<Tensor>| assert!(matches!(made, Err(Error::Shape { .. })));
+        shape(x.index(&[Some(&two), Some(&three)]));
+        shape(x.index(&[None, None]));
+        shape(x.index(&[]));
+        shape(x.index(&[None, None, Some(&two)]));
+        shape(
+            gpu.zeros(&[1; 8], DType::F32)?
+                .index(&[Some(&two.reshape(&[2, 1])?)]),
+        );
+        shape(x.index_put(&[Some(&two)], &gpu.zeros(&[2, 2], DType::F32)?, false));
+        let dtype = |made: Result<Tensor>| assert!(matches!(made, Err(Error::DType { .. })));
+        dtype(x.index(&[Some(&x)]));
+        dtype(x.index(&[Some(&two.eq_scalar(0)?)]));
+        dtype(x.index_put(&[Some(&two)], &gpu.zeros(&[], DType::I32)?, false));
+        let flags = x.gt_scalar(0)?;
+        dtype(flags.index_put(&[Some(&two)], &flags, true));
+        let (_, other) = gpus().swap_remove(0);
+        let far = other.zeros(&[2], DType::U32)?;
+        assert!(matches!(x.index(&[Some(&far)]), Err(Error::Foreign { .. })));
+    }
+    Ok(())
+}
