@@ -63,6 +63,17 @@ pub(crate) trait Shared {}
 #[cfg(target_arch = "wasm32")]
 impl<T: ?Sized> Shared for T {}
 
+/// `Send` natively; nothing in a browser.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) trait MaybeSend: Send {}
+#[cfg(not(target_arch = "wasm32"))]
+impl<T: Send + ?Sized> MaybeSend for T {}
+/// `Send` natively; nothing in a browser.
+#[cfg(target_arch = "wasm32")]
+pub(crate) trait MaybeSend {}
+#[cfg(target_arch = "wasm32")]
+impl<T: ?Sized> MaybeSend for T {}
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),*) => {$(
         $(#[$doc])*
@@ -457,6 +468,11 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would hold.
     fn has_contents(&self) -> bool {
         true
+    }
+
+    /// Do creations and waits return before they are done, as in a browser? Elsewhere they block.
+    fn may_wait(&self) -> bool {
+        cfg!(target_arch = "wasm32")
     }
 
     /// Times kernels by the device's own clock from now on, or no longer; refused where it has none.

@@ -1,5 +1,6 @@
 //! The budget as the engine keeps it: what the app said, and getting down to it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -78,7 +79,7 @@ impl Engine {
 
     /// Sets the limits, and gets down to them as far as that goes. Returns the bytes by which what
     /// is in use still passes them.
-    pub(crate) async fn set_budget(&self, budget: Budget) -> Result<u64> {
+    pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
         budget.check()?;
         if self.is_inside() {
             return Err(Error::Reentered);
@@ -98,8 +99,10 @@ impl Engine {
         if self.excess_bytes() == 0 && !self.must_sink() && self.host.excess_bytes() == 0 {
             return Ok(0);
         }
-        let _turn = self.take_turn().await?;
-        self.shrink().await
+        let turn = self.take_turn().await?;
+        let engine = self.clone();
+        self.with_turn(turn, async move { engine.shrink().await })
+            .await
     }
 
     /// Tells the ledger what holds now: the app's limit, or what the system leaves if that is less.
@@ -196,9 +199,16 @@ impl Engine {
 
     /// Creates slabs until so many bytes are reserved, up to 64 KiB less, or the soft budget's end.
     /// Returns how many are.
-    pub(crate) async fn reserve(&self, bytes: u64) -> Result<u64> {
+    pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
+        let turn = self.take_turn().await?;
+        let engine = self.clone();
+        self.with_turn(turn, async move { engine.create_slabs(bytes).await })
+            .await
+    }
+
+    /// The same, for who has the turn.
+    async fn create_slabs(&self, bytes: u64) -> Result<u64> {
         loop {
             let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
             let limit_bytes = limit_bytes.min(self.limits().soft_bytes).min(bytes);
@@ -231,11 +241,15 @@ impl Engine {
 
     /// Moves blocks together, at most so many bytes of them. Returns the bytes moved and given
     /// back.
-    pub(crate) async fn compact(&self, limit_bytes: u64) -> Result<(u64, u64)> {
+    pub(crate) async fn compact(self: &Arc<Self>, limit_bytes: u64) -> Result<(u64, u64)> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.submit()?;
-        self.compact_pass(limit_bytes).await
+        let turn = self.take_turn().await?;
+        let engine = self.clone();
+        let work = async move {
+            engine.submit()?;
+            engine.compact_pass(limit_bytes).await
+        };
+        self.with_turn(turn, work).await
     }
 
     /// The greatest holders of what is pinned in slabs with free room.

@@ -214,10 +214,19 @@ impl Engine {
     }
 
     /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
-    pub(crate) async fn evict(&self, storage: &Arc<Storage>) -> Result<()> {
+    pub(crate) async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await?;
+        let turn = self.take_turn().await?;
+        let (engine, storage) = (self.clone(), storage.clone());
+        let work = async move {
+            engine.walk().await?;
+            engine.put_out_one(&storage).await
+        };
+        self.with_turn(turn, work).await
+    }
+
+    /// The same, once what was queued has run.
+    async fn put_out_one(&self, storage: &Arc<Storage>) -> Result<()> {
         self.error_of(storage)?;
         while !in_span!(
             "eviction",

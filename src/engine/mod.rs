@@ -110,7 +110,7 @@ pub(crate) struct Engine {
     /// What is looked for, where something is.
     wanted: Option<Diagnostics>,
     findings: Findings,
-    turn: Turn,
+    turn: Arc<Turn>,
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
@@ -205,7 +205,7 @@ impl Engine {
             readbacks,
             driver,
             dead,
-            turn: Turn::default(),
+            turn: Arc::default(),
             scratch: Mutex::default(),
             state: Mutex::new(state),
             #[cfg(feature = "tracing")]
@@ -277,7 +277,7 @@ impl Engine {
     /// # Errors
     /// `Foreign` for a storage of another engine, `NeverFits` when the operands need more bindings
     /// than a dispatch has, `Driver` for more workgroups than one takes, `DeviceLost`.
-    pub(crate) fn launch(&self, launch: Launch) -> Result<()> {
+    pub(crate) fn launch(self: &Arc<Self>, launch: Launch) -> Result<()> {
         self.check_launch(&launch)?;
         let mut state = self.to_append()?;
         // With the lock: whoever sees the new version appends its reads after this.
@@ -288,7 +288,7 @@ impl Engine {
     }
 
     /// Appends a clear of the whole storage to zero.
-    pub(crate) fn clear(&self, storage: &Arc<Storage>) -> Result<()> {
+    pub(crate) fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         // Spelled out, a short command is not moved as if it were a long one.
         let mut state = self.to_append()?;
         self.end_of(&mut state)
@@ -299,26 +299,32 @@ impl Engine {
 
     /// Runs all that was appended. Returns once it is submitted, not once it is done. Commands
     /// that find no room stay queued: their error is for those who want their results.
-    pub(crate) async fn flush(&self) -> Result<()> {
+    pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
         self.check_lost()?;
         let walk = async {
-            let _turn = self.take_turn().await?;
-            self.walk().await
+            let turn = self.take_turn().await?;
+            let engine = self.clone();
+            self.with_turn(turn, async move { engine.walk().await })
+                .await
         };
         in_span!("flush", {}, walk).await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
-    pub(crate) async fn force(&self, storage: &Arc<Storage>) -> Result<()> {
+    pub(crate) async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await?;
-        // The next walk, of whichever thread, will forget what this one has left behind.
-        self.error_of(storage)
+        let turn = self.take_turn().await?;
+        let (engine, storage) = (self.clone(), storage.clone());
+        let work = async move {
+            engine.walk().await?;
+            // The next walk, of whichever thread, will forget what this one has left behind.
+            engine.error_of(&storage)
+        };
+        self.with_turn(turn, work).await
     }
 
     /// Waits until the device has done everything that was appended.
-    pub(crate) async fn finish(&self) -> Result<()> {
+    pub(crate) async fn finish(self: &Arc<Self>) -> Result<()> {
         self.flush().await?;
         self.wait_idle().await
     }
@@ -359,12 +365,15 @@ impl Engine {
     }
 
     /// Appends commands, with nobody's between them.
-    fn push(&self, cmds: impl IntoIterator<Item = Cmd>) -> Result<()> {
+    fn push(self: &Arc<Self>, cmds: impl IntoIterator<Item = Cmd>) -> Result<()> {
         self.push_with(|_| cmds)
     }
 
     /// Appends commands that depend on the state of then.
-    fn push_with<C: IntoIterator<Item = Cmd>>(&self, make: impl FnOnce(&State) -> C) -> Result<()> {
+    fn push_with<C: IntoIterator<Item = Cmd>>(
+        self: &Arc<Self>,
+        make: impl FnOnce(&State) -> C,
+    ) -> Result<()> {
         let mut state = self.to_append()?;
         let cmds = make(&state);
         self.end_of(&mut state).extend(cmds);
@@ -372,7 +381,7 @@ impl Engine {
         Ok(())
     }
 
-    fn push_one(&self, cmd: Cmd) -> Result<()> {
+    fn push_one(self: &Arc<Self>, cmd: Cmd) -> Result<()> {
         let mut state = self.to_append()?;
         self.end_of(&mut state).push_back(cmd);
         self.appended(state);
@@ -394,7 +403,7 @@ impl Engine {
     }
 
     /// Commands were appended: lets them run if it is time.
-    fn appended(&self, mut state: MutexGuard<'_, State>) {
+    fn appended(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.notice_pending();
         if self.is_recording() || !state.is_time_to_run() {
             return;
@@ -406,7 +415,7 @@ impl Engine {
 
     /// So many commands wait, and it is time that they run.
     #[cold]
-    fn run_appended(&self, waiting: usize) {
+    fn run_appended(self: &Arc<Self>, waiting: usize) {
         if waiting >= QUEUE_LIMIT {
             // Whatever goes wrong here belongs to the tensors concerned.
             let _ = block_on("a full queue", self.flush());

@@ -157,7 +157,7 @@ impl Engine {
     }
 
     /// Waits for the turn.
-    pub(super) async fn take_turn(&self) -> Result<TurnGuard<'_>> {
+    pub(super) async fn take_turn(&self) -> Result<TurnGuard> {
         if self.is_inside() {
             return Err(Error::Reentered);
         }

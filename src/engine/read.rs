@@ -44,7 +44,7 @@ impl Engine {
     /// inside `look`, on this thread.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn show(
-        &self,
+        self: &Arc<Self>,
         src: &Arc<Storage>,
         whole: Piece,
         sink: Sink,
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Appends a read of `whole` in pieces.
     fn begin_read(
-        &self,
+        self: &Arc<Self>,
         src: &Arc<Storage>,
         whole: Piece,
         piece_bytes: u64,
@@ -98,33 +98,41 @@ impl Engine {
         Ok(Wanted(reading))
     }
 
-    async fn finish_read(&self, src: &Arc<Storage>, reading: &Arc<Reading>) -> Result<()> {
+    async fn finish_read(
+        self: &Arc<Self>,
+        src: &Arc<Storage>,
+        reading: &Arc<Reading>,
+    ) -> Result<()> {
         self.submit_read(src, reading, true).await?;
         self.take_in(reading).await
     }
 
     /// Runs what a read waits for, and the read; and takes in what arrives meanwhile, if that is asked for.
     async fn submit_read(
-        &self,
+        self: &Arc<Self>,
         src: &Arc<Storage>,
         reading: &Arc<Reading>,
         takes_in: bool,
     ) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        if takes_in {
-            reading.await_now();
-        }
-        self.walk().await?;
-        // What became of the source later is no concern of a read that has been submitted,
-        // and the next walk will forget what this one has left behind.
-        if !reading.is_submitted() {
-            self.error_of(src)?;
-            if let Some(error) = self.lock().left.reason_of_reading(reading) {
-                return Err(error);
+        let turn = self.take_turn().await?;
+        let (engine, src, reading) = (self.clone(), src.clone(), reading.clone());
+        let work = async move {
+            if takes_in {
+                reading.await_now();
             }
-        }
-        Ok(())
+            engine.walk().await?;
+            // What became of the source later is no concern of a read that has been submitted,
+            // and the next walk will forget what this one has left behind.
+            if !reading.is_submitted() {
+                engine.error_of(&src)?;
+                if let Some(error) = engine.lock().left.reason_of_reading(&reading) {
+                    return Err(error);
+                }
+            }
+            Ok(())
+        };
+        self.with_turn(turn, work).await
     }
 
     /// Takes in what has been submitted of a read, piece by piece.

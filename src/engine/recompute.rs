@@ -131,14 +131,28 @@ impl Engine {
     /// Lets a recipe stand in for the bytes that a storage has now, for as long as its inputs stay
     /// what they are.
     pub(crate) async fn recompute_with(
-        &self,
+        self: &Arc<Self>,
         storage: &Arc<Storage>,
         inputs: Vec<Arc<Storage>>,
         recipe: Recipe,
     ) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await?;
+        let turn = self.take_turn().await?;
+        let (engine, storage) = (self.clone(), storage.clone());
+        let work = async move {
+            engine.walk().await?;
+            engine.enter_recipe(&storage, inputs, recipe)
+        };
+        self.with_turn(turn, work).await
+    }
+
+    /// The same, once what was queued has run.
+    fn enter_recipe(
+        &self,
+        storage: &Arc<Storage>,
+        inputs: Vec<Arc<Storage>>,
+        recipe: Recipe,
+    ) -> Result<()> {
         self.error_of(storage)?;
         for input in &inputs {
             self.error_of(input)?;

@@ -422,15 +422,28 @@ impl Engine {
     }
 
     /// Asks for a storage to be back on the device when the queue comes to it.
-    pub(crate) fn prefetch(&self, storage: &Arc<Storage>) -> Result<()> {
+    pub(crate) fn prefetch(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.push_one(super::cmd::Cmd::Prefetch(storage.clone()))
     }
 
     /// Lets a source stand in for the bytes that a storage has now, once what is queued has run.
-    pub(crate) async fn back(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
+    pub(crate) async fn back(
+        self: &Arc<Self>,
+        storage: &Arc<Storage>,
+        source: Source,
+    ) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await?;
+        let turn = self.take_turn().await?;
+        let (engine, storage) = (self.clone(), storage.clone());
+        let work = async move {
+            engine.walk().await?;
+            engine.enter_source(&storage, source)
+        };
+        self.with_turn(turn, work).await
+    }
+
+    /// The same, once what was queued has run.
+    fn enter_source(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
         self.error_of(storage)?;
         let mut state = self.lock();
         if state.memory.is_imported(storage) {

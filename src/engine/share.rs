@@ -30,16 +30,26 @@ const MOST_ARRIVALS: u32 = 8;
 
 impl Engine {
     /// Runs what is queued and pins the storages at their places.
-    pub(crate) async fn pin(&self, storages: &[&Arc<Storage>]) -> Result<Pinned> {
+    pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
-        self.walk().await?;
+        let turn = self.take_turn().await?;
+        let engine = self.clone();
+        let storages: Vec<_> = storages.iter().map(|&storage| storage.clone()).collect();
+        let work = async move {
+            engine.walk().await?;
+            engine.pin_all(&storages).await
+        };
+        self.with_turn(turn, work).await
+    }
+
+    /// The same, once what was queued has run.
+    async fn pin_all(&self, storages: &[Arc<Storage>]) -> Result<Pinned> {
         let mut pinned = Pinned {
             storages: Vec::new(),
             places: Vec::new(),
             epoch: self.driver.ledger().epoch(),
         };
-        for &storage in storages {
+        for storage in storages {
             self.error_of(storage)?;
             // At once, so that nothing that waits for room evicts it when it has arrived.
             storage.pin();
@@ -103,12 +113,12 @@ impl Engine {
     /// `DeviceLost` when the device is gone on which the places were, also if there is another one
     /// by now: then nothing is submitted and nothing written. What `submit` says.
     pub(crate) async fn submit_foreign(
-        &self,
+        self: &Arc<Self>,
         pinned: &Pinned,
         written: &[&Arc<Storage>],
         submit: impl FnOnce() -> Result<Submission>,
     ) -> Result<()> {
-        let _turn = self.take_turn().await?;
+        let turn = self.take_turn().await?;
         self.check_lost()?;
         // Only who has the turn replaces a device.
         if self.driver.ledger().epoch() != pinned.epoch {
@@ -133,7 +143,9 @@ impl Engine {
             state.watch_foreign()
         };
         if looks {
-            self.look_over().await?;
+            let engine = self.clone();
+            self.with_turn(turn, async move { engine.look_over().await })
+                .await?;
         }
         Ok(())
     }

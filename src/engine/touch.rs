@@ -16,7 +16,7 @@ use crate::memory::Storage;
 
 impl Engine {
     /// Appends a stand-in for an operator with these operands, each storage once.
-    pub(crate) fn touch(&self, operands: Vec<(Arc<Storage>, Role)>) -> Result<()> {
+    pub(crate) fn touch(self: &Arc<Self>, operands: Vec<(Arc<Storage>, Role)>) -> Result<()> {
         self.push_one(Cmd::Touch(operands))
     }
 }

@@ -16,7 +16,11 @@ impl Engine {
 
     /// Runs all that was asked for before a trial that reads `operands` and takes `scratch_bytes`. It is not made
     /// where this thread must not wait, where work waits for room, or where the trial would have to make room.
-    pub(crate) fn prepare_trial(&self, operands: &[&Arc<Storage>], scratch_bytes: u64) -> Ready {
+    pub(crate) fn prepare_trial(
+        self: &Arc<Self>,
+        operands: &[&Arc<Storage>],
+        scratch_bytes: u64,
+    ) -> Ready {
         // Before anything runs that need not run yet: what is refused now may be asked at each call.
         if self.is_recording() || self.is_inside() || !self.has_room_for(scratch_bytes) {
             return Ready::Later;
@@ -38,7 +42,7 @@ impl Engine {
     }
 
     /// Waits for what a trial has recorded, whose last result is this.
-    pub(crate) fn end_trial(&self, recorded: Result<Arc<Storage>>) -> Trial {
+    pub(crate) fn end_trial(self: &Arc<Self>, recorded: Result<Arc<Storage>>) -> Trial {
         let ran = recorded.and_then(|last| {
             block_on("a trial", self.finish())?;
             self.error_of(&last)

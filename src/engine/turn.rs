@@ -3,55 +3,70 @@
 //! The walk must await (a slab, a pipeline, a submission) with the engine's own lock released, and
 //! yet be the only one: whoever holds the turn is. A waiter that is dropped leaves nothing behind:
 //! giving the turn back wakes all who wait, and the first to be polled has it.
+//!
+//! Where a walk really waits, as in a browser, an app may keep a future without polling it, which
+//! would keep the turn from everybody else. So what such a walk does is lent to the turn as
+//! [`Work`]: whoever waits for the turn polls it in the meantime.
 
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::Engine;
+use crate::driver::{BoxFuture, MaybeSend};
+use crate::error::Result;
 
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     state: Mutex<State>,
+    waiting: Arc<Waiting>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     taken: bool,
-    waiting: Vec<Waker>,
+    /// What whoever has the turn does, if others may do some of it.
+    work: Option<Arc<Work>>,
 }
+
+/// Those who wait for the turn, and whoever has it and waits for something else.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Vec<Waker>>);
 
 /// The turn, given back on drop.
 #[derive(Debug)]
-pub(super) struct TurnGuard<'a>(&'a Turn);
+pub(super) struct TurnGuard(Arc<Turn>);
 
 impl Turn {
-    /// Waits for the turn.
-    pub(super) async fn take(&self) -> TurnGuard<'_> {
+    /// Waits for the turn, and works for whoever has it.
+    pub(super) async fn take(self: &Arc<Self>) -> TurnGuard {
         poll_fn(|context| {
-            let mut state = self.lock();
-            if !state.taken {
-                state.taken = true;
-                return Poll::Ready(());
+            loop {
+                let mut state = self.lock();
+                if !state.taken {
+                    state.taken = true;
+                    return Poll::Ready(());
+                }
+                self.waiting.add(context.waker());
+                let work = state.work.clone();
+                drop(state);
+                if !work.is_some_and(|work| work.has_ended(self)) {
+                    return Poll::Pending;
+                }
             }
-            if !state
-                .waiting
-                .iter()
-                .any(|other| other.will_wake(context.waker()))
-            {
-                state.waiting.push(context.waker().clone());
-            }
-            Poll::Pending
         })
         .await;
-        TurnGuard(self)
+        TurnGuard(self.clone())
     }
 
     /// The turn, if nobody has it.
-    pub(super) fn try_take(&self) -> Option<TurnGuard<'_>> {
+    pub(super) fn try_take(self: &Arc<Self>) -> Option<TurnGuard> {
         let mut state = self.lock();
         if std::mem::replace(&mut state.taken, true) {
             return None;
         }
-        Some(TurnGuard(self))
+        Some(TurnGuard(self.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -59,14 +74,143 @@ impl Turn {
     }
 }
 
-impl Drop for TurnGuard<'_> {
+impl Waiting {
+    fn add(&self, waker: &Waker) {
+        let mut wakers = self.lock();
+        if !wakers.iter().any(|other| other.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let wakers = std::mem::take(&mut *self.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for TurnGuard {
     fn drop(&mut self) {
-        let waiting = {
+        let _work = {
             let mut state = self.0.lock();
             state.taken = false;
-            std::mem::take(&mut state.waiting)
+            state.work.take()
         };
-        waiting.into_iter().for_each(Waker::wake);
+        self.0.waiting.wake_by_ref();
+    }
+}
+
+/// What is done with the turn, which ends with it.
+struct Work {
+    future: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Whoever wanted its result is gone: it is to be dropped where it is.
+    is_given_up: AtomicBool,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work").finish_non_exhaustive()
+    }
+}
+
+impl Work {
+    /// Goes on with it, unless another thread does; whether it has ended.
+    fn has_ended(&self, turn: &Arc<Turn>) -> bool {
+        let Some(mut future) = self.try_lock() else {
+            return false;
+        };
+        let waker = Waker::from(turn.waiting.clone());
+        let mut context = Context::from_waker(&waker);
+        let ended = match future.as_mut() {
+            Some(running) => running.as_mut().poll(&mut context).is_ready(),
+            None => true,
+        };
+        let done = ended.then(|| future.take());
+        drop(future);
+        // What it held is dropped without its lock.
+        drop(done);
+        if self.is_given_up.load(Ordering::SeqCst) {
+            self.end();
+            return true;
+        }
+        ended
+    }
+
+    fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::SeqCst);
+        self.end();
+    }
+
+    /// Drops what is left of it, unless it is being polled: then that will.
+    fn end(&self) {
+        let future = self.try_lock().and_then(|mut future| future.take());
+        drop(future);
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<BoxFuture<'static, ()>>>> {
+        match self.future.try_lock() {
+            Ok(future) => Some(future),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// Gives its work up when it is dropped.
+struct Owner(Arc<Work>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+impl Engine {
+    /// Does `work` with the turn. Where it may have to wait, others do some of it who want the turn.
+    pub(super) async fn with_turn<T: MaybeSend + 'static>(
+        &self,
+        turn: TurnGuard,
+        work: impl Future<Output = Result<T>> + MaybeSend + 'static,
+    ) -> Result<T> {
+        if !self.driver.may_wait() {
+            let result = work.await;
+            drop(turn);
+            return result;
+        }
+        let result = Arc::new(Mutex::new(None));
+        let theirs = result.clone();
+        let whose = turn.0.clone();
+        let owner = Owner(Arc::new(Work {
+            future: Mutex::new(Some(Box::pin(async move {
+                let done = work.await;
+                *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+                drop(turn);
+            }))),
+            is_given_up: AtomicBool::new(false),
+        }));
+        whose.lock().work = Some(owner.0.clone());
+        poll_fn(|context| {
+            loop {
+                whose.waiting.add(context.waker());
+                let done = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(done) = done {
+                    return Poll::Ready(done);
+                }
+                if !owner.0.has_ended(&whose) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
     }
 }
 
@@ -77,7 +221,11 @@ mod tests {
 
     #[test]
     fn one_at_a_time_and_everyone_in_the_end() {
-        let (turn, inside, done) = (Turn::default(), AtomicU32::new(0), AtomicU32::new(0));
+        let (turn, inside, done) = (
+            Arc::new(Turn::default()),
+            AtomicU32::new(0),
+            AtomicU32::new(0),
+        );
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
@@ -96,10 +244,10 @@ mod tests {
 
     #[test]
     fn a_waiter_that_gave_up_keeps_nobody_waiting() {
-        let turn = Turn::default();
+        let turn = Arc::new(Turn::default());
         let held = turn.try_take();
         let mut waiting = Box::pin(turn.take());
-        let mut context = std::task::Context::from_waker(Waker::noop());
+        let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         drop(waiting);
         drop(held);

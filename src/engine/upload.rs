@@ -25,7 +25,7 @@ async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> 
 /// An upload of several pieces. If it does not end well, or is dropped while it waits, its storage has no
 /// value any more.
 struct Writing<'a> {
-    engine: &'a Engine,
+    engine: &'a Arc<Engine>,
     dst: &'a Arc<Storage>,
     begun: bool,
     ended: Option<Result<()>>,
@@ -57,7 +57,12 @@ impl Engine {
     ///
     /// After an error nothing was written, unless the upload is more than what is fed to the device at
     /// once: then the storage has no value any more.
-    pub(crate) fn upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn upload(
+        self: &Arc<Self>,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         if self.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
@@ -66,7 +71,7 @@ impl Engine {
 
     /// As [`upload`](Self::upload), for a browser too: it waits for staging memory without blocking.
     pub(crate) async fn upload_async(
-        &self,
+        self: &Arc<Self>,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
@@ -78,7 +83,12 @@ impl Engine {
     }
 
     /// Uploads in place where that can be done.
-    fn begin_upload(&self, dst: &Arc<Storage>, offset_bytes: u64, bytes: &[u8]) -> Result<bool> {
+    fn begin_upload(
+        self: &Arc<Self>,
+        dst: &Arc<Storage>,
+        offset_bytes: u64,
+        bytes: &[u8],
+    ) -> Result<bool> {
         debug_assert!(offset_bytes.is_multiple_of(4));
         debug_assert!(offset_bytes + bytes.len() as u64 <= dst.size_bytes());
         self.check_lost()?;
@@ -86,7 +96,7 @@ impl Engine {
     }
 
     async fn stage_whole(
-        &self,
+        self: &Arc<Self>,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
@@ -110,7 +120,7 @@ impl Engine {
     /// Appends the next part of an upload that began with offset 0, to a storage that nobody knows
     /// of before all of it is there. A multiple of 4 bytes, but for the last part.
     pub(crate) fn upload_more(
-        &self,
+        self: &Arc<Self>,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
@@ -133,7 +143,7 @@ impl Engine {
     /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are in
     /// the queue. Unless it `may_wait`, what would wait is refused.
     async fn stage_all(
-        &self,
+        self: &Arc<Self>,
         dst: &Arc<Storage>,
         offset_bytes: u64,
         bytes: &[u8],
@@ -191,7 +201,7 @@ impl Engine {
 
     /// Appends the first pieces of an upload, with more to come.
     fn push_begun(
-        &self,
+        self: &Arc<Self>,
         dst: &Arc<Storage>,
         begun: &mut bool,
         staged: &mut Vec<Cmd>,
@@ -203,7 +213,11 @@ impl Engine {
     }
 
     /// Appends uploads. What was staged on a device that has been replaced since is lost.
-    fn push_staged(&self, dst: &Arc<Storage>, staged: impl IntoIterator<Item = Cmd>) -> Result<()> {
+    fn push_staged(
+        self: &Arc<Self>,
+        dst: &Arc<Storage>,
+        staged: impl IntoIterator<Item = Cmd>,
+    ) -> Result<()> {
         self.push_with(|state| {
             // With the lock: whoever sees the new version appends its reads after this.
             dst.bump_version();
@@ -217,10 +231,22 @@ impl Engine {
 
     /// Waits for room in the staging memory: for a chunk that comes back when its submission is
     /// done, or for memory that others give back. There was none so many times already.
-    async fn more_staging(&self, dst: &Arc<Storage>, wanted_bytes: u64, tries: u32) -> Result<()> {
-        let refused = |error| self.refused("staging memory", error, dst);
+    async fn more_staging(
+        self: &Arc<Self>,
+        dst: &Arc<Storage>,
+        wanted_bytes: u64,
+        tries: u32,
+    ) -> Result<()> {
         self.check_lost()?;
-        let _turn = self.take_turn().await?;
+        let turn = self.take_turn().await?;
+        let (engine, dst) = (self.clone(), dst.clone());
+        let work = async move { engine.find_staging(&dst, wanted_bytes, tries).await };
+        self.with_turn(turn, work).await
+    }
+
+    /// The same, for who has the turn.
+    async fn find_staging(&self, dst: &Arc<Storage>, wanted_bytes: u64, tries: u32) -> Result<()> {
+        let refused = |error| self.refused("staging memory", error, dst);
         self.lock().counters.staging_waits += 1;
         self.walk().await?;
         self.uploads.sweep().map_err(refused)?;

@@ -142,3 +142,96 @@ fn a_walk_that_was_dropped_out_of_memory_is_tried_again() {
         }
     });
 }
+
+/// Starts `start`'s future on a fresh device with work in its queue, polls it 0, 1, 2, … times, and
+/// keeps it while everything else goes on.
+fn kept_everywhere<T, F: Future<Output = Result<T>>>(start: impl Fn(&Gpu, &lapidary::Tensor) -> F) {
+    for maps_slabs in [false, true] {
+        for times in 0.. {
+            let (gpu, sim) = device(maps_slabs);
+            let x = gpu.tensor(&numbers(0, 20_000), &[20_000]).unwrap();
+            let y = x.neg().unwrap().sum(&[0]).unwrap();
+            let mut kept = Box::pin(start(&gpu, &x));
+            let mut context = Context::from_waker(Waker::noop());
+            let has_ended = (0..times).any(|_| kept.as_mut().poll(&mut context).is_ready());
+            assert_eq!(y.to_vec::<f32>().unwrap(), [-199_990_000.0]);
+            gpu.finish().unwrap();
+            let z = x.mul(&x).unwrap();
+            z.force().unwrap();
+            if !has_ended {
+                pollster::block_on(kept).map(drop).unwrap();
+            }
+            drop((x, y, z));
+            ended(gpu, &sim);
+            if has_ended {
+                assert!(times > 1, "it never waited");
+                break;
+            }
+            assert!(times < 1000, "it never ends");
+        }
+    }
+}
+
+#[test]
+fn a_read_that_is_kept_unpolled_keeps_nobody_waiting() {
+    watched(|| kept_everywhere(|_, x| x.read::<f32>()));
+}
+
+#[test]
+fn a_flush_that_is_kept_unpolled_keeps_nobody_waiting() {
+    watched(|| {
+        kept_everywhere(|gpu, _| {
+            let gpu = gpu.clone();
+            async move { gpu.flush_async().await }
+        });
+    });
+}
+
+#[test]
+fn a_call_that_compacts_and_is_kept_unpolled_keeps_nobody_waiting() {
+    watched(|| {
+        kept_everywhere(|gpu, x| {
+            let (gpu, x) = (gpu.clone(), x.clone());
+            async move {
+                x.force_async().await?;
+                gpu.compact_async(u64::MAX).await
+            }
+        });
+    });
+}
+
+/// Eight threads, each with futures that it polls once and keeps for a while.
+#[test]
+fn threads_finish_what_others_keep() {
+    watched(|| {
+        let (gpu, sim) = device(false);
+        let x = gpu.tensor(&numbers(0, 1000), &[1000]).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8_usize {
+                let (gpu, x) = (&gpu, &x);
+                scope.spawn(move || {
+                    let mut context = Context::from_waker(Waker::noop());
+                    let mut kept = Vec::new();
+                    for round in 0..30_usize {
+                        let y = x.add_scalar(round as f32).unwrap();
+                        let mut read = Box::pin(y.read::<f32>());
+                        let is_ready = read.as_mut().poll(&mut context).is_ready();
+                        if !is_ready && (thread + round) % 3 > 0 {
+                            kept.push((round, read));
+                        }
+                        if round % 5 == thread % 5 {
+                            gpu.flush().unwrap();
+                            kept.truncate(kept.len() / 2);
+                        }
+                    }
+                    for (round, read) in kept {
+                        let first = pollster::block_on(read).unwrap()[0];
+                        assert_eq!(first, numbers(0, 1)[0] + round as f32);
+                    }
+                });
+            }
+        });
+        drop(x);
+        ended(gpu, &sim);
+    });
+}

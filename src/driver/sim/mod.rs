@@ -158,6 +158,10 @@ impl Driver for SimDriver {
         self.device.caps.host_kernels
     }
 
+    fn may_wait(&self) -> bool {
+        self.device.pauses > 0
+    }
+
     fn create_buffer(
         &self,
         kind: BufferKind,
