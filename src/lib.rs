@@ -134,7 +134,8 @@ pub use self::{
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{
-        Activation, Choice, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized, Reduction, Scalar,
+        Activation, Choice, ClassLoss, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized,
+        Reduction, Scalar,
     },
     shortage::{Holder, OutOfMemory, Rung, RungUse},
     tensor::{Pin, Tensor},

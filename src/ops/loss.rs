@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::class_loss::ClassLoss;
 use super::elementwise::arg;
 use super::functions::push_functions;
 use super::index_select::check_index_type;
@@ -41,7 +42,7 @@ static LOSS_OF_LOGITS: Kernel = Kernel {
 };
 
 /// Bit of a variant's code: `x` holds logits.
-const LOGITS: u64 = 1 << 8;
+pub(super) const LOGITS: u64 = 1 << 8;
 
 /// What a loss makes of the losses of all targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +63,9 @@ impl Tensor {
     /// `self` has shape `[batch, classes, ..]`, or `[classes]`; `targets` are `u32` or `i32`, in
     /// that shape without the classes. Those that are `ignore` count for nothing. The device
     /// cannot report a target that is no class: its loss is NaN, and with it the mean or the sum.
-    /// The mean over no target at all is NaN, too.
+    /// The mean over no target at all is NaN, too. Targets may also be floats, in the shape of
+    /// `self`: the probability of each class. [`cross_entropy_with`](Tensor::cross_entropy_with)
+    /// takes weights, too.
     ///
     /// ```
     /// # use lapidary::{Reduction, Tensor};
@@ -73,9 +76,10 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] unless `self` holds floats and `targets` `u32` or `i32`, [`Error::Shape`]
-    /// unless their shapes go together, [`Error::Foreign`] for tensors of several `Gpu`s,
-    /// [`Error::NeverFits`] if the operands are too large.
+    /// [`Error::DType`] unless `self` holds floats and `targets` `u32`, `i32` or floats,
+    /// [`Error::Shape`] unless their shapes go together, [`Error::Option`] for ignored targets among
+    /// probabilities, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the
+    /// operands are too large.
     #[track_caller]
     pub fn cross_entropy(
         &self,
@@ -83,6 +87,14 @@ impl Tensor {
         ignore: Option<i64>,
         reduction: Reduction,
     ) -> Result<Tensor> {
+        if targets.dtype.is_float() {
+            let options = ClassLoss {
+                ignore,
+                reduction,
+                ..ClassLoss::default()
+            };
+            return self.cross_entropy_with(targets, &options);
+        }
         likelihood(self, "cross_entropy", targets, ignore, reduction, LOGITS)
     }
 
@@ -136,10 +148,43 @@ impl Tensor {
         let likelihood = target.mul(&yes)?.add(&(1.0 - target)?.mul(&no)?)?;
         reduced(likelihood.neg()?, reduction)
     }
+
+    /// [`binary_cross_entropy`](Tensor::binary_cross_entropy) of the [`sigmoid`](Tensor::sigmoid)
+    /// of `self`, accurate where that is too near 0 or 1. `positive_weight`, which broadcasts,
+    /// multiplies what a target of 1 adds to the loss.
+    ///
+    /// ```
+    /// # use lapidary::{Reduction, Tensor};
+    /// # fn demo(logits: &Tensor, is_cat: &Tensor) -> lapidary::Result<()> {
+    /// let loss = logits.binary_cross_entropy_with_logits(is_cat, None, Reduction::Mean)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`sub`](Tensor::sub); [`Error::DType`] for integers.
+    #[track_caller]
+    pub fn binary_cross_entropy_with_logits(
+        &self,
+        target: &Tensor,
+        positive_weight: Option<&Tensor>,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        const OPERATION: &str = "binary_cross_entropy_with_logits";
+        check_float(OPERATION, self)?;
+        self.same_engine(OPERATION, target)?;
+        let yes = self.log_sigmoid()?;
+        let yes = match positive_weight {
+            None => yes,
+            Some(weight) => yes.mul(&target.mul(&(weight - 1.0)?)?.add_scalar(1)?)?,
+        };
+        let losses = (1.0 - target)?.mul(self)?.sub(&yes)?;
+        reduced(losses, reduction)
+    }
 }
 
 #[track_caller]
-fn reduced(losses: Tensor, reduction: Reduction) -> Result<Tensor> {
+pub(super) fn reduced(losses: Tensor, reduction: Reduction) -> Result<Tensor> {
     match reduction {
         Reduction::None => Ok(losses),
         Reduction::Mean => losses.mean_all(),
@@ -156,6 +201,53 @@ fn likelihood(
     reduction: Reduction,
     code: u64,
 ) -> Result<Tensor> {
+    let losses = each(x, operation, targets, ignore, code)?;
+    let result = match reduction {
+        Reduction::Mean => match counted(targets, ignore)? {
+            None => losses.mean_all()?,
+            Some(counted) => {
+                let count = counted.count_nonzero_all()?.cast(DType::F32)?;
+                losses.sum_all()?.div(&count)?
+            }
+        },
+        _ => reduced(losses, reduction)?,
+    };
+    result.cast(x.dtype)
+}
+
+/// Which targets count: `None` if all do.
+#[track_caller]
+pub(super) fn counted(targets: &Tensor, ignore: Option<i64>) -> Result<Option<Tensor>> {
+    match (word(targets, ignore), targets.dtype) {
+        (None, _) => Ok(None),
+        (Some(ignore), DType::I32) => targets.ne_scalar(ignore as i32).map(Some),
+        (Some(ignore), _) => targets.ne_scalar(ignore).map(Some),
+    }
+}
+
+/// The target that is ignored, as its word. One that the type does not hold is none of them.
+fn word(targets: &Tensor, ignore: Option<i64>) -> Option<u32> {
+    let ignore = ignore?;
+    match targets.dtype {
+        DType::I32 => i32::try_from(ignore).ok().map(|ignore| ignore as u32),
+        _ => u32::try_from(ignore).ok(),
+    }
+}
+
+/// The axis of the classes.
+pub(super) fn class_axis(x: &Tensor) -> Option<usize> {
+    x.layout.rank().min(2).checked_sub(1)
+}
+
+/// The loss of each target, in f32: 0 for those that are ignored.
+#[track_caller]
+pub(super) fn each(
+    x: &Tensor,
+    operation: &'static str,
+    targets: &Tensor,
+    ignore: Option<i64>,
+    code: u64,
+) -> Result<Tensor> {
     check_float(operation, x)?;
     check_index_type(operation, x, targets)?;
     let refusal = || Error::Shape {
@@ -166,33 +258,14 @@ fn likelihood(
             x.shape()
         ),
     };
-    let class_axis = x.layout.rank().min(2).checked_sub(1);
-    let class_axis = class_axis.ok_or_else(refusal)?;
+    let class_axis = class_axis(x).ok_or_else(refusal)?;
     let classes = Axes::from(class_axis, class_axis + 1);
     let shape = classes.fold_shape(&x.layout.shape, false);
     if shape != targets.layout.shape {
         return Err(refusal());
     }
-    // One that the type does not hold is none of the targets.
-    let ignore = ignore.and_then(|ignore| match targets.dtype {
-        DType::I32 => i32::try_from(ignore).ok().map(|ignore| ignore as u32),
-        _ => u32::try_from(ignore).ok(),
-    });
-    let losses = losses(x, classes, targets, ignore, code)?;
-    let result = match (reduction, ignore) {
-        (Reduction::None, _) => losses.view(Layout::contiguous(&shape)),
-        (Reduction::Sum, _) => losses.sum_all()?,
-        (Reduction::Mean, None) => losses.mean_all()?,
-        (Reduction::Mean, Some(ignore)) => {
-            let counted = match targets.dtype {
-                DType::I32 => targets.ne_scalar(ignore as i32)?,
-                _ => targets.ne_scalar(ignore)?,
-            };
-            let count = counted.count_nonzero_all()?.cast(DType::F32)?;
-            losses.sum_all()?.div(&count)?
-        }
-    };
-    result.cast(x.dtype)
+    let losses = losses(x, classes, targets, word(targets, ignore), code)?;
+    Ok(losses.view(Layout::contiguous(&shape)))
 }
 
 /// One f32 a target, in one dimension.

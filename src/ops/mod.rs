@@ -5,6 +5,7 @@ mod arrange;
 mod attention;
 mod backward;
 mod binary;
+mod class_loss;
 mod composed;
 mod concat;
 mod conv;
@@ -57,6 +58,7 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use class_loss::ClassLoss;
 pub use conv::Conv;
 pub use custom::{Kernel, KernelCall};
 pub use loss::Reduction;

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use lapidary::{
-    Activation, Conv, DType, Epilogue, Gpu, Kernel, Options, Pool, Reduction, Result, Tensor,
+    Activation, ClassLoss, Conv, DType, Epilogue, Gpu, Kernel, Options, Pool, Reduction, Result,
+    Tensor,
 };
 
 /// Operands for what takes them.
@@ -208,8 +209,19 @@ fn run_reductions(given: &Given) {
         of.x.layer_norm_backward(&of.across, &[8], Some(&of.shares.select(0, 0)?), 1e-5);
         of.x.cross_entropy(&of.indices, None, Reduction::Mean);
         of.across.nll_loss(&of.indices, Some(2), Reduction::None);
+        of.x.cross_entropy_with(&of.indices, &weighted(&of.across.select(0, 0)?));
+        of.x.cross_entropy_with(&of.across, &weighted(&of.across.select(0, 0)?));
+        of.x.binary_cross_entropy_with_logits(&of.across, Some(&of.x), Reduction::Mean);
         of.x.mse_loss(&of.across, Reduction::Sum);
     );
+}
+
+fn weighted(weights: &Tensor) -> ClassLoss<'_> {
+    ClassLoss {
+        weights: Some(weights),
+        label_smoothing: 0.1,
+        ..ClassLoss::default()
+    }
 }
 
 fn run_arrangements(given: &Given) {

@@ -1,6 +1,6 @@
 //! Losses, RMS and group normalization, rotary embedding.
 
-use lapidary::{DType, Error, Gpu, Reduction, Tensor};
+use lapidary::{ClassLoss, DType, Error, Gpu, Reduction, Tensor};
 
 use super::model::*;
 
@@ -123,7 +123,8 @@ fn losses_refuse_what_does_not_go_together() {
             x.cross_entropy(targets, None, Reduction::Mean)
                 .expect_err("a mistake")
         };
-        assert!(matches!(refused(&x, &x), Error::DType { .. }));
+        let bools = gpu.zeros(&[2], DType::Bool).unwrap();
+        assert!(matches!(refused(&x, &bools), Error::DType { .. }));
         assert!(matches!(refused(&targets, &targets), Error::DType { .. }));
         let three = gpu.zeros(&[3], DType::I32).unwrap();
         assert!(matches!(refused(&x, &three), Error::Shape { .. }));
@@ -368,5 +369,116 @@ fn pairs_are_turned_by_the_angle_of_their_position() {
             ints.rotary(&angles, &angles, true),
             Err(Error::DType { .. })
         ));
+    }
+}
+
+/// −ln of the probability that softmax gives to each class, along axis 1.
+fn surprise(logits: &Array) -> Array {
+    let (classes, inner) = (logits.shape[1], logits.shape[2..].iter().product::<usize>());
+    let mut made = logits.clone();
+    for row in 0..logits.values.len() / classes {
+        let at = |class: usize| (row / inner * classes + class) * inner + row % inner;
+        let sum: f64 = (0..classes)
+            .map(|class| logits.values[at(class)].exp())
+            .sum();
+        (0..classes).for_each(|class| made.values[at(class)] = sum.ln() - logits.values[at(class)]);
+    }
+    made
+}
+
+#[test]
+fn weights_and_smoothing_change_losses_as_their_sums_say() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F32, DType::F16] {
+            let (shape, share) = ([3, 5, 2], 0.25);
+            let x = Array::new(&shape, |at| ((at * 7) % 11) as f64 / 4.0).rounded(dtype);
+            let surprise = surprise(&x);
+            let weights = Array::new(&[5], |class| [0.5, 1.0, 0.0, 2.0, 4.0][class]);
+            // Class 7 is none, and ignored.
+            let targets = Array::new(&[3, 2], |at| [0.0, 3.0, 7.0, 2.0, 4.0, 1.0][at]);
+            let (mut losses, mut counts) = (Vec::new(), 0.0);
+            for (at, &target) in targets.values.iter().enumerate() {
+                let of = |class: usize| {
+                    weights.values[class] * surprise.values[(at / 2 * 5 + class) * 2 + at % 2]
+                };
+                let is_counted = target < 5.0;
+                let spread: f64 = (0..5).map(of).sum::<f64>() * share / 5.0;
+                losses.push(match is_counted {
+                    true => of(target as usize) * (1.0 - share) + spread,
+                    false => 0.0,
+                });
+                counts += if is_counted {
+                    weights.values[target as usize]
+                } else {
+                    0.0
+                };
+            }
+            let sum: f64 = losses.iter().sum();
+            let (x, weights) = (x.upload(&gpu, dtype), weights.upload(&gpu, DType::F32));
+            for index in [DType::I32, DType::U32] {
+                let targets = targets.upload(&gpu, index);
+                for (reduction, shape, values) in [
+                    (Reduction::None, vec![3, 2], losses.clone()),
+                    (Reduction::Sum, vec![], vec![sum]),
+                    (Reduction::Mean, vec![], vec![sum / counts]),
+                ] {
+                    let options = ClassLoss {
+                        weights: Some(&weights),
+                        ignore: Some(7),
+                        label_smoothing: share as f32,
+                        reduction,
+                    };
+                    let got = x.cross_entropy_with(&targets, &options).unwrap();
+                    let what = format!("{name} {dtype} {index} {reduction:?}");
+                    assert_eq!(got.dtype(), dtype, "{what}");
+                    let expected = Array { shape, values };
+                    assert_close(&download(&got), &expected, 4.0 * tolerance(dtype), &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_that_do_not_fit_the_classes_are_refused() {
+    for (_, gpu) in gpus() {
+        let x = gpu.zeros(&[2, 3], DType::F32).unwrap();
+        let targets = gpu.zeros(&[2], DType::I32).unwrap();
+        let [two, whole] = [
+            gpu.ones(&[2], DType::F32).unwrap(),
+            gpu.ones(&[3], DType::I32).unwrap(),
+        ];
+        let of = |weights| ClassLoss {
+            weights: Some(weights),
+            ..ClassLoss::default()
+        };
+        let got = x.cross_entropy_with(&targets, &of(&two));
+        assert!(matches!(got, Err(Error::Shape { .. })));
+        let got = x.nll_loss_with(&targets, &of(&whole));
+        assert!(matches!(got, Err(Error::DType { .. })));
+        for label_smoothing in [-0.5, 1.5, f32::NAN] {
+            let options = ClassLoss {
+                label_smoothing,
+                ..ClassLoss::default()
+            };
+            let got = x.cross_entropy_with(&targets, &options);
+            assert!(
+                matches!(got, Err(Error::Option { .. })),
+                "{label_smoothing}"
+            );
+            let got = x.nll_loss_with(&targets, &options);
+            assert!(
+                matches!(got, Err(Error::Option { .. })),
+                "{label_smoothing}"
+            );
+        }
+        let got = x.cross_entropy(&x, Some(1), Reduction::Mean);
+        assert!(matches!(got, Err(Error::Option { .. })));
+        let got = x.cross_entropy(&two, None, Reduction::Mean);
+        assert!(matches!(got, Err(Error::Shape { .. })));
+        let (_, other) = gpus().swap_remove(0);
+        let far = other.ones(&[3], DType::F32).unwrap();
+        let got = x.cross_entropy_with(&targets, &of(&far));
+        assert!(matches!(got, Err(Error::Foreign { .. })));
     }
 }

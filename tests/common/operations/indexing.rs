@@ -1,6 +1,6 @@
 //! Operations that take places, and those that put tensors together.
 
-use lapidary::{DType, Reduction};
+use lapidary::{ClassLoss, DType, Reduction};
 
 use super::*;
 
@@ -182,6 +182,43 @@ const OTHERS: &[Operation] = &[
     op("reshape_infer", EVERY, &[x(MATRIX)], |t| {
         one(t[0].reshape_infer(&[-1, t[0].shape()[0] as isize]))
     }),
+    op(
+        "cross_entropy_with",
+        FLOATS,
+        &[x(MATRIX), places(OF_ROWS, rows), x(ROW)],
+        |t| {
+            let options = ClassLoss {
+                weights: Some(&t[2]),
+                label_smoothing: 0.25,
+                ..ClassLoss::default()
+            };
+            one(t[0].cross_entropy_with(&t[1], &options))
+        },
+    ),
+    op(
+        "cross_entropy_with, probabilities",
+        FLOATS,
+        &[x(MATRIX), share(MATRIX)],
+        |t| one(t[0].cross_entropy_with(&t[1], &ClassLoss::default())),
+    ),
+    op(
+        "nll_loss_with",
+        FLOATS,
+        &[x(MATRIX), places(OF_ROWS, rows), x(ROW)],
+        |t| {
+            let options = ClassLoss {
+                weights: Some(&t[2]),
+                ..ClassLoss::default()
+            };
+            one(t[0].nll_loss_with(&t[1], &options))
+        },
+    ),
+    op(
+        "binary_cross_entropy_with_logits",
+        FLOATS,
+        &[x(MATRIX), share(MATRIX), x(ROW)],
+        |t| one(t[0].binary_cross_entropy_with_logits(&t[1], Some(&t[2]), Reduction::Mean)),
+    ),
     op("diagonal", EVERY, &[x(MATRIX)], |t| {
         one(t[0].diagonal(1, 0, 1))
     }),

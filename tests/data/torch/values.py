@@ -106,6 +106,27 @@ def losses():
     yield "binary_cross_entropy", [x, share], F.binary_cross_entropy(x, share)
     logits, classes = numbers(4, 5), ints([1, 4, -100, 0])
     yield "cross_entropy, ignored", [logits, classes], F.cross_entropy(logits, classes.long())
+    weights = torch.tensor([0.5, 2, 1, 0.25, 3])
+    operands, target = [logits, classes, weights], classes.long()
+    loss = F.cross_entropy(logits, target, weights)
+    yield "cross_entropy, weights", operands, loss
+    loss = F.cross_entropy(logits, target, weights, label_smoothing=0.1)
+    yield "cross_entropy, weights and smoothing", operands, loss
+    loss = F.cross_entropy(logits, target, label_smoothing=0.1, reduction="none")
+    yield "cross_entropy, smoothing", [logits, classes], loss
+    shares = numbers(4, 5, seed=2).softmax(1)
+    yield "cross_entropy, probabilities", [logits, shares], F.cross_entropy(logits, shares)
+    loss = F.cross_entropy(logits, shares, weights, label_smoothing=0.2)
+    yield "cross_entropy, probabilities and weights", [logits, shares, weights], loss
+    images, labels = numbers(2, 3, 2, 2), wholes(2, 2, 2, below=3)
+    loss = F.cross_entropy(images, labels.long(), weights[:3])
+    yield "cross_entropy, images", [images, labels, weights[:3]], loss
+    logs = logits.log_softmax(1)
+    yield "nll_loss, weights", [logs, classes, weights], F.nll_loss(logs, target, weights)
+    loss = F.binary_cross_entropy_with_logits(logits, share)
+    yield "binary_cross_entropy_with_logits", [logits, share], loss
+    loss = F.binary_cross_entropy_with_logits(logits, share, pos_weight=weights)
+    yield "binary_cross_entropy_with_logits, weight", [logits, share, weights], loss
 
 
 GROUPS = [shapes, indexing, reductions, losses]
