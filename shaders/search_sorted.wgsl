@@ -1,6 +1,5 @@
 // How many elements of a sorted row come before a value. All operands are row-major: s is
-// [rows, length], v and y are [rows, values]; where all rows of v have one row of s, `rows` is 1.
-// One invocation writes one quad.
+// [rows, length], v and y are [rows, values]. One invocation writes one quad.
 
 //# params
 struct Params {

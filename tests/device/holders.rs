@@ -245,6 +245,16 @@ fn run_arrangements(given: &Given) {
         of.x.copy()?.scatter_(0, &of.indices.reshape(&[6, 1])?, &of.across);
         of.x.copy()?.index_add_(0, &of.indices, &of.across);
         of.across.index(&[Some(&of.indices), None]);
+        of.gpu.empty(&[3], DType::F32)?.copy()?.full_like(2);
+        of.x.rand_normal_like(0.0, 1.0, 3);
+        of.x.gt_scalar(0)?.where_(&of.x, 0.5);
+        of.x.gt_scalar(0)?.where_(1, 0);
+        of.indices.exp();
+        of.indices.atan2(&of.indices);
+        of.x.sum_all()?.sort(0, true);
+        of.x.sum_all()?.softmax(-1);
+        of.x.t()?.flatten_axes(0, 1);
+        of.x.t()?.reshape_infer(&[-1]);
         of.x.index_put(&[None, Some(&of.indices)], &of.x.narrow(1, 0, 1)?, true);
         of.x.masked_select(&of.x.gt_scalar(0)?);
         of.x.multinomial(3, true, 7);

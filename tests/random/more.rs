@@ -73,10 +73,15 @@ pub(crate) fn inexact(w: &mut World) -> Outcome {
     };
     let call = CALLS[w.rng.usize(..CALLS.len())];
     if !is_float(&model) {
-        let refused = call(&x);
-        let is_number = model.dtype != DType::Bool;
-        assert!(is_number || matches!(refused, Err(Error::DType { .. })));
-        return Outcome::Done;
+        let made = call(&x);
+        if matches!(made, Err(Error::DType { .. })) {
+            return Outcome::Done;
+        }
+        // Functions of real numbers give f32, and others keep the type of numbers.
+        let dtype = made.as_ref().map_or(model.dtype, Tensor::dtype);
+        let is_kept = dtype == model.dtype && dtype != DType::Bool;
+        assert!(made.is_err() || dtype == DType::F32 || is_kept, "{dtype}");
+        return shaped(w, made, dtype, &model.shape);
     }
     shaped(w, call(&x), model.dtype, &model.shape)
 }
