@@ -134,7 +134,7 @@ pub use self::{
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{
-        Activation, Choice, ClassLoss, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized,
+        Activation, Causal, Choice, ClassLoss, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized,
         Reduction, Scalar,
     },
     shortage::{Holder, OutOfMemory, Rung, RungUse},

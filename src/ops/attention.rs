@@ -12,7 +12,9 @@
 //! online softmax (M. Milakov and N. Gimelshein, 2018; T. Dao et al., *FlashAttention*, 2022).
 
 mod blocks;
+mod causal;
 mod form;
+mod grouped;
 mod long;
 mod problem;
 #[cfg(test)]
@@ -29,6 +31,7 @@ use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout};
+pub use causal::Causal;
 use form::{Form, Tile};
 use problem::{Problem, Shapes};
 
@@ -72,7 +75,9 @@ impl Tensor {
     ///
     /// - `mask` broadcasts to `[…, heads, queries, keys]`: bools say which keys take part, floats
     ///   are added to the scaled scores.
-    /// - With `is_causal`, query `i` sees the keys up to `i`; a mask may be given too.
+    /// - `causal` hides later keys; a mask may be given too. `false` hides none. `true` is
+    ///   [`Causal::FirstKey`], as PyTorch's `is_causal`: query `i` sees the keys up to `i`. Where the
+    ///   keys are a cache that ends with those of the queries, take [`Causal::LastKey`].
     /// - `scale` is 1/√size unless given.
     ///
     /// A query that sees no key at all gives zeros, as in PyTorch from 2.5 on (before, NaN).
@@ -80,8 +85,13 @@ impl Tensor {
     /// ```
     /// # use lapidary::Tensor;
     /// # fn demo(q: &Tensor, k: &Tensor, v: &Tensor) -> lapidary::Result<()> {
+    /// use lapidary::Causal;
+    ///
     /// // q: [batch, 8, 512, 64], k and v: [batch, 2, 512, 64]
     /// let y = q.scaled_dot_product_attention(k, v, None, true, None)?;
+    /// // The last three queries beside a cache of all keys.
+    /// let late = q.narrow(-2, 509, 3)?;
+    /// let y = late.scaled_dot_product_attention(k, v, None, Causal::LastKey, None)?;
     /// # Ok(()) }
     /// ```
     ///
@@ -96,7 +106,7 @@ impl Tensor {
         key: &Tensor,
         value: &Tensor,
         mask: Option<&Tensor>,
-        is_causal: bool,
+        causal: impl Into<Causal>,
         scale: Option<f32>,
     ) -> Result<Tensor> {
         let call = Call {
@@ -104,11 +114,11 @@ impl Tensor {
             k: key,
             v: value,
             mask,
-            is_causal,
+            is_causal: false,
             first: 0,
             scale,
         };
-        call.run(None)
+        call.run_causal(causal.into())
     }
 }
 
@@ -132,8 +142,13 @@ impl Call<'_> {
         self.check_types()?;
         let mask = self.mask.map(|mask| &mask.layout);
         let shapes = Shapes::new(&self.q.layout, &self.k.layout, &self.v.layout, mask)?;
-        if let (Some(step), None) = (self.queries_at_once(&shapes), tile) {
-            return self.in_parts(&shapes, step);
+        if tile.is_none() {
+            if shapes.queries == 1 && (shapes.group > 1 || self.is_causal) {
+                return self.one_query(&shapes);
+            }
+            if let Some(step) = self.queries_at_once(&shapes) {
+                return self.in_parts(&shapes, step);
+            }
         }
         let columns = *shapes.result.last().expect("a result has columns");
         let mut padded_shape = shapes.result.clone();

@@ -58,6 +58,7 @@ mod tests;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod twin;
 
+pub use attention::Causal;
 pub use class_loss::ClassLoss;
 pub use conv::Conv;
 pub use custom::{Kernel, KernelCall};

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention.
 
-use lapidary::{DType, Error, Gpu, Options, Tensor};
+use lapidary::{Causal, DType, Error, Gpu, Options, Tensor};
 
 use super::model::*;
 
@@ -10,7 +10,7 @@ struct Case {
     k: &'static [usize],
     v: &'static [usize],
     mask: Option<(&'static [usize], DType)>,
-    is_causal: bool,
+    causal: Causal,
     dtype: DType,
 }
 
@@ -20,7 +20,7 @@ const fn case(q: &'static [usize], k: &'static [usize], v: &'static [usize]) -> 
         k,
         v,
         mask: None,
-        is_causal: false,
+        causal: Causal::No,
         dtype: DType::F32,
     }
 }
@@ -28,7 +28,7 @@ const fn case(q: &'static [usize], k: &'static [usize], v: &'static [usize]) -> 
 const CASES: &[Case] = &[
     case(&[5, 4], &[7, 4], &[7, 4]),
     Case {
-        is_causal: true,
+        causal: Causal::FirstKey,
         ..case(&[2, 3, 40, 8], &[2, 3, 40, 8], &[2, 3, 40, 8])
     },
     // One query, sizes that are no quads, more columns than elements.
@@ -41,8 +41,45 @@ const CASES: &[Case] = &[
     // Outer dimensions that broadcast, and one head of keys for all.
     Case {
         mask: Some((&[9, 11], DType::F32)),
-        is_causal: true,
+        causal: Causal::FirstKey,
         ..case(&[3, 1, 2, 9, 4], &[1, 2, 1, 11, 4], &[2, 1, 11, 4])
+    },
+    // The last queries of a cache; more queries than keys; one query, by heads of a group as rows.
+    Case {
+        causal: Causal::LastKey,
+        mask: Some((&[1, 4, 1, 70], DType::Bool)),
+        ..case(&[2, 4, 37, 8], &[2, 2, 70, 8], &[2, 2, 70, 12])
+    },
+    Case {
+        causal: Causal::LastKey,
+        mask: Some((&[9, 5], DType::F32)),
+        ..case(&[2, 9, 4], &[2, 5, 4], &[2, 5, 4])
+    },
+    Case {
+        causal: Causal::LastKey,
+        ..case(&[2, 3, 4], &[2, 0, 4], &[2, 0, 4])
+    },
+    Case {
+        causal: Causal::LastKey,
+        ..case(&[2, 8, 1, 8], &[2, 4, 65, 8], &[2, 4, 65, 8])
+    },
+    Case {
+        causal: Causal::FirstKey,
+        ..case(&[2, 8, 1, 8], &[1, 4, 65, 8], &[2, 4, 65, 8])
+    },
+    Case {
+        dtype: DType::F16,
+        mask: Some((&[8, 1, 65], DType::F16)),
+        ..case(&[2, 8, 1, 6], &[2, 4, 65, 6], &[2, 4, 65, 7])
+    },
+    Case {
+        mask: Some((&[65], DType::F32)),
+        ..case(&[8, 1, 8], &[65, 8], &[65, 8])
+    },
+    Case {
+        causal: Causal::FirstKey,
+        mask: Some((&[2, 8, 1, 1], DType::Bool)),
+        ..case(&[2, 8, 1, 8], &[2, 2, 33, 8], &[2, 2, 33, 8])
     },
     // A batch of too many dimensions for the kernel.
     case(
@@ -83,7 +120,7 @@ fn model(
     result: &[usize],
     [q, k, v]: [&Array; 3],
     mask: Option<&(Array, DType)>,
-    is_causal: bool,
+    causal: Causal,
     scale: f64,
 ) -> Array {
     let rank = result.len();
@@ -121,7 +158,11 @@ fn model(
                         at.push(head);
                         (row(&mask, &at, i, j)[0], *dtype)
                     });
-                    let is_out = is_causal && j > i;
+                    let is_out = match causal {
+                        Causal::No => false,
+                        Causal::FirstKey => j > i,
+                        Causal::LastKey => j + queries > i + keys,
+                    };
                     match masked {
                         _ if is_out => f64::NEG_INFINITY,
                         None => score,
@@ -169,19 +210,12 @@ fn check(name: &str, gpu: &Gpu, case: &Case) {
         .as_ref()
         .map(|(array, dtype)| array.upload(gpu, *dtype));
     let attend = |q: &Tensor, k: &Tensor, v: &Tensor| {
-        let made =
-            q.scaled_dot_product_attention(k, v, on_mask.as_ref(), case.is_causal, Some(0.5));
+        let made = q.scaled_dot_product_attention(k, v, on_mask.as_ref(), case.causal, Some(0.5));
         made.expect("shapes that go together")
     };
     let whole = attend(&on_q, &on_k, &on_v);
     assert_eq!(whole.dtype(), case.dtype);
-    let expected = model(
-        whole.shape(),
-        [&q, &k, &v],
-        mask.as_ref(),
-        case.is_causal,
-        0.5,
-    );
+    let expected = model(whole.shape(), [&q, &k, &v], mask.as_ref(), case.causal, 0.5);
     let what = format!("{name} {:?} {:?} {:?}", case.q, case.k, case.v);
     let tolerance = 4.0 * tolerance(case.dtype);
     assert_close(&download(&whole), &expected, tolerance, &what);
@@ -236,6 +270,23 @@ fn attention_of_what_is_not_finite_is_not_a_number_in_its_row_only() {
                 "{name}: row {row} is {values:?}"
             );
         }
+    }
+}
+
+/// The heads of a group are rows: one launch, however many share the keys.
+#[test]
+fn one_query_of_grouped_heads_is_one_launch() {
+    for (name, gpu) in gpus() {
+        let q = gpu.ones(&[1, 8, 1, 64], DType::F32).unwrap();
+        let k = gpu.ones(&[1, 4, 64, 64], DType::F32).unwrap();
+        gpu.finish().unwrap();
+        let before = gpu.memory().commands;
+        let y = q
+            .scaled_dot_product_attention(&k, &k, None, Causal::LastKey, None)
+            .unwrap();
+        gpu.finish().unwrap();
+        assert_eq!(gpu.memory().commands - before, 1, "{name}");
+        assert_eq!(y.shape(), [1, 8, 1, 64]);
     }
 }
 

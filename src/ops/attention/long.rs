@@ -1,7 +1,7 @@
 //! Calls that would keep the device busy for too long: some queries at a time.
 
 use super::Call;
-use super::problem::Shapes;
+use super::problem::{Shapes, rows_of};
 use crate::error::Result;
 use crate::ops::long::{assemble, part};
 use crate::tensor::Tensor;
@@ -36,26 +36,36 @@ impl Call<'_> {
     #[track_caller]
     pub(super) fn in_parts(&self, shapes: &Shapes, step: usize) -> Result<Tensor> {
         let axis = shapes.result.len() - 2;
-        let of = |operand: &Tensor, start, len| match operand.rank() {
-            0 | 1 => Ok(operand.clone()),
-            rank if operand.shape()[rank - 2] == 1 => Ok(operand.clone()),
-            _ => operand.narrow(-2, start, len),
-        };
         assemble(
             self.q,
             &shapes.result,
             self.q.dtype,
             (axis, step),
             |start, len| {
-                let mask = self.mask.map(|mask| of(mask, start, len)).transpose()?;
-                let part = Call {
-                    q: &self.q.narrow(-2, start, len)?,
-                    mask: mask.as_ref(),
-                    first: self.first + start,
-                    ..*self
-                };
-                part.run(None)
+                self.queries(start, len, |part| {
+                    let first = self.first + start;
+                    Call { first, ..*part }.run(None)
+                })
             },
         )
+    }
+
+    /// Calls `run` with some of the queries, and their rows of the mask.
+    #[track_caller]
+    pub(super) fn queries(
+        &self,
+        start: usize,
+        len: usize,
+        run: impl FnOnce(&Call<'_>) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let mask = match self.mask {
+            Some(mask) if rows_of(mask) > 1 => Some(mask.narrow(-2, start, len)?),
+            mask => mask.cloned(),
+        };
+        run(&Call {
+            q: &self.q.narrow(-2, start, len)?,
+            mask: mask.as_ref(),
+            ..*self
+        })
     }
 }

@@ -6,6 +6,7 @@ use super::OPERATION;
 use super::form::Mask;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides, broadcast_shapes, collapse};
 
 /// Batch dimensions that the kernel walks: outer ones, the heads of keys, those of a group.
@@ -47,6 +48,11 @@ pub(super) struct Shapes {
 fn dim(layout: &Layout, from_end: usize) -> usize {
     let at = layout.rank().checked_sub(from_end);
     at.map_or(1, |axis| layout.shape[axis])
+}
+
+/// Queries, or keys: 1 if there is no such dimension.
+pub(super) fn rows_of(operand: &Tensor) -> usize {
+    dim(&operand.layout, 2)
 }
 
 /// Its stride; 0 where there is only one element along it.
