@@ -4,6 +4,8 @@
 //! cargo bench --bench attention [-- FILTER]
 //! ```
 //!
+//! Of one query, the heads of a group are measured as rows of one head too: the least there is to do.
+//!
 //! Elements are multiplications and additions of both products, whatever the mask leaves out.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -12,7 +14,7 @@ use lapidary::{DType, Gpu, Options, Result, Tensor};
 /// A name, heads, heads of keys, queries, keys, head size, causal.
 type Case = (&'static str, [usize; 5], bool);
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 13] = [
     ("8 x 512, 64", [8, 8, 512, 512, 64], false),
     ("8 x 512, 64, causal", [8, 8, 512, 512, 64], true),
     ("4 x 1024, 64", [4, 4, 1024, 1024, 64], false),
@@ -21,7 +23,11 @@ const CASES: [Case; 9] = [
     ("16 x 128, 32", [16, 16, 128, 128, 32], false),
     ("8 (2) x 512, 64", [8, 2, 512, 512, 64], false),
     ("16 x 1 of 2048, 64", [16, 16, 1, 2048, 64], false),
+    ("16 x 1 of 2047, 64", [16, 16, 1, 2047, 64], false),
     ("16 x 8 of 1024, 64", [16, 16, 8, 1024, 64], false),
+    ("8 (4) x 1 of 64, 64", [8, 4, 1, 64, 64], false),
+    ("8 (4) x 1 of 1024, 64", [8, 4, 1, 1024, 64], false),
+    ("8 (4) x 1 of 1023, 64", [8, 4, 1, 1023, 64], false),
 ];
 
 /// Which keys a causal mask leaves out, and what takes their place.
@@ -78,6 +84,20 @@ fn attention(criterion: &mut Criterion) {
         measure("fused", &|| {
             q.scaled_dot_product_attention(&k, &v, None, is_causal, None)
         });
+        if queries == 1 {
+            let halves = [&q, &k, &v].map(|x| x.cast(DType::F16).expect("room"));
+            measure("fused, f16", &|| {
+                let [q, k, v] = &halves;
+                q.scaled_dot_product_attention(k, v, None, is_causal, None)
+            });
+        }
+        if heads != own && queries == 1 {
+            measure("heads of a group as rows", &|| {
+                let rows = q.reshape(&[own, heads / own * queries, size])?;
+                let made = rows.scaled_dot_product_attention(&k, &v, None, false, None)?;
+                made.reshape(&[heads, queries, size])
+            });
+        }
         measure("chain", &|| chain(&q, &k, &v, is_causal.then_some(&later)));
     }
     group.finish();
