@@ -1,33 +1,167 @@
-// The gradient of a pooling by its input. Every element of the input gathers from the windows that
-// it is in, so that nothing is added up by two invocations; one takes four neighbouring elements.
+// Poolings whose windows differ, and the gradients of all poolings by their input. Elements of the
+// input gather from the windows that they are in, so that no two invocations add to one. One
+// invocation makes four neighbouring elements.
 
 //# frame
 struct Params {
   planes: vec4<u32>,   // samples times channels, height and width of x, height of y
   kernel: vec4<u32>,   // width of y, height and width of the kernel, stride down
   margin: vec4<u32>,   // stride across, padding above, to the left, where x starts
-  rest: vec4<u32>,     // where the gradient starts
+  rest: vec4<u32>,     // where the gradient starts, divisor of means, whether padding counts
+  dilation: vec4<u32>, // down, across
 }
 
+// A window along one axis: its first place, the step to the next, how many of its elements lie in
+// the plane, and how many count for a mean.
+fn rows_of(window: u32) -> vec4<u32> {
+  return span(window, p.planes.y, p.planes.w, p.kernel.y, vec3(p.kernel.w, p.margin.y, p.dilation.x));
+}
+
+fn columns_of(window: u32) -> vec4<u32> {
+  return span(window, p.planes.z, p.kernel.x, p.kernel.z, vec3(p.margin.x, p.margin.z, p.dilation.y));
+}
+
+// The divisor of the mean of a window; 0 stands for the number of its elements.
+fn divisor(rows: u32, columns: u32) -> f32 {
+  return f32(select(p.rest.y, rows * columns, p.rest.y == 0u));
+}
+
+// Floats in the order of unsigned numbers: zeros are one, and NaN is above all.
+fn key_of(bits: u32) -> u32 {
+  var key = select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
+  key = select(key, 0x80000000u, bits == 0x80000000u);
+  return select(key, 0xffffffffu, (bits & 0x7fffffffu) > 0x7f800000u);
+}
+
+//# regular
+// `moves` is the stride, the padding and the dilation.
+fn span(window: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec4<u32> {
+  // Places count from where the padding starts.
+  let base = window * moves.x;
+  let first = steps(base, moves.y, kernel, moves.z);
+  let end = steps(base, input + moves.y, kernel, moves.z);
+  let padded = steps(base, input + 2u * moves.y, kernel, moves.z);
+  let counted = select(end - first, padded, p.rest.z != 0u);
+  return vec4(base + first * moves.z - moves.y, moves.z, end - first, counted);
+}
+
+// How many elements of a window that starts at `base` lie before a place.
+fn steps(base: u32, place: u32, kernel: u32, dilation: u32) -> u32 {
+  var count = max(place, base) - base;
+  if (DILATED) {
+    count = (count + dilation - 1u) / dilation;
+  }
+  return min(count, kernel);
+}
+
+// The windows that may hold a place: the first of them, and the one behind the last.
+fn holders(place: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec2<u32> {
+  let at = place + moves.y;
+  let reach = (kernel - 1u) * moves.z + 1u;
+  let first = (max(at + 1u, reach) - reach + moves.x - 1u) / moves.x;
+  return vec2(first, min(at / moves.x + 1u, output));
+}
+
+//# adaptive
+// Windows of almost one size, that together cover the plane.
+fn span(window: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec4<u32> {
+  let first = window * input / output;
+  let count = ((window + 1u) * input + output - 1u) / output - first;
+  return vec4(first, 1u, count, count);
+}
+
+fn holders(place: u32, input: u32, output: u32, kernel: u32, moves: vec3<u32>) -> vec2<u32> {
+  return vec2(place * output / input, ((place + 1u) * output + input - 1u) / input);
+}
+
+//# forward
+fn element(index: u32) -> R {
+  let rows = rows_of(index / p.kernel.x % p.planes.w);
+  let columns = columns_of(index % p.kernel.x);
+  let plane = index / (p.kernel.x * p.planes.w);
+  return folded(p.margin.w + plane * p.planes.y * p.planes.z, rows, columns);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  let elements = p.planes.x * p.planes.w * p.kernel.x;
+  if (first >= elements) { return; }
+  let at = min(vec4(first) + vec4(0u, 1u, 2u, 3u), vec4(elements - 1u));
+  y_put4(first, vec4<R>(element(at.x), element(at.y), element(at.z), element(at.w)));
+}
+
+//# mean
+alias R = f32;
+fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+  var sum = 0.0;
+  for (var row = 0u; row < rows.z; row++) {
+    let from_x = start + (rows.x + row * rows.y) * p.planes.z + columns.x;
+    var of_row = 0.0;
+    for (var column = 0u; column < columns.z; column++) {
+      of_row += x_get(from_x + column * columns.y);
+    }
+    sum += of_row;
+  }
+  return sum / divisor(rows.w, columns.w);
+}
+
+//# maximum
+alias R = f32;
+fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+  return x_get(start + place_of_maximum(start, rows, columns));
+}
+
+//# place
+alias R = u32;
+fn folded(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> R {
+  return place_of_maximum(start, rows, columns);
+}
+
+//# search
+// The place in the plane of a window's maximum: the first of several, the last NaN.
+fn place_of_maximum(start: u32, rows: vec4<u32>, columns: vec4<u32>) -> u32 {
+  var highest = 0u;
+  var place = 0u;
+  for (var row = 0u; row < rows.z; row++) {
+    let from_x = (rows.x + row * rows.y) * p.planes.z + columns.x;
+    for (var column = 0u; column < columns.z; column++) {
+      let at = from_x + column * columns.y;
+      let key = key_of(bitcast<u32>(x_get(start + at)));
+      if (key > highest || key == 0xffffffffu) {
+        highest = key;
+        place = at;
+      }
+    }
+  }
+  return place;
+}
+
+//# gradient
 fn element(index: u32) -> f32 {
   let across = index % p.planes.z;
   let down = index / p.planes.z % p.planes.y;
   let plane = index / (p.planes.z * p.planes.y);
-  let y = down + p.margin.y;
-  let x = across + p.margin.z;
-  // The first window that reaches to here, and the last.
-  let first_y = (max(y + 1u, p.kernel.y) - p.kernel.y + p.kernel.w - 1u) / p.kernel.w;
-  let first_x = (max(x + 1u, p.kernel.z) - p.kernel.z + p.margin.x - 1u) / p.margin.x;
-  let end_y = min(y / p.kernel.w + 1u, p.planes.w);
-  let end_x = min(x / p.margin.x + 1u, p.kernel.x);
+  let y = holders(down, p.planes.y, p.planes.w, p.kernel.y, vec3(p.kernel.w, p.margin.y, p.dilation.x));
+  let x = holders(across, p.planes.z, p.kernel.x, p.kernel.z, vec3(p.margin.x, p.margin.z, p.dilation.y));
   var sum = 0.0;
-  for (var wy = first_y; wy < end_y; wy++) {
-    for (var wx = first_x; wx < end_x; wx++) {
+  for (var wy = y.x; wy < y.y; wy++) {
+    let rows = rows_of(wy);
+    if (!is_in(down, rows)) { continue; }
+    for (var wx = x.x; wx < x.y; wx++) {
+      let columns = columns_of(wx);
+      if (!is_in(across, columns)) { continue; }
       let g = g_get(p.rest.x + (plane * p.planes.w + wy) * p.kernel.x + wx);
-      sum += share(plane, vec2(wy, wx), vec2(down, across), g);
+      let start = p.margin.w + plane * p.planes.y * p.planes.z;
+      sum += share(start, rows, columns, down * p.planes.z + across, g);
     }
   }
   return sum;
+}
+
+// A dilated window leaves places between its elements out.
+fn is_in(place: u32, window: vec4<u32>) -> bool {
+  return !DILATED || (place >= window.x && (place - window.x) % window.y == 0u);
 }
 
 @compute @workgroup_size(64)
@@ -39,34 +173,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   y_put4(first, vec4(element(at.x), element(at.y), element(at.z), element(at.w)));
 }
 
-//# avg
-fn share(plane: u32, window: vec2<u32>, own: vec2<u32>, g: f32) -> f32 {
-  return g / f32(p.kernel.y * p.kernel.z);
+//# share_of_mean
+fn share(start: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+  return g / divisor(rows.w, columns.w);
 }
 
-//# max
-// All of a window's gradient goes to its maximum: the first of several, the last NaN.
-fn share(plane: u32, window: vec2<u32>, own: vec2<u32>, g: f32) -> f32 {
-  let stride = vec2(p.kernel.w, p.margin.x);
-  let padding = vec2(p.margin.y, p.margin.z);
-  var highest = 0u;
-  var at = vec2(0u);
-  for (var ky = 0u; ky < p.kernel.y; ky++) {
-    for (var kx = 0u; kx < p.kernel.z; kx++) {
-      // Above and to the left of the plane it wraps, and so is beyond its end.
-      let place = window * stride + vec2(ky, kx) - padding;
-      if (place.x >= p.planes.y || place.y >= p.planes.z) { continue; }
-      let bits = bitcast<u32>(x_get(p.margin.w + (plane * p.planes.y + place.x) * p.planes.z + place.y));
-      let is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-      // Floats in the order of unsigned numbers: zeros are one, and NaN is above all.
-      var key = select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
-      key = select(key, 0x80000000u, bits == 0x80000000u);
-      key = select(key, 0xffffffffu, is_nan);
-      if (key > highest || is_nan) {
-        highest = key;
-        at = place;
-      }
-    }
-  }
-  return select(0.0, g, all(at == own));
+//# share_of_maximum
+// All of a window's gradient goes to its maximum.
+fn share(start: u32, rows: vec4<u32>, columns: vec4<u32>, own: u32, g: f32) -> f32 {
+  return select(0.0, g, place_of_maximum(start, rows, columns) == own);
 }

@@ -17,3 +17,5 @@ mod einsum;
     reason = "the model is that of the reductions, which use more of it"
 )]
 mod model;
+#[path = "ops_nn/pool.rs"]
+mod pool;

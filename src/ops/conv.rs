@@ -26,7 +26,7 @@ use crate::tensor::Tensor;
 
 pub use geometry::Conv;
 use geometry::Geometry;
-pub(in crate::ops) use geometry::{output_size, padded, windows};
+pub(in crate::ops) use geometry::{padded, windows};
 
 const WGSL: &str = include_str!("../../shaders/conv.wgsl");
 
@@ -101,15 +101,21 @@ impl Tensor {
         bias: Option<&Tensor>,
         options: &Conv<1>,
     ) -> Result<Tensor> {
-        geometry::check_rank("conv1d", "lines", self, 3)?;
         geometry::check_rank("conv1d", "weight", weight, 3)?;
-        let (x, weight) = (self.unsqueeze(-2)?, weight.unsqueeze(-2)?);
-        conv("conv1d", &x, &weight, bias, &options.over_rows())?.squeeze_axis(-2)
+        let (x, is_batch) = geometry::as_batch(self, 3)?;
+        geometry::check_rank("conv1d", "lines", &x, 3)?;
+        let (x, weight) = (x.unsqueeze(-2)?, weight.unsqueeze(-2)?);
+        let y = conv("conv1d", &x, &weight, bias, &options.over_rows())?.squeeze_axis(-2)?;
+        match is_batch {
+            true => Ok(y),
+            false => y.squeeze_axis(0),
+        }
     }
 
     /// The convolution (cross-correlation) of `[samples, channels, height, width]` with `weight`, of
     /// `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as PyTorch
     /// has it: `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`.
+    /// The axis of samples may be left out; the result then has none either.
     ///
     /// All are of one float type; sums are in f32. The input may be any view. No matrix of all patches
     /// is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at most
@@ -135,7 +141,12 @@ impl Tensor {
         bias: Option<&Tensor>,
         options: &Conv<2>,
     ) -> Result<Tensor> {
-        conv("conv2d", self, weight, bias, options)
+        let (x, is_batch) = geometry::as_batch(self, 4)?;
+        let y = conv("conv2d", &x, weight, bias, options)?;
+        match is_batch {
+            true => Ok(y),
+            false => y.squeeze_axis(0),
+        }
     }
 }
 

@@ -295,6 +295,8 @@ fn run_products(given: &Given) {
         of.gpu.ones(&[2, 6, 15], DType::F32)?.conv1d_backward(&of.lines, &of.taps, &Conv::default());
         of.pictures.max_pool2d(&Pool::new([2, 2]));
         of.pictures.avg_pool2d(&Pool::new([3, 3]));
+        of.pictures.avg_pool2d(&Pool { padding: [1, 1], count_include_pad: false, ..Pool::new([3, 3]) });
+        of.pictures.adaptive_max_pool2d([3, 2]);
         of.lines.max_pool1d(&Pool::new([2]));
         of.gpu.ones(&[2, 4, 4, 3], DType::F32)?.max_pool2d_backward(&of.pictures, &Pool::new([2, 2]));
         of.gpu.ones(&[2, 4, 8], DType::F32)?.avg_pool1d_backward(&of.lines, &Pool::new([2]));

@@ -1,6 +1,6 @@
 //! Convolution and pooling, and their gradients.
 
-use lapidary::{Conv, DType, Error, Gpu, Options, Pool, Tensor};
+use lapidary::{Conv, DType, Error, Gpu, Options, Pool};
 
 use super::model::*;
 
@@ -213,82 +213,40 @@ fn a_line_is_convolved_and_pooled_as_a_plane_of_one_row() {
     }
 }
 
-fn check_pool(what: &str, array: &Array, gpu: &Gpu, x: &Tensor, pool: &Pool<2>) {
-    let shape = &array.shape;
-    let size =
-        |at: usize| (shape[2 + at] + 2 * pool.padding[at] - pool.kernel[at]) / pool.stride[at] + 1;
-    let result = [shape[0], shape[1], size(0), size(1)];
-    let mut noise = noise(x.dtype());
-    let grad = Array::new(&result, &mut noise).rounded(x.dtype());
-    let area = (pool.kernel[0] * pool.kernel[1]) as f64;
-    let mut max = Array::new(&result, |_| f64::NEG_INFINITY);
-    let mut mean = Array::new(&result, |_| 0.0);
-    let mut by_max = Array::new(shape, |_| 0.0);
-    let mut by_mean = Array::new(shape, |_| 0.0);
-    for flat in 0..grad.values.len() {
-        let at = max.index(flat);
-        let mut first = None;
-        for tap in 0..pool.kernel[0] * pool.kernel[1] {
-            let row = (at[2] * pool.stride[0] + tap / pool.kernel[1]).checked_sub(pool.padding[0]);
-            let column =
-                (at[3] * pool.stride[1] + tap % pool.kernel[1]).checked_sub(pool.padding[1]);
-            let (Some(row), Some(column)) = (
-                row.filter(|&r| r < shape[2]),
-                column.filter(|&c| c < shape[3]),
-            ) else {
-                continue;
-            };
-            let from = ((at[0] * shape[1] + at[1]) * shape[2] + row) * shape[3] + column;
-            let value = array.values[from];
-            mean.values[flat] += value / area;
-            by_mean.values[from] += grad.values[flat] / area;
-            if first.is_none() || value > max.values[flat] || value.is_nan() {
-                first = Some(from);
-                max.values[flat] = value;
-            }
-        }
-        if let Some(from) = first {
-            by_max.values[from] += grad.values[flat];
-        }
-    }
-    let on = grad.upload(gpu, x.dtype());
-    let tolerance = tolerance(x.dtype());
-    for (got, expected) in [
-        (x.max_pool2d(pool), &max),
-        (x.avg_pool2d(pool), &mean),
-        (on.max_pool2d_backward(x, pool), &by_max),
-        (on.avg_pool2d_backward(x, pool), &by_mean),
-    ] {
-        assert_close(&download(&got.unwrap()), expected, tolerance, what);
-    }
-}
-
 #[test]
-fn pooling_and_its_gradients_agree_with_the_model() {
-    let overlapping = Pool {
-        stride: [2, 1],
-        padding: [1, 1],
-        ..Pool::new([3, 2])
-    };
-    let sparse = Pool {
-        stride: [3, 4],
-        ..Pool::new([2, 2])
-    };
+fn a_sample_without_an_axis_of_its_own_is_convolved_as_a_batch_of_one() {
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            for pool in [Pool::new([2, 2]), overlapping, sparse] {
-                for shape in [[2, 3, 8, 9], [1, 1, 3, 3], [0, 2, 4, 4]] {
-                    let mut array = Array::new(&shape, noise(dtype)).rounded(dtype);
-                    if dtype == DType::F32 && array.values.len() > 40 {
-                        array.values[33] = f64::NAN;
-                        array.values[7] = f64::NEG_INFINITY;
-                    }
-                    let x = array.upload(&gpu, dtype);
-                    let what = format!("{name} {dtype} {shape:?} {pool:?}");
-                    check_pool(&what, &array, &gpu, &x, &pool);
-                }
-            }
+        let made = |shape: &[usize]| {
+            let array = Array::new(shape, noise(DType::F32));
+            array.rounded(DType::F32).upload(&gpu, DType::F32)
+        };
+        let (x, w, b) = (made(&[1, 3, 6, 7]), made(&[2, 3, 2, 3]), made(&[2]));
+        let options = Conv::default();
+        let one = x.squeeze_axis(0).unwrap();
+        let whole = x.conv2d(&w, Some(&b), &options).unwrap();
+        let y = one.conv2d(&w, Some(&b), &options).unwrap();
+        assert_eq!(y.shape(), &whole.shape()[1..]);
+        let expected = download(&whole.squeeze_axis(0).unwrap());
+        assert_close(&download(&y), &expected, 0.0, name);
+        let [by_x, by_w, by_b] = y.conv2d_backward(&one, &w, &options).unwrap();
+        let [of_x, of_w, of_b] = whole.conv2d_backward(&x, &w, &options).unwrap();
+        let of_x = of_x.squeeze_axis(0).unwrap();
+        for (got, expected) in [(by_x, of_x), (by_w, of_w), (by_b, of_b)] {
+            assert_close(&download(&got), &download(&expected), 0.0, name);
         }
+        let (line, taps) = (one.select(1, 0).unwrap(), w.select(2, 0).unwrap());
+        let y = line.conv1d(&taps, None, &Conv::default()).unwrap();
+        assert_eq!(y.shape(), [2, 5]);
+        let [by_line, ..] = y.conv1d_backward(&line, &taps, &Conv::default()).unwrap();
+        assert_eq!(by_line.shape(), line.shape());
+        let batch = line.unsqueeze(0).unwrap();
+        let whole = batch.conv1d(&taps, None, &Conv::default()).unwrap();
+        assert_close(
+            &download(&y),
+            &download(&whole.squeeze_axis(0).unwrap()),
+            0.0,
+            name,
+        );
     }
 }
 
@@ -357,7 +315,7 @@ fn what_does_not_go_together_is_refused() {
             },
         ),
         (&x, &w, Some(f(&[5])), two),
-        (&f(&[4, 5, 5]), &w, None, two),
+        (&f(&[5, 5]), &w, None, two),
         (&x, &f(&[6, 2, 3, 0]), None, two),
     ] {
         let refused = x.conv2d(w, bias.as_ref(), &options).unwrap_err();

@@ -60,6 +60,8 @@ pub(crate) fn pooling(w: &mut World) -> Outcome {
     }
     let pool = Pool {
         stride: [1, 2],
+        ceil_mode: w.rng.bool(),
+        dilation: [1, if shape[3] > 4 { 2 } else { 1 }],
         ..Pool::new([shape[2].min(2), shape[3].min(3)])
     };
     let made = x.and_then(|x| x.max_pool2d(&pool)?.max_pool2d_backward(&x, &pool));

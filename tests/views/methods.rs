@@ -67,6 +67,8 @@ const TABLES: &[&str] = &[
     "reductions! {",
     "trios! {",
     "pools! {",
+    "adaptive_pools! {",
+    "pools_with_indices! {",
 ];
 
 /// The names of public methods in `impl Tensor` blocks, those that macros write among them.

@@ -14,7 +14,8 @@ impl Tensor {
     /// The gradients of [`conv2d`](Tensor::conv2d) by its input, its weight and its bias: `self` is
     /// the gradient by the result. As PyTorch's `convolution_backward`.
     ///
-    /// Each has the shape of what it belongs to. That by the input is a convolution with the turned
+    /// Each has the shape of what it belongs to; without an axis of samples, gradient and input both
+    /// lack it. That by the input is a convolution with the turned
     /// kernel, that by the weight goes through [`matmul`](Tensor::matmul) in slabs of at most 16 MiB
     /// of patches, added up in f32.
     ///
@@ -38,6 +39,12 @@ impl Tensor {
         weight: &Tensor,
         options: &Conv<2>,
     ) -> Result<[Tensor; 3]> {
+        if input.rank() == 3 && self.rank() == 3 {
+            let [by_x, by_weight, by_bias] =
+                self.unsqueeze(0)?
+                    .conv2d_backward(&input.unsqueeze(0)?, weight, options)?;
+            return Ok([by_x.squeeze_axis(0)?, by_weight, by_bias]);
+        }
         check_float(OPERATION, self)?;
         for other in [input, weight] {
             self.same_engine(OPERATION, other)?;
@@ -75,8 +82,10 @@ impl Tensor {
         weight: &Tensor,
         options: &Conv<1>,
     ) -> Result<[Tensor; 3]> {
-        for (what, x) in [("gradients", self), ("lines", input), ("weights", weight)] {
-            check_rank("conv1d_backward", what, x, 3)?;
+        check_rank("conv1d_backward", "weights", weight, 3)?;
+        let rank = if input.rank() == 2 { 2 } else { 3 };
+        for (what, x) in [("gradients", self), ("lines", input)] {
+            check_rank("conv1d_backward", what, x, rank)?;
         }
         let [grad, input, weight] = [
             self.unsqueeze(-2)?,

@@ -24,7 +24,7 @@ impl<'a> Slabs<'a> {
         let rows = (SLAB_BYTES / row.max(1)).max(1);
         Ok(Slabs {
             geometry,
-            padded: padded(x, geometry.options.padding, 0.0)?,
+            padded: padded(x, geometry.options.padding, geometry.options.padding, 0.0)?,
             samples: (rows / height.max(1)).clamp(1, geometry.samples.max(1)),
             rows: rows.min(height),
         })

@@ -50,6 +50,14 @@ impl Conv<1> {
     }
 }
 
+/// `x` with an axis of samples, one alone if there was none; and was there one?
+pub(super) fn as_batch(x: &Tensor, rank: usize) -> Result<(Tensor, bool)> {
+    match x.rank() + 1 == rank {
+        true => Ok((x.unsqueeze(0)?, false)),
+        false => Ok((x.clone(), true)),
+    }
+}
+
 /// A convolution's sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
@@ -64,7 +72,7 @@ pub(super) struct Geometry {
 }
 
 /// Refuses all ranks but one.
-pub(in crate::ops) fn check_rank(
+pub(super) fn check_rank(
     operation: &'static str,
     what: &str,
     x: &Tensor,
@@ -83,7 +91,7 @@ pub(in crate::ops) fn check_rank(
 }
 
 /// How many windows there are along a dimension.
-pub(in crate::ops) fn output_size(
+fn output_size(
     operation: &'static str,
     input: usize,
     kernel: usize,
@@ -216,24 +224,29 @@ pub(super) fn strides(x: &Tensor) -> [u32; 4] {
     [0, 1, 2, 3].map(|axis| all[axis] as u32)
 }
 
-/// A copy of `x`, `[samples, channels, height, width]`, with `padding` elements of `value` around
-/// each plane; `x` itself where there are none.
+/// A copy of `x`, `[samples, channels, height, width]`, with elements of `value` before and after
+/// the rows and the columns of each plane; `x` itself where there are none.
 #[track_caller]
-pub(in crate::ops) fn padded(x: &Tensor, padding: [usize; 2], value: f64) -> Result<Tensor> {
-    if padding == [0, 0] {
+pub(in crate::ops) fn padded(
+    x: &Tensor,
+    before: [usize; 2],
+    after: [usize; 2],
+    value: f64,
+) -> Result<Tensor> {
+    if before == [0, 0] && after == [0, 0] {
         return Ok(x.clone());
     }
     let [height, width] = [x.shape()[2], x.shape()[3]];
     let shape = [
         x.shape()[0],
         x.shape()[1],
-        height + 2 * padding[0],
-        width + 2 * padding[1],
+        height + before[0] + after[0],
+        width + before[1] + after[1],
     ];
     let whole = full(&x.engine, &shape, value.into(), x.dtype)?;
     let middle = whole
-        .narrow(2, padding[0], height)?
-        .narrow(3, padding[1], width)?;
+        .narrow(2, before[0], height)?
+        .narrow(3, before[1], width)?;
     middle.copy_(x)?;
     Ok(whole)
 }

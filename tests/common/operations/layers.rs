@@ -19,6 +19,8 @@ const LINE_RESULT: Shape = |_, columns| vec![2, 3, columns - 1];
 const PLANE_RESULT: Shape = |_, columns| vec![2, 3, columns - 1, columns - 1];
 const LINES_POOLED: Shape = |rows, columns| vec![2, rows, columns / 2];
 const PLANES_POOLED: Shape = |rows, columns| vec![2, rows, columns / 2, columns / 2];
+const LINES_IN_THREE: Shape = |rows, _| vec![2, rows, 3];
+const PLANES_IN_SIX: Shape = |rows, _| vec![2, rows, 2, 3];
 const QUERIES: Shape = |rows, columns| vec![2, rows, columns];
 const KEYS: Shape = |rows, columns| vec![2, rows + 1, columns];
 
@@ -101,6 +103,26 @@ const FAMILIES: &[Operation] = &[
         FLOATS,
         &[x(PLANES_POOLED), x(PLANES)],
         |t| one(t[0].max_pool2d_backward(&t[1], &Pool::new([2, 2]))),
+    ),
+    family("avg_pool2d, edges", FLOATS, &[x(PLANES)], |t| {
+        let pool = Pool {
+            padding: [1, 1],
+            count_include_pad: false,
+            ..Pool::new([2, 2])
+        };
+        one(t[0].avg_pool2d(&pool))
+    }),
+    family(
+        "adaptive_max_pool2d_with_indices",
+        FLOATS,
+        &[x(PLANES)],
+        |t| pair(t[0].adaptive_max_pool2d_with_indices([2, 3])),
+    ),
+    family(
+        "adaptive_avg_pool2d_backward",
+        FLOATS,
+        &[x(PLANES_IN_SIX), x(PLANES)],
+        |t| one(t[0].adaptive_avg_pool2d_backward(&t[1])),
     ),
     family(
         "conv2d_backward",
@@ -207,5 +229,47 @@ const OTHERS: &[Operation] = &[
         FLOATS,
         &[x(PLANES_POOLED), x(PLANES)],
         |t| one(t[0].avg_pool2d_backward(&t[1], &Pool::new([2, 2]))),
+    ),
+    op("max_pool1d_with_indices", FLOATS, &[x(LINES)], |t| {
+        pair(t[0].max_pool1d_with_indices(&Pool::new([2])))
+    }),
+    op("max_pool2d_with_indices", FLOATS, &[x(PLANES)], |t| {
+        pair(t[0].max_pool2d_with_indices(&Pool::new([2, 2])))
+    }),
+    op("adaptive_max_pool1d", FLOATS, &[x(LINES)], |t| {
+        one(t[0].adaptive_max_pool1d([3]))
+    }),
+    op(
+        "adaptive_max_pool1d_with_indices",
+        FLOATS,
+        &[x(LINES)],
+        |t| pair(t[0].adaptive_max_pool1d_with_indices([3])),
+    ),
+    op("adaptive_avg_pool1d", FLOATS, &[x(LINES)], |t| {
+        one(t[0].adaptive_avg_pool1d([3]))
+    }),
+    op("adaptive_max_pool2d", FLOATS, &[x(PLANES)], |t| {
+        one(t[0].adaptive_max_pool2d([2, 3]))
+    }),
+    op("adaptive_avg_pool2d", FLOATS, &[x(PLANES)], |t| {
+        one(t[0].adaptive_avg_pool2d([2, 3]))
+    }),
+    op(
+        "adaptive_max_pool1d_backward",
+        FLOATS,
+        &[x(LINES_IN_THREE), x(LINES)],
+        |t| one(t[0].adaptive_max_pool1d_backward(&t[1])),
+    ),
+    op(
+        "adaptive_avg_pool1d_backward",
+        FLOATS,
+        &[x(LINES_IN_THREE), x(LINES)],
+        |t| one(t[0].adaptive_avg_pool1d_backward(&t[1])),
+    ),
+    op(
+        "adaptive_max_pool2d_backward",
+        FLOATS,
+        &[x(PLANES_IN_SIX), x(PLANES)],
+        |t| one(t[0].adaptive_max_pool2d_backward(&t[1])),
     ),
 ];

@@ -175,6 +175,12 @@ pub(crate) fn one(made: Result<Tensor>) -> Result<Vec<Tensor>> {
     Ok(vec![made?])
 }
 
+/// The two results of a call.
+pub(crate) fn pair(made: Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
+    let (first, second) = made?;
+    Ok(vec![first, second])
+}
+
 /// The result of a call that wrote through its first operand.
 pub(crate) fn written(operands: &[Tensor], done: Result<()>) -> Result<Vec<Tensor>> {
     done?;

@@ -93,11 +93,6 @@ const FAMILIES: &[Operation] = &[
 /// A plane for each of as many channels as the matrix has columns.
 const PLANES: Shape = |rows, columns| vec![2, columns, rows];
 
-fn pair(made: Result<(Tensor, Tensor)>) -> Result<Vec<Tensor>> {
-    let (values, places) = made?;
-    Ok(vec![values, places])
-}
-
 const OTHERS: &[Operation] = &[
     op("max_keepdim", NUMBERS, &[x(CUBE)], |t| {
         one(t[0].max_keepdim(&[0, 2]))

@@ -1,0 +1,316 @@
+//! A pooling of planes, forward and backward.
+
+use super::Pool;
+use super::kernel::{Fold, POOL, POOL_BACKWARD, code};
+use super::windows::Windows;
+use crate::driver::AdapterKind;
+use crate::dtype::DType;
+use crate::engine::Launch;
+use crate::error::{Error, Result};
+use crate::ops::conv::{padded, windows};
+use crate::ops::elementwise::{arg, groups};
+use crate::ops::long::{assemble, part};
+use crate::ops::normalize::check_float;
+use crate::ops::operation::same_dtype;
+use crate::ops::reduce::{Op, fold};
+use crate::ops::rows::Axes;
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+
+/// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in all of
+/// them.
+const MOST_ROUNDS: u64 = 15_000;
+
+/// Planes to be pooled.
+pub(super) struct Planes {
+    operation: &'static str,
+    /// `[samples, channels, height, width]`.
+    x: Tensor,
+    /// Dimensions that are pooled: of one, the planes have one row.
+    dims: usize,
+    /// Was there an axis of samples?
+    is_batch: bool,
+}
+
+/// Planes and their windows.
+pub(super) struct Call {
+    planes: Planes,
+    windows: Windows,
+}
+
+impl Planes {
+    pub(super) fn of(operation: &'static str, x: &Tensor, dims: usize) -> Result<Self> {
+        check_float(operation, x)?;
+        let is_batch = x.rank() == dims + 2;
+        if !is_batch && x.rank() != dims + 1 {
+            return Err(Error::Shape {
+                operation,
+                reason: format!(
+                    "shape {:?} is not channels and {dims} more, nor samples before them",
+                    x.shape()
+                ),
+            });
+        }
+        let x = match is_batch {
+            true => x.clone(),
+            false => x.unsqueeze(0)?,
+        };
+        let x = match dims {
+            1 => x.unsqueeze(2)?,
+            _ => x,
+        };
+        Ok(Planes {
+            operation,
+            x,
+            dims,
+            is_batch,
+        })
+    }
+
+    pub(super) fn by_pool(self, pool: &Pool<2>, fold: Fold) -> Result<Call> {
+        let windows = Windows::of_pool(self.operation, self.size(), pool, fold)?;
+        Ok(Call {
+            planes: self,
+            windows,
+        })
+    }
+
+    /// With as many windows as the last sizes say.
+    pub(super) fn adaptive(self, output: &[usize]) -> Result<Call> {
+        let output = match *output {
+            [across] => [1, across],
+            [.., down, across] => [down, across],
+            [] => [1, 1],
+        };
+        let windows = Windows::adaptive(self.operation, self.size(), output)?;
+        Ok(Call {
+            planes: self,
+            windows,
+        })
+    }
+
+    fn size(&self) -> [usize; 2] {
+        [self.x.shape()[2], self.x.shape()[3]]
+    }
+
+    /// A result with the dimensions that the input had.
+    fn restore(&self, y: Tensor) -> Result<Tensor> {
+        let y = match self.dims {
+            1 => y.squeeze_axis(2)?,
+            _ => y,
+        };
+        match self.is_batch {
+            true => Ok(y),
+            false => y.squeeze_axis(0),
+        }
+    }
+}
+
+impl Call {
+    /// The maxima, and where in their planes they are.
+    #[track_caller]
+    pub(super) fn places(&self) -> Result<(Tensor, Tensor)> {
+        let values = self.forward(Fold::Max)?;
+        Ok((values, self.forward(Fold::Place)?))
+    }
+
+    #[track_caller]
+    pub(super) fn forward(&self, fold: Fold) -> Result<Tensor> {
+        let (x, windows) = (&self.planes.x, &self.windows);
+        let differ = match fold {
+            Fold::Mean => windows.divisor.is_none(),
+            Fold::Max => windows.are_adaptive,
+            Fold::Place => true,
+        };
+        let y = match differ {
+            false => uniform(x, windows, fold)?,
+            true => self.by_kernel(fold)?,
+        };
+        self.planes.restore(y)
+    }
+
+    /// Windows that differ: some at the edge have fewer elements, or the places are wanted.
+    #[track_caller]
+    fn by_kernel(&self, fold: Fold) -> Result<Tensor> {
+        let (x, windows) = (&self.planes.x, &self.windows);
+        let is_short = |windows: &Windows| is_short(x, windows.area());
+        if is_short(windows) {
+            return in_planes(x, windows, fold);
+        }
+        // Maxima and means of an axis, and then of the other, take fewer steps.
+        let [down, across] = [
+            windows.only_along(0, windows.input[1]),
+            windows.only_along(1, windows.output[0]),
+        ];
+        if fold == Fold::Place || !is_short(&down) || !is_short(&across) {
+            return Err(self.too_long("the result", windows.area()));
+        }
+        let rows = in_planes(&x.cast(DType::F32)?, &down, fold)?;
+        in_planes(&rows, &across, fold)?.cast(x.dtype)
+    }
+
+    #[track_caller]
+    pub(super) fn backward(&self, fold: Fold, grad: &Tensor) -> Result<Tensor> {
+        let (planes, windows) = (&self.planes, &self.windows);
+        let (operation, x) = (planes.operation, &planes.x);
+        x.same_engine(operation, grad)?;
+        same_dtype(operation, x.dtype, grad.dtype)?;
+        let shape = [
+            x.shape()[0],
+            x.shape()[1],
+            windows.output[0],
+            windows.output[1],
+        ];
+        let given = Planes::of(operation, grad, planes.dims)?;
+        if given.x.shape() != shape || given.is_batch != planes.is_batch {
+            return Err(Error::Shape {
+                operation,
+                reason: format!(
+                    "the gradient has shape {:?}, and {:?} has {:?} windows",
+                    grad.shape(),
+                    x.shape(),
+                    windows.output
+                ),
+            });
+        }
+        let rounds = match fold {
+            Fold::Mean => windows.holders(),
+            _ => windows.holders().saturating_mul(windows.area()),
+        };
+        if !is_short(x, rounds) {
+            return Err(self.too_long("the gradient", rounds));
+        }
+        let g = merged(&given.x)?;
+        let of = merged(x)?;
+        let y = match step(&of, windows.input, rounds) {
+            None => gradient(&of, &g, windows, fold, rounds)?,
+            Some(step) => assemble(&of, of.shape(), x.dtype, (0, step), |start, len| {
+                let (of, g) = (of.narrow(0, start, len)?, g.narrow(0, start, len)?);
+                gradient(&of, &g, windows, fold, rounds)
+            })?,
+        };
+        planes.restore(y.reshape(x.shape())?)
+    }
+
+    /// What a software adapter would leave unfinished.
+    fn too_long(&self, what: &str, rounds: u64) -> Error {
+        Error::Shape {
+            operation: self.planes.operation,
+            reason: format!(
+                "an element of {what} takes {rounds} steps with windows of {:?}, and a software \
+                 adapter goes {MOST_ROUNDS}: use smaller windows, or several poolings one after \
+                 the other",
+                self.windows.kernel
+            ),
+        }
+    }
+}
+
+/// Does the adapter get through so many steps?
+fn is_short(x: &Tensor, rounds: u64) -> bool {
+    x.engine.caps().kind != AdapterKind::Cpu || rounds <= MOST_ROUNDS
+}
+
+/// `[samples, channels, height, width]` with samples and channels as one axis.
+#[track_caller]
+fn merged(x: &Tensor) -> Result<Tensor> {
+    let [samples, channels, height, width] = [0, 1, 2, 3].map(|axis| x.shape()[axis]);
+    x.reshape(&[samples * channels, height, width])
+}
+
+/// By a reduction of windows of one size, a view.
+#[track_caller]
+fn uniform(x: &Tensor, windows: &Windows, by: Fold) -> Result<Tensor> {
+    let after = [0, 1].map(|at| windows.padding[at] + windows.beyond[at]);
+    let outside = match by {
+        Fold::Mean => 0.0,
+        _ => f64::NEG_INFINITY,
+    };
+    let x = padded(x, windows.padding, after, outside)?;
+    let Windows {
+        output,
+        kernel,
+        stride,
+        dilation,
+        ..
+    } = *windows;
+    let view = self::windows(&x, output, kernel, stride, dilation);
+    let op = match (by, windows.divisor) {
+        (Fold::Mean, Some(divisor)) => Op {
+            number: (windows.area() as f64 - divisor as f64) as f32,
+            ..Op::MEAN
+        },
+        (Fold::Mean, None) => Op::MEAN,
+        _ => Op::MAX,
+    };
+    let folded = Axes::from(4, 6);
+    let mut y = fold(&view, None, op, folded, x.dtype)?;
+    y.layout = Layout::contiguous(&folded.fold_shape(view.shape(), false));
+    Ok(y)
+}
+
+/// By the kernel, in as few parts as the device can take.
+#[track_caller]
+fn in_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
+    let of = merged(x)?;
+    let [down, across] = windows.output;
+    let y = match step(&of, windows.output, windows.area()) {
+        None => fold_planes(&of, windows, fold)?,
+        Some(step) => {
+            let shape = [of.shape()[0], down, across];
+            assemble(&of, &shape, fold.dtype(x.dtype), (0, step), |start, len| {
+                fold_planes(&of.narrow(0, start, len)?, windows, fold)
+            })?
+        }
+    };
+    y.reshape(&[x.shape()[0], x.shape()[1], down, across])
+}
+
+/// What the windows of some planes are folded to.
+#[track_caller]
+fn fold_planes(x: &Tensor, windows: &Windows, fold: Fold) -> Result<Tensor> {
+    let [down, across] = windows.output;
+    let shape = [x.shape()[0], down, across];
+    let y = Tensor::output(&x.engine, &shape, fold.dtype(x.dtype))?;
+    if y.is_empty() {
+        return Ok(y);
+    }
+    let x = x.contiguous()?;
+    let params = windows.params(x.shape()[0], [x.layout.offset, 0]);
+    let groups = groups(y.engine.caps(), (y.len() as u64).div_ceil(4));
+    let args = [arg(&x, false), arg(&y, true)];
+    let launch = Launch::new(&POOL, code(fold, windows), args, &params, groups);
+    let work = windows.area().saturating_mul(y.len() as u64);
+    y.engine.launch(launch.with_work(work))?;
+    Ok(y)
+}
+
+/// The gradient by some planes, `x`, where `g` is that by their windows.
+#[track_caller]
+fn gradient(x: &Tensor, g: &Tensor, windows: &Windows, by: Fold, rounds: u64) -> Result<Tensor> {
+    let y = Tensor::output(&x.engine, x.shape(), x.dtype)?;
+    if y.is_empty() {
+        return Ok(y);
+    }
+    if g.is_empty() {
+        y.engine.clear(&y.storage)?;
+        return Ok(y);
+    }
+    let (x, g) = (x.contiguous()?, g.contiguous()?);
+    let params = windows.params(x.shape()[0], [x.layout.offset, g.layout.offset]);
+    let groups = groups(y.engine.caps(), (y.len() as u64).div_ceil(4));
+    let args = [arg(&x, false), arg(&g, false), arg(&y, true)];
+    let code = code(by, windows);
+    let launch = Launch::new(&POOL_BACKWARD, code, args, &params, groups);
+    let work = rounds.saturating_mul(y.len() as u64);
+    y.engine.launch(launch.with_work(work))?;
+    Ok(y)
+}
+
+/// How many planes of `size` may be made at a time, if all would keep the device busy for too long.
+fn step(x: &Tensor, size: [usize; 2], rounds: u64) -> Option<usize> {
+    let planes = x.shape()[0];
+    let elements = [planes, size[0], size[1]].map(|dim| dim as u64);
+    let work = elements.into_iter().fold(rounds, u64::saturating_mul);
+    part(work, x.engine.caps().most_work, planes, 1)
+}

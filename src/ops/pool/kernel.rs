@@ -1,0 +1,130 @@
+//! The kernels of poolings and their variants.
+
+use std::borrow::Cow;
+
+use super::windows::Windows;
+use crate::dtype::DType;
+use crate::engine::{Kernel, Operand, Variant};
+use crate::ops::text::push_sections;
+
+const WGSL: &str = include_str!("../../../shaders/pool.wgsl");
+
+/// `y` is what each window of `x` is folded to.
+pub(super) static POOL: Kernel = Kernel {
+    name: "pool",
+    operands: &[Operand::read("x"), Operand::write("y")],
+    text,
+    #[cfg(any(test, feature = "sim"))]
+    twin: crate::ops::twin::pool::run,
+};
+
+/// `y` is the gradient by `x`, `g` that by the result.
+pub(super) static POOL_BACKWARD: Kernel = Kernel {
+    name: "pool_backward",
+    operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
+    text: text_of_gradient,
+    #[cfg(any(test, feature = "sim"))]
+    twin: crate::ops::twin::pool::run_backward,
+};
+
+/// What a window is folded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ops) enum Fold {
+    Mean,
+    Max,
+    /// Where in its plane the maximum is.
+    Place,
+}
+
+impl Fold {
+    /// The type of the result.
+    pub(super) fn dtype(self, x: DType) -> DType {
+        match self {
+            Fold::Place => DType::U32,
+            _ => x,
+        }
+    }
+}
+
+/// Bits of a variant's code: windows are adaptive, or leave places between their elements out.
+const ADAPTIVE: u64 = 1 << 4;
+const DILATED: u64 = 1 << 5;
+
+pub(super) fn code(fold: Fold, windows: &Windows) -> u64 {
+    let adaptive = if windows.are_adaptive { ADAPTIVE } else { 0 };
+    let dilated = if windows.dilation == [1, 1] {
+        0
+    } else {
+        DILATED
+    };
+    fold as u64 | adaptive | dilated
+}
+
+pub(in crate::ops) fn fold_of(code: u64) -> Fold {
+    match code & 3 {
+        0 => Fold::Mean,
+        1 => Fold::Max,
+        _ => Fold::Place,
+    }
+}
+
+pub(in crate::ops) fn is_adaptive(code: u64) -> bool {
+    code & ADAPTIVE != 0
+}
+
+/// A text's beginning: what is known of its windows.
+fn windows(code: u64) -> String {
+    let is_dilated = code & DILATED != 0;
+    let mut out = format!("const DILATED: bool = {is_dilated};\n");
+    let windows = match is_adaptive(code) {
+        true => "adaptive",
+        false => "regular",
+    };
+    push_sections(&mut out, WGSL, &["frame", windows]);
+    out
+}
+
+/// The WGSL of a pooling.
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let folds: &[&str] = match fold_of(variant.code) {
+        Fold::Mean => &["mean"],
+        Fold::Max => &["maximum", "search"],
+        Fold::Place => &["place", "search"],
+    };
+    let mut out = windows(variant.code);
+    push_sections(&mut out, WGSL, &["forward"]);
+    push_sections(&mut out, WGSL, folds);
+    Cow::Owned(out)
+}
+
+/// The WGSL of a gradient.
+fn text_of_gradient(variant: &Variant) -> Cow<'static, str> {
+    let shares: &[&str] = match fold_of(variant.code) {
+        Fold::Mean => &["share_of_mean"],
+        Fold::Max | Fold::Place => &["share_of_maximum", "search"],
+    };
+    let mut out = windows(variant.code);
+    push_sections(&mut out, WGSL, &["gradient"]);
+    push_sections(&mut out, WGSL, shares);
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::valid;
+
+    #[test]
+    fn every_text_is_a_valid_shader() {
+        for x in [DType::F32, DType::F16, DType::Bf16] {
+            for windows in [0, ADAPTIVE, DILATED] {
+                for fold in [Fold::Mean, Fold::Max] {
+                    valid(&POOL, fold as u64 | windows, &[x; 2], 0b10);
+                    valid(&POOL_BACKWARD, fold as u64 | windows, &[x; 3], 0b100);
+                }
+                let code = Fold::Place as u64 | windows;
+                valid(&POOL, code, &[x, DType::U32], 0b10);
+            }
+        }
+    }
+}
