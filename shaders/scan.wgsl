@@ -1,31 +1,65 @@
-// Running sums and products along one axis of a view: y[k] folds x[0] to x[k]. One invocation walks
-// a row, or a part of one, on which the others before it have left `c`: what each part and those
-// before it fold to, the parts of a row side by side. `second` is the step along the axis in y,
-// which is row-major.
+// Running sums, products and extremes along one axis of a view: y[k] folds x[0] to x[k]. One
+// invocation walks a row, or a part of one, on which the others before it have left `c`: what each
+// part and those before it fold to, the parts of a row side by side. `second` is the step along the
+// axis in y, which is row-major. `T` is what x and y hold, `A` what is accumulated in.
 
 //# sum
-const EMPTY: T = T(0);
-fn fold(a: T, b: T) -> T {
+const EMPTY: A = A(0);
+fn fold(a: A, b: A) -> A {
   return a + b;
 }
 
 //# product
-const EMPTY: T = T(1);
-fn fold(a: T, b: T) -> T {
+const EMPTY: A = A(1);
+fn fold(a: A, b: A) -> A {
   return a * b;
 }
 
+//# max
+const EMPTY: A = LOWEST;
+fn fold(a: A, b: A) -> A {
+  return max(a, b);
+}
+
+//# min
+const EMPTY: A = HIGHEST;
+fn fold(a: A, b: A) -> A {
+  return min(a, b);
+}
+
+//# plain
+fn lift(x: T) -> A {
+  return x;
+}
+
+fn lower(a: A) -> T {
+  return a;
+}
+
+//# keys
+// Floats are compared as integers of the same order, as in `reduce.wgsl`: each NaN has the key that
+// wins, so that it stays.
+fn lift(x: T) -> A {
+  let bits = bitcast<i32>(x);
+  let key = bits ^ ((bits >> 31u) & 0x7fffffff);
+  return select(key, NAN_KEY, (bits & 0x7fffffff) > 0x7f800000);
+}
+
+fn lower(a: A) -> T {
+  return bitcast<f32>(a ^ ((a >> 31u) & 0x7fffffff));
+}
+
 //# whole
-fn before(row: u32, part: u32) -> T {
+fn before(row: u32, part: u32) -> A {
   return EMPTY;
 }
 
 //# parts
-fn before(row: u32, part: u32) -> T {
+fn before(row: u32, part: u32) -> A {
   if (part == 0u) {
     return EMPTY;
   }
-  return c_get(row * p.parts + part - 1u);
+  return lift(c_get(row * p.parts + part - 1u));
 }
 
 //# main
@@ -51,8 +85,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
       total = fold(total, block);
       block = EMPTY;
     }
-    block = fold(block, x_get(from_x));
-    y_put(to_y, fold(total, block));
+    block = fold(block, lift(x_get(from_x)));
+    y_put(to_y, lower(fold(total, block)));
     from_x += p.inner_strides.x;
     to_y += p.second;
   }

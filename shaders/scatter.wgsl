@@ -1,4 +1,4 @@
-// Elements written, or added, where indices say. Adapters have no atomic additions of floats, and
+// Elements written, or folded, where indices say. Adapters have no atomic additions of floats, and
 // with them the order would differ from run to run: so each element of the result looks for the
 // indices that name it, of which `k` holds the keys in order and `o` the places. All operands but
 // these are row-major, [before, axis, after]. One invocation writes one quad.
@@ -59,14 +59,81 @@ fn element(e: u32) -> T {
   return settle(e, row, from_m, key, from_s);
 }
 
-//# add
-// Added in the order in which the indices come.
+//# fold
+// Folded in the order in which the indices come. `ALONE`: what is there is no part of it.
 fn settle(e: u32, row: u32, from_m: u32, key: u32, from_s: u32) -> T {
-  var v = x_get(p.x_offset + e);
-  for (var m = from_m; m < p.indices && k_get(row + m) == key; m += 1u) {
-    v += s_get(from_s + o_get(row + m) * p.after);
+  let own = x_get(p.x_offset + e);
+  var m = from_m;
+  var folded = lift(own);
+  for (; m < p.indices && k_get(row + m) == key; m += 1u) {
+    let next = lift(s_get(from_s + o_get(row + m) * p.after));
+    folded = select(fold(folded, next), next, ALONE && m == from_m);
   }
-  return v;
+  let count = m - from_m + select(1u, 0u, ALONE);
+  return select(lower(folded, count), own, m == from_m);
+}
+
+//# sum
+fn fold(a: A, b: A) -> A {
+  return a + b;
+}
+
+//# product
+fn fold(a: A, b: A) -> A {
+  return a * b;
+}
+
+//# max
+fn fold(a: A, b: A) -> A {
+  return max(a, b);
+}
+
+//# min
+fn fold(a: A, b: A) -> A {
+  return min(a, b);
+}
+
+//# plain
+fn lift(x: T) -> A {
+  return x;
+}
+
+fn lower(a: A, count: u32) -> T {
+  return a;
+}
+
+//# mean
+fn lift(x: T) -> A {
+  return x;
+}
+
+fn lower(a: A, count: u32) -> T {
+  return a / T(max(count, 1u));
+}
+
+//# mean_signed
+fn lift(x: T) -> A {
+  return x;
+}
+
+// Rounded down.
+fn lower(a: A, count: u32) -> T {
+  let divisor = i32(max(count, 1u));
+  let quotient = a / divisor;
+  return quotient - select(0, 1, a - quotient * divisor < 0);
+}
+
+//# keys
+// Floats are compared as integers of the same order, as in `reduce.wgsl`: each NaN has the key that
+// wins, so that it stays.
+fn lift(x: T) -> A {
+  let bits = bitcast<i32>(x);
+  let key = bits ^ ((bits >> 31u) & 0x7fffffff);
+  return select(key, NAN_KEY, (bits & 0x7fffffff) > 0x7f800000);
+}
+
+fn lower(a: A, count: u32) -> T {
+  return bitcast<f32>(a ^ ((a >> 31u) & 0x7fffffff));
 }
 
 //# write

@@ -134,8 +134,8 @@ pub use self::{
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
     ops::{
-        Activation, Causal, Choice, ClassLoss, Conv, Epilogue, Kernel, KernelCall, Pool, Quantized,
-        Reduction, Scalar,
+        Activation, Causal, Choice, ClassLoss, Conv, Epilogue, Kernel, KernelCall, PadMode, Pool,
+        Quantized, Reduction, Scalar, ScatterReduce,
     },
     shortage::{Holder, OutOfMemory, Rung, RungUse},
     tensor::{Pin, Tensor},

@@ -227,6 +227,37 @@ fn integers_wrap_around() {
 }
 
 #[test]
+fn bytes_wrap_around_at_eight_bits() {
+    let gpu = gpu();
+    for (m, n, k) in [(3, 5, 7), (1, 3, 300), (4, 4, 64), (2, 1, 40_000)] {
+        let numbers = |count: usize| (0..count).map(|at| (at * 31 % 251) as u8);
+        let (a, b): (Vec<u8>, Vec<u8>) = (numbers(m * k).collect(), numbers(k * n).collect());
+        let of_a = gpu.tensor(&a, &[m, k]).unwrap();
+        let of_b = gpu.tensor(&b, &[k, n]).unwrap();
+        let at = |row: usize, column: usize| {
+            (0..k).fold(0_u8, |sum, i| {
+                sum.wrapping_add(a[row * k + i].wrapping_mul(b[i * n + column]))
+            })
+        };
+        let expected: Vec<u8> = (0..m * n).map(|flat| at(flat / n, flat % n)).collect();
+        let what = format!("{m} {n} {k}");
+        let got = of_a.matmul(&of_b).unwrap().to_vec::<u8>().unwrap();
+        assert_eq!(got, expected, "{what}");
+        let signed = |x: &Tensor| x.cast(DType::I8).unwrap();
+        let got = signed(&of_a).matmul(&signed(&of_b)).unwrap();
+        let got = got.to_vec::<i8>().unwrap();
+        let expected: Vec<i8> = expected.into_iter().map(|byte| byte as i8).collect();
+        assert_eq!(got, expected, "{what}");
+        if k == 300 {
+            let bias = gpu.full(&[n], 200, DType::U8).unwrap();
+            let biased = of_a.linear(&of_b.t().unwrap(), Some(&bias)).unwrap();
+            let first = biased.to_vec::<u8>().unwrap()[0];
+            assert_eq!(first, at(0, 0).wrapping_add(200));
+        }
+    }
+}
+
+#[test]
 fn halves_are_added_up_in_single_precision() {
     let gpu = gpu();
     for (m, n, k) in [

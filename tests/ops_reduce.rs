@@ -8,6 +8,8 @@ mod common;
 mod arrange;
 #[path = "ops_reduce/axes.rs"]
 mod axes;
+#[path = "ops_reduce/batch_norm.rs"]
+mod batch_norm;
 #[path = "ops_reduce/index.rs"]
 mod index;
 #[path = "ops_reduce/indexed.rs"]
@@ -28,3 +30,5 @@ mod reduce;
 mod rows;
 #[path = "ops_reduce/scan.rs"]
 mod scan;
+#[path = "ops_reduce/scatter_reduce.rs"]
+mod scatter_reduce;

@@ -6,8 +6,12 @@
 
 #[path = "torch/cases.rs"]
 mod cases;
+#[path = "torch/folds.rs"]
+mod folds;
 #[path = "torch/indexing.rs"]
 mod indexing;
+#[path = "torch/layers.rs"]
+mod layers;
 #[path = "torch/losses.rs"]
 mod losses;
 #[path = "common/operands.rs"]

@@ -1,7 +1,6 @@
 //! Tensors taken apart, put together and repeated, by views and copies: no kernels of their own.
 
 use super::fill;
-use super::scalar::Scalar;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ops::index_select::check_index_type;
@@ -111,41 +110,6 @@ impl Tensor {
         }
     }
 
-    /// The tensor with `value` around it: `widths` says for every axis, outermost first, how many
-    /// go before it and how many after.
-    ///
-    /// ```
-    /// # fn demo(image: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let framed = image.pad(&[(1, 1), (2, 2)], 0.0)?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] unless there is a pair for every axis, [`Error::DType`] if the tensor's
-    /// type does not hold `value`, and those of making a tensor.
-    #[track_caller]
-    pub fn pad(&self, widths: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
-        let old = &self.layout.shape;
-        if widths.len() != old.len() {
-            return Err(Error::Shape {
-                operation: "pad",
-                reason: format!("{} pairs for the axes of {old:?}", widths.len()),
-            });
-        }
-        let wider = |(&dim, &(before, after)): (&usize, &(usize, usize))| {
-            dim.saturating_add(before).saturating_add(after)
-        };
-        let shape: Dims = old.iter().zip(widths).map(wider).collect();
-        let result = fill::full(&self.engine, &shape, value.into(), self.dtype)?;
-        let mut inside = result.clone();
-        for (at, (&dim, &(before, _))) in old.iter().zip(widths).enumerate() {
-            inside = inside.narrow(at as isize, before, dim)?;
-        }
-        inside.copy_(self)?;
-        Ok(result)
-    }
-
     /// The whole tensor, so many times along every axis, as PyTorch's `repeat` and NumPy's `tile`.
     /// Counts for more axes than there are add new ones in front.
     ///
@@ -200,7 +164,7 @@ impl Tensor {
 
     /// A tensor whose writes are nobody else's: a copy, if nothing had to be moved to make it.
     #[track_caller]
-    fn apart_from(self, source: &Tensor) -> Result<Tensor> {
+    pub(super) fn apart_from(self, source: &Tensor) -> Result<Tensor> {
         match self.shares_storage_with(source) {
             true => self.copy(),
             false => Ok(self),

@@ -102,11 +102,11 @@ impl Tensor {
     /// The last two dimensions are the matrices: `[…, m, k]` times `[…, k, n]` is `[…, m, n]`, and
     /// the dimensions before them broadcast. A tensor of one dimension is a row on the left and a
     /// column on the right, and the result lacks that dimension: two of them give a single number.
-    /// Both are of one type, f32, f16, bf16, i32 or u32, which is that of the result. Weights may be
+    /// Both are of one type, any but bool, which is that of the result. Weights may be
     /// narrower than what they are multiplied with: f16 or bf16 beside f32, i8 beside any float (with their
     /// scales: [`matmul_quantized`](Tensor::matmul_quantized)); they are widened in the kernel as they are
-    /// loaded, and the result is of the wider type. Floats are added up in f32; integers wrap around. With
-    /// `k = 0` the result is zeros.
+    /// loaded, and the result is of the wider type. Floats are added up in f32; integers wrap around, those of
+    /// u8 and i8 at 8 bits: cast them to i32 first for the whole sum. With `k = 0` the result is zeros.
     ///
     /// Views are read in place: `x.matmul(&weight.t()?)` copies nothing and is as fast as without
     /// the transposition.
@@ -269,7 +269,7 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
             hint,
         })
     };
-    let is_taken = |dtype: DType| dtype.is_float() || matches!(dtype, DType::I32 | DType::U32);
+    let is_taken = |dtype: DType| dtype != DType::Bool;
     match (a, b) {
         _ if a == b && is_taken(a) => Ok(a),
         (DType::I8, dtype) | (dtype, DType::I8) if dtype.is_float() => Ok(dtype),
@@ -279,10 +279,7 @@ fn product_dtype(a: DType, b: DType) -> Result<DType> {
             b,
             "An i8 is multiplied by floats: use `cast`",
         ),
-        _ if !is_taken(a) => {
-            let expected = "f32, f16, bf16, i32 or u32".to_string();
-            refuse(expected, a, "Convert it first")
-        }
+        _ if !is_taken(a) => refuse("a type of numbers".into(), a, "Convert it first"),
         _ => refuse(
             a.to_string(),
             b,

@@ -1,4 +1,4 @@
-//! Running sums and products along an axis.
+//! Running sums, products and extremes along an axis.
 //!
 //! Few long rows are cut into parts: the parts are folded as in [`reduce`](super::reduce), what
 //! they fold to is scanned in turn, and from that every part goes on.
@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::elementwise::arg;
+use super::fill::{arange, full};
 use super::reduce::{self, Fold, Op, Plan};
 use super::rows::{self, Axes, Rows};
 use super::text::push_sections;
@@ -14,7 +15,7 @@ use crate::dtype::DType;
 use crate::engine::{Kernel, Launch, Operand, Variant};
 use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Layout, axis};
+use crate::tensor::layout::{Dims, Layout, axis};
 
 const WGSL: &str = include_str!("../../shaders/scan.wgsl");
 
@@ -36,9 +37,9 @@ static SCAN_PARTS: Kernel = Kernel {
     twin: super::twin::scan::run,
 };
 
-/// Bits of a variant's code.
-const PRODUCT: u64 = 1 << 8;
-const PARTS: u64 = 1 << 9;
+/// Bits of a variant's code; two say which [`Fold`] it is.
+const PARTS: u64 = 1 << 8;
+const FOLD_SHIFT: u32 = 9;
 
 impl Tensor {
     /// The running sum along `axis`: element `k` is the sum of elements 0 to `k`.
@@ -70,6 +71,68 @@ impl Tensor {
     pub fn cumprod(&self, axis: isize) -> Result<Tensor> {
         running(self, "cumprod", axis, Op::PROD)
     }
+
+    /// The running maximum along `axis`, and where it is: element `k` is the largest of elements 0
+    /// to `k`, of the tensor's own type, and a `u32` says which of them that is.
+    ///
+    /// As in PyTorch, the last of equal ones is named, and from a NaN on all are NaN.
+    ///
+    /// ```
+    /// # fn demo(prices: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let (highest, days) = prices.cummax(0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
+    #[track_caller]
+    pub fn cummax(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        running_extreme(self, "cummax", axis, Op::MAX)
+    }
+
+    /// The running minimum along `axis`, and where it is. See [`cummax`](Tensor::cummax).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`](crate::Error::Axis) if there is no such axis.
+    #[track_caller]
+    pub fn cummin(&self, axis: isize) -> Result<(Tensor, Tensor)> {
+        running_extreme(self, "cummin", axis, Op::MIN)
+    }
+}
+
+/// Values and places. The place is the last one so far whose element was the extreme there.
+#[track_caller]
+fn running_extreme(
+    x: &Tensor,
+    operation: &'static str,
+    along: isize,
+    op: Op,
+) -> Result<(Tensor, Tensor)> {
+    if let Some(x) = x.as_axis() {
+        let (values, places) = running_extreme(&x, operation, along, op)?;
+        return Ok((values.into_number(), places.into_number()));
+    }
+    let at = axis(operation, along, x.layout.rank())?;
+    let values = scan(x, at, op, None)?.cast(x.dtype)?;
+    let mut is_extreme = x.eq(&values)?;
+    if x.dtype.is_float() {
+        is_extreme = is_extreme.logical_or(&x.is_nan()?)?;
+    }
+    let size = x.layout.shape[at];
+    let mut line: Dims = x.layout.shape.iter().map(|_| 1).collect();
+    line[at] = size;
+    let places = arange(
+        &x.engine,
+        0.into(),
+        (size as f64).into(),
+        1.into(),
+        DType::U32,
+    )?;
+    let none = full(&x.engine, &[], 0.into(), DType::U32)?;
+    let places = is_extreme.where_(&places.reshape(&line)?, &none)?;
+    Ok((values, scan(&places, at, Op::MAX, None)?))
 }
 
 #[track_caller]
@@ -101,10 +164,7 @@ fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
     params.parts = plan.parts;
     params.chunk = plan.chunk;
     params.second = x.layout.shape[at + 1..].iter().product::<usize>() as u32;
-    let mut code = rows::rank_bits(rows);
-    if op.fold == Fold::Product {
-        code |= PRODUCT;
-    }
+    let code = rows::rank_bits(rows) | (op.fold as u64) << FOLD_SHIFT;
     let groups = u64::from(rows.rows) * u64::from(plan.parts);
     let groups = rows::groups(engine.caps(), groups, 32);
     let (from, to) = (arg(x, false), arg(&result, false));
@@ -148,25 +208,56 @@ fn ends_of_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<Tensor> 
 fn text(variant: &Variant) -> Cow<'static, str> {
     let mut out = String::with_capacity(4 << 10);
     rows::rank_constants(&mut out, variant.code);
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
-    let fold = match variant.code & PRODUCT {
-        0 => "sum",
-        _ => "product",
+    let (fold, is_in_parts) = kind(variant.code);
+    let from = variant.dtypes[0].wgsl();
+    let is_extreme = matches!(fold, Fold::Max | Fold::Min);
+    let (by, accumulator) = match from {
+        "f32" if is_extreme => ("keys", "i32"),
+        _ => ("plain", from),
     };
-    let before = match variant.code & PARTS {
-        0 => "whole",
-        _ => "parts",
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "alias T = {from};\nalias A = {accumulator};");
+    if is_extreme {
+        let (lowest, highest) = match accumulator {
+            "i32" => ("-2147483647i - 1i", "2147483647i"),
+            _ => ("0u", "0xffffffffu"),
+        };
+        let _ = writeln!(
+            out,
+            "const LOWEST: A = {lowest};\nconst HIGHEST: A = {highest};"
+        );
+    }
+    if by == "keys" {
+        let key = match fold {
+            Fold::Max => "0x7fc00000i",
+            _ => "-2147483647i - 1i",
+        };
+        let _ = writeln!(out, "const NAN_KEY: i32 = {key};");
+    }
+    let fold = match fold {
+        Fold::Sum => "sum",
+        Fold::Product => "product",
+        Fold::Max => "max",
+        Fold::Min => "min",
+    };
+    let before = match is_in_parts {
+        false => "whole",
+        true => "parts",
     };
     push_sections(&mut out, rows::WGSL, &["params"]);
-    push_sections(&mut out, WGSL, &[fold, before, "main"]);
+    push_sections(&mut out, WGSL, &[fold, by, before, "main"]);
     Cow::Owned(out)
 }
 
-/// Of a variant: does it multiply, and is it in parts?
-#[cfg(any(test, feature = "sim"))]
-pub(super) fn kind(code: u64) -> (bool, bool) {
-    (code & PRODUCT != 0, code & PARTS != 0)
+/// Of a variant: how it folds, and is it in parts?
+pub(super) fn kind(code: u64) -> (Fold, bool) {
+    let fold = match code >> FOLD_SHIFT & 3 {
+        0 => Fold::Sum,
+        1 => Fold::Product,
+        2 => Fold::Max,
+        _ => Fold::Min,
+    };
+    (fold, code & PARTS != 0)
 }
 
 #[cfg(test)]
@@ -179,7 +270,10 @@ mod tests {
     fn every_type_and_rank_gives_a_valid_shader() {
         for x in DType::ALL {
             let y = Op::SUM.partial(x);
-            for code in [0x11, 0x12, 0x14].iter().flat_map(|c| [*c, c | PRODUCT]) {
+            let folds = [Fold::Sum, Fold::Product, Fold::Max, Fold::Min];
+            let codes =
+                folds.map(|fold| [0x11, 0x12, 0x14].map(|c| c | (fold as u64) << FOLD_SHIFT));
+            for code in codes.concat() {
                 valid(&SCAN, code, &[x, y], 0);
                 valid(&SCAN_PARTS, code | PARTS, &[x, y, y], 0);
             }
@@ -201,7 +295,7 @@ mod tests {
                 (x.view_as(&[7 * 301, 3]).unwrap().t().unwrap(), 1),
                 (x.flip(&[0]).unwrap(), 0),
             ] {
-                for op in [Op::SUM, Op::PROD] {
+                for op in [Op::SUM, Op::PROD, Op::MAX, Op::MIN] {
                     let whole = scan(&view, at, op, Some(1)).unwrap();
                     for parts in [2, 3, 19, 1 << 20] {
                         let got = scan(&view, at, op, Some(parts)).unwrap();

@@ -1,7 +1,12 @@
-//! Elements written, or added, where indices say.
+//! Elements written, or folded, where indices say: the kernel and its launch. The methods are in
+//! `scatter/methods.rs` and `scatter/reduce.rs`.
 //!
 //! The indices are sorted, and each element of the result looks for those that name it. So the
 //! results are the same in every run and on every adapter, and nothing is written outside.
+
+mod long;
+mod methods;
+mod reduce;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,18 +15,16 @@ use bytemuck::{Pod, Zeroable};
 
 use super::elementwise::arg;
 use super::functions::push_functions;
-use super::gather;
-use super::index_select::check_index_type;
-use super::operation::{Takes, same_dtype};
 use super::rows;
 use super::sort::sorted;
 use super::text::push_sections;
 use crate::driver::AdapterKind;
 use crate::dtype::DType;
 use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tensor::Tensor;
-use crate::tensor::layout::axis;
+
+pub use reduce::ScatterReduce;
 
 const WGSL: &str = include_str!("../../shaders/scatter.wgsl");
 
@@ -54,172 +57,63 @@ pub(super) struct Params {
     pub(super) sign: u32,
 }
 
-/// The most sources that may be added to one element in one launch on a software adapter: llvmpipe
-/// leaves the loops of an invocation, which adds to four, after 65,535 rounds in all of them.
+/// The most sources that may be folded into one element in one launch on a software adapter:
+/// llvmpipe leaves the loops of an invocation, which folds into four, after 65,535 rounds in all of
+/// them.
 const LONGEST_RUN_ON_CPU: usize = 15 << 10;
 
-/// Bit of a variant's code: sources are added.
-const ADD: u64 = 1;
+/// What becomes of the sources that name one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// The last one stays.
+    Write,
+    Sum,
+    Product,
+    Max,
+    Min,
+    Mean,
+}
 
-impl Tensor {
-    /// A copy in which the elements that `indices` names along `axis` are those of `src`, as
-    /// PyTorch's `scatter`: for `axis` 1, `y[a, indices[a, b, c], c] = src[a, b, c]`. All three
-    /// have as many dimensions; `indices`, `u32` or `i32`, has none larger than `src`, and none
-    /// larger than `self` but for `axis`.
-    ///
-    /// Of several that name one element, the last along `axis` stays. An index that the axis does
-    /// not have is skipped, and so is every negative one, which does not count from the end.
-    ///
-    /// ```
-    /// # use lapidary::Tensor;
-    /// # fn demo(zeros: &Tensor, classes: &Tensor, ones: &Tensor) -> lapidary::Result<()> {
-    /// let hot = zeros.scatter(1, classes, ones)?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Axis`] if there is no such axis, [`Error::Shape`] unless the dimensions go
-    /// together, [`Error::DType`] unless the indices are `u32` or `i32` and `src` has the type of
-    /// `self`, [`Error::Foreign`] for tensors of several `Gpu`s, and [`Error::NeverFits`] if the
-    /// operands are too large.
-    #[track_caller]
-    pub fn scatter(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
-        self.scattered("scatter", axis, indices, src, 0)
-    }
+/// How an element is made of what is there and the sources that name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settle {
+    pub(super) how: How,
+    /// Is what is there left out, where a source names it?
+    pub(super) is_alone: bool,
+}
 
-    /// A copy in which each element of `src` is added to the one that `indices` names along
-    /// `axis`, as PyTorch's `scatter_add`; shapes and indices as in [`scatter`](Tensor::scatter).
-    /// For all numbers; integers wrap.
-    ///
-    /// Several that name one element are added in their order along `axis`, in f32 for f16 and bf16: the
-    /// result is the same in every run. An element that very many name takes as long as they are.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`scatter`](Tensor::scatter); [`Error::DType`] for bools.
-    #[track_caller]
-    pub fn scatter_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
-        Takes::Numbers.check("scatter_add", self.dtype)?;
-        self.scattered("scatter_add", axis, indices, src, ADD)
-    }
+/// Bit of a variant's code, after those that say how.
+const ALONE: u64 = 1 << 8;
 
-    /// A copy in which each slice of `src` along `axis` is added to the one that `indices`, of one
-    /// dimension, names: the gradient of [`index_select`](Tensor::index_select). `src` has the
-    /// shape of `self`, but along `axis` that of `indices`. Order, types and indices that are not
-    /// there as in [`scatter_add`](Tensor::scatter_add).
-    ///
-    /// ```
-    /// # use lapidary::Tensor;
-    /// # fn demo(zeros: &Tensor, tokens: &Tensor, gradient: &Tensor) -> lapidary::Result<()> {
-    /// let of_weight = zeros.index_add(0, tokens, gradient)?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`scatter_add`](Tensor::scatter_add).
-    #[track_caller]
-    pub fn index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
-        const OPERATION: &str = "index_add";
-        if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
-            return Ok(x.index_add(axis, &i, &src)?.into_number());
+impl Settle {
+    const WRITE: Settle = Settle::with(How::Write);
+    const ADD: Settle = Settle::with(How::Sum);
+
+    /// With what is there.
+    const fn with(how: How) -> Self {
+        Settle {
+            how,
+            is_alone: false,
         }
-        let at = self::axis(OPERATION, axis, self.layout.rank())?;
-        Takes::Numbers.check(OPERATION, self.dtype)?;
-        self.check_source(OPERATION, src)?;
-        check_index_type(OPERATION, self, indices)?;
-        let mut wanted = self.layout.shape.clone();
-        wanted[at] = indices.layout.len();
-        if indices.layout.rank() != 1 || src.layout.shape != wanted {
-            return Err(Error::Shape {
-                operation: OPERATION,
-                reason: format!(
-                    "indices of shape {:?} and slices of shape {:?} do not go along axis {at} \
-                     of {:?}",
-                    indices.layout.shape, src.layout.shape, self.layout.shape
-                ),
-            });
+    }
+
+    fn code(self) -> u64 {
+        self.how as u64 | if self.is_alone { ALONE } else { 0 }
+    }
+
+    pub(super) fn from_code(code: u64) -> Self {
+        let how = match code & 7 {
+            0 => How::Write,
+            1 => How::Sum,
+            2 => How::Product,
+            3 => How::Max,
+            4 => How::Min,
+            _ => How::Mean,
+        };
+        Settle {
+            how,
+            is_alone: code & ALONE != 0,
         }
-        place(self, at, indices, src, ADD)
-    }
-
-    /// [`scatter`](Tensor::scatter) in place.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`scatter`](Tensor::scatter) and of [`add_`](Tensor::add_).
-    #[track_caller]
-    pub fn scatter_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
-        self.check_writable("scatter_")?;
-        self.copy_(&self.scatter(axis, indices, src)?)
-    }
-
-    /// [`scatter_add`](Tensor::scatter_add) in place.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`scatter_add`](Tensor::scatter_add) and of [`add_`](Tensor::add_).
-    #[track_caller]
-    pub fn scatter_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
-        self.check_writable("scatter_add_")?;
-        self.copy_(&self.scatter_add(axis, indices, src)?)
-    }
-
-    /// [`index_add`](Tensor::index_add) in place.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`index_add`](Tensor::index_add) and of [`add_`](Tensor::add_).
-    #[track_caller]
-    pub fn index_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
-        self.check_writable("index_add_")?;
-        self.copy_(&self.index_add(axis, indices, src)?)
-    }
-
-    fn check_source(&self, operation: &'static str, src: &Tensor) -> Result<()> {
-        self.same_engine(operation, src)?;
-        same_dtype(operation, self.dtype, src.dtype)
-    }
-
-    #[track_caller]
-    fn scattered(
-        &self,
-        operation: &'static str,
-        along: isize,
-        indices: &Tensor,
-        src: &Tensor,
-        code: u64,
-    ) -> Result<Tensor> {
-        if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
-            return Ok(x.scattered(operation, along, &i, &src, code)?.into_number());
-        }
-        let at = gather::check(operation, self, along, indices)?;
-        self.check_source(operation, src)?;
-        let (of_indices, of_src) = (&indices.layout.shape, &src.layout.shape);
-        gather::fits_within(operation, of_indices, &self.layout.shape, at)?;
-        let is_in_src = of_src.len() == of_indices.len()
-            && of_src
-                .iter()
-                .zip(of_indices)
-                .all(|(src, index)| index <= src);
-        if !is_in_src {
-            return Err(Error::Shape {
-                operation,
-                reason: format!("the indices {of_indices:?} do not fit into {of_src:?}"),
-            });
-        }
-        // Indices may leave a part of the tensor alone, and of the source.
-        let mut named = of_indices.clone();
-        let src = first(src, &named)?;
-        named[at] = self.layout.shape[at];
-        if named == self.layout.shape {
-            return place(self, at, indices, &src, code);
-        }
-        let result = self.copy()?;
-        let made = place(&first(self, &named)?, at, indices, &src, code)?;
-        first(&result, &named)?.copy_(&made)?;
-        Ok(result)
     }
 }
 
@@ -239,38 +133,44 @@ pub(super) fn put(
     src: &Tensor,
     add: bool,
 ) -> Result<Tensor> {
-    place(x, at, indices, src, if add { ADD } else { 0 })
+    place(
+        x,
+        at,
+        indices,
+        src,
+        if add { Settle::ADD } else { Settle::WRITE },
+    )
 }
 
 /// `x` with the slices of `src` at the indices, which have the shape of `src`, or are one line for
 /// all.
 #[track_caller]
-fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, code: u64) -> Result<Tensor> {
-    let engine = &x.engine;
-    let shape = &x.layout.shape;
+fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, settle: Settle) -> Result<Tensor> {
     if src.layout.len() == 0 || x.layout.len() == 0 {
         return x.copy();
     }
     let is_shared = indices.layout.rank() != x.layout.rank() || x.layout.rank() == 1;
-    let (along, count) = match is_shared {
-        true => (0, indices.layout.shape[0]),
-        false => (at, indices.layout.shape[at]),
-    };
-    if is_sum(code) && engine.caps().kind == AdapterKind::Cpu && count > LONGEST_RUN_ON_CPU {
-        let mut sum = x.clone();
-        for start in (0..count).step_by(LONGEST_RUN_ON_CPU) {
-            let len = LONGEST_RUN_ON_CPU.min(count - start);
-            let indices = indices.narrow(along as isize, start, len)?;
-            sum = place(
-                &sum,
-                at,
-                &indices,
-                &src.narrow(at as isize, start, len)?,
-                code,
-            )?;
-        }
-        return Ok(sum);
+    let along = if is_shared { 0 } else { at };
+    let count = indices.layout.shape[along];
+    let is_cpu = x.engine.caps().kind == AdapterKind::Cpu;
+    match is_cpu && settle.how != How::Write && count > LONGEST_RUN_ON_CPU {
+        true => long::place(x, at, (indices, along), src, settle),
+        false => place_at_once(x, at, (indices, along), src, settle),
     }
+}
+
+/// In one launch. Indices lie along an axis of their own.
+#[track_caller]
+fn place_at_once(
+    x: &Tensor,
+    at: usize,
+    (indices, along): (&Tensor, usize),
+    src: &Tensor,
+    settle: Settle,
+) -> Result<Tensor> {
+    let (engine, shape) = (&x.engine, &x.layout.shape);
+    let is_shared = indices.layout.rank() != x.layout.rank() || x.layout.rank() == 1;
+    let count = indices.layout.shape[along];
     let (keys, order) = sorted(indices, along, false, count)?;
     let (x, src) = (x.contiguous()?, src.contiguous()?);
     let result = Tensor::output(engine, shape, x.dtype)?;
@@ -293,24 +193,48 @@ fn place(x: &Tensor, at: usize, indices: &Tensor, src: &Tensor, code: u64) -> Re
         arg(&result, true),
     ];
     let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
-    engine.launch(Launch::new(&SCATTER, code, args, &params, groups))?;
+    engine.launch(Launch::new(&SCATTER, settle.code(), args, &params, groups))?;
     Ok(result)
 }
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let settle = if is_sum(variant.code) { "add" } else { "write" };
+    let Settle { how, is_alone } = Settle::from_code(variant.code);
+    let (from, is_bool) = (variant.dtypes[0].wgsl(), variant.dtypes[0] == DType::Bool);
+    let fold = match how {
+        How::Write => None,
+        // Of truths the sum is whether any is true, and the product whether all are.
+        How::Sum if is_bool => Some("max"),
+        How::Product if is_bool => Some("min"),
+        How::Sum | How::Mean => Some("sum"),
+        How::Product => Some("product"),
+        How::Max => Some("max"),
+        How::Min => Some("min"),
+    };
+    let (around, accumulator) = match (how, from) {
+        (How::Max | How::Min, "f32") => ("keys", "i32"),
+        (How::Mean, "i32") => ("mean_signed", from),
+        (How::Mean, _) => ("mean", from),
+        _ => ("plain", from),
+    };
+    let key = match how {
+        How::Max => "0x7fc00000i",
+        _ => "-2147483647i - 1i",
+    };
     let mut out = String::with_capacity(4 << 10);
     // Writing to a String cannot fail.
-    let _ = writeln!(out, "alias T = {};", variant.dtypes[0].wgsl());
-    push_sections(&mut out, WGSL, &["params", settle]);
+    let _ = writeln!(
+        out,
+        "alias T = {from};\nalias A = {accumulator};\n\
+         const ALONE: bool = {is_alone};\nconst NAN_KEY: i32 = {key};"
+    );
+    push_sections(&mut out, WGSL, &["params"]);
+    match fold {
+        Some(fold) => push_sections(&mut out, WGSL, &["fold", fold, around]),
+        None => push_sections(&mut out, WGSL, &["write"]),
+    }
     push_functions(&mut out);
     Cow::Owned(out)
-}
-
-/// Does the variant add?
-pub(super) fn is_sum(code: u64) -> bool {
-    code & ADD != 0
 }
 
 #[cfg(test)]
@@ -321,8 +245,10 @@ mod tests {
     #[test]
     fn every_type_gives_a_valid_shader() {
         for x in DType::ALL {
-            for code in [0, ADD] {
-                valid(&SCATTER, code, &[x, DType::U32, DType::U32, x, x], 0b10000);
+            for how in 0..6 {
+                for code in [how, how | ALONE] {
+                    valid(&SCATTER, code, &[x, DType::U32, DType::U32, x, x], 0b10000);
+                }
             }
         }
     }

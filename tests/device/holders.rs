@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use lapidary::{
-    Activation, ClassLoss, Conv, DType, Epilogue, Gpu, Kernel, Options, Pool, Reduction, Result,
-    Tensor,
+    Activation, ClassLoss, Conv, DType, Epilogue, Gpu, Kernel, Options, PadMode, Pool, Reduction,
+    Result, ScatterReduce, Tensor,
 };
 
 /// Operands for what takes them.
@@ -196,6 +196,7 @@ fn run_reductions(given: &Given) {
         of.x.count_nonzero(&[1]);
         of.x.cumsum(0);
         of.halves.cumsum(1);
+        of.halves.cummax(0);
         of.shares.cumprod(1);
         of.x.softmax(1);
         of.across.softmax(0);
@@ -203,6 +204,8 @@ fn run_reductions(given: &Given) {
         of.x.layer_norm(&[8], Some(&of.shares.select(0, 0)?), None, 1e-5);
         of.across.rms_norm(&[8], None, 1e-5);
         of.pictures.group_norm(2, None, None, 1e-5);
+        of.pictures.batch_norm_train(None, None, 1e-5);
+        of.pictures.batch_norm_backward(&of.pictures, None, 1e-5);
         of.x.softmax_backward(&of.x.softmax(0)?, 0);
         of.x.log_softmax_backward(&of.across.log_softmax(1)?, 1);
         of.x.gelu_backward(&of.across);
@@ -230,6 +233,7 @@ fn run_arrangements(given: &Given) {
         Tensor::concat(&[&of.halves, &of.halves.narrow(1, 1, 3)?], 1);
         Tensor::stack(&[&of.x, &of.across], 1);
         of.x.pad(&[(1, 2), (0, 3)], 0.0);
+        of.x.pad_with(&[(1, 2), (0, 3)], PadMode::Reflect);
         of.across.repeat(&[2, 3]);
         of.x.repeat_interleave(3, 0);
         of.across.roll(&[2, -1], &[0, 1]);
@@ -241,6 +245,7 @@ fn run_arrangements(given: &Given) {
         of.x.take_along(0, &of.indices.reshape(&[6, 1])?);
         of.x.scatter(0, &of.indices.reshape(&[6, 1])?, &of.across);
         of.across.scatter_add(0, &of.indices.reshape(&[6, 1])?, &of.x);
+        of.across.scatter_reduce(0, &of.indices.reshape(&[6, 1])?, &of.x, ScatterReduce::Mean, false);
         of.halves.index_add(0, &of.indices, &of.halves);
         of.x.copy()?.scatter_(0, &of.indices.reshape(&[6, 1])?, &of.across);
         of.x.copy()?.index_add_(0, &of.indices, &of.across);

@@ -14,7 +14,8 @@ fn spans(input: usize, pool: &Pool<2>, at: usize) -> Vec<Span> {
     let whole = input + 2 * padding;
     let reach = (kernel - 1) * dilation + 1;
     let mut count = (whole - reach) / stride + 1;
-    if pool.ceil_mode && (whole - reach) % stride > 0 && count * stride < input + padding {
+    if pool.ceil_mode && !(whole - reach).is_multiple_of(stride) && count * stride < input + padding
+    {
         count += 1;
     }
     let span = |window: usize| {

@@ -1,6 +1,6 @@
 //! stack, split, chunk, pad, repeat, roll, one_hot; triangles and dropout.
 
-use lapidary::{DType, Error, Gpu, Tensor};
+use lapidary::{DType, Error, Gpu, PadMode, Tensor};
 
 use super::model::*;
 
@@ -291,4 +291,81 @@ fn dropout_drops_its_share_by_the_seed_and_the_place() {
         assert!(matches!(ints.dropout(0.5, 1), Err(Error::DType { .. })));
     }
     assert!(drawn.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+/// Which element along an axis of `size` goes to place `at`, that `before` go before.
+fn source(mode: PadMode, size: usize, at: usize, before: usize) -> usize {
+    let (size, at) = (size as isize, at as isize - before as isize);
+    let from = match mode {
+        PadMode::Reflect if at < 0 => -at,
+        PadMode::Reflect if at >= size => 2 * (size - 1) - at,
+        PadMode::Reflect => at,
+        PadMode::Replicate => at.clamp(0, size - 1),
+        PadMode::Circular => at.rem_euclid(size),
+    };
+    from as usize
+}
+
+const MODES: [PadMode; 3] = [PadMode::Reflect, PadMode::Replicate, PadMode::Circular];
+
+#[test]
+fn what_is_padded_with_its_own_elements_agrees_with_the_model() {
+    for (name, gpu) in gpus() {
+        for dtype in DType::ALL {
+            let shape = [2, 3, 5];
+            let array = Array::new(&shape, noise(dtype)).rounded(dtype);
+            let tensor = array.upload(&gpu, dtype);
+            for (view, array, tensor) in views(&array, &tensor) {
+                let shape = array.shape.clone();
+                for mode in MODES {
+                    let widths: Vec<(usize, usize)> = (shape.iter().enumerate())
+                        .map(|(at, &size)| match at {
+                            1 => (size - 1, 1.min(size - 1)),
+                            _ => (0, (size - 1).min(2)),
+                        })
+                        .collect();
+                    let wider: Vec<usize> = (shape.iter().zip(&widths))
+                        .map(|(size, (before, after))| size + before + after)
+                        .collect();
+                    let expected = array.remap(&wider, |index| {
+                        let along = |at: usize| source(mode, shape[at], index[at], widths[at].0);
+                        (0..index.len()).map(along).collect()
+                    });
+                    let got = tensor.pad_with(&widths, mode).unwrap();
+                    let what = format!("{name} {dtype} {view} {mode:?} {widths:?}");
+                    assert_close(&download(&got), &expected, 0.0, &what);
+                    assert!(!got.shares_storage_with(&tensor), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_axis_is_padded_with_no_more_than_it_has() {
+    for (_, gpu) in gpus() {
+        let t = gpu.tensor(&[1, 2, 3], &[3]).unwrap();
+        let most = [2, 9, 3];
+        for (mode, most) in MODES.into_iter().zip(most) {
+            assert_eq!(t.pad_with(&[(most, 0)], mode).unwrap().shape(), [3 + most]);
+        }
+        for (mode, width) in [(PadMode::Reflect, 3), (PadMode::Circular, 4)] {
+            let refused = t.pad_with(&[(0, width)], mode).unwrap_err();
+            assert!(matches!(refused, Error::Shape { .. }), "{refused}");
+            let text = refused.to_string();
+            assert!(
+                text.contains(&width.to_string()) && text.contains("3 elements"),
+                "{text}"
+            );
+        }
+        assert!(t.pad_with(&[], PadMode::Reflect).is_err());
+        assert!(t.pad_with(&[(usize::MAX, 1)], PadMode::Replicate).is_err());
+        let none = gpu.zeros(&[0, 2], DType::F32).unwrap();
+        let wide = none.pad_with(&[(0, 0), (1, 1)], PadMode::Reflect).unwrap();
+        assert_eq!(wide.shape(), [0, 4]);
+        for mode in MODES {
+            let refused = none.pad_with(&[(1, 0), (0, 0)], mode);
+            assert!(matches!(refused, Err(Error::Shape { .. })), "{mode:?}");
+        }
+    }
 }

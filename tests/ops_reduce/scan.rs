@@ -1,4 +1,4 @@
-//! Running sums and products.
+//! Running sums, products and extremes.
 
 use lapidary::{DType, Error, Tensor};
 
@@ -47,6 +47,75 @@ fn check(what: &str, array: &Array, tensor: &Tensor) {
                 tolerance(dtype) * largest,
                 &what,
             );
+        }
+    }
+}
+
+/// Running extremes and their places: the last of equal ones, and NaN wins.
+fn check_extremes(what: &str, array: &Array, tensor: &Tensor) {
+    type Extremes = fn(&Tensor, isize) -> lapidary::Result<(Tensor, Tensor)>;
+    type Wins = fn(f64, f64) -> bool;
+    let cases: [(&str, Extremes, Wins); 2] = [
+        ("cummax", Tensor::cummax, |a, b| a >= b),
+        ("cummin", Tensor::cummin, |a, b| a <= b),
+    ];
+    for axis in 0..array.shape.len() {
+        for (name, method, wins) in cases {
+            let step: usize = array.shape[axis + 1..].iter().product();
+            let mut expected = array.clone();
+            let mut places = Array::new(&array.shape, |_| 0.0);
+            for at in 0..expected.values.len() {
+                let place = at / step % array.shape[axis];
+                let own = expected.values[at];
+                let before = if place == 0 {
+                    own
+                } else {
+                    expected.values[at - step]
+                };
+                if own.is_nan() || wins(own, before) {
+                    places.values[at] = place as f64;
+                } else {
+                    expected.values[at] = before;
+                    places.values[at] = places.values[at - step];
+                }
+            }
+            let (values, found) = method(tensor, axis as isize).unwrap();
+            assert_eq!(
+                (values.dtype(), found.dtype()),
+                (tensor.dtype(), DType::U32)
+            );
+            let what = format!("{name} of {what} along {axis}");
+            assert_close(&download(&values), &expected, 0.0, &what);
+            assert_close(&download(&found), &places, 0.0, &format!("{what}, places"));
+        }
+    }
+}
+
+#[test]
+fn running_extremes_agree_with_the_model_along_every_axis_of_every_view() {
+    for (name, gpu) in gpus() {
+        for dtype in DType::ALL {
+            for shape in shapes_for(dtype, &[&[7, 5, 3], &[3, 9001], &[0]]) {
+                let mut noise = noise(dtype);
+                // Many equal ones, infinities, and a NaN.
+                let mut array = Array::new(shape, |at| (noise(at) * 2.0).trunc());
+                if dtype.is_float() && array.values.len() > 30 {
+                    let far = array.values.len() * 2 / 3;
+                    array.values[..4].fill(f64::NEG_INFINITY);
+                    array.values[5] = f64::INFINITY;
+                    array.values[far] = f64::NAN;
+                }
+                let array = array.rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                let what = format!("{name} {dtype} {shape:?}");
+                if dtype == DType::F16 && shape.len() == 3 {
+                    for (view, array, tensor) in views(&array, &tensor) {
+                        check_extremes(&format!("{what} {view}"), &array, &tensor);
+                    }
+                } else {
+                    check_extremes(&what, &array, &tensor);
+                }
+            }
         }
     }
 }

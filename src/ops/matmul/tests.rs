@@ -250,7 +250,7 @@ fn every_text_is_a_valid_shader() {
             }
         }
     }
-    for dtype in [DType::I32, DType::U32, DType::F16, DType::Bf16] {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::Bool) {
         let [a, b] = [Order::AlongK; 2];
         let tile = Tile::Naive;
         let spread = Spread::Linear;

@@ -1,6 +1,6 @@
 //! Operations that take places, and those that put tensors together.
 
-use lapidary::{ClassLoss, DType, Reduction};
+use lapidary::{ClassLoss, DType, PadMode, Reduction, ScatterReduce};
 
 use super::*;
 
@@ -53,6 +53,21 @@ const FAMILIES: &[Operation] = &[
         NUMBERS,
         &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
         |t| one(t[0].scatter_add(1, &t[1], &t[2])),
+    ),
+    family(
+        "scatter_reduce",
+        NUMBERS,
+        &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
+        |t| one(t[0].scatter_reduce(1, &t[1], &t[2], ScatterReduce::Max, true)),
+    ),
+    family(
+        "scatter_reduce_",
+        FLOATS,
+        &[x(MATRIX), places(MATRIX, columns), x(MATRIX)],
+        |t| {
+            let done = t[0].scatter_reduce_(1, &t[1], &t[2], ScatterReduce::Mean, false);
+            written(t, done)
+        },
     ),
     family(
         "concat, rows",
@@ -122,6 +137,16 @@ const OTHERS: &[Operation] = &[
     }),
     op("pad", NUMBERS, &[x(MATRIX)], |t| {
         one(t[0].pad(&[(1, 2), (0, 1)], 3))
+    }),
+    op("pad_with", EVERY, &[x(MATRIX)], |t| {
+        let framed = t[0].pad_with(&[(1, 1), (2, 0)], PadMode::Reflect)?;
+        let widths = [(0, 1), (2, 1)];
+        let prolonged = t[0].pad_with(&widths, PadMode::Replicate)?;
+        Ok(vec![
+            framed,
+            prolonged,
+            t[0].pad_with(&widths, PadMode::Circular)?,
+        ])
     }),
     op("repeat", EVERY, &[x(MATRIX)], |t| one(t[0].repeat(&[2, 3]))),
     op("repeat_interleave", EVERY, &[x(MATRIX)], |t| {

@@ -27,7 +27,7 @@ const KEYS: Shape = |rows, columns| vec![2, rows + 1, columns];
 pub(super) const ALL: &[&[Operation]] = &[FAMILIES, OTHERS];
 
 const FAMILIES: &[Operation] = &[
-    family("matmul", NUMBERS_32, &[x(MATRIX), x(FACTOR)], |t| {
+    family("matmul", PRODUCTS, &[x(MATRIX), x(FACTOR)], |t| {
         one(t[0].matmul(&t[1]))
     }),
     family(
@@ -136,7 +136,15 @@ const FAMILIES: &[Operation] = &[
 ];
 
 /// What products take.
-const NUMBERS_32: &[DType] = &[DType::F32, DType::F16, DType::Bf16, DType::I32, DType::U32];
+const PRODUCTS: &[DType] = &[
+    DType::F32,
+    DType::F16,
+    DType::Bf16,
+    DType::I32,
+    DType::U32,
+    DType::U8,
+    DType::I8,
+];
 
 const OTHERS: &[Operation] = &[
     op("linear", FLOATS, &[x(MATRIX), x(WEIGHT), x(BIAS)], |t| {

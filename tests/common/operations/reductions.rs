@@ -82,6 +82,10 @@ const FAMILIES: &[Operation] = &[
         one(t[0].cumsum(-1))
     }),
     family("cumsum, rows", NUMBERS, &[x(CUBE)], |t| one(t[0].cumsum(1))),
+    family("cummax, columns", NUMBERS, &[x(MATRIX)], |t| {
+        pair(t[0].cummax(-1))
+    }),
+    family("cummin, rows", EVERY, &[x(CUBE)], |t| pair(t[0].cummin(1))),
     family("sort", NUMBERS, &[x(MATRIX)], |t| {
         pair(t[0].sort(-1, false))
     }),
@@ -124,6 +128,30 @@ const OTHERS: &[Operation] = &[
             let shape = &t[0].shape()[1..];
             t[0].layer_norm_backward(&t[1], shape, Some(&t[2]), 1e-3)
                 .map(|made| made.to_vec())
+        },
+    ),
+    op(
+        "batch_norm",
+        FLOATS,
+        &[x(PLANES), x(ROW), share(ROW), x(ROW), x(ROW)],
+        |t| one(t[0].batch_norm(&t[1], &t[2], Some(&t[3]), Some(&t[4]), 1e-3)),
+    ),
+    op(
+        "batch_norm_train",
+        FLOATS,
+        &[x(PLANES), x(ROW), x(ROW)],
+        |t| {
+            let made = t[0].batch_norm_train(Some(&t[1]), Some(&t[2]), 1e-3)?;
+            Ok(made.to_vec())
+        },
+    ),
+    op(
+        "batch_norm_backward",
+        FLOATS,
+        &[x(PLANES), x(PLANES), x(ROW)],
+        |t| {
+            let made = t[0].batch_norm_backward(&t[1], Some(&t[2]), 1e-3)?;
+            Ok(made.to_vec())
         },
     ),
     op("cumprod", NUMBERS, &[x(MATRIX)], |t| one(t[0].cumprod(-1))),

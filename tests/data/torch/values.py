@@ -129,7 +129,92 @@ def losses():
     yield "binary_cross_entropy_with_logits, weight", [logits, share, weights], loss
 
 
-GROUPS = [shapes, indexing, reductions, losses]
+def layers():
+    x, edges = numbers(1, 3, 8, 7), {"stride": 2, "padding": 1, "ceil_mode": True}
+    window, line = (3, 2), numbers(1, 2, 9)
+    dilated = dict(edges, dilation=(2, 1))
+    yield "max_pool2d, dilated", [x], F.max_pool2d(x, window, return_indices=True, **dilated)
+    strange = x.clone()
+    strange[0, 0, 0, :2] = math.nan
+    strange[0, 0, 2:4, 2:4] = -math.inf
+    yield "max_pool2d, NaN", [strange], F.max_pool2d(strange, 2, return_indices=True)
+    yield "avg_pool2d, rounded up", [x], F.avg_pool2d(x, window, **edges)
+    inside = dict(edges, count_include_pad=False)
+    yield "avg_pool2d, without padding", [x], F.avg_pool2d(x, window, **inside)
+    yield "avg_pool2d, a divisor", [x], F.avg_pool2d(x, window, divisor_override=5, **edges)
+    yield "avg_pool1d", [line], F.avg_pool1d(line, 3, **edges)
+    yield "adaptive_avg_pool2d", [x], F.adaptive_avg_pool2d(x, (3, 4))
+    yield "adaptive_max_pool2d", [x], F.adaptive_max_pool2d(x, (3, 9), return_indices=True)
+    yield "adaptive_avg_pool1d", [line[0]], F.adaptive_avg_pool1d(line[0], 4)
+    for name, call in [
+        ("avg_pool2d_backward", lambda x: F.avg_pool2d(x, window, **inside)),
+        ("max_pool2d_backward", lambda x: F.max_pool2d(x, window, **dilated)),
+        ("adaptive_avg_pool2d_backward", lambda x: F.adaptive_avg_pool2d(x, (3, 5))),
+    ]:
+        leaf = x.clone().requires_grad_()
+        y = call(leaf)
+        grad = numbers(*y.shape, seed=1)
+        yield name, [grad, x], torch.autograd.grad(y, leaf, grad)
+    weight = numbers(2, 3, 2, 2, seed=2)
+    yield "conv2d, one sample", [x[0], weight], F.conv2d(x[0], weight)
+    taps, bias = numbers(3, 2, 2, seed=3), numbers(3, seed=4)
+    yield "conv1d, one sample", [line[0], taps, bias], F.conv1d(line[0], taps, bias)
+    row = numbers(2, 3, 5)
+    for mode in ["reflect", "replicate", "circular"]:
+        yield f"pad, {mode}", [row], F.pad(row, (2, 1), mode=mode)
+    image = numbers(1, 2, 3, 4)
+    yield "pad, two axes", [image], F.pad(image, (3, 2, 1, 2), mode="reflect")
+    mean, variance = numbers(3, seed=5), numbers(3, seed=6) ** 2
+    scale, shift = numbers(3, seed=7), numbers(3, seed=8)
+    known = F.batch_norm(x, mean, variance, scale, shift)
+    yield "batch_norm", [x, mean, variance, scale, shift], known
+    running = [mean.clone(), variance.clone()]
+    batch = F.batch_norm(x, *running, scale, shift, training=True, momentum=0.25)
+    yield "batch_norm_train", [x, scale, shift, mean, variance], [batch, *running]
+    half = x.half()
+    flat = F.batch_norm(half.float(), None, None, training=True).half()
+    yield "batch_norm_train, halves", [half], flat
+    leaf, factor = x.clone().requires_grad_(), scale.clone().requires_grad_()
+    term = shift.clone().requires_grad_()
+    y = F.batch_norm(leaf, None, None, factor, term, training=True)
+    grad = numbers(*y.shape, seed=9)
+    grads = torch.autograd.grad(y, [leaf, factor, term], grad)
+    yield "batch_norm_backward", [grad, x, scale], grads
+    bytes_ = wholes(4, 30, below=256).byte()
+    yield "matmul of u8", [bytes_, bytes_.T.contiguous()], bytes_ @ bytes_.T
+    signed = wholes(3, 9, below=256, seed=1).to(torch.int8)
+    yield "matmul of i8", [signed, signed.T.contiguous()], signed @ signed.T
+
+
+def folds():
+    x = numbers(3, 6)
+    strange = x.clone()
+    strange[1, 2] = math.nan
+    strange[2, :3] = -math.inf
+    yield "cummax", [strange], strange.cummax(1)
+    yield "cummin", [strange], strange.cummin(0)
+    steps = wholes(4, 9, below=3)
+    yield "cummax, equal ones", [steps], steps.cummax(1)
+    yield "cummin, equal ones", [steps], steps.cummin(1)
+    number = torch.tensor(2.5)
+    yield "cummax of a number", [number], number.cummax(0)
+    places = wholes(3, 6, below=4)
+    onto = numbers(3, 7, seed=1)
+    ints_, onto_ints = wholes(3, 6, seed=2) - 5, wholes(3, 7, seed=3) - 5
+    for reduce in ["sum", "prod", "mean", "amax", "amin"]:
+        for include_self in [True, False]:
+            to = {"reduce": reduce, "include_self": include_self}
+            name = f"{reduce}, with self" if include_self else reduce
+            made = onto.scatter_reduce(1, places.long(), strange, **to)
+            yield name, [onto, places, strange], made
+            made = onto_ints.scatter_reduce(1, places.long(), ints_, **to)
+            yield f"{name}, of i32", [onto_ints, places, ints_], made
+    truths, onto_truths = ints_ > 0, onto_ints > 0
+    added = onto_truths.scatter_add(1, places.long(), truths)
+    yield "scatter_add of bools", [onto_truths, places, truths], added
+
+
+GROUPS = [shapes, indexing, reductions, losses, layers, folds]
 
 
 def number(value):

@@ -1,0 +1,258 @@
+//! Batch normalization, made of reductions and of elementwise work that is fused: no kernels of
+//! its own.
+
+use super::normalize::check_float;
+use super::operation::same_dtype;
+use super::reduce::{Lower, Op, fold};
+use super::rows::Axes;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::Layout;
+
+impl Tensor {
+    /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]` with
+    /// statistics that are known, as PyTorch's `batch_norm` in evaluation.
+    ///
+    /// Mean, variance, weight and bias have one element a channel and any float type. All of it is
+    /// computed in f32 and rounded once.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(image: &Tensor, mean: &Tensor, variance: &Tensor) -> lapidary::Result<()> {
+    /// let y = image.batch_norm(mean, variance, None, None, 1e-5)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] for fewer than two dimensions, or a mean, variance, weight or bias that is
+    /// not one number a channel; [`Error::DType`] for integers and bools; [`Error::Foreign`] for
+    /// tensors of another `Gpu`.
+    #[track_caller]
+    pub fn batch_norm(
+        &self,
+        mean: &Tensor,
+        variance: &Tensor,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<Tensor> {
+        const OPERATION: &str = "batch_norm";
+        let channels = Channels::of(OPERATION, self)?;
+        let mean = channels.spread(OPERATION, "mean", mean)?;
+        let variance = channels.spread(OPERATION, "variance", variance)?;
+        let affine = channels.affine(OPERATION, weight, bias)?;
+        normalized(self, [&mean, &variance], affine, eps)
+    }
+
+    /// [`batch_norm`](Tensor::batch_norm) with the statistics of the batch itself, as PyTorch's in
+    /// training: the result, and the batch's mean and variance of each channel, in f32.
+    ///
+    /// The result is normalized by the variance of the population. The one that is given back is
+    /// the sample's, divided by one less, which is what PyTorch's running variance takes.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor, running_mean: &Tensor,
+    /// #     running_variance: &Tensor) -> lapidary::Result<()> {
+    /// let [y, mean, variance] = x.batch_norm_train(Some(weight), Some(bias), 1e-5)?;
+    /// running_mean.lerp_scalar_(&mean, 0.1)?; // PyTorch's momentum of 0.1
+    /// running_variance.lerp_scalar_(&variance, 0.1)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`batch_norm`](Tensor::batch_norm), and [`Error::Shape`] for fewer than two
+    /// elements a channel.
+    #[track_caller]
+    pub fn batch_norm_train(
+        &self,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<[Tensor; 3]> {
+        const OPERATION: &str = "batch_norm_train";
+        let channels = Channels::of(OPERATION, self)?;
+        let affine = channels.affine(OPERATION, weight, bias)?;
+        let count = channels.check_spread(OPERATION)?;
+        let [mean, variance] = channels.statistics()?;
+        let of_sample = (&variance * (count / (count - 1.0)))?;
+        let y = normalized(self, [&mean, &variance], affine, eps)?;
+        let flat = |statistic: Tensor| statistic.reshape(&[channels.count]);
+        Ok([y, flat(mean)?, flat(of_sample)?])
+    }
+
+    /// The gradients of [`batch_norm_train`](Tensor::batch_norm_train) by its input, its weight and
+    /// its bias, where `self` is that by its result. The last two have one element a channel,
+    /// whether there were a weight and a bias or not.
+    ///
+    /// ```
+    /// # use lapidary::Tensor;
+    /// # fn demo(x: &Tensor, weight: &Tensor, by_y: &Tensor) -> lapidary::Result<()> {
+    /// let [by_x, by_weight, by_bias] = by_y.batch_norm_backward(x, Some(weight), 1e-5)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`batch_norm_train`](Tensor::batch_norm_train), and [`Error::Shape`] and
+    /// [`Error::DType`] unless `self` has the shape and type of the input.
+    #[track_caller]
+    pub fn batch_norm_backward(
+        &self,
+        input: &Tensor,
+        weight: Option<&Tensor>,
+        eps: f32,
+    ) -> Result<[Tensor; 3]> {
+        const OPERATION: &str = "batch_norm_backward";
+        self.same_engine(OPERATION, input)?;
+        same_dtype(OPERATION, self.dtype, input.dtype)?;
+        if self.shape() != input.shape() {
+            return Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "the gradient has shape {:?}, and what it belongs to {:?}",
+                    self.shape(),
+                    input.shape()
+                ),
+            });
+        }
+        let channels = Channels::of(OPERATION, input)?;
+        let [weight, _] = channels.affine(OPERATION, weight, None)?;
+        let count = channels.check_spread(OPERATION)?;
+        let [mean, variance] = channels.statistics()?;
+        let scale = (variance + eps)?.rsqrt()?;
+        let (g, x) = (self.cast(DType::F32)?, input.cast(DType::F32)?);
+        let normal = ((x - mean)? * &scale)?;
+        let folded: Vec<isize> = (0..self.rank() as isize)
+            .filter(|&axis| axis != 1)
+            .collect();
+        let by_bias = g.sum_keepdim(&folded)?;
+        let by_weight = (&g * &normal)?.sum_keepdim(&folded)?;
+        let along = (normal * (&by_weight / count)?)?;
+        let rest = ((g - (&by_bias / count)?)? - along)?;
+        let mut by_input = (rest * scale)?;
+        if let Some(weight) = weight {
+            by_input = (by_input * weight)?;
+        }
+        let flat = [channels.count];
+        Ok([
+            by_input.cast(self.dtype)?,
+            by_weight.reshape(&flat)?.cast(self.dtype)?,
+            by_bias.reshape(&flat)?.cast(self.dtype)?,
+        ])
+    }
+}
+
+/// The channels of a tensor `[batch, channels, ..]`.
+struct Channels<'a> {
+    x: &'a Tensor,
+    count: usize,
+    /// One number a channel, that broadcasts over what comes after.
+    one_each: Vec<usize>,
+}
+
+impl<'a> Channels<'a> {
+    fn of(operation: &'static str, x: &'a Tensor) -> Result<Self> {
+        check_float(operation, x)?;
+        if x.rank() < 2 {
+            return Err(Error::Shape {
+                operation,
+                reason: format!("shape {:?} is not batch, channels and more", x.shape()),
+            });
+        }
+        let mut one_each = vec![1; x.rank()];
+        one_each[1] = x.shape()[1];
+        Ok(Channels {
+            x,
+            count: x.shape()[1],
+            one_each,
+        })
+    }
+
+    /// Numbers in f32, one a channel, in a shape that broadcasts.
+    #[track_caller]
+    fn spread(&self, operation: &'static str, name: &str, given: &Tensor) -> Result<Tensor> {
+        self.x.same_engine(operation, given)?;
+        check_float(operation, given)?;
+        if given.shape() != [self.count] {
+            return Err(Error::Shape {
+                operation,
+                reason: format!(
+                    "the {name} has shape {:?}, not [{}]: it is one number a channel",
+                    given.shape(),
+                    self.count
+                ),
+            });
+        }
+        given.cast(DType::F32)?.reshape(&self.one_each)
+    }
+
+    #[track_caller]
+    fn affine(
+        &self,
+        operation: &'static str,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+    ) -> Result<[Option<Tensor>; 2]> {
+        let weight = match weight {
+            Some(weight) => Some(self.spread(operation, "weight", weight)?),
+            None => None,
+        };
+        let bias = match bias {
+            Some(bias) => Some(self.spread(operation, "bias", bias)?),
+            None => None,
+        };
+        Ok([weight, bias])
+    }
+
+    /// How many elements a channel has, if they can have a spread.
+    fn check_spread(&self, operation: &'static str) -> Result<f32> {
+        let count = self.x.len() / self.count.max(1);
+        match count >= 2 || self.count == 0 {
+            true => Ok(count as f32),
+            false => Err(Error::Shape {
+                operation,
+                reason: format!(
+                    "shape {:?} has {count} elements a channel: a variance takes two or more",
+                    self.x.shape()
+                ),
+            }),
+        }
+    }
+
+    /// The mean and the variance of the population, in f32, by two passes.
+    #[track_caller]
+    fn statistics(&self) -> Result<[Tensor; 2]> {
+        let x = self.x;
+        let all: Vec<isize> = (0..x.rank() as isize).filter(|&axis| axis != 1).collect();
+        let folded = Axes::named("batch_norm_train", &all, x.rank())?;
+        let mut mean = fold(x, None, Op::MEAN, folded, DType::F32)?;
+        let spread = Op::variance(0.0, Lower::Divide);
+        let mut variance = fold(x, Some(&mean), spread, folded, DType::F32)?;
+        mean.layout = Layout::contiguous(&self.one_each);
+        variance.layout = Layout::contiguous(&self.one_each);
+        Ok([mean, variance])
+    }
+}
+
+/// In f32, and rounded once.
+#[track_caller]
+fn normalized(
+    x: &Tensor,
+    [mean, variance]: [&Tensor; 2],
+    [weight, bias]: [Option<Tensor>; 2],
+    eps: f32,
+) -> Result<Tensor> {
+    let mut scale = (variance + eps)?.rsqrt()?;
+    if let Some(weight) = weight {
+        scale = (scale * weight)?;
+    }
+    let mut y = ((x.cast(DType::F32)? - mean)? * scale)?;
+    if let Some(bias) = bias {
+        y = (y + bias)?;
+    }
+    y.cast(x.dtype)
+}

@@ -1,0 +1,154 @@
+//! Tensors with more around them, by copies: no kernels of their own.
+
+use super::fill;
+use super::scalar::Scalar;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Dims, checked};
+
+/// What [`Tensor::pad_with`] puts around a tensor: the modes of PyTorch's `F.pad` beside
+/// `constant`, which is [`Tensor::pad`].
+///
+/// ```
+/// # fn demo(row: &lapidary::Tensor) -> lapidary::Result<()> {
+/// use lapidary::PadMode;
+///
+/// // With two before and two after, `a b c d` is:
+/// let mirrored = row.pad_with(&[(2, 2)], PadMode::Reflect)?; //   c b a b c d c b
+/// let prolonged = row.pad_with(&[(2, 2)], PadMode::Replicate)?; // a a a b c d d d
+/// let closed = row.pad_with(&[(2, 2)], PadMode::Circular)?; //    c d a b c d a b
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PadMode {
+    /// Mirrored at the first and the last element, which do not come twice.
+    Reflect,
+    /// The first and the last element again and again.
+    Replicate,
+    /// From the other end, as if the axis were a circle.
+    Circular,
+}
+
+impl Tensor {
+    /// The tensor with `value` around it: `widths` says for every axis, outermost first, how many
+    /// go before it and how many after.
+    ///
+    /// ```
+    /// # fn demo(image: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let framed = image.pad(&[(1, 1), (2, 2)], 0.0)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] unless there is a pair for every axis, [`Error::DType`] if the tensor's
+    /// type does not hold `value`, and those of making a tensor.
+    #[track_caller]
+    pub fn pad(&self, widths: &[(usize, usize)], value: impl Into<Scalar>) -> Result<Tensor> {
+        let shape = self.wider("pad", widths)?;
+        let result = fill::full(&self.engine, &shape, value.into(), self.dtype)?;
+        let mut inside = result.clone();
+        for (at, (&dim, &(before, _))) in self.shape().iter().zip(widths).enumerate() {
+            inside = inside.narrow(at as isize, before, dim)?;
+        }
+        inside.copy_(self)?;
+        Ok(result)
+    }
+
+    /// The tensor with more of its own elements around it: `widths` says for every axis, outermost
+    /// first, how many go before it and how many after, and `mode` which. For every type.
+    ///
+    /// ```
+    /// # use lapidary::{PadMode, Tensor};
+    /// # fn demo(image: &Tensor) -> lapidary::Result<()> {
+    /// let framed = image.pad_with(&[(0, 0), (1, 1), (2, 2)], PadMode::Reflect)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`] unless there is a pair for every axis, and for more than an axis has:
+    /// [`Reflect`](PadMode::Reflect) takes at most one less than its size,
+    /// [`Circular`](PadMode::Circular) at most its size, [`Replicate`](PadMode::Replicate) any
+    /// number unless the axis is empty; and those of making a tensor.
+    #[track_caller]
+    pub fn pad_with(&self, widths: &[(usize, usize)], mode: PadMode) -> Result<Tensor> {
+        const OPERATION: &str = "pad_with";
+        checked(&self.wider(OPERATION, widths)?, self.dtype)?;
+        for (at, (&size, &(before, after))) in self.shape().iter().zip(widths).enumerate() {
+            let most = match mode {
+                PadMode::Reflect => size.saturating_sub(1),
+                PadMode::Replicate if size > 0 => usize::MAX,
+                PadMode::Replicate => 0,
+                PadMode::Circular => size,
+            };
+            if before.max(after) > most {
+                return Err(Error::Shape {
+                    operation: OPERATION,
+                    reason: format!(
+                        "{before} before and {after} after axis {at} of {:?}: {mode:?} takes at \
+                         most {most} from {size} elements",
+                        self.shape()
+                    ),
+                });
+            }
+        }
+        let mut made = self.clone();
+        for (at, &(before, after)) in widths.iter().enumerate() {
+            let first = made.edge(at, before, mode, true)?;
+            let last = made.edge(at, after, mode, false)?;
+            let pieces = [first.as_ref(), Some(&made), last.as_ref()];
+            let pieces: Vec<&Tensor> = pieces.into_iter().flatten().collect();
+            if pieces.len() > 1 {
+                made = Tensor::concat(&pieces, at as isize)?;
+            }
+        }
+        made.apart_from(self)
+    }
+
+    /// The shape with so many more before and after each axis.
+    fn wider(&self, operation: &'static str, widths: &[(usize, usize)]) -> Result<Dims> {
+        let old = &self.layout.shape;
+        if widths.len() != old.len() {
+            return Err(Error::Shape {
+                operation,
+                reason: format!("{} pairs for the axes of {old:?}", widths.len()),
+            });
+        }
+        let wider = |(&dim, &(before, after)): (&usize, &(usize, usize))| {
+            dim.saturating_add(before).saturating_add(after)
+        };
+        Ok(old.iter().zip(widths).map(wider).collect())
+    }
+
+    /// What goes before an axis, or after it: a view of `count` elements, if that is any.
+    fn edge(
+        &self,
+        at: usize,
+        count: usize,
+        mode: PadMode,
+        is_before: bool,
+    ) -> Result<Option<Tensor>> {
+        if count == 0 {
+            return Ok(None);
+        }
+        let (axis, size) = (at as isize, self.layout.shape[at]);
+        let start = match (mode, is_before) {
+            (PadMode::Reflect, true) => 1,
+            (PadMode::Reflect, false) => size - 1 - count,
+            (PadMode::Replicate, true) | (PadMode::Circular, false) => 0,
+            (PadMode::Replicate, false) => size - 1,
+            (PadMode::Circular, true) => size - count,
+        };
+        let edge = match mode {
+            PadMode::Reflect => self.narrow(axis, start, count)?.flip(&[axis])?,
+            PadMode::Circular => self.narrow(axis, start, count)?,
+            PadMode::Replicate => {
+                let mut shape = self.layout.shape.clone();
+                shape[at] = count;
+                self.narrow(axis, start, 1)?.broadcast_to(&shape)?
+            }
+        };
+        Ok(Some(edge))
+    }
+}

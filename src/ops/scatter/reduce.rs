@@ -1,0 +1,89 @@
+//! Folds of what indices name.
+
+use super::{How, Settle};
+use crate::error::Result;
+use crate::ops::operation::Takes;
+use crate::tensor::Tensor;
+
+/// What [`Tensor::scatter_reduce`] makes of the elements that name one place: PyTorch's `sum`,
+/// `prod`, `mean`, `amax` and `amin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScatterReduce {
+    /// Integers wrap; of bools it is whether any is true.
+    Sum,
+    /// Integers wrap; of bools it is whether all are true.
+    Prod,
+    /// The sum, in 32 bits, over the number of elements; of integers rounded down. No bools.
+    Mean,
+    /// The largest; NaN wins.
+    Max,
+    /// The smallest; NaN wins.
+    Min,
+}
+
+impl Tensor {
+    /// A copy in which each element that `indices` names along `axis` is folded with those of
+    /// `src` that name it, as PyTorch's `scatter_reduce`; shapes and indices as in
+    /// [`scatter`](Tensor::scatter). With `include_self` the element that is there is one of them;
+    /// without it, it counts only where nothing names it.
+    ///
+    /// Those that name one element are folded in their order along `axis`, in f32 for f16 and bf16:
+    /// the result is the same in every run. An element that very many name takes as long as they
+    /// are.
+    ///
+    /// ```
+    /// # use lapidary::{ScatterReduce, Tensor};
+    /// # fn demo(zeros: &Tensor, groups: &Tensor, x: &Tensor) -> lapidary::Result<()> {
+    /// let highest = zeros.scatter_reduce(0, groups, x, ScatterReduce::Max, false)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`scatter`](Tensor::scatter); [`Error::DType`](crate::Error::DType) for the mean of
+    /// bools.
+    #[track_caller]
+    pub fn scatter_reduce(
+        &self,
+        axis: isize,
+        indices: &Tensor,
+        src: &Tensor,
+        reduce: ScatterReduce,
+        include_self: bool,
+    ) -> Result<Tensor> {
+        const OPERATION: &str = "scatter_reduce";
+        if reduce == ScatterReduce::Mean {
+            Takes::Numbers.check(OPERATION, self.dtype)?;
+        }
+        let how = match reduce {
+            ScatterReduce::Sum => How::Sum,
+            ScatterReduce::Prod => How::Product,
+            ScatterReduce::Mean => How::Mean,
+            ScatterReduce::Max => How::Max,
+            ScatterReduce::Min => How::Min,
+        };
+        let settle = Settle {
+            how,
+            is_alone: !include_self,
+        };
+        self.scattered(OPERATION, axis, indices, src, settle)
+    }
+
+    /// [`scatter_reduce`](Tensor::scatter_reduce) in place.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`scatter_reduce`](Tensor::scatter_reduce) and of [`add_`](Tensor::add_).
+    #[track_caller]
+    pub fn scatter_reduce_(
+        &self,
+        axis: isize,
+        indices: &Tensor,
+        src: &Tensor,
+        reduce: ScatterReduce,
+        include_self: bool,
+    ) -> Result<()> {
+        self.check_writable("scatter_reduce_")?;
+        self.copy_(&self.scatter_reduce(axis, indices, src, reduce, include_self)?)
+    }
+}
