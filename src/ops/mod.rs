@@ -42,6 +42,7 @@ mod rows;
 mod scalar;
 mod scan;
 mod scatter;
+mod scatter_into;
 mod search_sorted;
 mod select;
 mod softmax;

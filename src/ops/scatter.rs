@@ -60,7 +60,7 @@ pub(super) struct Params {
 /// The most sources that may be folded into one element in one launch on a software adapter:
 /// llvmpipe leaves the loops of an invocation, which folds into four, after 65,535 rounds in all of
 /// them.
-const LONGEST_RUN_ON_CPU: usize = 15 << 10;
+pub(super) const LONGEST_RUN_ON_CPU: usize = 15 << 10;
 
 /// What becomes of the sources that name one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ pub(super) struct Settle {
 const ALONE: u64 = 1 << 8;
 
 impl Settle {
-    const WRITE: Settle = Settle::with(How::Write);
-    const ADD: Settle = Settle::with(How::Sum);
+    pub(super) const WRITE: Settle = Settle::with(How::Write);
+    pub(super) const ADD: Settle = Settle::with(How::Sum);
 
     /// With what is there.
     const fn with(how: How) -> Self {
@@ -97,7 +97,7 @@ impl Settle {
         }
     }
 
-    fn code(self) -> u64 {
+    pub(super) fn code(self) -> u64 {
         self.how as u64 | if self.is_alone { ALONE } else { 0 }
     }
 

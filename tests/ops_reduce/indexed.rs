@@ -137,10 +137,16 @@ fn scatter_keeps_the_last_and_scatter_add_adds_all_whatever_the_views() {
                         let got = tensor.scatter(axis as isize, &of_given, &of_src).unwrap();
                         let expected = scattered(&array, axis, &given, &src, false);
                         assert_close(&download(&got), &expected, 0.0, &what);
+                        let own = tensor.copy().unwrap();
+                        own.scatter_(axis as isize, &of_given, &of_src).unwrap();
+                        assert_close(&download(&own), &expected, 0.0, &what);
                         let got = tensor.scatter_add(axis as isize, &of_given, &of_src);
                         // Of bools any that is true makes a place true.
                         let expected = scattered(&array, axis, &given, &src, true).rounded(dtype);
                         assert_close(&download(&got.unwrap()), &expected, 0.0, &what);
+                        let own = tensor.copy().unwrap();
+                        own.scatter_add_(axis as isize, &of_given, &of_src).unwrap();
+                        assert_close(&download(&own), &expected, 0.0, &what);
                     }
                 }
             }
@@ -185,6 +191,33 @@ fn index_add_adds_slices_and_the_forms_in_place_write_through_views() {
         (wanted[2], wanted[4]) = (1, 2);
         (wanted[18], wanted[19], wanted[4]) = (1, 1, 1);
         assert_eq!(got, wanted, "{name}");
+    }
+}
+
+#[test]
+fn the_forms_in_place_copy_no_target() {
+    for (name, gpu) in gpus() {
+        let (rows, columns) = (4096, 64);
+        let target = gpu.zeros(&[rows, columns], DType::F32).unwrap();
+        let of_each = gpu.tensor(&vec![7_u32; columns], &[1, columns]).unwrap();
+        let of_all = gpu.tensor(&[9_u32], &[1]).unwrap();
+        let row = gpu.ones(&[1, columns], DType::F32).unwrap();
+        gpu.finish().unwrap();
+        gpu.reset_peaks();
+        let before = gpu.memory().live_bytes.now;
+        target.scatter_(0, &of_each, &row).unwrap();
+        target.scatter_add_(0, &of_each, &row).unwrap();
+        target.index_add_(0, &of_all, &row).unwrap();
+        gpu.finish().unwrap();
+        let grown = gpu.memory().live_bytes.peak - before;
+        assert!(grown < target.size_bytes() / 4, "{name}: {grown} bytes");
+        let sums = target.sum(&[1]).unwrap().to_vec::<f32>().unwrap();
+        let named: Vec<_> = sums
+            .iter()
+            .enumerate()
+            .filter(|(_, sum)| **sum != 0.0)
+            .collect();
+        assert_eq!(named, [(7, &128.0), (9, &64.0)], "{name}");
     }
 }
 

@@ -5,8 +5,9 @@ use crate::error::{Error, Result};
 use crate::ops::gather;
 use crate::ops::index_select::check_index_type;
 use crate::ops::operation::same_dtype;
+use crate::ops::scatter_into;
 use crate::tensor::Tensor;
-use crate::tensor::layout::axis;
+use crate::tensor::layout::{Dims, axis};
 
 impl Tensor {
     /// A copy in which the elements that `indices` names along `axis` are those of `src`, as
@@ -67,10 +68,16 @@ impl Tensor {
     /// Those of [`scatter_add`](Tensor::scatter_add).
     #[track_caller]
     pub fn index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<Tensor> {
-        const OPERATION: &str = "index_add";
         if let (Some(x), Some(i), Some(src)) = (self.as_axis(), indices.as_axis(), src.as_axis()) {
             return Ok(x.index_add(axis, &i, &src)?.into_number());
         }
+        let at = self.check_index_add(axis, indices, src)?;
+        place(self, at, indices, src, Settle::ADD)
+    }
+
+    /// The axis along which slices are added.
+    fn check_index_add(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<usize> {
+        const OPERATION: &str = "index_add";
         let at = self::axis(OPERATION, axis, self.layout.rank())?;
         self.check_source(OPERATION, src)?;
         check_index_type(OPERATION, self, indices)?;
@@ -86,10 +93,13 @@ impl Tensor {
                 ),
             });
         }
-        place(self, at, indices, src, Settle::ADD)
+        Ok(at)
     }
 
-    /// [`scatter`](Tensor::scatter) in place.
+    /// [`scatter`](Tensor::scatter) in place. What no index names is neither read nor written, if
+    /// elements have 4 bytes, `self` is contiguous, `indices` is as large as `self` but for
+    /// `axis`, and neither `indices` nor `src` is a view of the same memory. Else all of `self`
+    /// is copied twice.
     ///
     /// # Errors
     ///
@@ -97,7 +107,7 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
         self.check_writable("scatter_")?;
-        self.copy_(&self.scatter(axis, indices, src)?)
+        self.scatter_within("scatter", axis, indices, src, Settle::WRITE)
     }
 
     /// [`scatter_add`](Tensor::scatter_add) in place.
@@ -108,7 +118,7 @@ impl Tensor {
     #[track_caller]
     pub fn scatter_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
         self.check_writable("scatter_add_")?;
-        self.copy_(&self.scatter_add(axis, indices, src)?)
+        self.scatter_within("scatter_add", axis, indices, src, Settle::ADD)
     }
 
     /// [`index_add`](Tensor::index_add) in place.
@@ -119,12 +129,36 @@ impl Tensor {
     #[track_caller]
     pub fn index_add_(&self, axis: isize, indices: &Tensor, src: &Tensor) -> Result<()> {
         self.check_writable("index_add_")?;
+        if self.layout.rank() > 0 {
+            let at = self.check_index_add(axis, indices, src)?;
+            if scatter_into::suits(self, indices, src) {
+                return scatter_into::place_into(self, at, indices, src, Settle::ADD);
+            }
+        }
         self.copy_(&self.index_add(axis, indices, src)?)
     }
 
     fn check_source(&self, operation: &'static str, src: &Tensor) -> Result<()> {
         self.same_engine(operation, src)?;
         same_dtype(operation, self.dtype, src.dtype)
+    }
+
+    #[track_caller]
+    fn scatter_within(
+        &self,
+        operation: &'static str,
+        along: isize,
+        indices: &Tensor,
+        src: &Tensor,
+        settle: Settle,
+    ) -> Result<()> {
+        if self.layout.rank() > 0 {
+            let (at, src, named) = self.check_scatter(operation, along, indices, src)?;
+            if named == self.layout.shape && scatter_into::suits(self, indices, &src) {
+                return scatter_into::place_into(self, at, indices, &src, settle);
+            }
+        }
+        self.copy_(&self.scattered(operation, along, indices, src, settle)?)
     }
 
     #[track_caller]
@@ -141,6 +175,25 @@ impl Tensor {
                 .scattered(operation, along, &i, &src, settle)?
                 .into_number());
         }
+        let (at, src, named) = self.check_scatter(operation, along, indices, src)?;
+        if named == self.layout.shape {
+            return place(self, at, indices, &src, settle);
+        }
+        let result = self.copy()?;
+        let made = place(&first(self, &named)?, at, indices, &src, settle)?;
+        first(&result, &named)?.copy_(&made)?;
+        Ok(result)
+    }
+
+    /// The axis, the part of the source that the indices have, and the shape of the part of the
+    /// tensor that they may name.
+    fn check_scatter(
+        &self,
+        operation: &'static str,
+        along: isize,
+        indices: &Tensor,
+        src: &Tensor,
+    ) -> Result<(usize, Tensor, Dims)> {
         let at = gather::check(operation, self, along, indices)?;
         self.check_source(operation, src)?;
         let (of_indices, of_src) = (&indices.layout.shape, &src.layout.shape);
@@ -160,12 +213,6 @@ impl Tensor {
         let mut named = of_indices.clone();
         let src = first(src, &named)?;
         named[at] = self.layout.shape[at];
-        if named == self.layout.shape {
-            return place(self, at, indices, &src, settle);
-        }
-        let result = self.copy()?;
-        let made = place(&first(self, &named)?, at, indices, &src, settle)?;
-        first(&result, &named)?.copy_(&made)?;
-        Ok(result)
+        Ok((at, src, named))
     }
 }

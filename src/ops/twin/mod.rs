@@ -23,6 +23,7 @@ pub(crate) mod rotary;
 pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod scatter;
+pub(crate) mod scatter_into;
 pub(crate) mod search_sorted;
 pub(crate) mod select;
 pub(crate) mod softmax;
