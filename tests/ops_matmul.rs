@@ -430,9 +430,8 @@ fn what_does_not_go_together_is_refused_at_the_call() {
     let halves = f(&gpu, &[2, 3]).matmul(&d(&gpu, &[3, 2]));
     assert!(matches!(halves, Err(Error::DType { .. })));
     let (bytes, small) = (zeros::<u8>(&gpu, &[3, 3]), zeros::<i8>(&gpu, &[3, 3]));
-    for (a, b) in [(&bytes, &bytes), (&small, &small), (&small, &bytes)] {
-        assert!(matches!(a.matmul(b), Err(Error::DType { .. })));
-    }
+    let mixed = small.matmul(&bytes);
+    assert!(matches!(mixed, Err(Error::DType { .. })));
     let ints = i(&gpu, &[3, 3]);
     for product in [ints.matmul(&small), small.matmul(&ints)] {
         assert!(matches!(product, Err(Error::DType { .. })));
