@@ -90,7 +90,7 @@ pub(crate) enum Look {
 }
 
 impl Look {
-    const ALL: [Look; 6] = [
+    pub(crate) const ALL: [Look; 6] = [
         Look::Words,
         Look::Table,
         Look::Mend,

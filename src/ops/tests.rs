@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 
 use super::elementwise::{Code, Fetch, Plan};
-use super::{binary, check, copy, fill, mask, random, select, ternary, unary};
+use super::{binary, check, copy, fill, mask, probe, random, select, ternary, unary};
 use crate::driver::sim::{SimDriver, SimOptions};
 use crate::driver::{AdapterKind, Caps, Driver};
 use crate::dtype::DType;
-use crate::engine::Kernel;
+use crate::engine::{Kernel, Look};
 use crate::tensor::layout::Layout;
 
 const INTO: u64 = 1 << 13;
@@ -164,6 +164,17 @@ fn every_text_of_select_fill_mask_and_random_is_a_valid_shader() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             check::valid(&random::RANDOM, plain | op | UNROLL, &[dtype], 1);
         }
+    }
+}
+
+#[test]
+fn every_text_that_looks_for_bugs_is_a_valid_shader() {
+    for look in Look::ALL {
+        let kernel = match look {
+            Look::Mend => probe::PROBES.mend,
+            _ => probe::PROBES.probe,
+        };
+        check::valid(kernel, look as u64, &[DType::U32; 2], 0);
     }
 }
 

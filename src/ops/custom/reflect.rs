@@ -8,7 +8,7 @@ use std::ops::Range;
 use naga::proc::Layouter;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{
-    AddressSpace, ArraySize, GlobalVariable, Handle, Module, ScalarKind, ShaderStage,
+    AddressSpace, ArraySize, Expression, GlobalVariable, Handle, Module, ScalarKind, ShaderStage,
     StorageAccess, Type, TypeInner,
 };
 
@@ -69,6 +69,9 @@ pub(super) struct Params {
     pub(super) at: Declaration,
     pub(super) size_bytes: u64,
     pub(super) alignment_bytes: u64,
+    /// Where the text reads it, if its type is no struct: DX12 takes no such immediates, so they
+    /// become the member of one. None if its type is a struct.
+    pub(super) uses: Option<Vec<Range<usize>>>,
 }
 
 impl Reflection {
@@ -381,7 +384,7 @@ impl<'a> Reader<'a> {
                 let message = "a kernel has one uniform: put all parameters into one struct";
                 return self.refuse(at.name, "the second", message.into());
             } else {
-                params = Some(self.params(name, at, variable)?);
+                params = Some(self.params(name, at, handle)?);
             }
         }
         Ok((operands, params))
@@ -429,7 +432,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn params(&self, name: String, at: Declaration, variable: &GlobalVariable) -> Result<Params> {
+    fn params(
+        &self,
+        name: String,
+        at: Declaration,
+        handle: Handle<GlobalVariable>,
+    ) -> Result<Params> {
+        let variable = &self.module.global_variables[handle];
         let size_bytes = self.size_bytes(variable.ty);
         if size_bytes > MAX_PARAMS_BYTES as u64 {
             let message = format!(
@@ -443,7 +452,29 @@ impl<'a> Reader<'a> {
             at,
             size_bytes,
             alignment_bytes: self.layouter[variable.ty].alignment.round_up(1).into(),
+            uses: match &self.module.types[variable.ty].inner {
+                TypeInner::Struct { .. } => None,
+                _ => Some(self.uses(handle)),
+            },
         })
+    }
+
+    /// Where functions name a variable. What has the same name in a smaller scope is left out.
+    fn uses(&self, wanted: Handle<GlobalVariable>) -> Vec<Range<usize>> {
+        let functions = self.module.functions.iter().map(|(_, function)| function);
+        let entries = self.module.entry_points.iter().map(|point| &point.function);
+        let mut uses: Vec<_> = functions
+            .chain(entries)
+            .flat_map(|function| {
+                let named = function.expressions.iter().filter(
+                    |(_, expression)| matches!(expression, Expression::GlobalVariable(global) if *global == wanted),
+                );
+                named.filter_map(|(handle, _)| function.expressions.get_span(handle).to_range())
+            })
+            .collect();
+        uses.sort_by_key(|range| range.start);
+        uses.dedup();
+        uses
     }
 
     fn check_count(&self, operands: &[Operand], caps: &Caps) -> Result<()> {

@@ -33,6 +33,9 @@ const FILES: &[&str] = &[
 /// No windows, no .NET, no shortcuts; and FXC is Microsoft's, not Wine's own.
 const DLLS: &str = "mscoree=;mshtml=;winemenubuilder.exe=;d3dcompiler_47=n";
 
+/// For each test program: what hangs under Wine must not hold up the night.
+const LIMIT: &str = "90m";
+
 /// Builds and runs everything. The table says so where that cannot be done.
 pub(crate) fn check() -> Result<String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) || !apt::is_here() {
@@ -49,7 +52,10 @@ pub(crate) fn check() -> Result<String> {
     hlsl::fetch_dll(&programs)?;
     run(tests().arg("--no-run"))?;
     let screen = Screen::start()?;
-    let runner = Trixie::provide()?.runner("on-wine.sh", "wine")?;
+    let runner = Trixie::provide()?.runner(
+        "on-wine.sh",
+        &format!("timeout --kill-after 10 {LIMIT} wine"),
+    )?;
     let mut tests = tests();
     tests
         .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", runner)
@@ -60,7 +66,9 @@ pub(crate) fn check() -> Result<String> {
         .env("WGPU_BACKEND", "dx12")
         .env("CARGO_TERM_COLOR", "never");
     let output = watch(&mut tests, |_| true)?;
-    Outcome::of(&output.lines).judged()
+    let outcome = Outcome::of(&output.lines);
+    print!("{}", outcome.table());
+    outcome.judged()
 }
 
 fn tests() -> Command {

@@ -3,64 +3,87 @@
 
 use crate::process::Result;
 
-/// Counts of all test programs together.
+/// What each test program said, in the order in which they started.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct Outcome(Vec<Program>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Program {
+    name: String,
     passed: u32,
     skipped: u32,
     failed: Vec<String>,
-    /// Programs that started, and programs that reached their end.
-    started: u32,
-    ended: u32,
+    has_ended: bool,
 }
 
 impl Outcome {
     /// Reads what cargo and the tests print.
     pub(super) fn of(lines: &[String]) -> Self {
-        let mut outcome = Outcome::default();
+        let mut programs: Vec<Program> = Vec::new();
         for line in lines.iter().map(|line| line.trim()) {
-            if line.starts_with("Running ") {
-                outcome.started += 1;
-            } else if line.starts_with("test result: ") {
-                outcome.ended += 1;
-            } else if line.starts_with("test ") {
-                outcome.count(line);
+            if let Some(rest) = line.strip_prefix("Running ") {
+                let name = rest.split(" (").next().unwrap_or(rest);
+                programs.push(Program {
+                    name: name.to_owned(),
+                    ..Program::default()
+                });
+            } else if let Some(program) = programs.last_mut() {
+                program.read(line);
             }
         }
-        outcome
+        Outcome(programs)
     }
 
-    /// A line of one test. What it printed itself may stand before its end.
-    fn count(&mut self, line: &str) {
-        let (name, end) = (line.split(' ').nth(1), line.rsplit("... ").next());
+    /// A line for each program.
+    pub(super) fn table(&self) -> String {
+        let lines = self.0.iter().map(|program| {
+            let Program { name, passed, .. } = program;
+            let (failed, skipped) = (program.failed.len(), program.skipped);
+            let end = if program.has_ended { "" } else { "; it fell" };
+            format!("{name}: {passed} passed, {failed} failed, {skipped} skipped{end}\n")
+        });
+        lines.collect()
+    }
+
+    /// The counts of all, as an error if a test failed or a program fell before its end.
+    pub(super) fn judged(&self) -> Result<String> {
+        let sum = |of: fn(&Program) -> u32| self.0.iter().map(of).sum::<u32>();
+        let (passed, skipped) = (sum(|one| one.passed), sum(|one| one.skipped));
+        let fallen = sum(|one| u32::from(!one.has_ended));
+        let failed: Vec<_> = self.0.iter().flat_map(|one| &one.failed).collect();
+        let found = format!(
+            "{passed} passed, {} failed, {skipped} skipped",
+            failed.len()
+        );
+        if passed == 0 {
+            return Err("no test ran.".into());
+        }
+        if fallen > 0 {
+            return Err(format!("{found}; {fallen} test programs fell."));
+        }
+        match failed.is_empty() {
+            true => Ok(found),
+            false => {
+                let names: Vec<_> = failed.iter().map(|name| name.as_str()).collect();
+                Err(format!("{found}: {}.", names.join(", ")))
+            }
+        }
+    }
+}
+
+impl Program {
+    /// A line of the program. What a test printed itself may stand before its end.
+    fn read(&mut self, line: &str) {
+        self.has_ended |= line.starts_with("test result: ");
+        let Some(rest) = line.strip_prefix("test ") else {
+            return;
+        };
+        let (name, end) = (rest.split(' ').next(), line.rsplit("... ").next());
         match (name, end.unwrap_or_default()) {
             (_, "ok") => self.passed += 1,
             (Some(name), "FAILED") => self.failed.push(name.to_owned()),
             (_, end) if end.starts_with("ignored") => self.skipped += 1,
             _ => (),
-        }
-    }
-
-    /// The counts, as an error if a test failed or a program fell before its end.
-    pub(super) fn judged(&self) -> Result<String> {
-        let Outcome {
-            passed,
-            skipped,
-            started,
-            ended,
-            ..
-        } = self;
-        let failed = self.failed.len();
-        let found = format!("{passed} passed, {failed} failed, {skipped} skipped");
-        if self.started == 0 || self.passed == 0 {
-            return Err("no test ran.".into());
-        }
-        if ended < started {
-            return Err(format!("{found}; {} test programs fell.", started - ended));
-        }
-        match self.failed.as_slice() {
-            [] => Ok(found),
-            names => Err(format!("{found}: {}.", names.join(", "))),
         }
     }
 }
@@ -89,6 +112,14 @@ mod tests {
         assert!(sentence.ends_with(": two."), "{sentence}");
         let fallen = good.replace("test result", "no result");
         assert!(judged(&fallen).is_err());
+        let lines: Vec<_> = (good.lines().chain(failed.lines()))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(
+            Outcome::of(&lines).table(),
+            "tests/a.rs: 2 passed, 0 failed, 1 skipped\n\
+             tests/a.rs: 1 passed, 1 failed, 1 skipped\n"
+        );
         assert!(judged("").is_err());
     }
 }
