@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::apt;
 use crate::process::{Result, root, run_persistently, run_quietly, target_dir};
 
-/// What is installed in it. Mesa is that of the backports.
+/// What is installed in it. Mesa is that of the backports. Wine shows no adapter without OpenGL.
 const PACKAGES: &[&str] = &[
+    "libgl1",
+    "libgl1-mesa-dri/trixie-backports",
+    "libglx-mesa0/trixie-backports",
     "libvulkan1",
     "mesa-vulkan-drivers/trixie-backports",
     "wine",
