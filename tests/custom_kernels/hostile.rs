@@ -258,6 +258,8 @@ fn the_deepest_text_that_is_taken_compiles_on_a_small_stack() {
     let gpu = gpu();
     for body in deep {
         let declared = "@group(0) @binding(0) var<storage, read_write> o: array<u32>;";
+        // One invocation writes: FXC refuses what it takes for a race.
+        let body = format!("if id.x > 0u {{ return; }} {body}");
         let kernel = framed(&gpu, declared, &body);
         let kernel = kernel.unwrap_or_else(|error| panic!("{error}"));
         let thread = std::thread::Builder::new().stack_size(2 << 20);
