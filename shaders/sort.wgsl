@@ -102,9 +102,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   var j = from_d - low;
   let out = row * p.kept + pair * p.keep;
   for (var d = from_d; d < end_d; d += 1u) {
-    // What lies beyond a run is never taken.
+    // What lies beyond a run is never taken. Without a second run, that is the end of the first.
     let a_key = k_get(a + min(i, a_count - 1u));
-    let b_key = k_get(b + min(j, max(b_count, 1u) - 1u));
+    let b_key = k_get(b + min(j + 1u, b_count) - 1u);
     let takes_a = j >= b_count || (i < a_count && a_key <= b_key);
     l_put(out + d, select(b_key, a_key, takes_a));
     q_put(out + d, o_get(select(b + j, a + i, takes_a)));

@@ -33,7 +33,7 @@ static CONCAT: Kernel = Kernel {
         Operand::read("d"),
         Operand::write("y"),
     ],
-    text,
+    text: first_text,
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::concat::run,
 };
@@ -48,7 +48,7 @@ static CONCAT_MORE: Kernel = Kernel {
         Operand::read("d"),
         Operand::update("y"),
     ],
-    text,
+    text: more_text,
     #[cfg(any(test, feature = "sim"))]
     twin: super::twin::concat::run,
 };
@@ -217,13 +217,22 @@ fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> 
 }
 
 /// The WGSL of a variant.
-fn text(variant: &Variant) -> Cow<'static, str> {
-    let write = match variant.code & QUADS {
-        0 => "elements",
-        _ => "quads",
+fn first_text(variant: &Variant) -> Cow<'static, str> {
+    text(variant, "first")
+}
+
+fn more_text(variant: &Variant) -> Cow<'static, str> {
+    text(variant, "more")
+}
+
+/// `held` says what an element is that this launch does not fill.
+fn text(variant: &Variant, held: &str) -> Cow<'static, str> {
+    let sections: &[&str] = match variant.code & QUADS {
+        0 => &["main", "elements", held],
+        _ => &["main", "quads"],
     };
     let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
-    push_sections(&mut out, WGSL, &["main", write]);
+    push_sections(&mut out, WGSL, sections);
     push_functions(&mut out);
     Cow::Owned(out)
 }

@@ -206,11 +206,14 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
     let apart = !code.has(Code::WHOLE);
     if apart {
         out.push_str("let c0 = coordinates(k);\n  let i0 = at(c0);\n");
+        // The last quad may pass the end: its other lanes read the last element again.
+        let elements = word(0);
         for lane in 1..4 {
+            let before = lane - 1;
             let _ = writeln!(
                 out,
-                "  let c{lane} = next(c{});\n  let i{lane} = at(c{lane});",
-                lane - 1
+                "  let c{lane} = next(c{before});\n  \
+                 let i{lane} = select(i{before}, at(c{lane}), k + {lane}u < {elements});"
             );
         }
     }
@@ -226,6 +229,11 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
         let lane = |lane: u32| match (apart, lane) {
             (true, _) => format!("{name}_get(i{lane}.{at})"),
             (false, 0) => format!("{name}_get(i.{at})"),
+            // Only in one dimension may a quad of a whole run pass the end.
+            (false, _) if rank == 1 => {
+                let last = format!("{} - 1u - k", word(0));
+                format!("{name}_get(i.{at} + min({lane}u, {last}) * {stride})")
+            }
             (false, _) => format!("{name}_get(i.{at} + {lane}u * {stride})"),
         };
         let quad = match code.fetch(input) {

@@ -62,6 +62,26 @@ impl Side {
         format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
     }
 
+    /// The four elements from `at` on, of which `over`, a number in the text, are within the operand
+    /// beside the first: the others are the last of those again, which nobody stores.
+    fn quad_within(self, at: &str, over: &str) -> String {
+        if self.quads {
+            return self.quad(at);
+        }
+        let get = |i| {
+            let steps = self.along(&format!("min({i}u, {over})"));
+            format!("{}_get({at} + {steps})", self.name)
+        };
+        format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
+    }
+
+    /// Declares `{at}_over` for [`quad_within`](Self::quad_within).
+    fn push_over(self, out: &mut String, at: &str, first: &str, last: &str) {
+        if !self.quads {
+            push!(out, "  let {at}_over = {last} - min({first}, {last});");
+        }
+    }
+
     /// Elements that lie in one group, times its scale: at step `k` of the line that starts its scales at
     /// `scales`, a name of [`scale_line`](SCALE_LINE)'s making.
     fn scaled(self, elements: String, scales: &str, k: &str) -> String {

@@ -142,7 +142,12 @@ fn halves(side: Side) -> String {
             out,
             "  let at = base + min(edge, ({last}) & ~3u) + k * {line};"
         );
-        push!(out, "  return vec4<f16>({});", side.quad("at"));
+        side.push_over(&mut out, "at", "edge", &format!("({last})"));
+        push!(
+            out,
+            "  return vec4<f16>({});",
+            side.quad_within("at", "at_over")
+        );
     }
     out.push_str("}\n");
     out

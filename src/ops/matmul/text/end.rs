@@ -26,35 +26,28 @@ pub(super) fn push_end(out: &mut String, form: Form, quads: u8) {
     }
     if end.columns {
         let whole = quads >> 2 & 1 == 1;
-        push!(
-            out,
-            "  y *= {};",
-            quad("scales", "p.more.w + column", whole)
-        );
+        push!(out, "  y *= {};", quad("scales", "p.more.w", whole));
     }
     if end.bias {
         let whole = quads >> first & 1 == 1;
-        push!(out, "  y += {};", quad("bias", "p.more.y + column", whole));
+        push!(out, "  y += {};", quad("bias", "p.more.y", whole));
     }
     if end.activation.is_some() {
         push!(out, "  y = op(y);");
     }
     if end.residual {
         let whole = quads >> (first + u8::from(end.bias)) & 1 == 1;
-        push!(
-            out,
-            "  y += {};",
-            quad("residual", "p.more.z + at + column", whole)
-        );
+        push!(out, "  y += {};", quad("residual", "p.more.z + at", whole));
     }
     out.push_str("  return y;\n}\n");
     push_functions(out);
 }
 
-fn quad(name: &str, at: &str, whole: bool) -> String {
+/// A quad from `start + column` on. Past the last column it is the last one's, which nobody stores.
+fn quad(name: &str, start: &str, whole: bool) -> String {
     if whole {
-        return format!("{name}_get4({at})");
+        return format!("{name}_get4({start} + column)");
     }
-    let get = |i| format!("{name}_get({at} + {i}u)");
+    let get = |i| format!("{name}_get({start} + min(column + {i}u, p.size.y - 1u))");
     format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
 }

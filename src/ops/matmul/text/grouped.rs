@@ -27,9 +27,11 @@ pub(super) fn block(side: Side, rest: Rest) -> String {
         "\nfn {name}_block(base: u32, edge: u32, k: u32) -> mat4x4<f32> {{\n  let line = {line};\n"
     );
     let scaled = |elements, j| side.scaled(elements, &format!("scale_line(edge + {j}u)"), "k");
-    let lines: Vec<String> = (0..4)
-        .map(|i| scaled(side.quad(&format!("at_{i}")), i))
-        .collect();
+    let quad = |at: &str| match side.along_k {
+        true => side.quad(at),
+        false => side.quad_within(at, "at_over"),
+    };
+    let lines = [0, 1, 2, 3].map(|i| scaled(quad(&format!("at_{i}")), i));
     let whole = format!(
         "mat4x4<f32>(\n      {},\n      {},\n      {},\n      {}\n    )",
         lines[0], lines[1], lines[2], lines[3]
@@ -47,6 +49,7 @@ pub(super) fn block(side: Side, rest: Rest) -> String {
             out,
             "  let at_0 = base + min(edge, ({last} - 1u) & ~3u) + k * line;"
         );
+        side.push_over(&mut out, "at", "edge", &format!("({last} - 1u)"));
         for i in 1..4 {
             push!(out, "  let at_{i} = at_{} + line;", i - 1);
         }
@@ -54,7 +57,7 @@ pub(super) fn block(side: Side, rest: Rest) -> String {
     };
     let step = |i: &str| {
         if !side.along_k {
-            return side.quad(&format!("(at_0 + {i} * line)"));
+            return quad(&format!("(at_0 + {i} * line)"));
         }
         let i = side.along(i);
         let get: Vec<String> = (0..4)

@@ -101,6 +101,9 @@ impl Split {
                     "  let b_{q} = b_start + min(column + {}u, last_column & ~{end}u);",
                     q * 4
                 );
+                let first = format!("column + {}u", q * 4);
+                self.b
+                    .push_over(out, &format!("b_{q}"), &first, "last_column");
             }
             self.columns / 4
         };
@@ -131,7 +134,12 @@ impl Split {
     fn step_by_columns(&self, out: &mut String) {
         for j in 0..self.columns {
             let at = |h| format!("b_{j} + {}", self.b.along(&format!("(k + {}u)", h * 4)));
-            self.load_b(out, [0, 1].map(|h| format!("y_{j}_{h}")), [0, 1].map(at));
+            self.load_b(
+                out,
+                None,
+                [0, 1].map(|h| format!("y_{j}_{h}")),
+                [0, 1].map(at),
+            );
             for r in 0..self.rows {
                 let product = format!("(x_{r}_0 * y_{j}_0 + x_{r}_1 * y_{j}_1)");
                 // Eight steps lie in one group.
@@ -152,9 +160,10 @@ impl Split {
                     [q, q + 1].map(at),
                 );
                 if q + 1 < across {
-                    self.load_b(out, names, places);
+                    self.load_b(out, Some(q), names, places);
                 } else {
-                    push!(out, "    let {} = {};", names[0], self.b.quad(&places[0]));
+                    let quad = self.b.quad_within(&places[0], &format!("b_{q}_over"));
+                    push!(out, "    let {} = {quad};", names[0]);
                 }
             }
         }
@@ -167,8 +176,8 @@ impl Split {
         }
     }
 
-    /// Two quads of B, in one go if they are an octet.
-    fn load_b(&self, out: &mut String, names: [String; 2], places: [String; 2]) {
+    /// Two quads of B, in one go if they are an octet: of columns from quad `q` on, or of steps.
+    fn load_b(&self, out: &mut String, q: Option<u32>, names: [String; 2], places: [String; 2]) {
         let [first, second] = names;
         if self.octets {
             push!(out, "    let both_{first} = b_get8({});", places[0]);
@@ -176,7 +185,11 @@ impl Split {
             push!(out, "    let {second} = both_{first}[1];");
             return;
         }
-        let [first_quad, second_quad] = places.map(|at| self.b.quad(&at));
+        let quad = |at: &str, beside: u32| match q {
+            Some(q) => self.b.quad_within(at, &format!("b_{}_over", q + beside)),
+            None => self.b.quad(at),
+        };
+        let [first_quad, second_quad] = [quad(&places[0], 0), quad(&places[1], 1)];
         push!(out, "    let {first} = {first_quad};");
         push!(out, "    let {second} = {second_quad};");
     }
@@ -204,7 +217,8 @@ impl Split {
             return out;
         }
         for q in 0..self.columns / 4 {
-            let quad = self.b.quad(&format!("b_{q} + k * b_line"));
+            let at = format!("b_{q} + k * b_line");
+            let quad = self.b.quad_within(&at, &format!("b_{q}_over"));
             push!(out, "    let y_{q} = {quad};");
             for r in 0..self.rows {
                 push!(out, "    acc_{r}_{q} += x_{r} * y_{q};");

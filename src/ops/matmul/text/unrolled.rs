@@ -113,6 +113,9 @@ impl Unrolled {
                     out,
                     "  let b_{q} = b_start + min(column_{q}, last_column & ~3u);"
                 );
+                let first = format!("column_{q}");
+                self.b
+                    .push_over(out, &format!("b_{q}"), &first, "last_column");
             }
         }
         let (loads, tail_rows) = self.shares();
@@ -130,6 +133,8 @@ impl Unrolled {
                     "  let a_{t} = a_start + min(row + {}u, last_row & ~3u);",
                     t * 4
                 );
+                let first = format!("row + {}u", t * 4);
+                self.a.push_over(out, &format!("a_{t}"), &first, "last_row");
             }
         } else {
             let (lanes, rows) = (self.lanes, self.rows);
@@ -154,6 +159,8 @@ impl Unrolled {
                     "  let a_{t} = a_start + min(row + i_{t} % {quads}u * 4u, last_row & ~3u) \
                      + i_{t} / {quads}u * a_line;"
                 );
+                let first = format!("row + i_{t} % {quads}u * 4u");
+                self.a.push_over(out, &format!("a_{t}"), &first, "last_row");
             }
         }
         for r in 0..self.rows {
@@ -181,7 +188,8 @@ impl Unrolled {
                 }
             } else {
                 for kk in 0..4 {
-                    let quad = self.b.quad(&format!("b_{q} + (k + {kk}u) * b_line"));
+                    let at = format!("b_{q} + (k + {kk}u) * b_line");
+                    let quad = self.b.quad_within(&at, &format!("b_{q}_over"));
                     push!(out, "    let y_{q}_{kk} = {quad};");
                 }
             }
@@ -212,7 +220,8 @@ impl Unrolled {
         let quads = self.row_quads();
         if self.lanes > 0 {
             for t in 0..self.shares().0 {
-                let quad = self.a.quad(&format!("a_{t} + k * a_line"));
+                let at = format!("a_{t} + k * a_line");
+                let quad = self.a.quad_within(&at, &format!("a_{t}_over"));
                 push!(out, "    let g_{t} = {quad};");
             }
         }
@@ -220,7 +229,10 @@ impl Unrolled {
             for kk in 0..4 {
                 let item = kk * quads + quad;
                 let value = match self.lanes {
-                    0 => self.a.quad(&format!("a_{quad} + (k + {kk}u) * a_line")),
+                    0 => {
+                        let at = format!("a_{quad} + (k + {kk}u) * a_line");
+                        self.a.quad_within(&at, &format!("a_{quad}_over"))
+                    }
                     lanes => format!("subgroupBroadcast(g_{}, {}u)", item / lanes, item % lanes),
                 };
                 push!(out, "    let x_{quad}_{kk} = {value};");
@@ -269,7 +281,10 @@ impl Unrolled {
                     };
                     format!("vec4({}, {}, {}, {})", get(0), get(1), get(2), get(3))
                 }
-                false => self.b.quad(&format!("b_{q} + k * b_line")),
+                false => {
+                    let at = format!("b_{q} + k * b_line");
+                    self.b.quad_within(&at, &format!("b_{q}_over"))
+                }
             };
             push!(out, "    let y_{q} = {value};");
         }
