@@ -388,7 +388,7 @@ impl ModelFailure {
 }
 
 /// What is wrong with a kernel, pointing at the place in its text where there is one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelError {
     /// The kernel's name.

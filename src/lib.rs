@@ -89,6 +89,8 @@ mod engine;
 #[cfg(feature = "gpu")]
 mod error;
 #[cfg(feature = "gpu")]
+mod excerpt;
+#[cfg(feature = "gpu")]
 mod fuse;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -187,7 +189,7 @@ pub use wgpu;
 pub mod sim {
     pub use crate::driver::sim::{
         Fault, FaultKind, FileFault, FileFaultKind, FileFaults, FileSite, Repeat, SimCounters,
-        SimHandle, SimMode, SimOptions, Site,
+        SimHandle, SimKernels, SimMode, SimOptions, Site,
     };
     pub use crate::ops::custom::HostCall;
 }

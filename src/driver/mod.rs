@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use self::wgpu::WgpuDriver;
 pub use self::wgpu::{AdapterSummary, Dx12Compiler};
+use crate::error::KernelError;
 pub(crate) use device::Device;
 pub(crate) use ledger::{Account, Levels};
 pub(crate) use os_budget::OsBudget;
@@ -190,6 +191,12 @@ pub(crate) struct PipelineDesc {
     /// Whether workgroup memory starts as zeros, as WGSL says. A kernel that writes before it reads
     /// goes without: zeros take time on every GPU, and FXC compiles them for minutes.
     pub(crate) zeroes_workgroup: bool,
+    /// Bit `i`: the kernel writes all of binding `i` and reads nothing that it held.
+    #[cfg_attr(
+        not(any(test, feature = "sim")),
+        allow(dead_code, reason = "only a simulated device looks at what kernels do")
+    )]
+    pub(crate) written_whole: u64,
     /// The twin, for a device that computes on the host.
     #[cfg_attr(
         not(any(test, feature = "sim")),
@@ -327,6 +334,12 @@ pub(crate) enum DriverError {
     Lost(String),
     /// The device says that the request is wrong, in its own words.
     Invalid(String),
+    /// A kernel is wrong, at a place in its text.
+    #[cfg_attr(
+        not(any(test, feature = "sim")),
+        allow(dead_code, reason = "only a simulated device looks at what kernels do")
+    )]
+    Kernel(Arc<KernelError>),
 }
 
 /// What somebody is told who waits for something that a device owed which was replaced since.

@@ -335,6 +335,7 @@ impl Engine {
                 what: "a kernel",
                 message: format!("{}: {message}", program.name()),
             })),
+            Err(DriverError::Kernel(fault)) => Err(Arc::new(Error::Kernel(fault))),
             Err(error) => return self.or_give_up(Err(error), "a kernel"),
         };
         let mut state = self.lock();
@@ -532,6 +533,7 @@ pub(super) fn describe(
                 bindings,
                 params_bytes,
                 zeroes_workgroup: false,
+                written_whole: key.layout.written_whole(kernel.operands),
                 host: super::host::twin(kernel, key.variant, key.layout, caps),
             }
         }
@@ -546,6 +548,7 @@ pub(super) fn describe(
                 bindings,
                 params_bytes,
                 zeroes_workgroup: false,
+                written_whole: key.layout.written_whole(&fused.operands),
                 host: super::host::fused_twin(fused, key.variant, key.layout, caps),
             }
         }
@@ -556,6 +559,7 @@ pub(super) fn describe(
             bindings,
             params_bytes,
             zeroes_workgroup: true,
+            written_whole: 0,
             host: super::host::custom_twin(custom, key.variant.code, caps),
         },
     }

@@ -86,6 +86,7 @@ impl From<DriverError> for Stop {
                     message: "out of memory".into(),
                 }))
             }
+            DriverError::Kernel(fault) => Stop::Poison(Arc::new(Error::Kernel(fault))),
             DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
                 what: "a command",
                 message,

@@ -48,6 +48,20 @@ impl Layout {
         }
         bindings
     }
+
+    /// Bit `i`: all operands that binding `i` shows are written whole, and not read.
+    pub(crate) fn written_whole(&self, operands: &[Operand]) -> u64 {
+        let (mut bits, mut binding) = (0, 0);
+        for part in 0..self.part_count(operands.len()) {
+            let mut of_part = operands_of(self, operands.len(), part);
+            let is_whole = of_part.all(|index| operands[index].role == Role::Write);
+            for _ in 0..self.windows[part] {
+                bits |= u64::from(is_whole) << binding;
+                binding += 1;
+            }
+        }
+        bits
+    }
 }
 
 /// What the target wants of a shader beyond the layout.

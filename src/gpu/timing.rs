@@ -35,6 +35,7 @@ impl Gpu {
                 reason,
             },
             DriverError::Lost(reason) => Error::DeviceLost { reason },
+            DriverError::Kernel(fault) => Error::Kernel(fault),
             DriverError::OutOfMemory | DriverError::OverBudget => Error::Driver {
                 what: "timestamps",
                 message: "the device has no memory for them".to_owned(),

@@ -55,5 +55,6 @@ pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
             message: "the budget has no room for it".into(),
         },
         DriverError::Invalid(message) => Error::Driver { what, message },
+        DriverError::Kernel(fault) => Error::Kernel(fault),
     }
 }

@@ -12,6 +12,7 @@ const ROOMS: [&str; 9] = [
 const LEAVES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("text", &[]),
+    ("excerpt", &["text"]),
     ("kept", &[]),
     ("facade", &[]),
     ("tuning", &["kept"]),
@@ -48,6 +49,7 @@ const NAGA_FILES: &[&str] = &[
     "src/ops/custom.rs",
     "src/ops/custom/",
     "src/driver/sim/shader.rs",
+    "src/driver/sim/interpret/",
 ];
 
 /// Reading a driver's budget goes through its raw handles; its compiled pipelines come back as bytes; a

@@ -49,12 +49,6 @@ impl State {
                 "kernel `{label}`: {bytes} B of parameters: a multiple of 4, at most {most}"
             ));
         }
-        if self.has_contents() && desc.host.is_none() {
-            return Err(format!(
-                "kernel `{label}` has no host twin, so a simulated device with contents cannot \
-                 run it (kernels that users write have none): simulate sizes only"
-            ));
-        }
         match self.options.checks_shaders {
             true => super::shader::check(desc, &self.options),
             false => Ok(()),
@@ -217,6 +211,7 @@ impl State {
             kernel: kernel.clone(),
             bindings: group.bindings.clone(),
             params,
+            groups,
         })
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!   SimDriver ──┐                      ┌─ contents  buffers, their bytes, what they take
 //!               ├─► Device (one lock) ─┼─ queue     what was submitted and is not executed yet
-//!   SimHandle ──┘                      ├─ mapping   what the host waits for, or has
+//!   SimHandle ──┘                      ├─ interpret WGSL, and the faults of kernels
+//!                                      ├─ mapping   what the host waits for, or has
 //!                                      ├─ faults    what goes wrong at which call
 //!                                      ├─ files     the same for the disk
 //!                                      ├─ reopen    a fresh one after a loss
@@ -18,6 +19,8 @@ mod contents;
 mod faults;
 mod files;
 mod handle;
+mod interpret;
+mod interpreted;
 mod mapping;
 mod options;
 mod queue;
@@ -34,7 +37,7 @@ use std::task::Poll;
 pub use faults::{Fault, FaultKind, Repeat, Site};
 pub use files::{FileFault, FileFaultKind, FileFaults, FileSite};
 pub use handle::{SimCounters, SimHandle};
-pub use options::{SimMode, SimOptions};
+pub use options::{SimKernels, SimMode, SimOptions};
 
 use super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
@@ -42,7 +45,8 @@ use super::{
 };
 use crate::error::Result;
 use contents::Mapping;
-use queue::{Fate, Group, Pipeline, State};
+use interpreted::Interpreted;
+use queue::{Fate, Group, Pipeline, State, Work};
 
 /// What driver and handle share.
 struct Device {
@@ -130,8 +134,15 @@ impl SimDriver {
             state
                 .check_pipeline(&desc)
                 .map_err(|why| state.refuse(why))?;
+            let work = match &desc.host {
+                _ if !state.has_contents() => Work::Nothing,
+                Some(host) if state.options.kernels == SimKernels::References => {
+                    Work::Host(host.clone())
+                }
+                _ => Work::Wgsl(Arc::new(Interpreted::new(&desc, &state.options)?)),
+            };
             let id = PipelineId(state.pipelines.insert(Arc::new(Pipeline {
-                host: desc.host.filter(|_| state.has_contents()),
+                work,
                 label: desc.label,
                 bindings: desc.bindings,
                 params_bytes: desc.params_bytes,
@@ -244,7 +255,7 @@ impl Driver for SimDriver {
                 .map_err(|why| state.refuse(why))?;
             state.counters.submissions += 1;
             state.digest.note((Site::Submit, ops, params));
-            Ok(state.push(steps, params.to_vec()))
+            state.push(steps, params.to_vec())
         })
     }
 

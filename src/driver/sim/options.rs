@@ -15,6 +15,18 @@ pub enum SimMode {
     SizesOnly,
 }
 
+/// How the kernels of a simulated device compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SimKernels {
+    /// The library's kernels, and yours that have a [twin](crate::Kernel::with_twin), compute by
+    /// a reference on the host, which is fast. The WGSL of all others is interpreted.
+    References,
+    /// The WGSL of every kernel is interpreted, invocation by invocation. A race, a barrier that
+    /// some invocations do not reach, or an index beyond its end is [`Error::Kernel`].
+    Interpreted,
+}
+
 /// A simulated device. Take what differs and leave the rest:
 ///
 /// ```
@@ -31,6 +43,8 @@ pub enum SimMode {
 pub struct SimOptions {
     /// Whether there are bytes.
     pub mode: SimMode,
+    /// How kernels compute.
+    pub kernels: SimKernels,
     /// All of the device's memory, in bytes. Every buffer counts, staging too, and one that was
     /// destroyed counts until the submissions that use it are done. Beyond it, out of memory.
     pub memory_bytes: u64,
@@ -56,6 +70,15 @@ pub struct SimOptions {
     pub max_workgroup_bytes: u32,
     /// Multiply-adds, or bytes of operands, that one submission is given to do at most.
     pub most_work: u64,
+    /// See [`Caps::subgroup_lanes`]: powers of two, from 4 to 128. An interpreted dispatch has
+    /// subgroups of one of these sizes; where it is `None`, of 4, 8, 16, 32 or 64 lanes.
+    pub subgroup_lanes: Option<(u32, u32)>,
+    /// See [`Caps::cooperative_size`]; the kernels that use it only run interpreted.
+    pub cooperative_size: Option<u32>,
+    /// See [`Caps::wide_words`].
+    pub wide_words: bool,
+    /// See [`Caps::compiler`].
+    pub compiler: ShaderCompiler,
     /// See [`Caps::maps_slabs`].
     pub maps_slabs: bool,
     /// See [`Caps::kind`].
@@ -89,6 +112,7 @@ impl Default for SimOptions {
     fn default() -> Self {
         SimOptions {
             mode: SimMode::Contents,
+            kernels: SimKernels::References,
             memory_bytes: GIB,
             os_budget_bytes: None,
             max_buffer_bytes: 256 * MIB,
@@ -100,6 +124,10 @@ impl Default for SimOptions {
             max_invocations: 256,
             max_workgroup_bytes: 16 << 10,
             most_work: 1 << 35,
+            subgroup_lanes: None,
+            cooperative_size: None,
+            wide_words: false,
+            compiler: ShaderCompiler::Driver,
             maps_slabs: false,
             kind: AdapterKind::Discrete,
             lag_submissions: 2,
@@ -144,12 +172,27 @@ impl SimOptions {
                 "no kernel could run: at least 1",
             );
         }
+        let is_size = |lanes: u32| lanes.is_power_of_two() && (4..=128).contains(&lanes);
+        if let Some((least, most)) = self.subgroup_lanes {
+            if !is_size(least) || !is_size(most) || least > most {
+                return refuse(
+                    "subgroup_lanes",
+                    "powers of two from 4 to 128, the least first",
+                );
+            }
+        }
+        if self
+            .cooperative_size
+            .is_some_and(|size| size != 8 && size != 16)
+        {
+            return refuse("cooperative_size", "8 or 16");
+        }
         Ok(Caps {
             name: "simulated device".to_string(),
             backend: "sim".to_string(),
             driver: format!("lapidary {}", env!("CARGO_PKG_VERSION")),
             kind: self.kind,
-            compiler: ShaderCompiler::Driver,
+            compiler: self.compiler,
             max_buffer_bytes: self.max_buffer_bytes,
             max_binding_bytes: self.max_binding_bytes,
             max_storage_bindings: self.max_storage_bindings,
@@ -159,9 +202,9 @@ impl SimOptions {
             max_groups: self.max_groups,
             max_invocations: self.max_invocations,
             max_workgroup_bytes: self.max_workgroup_bytes,
-            subgroup_lanes: None,
-            cooperative_size: None,
-            wide_words: false,
+            subgroup_lanes: self.subgroup_lanes,
+            cooperative_size: self.cooperative_size,
+            wide_words: self.wide_words,
             maps_slabs: self.maps_slabs,
             most_work: self.most_work,
             host_kernels: self.mode == SimMode::Contents,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::contents::{Mapping, Memory};
 use super::faults::{Chance, FaultKind, FaultPlan, SITES, Site};
 use super::handle::{Digest, SimCounters};
+use super::interpreted::Interpreted;
 use super::options::{SimMode, SimOptions};
 use crate::driver::table::Table;
 use crate::driver::{
@@ -30,7 +31,16 @@ pub(super) struct Pipeline {
     pub(super) label: String,
     pub(super) bindings: Vec<Access>,
     pub(super) params_bytes: u32,
-    pub(super) host: Option<HostKernel>,
+    pub(super) work: Work,
+}
+
+/// How a dispatch computes.
+#[derive(Clone)]
+pub(super) enum Work {
+    /// Not at all: there are only sizes.
+    Nothing,
+    Host(HostKernel),
+    Wgsl(Arc<Interpreted>),
 }
 
 /// Ranges bound to a kernel.
@@ -41,6 +51,7 @@ pub(super) struct Group {
 
 /// An op with everything that it needs held, so that it can run after its kernel and bind group
 /// were forgotten.
+#[derive(Clone)]
 pub(super) enum Step {
     Copy {
         src: (BufferId, u64),
@@ -56,7 +67,16 @@ pub(super) enum Step {
         kernel: Arc<Pipeline>,
         bindings: Arc<[Binding]>,
         params: Range<usize>,
+        groups: [u32; 3],
     },
+}
+
+impl Step {
+    /// Is its WGSL interpreted? Then it is executed as it is submitted, so that what is wrong with
+    /// it is the answer to its own submission.
+    pub(super) fn is_interpreted(&self) -> bool {
+        matches!(self, Step::Dispatch { kernel, .. } if matches!(kernel.work, Work::Wgsl(_)))
+    }
 }
 
 /// A submission that was not executed yet.
@@ -105,6 +125,8 @@ pub(super) struct State {
     ticks: u64,
     submitted: u64,
     completed: u64,
+    /// Dispatches that were interpreted.
+    dispatches: u64,
 }
 
 const COMPLAINTS_KEPT: usize = 100;
@@ -131,6 +153,7 @@ impl State {
             ticks: 0,
             submitted: 0,
             completed: 0,
+            dispatches: 0,
             options,
         }
     }
@@ -207,7 +230,16 @@ impl State {
     }
 
     /// Queues steps that were found valid. What is due by now is executed.
-    pub(super) fn push(&mut self, steps: Vec<Step>, params: Vec<u8>) -> Submission {
+    pub(super) fn push(&mut self, steps: Vec<Step>, params: Vec<u8>) -> DriverResult<Submission> {
+        let is_executed = steps.iter().any(Step::is_interpreted);
+        if is_executed {
+            self.run(usize::MAX);
+            for step in &steps {
+                if let Err(error) = self.execute(step.clone(), &params) {
+                    return Err(self.give_up(error));
+                }
+            }
+        }
         self.submitted += 1;
         let serial = self.submitted;
         for step in &steps {
@@ -224,7 +256,7 @@ impl State {
             serial,
             due: self.ticks + lag,
             // Without contents there is nothing to execute, only time to pass.
-            steps: if self.has_contents() {
+            steps: if self.has_contents() && !is_executed {
                 steps
             } else {
                 Vec::new()
@@ -233,7 +265,19 @@ impl State {
             done: done.clone(),
         });
         self.run_due();
-        Submission { serial, done }
+        Ok(Submission { serial, done })
+    }
+
+    /// What was executed failed.
+    fn give_up(&mut self, error: DriverError) -> DriverError {
+        match error {
+            DriverError::Lost(reason) => self.lose(&reason),
+            DriverError::Kernel(fault) => {
+                self.complain(fault.to_string());
+                DriverError::Kernel(fault)
+            }
+            error => error,
+        }
     }
 
     /// One poll's worth of time passes.
@@ -291,9 +335,9 @@ impl State {
             return;
         };
         for step in steps {
-            if let Err(reason) = self.execute(step, &params) {
+            if let Err(error) = self.execute(step, &params) {
                 self.settled.push((done, Fate::Lost));
-                self.lose(&reason);
+                self.give_up(error);
                 return;
             }
         }
@@ -302,7 +346,7 @@ impl State {
         self.memory.retire(serial);
     }
 
-    fn execute(&mut self, step: Step, params: &[u8]) -> Result<(), String> {
+    fn execute(&mut self, step: Step, params: &[u8]) -> DriverResult<()> {
         match step {
             Step::Copy {
                 src,
@@ -318,7 +362,32 @@ impl State {
                 kernel,
                 bindings,
                 params: range,
-            } => return self.dispatch(&kernel, &bindings, &params[range]),
+                groups,
+            } => {
+                let params = &params[range];
+                return match &kernel.work {
+                    Work::Nothing => Ok(()),
+                    Work::Host(host) => self
+                        .dispatch(host, &kernel, &bindings, params)
+                        .map_err(DriverError::Lost),
+                    Work::Wgsl(program) => {
+                        let views =
+                            bindings
+                                .iter()
+                                .zip(&kernel.bindings)
+                                .map(|(binding, access)| {
+                                    (self.memory.load(binding), *access == Access::ReadWrite)
+                                });
+                        let seed = self.dispatches;
+                        self.dispatches += 1;
+                        let written = program.run(views.collect(), params, groups, seed)?;
+                        for (index, bytes) in written {
+                            self.memory.store(&bindings[index], &bytes);
+                        }
+                        Ok(())
+                    }
+                };
+            }
         }
         Ok(())
     }
@@ -327,13 +396,11 @@ impl State {
     /// kernel that crashes does.
     fn dispatch(
         &mut self,
+        host: &HostKernel,
         kernel: &Pipeline,
         bindings: &[Binding],
         params: &[u8],
     ) -> Result<(), String> {
-        let Some(host) = &kernel.host else {
-            return Ok(());
-        };
         let mut seen: Vec<Vec<u8>> = bindings.iter().map(|b| self.memory.load(b)).collect();
         catch_unwind(AssertUnwindSafe(|| host(&mut seen, params))).map_err(|panic| {
             format!(

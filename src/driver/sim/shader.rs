@@ -1,35 +1,60 @@
 //! Reads a kernel's WGSL and compares it with what the kernel is said to be, as wgpu would.
 
-use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess};
 
 use super::SimOptions;
 use crate::driver::{Access, PipelineDesc};
+
+/// A shader that is valid on the device.
+pub(super) struct Valid {
+    pub(super) module: naga::Module,
+    pub(super) info: ModuleInfo,
+    /// Which entry point.
+    pub(super) entry: usize,
+}
+
+/// Parses and validates the shader of a description, as the device would, or says why not.
+pub(super) fn parse(desc: &PipelineDesc, options: &SimOptions) -> Result<Valid, String> {
+    let module = match naga::front::wgsl::parse_str(&desc.wgsl) {
+        Ok(module) => module,
+        Err(error) => return Err(error.emit_to_string(&desc.wgsl)),
+    };
+    // What every device can do; more would hide that a kernel does not run everywhere.
+    let mut capabilities =
+        Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
+    capabilities.set(Capabilities::SHADER_INT64, options.wide_words);
+    let cooperates = Capabilities::COOPERATIVE_MATRIX | Capabilities::SHADER_FLOAT16;
+    capabilities.set(cooperates, options.cooperative_size.is_some());
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    let info = match validator.validate(&module) {
+        Ok(info) => info,
+        Err(error) => return Err(error.emit_to_string(&desc.wgsl)),
+    };
+    let mut points = module.entry_points.iter();
+    let entry = points
+        .position(|point| point.name == desc.entry && point.stage == naga::ShaderStage::Compute);
+    match entry {
+        Some(entry) => Ok(Valid {
+            module,
+            info,
+            entry,
+        }),
+        None => Err(format!("there is no compute entry point `{}`", desc.entry)),
+    }
+}
 
 /// Whether the shader is valid and its bindings are those of the description, or why not.
 pub(super) fn check(desc: &PipelineDesc, options: &SimOptions) -> Result<(), String> {
     let immediates = options.max_immediate_bytes > 0;
     let label = &desc.label;
     let refuse = |why: &str| Err(format!("kernel `{label}`: {why}"));
-    let module = match naga::front::wgsl::parse_str(&desc.wgsl) {
-        Ok(module) => module,
-        Err(error) => return refuse(&error.emit_to_string(&desc.wgsl)),
-    };
-    // What every device can do; more would hide that a kernel does not run everywhere.
-    let capabilities =
-        Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
-    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
-    let info = match validator.validate(&module) {
-        Ok(info) => info,
-        Err(error) => return refuse(&error.emit_to_string(&desc.wgsl)),
-    };
-    let entry = module
-        .entry_points
-        .iter()
-        .position(|point| point.name == desc.entry && point.stage == naga::ShaderStage::Compute);
-    let Some(entry) = entry else {
-        return refuse(&format!("there is no compute entry point `{}`", desc.entry));
-    };
+    let valid = parse(desc, options).map_err(|why| format!("kernel `{label}`: {why}"))?;
+    let Valid {
+        module,
+        info,
+        entry,
+    } = valid;
     let uses = info.get_entry_point(entry);
     let size = module.entry_points[entry].workgroup_size;
     let invocations: u32 = size.iter().product();

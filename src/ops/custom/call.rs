@@ -115,7 +115,6 @@ impl KernelCall {
         self.check_names()?;
         let groups = self.checked_groups()?;
         let params = self.checked_params()?;
-        self.check_twin()?;
         let mut seen = Vec::with_capacity(self.operands().len());
         for operand in self.operands() {
             seen.push(self.see(operand)?);
@@ -285,18 +284,6 @@ impl KernelCall {
         }
         bytes.resize(params.size_bytes as usize, 0);
         Ok(bytes)
-    }
-
-    /// A simulated device runs no WGSL.
-    fn check_twin(&self) -> Result<()> {
-        #[cfg(any(test, feature = "sim"))]
-        if self.kernel.engine.caps().host_kernels && self.kernel.custom.host.is_none() {
-            return self.refuse(
-                "a simulated device runs no WGSL: give the same work on the host by `with_twin`"
-                    .into(),
-            );
-        }
-        Ok(())
     }
 
     /// The tensor behind an operand, made or copied if need be, and its bytes.

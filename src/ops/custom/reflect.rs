@@ -15,11 +15,12 @@ use naga::{
 use super::diagnose;
 use super::effort;
 use super::scan::{self, Declaration};
-use super::tokens::{self, MOST_TEXT_BYTES, Token, is_line_break};
+use super::tokens::{self, MOST_TEXT_BYTES, Token};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::error::Result;
+use crate::excerpt::is_line_break;
 use crate::text::printable;
 
 /// How a kernel is called before its entry point is known.

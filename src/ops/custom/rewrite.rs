@@ -8,9 +8,9 @@
 use std::ops::Range;
 
 use super::reflect::{self, Params, Reflection};
-use super::tokens::is_line_break;
 use crate::driver::Caps;
 use crate::error::Result;
+use crate::excerpt::is_line_break;
 use crate::memory::FENCE_BYTES;
 
 /// The text with binding `index` read-write if `is_writable(index)`, and with the length that it has without

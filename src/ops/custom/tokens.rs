@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::excerpt::is_line_break;
+
 /// Bytes of a kernel's text, at most.
 pub(super) const MOST_TEXT_BYTES: usize = 1 << 20;
 
@@ -38,16 +40,6 @@ impl Token {
     pub(super) fn is_word(&self, text: &str, word: &str) -> bool {
         self.kind == Kind::Word && text.get(self.range()) == Some(word)
     }
-}
-
-/// Does a line, and with it a `//` comment, end here? These are all line breaks of WGSL.
-pub(super) fn is_line_break(c: char) -> bool {
-    matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
-}
-
-/// How many lines end in a text: a carriage return and the line feed after it are one line break.
-pub(super) fn line_breaks(text: &str) -> usize {
-    text.matches(is_line_break).count() - text.matches("\r\n").count()
 }
 
 /// Is it a space between two tokens?
@@ -189,7 +181,11 @@ mod tests {
         ] {
             assert_eq!(shown(&format!("a// b{end}c")), "a c", "{end:?}");
             assert_eq!(shown(&format!("a{end}c")), "a c", "{end:?}");
-            assert_eq!(line_breaks(&format!("a{end}b{end}")), 2, "{end:?}");
+            assert_eq!(
+                crate::excerpt::line_breaks(&format!("a{end}b{end}")),
+                2,
+                "{end:?}"
+            );
         }
         assert_eq!(shown("a\u{200e}b\u{200f}c\td"), "a b c d");
         assert_eq!(shown("a//\u{200e}b"), "a");

@@ -63,11 +63,10 @@ fn buffers_and_kernels_that_cannot_be() {
         });
     }
     type Spoil = fn(&mut PipelineDesc);
-    let cases: [(&str, Spoil); 11] = [
+    let cases: [(&str, Spoil); 10] = [
         ("at most 2", |desc| desc.bindings = vec![Access::Read; 3]),
         ("at most 16", |desc| desc.params_bytes = 20),
         ("a multiple of 4", |desc| desc.params_bytes = 6),
-        ("no host twin", |desc| desc.host = None),
         ("expected", |desc| desc.wgsl = "fn main( {".to_string()),
         ("no compute entry point", |desc| desc.entry.push('x')),
         ("`y`", |desc| desc.bindings[1] = Access::Read),

@@ -1,0 +1,506 @@
+//! What a kernel is compiled to: short instructions over the registers of one invocation.
+//!
+//! WGSL has no recursion, so every function has its registers at a fixed place, and a register is
+//! an index into one list of words. A value takes its scalars' words one after the other, without
+//! the padding of memory: a `vec3<f32>` is three words, a `u64` is two, an `f16` is one. Variables
+//! of a function and of the invocation are registers too.
+
+use std::ops::Range;
+
+use super::collective::Collective;
+use super::cooperative::Cooperative;
+
+/// A register: the first of the words that hold a value.
+pub(super) type Reg = u32;
+
+/// No register.
+pub(super) const NONE: Reg = u32::MAX;
+
+/// A kernel that is ready to run.
+#[derive(Debug, Default)]
+pub(super) struct Code {
+    pub(super) instrs: Vec<Instr>,
+    /// Where each instruction comes from.
+    pub(super) origins: Vec<Origin>,
+    /// The first instruction of the entry point.
+    pub(super) entry: u32,
+    pub(super) workgroup_size: [u32; 3],
+    /// Registers of an invocation.
+    pub(super) registers: u32,
+    /// Words that say where in its loops and calls an invocation is.
+    pub(super) control: u32,
+    /// The registers of constants, and what they hold.
+    pub(super) constants: Vec<(Reg, u32)>,
+    /// The registers of builtins.
+    pub(super) builtins: Vec<(naga::BuiltIn, Reg)>,
+    /// Words of workgroup memory.
+    pub(super) shared_words: u32,
+    pub(super) buffers: Vec<Buffer>,
+    pub(super) bounds: Vec<Bound>,
+    pub(super) switches: Vec<Switch>,
+    pub(super) collectives: Vec<Collective>,
+    pub(super) cooperatives: Vec<Cooperative>,
+    /// The variables' names.
+    pub(super) names: Vec<String>,
+}
+
+/// Where an instruction comes from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origin {
+    /// Bytes of the text.
+    pub(super) place: Range<u32>,
+    /// The variable that it reads or writes, in [`Code::names`].
+    pub(super) name: u32,
+}
+
+/// A buffer that the kernel declares and uses.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub(super) source: Source,
+    /// Elements of two bytes are written one by one, so each has a state of its own.
+    pub(super) has_halves: bool,
+}
+
+/// Where a buffer's bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The binding of this number.
+    Binding(u32),
+    /// The parameters of the dispatch.
+    Params,
+}
+
+/// A type of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Num {
+    Bool,
+    I32,
+    U32,
+    F32,
+    /// Held as its 16 bits, computed as f32 and rounded.
+    F16,
+    I64,
+    U64,
+}
+
+impl Num {
+    /// Registers of one number.
+    pub(super) fn words(self) -> u32 {
+        match self {
+            Num::I64 | Num::U64 => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// What an index may be at most, and how far apart elements are.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub(super) count: Count,
+    /// Words, or bytes in a buffer.
+    pub(super) stride: u32,
+    pub(super) signed: bool,
+}
+
+/// How many elements there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Count {
+    Fixed(u32),
+    /// As many as the buffer holds from this byte on.
+    Runtime {
+        buffer: u32,
+        first_bytes: u32,
+    },
+}
+
+/// The targets of a `switch`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Switch {
+    pub(super) cases: Vec<(u32, u32)>,
+    pub(super) default: u32,
+}
+
+/// Where in memory: a fixed offset and a register that is added to it, if there is one. Both in
+/// words, or in bytes of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub(super) at: u32,
+    pub(super) dynamic: Reg,
+}
+
+/// Which memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Registers of the invocation.
+    Private,
+    /// The workgroup's.
+    Shared,
+    /// A buffer of [`Code::buffers`].
+    Buffer(u32),
+}
+
+/// The operands of a function of two numbers, for each lane of a vector.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) to: Reg,
+    pub(super) a: Reg,
+    pub(super) b: Reg,
+    pub(super) count: u8,
+    /// An operand that is one number for all lanes.
+    pub(super) a_is_one: bool,
+    pub(super) b_is_one: bool,
+}
+
+/// One step of an invocation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Instr {
+    Move(Move),
+    Unary {
+        num: Num,
+        op: Unary,
+        to: Reg,
+        a: Reg,
+        count: u8,
+    },
+    Binary {
+        num: Num,
+        op: Binary,
+        pair: Pair,
+    },
+    Ternary {
+        num: Num,
+        op: Ternary,
+        to: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+        count: u8,
+    },
+    Cast {
+        from: Num,
+        into: Num,
+        to: Reg,
+        a: Reg,
+        count: u8,
+    },
+    Geometry {
+        op: Geometry,
+        is_half: bool,
+        to: Reg,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+        shape: [u8; 3],
+    },
+    Pack {
+        op: Pack,
+        to: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    Memory(Memory),
+    Flow(Flow),
+}
+
+/// Moves words among registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Move {
+    Copy {
+        to: Reg,
+        from: Reg,
+        words: u32,
+    },
+    /// `count` times the same value.
+    Splat {
+        to: Reg,
+        from: Reg,
+        words: u8,
+        count: u8,
+    },
+    Swizzle {
+        to: Reg,
+        from: Reg,
+        words: u8,
+        count: u8,
+        pattern: [u8; 4],
+    },
+    /// Lane by lane, or all words by one condition.
+    Select {
+        to: Reg,
+        condition: Reg,
+        accept: Reg,
+        reject: Reg,
+        words: u32,
+        each: bool,
+    },
+    /// An element of a value; the bound has the element's words.
+    Pick {
+        to: Reg,
+        from: Reg,
+        index: Reg,
+        bound: u32,
+    },
+    /// Are all, or any, of the lanes true?
+    Holds {
+        to: Reg,
+        from: Reg,
+        count: u8,
+        all: bool,
+    },
+}
+
+/// Reads and writes memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Memory {
+    /// `to = previous + index * stride`, checked.
+    Index {
+        to: Reg,
+        previous: Reg,
+        index: Reg,
+        bound: u32,
+    },
+    /// A variable begins: with zeros that nobody wrote, or with what its registers hold.
+    Begin {
+        at: Reg,
+        words: u32,
+        is_written: bool,
+    },
+    Load {
+        to: Reg,
+        space: Space,
+        from: Address,
+        words: u32,
+    },
+    Store {
+        from: Reg,
+        space: Space,
+        to: Address,
+        words: u32,
+    },
+    /// `f16` elements, two to a word of memory.
+    LoadHalves {
+        to: Reg,
+        buffer: u32,
+        from: Address,
+        count: u32,
+    },
+    StoreHalves {
+        from: Reg,
+        buffer: u32,
+        to: Address,
+        count: u32,
+    },
+    AtomicLoad {
+        to: Reg,
+        space: Space,
+        from: Address,
+        words: u8,
+    },
+    AtomicStore {
+        from: Reg,
+        space: Space,
+        to: Address,
+        words: u8,
+    },
+    Atomic {
+        num: Num,
+        op: Atomic,
+        /// What was there before; [`NONE`] if nobody asks.
+        old: Reg,
+        value: Reg,
+        space: Space,
+        place: Address,
+    },
+    /// Writes what was there before and whether it was written.
+    CompareExchange {
+        old: Reg,
+        value: Reg,
+        compare: Reg,
+        words: u8,
+        space: Space,
+        place: Address,
+    },
+    Length {
+        to: Reg,
+        bound: u32,
+    },
+}
+
+/// Goes elsewhere, or waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Flow {
+    Jump(u32),
+    JumpUnless {
+        condition: Reg,
+        target: u32,
+    },
+    JumpIf {
+        condition: Reg,
+        target: u32,
+    },
+    Switch {
+        value: Reg,
+        table: u32,
+    },
+    Call {
+        target: u32,
+        control: u32,
+    },
+    Return {
+        control: u32,
+    },
+    /// A loop begins its next round.
+    Round {
+        control: u32,
+    },
+    /// A loop is over.
+    Over {
+        control: u32,
+    },
+    Barrier(naga::Barrier),
+    Collective(u32),
+    Cooperative(u32),
+    End,
+}
+
+/// Functions of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unary {
+    Negate,
+    Not,
+    Abs,
+    Sign,
+    Saturate,
+    Cos,
+    Cosh,
+    Sin,
+    Sinh,
+    Tan,
+    Tanh,
+    Acos,
+    Asin,
+    Atan,
+    Asinh,
+    Acosh,
+    Atanh,
+    Radians,
+    Degrees,
+    Ceil,
+    Floor,
+    Round,
+    Fract,
+    Trunc,
+    Exp,
+    Exp2,
+    Log,
+    Log2,
+    Sqrt,
+    InverseSqrt,
+    QuantizeToF16,
+    IsNan,
+    IsInf,
+    CountTrailingZeros,
+    CountLeadingZeros,
+    CountOneBits,
+    ReverseBits,
+    FirstTrailingBit,
+    FirstLeadingBit,
+}
+
+/// Functions of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binary {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    And,
+    Or,
+    Xor,
+    ShiftLeft,
+    ShiftRight,
+    Min,
+    Max,
+    Pow,
+    Atan2,
+    Step,
+    Ldexp,
+}
+
+/// Functions of three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ternary {
+    Clamp,
+    Fma,
+    Mix,
+    SmoothStep,
+    ExtractBits,
+    /// The fourth operand is the register after the third.
+    InsertBits,
+}
+
+/// Functions of whole vectors and matrices of floats; `shape` says how large they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Geometry {
+    Dot,
+    Cross,
+    Length,
+    Distance,
+    Normalize,
+    FaceForward,
+    Reflect,
+    Refract,
+    Outer,
+    Transpose,
+    Determinant,
+    /// Rows, the inner size and columns.
+    Product,
+    Modf,
+    Frexp,
+}
+
+/// Several numbers in one word, and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pack {
+    Snorm4x8,
+    Unorm4x8,
+    Snorm2x16,
+    Unorm2x16,
+    Float2x16,
+    I8x4,
+    U8x4,
+    I8x4Clamp,
+    U8x4Clamp,
+    DotI8x4,
+    DotU8x4,
+    FromSnorm4x8,
+    FromUnorm4x8,
+    FromSnorm2x16,
+    FromUnorm2x16,
+    FromFloat2x16,
+    FromI8x4,
+    FromU8x4,
+    /// Two registers with an f16 each into one word, bit by bit, and back.
+    Halves,
+    FromHalves,
+}
+
+/// What an atomic does to a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Atomic {
+    Add,
+    Subtract,
+    And,
+    Or,
+    Xor,
+    Min,
+    Max,
+    Exchange,
+}

@@ -1,0 +1,366 @@
+//! Pointers: which memory they lead to is known, so only an offset is left for a register.
+
+use naga::{AddressSpace, Arena, ArraySize, Expression, Handle, TypeInner};
+
+use super::layout::column_bytes;
+use super::{Body, Compiler, Result};
+use crate::driver::sim::interpret::code::{
+    Address, Binary, Bound, Count, Instr, Memory, Move, NONE, Num, Pair, Reg, Space,
+};
+
+/// Where a pointer leads.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) space: Space,
+    /// Words; bytes in a buffer.
+    pub(super) at: u32,
+    pub(super) dynamic: Reg,
+    /// The variable, in [`Code::names`](super::Code::names).
+    pub(super) name: u32,
+    /// Some of it may be read before it was written.
+    pub(super) is_tracked: bool,
+}
+
+impl Place {
+    pub(super) fn address(&self) -> Address {
+        Address {
+            at: self.at,
+            dynamic: self.dynamic,
+        }
+    }
+
+    fn is_buffer(&self) -> bool {
+        matches!(self.space, Space::Buffer(_))
+    }
+}
+
+impl<'m> Compiler<'m> {
+    /// A variable's life begins.
+    pub(super) fn begin(
+        &mut self,
+        place: &Place,
+        inner: &TypeInner,
+        init: Option<Handle<Expression>>,
+        expressions: Option<&Arena<Expression>>,
+    ) -> Result<()> {
+        let words = self.words(inner)?;
+        if let Some(init) = init {
+            let expressions = expressions.unwrap_or(&self.module.global_expressions);
+            let init = self.words_of(expressions, init)?;
+            let from = self.constant(init)?;
+            let to = place.at;
+            self.emit(Instr::Move(Move::Copy { to, from, words }))?;
+        }
+        self.emit(Instr::Memory(Memory::Begin {
+            at: place.at,
+            words,
+            is_written: !place.is_tracked,
+        }))?;
+        Ok(())
+    }
+}
+
+impl<'m> Body<'_, 'm> {
+    /// Where a pointer leads that was computed, or is a variable.
+    pub(super) fn place(&mut self, pointer: Handle<Expression>) -> Result<Place> {
+        if let Some(place) = &self.places[pointer.index()] {
+            return Ok(place.clone());
+        }
+        match &self.function.expressions[pointer] {
+            Expression::GlobalVariable(variable) => match &self.all.globals[variable.index()] {
+                Some(place) => Ok(place.clone()),
+                None => self.all.refuse("a variable that was not found"),
+            },
+            Expression::LocalVariable(variable) => Ok(self.locals[variable.index()].clone()),
+            Expression::FunctionArgument(index) => {
+                let name = self.function.arguments[*index as usize].name.as_deref();
+                let space = match self.ty(pointer) {
+                    TypeInner::Pointer { space, .. } | TypeInner::ValuePointer { space, .. } => {
+                        *space
+                    }
+                    _ => return self.all.refuse("a value where a pointer was expected"),
+                };
+                Ok(Place {
+                    space: match space {
+                        AddressSpace::Function | AddressSpace::Private => Space::Private,
+                        AddressSpace::WorkGroup => Space::Shared,
+                        _ => return self.all.refuse("a pointer to a buffer as an argument"),
+                    },
+                    at: 0,
+                    dynamic: self.frame.arguments[*index as usize],
+                    name: self.all.name(name),
+                    is_tracked: true,
+                })
+            }
+            _ => self.all.refuse("a pointer that is not interpreted"),
+        }
+    }
+
+    /// The type that a pointer leads to.
+    pub(super) fn pointee(&self, pointer: Handle<Expression>) -> Result<TypeInner> {
+        Ok(match self.ty(pointer) {
+            TypeInner::Pointer { base, .. } => self.all.inner(*base).clone(),
+            TypeInner::ValuePointer {
+                size: Some(size),
+                scalar,
+                ..
+            } => TypeInner::Vector {
+                size: *size,
+                scalar: *scalar,
+            },
+            TypeInner::ValuePointer {
+                size: None, scalar, ..
+            } => TypeInner::Scalar(*scalar),
+            _ => return self.all.refuse("a value where a pointer was expected"),
+        })
+    }
+
+    pub(super) fn is_pointer(&self, expression: Handle<Expression>) -> bool {
+        matches!(
+            self.ty(expression),
+            TypeInner::Pointer { .. } | TypeInner::ValuePointer { .. }
+        )
+    }
+
+    /// A pointer to a member, or to an element whose index is known.
+    pub(super) fn member(&mut self, base: Handle<Expression>, index: u32) -> Result<Place> {
+        let mut place = self.place(base)?;
+        let inner = self.pointee(base)?;
+        let offset = match place.is_buffer() {
+            true => match &inner {
+                TypeInner::Struct { members, .. } => members[index as usize].offset,
+                TypeInner::Array {
+                    size: ArraySize::Dynamic,
+                    ..
+                } => {
+                    let index = self.all.constant(vec![index])?;
+                    return self.element_at(base, index, false);
+                }
+                inner => self.stride_bytes(inner)? * index,
+            },
+            false => self.all.element_words(&inner, index)?,
+        };
+        place.at = place.at.saturating_add(offset);
+        Ok(place)
+    }
+
+    /// A pointer to an element.
+    pub(super) fn element(
+        &mut self,
+        base: Handle<Expression>,
+        index: Handle<Expression>,
+    ) -> Result<Place> {
+        let signed = self.is_signed(index);
+        let index = self.value(index)?;
+        self.element_at(base, index, signed)
+    }
+
+    fn element_at(&mut self, base: Handle<Expression>, index: Reg, signed: bool) -> Result<Place> {
+        let mut place = self.place(base)?;
+        let inner = self.pointee(base)?;
+        let stride = match place.is_buffer() {
+            true => self.stride_bytes(&inner)?,
+            false => self.all.stride_words(&inner)?,
+        };
+        let bound = self.bound(&inner, &place, stride, signed)?;
+        let to = self.all.registers(1)?;
+        self.all.here.name = place.name;
+        self.all.emit(Instr::Memory(Memory::Index {
+            to,
+            previous: place.dynamic,
+            index,
+            bound,
+        }))?;
+        place.dynamic = to;
+        Ok(place)
+    }
+
+    pub(super) fn is_signed(&self, index: Handle<Expression>) -> bool {
+        self.ty(index).scalar_kind() == Some(naga::ScalarKind::Sint)
+    }
+
+    /// What an index into a type may be, and how far apart its elements are.
+    pub(super) fn bound(
+        &mut self,
+        inner: &TypeInner,
+        place: &Place,
+        stride: u32,
+        signed: bool,
+    ) -> Result<u32> {
+        let count = match (inner, place.space) {
+            (TypeInner::Vector { size, .. }, _) => Count::Fixed(*size as u32),
+            (TypeInner::Matrix { columns, .. }, _) => Count::Fixed(*columns as u32),
+            (
+                TypeInner::Array {
+                    size: ArraySize::Constant(count),
+                    ..
+                },
+                _,
+            ) => Count::Fixed(count.get()),
+            (
+                TypeInner::Array {
+                    size: ArraySize::Dynamic,
+                    ..
+                },
+                Space::Buffer(buffer),
+            ) => Count::Runtime {
+                buffer,
+                first_bytes: place.at,
+            },
+            _ => return self.all.refuse("an index into a type that has no elements"),
+        };
+        self.all.code.bounds.push(Bound {
+            count,
+            stride,
+            signed,
+        });
+        Ok(self.all.code.bounds.len() as u32 - 1)
+    }
+
+    fn stride_bytes(&self, inner: &TypeInner) -> Result<u32> {
+        Ok(match inner {
+            TypeInner::Vector { scalar, .. } => scalar.width.into(),
+            TypeInner::Matrix { rows, scalar, .. } => column_bytes(*rows, *scalar),
+            TypeInner::Array { stride, .. } => *stride,
+            _ => return self.all.refuse("an index into a type that has no elements"),
+        })
+    }
+
+    /// The register that holds a pointer's offset, for a call.
+    pub(super) fn offset(&mut self, place: &Place) -> Result<Reg> {
+        let at = self.all.constant(vec![place.at])?;
+        if place.dynamic == NONE {
+            return Ok(at);
+        }
+        let to = self.all.registers(1)?;
+        self.all.emit(Instr::Binary {
+            num: Num::U32,
+            op: Binary::Add,
+            pair: Pair {
+                to,
+                a: at,
+                b: place.dynamic,
+                count: 1,
+                a_is_one: false,
+                b_is_one: false,
+            },
+        })?;
+        Ok(to)
+    }
+
+    /// Reads all of what a pointer leads to.
+    pub(super) fn load(&mut self, pointer: Handle<Expression>, to: Reg) -> Result<()> {
+        let place = self.place(pointer)?;
+        let inner = self.pointee(pointer)?;
+        self.all.here.name = place.name;
+        let words = self.all.words(&inner)?;
+        let (space, from) = (place.space, place.address());
+        if matches!(inner, TypeInner::Atomic(_)) {
+            let words = words as u8;
+            self.all.emit(Instr::Memory(Memory::AtomicLoad {
+                to,
+                space,
+                from,
+                words,
+            }))?;
+            return Ok(());
+        }
+        let Space::Buffer(buffer) = space else {
+            let is_plain = space == Space::Private && !place.is_tracked && place.dynamic == NONE;
+            self.all.emit(match is_plain {
+                true => Instr::Move(Move::Copy {
+                    to,
+                    from: place.at,
+                    words,
+                }),
+                false => Instr::Memory(Memory::Load {
+                    to,
+                    space,
+                    from,
+                    words,
+                }),
+            })?;
+            return Ok(());
+        };
+        for run in self.all.runs(&inner)? {
+            let (to, count) = (to + run.word, run.count);
+            let from = Address {
+                at: from.at.saturating_add(run.bytes),
+                ..from
+            };
+            self.all.emit(Instr::Memory(match run.is_halves {
+                true => Memory::LoadHalves {
+                    to,
+                    buffer,
+                    from,
+                    count,
+                },
+                false => Memory::Load {
+                    to,
+                    space,
+                    from,
+                    words: count,
+                },
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of what a pointer leads to.
+    pub(super) fn store(&mut self, pointer: Handle<Expression>, from: Reg) -> Result<()> {
+        let place = self.place(pointer)?;
+        let inner = self.pointee(pointer)?;
+        self.all.here.name = place.name;
+        let words = self.all.words(&inner)?;
+        let (space, to) = (place.space, place.address());
+        if matches!(inner, TypeInner::Atomic(_)) {
+            let words = words as u8;
+            self.all.emit(Instr::Memory(Memory::AtomicStore {
+                from,
+                space,
+                to,
+                words,
+            }))?;
+            return Ok(());
+        }
+        let Space::Buffer(buffer) = space else {
+            let is_plain = space == Space::Private && !place.is_tracked && place.dynamic == NONE;
+            self.all.emit(match is_plain {
+                true => Instr::Move(Move::Copy {
+                    to: place.at,
+                    from,
+                    words,
+                }),
+                false => Instr::Memory(Memory::Store {
+                    from,
+                    space,
+                    to,
+                    words,
+                }),
+            })?;
+            return Ok(());
+        };
+        for run in self.all.runs(&inner)? {
+            let (from, count) = (from + run.word, run.count);
+            let to = Address {
+                at: to.at.saturating_add(run.bytes),
+                ..to
+            };
+            self.all.emit(Instr::Memory(match run.is_halves {
+                true => Memory::StoreHalves {
+                    from,
+                    buffer,
+                    to,
+                    count,
+                },
+                false => Memory::Store {
+                    from,
+                    space,
+                    to,
+                    words: count,
+                },
+            }))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,370 @@
+//! The invocations of one workgroup: whose turn it is, who waits for whom, and who never comes.
+//!
+//! Each turn lets one invocation run until it has to wait, or for a few steps only, by chance. A
+//! subgroup goes on when all its lanes wait at one operation, the workgroup when all wait at one
+//! barrier. *One* means the same instruction in the same rounds of all loops and calls.
+
+use std::ops::Range;
+
+use naga::{Barrier, BuiltIn};
+
+use super::Run;
+use super::code::{Code, Instr, Space};
+use super::collective::{self, Lanes};
+use super::cooperative;
+use super::lane::{Lane, Stop};
+use super::memory::Memory;
+use super::report::{Fault, Kind, invocation, split};
+use super::shadow::Now;
+use crate::driver::sim::faults::Chance;
+
+/// Instructions of one invocation, at most.
+const MOST_STEPS: u32 = 1 << 24;
+
+/// Steps of a long turn.
+const TURN: u32 = 1 << 12;
+
+/// The invocations of a workgroup.
+pub(super) struct Group<'c> {
+    code: &'c Code,
+    run: &'c Run,
+    size: u32,
+    registers: Vec<u32>,
+    written: Vec<bool>,
+    control: Vec<u32>,
+    next: Vec<u32>,
+    stops: Vec<Stop>,
+    steps_left: Vec<u32>,
+    /// Barriers of workgroup memory and of storage that were passed.
+    epochs: [u32; 2],
+    /// Barriers of each subgroup that were passed.
+    subgroup_epochs: Vec<u32>,
+    /// The number of the workgroup.
+    index: u32,
+    chance: Chance,
+    order: Vec<u32>,
+}
+
+impl<'c> Group<'c> {
+    pub(super) fn new(code: &'c Code, run: &'c Run) -> Self {
+        let size: u32 = code.workgroup_size.iter().product();
+        let count = size as usize;
+        Group {
+            code,
+            run,
+            size,
+            registers: vec![0; count * stride(code)],
+            written: vec![false; count * stride(code)],
+            control: vec![0; count * code.control as usize],
+            next: vec![code.entry; count],
+            stops: vec![Stop::Paused; count],
+            steps_left: vec![MOST_STEPS; count],
+            epochs: [0; 2],
+            subgroup_epochs: vec![0; size.div_ceil(run.lanes) as usize],
+            index: 0,
+            chance: Chance(run.seed),
+            order: (0..size).collect(),
+        }
+    }
+
+    /// Runs the workgroup of this number to its end; how many steps that took.
+    pub(super) fn execute(&mut self, index: u32, memory: &mut Memory) -> u64 {
+        self.begin(index);
+        memory.begin_group();
+        while !memory.reports.is_full() {
+            self.run_all(memory);
+            if self.meet_in_subgroups(memory) {
+                continue;
+            }
+            if self.stops.iter().all(|stop| *stop == Stop::Ended) || !self.meet(memory) {
+                break;
+            }
+        }
+        let done = self.steps_left.iter().map(|left| MOST_STEPS - left);
+        done.map(u64::from).sum()
+    }
+
+    fn begin(&mut self, index: u32) {
+        self.index = index;
+        self.next.fill(self.code.entry);
+        self.stops.fill(Stop::Paused);
+        self.steps_left.fill(MOST_STEPS);
+        self.control.fill(0);
+        self.epochs = [0; 2];
+        self.subgroup_epochs.fill(0);
+        for lane in 0..self.size {
+            let registers = self.registers_of(lane..lane + 1);
+            for &(register, word) in &self.code.constants {
+                self.registers[registers.start + register as usize] = word;
+            }
+            for &(builtin, register) in &self.code.builtins {
+                let at = registers.start + register as usize;
+                let words = self.builtin(builtin, lane);
+                self.registers[at..at + words.len()].copy_from_slice(&words);
+            }
+        }
+    }
+
+    /// What an invocation is told about itself.
+    fn builtin(&self, builtin: BuiltIn, lane: u32) -> Vec<u32> {
+        let [x, y, z] = self.code.workgroup_size;
+        let group = split(self.index, [self.run.groups[0], self.run.groups[1]]);
+        let local = split(lane, [x, y]);
+        let lanes = self.run.lanes;
+        match builtin {
+            BuiltIn::GlobalInvocationId => (0..3)
+                .map(|axis| group[axis] * [x, y, z][axis] + local[axis])
+                .collect(),
+            BuiltIn::LocalInvocationId => local.to_vec(),
+            BuiltIn::LocalInvocationIndex => vec![lane],
+            BuiltIn::WorkGroupId => group.to_vec(),
+            BuiltIn::NumWorkGroups => self.run.groups.to_vec(),
+            BuiltIn::WorkGroupSize => vec![x, y, z],
+            BuiltIn::NumSubgroups => vec![self.size.div_ceil(lanes)],
+            BuiltIn::SubgroupId => vec![lane / lanes],
+            BuiltIn::SubgroupSize => vec![lanes],
+            BuiltIn::SubgroupInvocationId => vec![lane % lanes],
+            // naga lets a compute kernel have no others.
+            _ => Vec::new(),
+        }
+    }
+
+    fn registers_of(&self, lanes: Range<u32>) -> Range<usize> {
+        let stride = stride(self.code);
+        lanes.start as usize * stride..lanes.end as usize * stride
+    }
+
+    /// The lanes of a subgroup.
+    fn lanes_of(&self, subgroup: u32) -> Range<u32> {
+        let first = subgroup * self.run.lanes;
+        first..(first + self.run.lanes).min(self.size)
+    }
+
+    /// Runs every invocation that can run, in an order that chance gives.
+    fn run_all(&mut self, memory: &mut Memory) {
+        loop {
+            self.shuffle();
+            let mut is_done = true;
+            for turn in 0..self.order.len() {
+                let lane = self.order[turn];
+                if self.stops[lane as usize] == Stop::Paused && !memory.reports.is_full() {
+                    let stop = self.take_turn(lane, memory);
+                    is_done &= stop != Stop::Paused;
+                }
+            }
+            if is_done || memory.reports.is_full() {
+                return;
+            }
+        }
+    }
+
+    fn shuffle(&mut self) {
+        for at in (1..self.order.len()).rev() {
+            let other = self.chance.below(at as u64 + 1) as usize;
+            self.order.swap(at, other);
+        }
+    }
+
+    fn take_turn(&mut self, index: u32, memory: &mut Memory) -> Stop {
+        let lane = index as usize;
+        // Every fourth turn is short, so that others come in between.
+        let turn = match self.chance.below(4) {
+            0 => 1 + self.chance.below(64) as u32,
+            _ => TURN,
+        };
+        let turn = turn.min(self.steps_left[lane]);
+        let registers = self.registers_of(index..index + 1);
+        let control = self.code.control as usize;
+        let mut running = Lane {
+            now: self.now(index),
+            written: &mut self.written[registers.clone()],
+            registers: &mut self.registers[registers],
+            control: &mut self.control[lane * control..(lane + 1) * control],
+            next: self.next[lane],
+            shared_epoch: self.epochs[0],
+            poisons_private: self.run.poisons_private,
+        };
+        let (stop, left) = running.run(self.code, memory, turn);
+        self.next[lane] = running.next;
+        self.stops[lane] = stop;
+        self.steps_left[lane] -= turn - left;
+        if stop == Stop::Paused && self.steps_left[lane] == 0 {
+            let instr = self.next[lane];
+            let detail = format!("it has done {MOST_STEPS} steps");
+            memory
+                .reports
+                .add(self.fault(Kind::Endless, instr, index, detail));
+            self.stops[lane] = Stop::Ended;
+        }
+        self.stops[lane]
+    }
+
+    /// Who accesses storage, when this invocation does.
+    fn now(&self, lane: u32) -> Now {
+        Now {
+            who: self.index * self.size + lane + 1,
+            instr: 0,
+            epoch: self.epochs[1],
+            subgroup_epoch: self.subgroup_epochs[(lane / self.run.lanes) as usize],
+            group_size: self.size,
+            lanes: self.run.lanes,
+        }
+    }
+
+    /// Lets those subgroups go on whose lanes all wait at one operation of theirs. Was there one?
+    fn meet_in_subgroups(&mut self, memory: &mut Memory) -> bool {
+        let mut some = false;
+        for subgroup in 0..self.subgroup_epochs.len() as u32 {
+            let lanes = self.lanes_of(subgroup);
+            let first = lanes.start as usize;
+            if !is_of_subgroup(self.stops[first]) || self.stranger(lanes.clone()).is_some() {
+                continue;
+            }
+            self.together(subgroup, memory);
+            let lanes = lanes.start as usize..lanes.end as usize;
+            self.stops[lanes].fill(Stop::Paused);
+            some = true;
+        }
+        some
+    }
+
+    /// The first lane that is not where the first one is.
+    fn stranger(&self, mut lanes: Range<u32>) -> Option<u32> {
+        let first = lanes.start as usize;
+        let control = self.code.control as usize;
+        let rounds = |lane: usize| &self.control[lane * control..(lane + 1) * control];
+        lanes.find(|&lane| {
+            let lane = lane as usize;
+            self.stops[lane] != self.stops[first]
+                || self.next[lane] != self.next[first]
+                || rounds(lane) != rounds(first)
+        })
+    }
+
+    fn together(&mut self, subgroup: u32, memory: &mut Memory) {
+        let lanes = self.lanes_of(subgroup);
+        let first = lanes.start;
+        // The instruction that all of them have just stopped at.
+        let instr = self.next[first as usize] - 1;
+        let now = self.now(first);
+        let registers = self.registers_of(lanes);
+        let stop = self.stops[first as usize];
+        let mut together = Lanes {
+            registers: &mut self.registers[registers],
+            stride: stride(self.code),
+        };
+        match stop {
+            Stop::Collective(index) => {
+                collective::run(&self.code.collectives[index as usize], &mut together);
+            }
+            Stop::Cooperative(index) => {
+                let operation = &self.code.cooperatives[index as usize];
+                if !cooperative::is_uniform(operation, &together) {
+                    let detail = "others name another place in memory".to_string();
+                    memory
+                        .reports
+                        .add(self.fault(Kind::Subgroup, instr, first, detail));
+                    return;
+                }
+                let [shared, storage] = self.epochs;
+                let now = |space, lane| Now {
+                    who: now.who + lane,
+                    instr,
+                    epoch: if space == Space::Shared {
+                        shared
+                    } else {
+                        storage
+                    },
+                    ..now
+                };
+                let turn = self.chance.below(u64::from(self.run.lanes)) as u32;
+                cooperative::run(operation, &mut together, memory, now, turn);
+            }
+            _ => self.subgroup_epochs[subgroup as usize] += 1,
+        }
+    }
+
+    /// Lets all go on that wait at one barrier of the workgroup; false, and reported, if they do
+    /// not.
+    fn meet(&mut self, memory: &mut Memory) -> bool {
+        let waits = |stop: &Stop| is_of_subgroup(*stop);
+        if let Some(lane) = self.stops.iter().position(waits) {
+            return self.is_left_alone(lane as u32, memory);
+        }
+        if let Some(stranger) = self.stranger(0..self.size) {
+            let is_waiting = |lane: &u32| self.stops[*lane as usize] != Stop::Ended;
+            let (lane, other) = match is_waiting(&0) {
+                true => (0, stranger),
+                false => (stranger, 0),
+            };
+            let detail = self.detail(other);
+            let instr = self.next[lane as usize] - 1;
+            memory
+                .reports
+                .add(self.fault(Kind::Barrier, instr, lane, detail));
+            return false;
+        }
+        let Stop::Barrier(barrier) = self.stops[0] else {
+            return false;
+        };
+        self.epochs[0] += u32::from(barrier.contains(Barrier::WORK_GROUP));
+        self.epochs[1] += u32::from(barrier.contains(Barrier::STORAGE));
+        self.stops.fill(Stop::Paused);
+        true
+    }
+
+    /// A lane waits for its subgroup, which does not come.
+    fn is_left_alone(&self, lane: u32, memory: &mut Memory) -> bool {
+        let lanes = self.lanes_of(lane / self.run.lanes);
+        let place = |lane: u32| (self.stops[lane as usize], self.next[lane as usize]);
+        let other = lanes.clone().find(|other| place(*other) != place(lane));
+        let other = other.unwrap_or(if lanes.start == lane {
+            lane + 1
+        } else {
+            lanes.start
+        });
+        let instr = self.next[lane as usize] - 1;
+        let fault = self.fault(Kind::Subgroup, instr, lane, self.detail(other));
+        memory.reports.add(fault);
+        false
+    }
+
+    /// Where an invocation is instead.
+    fn detail(&self, lane: u32) -> String {
+        let who = invocation(self.code, self.run.groups, self.now(lane).who);
+        let at = self.next[lane as usize].saturating_sub(1);
+        match (self.stops[lane as usize], &self.code.instrs[at as usize]) {
+            (Stop::Ended, _) => format!("{who} has ended"),
+            (_, Instr::Flow(_)) => {
+                let line = super::report::line_of(self.code, &self.run.text, at);
+                format!("{who} waits in line {line}, or in another round of a loop")
+            }
+            _ => format!("{who} does not"),
+        }
+    }
+
+    fn fault(&self, kind: Kind, instr: u32, lane: u32, detail: String) -> Fault {
+        Fault {
+            kind,
+            instr,
+            at: 0,
+            is_buffer: false,
+            who: self.now(lane).who,
+            other: None,
+            detail,
+        }
+    }
+}
+
+/// Registers of an invocation; never 0, so that lanes can be told apart.
+fn stride(code: &Code) -> usize {
+    code.registers.max(1) as usize
+}
+
+fn is_of_subgroup(stop: Stop) -> bool {
+    match stop {
+        Stop::Collective(_) | Stop::Cooperative(_) => true,
+        Stop::Barrier(barrier) => barrier == Barrier::SUB_GROUP,
+        Stop::Paused | Stop::Ended => false,
+    }
+}

@@ -1,0 +1,261 @@
+//! The memory that a dispatch works on, with what is known of each word of it.
+
+use super::code::{Code, Source, Space};
+use super::report::Reports;
+use super::shadow::{Cell, Now};
+
+/// What a binding shows, and what the kernel may do with it.
+#[derive(Debug)]
+pub(in crate::driver::sim) struct View {
+    pub(in crate::driver::sim) bytes: Vec<u8>,
+    /// It is bound read-write.
+    pub(in crate::driver::sim) writes: bool,
+    /// What it held is of no interest: the kernel reads nothing that it has not written.
+    pub(in crate::driver::sim) is_fresh: bool,
+}
+
+/// One buffer.
+#[derive(Debug)]
+struct Buffer {
+    words: Vec<u32>,
+    /// None where nobody writes.
+    cells: Vec<Cell>,
+    /// A cell is so many bytes, as a power of two.
+    shift: u32,
+    is_fresh: bool,
+    size_bytes: u32,
+}
+
+/// All memory but that of single invocations.
+#[derive(Debug)]
+pub(super) struct Memory {
+    buffers: Vec<Buffer>,
+    shared: Vec<u32>,
+    shared_cells: Vec<Cell>,
+    /// Workgroup memory begins as zeros, which count as written.
+    zeroes_shared: bool,
+    pub(super) reports: Reports,
+}
+
+/// What fresh memory holds.
+const DIRT: u32 = 0xa5a5_a5a5;
+
+impl Memory {
+    pub(super) fn new(code: &Code, views: &[View], params: &[u8], zeroes_shared: bool) -> Self {
+        let buffers = code.buffers.iter().map(|buffer| match buffer.source {
+            Source::Params => Buffer::new(params, false, false, buffer.has_halves),
+            Source::Binding(index) => match views.get(index as usize) {
+                Some(view) => {
+                    Buffer::new(&view.bytes, view.writes, view.is_fresh, buffer.has_halves)
+                }
+                None => Buffer::new(&[], false, false, false),
+            },
+        });
+        Memory {
+            buffers: buffers.collect(),
+            shared: vec![0; code.shared_words as usize],
+            shared_cells: vec![Cell::default(); code.shared_words as usize],
+            zeroes_shared,
+            reports: Reports::default(),
+        }
+    }
+
+    /// A workgroup begins.
+    pub(super) fn begin_group(&mut self) {
+        let mut cell = Cell::default();
+        if self.zeroes_shared {
+            cell.set_written();
+        }
+        self.shared_cells.fill(cell);
+        self.shared.fill(if self.zeroes_shared { 0 } else { DIRT });
+    }
+
+    /// What the bindings hold in the end.
+    pub(super) fn write_back(&self, code: &Code, views: &mut [View]) {
+        for (buffer, declared) in self.buffers.iter().zip(&code.buffers) {
+            let Source::Binding(index) = declared.source else {
+                continue;
+            };
+            let Some(view) = views.get_mut(index as usize).filter(|view| view.writes) else {
+                continue;
+            };
+            for (to, from) in view.bytes.chunks_exact_mut(4).zip(&buffer.words) {
+                to.copy_from_slice(&from.to_le_bytes());
+            }
+        }
+    }
+
+    /// How many elements of `stride` bytes a buffer has from a byte on.
+    pub(super) fn length(&self, buffer: u32, first_bytes: u32, stride: u32) -> u32 {
+        let size = self.buffers[buffer as usize].size_bytes;
+        size.saturating_sub(first_bytes) / stride.max(1)
+    }
+
+    /// Reads a word of workgroup memory, or the word at a byte of a buffer.
+    pub(super) fn load(&mut self, space: Space, at: u32, now: &Now) -> u32 {
+        match space {
+            Space::Buffer(buffer) => self.load_bytes(buffer, at, 4, now),
+            _ => {
+                let index = at as usize;
+                let Some(cell) = self.shared_cells.get_mut(index) else {
+                    return self.reports.beyond(false, at, now);
+                };
+                if !cell.is_written() {
+                    self.reports.unwritten(false, at, now);
+                }
+                if let Some(rival) = cell.read(now) {
+                    self.reports.race(false, at, now, rival, false);
+                }
+                self.shared[index]
+            }
+        }
+    }
+
+    /// Writes a word of workgroup memory, or the word at a byte of a buffer.
+    pub(super) fn store(&mut self, space: Space, at: u32, word: u32, now: &Now) {
+        match space {
+            Space::Buffer(buffer) => self.store_bytes(buffer, at, word, 4, now),
+            _ => {
+                let index = at as usize;
+                let Some(cell) = self.shared_cells.get_mut(index) else {
+                    self.reports.beyond(false, at, now);
+                    return;
+                };
+                if let Some(rival) = cell.write(now) {
+                    self.reports.race(false, at, now, rival, true);
+                }
+                self.shared[index] = word;
+            }
+        }
+    }
+
+    /// Reads two or four bytes of a buffer.
+    pub(super) fn load_bytes(&mut self, buffer: u32, at: u32, bytes: u32, now: &Now) -> u32 {
+        let Buffer {
+            words,
+            cells,
+            shift,
+            is_fresh,
+            ..
+        } = &mut self.buffers[buffer as usize];
+        let Some(word) = words.get(at as usize / 4) else {
+            return self.reports.beyond(true, at, now);
+        };
+        if !cells.is_empty() {
+            let mut cell = at >> *shift;
+            while cell << *shift < at + bytes {
+                let known = &mut cells[cell as usize];
+                if *is_fresh && !known.is_written() {
+                    self.reports.unwritten(true, at, now);
+                }
+                if let Some(rival) = known.read(now) {
+                    self.reports.race(true, at, now, rival, false);
+                }
+                cell += 1;
+            }
+        }
+        match bytes {
+            2 => *word >> (8 * (at & 2)) & 0xffff,
+            _ => *word,
+        }
+    }
+
+    /// Writes two or four bytes of a buffer.
+    pub(super) fn store_bytes(&mut self, buffer: u32, at: u32, value: u32, bytes: u32, now: &Now) {
+        let Buffer {
+            words,
+            cells,
+            shift,
+            ..
+        } = &mut self.buffers[buffer as usize];
+        let Some(word) = words.get_mut(at as usize / 4).filter(|_| !cells.is_empty()) else {
+            self.reports.beyond(true, at, now);
+            return;
+        };
+        let mut cell = at >> *shift;
+        while cell << *shift < at + bytes {
+            if let Some(rival) = cells[cell as usize].write(now) {
+                self.reports.race(true, at, now, rival, true);
+            }
+            cell += 1;
+        }
+        *word = match bytes {
+            2 => *word & !(0xffff << (8 * (at & 2))) | (value & 0xffff) << (8 * (at & 2)),
+            _ => value,
+        };
+    }
+
+    /// Reads and writes words at once: nobody races with that.
+    pub(super) fn exchange(
+        &mut self,
+        space: Space,
+        at: u32,
+        now: &Now,
+        change: impl FnOnce(u32) -> u32,
+    ) -> u32 {
+        let (word, cell, is_fresh, is_buffer) = match space {
+            Space::Buffer(index) => {
+                let buffer = &mut self.buffers[index as usize];
+                let (word, cell) = (at as usize / 4, (at >> buffer.shift) as usize);
+                let known = (buffer.words.get_mut(word), buffer.cells.get_mut(cell));
+                (known.0, known.1, buffer.is_fresh, true)
+            }
+            _ => {
+                let known = self.shared.get_mut(at as usize);
+                (known, self.shared_cells.get_mut(at as usize), true, false)
+            }
+        };
+        let (Some(word), Some(cell)) = (word, cell) else {
+            return self.reports.beyond(is_buffer, at, now);
+        };
+        let old = *word;
+        *word = change(old);
+        if is_fresh && !cell.is_written() {
+            self.reports.unwritten(is_buffer, at, now);
+        }
+        cell.set_written();
+        old
+    }
+
+    /// An atomic store, which does not look at what there was.
+    pub(super) fn replace(&mut self, space: Space, at: u32, word: u32, now: &Now) {
+        let cell = match space {
+            Space::Buffer(index) => {
+                let buffer = &mut self.buffers[index as usize];
+                buffer.cells.get_mut((at >> buffer.shift) as usize)
+            }
+            _ => self.shared_cells.get_mut(at as usize),
+        };
+        if let Some(cell) = cell {
+            cell.set_written();
+        }
+        self.exchange(space, at, now, |_| word);
+    }
+}
+
+impl Buffer {
+    fn new(bytes: &[u8], writes: bool, is_fresh: bool, has_halves: bool) -> Self {
+        let words = bytes.chunks(4).map(|word| {
+            let mut whole = [0; 4];
+            whole[..word.len()].copy_from_slice(word);
+            u32::from_le_bytes(whole)
+        });
+        let words: Vec<u32> = match is_fresh {
+            true => vec![DIRT; bytes.len().div_ceil(4)],
+            false => words.collect(),
+        };
+        let shift = if has_halves { 1 } else { 2 };
+        let cells = if writes {
+            words.len() << (2 - shift)
+        } else {
+            0
+        };
+        Buffer {
+            words,
+            cells: vec![Cell::default(); cells],
+            shift: shift as u32,
+            is_fresh,
+            size_bytes: bytes.len() as u32,
+        }
+    }
+}

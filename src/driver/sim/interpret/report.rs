@@ -1,0 +1,202 @@
+//! What was found wrong, and how it is told.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashSet;
+
+use super::code::Code;
+use super::shadow::{Now, Rival};
+use super::value::POISON;
+
+/// Different faults of one dispatch that are kept; it ends with the last.
+const KEPT: usize = 16;
+
+/// What sort of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::driver::sim) enum Kind {
+    /// Two invocations access one word, one of them writes, and nothing orders them.
+    Race,
+    /// Memory is read that nothing wrote.
+    Unwritten,
+    /// Only the bounds check stops an index.
+    Index,
+    /// Not all invocations of the workgroup reach a barrier.
+    Barrier,
+    /// Not all invocations of a subgroup reach an operation of it.
+    Subgroup,
+    /// An invocation does not end.
+    Endless,
+}
+
+impl Kind {
+    /// What to do about it.
+    pub(in crate::driver::sim) fn advice(self) -> &'static str {
+        match self {
+            Kind::Race => "let a barrier, an atomic or another call come between them",
+            Kind::Unwritten => "write it first",
+            Kind::Index => "check the index",
+            Kind::Barrier => "let all invocations of the workgroup get here",
+            Kind::Subgroup => "let all lanes of the subgroup get here",
+            Kind::Endless => "let the loop end",
+        }
+    }
+}
+
+/// One fault, as it is found.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) kind: Kind,
+    pub(super) instr: u32,
+    /// Words, or bytes of a buffer.
+    pub(super) at: u32,
+    pub(super) is_buffer: bool,
+    /// Counted from one; 0 for nobody.
+    pub(super) who: u32,
+    /// The other access of a race, and whether both write.
+    pub(super) other: Option<(Rival, bool)>,
+    pub(super) detail: String,
+}
+
+/// A fault, in words.
+#[derive(Clone, Debug)]
+pub(in crate::driver::sim) struct Report {
+    pub(in crate::driver::sim) kind: Kind,
+    /// Where in the text.
+    pub(in crate::driver::sim) place: Range<usize>,
+    pub(in crate::driver::sim) message: String,
+}
+
+/// The faults of a dispatch.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    found: Vec<Fault>,
+    known: FxHashSet<(Kind, u32)>,
+}
+
+impl Reports {
+    /// One for each kind and instruction: the others are of the same mistake.
+    pub(super) fn add(&mut self, fault: Fault) {
+        if !self.is_full() && self.known.insert((fault.kind, fault.instr)) {
+            self.found.push(fault);
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() >= KEPT
+    }
+
+    pub(super) fn race(&mut self, is_buffer: bool, at: u32, now: &Now, rival: Rival, writes: bool) {
+        self.add(Fault {
+            kind: Kind::Race,
+            other: Some((rival, writes)),
+            ..fault(Kind::Race, is_buffer, at, now)
+        });
+    }
+
+    pub(super) fn unwritten(&mut self, is_buffer: bool, at: u32, now: &Now) {
+        self.add(fault(Kind::Unwritten, is_buffer, at, now));
+    }
+
+    /// An access beyond the end of memory; what is read is poison.
+    pub(super) fn beyond(&mut self, is_buffer: bool, at: u32, now: &Now) -> u32 {
+        self.add(Fault {
+            detail: "beyond the end".into(),
+            ..fault(Kind::Index, is_buffer, at, now)
+        });
+        POISON
+    }
+
+    /// All in words. `groups` are the workgroups of the dispatch.
+    pub(super) fn told(&self, code: &Code, text: &str, groups: [u32; 3]) -> Vec<Report> {
+        let tell = |fault: &Fault| Report {
+            kind: fault.kind,
+            place: place(code, fault.instr),
+            message: fault.message(code, text, groups),
+        };
+        self.found.iter().map(tell).collect()
+    }
+}
+
+fn fault(kind: Kind, is_buffer: bool, at: u32, now: &Now) -> Fault {
+    Fault {
+        kind,
+        instr: now.instr,
+        at,
+        is_buffer,
+        who: now.who,
+        other: None,
+        detail: String::new(),
+    }
+}
+
+fn place(code: &Code, instr: u32) -> Range<usize> {
+    let place = &code.origins[instr as usize].place;
+    place.start as usize..place.end as usize
+}
+
+impl Fault {
+    fn message(&self, code: &Code, text: &str, groups: [u32; 3]) -> String {
+        let who = |who| invocation(code, groups, who);
+        let name = code.origins[self.instr as usize].name;
+        let name = &code.names[name as usize];
+        let what = match self.is_buffer {
+            true => format!("byte {} of `{name}`", self.at),
+            false => format!("word {} of `{name}`", self.at),
+        };
+        let detail = &self.detail;
+        let me = who(self.who);
+        match (self.kind, &self.other) {
+            (Kind::Race, Some((rival, writes))) => {
+                let verb = |writes| if writes { "writes" } else { "reads" };
+                let past = if rival.wrote { "wrote" } else { "read" };
+                let line = line(text, place(code, rival.instr).start);
+                format!(
+                    "a race: {me} {} {what}, which {} {past} in line {line}, and no barrier is \
+                     between them",
+                    verb(*writes),
+                    who(rival.who)
+                )
+            }
+            (Kind::Race | Kind::Unwritten, _) => {
+                format!("{me} reads {what}, which nothing wrote")
+            }
+            (Kind::Index, _) if name.is_empty() => format!("{me}: {detail}"),
+            (Kind::Index, _) => format!("{me}: {detail} of `{name}`"),
+            (Kind::Barrier, _) => format!(
+                "a barrier in control flow that is not uniform: {me} waits at it, but {detail}"
+            ),
+            (Kind::Subgroup, _) => format!(
+                "a subgroup operation in control flow that is not uniform: {me} waits at it, but \
+                 {detail}"
+            ),
+            (Kind::Endless, _) => format!("{me} does not end: {detail}"),
+        }
+    }
+}
+
+/// `invocation [0, 1, 0] of workgroup [2, 0, 0]`
+pub(super) fn invocation(code: &Code, groups: [u32; 3], who: u32) -> String {
+    let [x, y, z] = code.workgroup_size;
+    let size = (x * y * z).max(1);
+    let index = who.saturating_sub(1);
+    let local = split(index % size, [x, y]);
+    let group = split(index / size, [groups[0], groups[1]]);
+    format!("invocation {local:?} of workgroup {group:?}")
+}
+
+/// An index, in three dimensions.
+pub(super) fn split(index: u32, [x, y]: [u32; 2]) -> [u32; 3] {
+    let (x, y) = (x.max(1), y.max(1));
+    [index % x, index / x % y, index / x / y]
+}
+
+/// The line of an instruction.
+pub(super) fn line_of(code: &Code, text: &str, instr: u32) -> usize {
+    line(text, place(code, instr).start)
+}
+
+/// The line of a place, counted from one.
+pub(super) fn line(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or_default();
+    before.bytes().filter(|byte| *byte == b'\n').count() + 1
+}

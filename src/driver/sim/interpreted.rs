@@ -1,0 +1,132 @@
+//! A kernel whose WGSL is interpreted, and its faults as the errors that a user sees.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::SimOptions;
+use super::faults::Chance;
+use super::interpret::{Program, Report, View};
+use super::options::SimKernels;
+use super::shader::{self, Valid};
+use crate::driver::{DriverError, DriverResult, PipelineDesc, panic_message, with_deep_stack};
+use crate::error::KernelError;
+use crate::excerpt::{excerpt, shown};
+
+/// Characters of a message, at most.
+const MOST_MESSAGE: usize = 1000;
+
+/// A kernel that is ready to be interpreted.
+pub(super) struct Interpreted {
+    label: String,
+    text: String,
+    program: Program,
+    /// What lanes a subgroup may have.
+    lanes: Vec<u32>,
+    seed: u64,
+    written_whole: u64,
+    zeroes_workgroup: bool,
+    /// The library's kernels rely on no zeros.
+    is_ours: bool,
+}
+
+impl Interpreted {
+    pub(super) fn new(desc: &PipelineDesc, options: &SimOptions) -> DriverResult<Self> {
+        let build = || {
+            let Valid {
+                module,
+                info,
+                entry,
+            } = shader::parse(desc, options).map_err(DriverError::Invalid)?;
+            Program::new((&module, &info), entry, &desc.wgsl).map_err(|refused| {
+                fault_at(
+                    &desc.label,
+                    &refused.message,
+                    excerpt(&desc.wgsl, refused.place, "not interpreted"),
+                )
+            })
+        };
+        let program = with_deep_stack(|| catch_unwind(AssertUnwindSafe(build)));
+        let program = program.unwrap_or_else(|panic| {
+            let why = panic_message(panic.as_ref());
+            Err(fault_at(
+                &desc.label,
+                &format!("it cannot be interpreted: {why}"),
+                String::new(),
+            ))
+        })?;
+        let (least, most) = options.subgroup_lanes.unwrap_or((4, 64));
+        let sizes = [4, 8, 16, 32, 64, 128];
+        Ok(Interpreted {
+            label: desc.label.clone(),
+            text: desc.wgsl.clone(),
+            program,
+            lanes: (sizes.into_iter())
+                .filter(|lanes| (least..=most).contains(lanes))
+                .collect(),
+            seed: options.seed,
+            written_whole: desc.written_whole,
+            zeroes_workgroup: desc.zeroes_workgroup,
+            is_ours: desc.host.is_some() && options.kernels == SimKernels::Interpreted,
+        })
+    }
+
+    /// Runs a dispatch on the bytes of its bindings, of which some may be written; returns those.
+    pub(super) fn run(
+        &self,
+        bindings: Vec<(Vec<u8>, bool)>,
+        params: &[u8],
+        groups: [u32; 3],
+        number: u64,
+    ) -> DriverResult<Vec<(usize, Vec<u8>)>> {
+        let mut chance = Chance(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let lanes = self.lanes[chance.below(self.lanes.len() as u64) as usize];
+        let mut run = self.program.plan(groups, lanes, chance.below(u64::MAX));
+        run.zeroes_shared = self.zeroes_workgroup;
+        run.poisons_private = self.is_ours;
+        let views = bindings.into_iter().enumerate();
+        let mut views: Vec<View> = views
+            .map(|(index, (bytes, writes))| View {
+                bytes,
+                writes,
+                is_fresh: writes && self.written_whole >> index & 1 == 1,
+            })
+            .collect();
+        let work = || self.program.run(&run, &mut views, params);
+        let reports = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            let why = panic_message(panic.as_ref());
+            Err(format!("it cannot be interpreted: {why}"))
+        });
+        match reports {
+            Err(why) => return Err(fault_at(&self.label, &why, String::new())),
+            Ok(reports) => {
+                if let Some(first) = reports.first() {
+                    return Err(self.fault(first, reports.len(), lanes));
+                }
+            }
+        }
+        let written = views
+            .into_iter()
+            .enumerate()
+            .filter(|(_, view)| view.writes);
+        Ok(written.map(|(index, view)| (index, view.bytes)).collect())
+    }
+
+    fn fault(&self, report: &Report, count: usize, lanes: u32) -> DriverError {
+        let others = match count {
+            1 => String::new(),
+            2 => "; there is one more fault".to_string(),
+            count => format!("; there are {} more faults", count - 1),
+        };
+        let message = format!("{}{others} (subgroups of {lanes})", report.message);
+        let excerpt = excerpt(&self.text, report.place.clone(), report.kind.advice());
+        fault_at(&self.label, &message, excerpt)
+    }
+}
+
+fn fault_at(kernel: &str, message: &str, excerpt: String) -> DriverError {
+    DriverError::Kernel(Arc::new(KernelError {
+        kernel: shown(kernel, MOST_MESSAGE),
+        message: shown(message, MOST_MESSAGE),
+        excerpt,
+    }))
+}
