@@ -72,6 +72,12 @@ const STEPS: &[Step] = &[
         run: source::views,
     },
     Step {
+        name: "races",
+        about: "every kernel, interpreted on every sort of device: no races, the reference's values",
+        nightly: true,
+        run: source::races,
+    },
+    Step {
         name: "texts",
         about: "100,000 changed texts of kernels, none of which may end the process",
         nightly: true,

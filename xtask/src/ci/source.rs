@@ -123,6 +123,15 @@ pub(crate) fn views() -> Result<String> {
     Ok(String::new())
 }
 
+/// Every kernel interpreted on every device; in a debug build that takes minutes.
+pub(crate) fn races() -> Result<String> {
+    let mut tests = selected(&["--release", "--test", "races"], &[])?;
+    run(tests
+        .env("LAPIDARY_RACES", "all")
+        .env("NEXTEST_PROFILE", BEFORE_A_RELEASE.profile))?;
+    Ok(String::new())
+}
+
 fn passed(command: &mut Command) -> Result<String> {
     run(command).map(|()| String::new())
 }
