@@ -49,14 +49,15 @@ impl Layout {
         bindings
     }
 
-    /// Bit `i`: all operands that binding `i` shows are written whole, and not read.
+    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. Of bindings after
+    /// the 64th, which no adapter has, nothing is said.
     pub(crate) fn written_whole(&self, operands: &[Operand]) -> u64 {
-        let (mut bits, mut binding) = (0, 0);
+        let (mut bits, mut binding) = (0, 0_u32);
         for part in 0..self.part_count(operands.len()) {
             let mut of_part = operands_of(self, operands.len(), part);
             let is_whole = of_part.all(|index| operands[index].role == Role::Write);
             for _ in 0..self.windows[part] {
-                bits |= u64::from(is_whole) << binding;
+                bits |= u64::from(is_whole).checked_shl(binding).unwrap_or(0);
                 binding += 1;
             }
         }

@@ -70,6 +70,13 @@ impl Interpreted {
         })
     }
 
+    fn is_written_whole(&self, index: usize) -> bool {
+        let bits = u32::try_from(index)
+            .ok()
+            .and_then(|index| self.written_whole.checked_shr(index));
+        bits.is_some_and(|bits| bits & 1 == 1)
+    }
+
     /// Runs a dispatch on the bytes of its bindings, of which some may be written; returns those.
     pub(super) fn run(
         &self,
@@ -88,7 +95,7 @@ impl Interpreted {
             .map(|(index, (bytes, writes))| View {
                 bytes,
                 writes,
-                is_fresh: writes && self.written_whole >> index & 1 == 1,
+                is_fresh: writes && self.is_written_whole(index),
             })
             .collect();
         let work = || self.program.run(&run, &mut views, params);
