@@ -197,7 +197,7 @@ fn index_add_adds_slices_and_the_forms_in_place_write_through_views() {
 #[test]
 fn the_forms_in_place_copy_no_target() {
     for (name, gpu) in gpus() {
-        let (rows, columns) = (4096, 64);
+        let (rows, columns) = (1024, 64);
         let target = gpu.zeros(&[rows, columns], DType::F32).unwrap();
         let of_each = gpu.tensor(&vec![7_u32; columns], &[1, columns]).unwrap();
         let of_all = gpu.tensor(&[9_u32], &[1]).unwrap();
