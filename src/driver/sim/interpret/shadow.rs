@@ -2,15 +2,20 @@
 //!
 //! Two accesses to one word are a *race* if one of them writes and nothing orders them. Within a
 //! workgroup a barrier does; it ends an *epoch* of the memory that it is for. Within a subgroup
-//! `subgroupBarrier` does. Workgroups of one dispatch are ordered by nothing. A word keeps its
-//! last write and, of the reads since, as many as are needed to find the next write's partner:
+//! `subgroupBarrier` does. Workgroups of one dispatch are ordered by nothing, and run one after
+//! the other here. A word keeps its last write and, of the reads, as many as are needed to find
+//! the next write's partner:
 //!
 //! ```text
 //!   write   the last one
-//!   read    the last one of this epoch, in the workgroup that read last
-//!   also    another invocation that read in the same epoch of the same workgroup
-//!   other   an invocation of another workgroup that read before
+//!   reads   two that nothing orders, in the workgroup that read last: of two subgroups, or else
+//!           of two invocations since the last barrier of their subgroup
+//!   other   one of another workgroup that read before
 //! ```
+//!
+//! Two are enough. A writer of neither subgroup races with both reads, a writer of one of them
+//! races with the other one's. A read that is ordered before a later read needs no place: what
+//! races with the earlier one races with the later one too.
 //!
 //! Atomic operations are not looked at: they are ordered among themselves, and WGSL's types keep
 //! all others away.
@@ -54,9 +59,10 @@ impl Now {
         (who - 1) / self.group_size == (self.who - 1) / self.group_size
     }
 
-    fn same_subgroup(&self, who: u32) -> bool {
+    /// Are two invocations of one workgroup in one subgroup?
+    fn together(&self, one: u32, other: u32) -> bool {
         let subgroup = |who: u32| (who - 1) % self.group_size / self.lanes;
-        self.same_group(who) && subgroup(who) == subgroup(self.who)
+        subgroup(one) == subgroup(other)
     }
 
     /// Has the access happened before now, whatever the interleaving?
@@ -66,7 +72,8 @@ impl Now {
         }
         self.same_group(access.who)
             && (access.epoch != self.epoch
-                || access.subgroup_epoch != self.subgroup_epoch && self.same_subgroup(access.who))
+                || access.subgroup_epoch != self.subgroup_epoch
+                    && self.together(access.who, self.who))
     }
 }
 
@@ -74,9 +81,8 @@ impl Now {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
     write: Stamp,
-    read: Stamp,
-    also: u32,
-    other: u32,
+    reads: [Stamp; 2],
+    other: Stamp,
     is_written: bool,
 }
 
@@ -89,12 +95,12 @@ pub(super) struct Rival {
 }
 
 impl Rival {
-    fn of(stamp: &Stamp, wrote: bool) -> Option<Self> {
-        Some(Rival {
+    fn of(stamp: &Stamp, wrote: bool) -> Self {
+        Rival {
             who: stamp.who,
             instr: stamp.instr,
             wrote,
-        })
+        }
     }
 }
 
@@ -111,51 +117,45 @@ impl Cell {
 
     /// Somebody reads it.
     pub(super) fn read(&mut self, now: &Now) -> Option<Rival> {
-        let last = self.read;
-        if last.who != now.who || last.epoch != now.epoch {
-            if now.is_after(&last) {
-                self.read = now.stamp();
-                self.also = 0;
-            } else if now.same_group(last.who) {
-                self.also = now.who;
-            } else {
-                self.other = last.who;
-                self.read = now.stamp();
-                self.also = 0;
+        self.keep_read(now);
+        let is_ordered = now.is_after(&self.write);
+        (!is_ordered).then(|| Rival::of(&self.write, true))
+    }
+
+    fn keep_read(&mut self, now: &Now) {
+        let here = now.stamp();
+        let [one, another] = self.reads;
+        if one.who != 0 && !now.same_group(one.who) {
+            self.other = one;
+            self.reads = [here, Stamp::default()];
+            return;
+        }
+        self.reads = match (now.is_after(&one), now.is_after(&another)) {
+            (true, true) => [here, Stamp::default()],
+            (true, false) => [here, another],
+            (false, true) => [one, here],
+            (false, false) => {
+                let is_apart = !now.together(one.who, now.who);
+                match now.together(one.who, another.who) && is_apart {
+                    true => [one, here],
+                    false => [one, another],
+                }
             }
-        }
-        match now.is_after(&self.write) {
-            true => None,
-            false => Rival::of(&self.write, true),
-        }
+        };
     }
 
     /// Somebody writes it.
     pub(super) fn write(&mut self, now: &Now) -> Option<Rival> {
-        let (write, read) = (self.write, self.read);
+        let write = self.write;
         self.write = now.stamp();
         self.is_written = true;
         if !now.is_after(&write) {
-            return Rival::of(&write, true);
+            return Some(Rival::of(&write, true));
         }
-        if !now.is_after(&read) {
-            return Rival::of(&read, false);
-        }
-        let also = Stamp {
-            who: self.also,
-            ..read
-        };
-        if !now.is_after(&also) {
-            return Rival::of(&also, false);
-        }
-        let other = Stamp {
-            who: self.other,
-            ..read
-        };
-        match other.who == 0 || now.same_group(other.who) {
-            true => None,
-            false => Rival::of(&other, false),
-        }
+        let [one, another] = self.reads;
+        let mut reads = [one, another, self.other].into_iter();
+        let read = reads.find(|read| !now.is_after(read));
+        read.map(|read| Rival::of(&read, false))
     }
 }
 
@@ -220,5 +220,61 @@ mod tests {
         assert_eq!(cell.write(&at(1, 0)), None);
         assert_eq!(cell.read(&later(2)), None);
         assert_eq!(rival(cell.read(&later(3))), Some(1));
+    }
+
+    /// All accesses of a dispatch to one word, of which the cell keeps four.
+    fn race_among(accesses: &[(Stamp, bool)], now: &Now, writes: bool) -> bool {
+        let conflicts = |wrote: bool| wrote || writes;
+        let mut accesses = accesses.iter();
+        accesses.any(|(access, wrote)| conflicts(*wrote) && !now.is_after(access))
+    }
+
+    #[test]
+    fn a_race_is_found_exactly_if_there_is_one_among_all_accesses() {
+        const GROUP: u32 = 8;
+        let mut races = [0; 2];
+        for seed in 0..20_000 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let lanes = [2, 4][random.usize(..2)];
+            let (mut cell, mut accesses) = (Cell::default(), Vec::new());
+            let (mut epoch, mut subgroup_epochs) = (0, [0; 4]);
+            let mut group = 0;
+            for _ in 0..random.u32(2..24) {
+                let lane = random.u32(..GROUP);
+                let subgroup = (lane / lanes) as usize;
+                match random.u32(..16) {
+                    0 => (group, epoch, subgroup_epochs) = (group + 1, 0, [0; 4]),
+                    1 => epoch += 1,
+                    2..=5 => subgroup_epochs[subgroup] += 1,
+                    chance => {
+                        let now = Now {
+                            who: group * GROUP + lane + 1,
+                            instr: 0,
+                            epoch,
+                            subgroup_epoch: subgroup_epochs[subgroup],
+                            group_size: GROUP,
+                            lanes,
+                        };
+                        let writes = chance > 13;
+                        let found = match writes {
+                            true => cell.write(&now),
+                            false => cell.read(&now),
+                        };
+                        let is_race = race_among(&accesses, &now, writes);
+                        assert_eq!(
+                            found.is_some(),
+                            is_race,
+                            "seed {seed}: {accesses:?} {now:?}"
+                        );
+                        races[usize::from(is_race)] += 1;
+                        if is_race {
+                            break;
+                        }
+                        accesses.push((now.stamp(), writes));
+                    }
+                }
+            }
+        }
+        assert!(races.iter().all(|count| *count > 1000), "{races:?}");
     }
 }

@@ -250,117 +250,100 @@ impl<'m> Body<'_, 'm> {
 
     /// Reads all of what a pointer leads to.
     pub(super) fn load(&mut self, pointer: Handle<Expression>, to: Reg) -> Result<()> {
-        let place = self.place(pointer)?;
-        let inner = self.pointee(pointer)?;
-        self.all.here.name = place.name;
-        let words = self.all.words(&inner)?;
-        let (space, from) = (place.space, place.address());
-        if matches!(inner, TypeInner::Atomic(_)) {
-            let words = words as u8;
-            self.all.emit(Instr::Memory(Memory::AtomicLoad {
-                to,
-                space,
-                from,
-                words,
-            }))?;
-            return Ok(());
-        }
-        let Space::Buffer(buffer) = space else {
-            let is_plain = space == Space::Private && !place.is_tracked && place.dynamic == NONE;
-            self.all.emit(match is_plain {
-                true => Instr::Move(Move::Copy {
-                    to,
-                    from: place.at,
-                    words,
-                }),
-                false => Instr::Memory(Memory::Load {
-                    to,
-                    space,
-                    from,
-                    words,
-                }),
-            })?;
-            return Ok(());
-        };
-        for run in self.all.runs(&inner)? {
-            let (to, count) = (to + run.word, run.count);
-            let from = Address {
-                at: from.at.saturating_add(run.bytes),
-                ..from
-            };
-            self.all.emit(Instr::Memory(match run.is_halves {
-                true => Memory::LoadHalves {
-                    to,
-                    buffer,
-                    from,
-                    count,
-                },
-                false => Memory::Load {
-                    to,
-                    space,
-                    from,
-                    words: count,
-                },
-            }))?;
-        }
-        Ok(())
+        self.transfer(pointer, to, false)
     }
 
     /// Writes all of what a pointer leads to.
     pub(super) fn store(&mut self, pointer: Handle<Expression>, from: Reg) -> Result<()> {
+        self.transfer(pointer, from, true)
+    }
+
+    /// Moves all of what a pointer leads to from or to registers, the first of which is given.
+    fn transfer(&mut self, pointer: Handle<Expression>, register: Reg, writes: bool) -> Result<()> {
         let place = self.place(pointer)?;
         let inner = self.pointee(pointer)?;
         self.all.here.name = place.name;
         let words = self.all.words(&inner)?;
-        let (space, to) = (place.space, place.address());
+        let (space, address) = (place.space, place.address());
         if matches!(inner, TypeInner::Atomic(_)) {
             let words = words as u8;
-            self.all.emit(Instr::Memory(Memory::AtomicStore {
-                from,
-                space,
-                to,
-                words,
-            }))?;
-            return Ok(());
+            let moved = self.all.emit(Instr::Memory(match writes {
+                false => Memory::AtomicLoad {
+                    to: register,
+                    space,
+                    from: address,
+                    words,
+                },
+                true => Memory::AtomicStore {
+                    from: register,
+                    space,
+                    to: address,
+                    words,
+                },
+            }));
+            return moved.map(drop);
         }
         let Space::Buffer(buffer) = space else {
             let is_plain = space == Space::Private && !place.is_tracked && place.dynamic == NONE;
-            self.all.emit(match is_plain {
-                true => Instr::Move(Move::Copy {
-                    to: place.at,
-                    from,
-                    words,
-                }),
-                false => Instr::Memory(Memory::Store {
-                    from,
-                    space,
-                    to,
-                    words,
-                }),
-            })?;
-            return Ok(());
+            let moved = self.all.emit(match is_plain {
+                true => {
+                    let (to, from) = match writes {
+                        false => (register, place.at),
+                        true => (place.at, register),
+                    };
+                    Instr::Move(Move::Copy { to, from, words })
+                }
+                false => words_of(space, address, register, words, writes),
+            });
+            return moved.map(drop);
         };
         for run in self.all.runs(&inner)? {
-            let (from, count) = (from + run.word, run.count);
-            let to = Address {
-                at: to.at.saturating_add(run.bytes),
-                ..to
+            let (register, count) = (register + run.word, run.count);
+            let address = Address {
+                at: address.at.saturating_add(run.bytes),
+                ..address
             };
-            self.all.emit(Instr::Memory(match run.is_halves {
-                true => Memory::StoreHalves {
-                    from,
-                    buffer,
-                    to,
-                    count,
-                },
-                false => Memory::Store {
-                    from,
-                    space,
-                    to,
-                    words: count,
-                },
-            }))?;
+            self.all.emit(match run.is_halves {
+                true => halves_of(buffer, address, register, count, writes),
+                false => words_of(space, address, register, count, writes),
+            })?;
         }
         Ok(())
     }
+}
+
+/// Moves words between memory and registers.
+fn words_of(space: Space, address: Address, register: Reg, words: u32, writes: bool) -> Instr {
+    Instr::Memory(match writes {
+        false => Memory::Load {
+            to: register,
+            space,
+            from: address,
+            words,
+        },
+        true => Memory::Store {
+            from: register,
+            space,
+            to: address,
+            words,
+        },
+    })
+}
+
+/// Moves f16 elements between a buffer and registers.
+fn halves_of(buffer: u32, address: Address, register: Reg, count: u32, writes: bool) -> Instr {
+    Instr::Memory(match writes {
+        false => Memory::LoadHalves {
+            to: register,
+            buffer,
+            from: address,
+            count,
+        },
+        true => Memory::StoreHalves {
+            from: register,
+            buffer,
+            to: address,
+            count,
+        },
+    })
 }

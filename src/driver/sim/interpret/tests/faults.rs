@@ -1,6 +1,6 @@
 //! One fault of each kind, each found with its line, its variable and its invocations.
 
-use super::{Holds, Kind, Test, expect, line};
+use super::{Holds, Kind, Report, Test, expect, line};
 
 const SHARED: &str = "
     @group(0) @binding(0) var<storage, read_write> y: array<u32>;
@@ -87,6 +87,48 @@ fn a_read_before_another_writes_is_a_race() {
             "{seed}: {reports:?}"
         );
     }
+}
+
+/// Expects a race with subgroups that are smaller than the workgroup, in many orders.
+#[track_caller]
+fn races_in_every_order(wgsl: &str) {
+    for lanes in [4, 8, 16, 32] {
+        for seed in 0..16 {
+            let mut test = Test::new(wgsl, words());
+            (test.lanes, test.seed) = (lanes, seed);
+            let (reports, _) = test.run();
+            let is_race = |report: &Report| report.kind == Kind::Race;
+            assert!(reports.iter().any(is_race), "{lanes}, {seed}: {reports:?}");
+        }
+    }
+}
+
+#[test]
+fn a_read_after_a_subgroups_barrier_is_a_race_with_what_follows() {
+    let wgsl = of("
+        if (i == 0u) { tile[0] = 1u; }
+        workgroupBarrier();
+        var sum = 0u;
+        if (i == 1u) { sum += tile[0]; }
+        subgroupBarrier();
+        if (i == 1u) { sum += tile[0]; }
+        if (i == 0u) { tile[0] = 2u; }
+        y[id.x] = sum;");
+    races_in_every_order(&wgsl);
+}
+
+#[test]
+fn subgroups_that_read_at_different_times_race_with_what_follows() {
+    let wgsl = of("
+        if (i == 0u) { tile[0] = 1u; }
+        workgroupBarrier();
+        var sum = 0u;
+        if (i == 1u) { sum += tile[0]; }
+        if (i == 63u) { sum += tile[0]; }
+        subgroupBarrier();
+        if (i == 0u) { sum += tile[0]; tile[0] = 2u; }
+        y[id.x] = sum;");
+    races_in_every_order(&wgsl);
 }
 
 #[test]
