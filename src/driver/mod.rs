@@ -171,6 +171,10 @@ pub(crate) enum Op {
     },
 }
 
+/// Bind groups that exist at once, at most: those that are kept, and those that are gone while the
+/// device still uses them.
+pub(crate) const MOST_BIND_GROUPS: usize = 8192;
+
 /// A kernel's CPU twin as the simulated device calls it: the contents of each binding in order,
 /// and the parameters. What it leaves in the bindings that are read-write is the result.
 pub(crate) type HostKernel = Arc<dyn Fn(&mut [Vec<u8>], &[u8]) + Send + Sync>;

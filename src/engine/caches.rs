@@ -8,7 +8,9 @@ use smallvec::SmallVec;
 
 use super::kernel::{Program, Variant};
 use super::wgsl::Layout;
-use crate::driver::{BindGroupId, Binding, BufferId, Device, DriverResult, PipelineId};
+use crate::driver::{
+    BindGroupId, Binding, BufferId, Device, DriverResult, MOST_BIND_GROUPS, PipelineId,
+};
 use crate::error::Error;
 
 /// A kernel's identity: the address of a constant, or the id of a custom or fused kernel.
@@ -96,7 +98,9 @@ pub(super) type Bindings = SmallVec<[Binding; 4]>;
 /// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked
 /// for since the last time goes. That is within a factor of two of keeping the most recently used, for
 /// none of the bookkeeping.
-const GENERATION: usize = 2048;
+///
+/// There are two generations, and a third and fourth that the device may still use.
+const GENERATION: usize = MOST_BIND_GROUPS / 4;
 
 /// Bind groups by pipeline and ranges; bounded.
 #[derive(Debug)]

@@ -119,6 +119,7 @@ fn random_limits(random: &mut fastrand::Rng, most: &wgpu::Limits) -> wgpu::Limit
     lower!(
         max_bind_groups,
         max_bindings_per_bind_group,
+        max_non_sampler_bindings,
         max_dynamic_uniform_buffers_per_pipeline_layout,
         max_dynamic_storage_buffers_per_pipeline_layout,
         max_storage_buffers_per_shader_stage,
@@ -200,6 +201,7 @@ fn the_lowest_limits_that_are_adopted_work() {
     limits.max_storage_buffers_per_shader_stage = 8;
     limits.max_bindings_per_bind_group = 9;
     limits.max_bind_groups = 1;
+    limits.max_non_sampler_bindings = 73_728;
     limits.max_buffer_size = 256 << 10;
     limits.max_storage_buffer_binding_size = 16 << 10;
     limits.max_uniform_buffers_per_shader_stage = 1;

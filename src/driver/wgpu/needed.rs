@@ -7,6 +7,7 @@
 use wgpu::Limits;
 
 use super::caps;
+use crate::driver::MOST_BIND_GROUPS;
 use crate::error::{Error, Result};
 
 /// Bytes that one binding shows at least: smaller windows would make several of what is small.
@@ -23,6 +24,10 @@ const ALIGNMENT_BYTES: u64 = 256;
 
 /// Storage buffers of a dispatch, of which one stays unused; the rest holds every kernel's operands.
 const STORAGE_BUFFERS: u64 = 8;
+
+/// Bindings of all bind groups that exist at once, each of a kernel's operands and parameters. DX12
+/// has a heap of so many descriptors, and a bind group beyond it is out of memory.
+const BINDINGS: u64 = MOST_BIND_GROUPS as u64 * (STORAGE_BUFFERS + 1);
 
 /// Invocations of the largest workgroup.
 const INVOCATIONS: u64 = 256;
@@ -99,6 +104,7 @@ fn all(limits: &Limits, has_immediates: bool) -> Vec<Limit> {
         // And one for parameters.
         least!(max_bindings_per_bind_group, STORAGE_BUFFERS + 1),
         least!(max_bind_groups, 1),
+        least!(max_non_sampler_bindings, BINDINGS),
         least!(max_buffer_size, BUFFER_BYTES),
         least!(max_storage_buffer_binding_size, BINDING_BYTES),
         least!(max_compute_invocations_per_workgroup, INVOCATIONS),
@@ -128,7 +134,7 @@ mod tests {
     #[test]
     fn every_limit_is_named_with_what_is_needed() {
         assert!(check(&Limits::default(), false).is_ok());
-        for (has_immediates, count) in [(true, 12), (false, 16)] {
+        for (has_immediates, count) in [(true, 13), (false, 17)] {
             assert_eq!(all(&Limits::default(), has_immediates).len(), count);
         }
         let lower = |change: fn(&mut Limits)| {
@@ -150,6 +156,12 @@ mod tests {
         assert!(reason.contains("at most 256"), "{reason}");
         let (option, _) = lower(|limits| limits.max_uniform_buffers_per_shader_stage = 0);
         assert_eq!(option, "max_uniform_buffers_per_shader_stage");
+        let (option, reason) = lower(|limits| limits.max_non_sampler_bindings = 1000);
+        assert_eq!(option, "max_non_sampler_bindings");
+        assert!(
+            reason.contains("has 1000") && reason.contains("at least 73728"),
+            "{reason}"
+        );
         let low = check(&Limits::downlevel_defaults(), false)
             .unwrap_err()
             .to_string();
