@@ -107,7 +107,9 @@ impl State {
         let now_ns = self.now_ns();
         let Some(times) = &mut self.times else { return };
         for (run, &entry) in self.driver.take_kernel_runs().iter().zip(dispatches) {
-            let kernel = times.ran(entry, run.ns);
+            let Some(kernel) = times.ran(entry, run.ns) else {
+                continue;
+            };
             if self.memory.keeps_history() {
                 let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
                     .map(|before_ns| now_ns.saturating_sub(before_ns));
@@ -122,12 +124,12 @@ impl State {
             return;
         }
         self.batch.timed.clear();
-        if on {
+        self.times = on.then(|| Box::new(Times::new()));
+        if let Some(times) = &self.times {
             let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
             let before = self.batch.ops.iter().filter(is_dispatch).count();
-            self.batch.timed.resize(before, Times::OTHERS);
+            self.batch.timed.resize(before, times.others());
         }
-        self.times = on.then(|| Box::new(Times::new()));
     }
 
     /// What happens from now on happens at this time. The clock is not read where nobody wants to know.

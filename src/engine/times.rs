@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -94,12 +95,20 @@ struct Sort {
     name: Option<Arc<str>>,
 }
 
-/// The entry of a dispatch, in [`Times`].
+/// The entry of a dispatch, in one table of [`Times`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry(u32);
+pub(super) struct Entry {
+    table: u32,
+    number: u32,
+}
+
+/// The number of the next table.
+static NEXT_TABLE: AtomicU32 = AtomicU32::new(0);
 
 /// The times of all sorts of dispatches.
 pub(super) struct Times {
+    /// Tells its entries from those of other tables.
+    table: u32,
     numbers: FxHashMap<Sort, u32>,
     /// The first is that of all that found none.
     entries: Vec<(Arc<str>, KernelTime)>,
@@ -116,6 +125,7 @@ impl Times {
     pub(super) fn new() -> Self {
         let others = KernelTime::none("others", String::new(), None);
         Times {
+            table: NEXT_TABLE.fetch_add(1, Ordering::Relaxed),
             numbers: FxHashMap::default(),
             entries: vec![("others".into(), others)],
             names: FxHashMap::default(),
@@ -123,7 +133,14 @@ impl Times {
     }
 
     /// That of a dispatch about which nothing is known.
-    pub(super) const OTHERS: Entry = Entry(0);
+    pub(super) fn others(&self) -> Entry {
+        self.entry(0)
+    }
+
+    fn entry(&self, number: u32) -> Entry {
+        let table = self.table;
+        Entry { table, number }
+    }
 
     /// That of a kernel that checks others.
     pub(super) fn of_check(&mut self, kernel: &str) -> Entry {
@@ -150,7 +167,7 @@ impl Times {
     ) -> Entry {
         let kernel = match self.names.get(kernel) {
             Some(known) => known.clone(),
-            None if self.entries.len() >= MOST_ENTRIES => return Self::OTHERS,
+            None if self.entries.len() >= MOST_ENTRIES => return self.others(),
             None => {
                 let name: Arc<str> = kernel.into();
                 self.names.insert(kernel.to_owned(), name.clone());
@@ -167,24 +184,28 @@ impl Times {
             name: made.and_then(Storage::name),
         };
         if let Some(&number) = self.numbers.get(&sort) {
-            return Entry(number);
+            return self.entry(number);
         }
         if self.entries.len() >= MOST_ENTRIES {
-            return Self::OTHERS;
+            return self.others();
         }
         let number = self.entries.len() as u32;
         let tag = made.map(Storage::tag);
         let time = KernelTime::none(&sort.kernel, told(&sort.operands), tag);
         self.entries.push((sort.kernel.clone(), time));
         self.numbers.insert(sort, number);
-        Entry(number)
+        self.entry(number)
     }
 
-    /// One dispatch took so long; the kernel's name.
-    pub(super) fn ran(&mut self, entry: Entry, ns: u64) -> &Arc<str> {
-        let (name, time) = &mut self.entries[entry.0 as usize];
+    /// One dispatch took so long; the kernel's name. None, and not counted, if the entry is of
+    /// another table: timing was switched off and on while the dispatch was on its way.
+    pub(super) fn ran(&mut self, entry: Entry, ns: u64) -> Option<&Arc<str>> {
+        if entry.table != self.table {
+            return None;
+        }
+        let (name, time) = &mut self.entries[entry.number as usize];
         time.add(ns);
-        name
+        Some(name)
     }
 
     /// What was timed since this was last asked.
@@ -271,13 +292,26 @@ mod tests {
         let mut times = Times::new();
         for round in 0..2 * MOST_ENTRIES {
             let entry = times.of_check(&format!("kernel {round}"));
-            times.ran(entry, 3);
+            assert!(times.ran(entry, 3).is_some());
         }
         let taken = times.take();
         assert_eq!(taken.len(), MOST_ENTRIES);
         let calls: u64 = taken.iter().map(|time| time.calls).sum();
         assert_eq!(calls, 2 * MOST_ENTRIES as u64);
         assert_eq!(taken[0].kernel, "others");
+        assert_eq!(times.take(), []);
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_table_counts_nowhere() {
+        let mut before = Times::new();
+        let entries: Vec<_> = (0..6).map(|n| before.of_check(&format!("{n}"))).collect();
+        // Timing is off and on again, and one kernel has run since.
+        let mut times = Times::new();
+        times.of_check("another");
+        for entry in entries.into_iter().chain([before.others()]) {
+            assert_eq!(times.ran(entry, 3), None);
+        }
         assert_eq!(times.take(), []);
     }
 }
