@@ -230,7 +230,7 @@ impl<'a> Channels<'a> {
         let all: Vec<isize> = (0..x.rank() as isize).filter(|&axis| axis != 1).collect();
         let folded = Axes::named("batch_norm_train", &all, x.rank())?;
         let mut mean = fold(x, None, Op::MEAN, folded, DType::F32)?;
-        let spread = Op::variance(0.0, Lower::Divide);
+        let spread = Op::variance(0, Lower::Divide);
         let mut variance = fold(x, Some(&mean), spread, folded, DType::F32)?;
         mean.layout = Layout::contiguous(&self.one_each);
         variance.layout = Layout::contiguous(&self.one_each);

@@ -386,6 +386,15 @@ fn poolings_that_cannot_be_are_refused() {
         none.adaptive_avg_pool2d([2, 2]),
         Err(Error::Shape { .. })
     ));
+    // With its padding this axis would hold a window that sees no element.
+    let padded = Pool {
+        padding: [1, 1],
+        ..two
+    };
+    for refused in [none.max_pool2d(&padded), none.avg_pool2d(&padded)] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("an axis of 0 elements"), "{refused}");
+    }
     let many = x.adaptive_max_pool2d([1, usize::MAX]);
     assert!(matches!(many, Err(Error::Shape { .. })));
     let many = x.adaptive_max_pool2d([1, 1 << 31]);

@@ -235,18 +235,22 @@ fn uniform(x: &Tensor, windows: &Windows, by: Fold) -> Result<Tensor> {
         ..
     } = *windows;
     let view = self::windows(&x, output, kernel, stride, dilation);
-    let op = match (by, windows.divisor) {
+    let folded = Axes::from(4, 6);
+    let mut y = fold(&view, None, reduction(windows, by), folded, x.dtype)?;
+    y.layout = Layout::contiguous(&folded.fold_shape(view.shape(), false));
+    Ok(y)
+}
+
+/// What folds a window. A divisor is given to it as the difference from the window's elements.
+fn reduction(windows: &Windows, by: Fold) -> Op {
+    match (by, windows.divisor) {
         (Fold::Mean, Some(divisor)) => Op {
-            number: (windows.area() as f64 - divisor as f64) as f32,
+            number: windows.area() as f64 - divisor as f64,
             ..Op::MEAN
         },
         (Fold::Mean, None) => Op::MEAN,
         _ => Op::MAX,
-    };
-    let folded = Axes::from(4, 6);
-    let mut y = fold(&view, None, op, folded, x.dtype)?;
-    y.layout = Layout::contiguous(&folded.fold_shape(view.shape(), false));
-    Ok(y)
+    }
 }
 
 /// By the kernel, in as few parts as the device can take.
@@ -313,4 +317,29 @@ fn step(x: &Tensor, size: [usize; 2], rounds: u64) -> Option<usize> {
     let elements = [planes, size[0], size[1]].map(|dim| dim as u64);
     let work = elements.into_iter().fold(rounds, u64::saturating_mul);
     part(work, x.engine.caps().most_work, planes, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_divisor_far_from_the_number_of_elements_is_exact() {
+        for (kernel, divisor) in [
+            ([1, 16_777_218], 1),
+            ([5000, 5000], 1),
+            ([5000, 5000], 3),
+            ([1, 1 << 28], (1 << 24) - 1),
+            ([2, 2], 16_777_215),
+        ] {
+            let pool = Pool {
+                divisor_override: Some(divisor),
+                ..Pool::new(kernel)
+            };
+            let windows = Windows::of_pool("avg_pool2d", kernel, &pool, Fold::Mean).unwrap();
+            let op = reduction(&windows, Fold::Mean);
+            let divides_by = op.scalar(windows.area() as u32);
+            assert_eq!(divides_by, divisor as f32, "{kernel:?}");
+        }
+    }
 }

@@ -187,6 +187,9 @@ fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) 
     if stride == 0 || dilation == 0 || kernel == 0 {
         return refuse("strides, dilations and kernels are at least 1".into());
     }
+    if input == 0 {
+        return refuse("an axis of 0 elements cannot be pooled: it needs at least one".into());
+    }
     let most = i32::MAX as usize / 4;
     let sizes = [input, kernel, stride, padding, dilation];
     let reach = (kernel - 1).saturating_mul(dilation).saturating_add(1);
@@ -212,9 +215,6 @@ fn along(operation: &'static str, input: [usize; 2], pool: &Pool<2>, at: usize) 
     let mut output = room / stride + 1;
     if pool.ceil_mode && (output - 1) * stride >= input + padding {
         output -= 1;
-    }
-    if output == 0 {
-        return refuse("an axis of 0 elements has no windows".into());
     }
     let end = (output - 1) * stride + reach;
     Ok(Along {

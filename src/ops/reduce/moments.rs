@@ -23,7 +23,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         check_float(operation, self)?;
         let mean = fold(self, None, Op::MEAN, folded, DType::F32)?;
-        let op = Op::variance(correction as f32, lower);
+        let op = Op::variance(correction, lower);
         let mut result = fold(self, Some(&mean), op, folded, self.dtype)?;
         result.layout = Layout::contiguous(&folded.fold_shape(&self.layout.shape, keep));
         Ok(result)

@@ -53,8 +53,8 @@ pub(in crate::ops) struct Op {
     pub(in crate::ops) lift: Lift,
     pub(in crate::ops) fold: Fold,
     pub(in crate::ops) lower: Lower,
-    /// A correction or an exponent. No part of the text.
-    pub(in crate::ops) number: f32,
+    /// A correction, which counts elements, or an exponent. No part of the text.
+    pub(in crate::ops) number: f64,
 }
 
 impl Op {
@@ -75,7 +75,7 @@ impl Op {
     pub(in crate::ops) const MIN_SIZE: Op = Op::of(Lift::Size, Fold::Min, Lower::Plain, 0.0);
     pub(in crate::ops) const EUCLIDEAN: Op = Op::of(Lift::Square, Fold::Sum, Lower::Root, 0.0);
 
-    const fn of(lift: Lift, fold: Fold, lower: Lower, number: f32) -> Op {
+    const fn of(lift: Lift, fold: Fold, lower: Lower, number: f64) -> Op {
         Op {
             lift,
             fold,
@@ -85,13 +85,13 @@ impl Op {
     }
 
     /// The variance (or its root) around `m`, of which `correction` elements are no evidence.
-    pub(in crate::ops) const fn variance(correction: f32, lower: Lower) -> Op {
-        Op::of(Lift::Distance, Fold::Sum, lower, correction)
+    pub(in crate::ops) const fn variance(correction: u32, lower: Lower) -> Op {
+        Op::of(Lift::Distance, Fold::Sum, lower, correction as f64)
     }
 
     /// The `p`-th root of the sum of the `p`-th powers.
     pub(in crate::ops) const fn p_norm(p: f32) -> Op {
-        Op::of(Lift::Power, Fold::Sum, Lower::PowerRoot, p)
+        Op::of(Lift::Power, Fold::Sum, Lower::PowerRoot, p as f64)
     }
 
     const LIFTS: [Lift; 7] = [
@@ -158,10 +158,10 @@ impl Op {
     }
 
     /// The number that the kernel wants, of rows of so many elements.
-    pub(super) fn scalar(self, length: u32) -> f32 {
+    pub(in crate::ops) fn scalar(self, length: u32) -> f32 {
         match self.lower {
             Lower::Divide | Lower::DivideRoot => {
-                let divisor = f64::from(length) - f64::from(self.number);
+                let divisor = f64::from(length) - self.number;
                 // Nothing has no mean, and no spread.
                 if divisor > 0.0 {
                     divisor as f32
@@ -169,7 +169,7 @@ impl Op {
                     f32::NAN
                 }
             }
-            _ => self.number,
+            _ => self.number as f32,
         }
     }
 }
