@@ -24,6 +24,10 @@ const MOST_STEPS: u32 = 1 << 24;
 /// Steps of a long turn.
 const TURN: u32 = 1 << 12;
 
+/// After so many steps one invocation of the workgroup gets as many as all others together. So one
+/// that never ends is found soon, however many do not.
+const LONG: u32 = 1 << 16;
+
 /// The invocations of a workgroup.
 pub(super) struct Group<'c> {
     code: &'c Code,
@@ -71,8 +75,12 @@ impl<'c> Group<'c> {
     pub(super) fn execute(&mut self, index: u32, memory: &mut Memory) -> u64 {
         self.begin(index);
         memory.begin_group();
-        while !memory.reports.is_full() {
+        loop {
             self.run_all(memory);
+            if memory.reports.is_over() {
+                // Some stand in the midst of their steps: there is nobody to meet.
+                break;
+            }
             if self.meet_in_subgroups(memory) {
                 continue;
             }
@@ -144,15 +152,16 @@ impl<'c> Group<'c> {
     fn run_all(&mut self, memory: &mut Memory) {
         loop {
             self.shuffle();
+            let ahead = self.ahead();
             let mut is_done = true;
             for turn in 0..self.order.len() {
                 let lane = self.order[turn];
-                if self.stops[lane as usize] == Stop::Paused && !memory.reports.is_full() {
-                    let stop = self.take_turn(lane, memory);
+                if self.stops[lane as usize] == Stop::Paused && !memory.reports.is_over() {
+                    let stop = self.take_turn(lane, ahead == Some(lane), memory);
                     is_done &= stop != Stop::Paused;
                 }
             }
-            if is_done || memory.reports.is_full() {
+            if is_done || memory.reports.is_over() {
                 return;
             }
         }
@@ -165,10 +174,19 @@ impl<'c> Group<'c> {
         }
     }
 
-    fn take_turn(&mut self, index: u32, memory: &mut Memory) -> Stop {
+    /// The invocation that is let ahead of the others, once some have gone on for long.
+    fn ahead(&self) -> Option<u32> {
+        let is_long = |left: &u32| MOST_STEPS - left >= LONG;
+        let runs = |lane: &u32| self.stops[*lane as usize] == Stop::Paused;
+        let mut lanes = (0..self.size).filter(runs);
+        lanes.find(|lane| is_long(&self.steps_left[*lane as usize]))
+    }
+
+    fn take_turn(&mut self, index: u32, is_ahead: bool, memory: &mut Memory) -> Stop {
         let lane = index as usize;
         // Every fourth turn is short, so that others come in between.
         let turn = match self.chance.below(4) {
+            _ if is_ahead => TURN * self.size,
             0 => 1 + self.chance.below(64) as u32,
             _ => TURN,
         };

@@ -95,7 +95,7 @@ impl Lane<'_> {
                     }
                 }
             }
-            if memory.reports.is_full() {
+            if memory.reports.is_over() {
                 return (Stop::Ended, steps);
             }
         }

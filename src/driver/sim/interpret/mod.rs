@@ -156,7 +156,7 @@ impl Program {
         let mut steps = 0;
         for index in shuffled(run) {
             steps += group.execute(index, &mut memory);
-            if memory.reports.is_full() {
+            if memory.reports.is_over() {
                 break;
             }
             if steps > MOST_STEPS {

@@ -7,8 +7,10 @@ use rustc_hash::FxHashSet;
 use super::code::Code;
 use super::shadow::{Now, Rival};
 use super::value::POISON;
+use crate::excerpt::line_breaks;
 
-/// Different faults of one dispatch that are kept; it ends with the last.
+/// Different faults of one dispatch that are kept; it ends with the last, or with one that does
+/// not end itself.
 const KEPT: usize = 16;
 
 /// What sort of fault.
@@ -71,18 +73,21 @@ pub(in crate::driver::sim) struct Report {
 pub(super) struct Reports {
     found: Vec<Fault>,
     known: FxHashSet<(Kind, u32)>,
+    is_endless: bool,
 }
 
 impl Reports {
     /// One for each kind and instruction: the others are of the same mistake.
     pub(super) fn add(&mut self, fault: Fault) {
-        if !self.is_full() && self.known.insert((fault.kind, fault.instr)) {
+        if !self.is_over() && self.known.insert((fault.kind, fault.instr)) {
+            self.is_endless = fault.kind == Kind::Endless;
             self.found.push(fault);
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.found.len() >= KEPT
+    /// Does the dispatch end here? A fault that takes long to find is the last one.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_endless || self.found.len() >= KEPT
     }
 
     pub(super) fn race(&mut self, is_buffer: bool, at: u32, now: &Now, rival: Rival, writes: bool) {
@@ -197,6 +202,5 @@ pub(super) fn line_of(code: &Code, text: &str, instr: u32) -> usize {
 
 /// The line of a place, counted from one.
 pub(super) fn line(text: &str, at: usize) -> usize {
-    let before = text.get(..at).unwrap_or_default();
-    before.bytes().filter(|byte| *byte == b'\n').count() + 1
+    line_breaks(text.get(..at).unwrap_or_default()) + 1
 }

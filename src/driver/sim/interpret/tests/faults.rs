@@ -39,6 +39,27 @@ fn a_missing_barrier_is_a_race() {
 }
 
 #[test]
+fn every_line_break_of_wgsl_counts() {
+    let wgsl = of("
+        tile[i] = i;
+        y[id.x] = tile[63u - i];");
+    let lines = ["tile[i] =", "tile[63u"].map(|place| {
+        let before = &wgsl[..wgsl.find(place).unwrap()];
+        format!("in line {},", before.matches('\n').count() + 1)
+    });
+    for ends in [
+        "\n", "\r\n", "\r", "\u{b}", "\u{85}", "\u{2028}", "\u{2029}",
+    ] {
+        let wgsl = wgsl.replace('\n', ends);
+        let (reports, _) = Test::new(&wgsl, words()).run();
+        let race = reports.iter().find(|report| report.kind == Kind::Race);
+        let message = &race.expect("there is no barrier").message;
+        let names = lines.iter().any(|line| message.contains(line));
+        assert!(names, "{ends:?}: {message}");
+    }
+}
+
+#[test]
 fn a_storage_barrier_does_not_order_workgroup_memory() {
     let wgsl = of("
         tile[i] = i;

@@ -1,6 +1,9 @@
 //! Valid kernels that are too large or never end: an error, not an abort.
 
-use super::{Holds, Test, compiled};
+use super::{Holds, Kind, Test, compiled};
+use crate::driver::sim::interpret::View;
+use crate::driver::sim::interpret::group::Group;
+use crate::driver::sim::interpret::memory::Memory;
 
 fn body(text: &str) -> String {
     format!(
@@ -57,4 +60,57 @@ fn calls_and_loops_nest() {
     let (reports, words) = Test::new(&text, vec![Holds::Fresh(6)]).run();
     assert!(reports.is_empty(), "{reports:?}");
     assert_eq!(words[0], expected);
+}
+
+#[test]
+fn one_endless_invocation_ends_the_dispatch() {
+    let text = body(
+        "@compute @workgroup_size(64)
+        fn main(
+            @builtin(local_invocation_index) i: u32, @builtin(workgroup_id) group: vec3<u32>,
+        ) {
+            if (i == 0u) { y[group.x] = 1u; }
+            loop { if (y[5] == 4u) { break; } }
+        }",
+    );
+    let mut test = Test::new(&text, vec![Holds::Words(&[0; 6])]);
+    test.groups = 4;
+    let (reports, words) = test.run();
+    let endless: Vec<_> = reports.iter().map(|report| report.kind).collect();
+    assert_eq!(endless, [Kind::Endless], "{reports:?}");
+    // No workgroup after it began.
+    assert_eq!(words[0].iter().sum::<u32>(), 1, "{words:?}");
+}
+
+#[test]
+fn an_endless_workgroup_is_found_long_before_all_have_done_their_steps() {
+    let text =
+        body("@compute @workgroup_size(256) fn main() { loop { if (y[0] == 4u) { break; } } }");
+    let program = compiled(&text).unwrap();
+    let run = program.plan([1, 1, 1], 8, 1);
+    let views = [View {
+        bytes: vec![0; 4],
+        writes: true,
+        is_fresh: false,
+    }];
+    let mut memory = Memory::new(&program.code, &views, &[], true);
+    let steps = Group::new(&program.code, &run).execute(0, &mut memory);
+    assert!(memory.reports.is_over());
+    // Each may do 2²⁴ of them.
+    assert!(steps < 4 << 24, "{steps}");
+}
+
+#[test]
+fn the_last_fault_that_is_kept_ends_the_dispatch() {
+    let reads: String = (0..40).map(|n| format!("s += y[i + {n}u];\n")).collect();
+    let text = body(&format!(
+        "@compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {{
+            var s = 0u;
+            {reads}
+            workgroupBarrier();
+            y[i] = s;
+        }}"
+    ));
+    let (reports, _) = Test::new(&text, vec![Holds::Words(&[0])]).run();
+    assert_eq!(reports.len(), 16);
 }
