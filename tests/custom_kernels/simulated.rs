@@ -122,6 +122,61 @@ fn other_faults_of_a_kernel_are_told_with_their_line() {
     );
 }
 
+const SUM_OF_LANES: &str = "
+    @group(0) @binding(0) var<storage, read_write> y: array<u32>;
+    @compute @workgroup_size(64)
+    fn sum_of_lanes(@builtin(local_invocation_index) i: u32) {
+        if WHO {
+            y[i] = subgroupAdd(i);
+        }
+    }";
+
+#[test]
+fn subgroup_operations_need_a_device_that_has_subgroups() {
+    let text = SUM_OF_LANES.replace("WHO", "true");
+    let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
+    let refused = Kernel::new(&gpu, &text).unwrap_err().to_string();
+    assert!(refused.contains("subgroup"), "{refused}");
+
+    for lanes in [4, 16, 64] {
+        let (gpu, sim) = Gpu::simulated(SimOptions {
+            subgroup_lanes: Some((lanes, lanes)),
+            ..SimOptions::default()
+        })
+        .unwrap();
+        let kernel = Kernel::new(&gpu, &text).unwrap();
+        let y = kernel.call().out("y", &[64], DType::U32).groups([1, 1, 1]);
+        let sums = y.run_one().unwrap().to_vec::<u32>().unwrap();
+        for (i, sum) in (0..64).zip(sums) {
+            let first = i / lanes * lanes;
+            assert_eq!(sum, (first..first + lanes).sum::<u32>(), "{lanes} lanes");
+        }
+        assert_eq!(sim.complaints(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_subgroup_operation_that_some_lanes_miss_is_found() {
+    let (gpu, _sim) = Gpu::simulated(SimOptions {
+        subgroup_lanes: Some((4, 64)),
+        ..SimOptions::default()
+    })
+    .unwrap();
+    let text = SUM_OF_LANES.replace("WHO", "i % 4u < 3u");
+    let kernel = Kernel::new(&gpu, &text).unwrap();
+    let y = kernel.call().out("y", &[64], DType::U32).groups([1, 1, 1]);
+    let error = y
+        .run_one()
+        .unwrap()
+        .to_vec::<u32>()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("a subgroup operation in control flow"),
+        "{error}"
+    );
+}
+
 #[test]
 fn wgsl_has_zeros_where_nothing_was_written() {
     let (gpu, sim) = Gpu::simulated(SimOptions::default()).unwrap();
