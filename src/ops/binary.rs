@@ -312,7 +312,9 @@ methods! {
     /// adapter that takes subnormal numbers for 0 may be off by less than the least normal number.
     remainder remainder_scalar Remainder;
     /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers. Integers by 0
-    /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself.
+    /// are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is itself. For floats
+    /// it is `(a - rem) / b`, rounded, as in PyTorch: exact up to 2²⁰, and at most 4 units in the
+    /// last place off beyond.
     floor_divide floor_divide_scalar FloorDivide;
     /// The angle of the point (`b`, `a`), from -π to π, for floats, and as f32 for integers: the arc tangent of `a / b`
     /// that knows the quadrant. To 1e-6; zeros and infinities by their signs, as in C.

@@ -46,7 +46,8 @@ impl Tensor {
     /// `index` gives.
     ///
     /// Of several that name one element, the last stays, in row-major order of the index tensors;
-    /// with `accumulate` all are added in that order, as in [`scatter_add`](Tensor::scatter_add).
+    /// with `accumulate` all are added in that order, as in [`scatter_add`](Tensor::scatter_add);
+    /// of bools it is `or`.
     /// An index that an axis does not have is skipped, and so is every negative one.
     ///
     /// ```
@@ -58,8 +59,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`index`](Tensor::index); [`Error::DType`] unless `values` has the type of `self`,
-    /// and with `accumulate` for bools.
+    /// Those of [`index`](Tensor::index); [`Error::DType`] unless `values` has the type of `self`.
     #[track_caller]
     pub fn index_put(
         &self,
@@ -70,9 +70,6 @@ impl Tensor {
         const OPERATION: &str = "index_put";
         self.same_engine(OPERATION, values)?;
         same_dtype(OPERATION, self.dtype, values.dtype)?;
-        if accumulate {
-            Takes::Numbers.check(OPERATION, self.dtype)?;
-        }
         let named = Named::of(OPERATION, self, indices)?;
         let joined = named.join(self)?;
         // The values as slices along the joined axis.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::tensor::layout::{Dims, axis_or_number};
+use crate::tensor::layout::{Dims, axis, axis_or_number};
 
 impl Tensor {
     /// The elements, in row-major order, under another shape: a view if strides can say it, else
@@ -91,35 +91,58 @@ impl Tensor {
     /// does, because another is 0; those of making a tensor.
     #[track_caller]
     pub fn reshape_infer(&self, shape: &[isize]) -> Result<Tensor> {
-        let refuse = |reason: String| Error::Shape {
-            operation: "reshape_infer",
-            reason,
-        };
-        let mut sizes = Dims::new();
-        let mut inferred = None;
-        for (at, &size) in shape.iter().enumerate() {
-            match usize::try_from(size) {
-                Ok(size) => sizes.push(size),
-                Err(_) if size == -1 && inferred.is_none() => {
-                    inferred = Some(at);
-                    sizes.push(1);
-                }
-                Err(_) => return Err(refuse(format!("{size} at {at} of {shape:?} is no size"))),
-            }
-        }
-        if let Some(at) = inferred {
-            let others = sizes
-                .iter()
-                .try_fold(1, |len: usize, &size| len.checked_mul(size));
-            let fits = others.filter(|&others| others > 0 && self.len().is_multiple_of(others));
-            let others = fits.ok_or_else(|| {
-                let (len, from) = (self.len(), self.shape());
-                refuse(format!(
-                    "{len} elements of {from:?} say no size for −1 of {shape:?}"
-                ))
-            })?;
-            sizes[at] = self.len() / others;
-        }
+        let sizes = inferred("reshape_infer", self.shape(), self.len(), shape)?;
         self.reshape(&sizes)
     }
+
+    /// As [`unflatten`](Tensor::unflatten), with −1 for one size that the others leave no choice
+    /// for.
+    ///
+    /// ```
+    /// # fn demo(tokens: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// let heads = tokens.unflatten_infer(-1, &[-1, 64])?; // [length, 512] becomes [length, 8, 64]
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Axis`] for an axis that is not there, [`Error::Shape`] for a second −1, another
+    /// negative size, and where no size fits or any does, because another is 0, and beyond 8
+    /// dimensions.
+    pub fn unflatten_infer(&self, along: isize, sizes: &[isize]) -> Result<Tensor> {
+        const OPERATION: &str = "unflatten_infer";
+        let dim = self.shape()[axis(OPERATION, along, self.rank())?];
+        let sizes = inferred(OPERATION, &[dim], dim, sizes)?;
+        self.unflatten(along, &sizes)
+    }
+}
+
+/// These sizes of so many elements, with the one that is −1.
+fn inferred(operation: &'static str, from: &[usize], len: usize, shape: &[isize]) -> Result<Dims> {
+    let refuse = |reason: String| Error::Shape { operation, reason };
+    let mut sizes = Dims::new();
+    let mut inferred = None;
+    for (at, &size) in shape.iter().enumerate() {
+        match usize::try_from(size) {
+            Ok(size) => sizes.push(size),
+            Err(_) if size == -1 && inferred.is_none() => {
+                inferred = Some(at);
+                sizes.push(1);
+            }
+            Err(_) => return Err(refuse(format!("{size} at {at} of {shape:?} is no size"))),
+        }
+    }
+    if let Some(at) = inferred {
+        let others = sizes
+            .iter()
+            .try_fold(1, |len: usize, &size| len.checked_mul(size));
+        let fits = others.filter(|&others| others > 0 && len.is_multiple_of(others));
+        let others = fits.ok_or_else(|| {
+            refuse(format!(
+                "{len} elements of {from:?} say no size for −1 of {shape:?}"
+            ))
+        })?;
+        sizes[at] = len / others;
+    }
+    Ok(sizes)
 }

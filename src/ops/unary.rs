@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Input};
+use super::fill;
 use super::operation::{as_float, operations};
 use super::scalar::Scalar;
 use super::text::section_for;
@@ -78,6 +79,31 @@ operations! {
         Tanhshrink "tanhshrink" Floats Same,
         Deg2rad "deg2rad" Floats Float,
         Rad2deg "rad2deg" Floats Float,
+    }
+}
+
+/// What is known of an operation's results without a look at the operand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfIntegers {
+    /// They are the operand's elements.
+    Themselves,
+    /// All are this.
+    All(bool),
+}
+
+impl UnaryOp {
+    /// Integers are whole already, and none is NaN or infinite, nor is a bool.
+    fn of_integers(self, dtype: DType) -> Option<OfIntegers> {
+        use OfIntegers::{All, Themselves};
+        match self {
+            _ if dtype.is_float() => None,
+            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => {
+                (dtype != DType::Bool).then_some(Themselves)
+            }
+            UnaryOp::IsNan | UnaryOp::IsInf => Some(All(false)),
+            UnaryOp::IsFinite => Some(All(true)),
+            _ => None,
+        }
     }
 }
 
@@ -156,6 +182,14 @@ impl Tensor {
         if let Some(x) = as_float(op.gives(), self)? {
             return x.unary_with(op, scalars);
         }
+        match op.of_integers(self.dtype) {
+            Some(OfIntegers::Themselves) => return self.copy(),
+            Some(OfIntegers::All(truth)) => {
+                let (engine, shape) = (&self.engine, &self.layout.shape);
+                return fill::full(engine, shape, truth.into(), DType::Bool);
+            }
+            None => {}
+        }
         op.takes().check(op.name(), self.dtype)?;
         let call = Call {
             family: FAMILY,
@@ -169,6 +203,9 @@ impl Tensor {
 
     #[track_caller]
     fn unary_in_place(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<()> {
+        if op.of_integers(self.dtype) == Some(OfIntegers::Themselves) {
+            return self.check_writable(op.name());
+        }
         op.takes().check(op.name(), self.dtype)?;
         self.write_through(
             op.name(),
@@ -398,28 +435,28 @@ methods! {
     deg2rad Deg2rad;
     /// Radians in degrees, for floats, and as f32 for integers: `x * 180 / π`.
     rad2deg Rad2deg;
-    /// The next whole number below, for floats.
+    /// The next whole number below, for all numbers; a copy of integers.
     floor Floor;
-    /// The next whole number above, for floats.
+    /// The next whole number above, for all numbers; a copy of integers.
     ceil Ceil;
-    /// The nearest whole number, the even one of two, for floats.
+    /// The nearest whole number, the even one of two, for all numbers; a copy of integers.
     round Round;
-    /// The next whole number towards 0, for floats.
+    /// The next whole number towards 0, for all numbers; a copy of integers.
     #[doc(alias = "fix")]
     trunc Trunc;
     /// What [`trunc`](Tensor::trunc) takes off, with the sign of `x`, for floats.
     frac Frac;
     /// Is it 0, or false? A bool tensor, for every type.
     logical_not LogicalNot;
-    /// Is it NaN? A bool tensor, for floats.
+    /// Is it NaN? A bool tensor, for every type.
     #[doc(alias = "isnan")]
     is_nan IsNan;
-    /// Is it infinite? A bool tensor, for floats.
+    /// Is it infinite? A bool tensor, for every type.
     #[doc(alias = "isinf")]
     is_inf IsInf;
     /// Is its sign a minus, which -0 has too? A bool tensor, for all numbers.
     signbit Signbit;
-    /// Is it neither infinite nor NaN? A bool tensor, for floats.
+    /// Is it neither infinite nor NaN? A bool tensor, for every type.
     #[doc(alias = "isfinite")]
     is_finite IsFinite;
 }

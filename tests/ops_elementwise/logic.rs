@@ -1,7 +1,7 @@
 //! Logic, bits, masks; division that rounds down, and angles.
 
 use half::{bf16, f16};
-use lapidary::{Error, Gpu, Result, Tensor};
+use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use crate::binary::{Method, pairs};
 use crate::common::gpus;
@@ -156,6 +156,83 @@ fn rounding_down_and_its_remainder_are_those_of_python() -> Result<()> {
                 0.0,
             );
         }
+    }
+    Ok(())
+}
+
+/// Whole numbers far beyond what an f32 tells apart: the quotient is exact while it is small, and
+/// within a few units in the last place beyond.
+#[test]
+fn large_quotients_are_off_by_little() -> Result<()> {
+    let dividends = [1e20_f32, 3e30, 1.7e7, 9e8, 5e12, 1e6, 123_456.0];
+    let divisors: [f32; 7] = [501.0, 7.0, 3.0, 1000.0, 65_537.0, 1e10, 12.0];
+    let pairs = dividends.into_iter().flat_map(|a| divisors.map(|b| (a, b)));
+    let (a, b): (Vec<f32>, Vec<f32>) = pairs.unzip();
+    for (device, gpu) in gpus() {
+        let (x, y) = (gpu.tensor(&a, &[49])?, gpu.tensor(&b, &[49])?);
+        let got = x.floor_divide(&y)?.to_vec::<f32>()?;
+        for (k, got) in got.into_iter().enumerate() {
+            let quotient = a[k] as u128 / b[k] as u128;
+            let gap = (got as u128).abs_diff(quotient);
+            let unit = (quotient >> 23).max(1);
+            let most = if quotient <= 1 << 20 { 0 } else { 4 * unit };
+            assert!(gap <= most, "{} // {} on {device}: {got}", a[k], b[k]);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn integers_are_whole_and_finite() -> Result<()> {
+    for (device, gpu) in gpus() {
+        let x = gpu.tensor(&[i32::MIN, -3, 0, 7, i32::MAX], &[5])?;
+        let wanted = x.to_vec::<i32>()?;
+        for round in [Tensor::floor, Tensor::ceil, Tensor::round, Tensor::trunc] {
+            let got = round(&x)?;
+            assert_eq!(
+                (got.dtype(), got.to_vec::<i32>()?),
+                (DType::I32, wanted.clone())
+            );
+            got.fill_(1)?;
+            assert_eq!(x.to_vec::<i32>()?, wanted, "a copy on {device}");
+        }
+        for round in [
+            Tensor::floor_,
+            Tensor::ceil_,
+            Tensor::round_,
+            Tensor::trunc_,
+        ] {
+            round(&x)?;
+            assert_eq!(x.to_vec::<i32>()?, wanted, "{device}");
+        }
+        for dtype in [DType::I32, DType::U32, DType::U8, DType::I8, DType::Bool] {
+            let x = x.cast(dtype)?;
+            assert_eq!(
+                x.is_nan()?.to_vec::<bool>()?,
+                [false; 5],
+                "{dtype} on {device}"
+            );
+            assert_eq!(
+                x.is_inf()?.to_vec::<bool>()?,
+                [false; 5],
+                "{dtype} on {device}"
+            );
+            assert_eq!(
+                x.is_finite()?.to_vec::<bool>()?,
+                [true; 5],
+                "{dtype} on {device}"
+            );
+        }
+        let flags = x.gt_scalar(0)?;
+        assert!(
+            matches!(flags.floor(), Err(Error::DType { .. })),
+            "{device}"
+        );
+        let wide = x.narrow(0, 0, 1)?.broadcast_to(&[3])?;
+        assert!(
+            matches!(wide.floor_(), Err(Error::Shape { .. })),
+            "{device}"
+        );
     }
     Ok(())
 }

@@ -21,6 +21,18 @@ fn axes_move_split_and_join_without_a_copy() -> Result<()> {
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[2].to_vec::<i32>()?, [8, 9, 10, 11, 20, 21, 22, 23]);
         assert!(matches!(x.unflatten(2, &[3, 2]), Err(Error::Shape { .. })));
+        let split = x.unflatten_infer(-1, &[2, -1])?;
+        assert_eq!(split.shape(), [2, 3, 2, 2]);
+        assert_eq!(split.to_vec::<i32>()?, x.to_vec::<i32>()?);
+        assert_eq!(x.unflatten_infer(1, &[3])?.shape(), x.shape());
+        for sizes in [&[3, -1][..], &[-1, -1], &[-2, 2], &[0, -1], &[2, 3]] {
+            let refused = x.unflatten_infer(2, sizes);
+            assert!(matches!(refused, Err(Error::Shape { .. })), "{sizes:?}");
+        }
+        assert!(matches!(
+            x.unflatten_infer(3, &[-1]),
+            Err(Error::Axis { .. })
+        ));
         assert!(matches!(x.movedim(3, 0), Err(Error::Axis { .. })));
         assert!(matches!(x.unbind(-4), Err(Error::Axis { .. })));
     }

@@ -98,6 +98,16 @@ fn what_is_put_is_where_index_finds_it() -> Result<()> {
             (8..12).for_each(|at| expected[at] += 20);
             (20..24).for_each(|at| expected[at] += 40);
             assert_eq!(of(&sum)?, expected, "{name} {dtype}");
+            // Of bools it is `or`.
+            let flags = gpu.tensor(&[true, false, false, false], &[4])?;
+            let at = gpu.tensor(&[0_u32, 1, 1, 2], &[4])?;
+            let more = gpu.tensor(&[false, true, false, false], &[4])?;
+            let flags = flags.index_put(&[Some(&at)], &more, true)?;
+            assert_eq!(
+                flags.to_vec::<bool>()?,
+                [true, true, false, false],
+                "{name}"
+            );
             let written = x.copy()?;
             written.index_put_(&[None, Some(&gpu.scalar(1_u32)?)], &x.select(1, 0)?, false)?;
             assert_eq!(
@@ -329,8 +339,6 @@ fn index_tensors_that_do_not_go_together_are_refused() -> Result<()> {
         dtype(x.index(&[Some(&x)]));
         dtype(x.index(&[Some(&two.eq_scalar(0)?)]));
         dtype(x.index_put(&[Some(&two)], &gpu.zeros(&[], DType::I32)?, false));
-        let flags = x.gt_scalar(0)?;
-        dtype(flags.index_put(&[Some(&two)], &flags, true));
         let (_, other) = gpus().swap_remove(0);
         let far = other.zeros(&[2], DType::U32)?;
         assert!(matches!(x.index(&[Some(&far)]), Err(Error::Foreign { .. })));

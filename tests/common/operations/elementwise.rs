@@ -52,18 +52,17 @@ pub(super) const ALL: &[&[Operation]] = &[
     FAMILIES,
     OTHERS,
     of_one! {
-        NUMBERS: abs sign square relu signbit;
+        NUMBERS: abs sign square relu signbit floor ceil round trunc;
         FLOATS: exp exp2 expm1 log log2 log10 log1p sqrt rsqrt recip sin cos tan atan sinh cosh
             tanh asinh acosh erf erfc ndtr sinc sigmoid silu gelu gelu_tanh softplus log_sigmoid
-            softsign mish hardsigmoid hardswish tanhshrink deg2rad rad2deg floor ceil round trunc
-            frac is_nan is_inf is_finite selu is_pos_inf is_neg_inf relu6;
-        EVERY: logical_not;
+            softsign mish hardsigmoid hardswish tanhshrink deg2rad rad2deg
+            frac selu is_pos_inf is_neg_inf relu6;
+        EVERY: logical_not is_nan is_inf is_finite;
         WHOLE: bitwise_not;
     },
     in_place_of_one! {
-        NUMBERS: abs_ square_ relu_;
-        FLOATS: exp_ log_ sqrt_ rsqrt_ recip_ sin_ cos_ tanh_ sigmoid_ silu_ gelu_ floor_ ceil_
-            round_ trunc_;
+        NUMBERS: abs_ square_ relu_ floor_ ceil_ round_ trunc_;
+        FLOATS: exp_ log_ sqrt_ rsqrt_ recip_ sin_ cos_ tanh_ sigmoid_ silu_ gelu_;
     },
     of_two! {
         NUMBERS: sub mul div rem remainder floor_divide maximum minimum pow heaviside;

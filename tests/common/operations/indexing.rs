@@ -178,7 +178,7 @@ const OTHERS: &[Operation] = &[
     ),
     op(
         "index_put",
-        NUMBERS,
+        EVERY,
         &[x(MATRIX), places(ROW, columns), x(MATRIX)],
         |t| one(t[0].index_put(&[None, Some(&t[1])], &t[2], true)),
     ),
@@ -252,6 +252,10 @@ const OTHERS: &[Operation] = &[
     op("unflatten", EVERY, &[x(MATRIX)], |t| {
         let columns = t[0].shape()[1];
         one(t[0].unflatten(1, &[1, columns]))
+    }),
+    op("unflatten_infer", EVERY, &[x(MATRIX)], |t| {
+        let columns = t[0].shape()[1] as isize;
+        one(t[0].unflatten_infer(1, &[-1, columns]))
     }),
     op("unbind", EVERY, &[x(MATRIX)], |t| t[0].unbind(0)),
     op("min_with_indices", EVERY, &[x(MATRIX)], |t| {
