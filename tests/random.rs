@@ -5,6 +5,8 @@
 
 #[path = "random/calls.rs"]
 mod calls;
+#[path = "random/indexed.rs"]
+mod indexed;
 #[path = "random/mistakes.rs"]
 mod mistakes;
 #[path = "random/model.rs"]

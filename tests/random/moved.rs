@@ -14,7 +14,7 @@ fn truth(value: bool) -> f64 {
 }
 
 /// Some axis, and few enough elements.
-fn has_rows(m: &Model) -> bool {
+pub(crate) fn has_rows(m: &Model) -> bool {
     !m.shape.is_empty() && !m.shape.contains(&0) && m.at.len() < 9000
 }
 
@@ -255,7 +255,7 @@ pub(crate) fn sorted(w: &mut World) -> Outcome {
 }
 
 /// Indices of an axis, with the shape of a model but for the axis, some of them not there.
-fn named(w: &mut World, model: &Model, axis: usize) -> (Vec<usize>, Vec<i32>) {
+pub(crate) fn named(w: &mut World, model: &Model, axis: usize) -> (Vec<usize>, Vec<i32>) {
     let mut shape = model.shape.clone();
     shape[axis] = w.rng.usize(1..5);
     let most = model.shape[axis] as i32;

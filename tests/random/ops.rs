@@ -4,6 +4,7 @@
 use lapidary::{DType, Error, Tensor};
 
 use super::calls::*;
+use super::indexed::*;
 use super::mistakes::mistake;
 use super::model::{Model, common, rounded};
 use super::more::*;
@@ -90,6 +91,10 @@ pub(crate) const ALL: &[Op] = &[
     ("sorted", sorted),
     ("gathered", gathered),
     ("scattered", scattered),
+    ("indexed by several", indexed),
+    ("folded by indices", scatter_reduced),
+    ("running extremes", running_extremes),
+    ("batch_norm", batch_norm),
     ("read and waited for", blocking_read),
     ("a kernel of one's own", custom),
 ];
