@@ -11,6 +11,10 @@ mod devices;
 mod operands;
 #[path = "common/operations/mod.rs"]
 mod operations;
+#[path = "races/reached.rs"]
+mod reached;
+#[path = "races/rest.rs"]
+mod rest;
 #[path = "races/variants.rs"]
 mod variants;
 
@@ -30,18 +34,23 @@ struct Rota {
 impl Rota {
     /// Each call of the library is a kernel of its own.
     fn new() -> Self {
-        Self::of(false)
+        Self::on(devices(false))
     }
 
     /// The library puts kernels together.
     fn fused() -> Self {
-        Self::of(true)
+        Self::on(devices(true))
     }
 
-    fn of(fuse: bool) -> Self {
+    /// A binding shows few bytes.
+    fn of_windows() -> Self {
+        Self::on(devices::with_windows())
+    }
+
+    fn on(devices: Vec<Device>) -> Self {
         Rota {
             reference: devices::reference(),
-            devices: devices(fuse),
+            devices,
             next: 0,
             faults: Vec::new(),
         }
@@ -77,6 +86,7 @@ impl Rota {
             };
             self.faults
                 .extend(fault.map(|fault| format!("{what}: {fault}")));
+            reached::note(&device.sim);
         }
     }
 

@@ -1,7 +1,8 @@
 //! For tests without a device: whole shaders, translated for every native API as wgpu does it.
 //!
 //! With `LAPIDARY_SHADER_DUMP=folder` each SPIR-V module is written there for the reference
-//! validator, and each HLSL text for Microsoft's compilers.
+//! validator, each HLSL text for Microsoft's compilers, and the WGSL itself, to be compared with
+//! what the tests of races interpret.
 
 mod direct3d;
 
@@ -64,8 +65,10 @@ fn translate_for(name: &str, wgsl: &str, model: ShaderModel) -> Module {
     };
     let files = translations.unwrap_or_else(|error| panic!("{name}: {error}\n{wgsl}"));
     if let Some(folder) = std::env::var_os("LAPIDARY_SHADER_DUMP") {
+        let folder = Path::new(&folder);
+        dump(folder, name, "wgsl", wgsl.as_bytes());
         for (extension, bytes) in files {
-            dump(Path::new(&folder), name, extension, &bytes);
+            dump(folder, name, extension, &bytes);
         }
     }
     module

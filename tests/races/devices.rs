@@ -1,7 +1,7 @@
 //! The devices that kernels are interpreted on.
 
 use lapidary::sim::{SimHandle, SimKernels, SimOptions};
-use lapidary::{AdapterKind, Budget, Gpu, Options, ShaderCompiler};
+use lapidary::{AdapterKind, Budget, Diagnostics, Gpu, Options, ShaderCompiler};
 
 /// A simulated device that interprets kernels.
 pub(crate) struct Device {
@@ -87,6 +87,32 @@ pub(crate) fn devices(fuse: bool) -> Vec<Device> {
         }
     }
     devices
+}
+
+/// Devices whose bindings show 16 KiB: operands have several windows, or calls several launches.
+pub(crate) fn with_windows() -> Vec<Device> {
+    let sorts = sorts().into_iter().take(3);
+    let few = sorts.map(|(name, options)| {
+        let options = SimOptions {
+            max_binding_bytes: 16 << 10,
+            ..options
+        };
+        open(format!("{name} with small bindings"), options, false)
+    });
+    few.collect()
+}
+
+/// A device on which bugs are looked for.
+pub(crate) fn that_looks_for_bugs() -> (Gpu, SimHandle) {
+    let device = SimOptions {
+        kernels: SimKernels::Interpreted,
+        ..SimOptions::default()
+    };
+    let options = Options {
+        diagnostics: Some(Diagnostics::all()),
+        ..options(false)
+    };
+    Gpu::simulated_with(device, options).expect("these can be")
 }
 
 fn open(name: String, device: SimOptions, fuse: bool) -> Device {

@@ -6,7 +6,7 @@ use crate::Rota;
 use crate::operands::tensor;
 
 /// Numbers of a shape, all of them exact in every type.
-fn of(gpu: &Gpu, dtype: DType, shape: &[usize]) -> Result<Tensor> {
+pub(crate) fn of(gpu: &Gpu, dtype: DType, shape: &[usize]) -> Result<Tensor> {
     let count: usize = shape.iter().product();
     let values: Vec<f64> = (0..count)
         .map(|at| ((at * 7 + at / 5) % 5) as f64 * 0.25)

@@ -8,6 +8,7 @@ use super::Device;
 use super::faults::{Fault, SITES, Site};
 use super::files::FileFaults;
 use super::options::SimOptions;
+use super::queue::{Pipeline, Work};
 
 /// A hand on a simulated device, to arm faults, to look at counters and to let time pass. Cheap
 /// to clone; it works from any thread, and after the device is gone. When the driver is dropped,
@@ -53,6 +54,19 @@ impl SimHandle {
     /// keeps the rules.
     pub fn complaints(&self) -> Vec<String> {
         self.device.with(|state| state.complaints.clone())
+    }
+
+    /// The kernels that exist and were interpreted without a fault, each as its name and its WGSL:
+    /// a test can show that it reached all of an app's kernels.
+    pub fn interpreted(&self) -> Vec<(String, String)> {
+        let proven = |kernel: &Pipeline| match &kernel.work {
+            Work::Wgsl(program) => program.proven(),
+            _ => None,
+        };
+        self.device.with(|state| {
+            let kernels = state.pipelines.iter();
+            kernels.filter_map(|(_, kernel)| proven(kernel)).collect()
+        })
     }
 
     /// Executes the next `count` submissions, due or not; how many there were.

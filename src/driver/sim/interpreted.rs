@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::SimOptions;
 use super::faults::Chance;
@@ -27,6 +28,7 @@ pub(super) struct Interpreted {
     zeroes_workgroup: bool,
     /// The library's kernels rely on no zeros.
     is_ours: bool,
+    has_run: AtomicBool,
 }
 
 impl Interpreted {
@@ -67,7 +69,14 @@ impl Interpreted {
             written_whole: desc.written_whole,
             zeroes_workgroup: desc.zeroes_workgroup,
             is_ours: desc.host.is_some() && options.kernels == SimKernels::Interpreted,
+            has_run: AtomicBool::new(false),
         })
+    }
+
+    /// Its name and text, once a dispatch ran without a fault.
+    pub(super) fn proven(&self) -> Option<(String, String)> {
+        let has_run = self.has_run.load(Ordering::Relaxed);
+        has_run.then(|| (self.label.clone(), self.text.clone()))
     }
 
     fn is_written_whole(&self, index: usize) -> bool {
@@ -111,6 +120,7 @@ impl Interpreted {
                 }
             }
         }
+        self.has_run.store(true, Ordering::Relaxed);
         let written = views
             .into_iter()
             .enumerate()

@@ -14,6 +14,7 @@ mod messages;
 mod model;
 mod page;
 pub(crate) mod pressure;
+mod reached;
 mod shaders;
 pub(crate) mod source;
 pub(crate) mod targets;
@@ -73,7 +74,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "races",
-        about: "every kernel, interpreted on every sort of device: no races, the reference's values",
+        about: "every kernel and variant, interpreted on every sort of device: no races, right values",
         nightly: true,
         run: source::races,
     },

@@ -58,6 +58,17 @@ pub(super) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     Ok(texts)
 }
 
+/// The kernel's name, which stands before the text's hash. Fused kernels are called by their
+/// expressions, and count as one.
+pub(super) fn kernel_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let kernel = name.rsplit_once('-').map_or(&*name, |(kernel, _)| kernel);
+    match kernel.contains("__") || kernel.ends_with('_') {
+        true => "fused".into(),
+        false => kernel.into(),
+    }
+}
+
 fn validate(module: &Path) -> Result {
     let bytes = fs::read(module).map_err(|error| format!("{}: {error}.", module.display()))?;
     let environment = environment(&bytes).ok_or(format!("{} is no SPIR-V.", module.display()))?;
@@ -85,7 +96,9 @@ fn environment(module: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::environment;
+    use std::path::Path;
+
+    use super::{environment, kernel_of};
 
     #[test]
     fn the_environment_follows_the_version_in_the_header() {
@@ -95,5 +108,12 @@ mod tests {
         assert_eq!(environment(&header(6)), Some("vulkan1.3"));
         assert_eq!(environment(b"not a module"), None);
         assert_eq!(environment(&[]), None);
+    }
+
+    #[test]
+    fn a_text_belongs_to_the_kernel_in_its_name() {
+        let kernel = |name: &str| kernel_of(Path::new(name));
+        assert_eq!(kernel("/x/scan_parts-01.sm5.hlsl"), "scan_parts");
+        assert_eq!(kernel("/x/copy_u8_i32_a__-01.sm5.hlsl"), "fused");
     }
 }

@@ -1,7 +1,9 @@
 //! Checks that need no adapter of their own: formatting, lints, documentation, long random runs.
 
+use std::fs;
 use std::process::Command;
 
+use super::{reached, shaders};
 use crate::model;
 use crate::process::{Result, cargo, run, target_dir};
 use crate::suite::selected;
@@ -123,13 +125,18 @@ pub(crate) fn views() -> Result<String> {
     Ok(String::new())
 }
 
-/// Every kernel interpreted on every device; in a debug build that takes minutes.
+/// Every kernel interpreted on every device, and nothing left out; in a debug build that takes
+/// minutes.
 pub(crate) fn races() -> Result<String> {
+    let ran = target_dir().join("interpreted");
+    let _ = fs::remove_dir_all(&ran);
+    fs::create_dir_all(&ran).map_err(|error| format!("{}: {error}.", ran.display()))?;
     let mut tests = selected(&["--release", "--test", "races"], &[])?;
     run(tests
         .env("LAPIDARY_RACES", "all")
+        .env("LAPIDARY_RACES_DUMP", &ran)
         .env("NEXTEST_PROFILE", BEFORE_A_RELEASE.profile))?;
-    Ok(String::new())
+    reached::judged(&shaders::translated()?, &ran)
 }
 
 fn passed(command: &mut Command) -> Result<String> {

@@ -7,12 +7,12 @@ mod figures;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use self::compiler::Compiler;
 pub(crate) use self::compiler::fetch_dll;
 use self::figures::Figures;
-use crate::ci::shaders::{texts, translated};
+use crate::ci::shaders::{kernel_of, texts, translated};
 use crate::process::Result;
 
 /// Shader model 5.1, in the names that the suite gives to its files.
@@ -69,17 +69,6 @@ fn spread(count: usize, most: usize) -> impl Iterator<Item = usize> {
     (0..taken).map(move |index| index * (count - 1) / gaps)
 }
 
-/// The kernel's name, which stands before the text's hash. Fused kernels are called by their
-/// expressions, and count as one.
-fn kernel_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let kernel = name.rsplit_once('-').map_or(&*name, |(kernel, _)| kernel);
-    match kernel.contains("__") || kernel.ends_with('_') {
-        true => "fused".into(),
-        false => kernel.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,12 +80,5 @@ mod tests {
         assert_eq!(of(2, 3), [0, 1]);
         assert_eq!(of(1, 3), [0]);
         assert_eq!(of(4, usize::MAX), [0, 1, 2, 3]);
-    }
-
-    #[test]
-    fn a_text_belongs_to_the_kernel_in_its_name() {
-        let kernel = |name: &str| kernel_of(Path::new(name));
-        assert_eq!(kernel("/x/scan_parts-01.sm5.hlsl"), "scan_parts");
-        assert_eq!(kernel("/x/copy_u8_i32_a__-01.sm5.hlsl"), "fused");
     }
 }

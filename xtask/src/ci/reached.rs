@@ -1,0 +1,163 @@
+//! Which WGSL the tests of races interpreted, beside all that the library can choose.
+//!
+//! The suite dumps the text of every variant, and the tests of races those that they interpreted.
+//! A line counts with its kernel and its function. Numbers are left out, so an unrolled loop of
+//! eight rounds is as good as one of two; operands' accessors are the same in all kernels.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use super::shaders::{kernel_of, texts};
+use crate::process::Result;
+
+/// Kernels that are no part of a call: the texts that tests of other things make up.
+const OF_TESTS: &[&str] = &["accessors"];
+
+/// Fused kernels are put together from sections of the others in ways without end: what they can
+/// be has no list, so they count as one kernel without lines.
+const FUSED: &str = "fused";
+
+/// The share of lines that nothing reached, at most, in thousandths.
+const MOST_UNREACHED: usize = 80;
+
+/// What all kernels share: how elements are read and written.
+const OPERANDS: &str = "operands";
+
+/// A line's kernel and function, and the line without its numbers.
+type Line = (String, String, String);
+
+/// Every kernel is among those that ran, and nearly every line.
+pub(super) fn judged(all: &Path, ran: &Path) -> Result<String> {
+    let (all, ran) = (lines_of(all)?, lines_of(ran)?);
+    let is_real = |(kernel, _, _): &&Line| !OF_TESTS.contains(&&**kernel);
+    let missing: Vec<&Line> = all.difference(&ran).filter(is_real).collect();
+    let kernels = |lines: &BTreeSet<Line>| -> BTreeSet<String> {
+        lines.iter().map(|(kernel, ..)| kernel.clone()).collect()
+    };
+    let mut by_kernel: BTreeMap<&str, usize> = BTreeMap::new();
+    for (kernel, function, line) in &missing {
+        println!("not reached: {kernel}, {function}: {line}");
+        *by_kernel.entry(kernel).or_default() += 1;
+    }
+    let reached = kernels(&ran);
+    let unreached: Vec<_> = kernels(&all)
+        .into_iter()
+        .filter(|kernel| !reached.contains(kernel) && !OF_TESTS.contains(&&**kernel))
+        .collect();
+    let found = format!(
+        "{} kernels, {} of {} lines",
+        reached.len(),
+        all.len() - missing.len(),
+        all.len()
+    );
+    if all.is_empty() || !unreached.is_empty() {
+        return Err(format!("{found}; no test interprets {unreached:?}."));
+    }
+    match missing.len() * 1000 > all.len() * MOST_UNREACHED {
+        true => Err(format!("only {found} are interpreted: {by_kernel:?}.")),
+        false => Ok(found),
+    }
+}
+
+fn lines_of(folder: &Path) -> Result<BTreeSet<Line>> {
+    let mut lines = BTreeSet::new();
+    for path in texts(folder, ".wgsl")? {
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}.", path.display()))?;
+        match kernel_of(&path) {
+            kernel if kernel == FUSED => drop(lines.insert((kernel, String::new(), String::new()))),
+            kernel => push_lines(&mut lines, &kernel, &text),
+        }
+    }
+    Ok(lines)
+}
+
+fn push_lines(lines: &mut BTreeSet<Line>, kernel: &str, text: &str) {
+    let mut function = String::new();
+    for line in text.lines() {
+        let line = line.split("//").next().unwrap_or_default().trim();
+        if line.chars().all(|c| "{});".contains(c)) {
+            continue;
+        }
+        let line = plain(line);
+        if let Some(head) = line.strip_prefix("fn ") {
+            function = head.split('(').next().unwrap_or_default().to_string();
+        }
+        let is_of_operands = function.starts_with('_') || line.starts_with("@group");
+        lines.insert(match is_of_operands {
+            true => (OPERANDS.to_string(), String::new(), line),
+            false => (kernel.to_string(), function.clone(), line),
+        });
+    }
+}
+
+/// A line without its numbers and the names of operands.
+fn plain(line: &str) -> String {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.find(is_of_word) {
+        let (between, word) = rest.split_at(at);
+        let end = word.find(|c| !is_of_word(c)).unwrap_or(word.len());
+        let (word, after) = word.split_at(end);
+        plain.push_str(between);
+        let is_component = plain.ends_with("p.w#.") && ["x", "y", "z", "w"].contains(&word);
+        match is_component {
+            true => drop(plain.pop()),
+            false => plain.push_str(&word_without_numbers(word)),
+        }
+        rest = after;
+    }
+    plain + rest
+}
+
+fn word_without_numbers(word: &str) -> String {
+    if word.starts_with(|c: char| c.is_ascii_digit()) {
+        return "#".into();
+    }
+    let mut plain = String::new();
+    for c in word.chars() {
+        match c.is_ascii_digit() {
+            false => plain.push(c),
+            true if plain.ends_with('#') => {}
+            true => plain.push('#'),
+        }
+    }
+    // `x_get4` reads an operand, `b0_load` a binding, and `b0_1` is one of its windows.
+    let ending = plain.rfind('_').map_or("", |at| &plain[at..]);
+    match ending.trim_end_matches('#') {
+        "_get" | "_put" | "_narrow" | "_load" | "_store" => ending.into(),
+        _ if plain == "b#_#" => "_window".into(),
+        _ => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unrolled_rounds_and_operands_are_the_same_line() {
+        let line = |line| plain(line);
+        assert_eq!(
+            line("acc_10 = fma(a_get4(at + 4u), v, acc_10);"),
+            line("acc_3 = fma(b_get4(at + 8u), v, acc_3);")
+        );
+        assert_eq!(line("c[2] * p.w3.z + p.w1.x"), "c[#] * p.w# + p.w#");
+        assert_eq!(
+            line("if (u < 16u) { return b0_0[u]; }"),
+            "if (u < #) { return _window[u]; }"
+        );
+        assert_ne!(line("x_get(i)"), line("x_get4(i)"));
+    }
+
+    #[test]
+    fn a_line_counts_with_its_kernel_and_function() {
+        let mut lines = BTreeSet::new();
+        let text = "fn x_get(i: u32) -> f32 {\n  return 1.0; // one\n}\nfn op(x: T) -> T {\n  return x;\n}";
+        push_lines(&mut lines, "unary", text);
+        let of = |kernel: &str| lines.iter().filter(|line| line.0 == kernel).count();
+        assert_eq!((of(OPERANDS), of("unary")), (2, 2));
+    }
+}
