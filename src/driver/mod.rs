@@ -279,7 +279,8 @@ pub struct Caps {
     pub max_buffer_bytes: u64,
     /// The largest range that one binding shows to a kernel; larger operands get several windows.
     pub max_binding_bytes: u64,
-    /// Storage buffers that one dispatch may bind. We use one fewer: some drivers miscount.
+    /// Storage buffers that one dispatch may bind, as far as its compiler copes with them. We use one fewer:
+    /// some drivers miscount.
     pub max_storage_bindings: u32,
     /// Alignment of a storage binding's offset: the granule that slabs are carved in.
     pub offset_alignment_bytes: u64,

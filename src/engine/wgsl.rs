@@ -350,19 +350,18 @@ fn declare_part(
         out,
         format_args!("fn b{part}_store(u: u32, v: {unit_name}) {{"),
     );
+    // Ranges beside each other: FXC refuses what many returns leave, as if it were deeply nested.
     for window in 0..windows {
-        let (index, end) = (offset("u", window * units), (window + 1) * units);
-        match window + 1 < windows {
-            true => line(
+        let (start, end) = (window * units, (window + 1) * units);
+        let store = format_args!("b{part}_{window}[{}] = {store}(v);", offset("u", start));
+        match (window > 0, window + 1 < windows) {
+            (false, false) => line(out, format_args!("  {store}")),
+            (false, true) => line(out, format_args!("  if (u < {end}u) {{ {store} }}")),
+            (true, true) => line(
                 out,
-                format_args!(
-                    "  if (u < {end}u) {{ b{part}_{window}[{index}] = {store}(v); return; }}"
-                ),
+                format_args!("  if (u - {start}u < {units}u) {{ {store} }}"),
             ),
-            false => line(
-                out,
-                format_args!("  b{part}_{window}[{index}] = {store}(v);"),
-            ),
+            (true, false) => line(out, format_args!("  if (u >= {start}u) {{ {store} }}")),
         }
     }
     line(out, format_args!("}}"));

@@ -7,11 +7,14 @@ use super::{binary, check, copy, fill, mask, probe, random, select, ternary, una
 use crate::driver::sim::{SimDriver, SimOptions};
 use crate::driver::{AdapterKind, Caps, Driver};
 use crate::dtype::DType;
-use crate::engine::{Kernel, Look};
+use crate::engine::kernel::MAX_OPERANDS;
+use crate::engine::{Kernel, Look, Variant};
 use crate::tensor::layout::Layout;
 
 const INTO: u64 = 1 << 13;
-const UNROLL: u64 = 1 << 14 | 1 << 15;
+const WHOLE: u64 = 1 << 12;
+const UNROLL: u64 = 1 << 14;
+const TOGETHER: u64 = 1 << 15;
 const OCTETS: u64 = 1 << 26;
 
 /// Codes of every kind for so many tensors: quads, splats, strides, rows that end within a quad.
@@ -63,14 +66,21 @@ fn quads(code: u64, is_scalar: &[bool]) -> u8 {
 /// Checks one operation in every form, and in every type in the first.
 fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec<DType>]) {
     let tensors = is_scalar.iter().filter(|scalar| !**scalar).count();
-    let flags = if into { INTO } else { 0 };
+    let flags = op | if into { INTO } else { 0 };
     for (which, code) in codes(tensors, is_scalar).into_iter().enumerate() {
-        let unroll = if which == 0 { UNROLL } else { 0 };
-        for dtypes in dtypes.iter().take(if which == 0 { usize::MAX } else { 1 }) {
-            let code = code | op | flags | unroll;
-            check::valid(kernel, code, dtypes, quads(code, is_scalar));
-            if which == 0 && !into && tensors > 0 && dtypes.iter().all(|&of| of == DType::F32) {
-                check::valid(kernel, code | OCTETS, dtypes, quads(code, is_scalar));
+        let (quads, code) = (quads(code, is_scalar), code | flags);
+        if which > 0 {
+            let together = if code & WHOLE == 0 { 0 } else { TOGETHER };
+            for code in [code, code | UNROLL, code | UNROLL | together] {
+                check::valid(kernel, code, &dtypes[0], quads);
+            }
+            continue;
+        }
+        for dtypes in dtypes {
+            let code = code | UNROLL | TOGETHER;
+            check::valid(kernel, code, dtypes, quads);
+            if !into && tensors > 0 && dtypes.iter().all(|&of| of == DType::F32) {
+                check::valid(kernel, code | OCTETS, dtypes, quads);
             }
         }
     }
@@ -200,6 +210,20 @@ fn every_text_of_copy_is_a_valid_shader() {
         for (rank, outer) in [(1, 0), (1, 1), (3, 2), (8, 0), (8, 8)] {
             check::valid(&copy::SCATTER, rank | outer << 4, &[from, from], 0b10);
         }
+    }
+}
+
+/// What an adapter that shows little of a buffer takes for one copy into the middle of a storage.
+#[test]
+fn a_copy_through_many_windows_is_a_valid_shader() {
+    let whole = INTO | WHOLE | 1 << 24 | 3 << 8;
+    for code in [whole, whole | UNROLL, whole | UNROLL | TOGETHER] {
+        let variant = Variant {
+            code,
+            dtypes: [DType::U8; MAX_OPERANDS],
+            quads: 0b10,
+        };
+        check::valid_through_windows(&copy::COPY_INTO, &variant, 8);
     }
 }
 

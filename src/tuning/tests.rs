@@ -304,7 +304,13 @@ fn whoever_ignores_a_file_says_so_once() {
     fs::write(&folder.0, b"in the way").unwrap();
     let tuning = alone(subject("2"), Some(&folder));
     (0..9).for_each(|problem| assert_eq!(choose(&tuning, &problem.to_string()), 0));
-    assert_eq!(WARNED.take().len(), 2, "it is not read, and not written");
+    // Windows calls what lies under a file no broken path, but one that is not there.
+    let warned = if cfg!(windows) { 1 } else { 2 };
+    assert_eq!(
+        WARNED.take().len(),
+        warned,
+        "it is not read, and not written"
+    );
     fs::remove_file(&folder.0).unwrap();
 }
 

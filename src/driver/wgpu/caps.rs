@@ -106,6 +106,15 @@ pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
     }
 }
 
+/// How many storage bindings a compiler copes with. FXC takes seconds for a copy that chooses among 20
+/// windows, and refuses one among 60 (X3705). Eight operands, which no kernel exceeds, need 9.
+fn most_bindings(compiler: ShaderCompiler) -> u32 {
+    match compiler {
+        ShaderCompiler::Fxc => 9,
+        _ => u32::MAX,
+    }
+}
+
 /// What a device with these features and limits can do.
 pub(super) fn caps(
     info: &wgpu::AdapterInfo,
@@ -130,7 +139,8 @@ pub(super) fn caps(
         // One more binding is for parameters.
         max_storage_bindings: limits
             .max_storage_buffers_per_shader_stage
-            .min(limits.max_bindings_per_bind_group.saturating_sub(1)),
+            .min(limits.max_bindings_per_bind_group.saturating_sub(1))
+            .min(most_bindings(compiler)),
         offset_alignment_bytes: limits.min_storage_buffer_offset_alignment.into(),
         uniform_alignment_bytes: limits.min_uniform_buffer_offset_alignment.into(),
         max_immediate_bytes: if immediates { IMMEDIATE_BYTES } else { 0 },
@@ -198,6 +208,20 @@ mod tests {
         assert_eq!(caps.max_immediate_bytes, 0);
         assert_eq!((caps.subgroup_lanes, caps.maps_slabs), (None, false));
         assert_eq!(caps.cooperative_size, None);
+    }
+
+    #[test]
+    fn fxc_gets_no_more_windows_than_it_compiles_soon() {
+        let info = wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, wgpu::Backend::Dx12);
+        let limits = wgpu::Limits {
+            max_storage_buffers_per_shader_stage: 500_000,
+            max_bindings_per_bind_group: 1000,
+            ..wgpu::Limits::default()
+        };
+        let bindings =
+            |compiler| caps(&info, compiler, Features::empty(), &limits, None).max_storage_bindings;
+        assert_eq!(bindings(ShaderCompiler::Fxc), 9);
+        assert_eq!(bindings(ShaderCompiler::Dxc), 999);
     }
 
     #[test]

@@ -5,6 +5,24 @@ use crate::engine::kernel::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Varian
 use crate::engine::tests::{translate, translate_beyond_fxc};
 use crate::engine::wgsl::{Layout, Target, shader};
 
+/// How a launch and an adapter present a variant.
+#[derive(Clone, Copy)]
+struct Setting {
+    /// Whether each operand has a part of its own, or all share one.
+    are_apart: bool,
+    /// How many windows each part takes.
+    windows: u8,
+    immediates: bool,
+    wide_words: bool,
+}
+
+const APART: Setting = Setting {
+    are_apart: true,
+    windows: 1,
+    immediates: true,
+    wide_words: false,
+};
+
 /// Parses, validates and translates the shader of a variant with operands apart, and with all of them in one
 /// part, in one window and in three.
 pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
@@ -14,6 +32,19 @@ pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
 /// The same for a variant that no device gets whose compiler is FXC.
 pub(super) fn valid_beyond_fxc(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
     valid_by(translate_beyond_fxc, kernel, code, dtypes, quads);
+}
+
+/// The same on an adapter that shows so little of a buffer that a launch takes many windows.
+pub(super) fn valid_through_windows(kernel: &Kernel, variant: &Variant, windows: u8) {
+    let each = windows / kernel.operands.len() as u8;
+    for (are_apart, windows) in [(true, each), (false, windows)] {
+        let setting = Setting {
+            are_apart,
+            windows,
+            ..APART
+        };
+        setting.check(translate, kernel, variant);
+    }
 }
 
 fn valid_by(
@@ -30,19 +61,39 @@ fn valid_by(
     };
     variant.dtypes[..dtypes.len()].copy_from_slice(dtypes);
     assert_eq!(kernel.operands.len(), dtypes.len());
-    let text = (kernel.text)(&variant);
-    for (apart, windows, immediates, wide_words) in [
-        (true, 1, true, true),
-        (true, 1, true, false),
-        (true, 3, false, false),
-        (false, 1, false, false),
+    for setting in [
+        Setting {
+            wide_words: true,
+            ..APART
+        },
+        APART,
+        Setting {
+            windows: 3,
+            immediates: false,
+            ..APART
+        },
+        Setting {
+            are_apart: false,
+            ..APART
+        },
     ] {
+        setting.check(&translate, kernel, &variant);
+    }
+}
+
+impl Setting {
+    fn check(
+        self,
+        translate: impl Fn(&str, &str) -> naga::Module,
+        kernel: &Kernel,
+        variant: &Variant,
+    ) {
         let mut layout = Layout {
             parts: [0; MAX_OPERANDS],
-            windows: [windows; MAX_OPERANDS],
-            writable: u8::from(!apart),
+            windows: [self.windows; MAX_OPERANDS],
+            writable: u8::from(!self.are_apart),
         };
-        if apart {
+        if self.are_apart {
             for (index, operand) in kernel.operands.iter().enumerate() {
                 layout.parts[index] = index as u8;
                 layout.writable |= u8::from(operand.role != Role::Read) << index;
@@ -50,24 +101,16 @@ fn valid_by(
         }
         let target = Target {
             window_bytes: 64 << 10,
-            immediates,
+            immediates: self.immediates,
             enables: false,
-            wide_words,
+            wide_words: self.wide_words,
         };
-        let whole = shader(&text, kernel.operands, &variant, &layout, &target);
+        let text = (kernel.text)(variant);
+        let whole = shader(&text, kernel.operands, variant, &layout, &target);
         let module = translate(kernel.name, &whole);
-        let params = module
-            .types
-            .iter()
-            .find(|(_, ty)| ty.name.as_deref() == Some("Params"));
-        if let Some((
-            _,
-            naga::Type {
-                inner: naga::TypeInner::Struct { span, .. },
-                ..
-            },
-        )) = params
-        {
+        let mut types = module.types.iter().map(|(_, ty)| ty);
+        let params = types.find(|ty| ty.name.as_deref() == Some("Params"));
+        if let Some(naga::TypeInner::Struct { span, .. }) = params.map(|ty| &ty.inner) {
             assert!(*span as usize <= MAX_PARAMS_BYTES);
         }
     }
