@@ -35,6 +35,8 @@ mod open;
 mod order;
 #[path = "device/parts.rs"]
 mod parts;
+#[path = "device/plain.rs"]
+mod plain;
 #[path = "device/pressure.rs"]
 mod pressure;
 // Metal keeps no count of the bytes that it has given out.

@@ -66,10 +66,25 @@ impl App {
         Self::try_on(adapter, features, change).expect("a device")
     }
 
+    /// With little memory in advance.
+    pub(crate) fn open_sparing() -> App {
+        let sparing = wgpu::MemoryHints::MemoryUsage;
+        Self::request(Self::adapter(), USED, |_| (), sparing).expect("a device")
+    }
+
     fn try_on(
         adapter: wgpu::Adapter,
         features: wgpu::Features,
         change: impl FnOnce(&mut wgpu::Limits),
+    ) -> Result<App, wgpu::RequestDeviceError> {
+        Self::request(adapter, features, change, wgpu::MemoryHints::default())
+    }
+
+    fn request(
+        adapter: wgpu::Adapter,
+        features: wgpu::Features,
+        change: impl FnOnce(&mut wgpu::Limits),
+        memory_hints: wgpu::MemoryHints,
     ) -> Result<App, wgpu::RequestDeviceError> {
         let features = adapter.features() & features;
         let mut limits = adapter.limits();
@@ -81,6 +96,7 @@ impl App {
             label: Some("the app's"),
             required_features: features,
             required_limits: limits,
+            memory_hints,
             ..Default::default()
         });
         let (device, queue) = pollster::block_on(opened)?;

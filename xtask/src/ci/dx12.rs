@@ -64,6 +64,8 @@ pub(crate) fn check() -> Result<String> {
         .env("WINEDEBUG", "-all")
         .env("WINEDLLOVERRIDES", DLLS)
         .env("WGPU_BACKEND", "dx12")
+        // Threads that open devices at once stop in Wine now and then, each waiting for another.
+        .env("RUST_TEST_THREADS", "1")
         .env("CARGO_TERM_COLOR", "never");
     let output = watch(&mut tests, |_| true)?;
     let outcome = Outcome::of(&output.lines);
