@@ -17,12 +17,30 @@ use crate::memory::Recovered;
 use crate::transfer::refusal;
 
 impl Engine {
-    /// Puts a new device into the place of one that was lost, by `reopen`, and takes stock.
-    pub(crate) async fn reopen(
+    /// Puts a new device into the place of one that was lost, and takes stock.
+    pub(crate) async fn reopen(self: &Arc<Self>) -> Result<Recovered> {
+        let turn = self.take_turn().await?;
+        let engine = self.clone();
+        let work = async move {
+            let cause = engine.give_up_lost()?;
+            let reopened = engine.driver.reopen().await;
+            engine.take_stock(cause, reopened)
+        };
+        self.with_turn(turn, work).await
+    }
+
+    /// The same by `readopt`, which does not wait.
+    pub(crate) async fn reopen_by(
         &self,
-        reopen: impl Future<Output = DriverResult<()>>,
+        readopt: impl FnOnce() -> DriverResult<()>,
     ) -> Result<Recovered> {
         let _turn = self.take_turn().await?;
+        let cause = self.give_up_lost()?;
+        self.take_stock(cause, readopt())
+    }
+
+    /// Forgets what was on the device that is lost; why it is.
+    fn give_up_lost(&self) -> Result<Error> {
         let Some(reason) = self.driver.lost() else {
             return Err(Error::Option {
                 option: "reopen",
@@ -35,7 +53,12 @@ impl Engine {
         self.arrivals.forget_all();
         self.readbacks.forget_all(&cause);
         self.driver.ledger().forget_all();
-        reopen.await.map_err(|error| match error {
+        Ok(cause)
+    }
+
+    /// What is left, once there is another device.
+    fn take_stock(&self, cause: Error, reopened: DriverResult<()>) -> Result<Recovered> {
+        reopened.map_err(|error| match error {
             DriverError::Lost(reason) => Error::DeviceLost { reason },
             error => refusal("to reopen the device", error),
         })?;

@@ -46,8 +46,7 @@ impl Gpu {
     /// # Errors
     /// As [`reopen`](Gpu::reopen).
     pub async fn reopen_async(&self) -> Result<Recovered> {
-        let driver = self.engine.driver();
-        self.engine.reopen(driver.reopen()).await
+        self.engine.reopen().await
     }
 
     /// As [`reopen`](Gpu::reopen), for an adopted device: the app has opened another one.
@@ -75,7 +74,7 @@ impl Gpu {
         queue: &wgpu::Queue,
     ) -> Result<Recovered> {
         let driver = self.wgpu("readopt")?;
-        let readopted = async { driver.readopt(Some(adapter), device, queue) };
-        block_on("Gpu::readopt", self.engine.reopen(readopted))
+        let readopt = || driver.readopt(Some(adapter), device, queue);
+        block_on("Gpu::readopt", self.engine.reopen_by(readopt))
     }
 }
