@@ -30,7 +30,8 @@ struct State {
     work: Option<Arc<Work>>,
 }
 
-/// Those who wait for the turn, and whoever has it and waits for something else.
+/// Those who are to be woken: here those who wait for the turn, and whoever has it and waits for
+/// something else.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 
@@ -51,7 +52,7 @@ impl Turn {
                 self.waiting.add(context.waker());
                 let work = state.work.clone();
                 drop(state);
-                if !work.is_some_and(|work| work.has_ended(self)) {
+                if !work.is_some_and(|work| work.has_ended(self, context.waker())) {
                     return Poll::Pending;
                 }
             }
@@ -82,6 +83,11 @@ impl Waiting {
         }
     }
 
+    fn wake_all(&self) {
+        let wakers = std::mem::take(&mut *self.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,8 +99,7 @@ impl Wake for Waiting {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let wakers = std::mem::take(&mut *self.lock());
-        wakers.into_iter().for_each(Waker::wake);
+        self.wake_all();
     }
 }
 
@@ -112,6 +117,9 @@ impl Drop for TurnGuard {
 /// What is done with the turn, which ends with it.
 struct Work {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Those who found another polling it. They poll it next: what they were woken for may have come
+    /// too late for that one, which may never poll again.
+    missed: Waiting,
     /// Whoever wanted its result is gone: it is to be dropped where it is.
     is_given_up: AtomicBool,
 }
@@ -123,9 +131,22 @@ impl std::fmt::Debug for Work {
 }
 
 impl Work {
-    /// Goes on with it, unless another thread does; whether it has ended.
-    fn has_ended(&self, turn: &Arc<Turn>) -> bool {
-        let Some(mut future) = self.try_lock() else {
+    fn new(future: BoxFuture<'static, ()>) -> Self {
+        Work {
+            future: Mutex::new(Some(future)),
+            missed: Waiting::default(),
+            is_given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Goes on with it, unless another thread does, which then wakes `by`; whether it has ended.
+    fn has_ended(&self, turn: &Arc<Turn>, by: &Waker) -> bool {
+        let tried = self.try_lock().or_else(|| {
+            self.missed.add(by);
+            // The other may have looked there just before.
+            self.try_lock()
+        });
+        let Some(mut future) = tried else {
             return false;
         };
         let waker = Waker::from(turn.waiting.clone());
@@ -136,6 +157,7 @@ impl Work {
         };
         let done = ended.then(|| future.take());
         drop(future);
+        self.missed.wake_all();
         // What it held is dropped without its lock.
         drop(done);
         if self.is_given_up.load(Ordering::SeqCst) {
@@ -189,14 +211,11 @@ impl Engine {
         let result = Arc::new(Mutex::new(None));
         let theirs = result.clone();
         let whose = turn.0.clone();
-        let owner = Owner(Arc::new(Work {
-            future: Mutex::new(Some(Box::pin(async move {
-                let done = work.await;
-                *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-                drop(turn);
-            }))),
-            is_given_up: AtomicBool::new(false),
-        }));
+        let owner = Owner(Arc::new(Work::new(Box::pin(async move {
+            let done = work.await;
+            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            drop(turn);
+        }))));
         whose.lock().work = Some(owner.0.clone());
         poll_fn(|context| {
             loop {
@@ -205,7 +224,7 @@ impl Engine {
                 if let Some(done) = done {
                     return Poll::Ready(done);
                 }
-                if !owner.0.has_ended(&whose) {
+                if !owner.0.has_ended(&whose, context.waker()) {
                     return Poll::Pending;
                 }
             }
@@ -217,6 +236,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
@@ -240,6 +261,55 @@ mod tests {
             }
         });
         assert_eq!(done.load(Ordering::SeqCst), 1600);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn what_happens_while_another_polls_is_not_missed() {
+        let turn = Arc::new(Turn::default());
+        let guard = turn.try_take();
+        let (polled, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let mut is_first = true;
+        let (inside, until) = (polled.clone(), goes_on.clone());
+        let work = poll_fn(move |_| {
+            if std::mem::take(&mut is_first) {
+                inside.wait();
+                until.wait();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        });
+        turn.lock().work = Some(Arc::new(Work::new(Box::pin(async move {
+            work.await;
+            drop(guard);
+        }))));
+        let mut here = pin!(turn.take());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut kept = pin!(turn.take());
+                let mut noop = Context::from_waker(Waker::noop());
+                // Polled once, and never again.
+                assert!(kept.as_mut().poll(&mut noop).is_pending());
+            });
+            polled.wait();
+            turn.waiting.wake_by_ref();
+            assert!(here.as_mut().poll(&mut context).is_pending());
+            goes_on.wait();
+        });
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(here.as_mut().poll(&mut context).is_ready());
     }
 
     #[test]
