@@ -56,7 +56,7 @@ impl Engine {
     /// length that is not is padded with zeros to 4.
     ///
     /// After an error nothing was written, unless the upload is more than what is fed to the device at
-    /// once: then the storage has no value any more.
+    /// once, or was left waiting for staging memory: then the storage has no value any more.
     pub(crate) fn upload(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -178,6 +178,12 @@ impl Engine {
             // What the driver refuses at once is asked for below, where room is made for it.
             if matches!(self.uploads.grow_now(rest.len() as u64), Ok(true)) {
                 continue;
+            }
+            if may_wait && self.driver.may_wait() {
+                // The app may keep this unpolled from here on. What is staged then runs with the next
+                // walk, or it would keep its chunks from everybody.
+                self.push_begun(dst, begun, &mut staged)?;
+                waiting_bytes = 0;
             }
             // An error shows again below, to those that make room.
             let wait = async { Ok(matches!(self.uploads.wait().await, Ok(true))) };

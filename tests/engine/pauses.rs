@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{DType, Gpu, Result};
+use lapidary::{Budget, DType, Gpu, Pin, Result};
 
 use crate::threads::watched;
 use crate::{ended, numbers, open, options};
@@ -197,6 +197,98 @@ fn a_call_that_compacts_and_is_kept_unpolled_keeps_nobody_waiting() {
                 gpu.compact_async(u64::MAX).await
             }
         });
+    });
+}
+
+#[test]
+fn what_moves_a_tensor_and_is_kept_unpolled_keeps_nobody_waiting() {
+    watched(|| {
+        kept_everywhere(|_, x| {
+            let x = x.clone();
+            async move { x.evict_async().await }
+        });
+        kept_everywhere(|_, x| {
+            let x = x.clone();
+            async move {
+                x.evict_async().await?;
+                x.pin_async().await
+            }
+        });
+        kept_everywhere(|gpu, x| {
+            let (gpu, x) = (gpu.clone(), x.clone());
+            async move {
+                x.force_async().await?;
+                gpu.set_budget_async(Budget::device(256 << 10)).await?;
+                gpu.set_budget_async(Budget::default()).await
+            }
+        });
+    });
+}
+
+/// Pins tensors until slabs have no room for another one.
+fn filled(gpu: &Gpu) -> Vec<Pin> {
+    let pin = || gpu.zeros(&[4096], DType::F32)?.pin();
+    std::iter::from_fn(|| pin().ok()).collect()
+}
+
+/// Uploads of many chunks, where there is memory for two of them.
+#[test]
+fn an_upload_that_is_kept_unpolled_keeps_no_other_waiting() {
+    const ELEMENTS: usize = 200_000;
+    watched(|| {
+        for times in 0.. {
+            let (gpu, sim) = device(false);
+            gpu.set_budget(Budget::device(1700 << 10)).unwrap();
+            let [x, y] = [(); 2].map(|()| gpu.zeros(&[ELEMENTS], DType::F32).unwrap());
+            let pins = [&x, &y].map(|tensor| tensor.pin().unwrap());
+            let fill = filled(&gpu);
+            let (theirs, ours) = (numbers(1, ELEMENTS), numbers(2, ELEMENTS));
+            let mut kept = Box::pin(x.write_async(&theirs));
+            let mut context = Context::from_waker(Waker::noop());
+            let has_ended = (0..times).any(|_| kept.as_mut().poll(&mut context).is_ready());
+            y.write(&ours).unwrap();
+            assert!(y.to_vec::<f32>().unwrap() == ours);
+            if !has_ended {
+                pollster::block_on(kept.as_mut()).unwrap();
+            }
+            drop(kept);
+            assert!(x.to_vec::<f32>().unwrap() == theirs);
+            drop((pins, fill, x, y));
+            ended(gpu, &sim);
+            if has_ended {
+                assert!(times > 10, "it did not wait for more chunks");
+                break;
+            }
+            assert!(times < 1000, "it never ends");
+        }
+    });
+}
+
+#[test]
+fn a_reopening_that_is_kept_unpolled_is_finished_by_the_next() {
+    watched(|| {
+        for times in 1.. {
+            let (gpu, sim) = device(false);
+            let x = gpu.tensor(&numbers(0, 100), &[100]).unwrap();
+            x.evict().unwrap();
+            gpu.notify_lost("pulled out");
+            let reopening = gpu.clone();
+            let mut kept = Box::pin(async move { reopening.reopen_async().await });
+            let mut context = Context::from_waker(Waker::noop());
+            let has_ended = (0..times).any(|_| kept.as_mut().poll(&mut context).is_ready());
+            let refused = gpu.reopen().unwrap_err();
+            assert!(refused.to_string().contains("not lost"), "{refused}");
+            assert_eq!(x.to_vec::<f32>().unwrap(), numbers(0, 100));
+            if !has_ended {
+                assert_eq!(pollster::block_on(kept.as_mut()).unwrap().kept, 1);
+            }
+            drop((x, kept));
+            ended(gpu, &sim);
+            if has_ended {
+                assert!(times > 1, "it never waited");
+                break;
+            }
+        }
     });
 }
 
