@@ -1,7 +1,7 @@
 //! Calls for the kernels and variants that neither the operations at small sizes nor the choice
 //! of forms reaches: long rows in several parts, many operands, four axes, several windows.
 
-use lapidary::{Conv, DType, Gpu, Kernel, Result, Tensor};
+use lapidary::{Activation, Conv, DType, Epilogue, Gpu, Kernel, Result, ScatterReduce, Tensor};
 
 use crate::operands::numbers;
 use crate::variants::of;
@@ -30,7 +30,30 @@ fn rows_in_several_parts() {
         }
         rota.check("cumsum 5000", dtype, &|gpu| {
             let x = of(gpu, dtype, &[2, 2500])?;
-            Ok(vec![x.cummax(1)?.0, x.cumsum(1)?])
+            let halves = x.mul_scalar(0.5)?;
+            Ok(vec![
+                x.cummax(1)?.0,
+                x.cummin(1)?.0,
+                x.cumsum(1)?,
+                halves.cumprod(1)?,
+            ])
+        });
+    }
+    for dtype in [DType::I32, DType::U32] {
+        rota.check("argmax of integers", dtype, &|gpu| {
+            let x = of(gpu, dtype, &[1, 6000])?.mul(&gpu.full(&[1, 6000], 3, dtype)?)?;
+            Ok(vec![x.argmax(1)?, x.argmin(1)?])
+        });
+        rota.check("folds by indices", dtype, &|gpu| {
+            let x = of(gpu, DType::F32, &[40])?.mul_scalar(8.0)?.cast(dtype)?;
+            let at = gpu.arange(0, 40, 1, DType::U32)?.rem_scalar(7)?;
+            let fold = |how| gpu.ones(&[9], dtype)?.scatter_reduce(0, &at, &x, how, true);
+            Ok(vec![
+                fold(ScatterReduce::Prod)?,
+                fold(ScatterReduce::Mean)?,
+                fold(ScatterReduce::Max)?,
+                fold(ScatterReduce::Min)?,
+            ])
         });
     }
     rota.end();
@@ -133,9 +156,25 @@ fn transposes_of_many_blocks() {
             rota.check(&format!("transpose {shape:?}"), dtype, &|gpu| {
                 let x = of(gpu, dtype, &shape)?;
                 let turned = x.permute(&[0, 2, 1])?;
-                Ok(vec![turned.contiguous()?, turned.cast(DType::F32)?])
+                let cast = |to| turned.cast(to);
+                Ok(vec![
+                    turned.contiguous()?,
+                    cast(DType::F32)?,
+                    cast(DType::Bool)?,
+                    cast(DType::I32)?,
+                    cast(DType::U32)?,
+                    cast(DType::U8)?,
+                    cast(DType::I8)?,
+                ])
             });
         }
+    }
+    for dtype in [DType::I32, DType::Bool] {
+        rota.check("transpose of batches", dtype, &|gpu| {
+            let x = of(gpu, DType::F32, &[2, 20, 3, 30])?.cast(dtype)?;
+            let turned = x.permute(&[2, 0, 3, 1])?;
+            Ok(vec![turned.contiguous()?, turned.cast(DType::Bool)?])
+        });
     }
     rota.end();
 }
@@ -148,7 +187,8 @@ fn products_of_packed_operands_and_with_ends() {
             rota.check(&format!("packed {rows} {inner} {columns}"), dtype, &|gpu| {
                 let a = of(gpu, dtype, &[rows, inner])?;
                 let b = of(gpu, dtype, &[columns, inner])?;
-                Ok(vec![a.matmul(&b.t()?)?])
+                let (rows, lines) = (b.t()?.contiguous()?, a.t()?.contiguous()?);
+                Ok(vec![a.matmul(&b.t()?)?, lines.t()?.matmul(&rows)?])
             });
         }
     }
@@ -160,6 +200,41 @@ fn products_of_packed_operands_and_with_ends() {
                 let bias = of(gpu, dtype, &[columns])?;
                 Ok(vec![x.linear(&weight, Some(&bias))?])
             });
+        }
+        rota.check("ends", dtype, &|gpu| {
+            let x = of(gpu, dtype, &[10, 36])?;
+            let weight = of(gpu, dtype, &[36, 20])?;
+            let (bias, residual) = (of(gpu, dtype, &[20])?, of(gpu, dtype, &[10, 20])?);
+            let end = |activation| {
+                let end = Epilogue::new().bias(&bias).activation(activation);
+                x.matmul_with(&weight, &end.residual(&residual))
+            };
+            Ok(vec![
+                end(Activation::Relu)?,
+                end(Activation::Gelu)?,
+                end(Activation::GeluTanh)?,
+                end(Activation::Silu)?,
+                end(Activation::Sigmoid)?,
+                end(Activation::Tanh)?,
+            ])
+        });
+    }
+    rota.end();
+}
+
+#[test]
+fn products_of_quantized_weights() {
+    let mut rota = Rota::new();
+    for dtype in FLOATS {
+        for [rows, inner, columns] in [[1, 64, 40], [3, 96, 33], [18, 64, 36]] {
+            for group in [None, Some(32)] {
+                let name = format!("quantized {rows} {inner} {columns} {group:?}");
+                rota.check(&name, dtype, &|gpu| {
+                    let x = of(gpu, dtype, &[rows, inner])?;
+                    let weights = of(gpu, DType::F32, &[columns, inner])?.quantize(group)?;
+                    Ok(vec![x.matmul_quantized(&weights)?])
+                });
+            }
         }
     }
     rota.end();
@@ -174,6 +249,8 @@ fn layers_with_the_rest_of_their_options() {
             Ok(vec![
                 x.adaptive_avg_pool2d([4, 5])?,
                 x.adaptive_max_pool2d([4, 5])?,
+                of(gpu, dtype, &[2, 3, 4, 5])?.adaptive_max_pool2d_backward(&x)?,
+                of(gpu, dtype, &[2, 3, 4, 5])?.adaptive_avg_pool2d_backward(&x)?,
             ])
         });
         rota.check("rms_norm", dtype, &|gpu| {
@@ -197,11 +274,13 @@ fn layers_with_the_rest_of_their_options() {
             Ok(vec![attend(&mask)?, attend(&truths)?, attend(&row)?])
         });
     }
-    rota.check("random", DType::F32, &|gpu| {
-        let uniform = gpu.rand_uniform(&[301], -1.0, 1.0, 9, DType::F32)?;
-        let normal = gpu.rand_normal(&[301], 0.0, 1.0, 9, DType::F32)?;
-        Ok(vec![uniform, normal])
-    });
+    for dtype in FLOATS {
+        rota.check("random", dtype, &|gpu| {
+            let uniform = gpu.rand_uniform(&[301], -1.0, 1.0, 9, dtype)?;
+            let normal = gpu.rand_normal(&[301], 0.0, 1.0, 9, dtype)?;
+            Ok(vec![uniform, normal])
+        });
+    }
     rota.check("wide convolution", DType::F32, &|gpu| {
         let x = of(gpu, DType::F32, &[1, 4, 12, 12])?;
         let weights = of(gpu, DType::F32, &[40, 4, 3, 3])?;
