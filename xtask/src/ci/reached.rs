@@ -18,8 +18,15 @@ const OF_TESTS: &[&str] = &["accessors"];
 /// be has no list, so they count as one kernel without lines.
 const FUSED: &str = "fused";
 
-/// The share of lines that nothing reached, at most, in thousandths.
-const MOST_UNREACHED: usize = 80;
+/// The share of lines that nothing reached, at most, in thousandths. What remains:
+///
+/// - forms for more workgroups than an axis of a dispatch has, 65,535: too large to interpret
+///   (`tile_m`, `tile_n`, the counted blocks of `transpose`);
+/// - operations that the enumeration has with a number, and no method makes (`scalar`: logic,
+///   `lerp`);
+/// - pairs of types and orientations of products, each half of which is reached in another pair;
+/// - parts of calls with views that calls of few elements are not cut into.
+const MOST_UNREACHED: usize = 50;
 
 /// What all kernels share: how elements are read and written.
 const OPERANDS: &str = "operands";
