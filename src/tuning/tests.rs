@@ -463,6 +463,12 @@ fn trials_end_when_their_time_is_up() {
     choose(&tuning, "p");
     assert!(tuning.time_left().is_zero());
     assert_eq!(unasked(&tuning, "q"), 0);
+    // Where no time is counted, none is up.
+    let mut tuning = alone(subject("1"), None);
+    tuning.has_clock = false;
+    let nanos = MOST_TIME.as_nanos() as u64;
+    tuning.spent.store(nanos, Ordering::Relaxed);
+    assert!(!tuning.time_left().is_zero());
 }
 
 #[test]
