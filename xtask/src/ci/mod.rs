@@ -163,6 +163,12 @@ const STEPS: &[Step] = &[
         run: hlsl::whole,
     },
     Step {
+        name: "dxc",
+        about: "Microsoft's DXC compiles a sample of those that need shader model 6 (the same)",
+        nightly: true,
+        run: hlsl::sample_by_dxc,
+    },
+    Step {
         name: "targets",
         about: "it compiles for Windows, macOS and the web",
         nightly: false,

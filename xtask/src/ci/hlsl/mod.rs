@@ -1,6 +1,6 @@
-//! The kernels as a DX12 device gets them from wgpu: Microsoft's FXC compiles them, under Wine where
-//! this is not Windows. It is the compiler of every Windows app that ships no other one. It refuses
-//! what it cannot unroll, and a user waits at the first use of each kernel.
+//! The kernels as a DX12 device gets them from wgpu: Microsoft's compilers compile them, under Wine
+//! where this is not Windows. FXC is the compiler of every Windows app that ships no other one. It
+//! refuses what it cannot unroll, and a user waits at the first use of each kernel.
 
 mod compiler;
 mod figures;
@@ -9,40 +9,46 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use self::compiler::Compiler;
 pub(crate) use self::compiler::fetch_dll;
+use self::compiler::{Compiler, Kind};
 use self::figures::Figures;
 use crate::ci::shaders::{kernel_of, texts, translated};
 use crate::process::Result;
 
-/// Shader model 5.1, in the names that the suite gives to its files.
-const ENDING: &str = ".sm5.hlsl";
-
 /// Texts of a kernel in the sample.
 const SAMPLE: usize = 16;
 
-/// Compiles a sample of the texts.
+/// FXC compiles a sample of the texts.
 pub(crate) fn sample() -> Result<String> {
-    check(SAMPLE)
+    check(Kind::Fxc, SAMPLE)
 }
 
-/// Compiles every text.
+/// FXC compiles every text.
 pub(crate) fn whole() -> Result<String> {
-    check(usize::MAX)
+    check(Kind::Fxc, usize::MAX)
 }
 
-fn check(most_of_a_kernel: usize) -> Result<String> {
-    let compiler = Compiler::install()?;
+/// DXC compiles a sample of the texts that need it.
+pub(crate) fn sample_by_dxc() -> Result<String> {
+    check(Kind::Dxc, SAMPLE)
+}
+
+fn check(kind: Kind, most_of_a_kernel: usize) -> Result<String> {
+    let compiler = Compiler::install(kind)?;
     let folder = translated()?;
-    let all = texts(&folder, ENDING)?;
+    let all = texts(&folder, kind.ending())?;
     let (texts, of_all) = (sampled(&all, most_of_a_kernel)?, all.len());
     if texts.is_empty() {
         return Err(format!("no test wrote HLSL to {}.", folder.display()));
     }
-    println!("FXC compiles {} of {of_all} texts", texts.len());
+    println!("{} compiles {} of {of_all} texts", kind.name(), texts.len());
     let figures = Figures::of(compiler.compile(&texts)?);
     print!("{}", figures.table());
-    figures.judged().map(|found| format!("{found} of {of_all}"))
+    let judged = match kind {
+        Kind::Fxc => figures.judged(),
+        Kind::Dxc => figures.all_compiled(),
+    };
+    judged.map(|found| format!("{found} of {of_all}"))
 }
 
 /// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the order

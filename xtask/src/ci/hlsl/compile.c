@@ -1,0 +1,170 @@
+/* Compiles HLSL compute shaders with Microsoft's FXC or DXC, on Windows or under Wine.
+ *
+ *     compile.exe COMPILER LIMIT_MS LIST
+ *
+ * COMPILER is "fxc" or "dxc"; its DLL lies beside the program. LIST names a file of HLSL a line. For
+ * each file it writes a line: "ok", "refused" or "late", milliseconds on a core, the name, the first
+ * error; separated by tabs. A compilation cannot be stopped: after a late one the program ends. */
+#include <windows.h>
+#include <d3dcompiler.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What wgpu gives in a release build. With a debug build's flags FXC finds the same errors. */
+#define FLAGS D3DCOMPILE_ENABLE_STRICTNESS
+
+typedef HRESULT(WINAPI *Compile)(LPCVOID, SIZE_T, LPCSTR, const D3D_SHADER_MACRO *,
+                                 ID3DInclude *, LPCSTR, LPCSTR, UINT, UINT, ID3DBlob **,
+                                 ID3DBlob **);
+
+static Compile compile;
+static char source[8 << 20];
+static size_t bytes;
+static HRESULT result;
+static ID3DBlob *code, *messages;
+static ULONGLONG took_ms;
+
+/* The parts of dxcapi.h that are used here: mingw has none. A blob of DXC is an ID3DBlob. */
+typedef struct {
+    const void *bytes;
+    SIZE_T size;
+    UINT encoding;
+} DxcBuffer;
+
+typedef struct DxcResult DxcResult;
+struct DxcResult {
+    struct {
+        HRESULT(WINAPI *QueryInterface)(DxcResult *, REFIID, void **);
+        ULONG(WINAPI *AddRef)(DxcResult *);
+        ULONG(WINAPI *Release)(DxcResult *);
+        HRESULT(WINAPI *GetStatus)(DxcResult *, HRESULT *);
+        HRESULT(WINAPI *GetResult)(DxcResult *, ID3DBlob **);
+        HRESULT(WINAPI *GetErrorBuffer)(DxcResult *, ID3DBlob **);
+    } *vtbl;
+};
+
+typedef struct DxcCompiler DxcCompiler;
+struct DxcCompiler {
+    struct {
+        HRESULT(WINAPI *QueryInterface)(DxcCompiler *, REFIID, void **);
+        ULONG(WINAPI *AddRef)(DxcCompiler *);
+        ULONG(WINAPI *Release)(DxcCompiler *);
+        HRESULT(WINAPI *Compile)(DxcCompiler *, const DxcBuffer *, LPCWSTR *, UINT32, void *,
+                                 REFIID, void **);
+    } *vtbl;
+};
+
+typedef HRESULT(WINAPI *CreateInstance)(REFCLSID, REFIID, void **);
+
+static const GUID CLSID_COMPILER = {
+    0x73e22d93, 0xe6ce, 0x47f3, {0xb5, 0xbf, 0xf0, 0x66, 0x4f, 0x39, 0xc1, 0xb0}};
+static const GUID IID_COMPILER3 = {
+    0x228b4687, 0x5a6a, 0x4730, {0x90, 0x0c, 0x97, 0x02, 0xb2, 0x20, 0x3f, 0x54}};
+static const GUID IID_RESULT = {
+    0x58346cda, 0xdde7, 0x4497, {0x94, 0x61, 0x6f, 0x87, 0xaf, 0x5e, 0x06, 0x59}};
+
+static DxcCompiler *dxc;
+
+/* Of wgpu's arguments, those of a release build. Halves as types of their own need model 6.2. */
+static void compile_by_dxc(void) {
+    int halves = strstr(source, "half") != NULL;
+    LPCWSTR args[] = {L"-E", L"main", L"-T", halves ? L"cs_6_2" : L"cs_6_0", L"-HV", L"2018",
+                      L"-no-warnings", L"-Ges", L"-enable-16bit-types"};
+    UINT32 count = sizeof args / sizeof *args - !halves;
+    DxcBuffer text = {source, bytes, 65001};
+    DxcResult *made = NULL;
+    result = dxc->vtbl->Compile(dxc, &text, args, count, NULL, &IID_RESULT, (void **)&made);
+    if (FAILED(result)) return;
+    made->vtbl->GetStatus(made, &result);
+    if (FAILED(result)) made->vtbl->GetErrorBuffer(made, &messages);
+    made->vtbl->Release(made);
+}
+
+/* Whether the compiler is here. */
+static int load(const char *name) {
+    if (strcmp(name, "fxc") == 0) {
+        HMODULE dll = LoadLibraryA("d3dcompiler_47.dll");
+        compile = dll ? (Compile)(void *)GetProcAddress(dll, "D3DCompile") : NULL;
+        return compile != NULL;
+    }
+    HMODULE dll = LoadLibraryA("dxcompiler.dll");
+    void *create = dll ? (void *)GetProcAddress(dll, "DxcCreateInstance") : NULL;
+    return create && SUCCEEDED(((CreateInstance)create)(&CLSID_COMPILER, &IID_COMPILER3,
+                                                        (void **)&dxc));
+}
+
+/* What a thread took of a core: the machine may be busy with other work. */
+static ULONGLONG ms_of(HANDLE thread) {
+    FILETIME created, ended, kernel, user;
+    GetThreadTimes(thread, &created, &ended, &kernel, &user);
+    ULONGLONG high = (ULONGLONG)kernel.dwHighDateTime + user.dwHighDateTime;
+    return ((high << 32) + kernel.dwLowDateTime + user.dwLowDateTime) / 10000;
+}
+
+static DWORD WINAPI compile_source(LPVOID name) {
+    ULONGLONG begin = ms_of(GetCurrentThread());
+    if (dxc)
+        compile_by_dxc();
+    else
+        result = compile(source, bytes, name, NULL, NULL, "main", "cs_5_1", FLAGS, 0, &code,
+                         &messages);
+    took_ms = ms_of(GetCurrentThread()) - begin;
+    return 0;
+}
+
+static int read_source(const char *name) {
+    FILE *file = fopen(name, "rb");
+    if (!file) return 0;
+    bytes = fread(source, 1, sizeof source, file);
+    fclose(file);
+    if (bytes == sizeof source) return 0;
+    source[bytes] = 0;
+    return 1;
+}
+
+/* The first message that is an error, without its end of line. */
+static const char *first_error(void) {
+    if (!messages) return "no message";
+    char *text = messages->lpVtbl->GetBufferPointer(messages);
+    char *error = strstr(text, "error");
+    char *line = error ? error : text;
+    line[strcspn(line, "\r\n\t")] = 0;
+    return line;
+}
+
+int main(int count, char **args) {
+    FILE *list = count == 4 ? fopen(args[3], "r") : NULL;
+    if (!list || !load(args[1])) {
+        fprintf(stderr, list ? "the compiler's DLL is missing or too old\n"
+                             : "compile.exe COMPILER LIMIT_MS LIST\n");
+        return 2;
+    }
+    char name[1024];
+    while (fgets(name, sizeof name, list)) {
+        name[strcspn(name, "\r\n")] = 0;
+        if (!read_source(name)) {
+            printf("refused\t0\t%s\tthe file cannot be read\n", name);
+            continue;
+        }
+        code = messages = NULL;
+        /* As deep a stack as FXC wants for long texts. */
+        HANDLE thread = CreateThread(NULL, 64 << 20, compile_source, name, 0, NULL);
+        ULONGLONG limit_ms = strtoul(args[2], NULL, 10);
+        DWORD waited = WAIT_TIMEOUT;
+        while (waited == WAIT_TIMEOUT && ms_of(thread) < limit_ms)
+            waited = WaitForSingleObject(thread, 200);
+        if (waited == WAIT_TIMEOUT) {
+            printf("late\t%s\t%s\t\n", args[2], name);
+            fflush(stdout);
+            ExitProcess(0);
+        }
+        CloseHandle(thread);
+        printf("%s\t%llu\t%s\t%s\n", SUCCEEDED(result) ? "ok" : "refused", took_ms, name,
+               SUCCEEDED(result) ? "" : first_error());
+        fflush(stdout);
+        if (code) code->lpVtbl->Release(code);
+        if (messages) messages->lpVtbl->Release(messages);
+    }
+    return 0;
+}
