@@ -71,7 +71,7 @@ fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec
         let (quads, code) = (quads(code, is_scalar), code | flags);
         if which > 0 {
             let together = if code & WHOLE == 0 { 0 } else { TOGETHER };
-            for code in [code, code | UNROLL, code | UNROLL | together] {
+            for code in [code, code | UNROLL | together] {
                 check::valid(kernel, code, &dtypes[0], quads);
             }
             continue;
