@@ -28,6 +28,10 @@ const FILES: &[&str] = &[
     "--test", "ops_matmul",
     "--test", "ops_nn",
     "--test", "ops_reduce",
+    "--test", "random",
+    "--test", "torch",
+    "--test", "tuning",
+    "--test", "views",
 ];
 
 /// No windows, no .NET, no shortcuts; and FXC is Microsoft's, not Wine's own.
