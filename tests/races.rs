@@ -61,8 +61,10 @@ impl Rota {
         if std::env::var("LAPIDARY_RACES").is_ok_and(|all| all == "all") {
             return (0..self.devices.len()).collect();
         }
-        // A step that does not divide their number, so that each family meets all of them.
-        self.next = (self.next + 7) % self.devices.len();
+        // A prime that does not divide their number, so that each family meets all of them.
+        const STEP: usize = 11;
+        assert!(!self.devices.len().is_multiple_of(STEP));
+        self.next = (self.next + STEP) % self.devices.len();
         vec![self.next]
     }
 
@@ -115,6 +117,11 @@ fn differs(got: &[Vec<f64>], wanted: &[Vec<f64>], dtype: DType) -> Option<String
     let close = |a: f64, b: f64| {
         a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance * (1.0 + b.abs())
     };
+    let sizes = |of: &[Vec<f64>]| of.iter().map(Vec::len).collect::<Vec<_>>();
+    if sizes(got) != sizes(wanted) {
+        let (got, wanted) = (sizes(got), sizes(wanted));
+        return Some(format!("results of {got:?} elements, not {wanted:?}"));
+    }
     for (number, (got, wanted)) in got.iter().zip(wanted).enumerate() {
         let pairs = got.iter().zip(wanted).enumerate();
         for (at, (&a, &b)) in pairs {
