@@ -49,12 +49,12 @@ fn op(x: A) -> Y {
   let batch = index / tiles.y / tiles.x;
 
 //# transpose
-// A block of 4 × 4: columns of the source come in whole, rows of the output leave whole. A
-// workgroup has a tile of ${width} × ${height} blocks, and the tiles that follow one another lie below each
-// other. Eight lanes have ${beside} blocks beside each other and ${below} below: so they read a whole line of a
-// cache at once, and write half of one, whose other half the next eight write.
+// Blocks of 4 × 4 elements of the output. A workgroup has a tile of ${width} × ${height} blocks, and the
+// tiles that follow one another lie below each other. Eight lanes have ${beside} blocks beside each
+// other and ${below} below: so they read a whole line of a cache at once, and write half of one, whose
+// other half the next eight write.
 // p.w0 holds the tiles, the blocks beside each other, the blocks below each other, and the output's
-// rows; then come the source's first element and the distance of its columns.
+// rows; then come the source's first element, the distance of its columns, and the output's columns.
 @compute @workgroup_size(${lanes})
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -66,15 +66,19 @@ fn main(
   let in_tile = eight * vec2<u32>(${beside}u, ${below}u) + vec2<u32>(lane % ${beside}u, lane % 8u / ${beside}u);
   let place = tile * vec2<u32>(${width}u, ${height}u) + in_tile;
   if (any(place >= p.w0.yz)) { return; }
-  let column = place.x << 2u;
-  let row = place.y << 2u;
+  move_block(batch, place.y << 2u, place.x << 2u);
+}
+
+//# transpose_quads
+// Columns of the source come in whole, rows of the output leave whole.
+fn move_block(batch: u32, row: u32, column: u32) {
   let step = p.w1.y;
   let origin = p.w1.x + batch_at(batch) + row + column * step;
   let c0 = op(x_get4(origin));
   let c1 = op(x_get4(origin + step));
   let c2 = op(x_get4(origin + 2u * step));
   let c3 = op(x_get4(origin + 3u * step));
-  let width = p.w0.y << 2u;
+  let width = p.w1.z;
   let to = (batch * p.w0.w + row) * width + column;
   y_put4(to, Y(c0.x, c1.x, c2.x, c3.x));
   if (row + 1u >= p.w0.w) { return; }
@@ -83,6 +87,37 @@ fn main(
   y_put4(to + 2u * width, Y(c0.z, c1.z, c2.z, c3.z));
   if (row + 3u >= p.w0.w) { return; }
   y_put4(to + 3u * width, Y(c0.w, c1.w, c2.w, c3.w));
+}
+
+//# transpose_ragged
+// Of each of four rows one quad of the output: the first quads of a row start up to three columns
+// after the row, and its last quad may end with elements of the next row.
+fn move_block(batch: u32, row: u32, column: u32) {
+  let start = p.w1.x + batch_at(batch);
+  for (var k = 0u; k < 4u; k += 1u) {
+    move_quad(batch, start, row + k, column);
+  }
+}
+
+fn move_quad(batch: u32, start: u32, row: u32, column: u32) {
+  let line = batch * p.w0.w + row;
+  let first = line * p.w1.z;
+  let c = column + ((4u - (first & 3u)) & 3u);
+  if (row >= p.w0.w || c >= p.w1.z) { return; }
+  let at = start + row + c * p.w1.y;
+  var e = vec4<u32>(at, at + p.w1.y, at + 2u * p.w1.y, at + 3u * p.w1.y);
+  if (c + 3u >= p.w1.z) {
+    // Nobody sees what comes after the last row.
+    var next = at;
+    var step = 0u;
+    if (line + 1u < p.w1.w) {
+      next = select(p.w1.x + batch_at(batch + 1u), start + row + 1u, row + 1u < p.w0.w);
+      step = p.w1.y;
+    }
+    let over = vec4<u32>(c, c + 1u, c + 2u, c + 3u) - p.w1.z;
+    e = select(e, next + over * step, over < vec4<u32>(4u));
+  }
+  y_put4(first + c, op(A(x_get(e.x), x_get(e.y), x_get(e.z), x_get(e.w))));
 }
 
 //# scatter

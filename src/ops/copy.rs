@@ -112,6 +112,7 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         width_log2,
         height_log2,
         is_grid,
+        is_ragged,
     } = form;
     let mut out = prelude(variant, Transpose::words_of(rank));
     let (dims, strides) = (Transpose::MAP, Transpose::MAP + rank);
@@ -125,6 +126,11 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         };
     }
     out.push_str("  return at;\n}\n");
+    let block = match is_ragged {
+        true => "transpose_ragged",
+        false => "transpose_quads",
+    };
+    out.push_str(section_for(WGSL, block, ""));
     // Each eight lanes have two blocks beside each other and four below, if the tile has as many.
     let beside_log2 = 1_u32.clamp(3_u32.saturating_sub(height_log2), width_log2.min(3));
     let numbers = [
@@ -317,7 +323,9 @@ impl Tensor {
         self.engine.launch(Launch {
             program: Program::Builtin(&TRANSPOSE),
             code: plan.form.pack(),
-            args: [arg(self, true), arg(&out, true)].into_iter().collect(),
+            args: [arg(self, !plan.form.is_ragged), arg(&out, true)]
+                .into_iter()
+                .collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
             groups: plan.groups(self.engine.caps()),
             may_reuse: 0,

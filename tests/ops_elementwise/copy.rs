@@ -65,13 +65,23 @@ fn transposes_of_every_shape_are_right_in_and_out_of_blocks() -> Result<()> {
             (64, 64),
             (4, 1100),
             (1030, 4),
+            // Rows or columns that do not start at quads.
+            (8, 9),
+            (9, 33),
+            (33, 9),
+            (12, 10),
+            (9, 12),
+            (67, 66),
+            (64, 75),
         ] {
             let x = tensor::<u32>(&gpu, random, &[rows, columns]);
-            assert_eq!(
-                x.t()?.copy()?.to_vec::<u32>()?,
-                x.t()?.to_vec::<u32>()?,
-                "{device}"
-            );
+            for y in [x.t()?, x.narrow(1, 1, columns - 1)?.t()?] {
+                assert_eq!(
+                    y.copy()?.to_vec::<u32>()?,
+                    y.to_vec::<u32>()?,
+                    "{y} on {device}"
+                );
+            }
             let x = tensor::<u8>(&gpu, random, &[3, rows, 2, columns]);
             for axes in [
                 [0, 2, 3, 1],

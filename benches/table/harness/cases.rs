@@ -114,7 +114,7 @@ const fn product(batch: usize, m: usize, n: usize, k: usize) -> Work {
 const M: usize = 1 << 20;
 
 /// Everything that is measured, by name.
-pub(crate) const CASES: [(&str, Work); 39] = [
+pub(crate) const CASES: [(&str, Work); 41] = [
     ("matmul 128", square(128)),
     ("matmul 256", square(256)),
     ("matmul 512", square(512)),
@@ -155,6 +155,20 @@ pub(crate) const CASES: [(&str, Work); 39] = [
         Work::Transpose {
             rows: 2048,
             columns: 2048,
+        },
+    ),
+    (
+        "transpose 1000x3001",
+        Work::Transpose {
+            rows: 1000,
+            columns: 3001,
+        },
+    ),
+    (
+        "transpose 3001x1000",
+        Work::Transpose {
+            rows: 3001,
+            columns: 1000,
         },
     ),
     ("gelu 4M", Work::Gelu { len: 4 * M }),

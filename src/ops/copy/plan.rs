@@ -7,6 +7,9 @@ use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::rows::groups;
 use crate::tensor::layout::{Dims, Layout, Strides, collapse};
 
+/// Rows and columns that a matrix must have for its blocks to pay, where they do not lie in quads.
+const LEAST_RAGGED_EDGE: u32 = 8;
+
 type Words = SmallVec<[u32; MAX_PARAMS_BYTES / 4]>;
 
 fn padded(mut words: Words) -> Words {
@@ -18,11 +21,11 @@ fn padded(mut words: Words) -> Words {
 /// is used before rows a power of two apart drive it out again.
 ///
 /// ```text
-///  words   0      1       2      3     4             5               6 …         then
-///          tiles  beside  below  rows  first of x    column to next  batch dims  batch strides
+///  words   0      1       2      3     4           5               6        7          8 …         then
+///          tiles  beside  below  rows  first of x  column to next  columns  all lines  batch dims  batch strides
 /// ```
 ///
-/// Beside and below each other lie blocks.
+/// Beside and below each other lie blocks. Lines are the rows of all matrices.
 #[derive(Clone, Debug)]
 pub(crate) struct Transpose {
     pub(super) form: TransposeForm,
@@ -41,12 +44,15 @@ pub(crate) struct TransposeForm {
     pub(crate) height_log2: u32,
     /// Workgroups are a grid; else they are counted, where a grid is too small.
     pub(crate) is_grid: bool,
+    /// Columns of the source do not start at quads, or rows of the output do not.
+    pub(crate) is_ragged: bool,
 }
 
 impl TransposeForm {
     pub(crate) fn pack(self) -> u64 {
         let log2 = self.width_log2 | self.height_log2 << 4;
-        self.rank as u64 | u64::from(log2) << 4 | u64::from(self.is_grid) << 12
+        let flags = u64::from(self.is_grid) | u64::from(self.is_ragged) << 1;
+        self.rank as u64 | u64::from(log2) << 4 | flags << 12
     }
 
     pub(crate) fn unpack(code: u64) -> Self {
@@ -55,19 +61,21 @@ impl TransposeForm {
             width_log2: (code >> 4 & 15) as u32,
             height_log2: (code >> 8 & 15) as u32,
             is_grid: code >> 12 & 1 == 1,
+            is_ragged: code >> 13 & 1 == 1,
         }
     }
 }
 
 impl Transpose {
     /// Where the batch dimensions start among the words.
-    pub(crate) const MAP: usize = 6;
+    pub(crate) const MAP: usize = 8;
 
     pub(super) fn words_of(rank: usize) -> usize {
         Transpose::MAP + 2 * rank
     }
 
-    /// `None` unless the last axis but one has stride 1, and quads along it start at quads.
+    /// `None` unless the last axis but one has stride 1; nor for a few rows or columns that do not
+    /// lie in quads.
     pub(super) fn new(from: &Layout, caps: &Caps) -> Option<Transpose> {
         let to = Layout::contiguous(&from.shape);
         let map = collapse(&from.shape, &[&to, from]);
@@ -81,10 +89,11 @@ impl Transpose {
             && strides[..batch]
                 .iter()
                 .all(|stride| stride.is_multiple_of(4));
-        if strides[batch] != 1 || step == 0 || !are_quads {
+        let is_small = rows.min(columns) < LEAST_RAGGED_EDGE;
+        if strides[batch] != 1 || step == 0 || !are_quads && is_small {
             return None;
         }
-        let (beside, below) = (columns / 4, rows.div_ceil(4));
+        let (beside, below) = (columns.div_ceil(4), rows.div_ceil(4));
         let batches: u32 = map.dims[..batch].iter().product();
         let [width_log2, height_log2] = tile(beside, below, caps.max_invocations);
         let grid = [
@@ -97,7 +106,7 @@ impl Transpose {
             .fold(1, |tiles: u64, &n| tiles.saturating_mul(n.into()));
         let mut words = Words::new();
         words.extend([u32::try_from(tiles).ok()?, beside, below, rows]);
-        words.extend([map.offsets[1], step]);
+        words.extend([map.offsets[1], step, columns, batches * rows]);
         words.extend_from_slice(&map.dims[..batch]);
         words.extend_from_slice(&strides[..batch]);
         Some(Transpose {
@@ -106,6 +115,7 @@ impl Transpose {
                 width_log2,
                 height_log2,
                 is_grid: grid.iter().all(|&groups| groups <= caps.max_groups),
+                is_ragged: !are_quads,
             },
             words: padded(words),
             grid,

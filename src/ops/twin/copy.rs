@@ -35,7 +35,7 @@ fn convert(x: Lane, to: DType) -> Lane {
 pub(crate) fn transpose(call: &mut TwinCall) {
     let words = words(call);
     let rank = TransposeForm::unpack(call.variant.code).rank;
-    let (columns, rows, dtype) = (4 * words[1], words[3], call.variant.dtypes[1]);
+    let (columns, rows, dtype) = (words[6], words[3], call.variant.dtypes[1]);
     let dims = &words[Transpose::MAP..];
     let batches: u32 = dims[..rank].iter().product();
     for k in 0..batches * rows * columns {
