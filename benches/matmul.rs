@@ -59,7 +59,7 @@ impl Case {
     }
 }
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 32] = [
     case("128²", 1, [128; 3]),
     case("16 × 128²", 16, [128; 3]),
     case("256²", 1, [256; 3]),
@@ -88,6 +88,17 @@ const CASES: [Case; 22] = [
     case("8 × 1024²", 1, [8, 1024, 1024]),
     case("8 × 1024², B transposed", 1, [8, 1024, 1024]).transposed(),
     case("1 × 4096²", 1, [1, 4096, 4096]),
+    // The tiles change between these.
+    case("2 × 1024²", 1, [2, 1024, 1024]),
+    case("3 × 1024²", 1, [3, 1024, 1024]),
+    case("4 × 1024²", 1, [4, 1024, 1024]),
+    case("5 × 1024²", 1, [5, 1024, 1024]),
+    case("6 × 1024²", 1, [6, 1024, 1024]),
+    case("2 × 1024², B transposed", 1, [2, 1024, 1024]).transposed(),
+    case("3 × 1024², B transposed", 1, [3, 1024, 1024]).transposed(),
+    case("4 × 1024², B transposed", 1, [4, 1024, 1024]).transposed(),
+    case("5 × 1024², B transposed", 1, [5, 1024, 1024]).transposed(),
+    case("6 × 1024², B transposed", 1, [6, 1024, 1024]).transposed(),
 ];
 
 /// Numbers that are neither 0 nor constant, so that no shortcut helps, and add up exactly.

@@ -29,12 +29,15 @@ const QUADS_WORK: u64 = 450 * 450 * 450;
 /// Rows up to which a GPU shares out k rather than rows.
 pub(super) const SKINNY_ROWS: u32 = 8;
 
-/// Rows up to which the lanes of a software adapter share out k, where B lies by rows, and where it is
-/// contiguous along k.
-const SPLIT_ROWS: [u32; 2] = [2, 4];
+/// Columns up to which the lanes of a software adapter had better share out k: most of a tile in
+/// registers would be empty.
+const NARROW_COLUMNS: u32 = 64;
 
-/// Steps of k from which each lane has enough of them.
-const SPLIT_STEPS: u32 = 64;
+/// Rows up to which lanes share out k where C is narrow, and where it is wide.
+const SPLIT_ROWS: [u32; 2] = [4, 2];
+
+/// Steps of k from which each lane has enough of them, where C is narrow, and where it is wide.
+const SPLIT_STEPS: [u32; 2] = [64, 256];
 
 /// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in pages of
 /// their own, and each visit of one should be worth it.
@@ -216,8 +219,8 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
 /// The tile for few rows of C, whose lanes share out k.
 pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     let is_by_rows = problem.b.order() == Order::AlongEdge;
-    let most_rows = SPLIT_ROWS[usize::from(!is_by_rows)];
-    let is_few = problem.m <= most_rows && problem.k >= SPLIT_STEPS;
+    let width = usize::from(problem.n > NARROW_COLUMNS);
+    let is_few = problem.m <= SPLIT_ROWS[width] && problem.k >= SPLIT_STEPS[width];
     // What A has of one row would be loaded element by element.
     let has_rows = problem.m == 1 || problem.a.order() != Order::AlongEdge;
     let lanes = lanes(caps).filter(|_| is_few && has_rows)?;
