@@ -28,12 +28,13 @@ impl Grouped {
             let mut shape: Dims = shapes.outer.clone();
             shape.extend([shapes.heads * group, rows, elements]);
             let whole = x.broadcast_to(&shape)?;
-            // Scores of halves may pass the largest half.
-            let wide = whole.cast(DType::F32)?;
-            wide.reshape(&[outer, shapes.heads, group, rows, elements])
+            whole.reshape(&[outer, shapes.heads, group, rows, elements])
         };
+        // Scores of halves may pass the largest half. Products widen keys and values as they load
+        // them, so a cache of halves is read as it is.
+        let q = call.q.cast(DType::F32)?;
         Ok(Grouped {
-            q: grouped(call.q, shapes.group)?,
+            q: grouped(&q, shapes.group)?,
             k: grouped(call.k, 1)?,
             v: grouped(call.v, 1)?,
             outer,
