@@ -11,12 +11,15 @@
 //! concerns them alike. Best of all rounds; the share is of memcpy in the same run. `look` is `read_with` of a
 //! function that sums, beside the same sum of what was downloaded by hand.
 //!
+//! `to_vec` gives a vector whose memory the system has yet to provide, so it is measured beside
+//! `Vec::clone`, which needs the same of it.
+//!
 //! At the end 4 KiB, which the host writes and reads where they lie if it can, beside a mapping by hand.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use lapidary::{Error, Gpu, Options, Result, wgpu};
+use lapidary::{Error, Gpu, Options, Result, Tensor, wgpu};
 
 const SIZES: [usize; 5] = [64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20];
 
@@ -229,7 +232,36 @@ fn main() -> Result<()> {
             );
         }
     }
+    new_vectors(&opened, &adopted, if is_small { 1 << 20 } else { 64 << 20 })?;
     small(&adapter, &opened)
+}
+
+/// `to_vec` beside cloning a vector of the same elements.
+fn new_vectors(opened: &Gpu, adopted: &Gpu, bytes: usize) -> Result<()> {
+    let data: Vec<f32> = (0..bytes / 4).map(|index| index as f32).collect();
+    let own = opened.tensor(&data, &[data.len()])?;
+    let app = adopted.tensor(&data, &[data.len()])?;
+    let to_vec = |tensor: &Tensor| tensor.to_vec::<f32>().map(|made| drop(black_box(made)));
+    let times = best_us(
+        bytes,
+        [
+            &mut || {
+                drop(black_box(black_box(&data).clone()));
+                Ok(())
+            },
+            &mut || to_vec(&own),
+            &mut || to_vec(&app),
+        ],
+    )?;
+    let names = ["Vec::clone", "to_vec, own device", "to_vec, adopted device"];
+    for (name, us) in names.iter().zip(times) {
+        let (rate, share) = (bytes as f64 / us / 1e3, times[0] / us);
+        println!(
+            "{} KiB {name:<22} {rate:>6.2} GB/s, {share:.2} of a clone's",
+            bytes >> 10
+        );
+    }
+    Ok(())
 }
 
 fn sum(bytes: &[u8]) -> u64 {

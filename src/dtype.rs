@@ -106,7 +106,7 @@ impl fmt::Display for DType {
 }
 
 mod sealed {
-    pub trait Sealed {}
+    pub trait Sealed: bytemuck::Zeroable {}
 }
 
 /// A Rust type that tensors are made from and read into: `f32`, `half::f16`, `half::bf16`, `i32`, `u32`,

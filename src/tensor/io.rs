@@ -444,8 +444,7 @@ impl<T: Element> Landing<T> {
 
     /// The next bytes, of a read of `len` elements. They may end inside an element.
     fn take_in(&mut self, piece: &[u8], len: usize) {
-        // Only here, so that a read which waits in the queue takes no memory. A fresh vector
-        // comes zeroed from the system; one that is there keeps its pages.
+        // Only here, so that a read which waits in the queue takes no memory.
         if self.arrived_bytes == 0 {
             self.is_refused = !has_room_for(&self.elements, len);
         }
@@ -454,7 +453,15 @@ impl<T: Element> Landing<T> {
             return;
         }
         if self.elements.capacity() == 0 {
-            self.elements = vec![T::default(); len];
+            let whole = (piece.len() == len * size_of::<T>() && piece.len() < ZEROED_BYTES)
+                .then(|| T::seen_in(piece))
+                .flatten();
+            if let Some(elements) = whole {
+                self.elements = elements.to_vec();
+                self.arrived_bytes = piece.len();
+                return;
+            }
+            self.elements = bytemuck::zeroed_vec(len);
         } else if self.arrived_bytes == 0 {
             self.elements.resize(len, T::default());
         }
@@ -466,6 +473,10 @@ impl<T: Element> Landing<T> {
 fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>> {
     landing.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Memory from this size on comes zeroed from the system, so that nobody touches it before the bytes
+/// do. Less of it may be memory that was freed: to zero that would take as long as to fill it.
+const ZEROED_BYTES: usize = 32 << 20;
 
 /// Elements so few that asking for room beforehand would be for nothing.
 const FEW: usize = 1 << 16;
