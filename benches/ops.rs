@@ -14,7 +14,8 @@ const ROWS: usize = 4096;
 const COLUMNS: usize = 1024;
 const SHAPE: [usize; 2] = [ROWS, COLUMNS];
 
-/// Two matrices, a mask of the same shape, whole numbers, an order of the rows, a class of each, and a row.
+/// Two matrices, a mask of the same shape, whole numbers, an order of the rows, a class of each, a
+/// row, the same as a matrix, and row 7's index: once, and for every column.
 struct Operands {
     gpu: Gpu,
     a: Tensor,
@@ -24,6 +25,9 @@ struct Operands {
     order: Tensor,
     classes: Tensor,
     row: Tensor,
+    line: Tensor,
+    seven: Tensor,
+    sevens: Tensor,
 }
 
 type Work = fn(&Operands) -> Result<Tensor>;
@@ -86,6 +90,22 @@ const MOVED: &[Family] = &[
     ("one hot", 1.0, |of| of.classes.one_hot(COLUMNS, DType::F32)),
 ];
 
+/// One row of a matrix written in place. Bytes are the row's, twice.
+const ROW: &[(&str, Work)] = &[
+    ("copy of a row into place", |of| {
+        of.a.narrow(0, 7, 1)?.copy_(&of.line)?;
+        Ok(of.a.clone())
+    }),
+    ("scatter of a row into place", |of| {
+        of.a.scatter_(0, &of.sevens, &of.line)?;
+        Ok(of.a.clone())
+    }),
+    ("index add of a row into place", |of| {
+        of.a.index_add_(0, &of.seven, &of.line)?;
+        Ok(of.a.clone())
+    }),
+];
+
 const FOLDED: &[Family] = &[
     ("sum of rows", 1.0, |of| of.a.sum(&[1])),
     ("sum of columns", 1.0, |of| of.a.sum(&[0])),
@@ -140,10 +160,15 @@ fn operands() -> Result<Operands> {
     let spread = |of: usize| (of.wrapping_mul(2_654_435_761) >> 7) as u32 % COLUMNS as u32;
     let numbers: Vec<u32> = (0..ROWS * COLUMNS).map(spread).collect();
     let classes: Vec<u32> = (0..ROWS).map(spread).collect();
+    let row = gpu.rand_normal(&[COLUMNS], 0.0, 1.0, 3, DType::F32)?;
+    let seven = gpu.tensor(&[7_u32], &[1])?;
     Ok(Operands {
         numbers: gpu.tensor(&numbers, &SHAPE)?,
         classes: gpu.tensor(&classes, &[ROWS])?,
-        row: gpu.rand_normal(&[COLUMNS], 0.0, 1.0, 3, DType::F32)?,
+        line: row.unsqueeze(0)?,
+        sevens: seven.broadcast_to(&[1, COLUMNS])?.contiguous()?,
+        seven,
+        row,
         gpu,
         a,
         b,
@@ -175,6 +200,10 @@ fn families(criterion: &mut Criterion) {
     let families = [MADE, ELEMENTWISE, MOVED, FOLDED, NORMALIZED];
     for (name, moved, work) in families.into_iter().flatten() {
         group.throughput(Throughput::Bytes((moved * bytes) as u64));
+        measure(&mut group, &of.gpu, name, || work(&of));
+    }
+    group.throughput(Throughput::Bytes((2 * COLUMNS * 4) as u64));
+    for (name, work) in ROW {
         measure(&mut group, &of.gpu, name, || work(&of));
     }
     group.finish();
