@@ -14,7 +14,7 @@ use lapidary::{DType, Gpu, Options, Result, Tensor};
 /// A name, heads, heads of keys, queries, keys, head size, causal.
 type Case = (&'static str, [usize; 5], bool);
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     ("8 x 512, 64", [8, 8, 512, 512, 64], false),
     ("8 x 512, 64, causal", [8, 8, 512, 512, 64], true),
     ("4 x 1024, 64", [4, 4, 1024, 1024, 64], false),
@@ -25,6 +25,7 @@ const CASES: [Case; 13] = [
     ("16 x 1 of 2048, 64", [16, 16, 1, 2048, 64], false),
     ("16 x 1 of 2047, 64", [16, 16, 1, 2047, 64], false),
     ("16 x 8 of 1024, 64", [16, 16, 8, 1024, 64], false),
+    ("8 (4) x 1 of 4, 64", [8, 4, 1, 4, 64], false),
     ("8 (4) x 1 of 64, 64", [8, 4, 1, 64, 64], false),
     ("8 (4) x 1 of 1024, 64", [8, 4, 1, 1024, 64], false),
     ("8 (4) x 1 of 1023, 64", [8, 4, 1, 1023, 64], false),

@@ -290,6 +290,27 @@ fn one_query_of_grouped_heads_is_one_launch() {
     }
 }
 
+/// A decoder's cache is read for each token: a cast would take more memory and time than the rest.
+#[test]
+fn one_query_reads_a_cache_of_halves_as_it_is() {
+    for (name, gpu) in gpus() {
+        for dtype in [DType::F16, DType::Bf16] {
+            let q = gpu.ones(&[8, 1, 64], dtype).unwrap();
+            let k = gpu.ones(&[8, 256, 64], dtype).unwrap();
+            gpu.finish().unwrap();
+            gpu.reset_peaks();
+            let before = gpu.memory().live_bytes.now;
+            let y = q
+                .scaled_dot_product_attention(&k, &k, None, false, None)
+                .unwrap();
+            gpu.finish().unwrap();
+            let grown = gpu.memory().live_bytes.peak - before;
+            assert!(grown < k.size_bytes(), "{grown} bytes of {dtype}, {name}");
+            assert!(download(&y).values.iter().all(|&value| value == 1.0));
+        }
+    }
+}
+
 #[test]
 fn attention_needs_no_memory_for_scores() {
     let gpus = [
