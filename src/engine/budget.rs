@@ -100,8 +100,7 @@ impl Engine {
             return Ok(0);
         }
         let turn = self.take_turn().await?;
-        let engine = self.clone();
-        self.with_turn(turn, async move { engine.shrink().await })
+        self.with_turn(turn, move |engine| async move { engine.shrink().await })
             .await
     }
 
@@ -202,9 +201,8 @@ impl Engine {
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let engine = self.clone();
-        self.with_turn(turn, async move { engine.create_slabs(bytes).await })
-            .await
+        let work = move |engine: Arc<Self>| async move { engine.create_slabs(bytes).await };
+        self.with_turn(turn, work).await
     }
 
     /// The same, for who has the turn.
@@ -244,8 +242,7 @@ impl Engine {
     pub(crate) async fn compact(self: &Arc<Self>, limit_bytes: u64) -> Result<(u64, u64)> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let engine = self.clone();
-        let work = async move {
+        let work = move |engine: Arc<Self>| async move {
             engine.submit()?;
             engine.compact_pass(limit_bytes).await
         };

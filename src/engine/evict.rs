@@ -217,8 +217,8 @@ impl Engine {
     pub(crate) async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let (engine, storage) = (self.clone(), storage.clone());
-        let work = async move {
+        let storage = storage.clone();
+        let work = move |engine: Arc<Self>| async move {
             engine.walk().await?;
             engine.put_out_one(&storage).await
         };

@@ -303,8 +303,7 @@ impl Engine {
         self.check_lost()?;
         let walk = async {
             let turn = self.take_turn().await?;
-            let engine = self.clone();
-            self.with_turn(turn, async move { engine.walk().await })
+            self.with_turn(turn, move |engine| async move { engine.walk().await })
                 .await
         };
         in_span!("flush", {}, walk).await
@@ -314,8 +313,8 @@ impl Engine {
     pub(crate) async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let (engine, storage) = (self.clone(), storage.clone());
-        let work = async move {
+        let storage = storage.clone();
+        let work = move |engine: Arc<Self>| async move {
             engine.walk().await?;
             // The next walk, of whichever thread, will forget what this one has left behind.
             engine.error_of(&storage)

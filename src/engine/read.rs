@@ -116,8 +116,8 @@ impl Engine {
     ) -> Result<()> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let (engine, src, reading) = (self.clone(), src.clone(), reading.clone());
-        let work = async move {
+        let (src, reading) = (src.clone(), reading.clone());
+        let work = move |engine: Arc<Self>| async move {
             if takes_in {
                 reading.await_now();
             }

@@ -20,8 +20,7 @@ impl Engine {
     /// Puts a new device into the place of one that was lost, and takes stock.
     pub(crate) async fn reopen(self: &Arc<Self>) -> Result<Recovered> {
         let turn = self.take_turn().await?;
-        let engine = self.clone();
-        let work = async move {
+        let work = move |engine: Arc<Self>| async move {
             let cause = engine.give_up_lost()?;
             let reopened = engine.driver.reopen().await;
             engine.take_stock(cause, reopened)

@@ -434,8 +434,8 @@ impl Engine {
     ) -> Result<()> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let (engine, storage) = (self.clone(), storage.clone());
-        let work = async move {
+        let storage = storage.clone();
+        let work = move |engine: Arc<Self>| async move {
             engine.walk().await?;
             engine.enter_source(&storage, source)
         };

@@ -33,9 +33,8 @@ impl Engine {
     pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let engine = self.clone();
         let storages: Vec<_> = storages.iter().map(|&storage| storage.clone()).collect();
-        let work = async move {
+        let work = move |engine: Arc<Self>| async move {
             engine.walk().await?;
             engine.pin_all(&storages).await
         };
@@ -143,8 +142,7 @@ impl Engine {
             state.watch_foreign()
         };
         if looks {
-            let engine = self.clone();
-            self.with_turn(turn, async move { engine.look_over().await })
+            self.with_turn(turn, move |engine| async move { engine.look_over().await })
                 .await?;
         }
         Ok(())

@@ -18,22 +18,20 @@ use crate::driver::{BoxFuture, MaybeSend};
 use crate::error::Result;
 
 #[derive(Debug, Default)]
-pub(super) struct Turn {
-    state: Mutex<State>,
-    waiting: Arc<Waiting>,
-}
+pub(super) struct Turn(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     taken: bool,
     /// What whoever has the turn does, if others may do some of it.
     work: Option<Arc<Work>>,
+    /// Those who wait for the turn, and whoever has it and waits for something else.
+    waiting: Wakers,
 }
 
-/// Those who are to be woken: here those who wait for the turn, and whoever has it and waits for
-/// something else.
+/// Those who are to be woken, each once.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<Vec<Waker>>);
+struct Wakers(Vec<Waker>);
 
 /// The turn, given back on drop.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl Turn {
                     state.taken = true;
                     return Poll::Ready(());
                 }
-                self.waiting.add(context.waker());
+                state.waiting.add(context.waker());
                 let work = state.work.clone();
                 drop(state);
                 if !work.is_some_and(|work| work.has_ended(self, context.waker())) {
@@ -71,46 +69,44 @@ impl Turn {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiting {
-    fn add(&self, waker: &Waker) {
-        let mut wakers = self.lock();
-        if !wakers.iter().any(|other| other.will_wake(waker)) {
-            wakers.push(waker.clone());
-        }
-    }
-
-    fn wake_all(&self) {
-        let wakers = std::mem::take(&mut *self.lock());
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wake for Waiting {
+/// What wakes it wakes all who wait.
+impl Wake for Turn {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.wake_all();
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        waiting.wake();
+    }
+}
+
+impl Wakers {
+    fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|other| other.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Drop for TurnGuard {
     fn drop(&mut self) {
-        let _work = {
+        let (work, waiting) = {
             let mut state = self.0.lock();
             state.taken = false;
-            state.work.take()
+            (state.work.take(), std::mem::take(&mut state.waiting))
         };
-        self.0.waiting.wake_by_ref();
+        waiting.wake();
+        // What it holds is dropped without the lock.
+        drop(work);
     }
 }
 
@@ -119,7 +115,7 @@ struct Work {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Those who found another polling it. They poll it next: what they were woken for may have come
     /// too late for that one, which may never poll again.
-    missed: Waiting,
+    missed: Mutex<Wakers>,
     /// Whoever wanted its result is gone: it is to be dropped where it is.
     is_given_up: AtomicBool,
 }
@@ -134,7 +130,7 @@ impl Work {
     fn new(future: BoxFuture<'static, ()>) -> Self {
         Work {
             future: Mutex::new(Some(future)),
-            missed: Waiting::default(),
+            missed: Mutex::default(),
             is_given_up: AtomicBool::new(false),
         }
     }
@@ -142,14 +138,14 @@ impl Work {
     /// Goes on with it, unless another thread does, which then wakes `by`; whether it has ended.
     fn has_ended(&self, turn: &Arc<Turn>, by: &Waker) -> bool {
         let tried = self.try_lock().or_else(|| {
-            self.missed.add(by);
+            self.missed().add(by);
             // The other may have looked there just before.
             self.try_lock()
         });
         let Some(mut future) = tried else {
             return false;
         };
-        let waker = Waker::from(turn.waiting.clone());
+        let waker = Waker::from(turn.clone());
         let mut context = Context::from_waker(&waker);
         let ended = match future.as_mut() {
             Some(running) => running.as_mut().poll(&mut context).is_ready(),
@@ -157,7 +153,8 @@ impl Work {
         };
         let done = ended.then(|| future.take());
         drop(future);
-        self.missed.wake_all();
+        let missed = std::mem::take(&mut *self.missed());
+        missed.wake();
         // What it held is dropped without its lock.
         drop(done);
         if self.is_given_up.load(Ordering::SeqCst) {
@@ -176,6 +173,10 @@ impl Work {
     fn end(&self) {
         let future = self.try_lock().and_then(|mut future| future.take());
         drop(future);
+    }
+
+    fn missed(&self) -> MutexGuard<'_, Wakers> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Option<BoxFuture<'static, ()>>>> {
@@ -198,13 +199,20 @@ impl Drop for Owner {
 
 impl Engine {
     /// Does `work` with the turn. Where it may have to wait, others do some of it who want the turn.
-    pub(super) async fn with_turn<T: MaybeSend + 'static>(
-        &self,
+    ///
+    /// It is made in its place: a walk is thousands of bytes, too many to move for each call.
+    pub(super) async fn with_turn<T, F>(
+        self: &Arc<Self>,
         turn: TurnGuard,
-        work: impl Future<Output = Result<T>> + MaybeSend + 'static,
-    ) -> Result<T> {
+        work: impl FnOnce(Arc<Self>) -> F + MaybeSend + 'static,
+    ) -> Result<T>
+    where
+        T: MaybeSend + 'static,
+        F: Future<Output = Result<T>> + MaybeSend + 'static,
+    {
+        let engine = self.clone();
         if !self.driver.may_wait() {
-            let result = work.await;
+            let result = work(engine).await;
             drop(turn);
             return result;
         }
@@ -212,14 +220,14 @@ impl Engine {
         let theirs = result.clone();
         let whose = turn.0.clone();
         let owner = Owner(Arc::new(Work::new(Box::pin(async move {
-            let done = work.await;
+            let done = work(engine).await;
             *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
             drop(turn);
         }))));
         whose.lock().work = Some(owner.0.clone());
         poll_fn(|context| {
             loop {
-                whose.waiting.add(context.waker());
+                whose.lock().waiting.add(context.waker());
                 let done = result.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(done) = done {
                     return Poll::Ready(done);
@@ -304,7 +312,7 @@ mod tests {
                 assert!(kept.as_mut().poll(&mut noop).is_pending());
             });
             polled.wait();
-            turn.waiting.wake_by_ref();
+            turn.wake_by_ref();
             assert!(here.as_mut().poll(&mut context).is_pending());
             goes_on.wait();
         });

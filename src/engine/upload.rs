@@ -245,8 +245,10 @@ impl Engine {
     ) -> Result<()> {
         self.check_lost()?;
         let turn = self.take_turn().await?;
-        let (engine, dst) = (self.clone(), dst.clone());
-        let work = async move { engine.find_staging(&dst, wanted_bytes, tries).await };
+        let dst = dst.clone();
+        let work = move |engine: Arc<Self>| async move {
+            engine.find_staging(&dst, wanted_bytes, tries).await
+        };
         self.with_turn(turn, work).await
     }
 
