@@ -18,13 +18,21 @@ use crate::driver::{BoxFuture, MaybeSend};
 use crate::error::Result;
 
 #[derive(Debug, Default)]
-pub(super) struct Turn(Mutex<State>);
+pub(super) struct Turn {
+    whose: Arc<Whose>,
+    /// What whoever has the turn does, if others may do some of it. Locked after `whose`.
+    work: Mutex<Option<Arc<Work>>>,
+}
+
+/// Apart from the work, which in a browser may not leave its thread as a waker may.
+#[derive(Debug, Default)]
+struct Whose(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     taken: bool,
-    /// What whoever has the turn does, if others may do some of it.
-    work: Option<Arc<Work>>,
+    /// There is work.
+    is_lent: bool,
     /// Those who wait for the turn, and whoever has it and waits for something else.
     waiting: Wakers,
 }
@@ -42,15 +50,15 @@ impl Turn {
     pub(super) async fn take(self: &Arc<Self>) -> TurnGuard {
         poll_fn(|context| {
             loop {
-                let mut state = self.lock();
+                let mut state = self.whose.lock();
                 if !state.taken {
                     state.taken = true;
                     return Poll::Ready(());
                 }
                 state.waiting.add(context.waker());
-                let work = state.work.clone();
+                let work = state.is_lent.then(|| self.work().clone()).flatten();
                 drop(state);
-                if !work.is_some_and(|work| work.has_ended(self, context.waker())) {
+                if !work.is_some_and(|work| work.has_ended(&self.whose, context.waker())) {
                     return Poll::Pending;
                 }
             }
@@ -61,20 +69,32 @@ impl Turn {
 
     /// The turn, if nobody has it.
     pub(super) fn try_take(self: &Arc<Self>) -> Option<TurnGuard> {
-        let mut state = self.lock();
-        if std::mem::replace(&mut state.taken, true) {
+        if std::mem::replace(&mut self.whose.lock().taken, true) {
             return None;
         }
         Some(TurnGuard(self.clone()))
     }
 
+    /// Lets others do some of what is done with the turn.
+    fn lend(&self, work: Arc<Work>) {
+        let mut state = self.whose.lock();
+        state.is_lent = true;
+        *self.work() = Some(work);
+    }
+
+    fn work(&self) -> MutexGuard<'_, Option<Arc<Work>>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Whose {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What wakes it wakes all who wait.
-impl Wake for Turn {
+impl Wake for Whose {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -100,9 +120,11 @@ impl Wakers {
 impl Drop for TurnGuard {
     fn drop(&mut self) {
         let (work, waiting) = {
-            let mut state = self.0.lock();
+            let mut state = self.0.whose.lock();
             state.taken = false;
-            (state.work.take(), std::mem::take(&mut state.waiting))
+            let is_lent = std::mem::take(&mut state.is_lent);
+            let work = is_lent.then(|| self.0.work().take());
+            (work, std::mem::take(&mut state.waiting))
         };
         waiting.wake();
         // What it holds is dropped without the lock.
@@ -136,7 +158,7 @@ impl Work {
     }
 
     /// Goes on with it, unless another thread does, which then wakes `by`; whether it has ended.
-    fn has_ended(&self, turn: &Arc<Turn>, by: &Waker) -> bool {
+    fn has_ended(&self, whose: &Arc<Whose>, by: &Waker) -> bool {
         let tried = self.try_lock().or_else(|| {
             self.missed().add(by);
             // The other may have looked there just before.
@@ -145,7 +167,7 @@ impl Work {
         let Some(mut future) = tried else {
             return false;
         };
-        let waker = Waker::from(turn.clone());
+        let waker = Waker::from(whose.clone());
         let mut context = Context::from_waker(&waker);
         let ended = match future.as_mut() {
             Some(running) => running.as_mut().poll(&mut context).is_ready(),
@@ -218,13 +240,13 @@ impl Engine {
         }
         let result = Arc::new(Mutex::new(None));
         let theirs = result.clone();
-        let whose = turn.0.clone();
+        let (lender, whose) = (turn.0.clone(), turn.0.whose.clone());
         let owner = Owner(Arc::new(Work::new(Box::pin(async move {
             let done = work(engine).await;
             *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
             drop(turn);
         }))));
-        whose.lock().work = Some(owner.0.clone());
+        lender.lend(owner.0.clone());
         poll_fn(|context| {
             loop {
                 whose.lock().waiting.add(context.waker());
@@ -296,7 +318,7 @@ mod tests {
             }
             Poll::Ready(())
         });
-        turn.lock().work = Some(Arc::new(Work::new(Box::pin(async move {
+        turn.lend(Arc::new(Work::new(Box::pin(async move {
             work.await;
             drop(guard);
         }))));
@@ -312,7 +334,7 @@ mod tests {
                 assert!(kept.as_mut().poll(&mut noop).is_pending());
             });
             polled.wait();
-            turn.wake_by_ref();
+            turn.whose.wake_by_ref();
             assert!(here.as_mut().poll(&mut context).is_pending());
             goes_on.wait();
         });
