@@ -80,9 +80,73 @@ fn load(at: vec4<u32>) -> vec4<T> {
   return vec4<T>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
 }
 
+//# quads
+// Rows start at quads and are whole quads long.
+fn part(start: u32, k: u32) -> vec4<f32> {
+  return x_get4(start + k);
+}
+
+fn part_s(start: u32, k: u32) -> vec4<f32> {
+  return part(start, k);
+}
+
+fn part_t(start: u32, k: u32, s: vec4<f32>) -> vec4<f32> {
+  return lift_t(part(start, k), s);
+}
+
+fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
+  let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
+  y_put4(out + k, finish(part(start, k), s, t, at));
+}
+
+//# ragged
+// Rows of any length, which start anywhere. What is beyond a row's end counts for nothing. An
+// element of y is a word, so that no two rows share one.
+fn part(start: u32, k: u32) -> vec4<f32> {
+  let at = start + k;
+  return vec4<f32>(x_get(at), x_get(at + 1u), x_get(at + 2u), x_get(at + 3u));
+}
+
+// The positions of four elements; those beyond the end are the last.
+fn places(k: u32) -> vec4<u32> {
+  return min(vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(p.length - 1u));
+}
+
+fn part_within(start: u32, k: u32) -> vec4<f32> {
+  let at = vec4<u32>(start) + places(k);
+  return vec4<f32>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
+}
+
+fn is_within(k: u32) -> vec4<bool> {
+  return vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(p.length);
+}
+
+fn part_s(start: u32, k: u32) -> vec4<f32> {
+  return select(vec4<f32>(EMPTY_S), part_within(start, k), is_within(k));
+}
+
+fn part_t(start: u32, k: u32, s: vec4<f32>) -> vec4<f32> {
+  return select(vec4<f32>(0.0), lift_t(part_within(start, k), s), is_within(k));
+}
+
+fn finish_part(start: u32, out: u32, k: u32, s: vec4<f32>, t: vec4<f32>) {
+  let v = finish(part_within(start, k), s, t, places(k));
+  let is = is_within(k);
+  y_put(out + k, v.x);
+  if (is.y) {
+    y_put(out + k + 1u, v.y);
+  }
+  if (is.z) {
+    y_put(out + k + 2u, v.z);
+  }
+  if (is.w) {
+    y_put(out + k + 3u, v.w);
+  }
+}
+
 //# normalize_thread
 // Softmax and layer normalization: two numbers a row, `s` and `t`, then every element by `finish`.
-// One invocation a row. Rows start at quads and are whole quads long.
+// One invocation a row.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let row = id.x + id.y * groups.x * 32u;
@@ -96,13 +160,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   var c = a;
   var d = a;
   for (var k = 0u; k < unrolled; k += 16u) {
-    a = fold_s(a, x_get4(start + k));
-    b = fold_s(b, x_get4(start + k + 4u));
-    c = fold_s(c, x_get4(start + k + 8u));
-    d = fold_s(d, x_get4(start + k + 12u));
+    a = fold_s(a, part(start, k));
+    b = fold_s(b, part(start, k + 4u));
+    c = fold_s(c, part(start, k + 8u));
+    d = fold_s(d, part(start, k + 12u));
   }
   for (var k = unrolled; k < p.length; k += 4u) {
-    a = fold_s(a, x_get4(start + k));
+    a = fold_s(a, part_s(start, k));
   }
   let s = vec4<f32>(settle_s(fold_s(fold_s(a, b), fold_s(c, d))));
   a = vec4<f32>(0.0);
@@ -110,19 +174,18 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   c = a;
   d = a;
   for (var k = 0u; k < unrolled; k += 16u) {
-    a += lift_t(x_get4(start + k), s);
-    b += lift_t(x_get4(start + k + 4u), s);
-    c += lift_t(x_get4(start + k + 8u), s);
-    d += lift_t(x_get4(start + k + 12u), s);
+    a += lift_t(part(start, k), s);
+    b += lift_t(part(start, k + 4u), s);
+    c += lift_t(part(start, k + 8u), s);
+    d += lift_t(part(start, k + 12u), s);
   }
   for (var k = unrolled; k < p.length; k += 4u) {
-    a += lift_t(x_get4(start + k), s);
+    a += part_t(start, k, s);
   }
   let t = settle_t(sum4((a + b) + (c + d)));
   let out = row * p.length;
   for (var k = 0u; k < p.length; k += 4u) {
-    let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
-    y_put4(out + k, finish(x_get4(start + k), s, t, at));
+    finish_part(start, out, k, s, t);
   }
 }
 
@@ -142,7 +205,7 @@ fn main(
   let length = select(0u, p.length, row < p.rows);
   var a = vec4<f32>(EMPTY_S);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    a = fold_s(a, x_get4(start + k));
+    a = fold_s(a, part_s(start, k));
   }
   tree[lane] = a;
   workgroupBarrier();
@@ -156,7 +219,7 @@ fn main(
   workgroupBarrier();
   a = vec4<f32>(0.0);
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    a += lift_t(x_get4(start + k), s);
+    a += part_t(start, k, s);
   }
   tree[lane] = a;
   workgroupBarrier();
@@ -169,8 +232,7 @@ fn main(
   let t = settle_t(sum4(tree[0]));
   let out = row * p.length;
   for (var k = 4u * lane; k < length; k += 4u * LANES) {
-    let at = vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u);
-    y_put4(out + k, finish(x_get4(start + k), s, t, at));
+    finish_part(start, out, k, s, t);
   }
 }
 

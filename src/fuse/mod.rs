@@ -191,7 +191,9 @@ impl Fuser {
             });
         }
         let reader = match launch.program {
-            Program::Builtin(kernel) => reader_of(kernel),
+            Program::Builtin(kernel) => {
+                reader_of(kernel).filter(|reader| (reader.fuses)(launch.code))
+            }
             _ => None,
         };
         match reader {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::elementwise::arg;
 use super::normalize::{self, Form};
 use super::reduce::{Op, fold};
-use super::rows::{self, Axes, RowParams, Rows};
+use super::rows::{Axes, RowParams, Rows};
 use super::text::push_sections;
 use crate::dtype::DType;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
@@ -216,7 +216,7 @@ impl Tensor {
             eps,
         };
         let rows = rows.as_ref();
-        let form = Form::tuned(operation, self, rows, |form| {
+        let form = Form::tuned(operation, self, dtype, rows, |form| {
             normalize_as(self, folded, rows, form, &affine)
         });
         normalize_as(self, folded, rows, form, &affine)
@@ -294,23 +294,18 @@ pub(super) fn normalize_as(
     let engine = &x.engine;
     let elements = x.layout.len();
     let result = Tensor::output(engine, &x.layout.shape, affine.dtype)?;
-    let y = arg(&result, true);
     if elements == 0 {
         return Ok(result);
     }
     if let (Some(rows), false) = (rows, form.applies()) {
         let mut params = rows.params();
-        let mut code = rows::rank_bits(rows) | (form as u64) << 12;
-        let read = arg(x, true);
-        let [w, b] = affine.bind(&read, true, &mut params, &mut code);
+        let mut code = normalize::code_of(form, rows);
+        let are_quads = rows.are_quads();
+        let read = arg(x, are_quads);
+        let [w, b] = affine.bind(&read, are_quads, &mut params, &mut code);
+        let args = [read, w, b, arg(&result, are_quads)];
         let groups = form.groups(x, &params);
-        engine.launch(Launch::new(
-            &LAYER_NORM,
-            code,
-            [read, w, b, y],
-            &params,
-            groups,
-        ))?;
+        engine.launch(Launch::new(&LAYER_NORM, code, args, &params, groups))?;
         return Ok(result);
     }
     let copy;
@@ -335,7 +330,14 @@ pub(super) fn normalize_as(
     let mut code = normalize::apply_code(form, &params);
     let read = arg(x, form == Form::ApplyQuads);
     let [w, b] = affine.bind(&read, false, &mut params, &mut code);
-    let args = [read, w, b, arg(&s, false), arg(&t, false), y];
+    let args = [
+        read,
+        w,
+        b,
+        arg(&s, false),
+        arg(&t, false),
+        arg(&result, true),
+    ];
     let groups = form.groups(x, &params);
     engine.launch(Launch::new(&LAYER_NORM_APPLY, code, args, &params, groups))?;
     Ok(result)
@@ -384,7 +386,13 @@ mod tests {
                                     let dtypes = [x, w, w, DType::F32, DType::F32, y];
                                     valid(&LAYER_NORM_APPLY, code, &dtypes, 0b100001);
                                 }
-                                false => valid(&LAYER_NORM, code, &[x, w, w, y], 0b1111),
+                                false => {
+                                    valid(&LAYER_NORM, code, &[x, w, w, y], 0b1111);
+                                    if y == DType::F32 && bits & QUADS == 0 {
+                                        let ragged = code | normalize::RAGGED;
+                                        valid(&LAYER_NORM, ragged, &[x, w, w, y], 0);
+                                    }
+                                }
                             }
                         }
                     }

@@ -1,8 +1,8 @@
 //! What softmax and layer normalization share: two numbers a row, then every element by them.
 //!
-//! Rows that are whole quads take one launch, by one invocation or one workgroup a row. All others
-//! (odd lengths, inner axes, few and very long rows) take two reductions and a last launch that
-//! applies the two numbers.
+//! Rows without holes take one launch, by one invocation or one workgroup a row: those that are whole
+//! quads, and ragged ones whose results are words. All others (inner axes, ragged rows of halves, few
+//! and very long rows) take two reductions and a last launch that applies the two numbers.
 
 use std::fmt;
 
@@ -18,6 +18,9 @@ use super::trial::{Call, bucket};
 
 /// Elements of a row that one invocation may go through.
 const LONGEST_ROW: u32 = 64 << 10;
+
+/// Bit of a variant's code: rows are no whole quads.
+pub(super) const RAGGED: u64 = 1 << 18;
 
 /// Elements from which what a variant saves is more than what a launch costs.
 const LEAST_ELEMENTS: u64 = 64 << 10;
@@ -59,12 +62,13 @@ impl Form {
     pub(super) fn tuned(
         operation: &'static str,
         x: &Tensor,
+        y: DType,
         rows: Option<&Rows>,
         run: impl Fn(Form) -> Result<Tensor>,
     ) -> Form {
+        let rows = rows.filter(|rows| takes(rows, y));
         let rule = Form::choose(x, rows);
-        let fits = |rows: &&Rows| rows.are_quads() && rows.length <= LONGEST_ROW;
-        let (Some(rows), Some(_)) = (rows.filter(fits), x.engine.tuning()) else {
+        let (Some(rows), Some(_)) = (rows, x.engine.tuning()) else {
             return rule;
         };
         let elements = u64::from(rows.rows) * u64::from(rows.length);
@@ -87,6 +91,7 @@ impl Form {
                 rows: bucket(rows.rows.into()),
                 length: bucket(rows.length.into()),
                 applies: rule.applies(),
+                is_ragged: !rows.are_quads(),
             },
             operands: &[x],
             // The result, and what the reductions of a form that applies them make.
@@ -95,20 +100,24 @@ impl Form {
         call.choose(&forms, run)
     }
 
-    /// The best for this adapter by the rule.
-    pub(super) fn choose(x: &Tensor, rows: Option<&Rows>) -> Form {
+    /// The best for this adapter by the rule; `rows` are none where one launch does not take them.
+    fn choose(x: &Tensor, rows: Option<&Rows>) -> Form {
         let gpu = rows::is_gpu(x.engine.caps());
         match rows {
-            Some(rows) if rows.are_quads() && rows.length <= LONGEST_ROW => {
+            Some(rows) => {
                 let small = u64::from(rows.rows) * u64::from(rows.length) <= 32 << 10;
+                let ragged = !rows.are_quads();
                 match gpu {
+                    // Most lanes would have nothing to do.
+                    true if ragged && rows.length < 64 => Form::applied_to(x),
                     true if rows.length <= 1 << 10 => Form::Group,
                     true => Form::LargeGroup,
-                    false if rows.rows >= 64 || small => Form::Thread,
+                    // An application loads and stores quads, also of ragged rows.
+                    false if small || rows.rows >= 64 && !ragged => Form::Thread,
                     false => Form::applied_to(x),
                 }
             }
-            _ => Form::applied_to(x),
+            None => Form::applied_to(x),
         }
     }
 
@@ -133,6 +142,23 @@ impl Form {
     }
 }
 
+/// Can one launch take these rows, for results of type `y`?
+pub(super) fn takes(rows: &Rows, y: DType) -> bool {
+    let is_ragged = rows.lie_whole() && y.size_bytes() == 4;
+    (rows.are_quads() || is_ragged) && rows.length <= LONGEST_ROW
+}
+
+/// The code of one launch: how it finds its rows.
+pub(super) fn code_of(form: Form, rows: &Rows) -> u64 {
+    let ragged = if rows.are_quads() { 0 } else { RAGGED };
+    rows::rank_bits(rows) | (form as u64) << 12 | ragged
+}
+
+/// Does a variant read and write quads? Expressions take the place of nothing else.
+pub(super) fn is_by_quads(code: u64) -> bool {
+    code & RAGGED == 0
+}
+
 /// What decides which form is fastest.
 #[derive(Hash)]
 struct Key {
@@ -141,6 +167,7 @@ struct Key {
     rows: u64,
     length: u64,
     applies: bool,
+    is_ragged: bool,
 }
 
 impl fmt::Display for Key {
@@ -151,9 +178,14 @@ impl fmt::Display for Key {
             rows,
             length,
             applies,
+            is_ragged,
         } = self;
         let applies = if *applies { ", of few rows" } else { "" };
-        write!(f, "{operation} {dtype}, {rows} rows of {length}{applies}")
+        let ragged = if *is_ragged { ", ragged" } else { "" };
+        write!(
+            f,
+            "{operation} {dtype}, {rows} rows of {length}{applies}{ragged}"
+        )
     }
 }
 
@@ -214,15 +246,19 @@ pub(super) fn text(variant: &Variant) -> String {
     // Applying does not walk rows, but the parameters come with the function that does.
     rows::rank_constants(&mut out, variant.code);
     out.push_str("alias T = f32;\n");
+    let parts = match is_by_quads(variant.code) {
+        true => "quads",
+        false => "ragged",
+    };
     let names: &[&str] = match form {
-        Form::Thread => &["normalize_thread"],
+        Form::Thread => &[parts, "normalize_thread"],
         Form::Group => {
             out.push_str("const LANES: u32 = 64u;\n");
-            &["normalize_group"]
+            &[parts, "normalize_group"]
         }
         Form::LargeGroup => {
             out.push_str("const LANES: u32 = 256u;\n");
-            &["normalize_group"]
+            &[parts, "normalize_group"]
         }
         Form::Apply => &["load_apart", "normalize_apply", row],
         Form::ApplyQuads => &["load_aligned", "normalize_apply", row],

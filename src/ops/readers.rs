@@ -3,7 +3,7 @@
 //! told is a [`RowParams`](super::rows::RowParams).
 
 use super::rows::RowParams;
-use super::{argreduce, layer_norm, reduce, softmax};
+use super::{argreduce, layer_norm, normalize, reduce, softmax};
 use crate::engine::Kernel;
 
 /// A kernel whose first operand is `x`.
@@ -14,6 +14,8 @@ pub(crate) struct Reader {
     pub(crate) times: u32,
     /// What a variant computes, by its code.
     pub(crate) name: fn(u64) -> &'static str,
+    /// Can expressions come before and after a variant?
+    pub(crate) fuses: fn(u64) -> bool,
 }
 
 /// Words of the parameters of all of them.
@@ -28,26 +30,31 @@ static READERS: [Reader; 5] = [
         kernel: &reduce::REDUCE,
         times: 1,
         name: reduce::name_of,
+        fuses: |_| true,
     },
     Reader {
         kernel: &reduce::REDUCE_AROUND,
         times: 1,
         name: reduce::name_of,
+        fuses: |_| true,
     },
     Reader {
         kernel: &softmax::SOFTMAX,
         times: 3,
         name: softmax::name_of,
+        fuses: normalize::is_by_quads,
     },
     Reader {
         kernel: &layer_norm::LAYER_NORM,
         times: 3,
         name: layer_norm::name_of,
+        fuses: normalize::is_by_quads,
     },
     Reader {
         kernel: &argreduce::ARGREDUCE,
         times: 1,
         name: |_| "argreduce",
+        fuses: |_| true,
     },
 ];
 

@@ -178,10 +178,14 @@ impl Rows {
         })
     }
 
+    /// Do the elements of every row lie one after the other?
+    pub(super) fn lie_whole(&self) -> bool {
+        self.inner.rank == 1 && self.inner.strides[0] == 1
+    }
+
     /// Do all rows start at quads, without holes and whole quads long?
     pub(super) fn are_quads(&self) -> bool {
-        self.inner.rank == 1
-            && self.inner.strides[0] == 1
+        self.lie_whole()
             && self.offset.is_multiple_of(4)
             && self.length.is_multiple_of(4)
             && self.outer.steps_are_quads(0)

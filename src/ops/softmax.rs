@@ -6,7 +6,7 @@ use super::elementwise::arg;
 use super::functions::push_functions;
 use super::normalize::{self, Form};
 use super::reduce::Op;
-use super::rows::{self, Axes, Rows};
+use super::rows::{Axes, Rows};
 use super::text::push_sections;
 use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
 use crate::error::Result;
@@ -84,7 +84,9 @@ fn along(x: &Tensor, operation: &'static str, along: isize, log: u64) -> Result<
     let is_last = x.layout.shape[at + 1..].iter().all(|&dim| dim == 1);
     let rows = rows.filter(|_| is_last);
     let rows = rows.as_ref();
-    let form = Form::tuned(operation, x, rows, |form| along_as(x, at, rows, form, log));
+    let form = Form::tuned(operation, x, x.dtype, rows, |form| {
+        along_as(x, at, rows, form, log)
+    });
     along_as(x, at, rows, form, log)
 }
 
@@ -100,21 +102,15 @@ pub(super) fn along_as(
     let engine = &x.engine;
     let shape = &x.layout.shape;
     let result = Tensor::output(engine, &x.layout.shape, x.dtype)?;
-    let y = arg(&result, true);
     if x.layout.len() == 0 {
         return Ok(result);
     }
     if let (Some(rows), false) = (rows, form.applies()) {
         let params = rows.params();
-        let code = rows::rank_bits(rows) | log | (form as u64) << 12;
+        let code = normalize::code_of(form, rows) | log;
+        let args = [x, &result].map(|operand| arg(operand, rows.are_quads()));
         let groups = form.groups(x, &params);
-        engine.launch(Launch::new(
-            &SOFTMAX,
-            code,
-            [arg(x, true), y],
-            &params,
-            groups,
-        ))?;
+        engine.launch(Launch::new(&SOFTMAX, code, args, &params, groups))?;
         return Ok(result);
     }
     let copy;
@@ -132,7 +128,7 @@ pub(super) fn along_as(
         arg(x, form == Form::ApplyQuads),
         arg(&s, false),
         arg(&t, false),
-        y,
+        arg(&result, true),
     ];
     let code = normalize::apply_code(form, &params) | log;
     let groups = form.groups(x, &params);
@@ -182,7 +178,12 @@ mod tests {
                             let dtypes = [dtype, DType::F32, DType::F32, dtype];
                             valid(&SOFTMAX_APPLY, code, &dtypes, 0b1001);
                         }
-                        false => valid(&SOFTMAX, code, &[dtype, dtype], 0b11),
+                        false => {
+                            valid(&SOFTMAX, code, &[dtype, dtype], 0b11);
+                            if dtype == DType::F32 {
+                                valid(&SOFTMAX, code | normalize::RAGGED, &[dtype, dtype], 0);
+                            }
+                        }
                     }
                 }
             }

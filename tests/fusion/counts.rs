@@ -311,6 +311,15 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         });
         assert_eq!(made, 2, "{names:?}");
     }
+    // Rows that are no whole quads are read and written by elements, which no expression takes over.
+    let (made, _, names) = counts(|_, x| {
+        let odd = x[0]
+            .reshape(&[4096])?
+            .narrow(0, 0, 63 * 65)?
+            .reshape(&[63, 65])?;
+        Ok(vec![(((odd * 0.5)?.softmax(1)? * 2.0)? + 1.0)?])
+    });
+    assert_eq!((made, &names[..]), (3, &["a * s0 + s1".to_owned()][..]));
     // What a reader goes through is not written by the same kernel.
     let (made, _, names) = counts(|_, x| {
         x[0].add_(&(&x[0] * 2.0)?.softmax(1)?)?;

@@ -290,6 +290,29 @@ fn one_query_of_grouped_heads_is_one_launch() {
     }
 }
 
+/// A cache grows by a key a token: its rows of scores are whole quads at every fourth only.
+#[test]
+fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
+    for (name, gpu) in gpus() {
+        let launches = [64, 65, 66, 67].map(|keys| {
+            let q = gpu.ones(&[8, 1, 64], DType::F32).unwrap();
+            let k = gpu.ones(&[8, keys, 64], DType::F32).unwrap();
+            gpu.finish().unwrap();
+            let before = gpu.memory().commands;
+            let y = q.scaled_dot_product_attention(&k, &k, None, false, None);
+            gpu.finish().unwrap();
+            assert!(
+                download(&y.unwrap())
+                    .values
+                    .iter()
+                    .all(|&y| (y - 1.0).abs() < 1e-6)
+            );
+            gpu.memory().commands - before
+        });
+        assert_eq!(launches, [launches[0]; 4], "{name}");
+    }
+}
+
 /// A decoder's cache is read for each token: a cast would take more memory and time than the rest.
 #[test]
 fn one_query_reads_a_cache_of_halves_as_it_is() {

@@ -157,7 +157,17 @@ fn every_form_that_fits_finds_the_first_extreme() {
 #[test]
 fn every_form_that_fits_normalizes_right() {
     for (name, gpu) in gpus() {
-        for (lines, length) in [(7, 36), (2, 1040), (70, 4)] {
+        // Ragged rows too, which start anywhere.
+        let sizes = [
+            (7, 36),
+            (2, 1040),
+            (70, 4),
+            (7, 37),
+            (2, 1042),
+            (70, 3),
+            (70, 17),
+        ];
+        for (lines, length) in sizes {
             let data: Vec<f32> = numbers(lines * length).iter().map(|v| v / 8.0).collect();
             let x = gpu.tensor(&data, &[lines, length]).unwrap();
             let weight = gpu.tensor(&numbers(length), &[length]).unwrap();
