@@ -11,7 +11,7 @@ struct Params {
   after: u32,
   // How many indices along the axis.
   indices: u32,
-  // Where x and s start.
+  // Where x, or y if it is written in place, and s start.
   x_offset: u32,
   s_offset: u32,
   // All lines along the axis have the same indices.
@@ -20,6 +20,7 @@ struct Params {
   sign: u32,
 }
 
+//# whole
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let first = 4u * (id.x + id.y * groups.x * 64u);
@@ -48,6 +49,10 @@ fn lower_bound(row: u32, key: u32) -> u32 {
   return low;
 }
 
+fn own_of(e: u32) -> T {
+  return x_get(p.x_offset + e);
+}
+
 fn element(e: u32) -> T {
   let line = e / p.after;
   let before = line / p.size;
@@ -62,7 +67,7 @@ fn element(e: u32) -> T {
 //# fold
 // Folded in the order in which the indices come. `ALONE`: what is there is no part of it.
 fn settle(e: u32, row: u32, from_m: u32, key: u32, from_s: u32) -> T {
-  let own = x_get(p.x_offset + e);
+  let own = own_of(e);
   var m = from_m;
   var folded = lift(own);
   for (; m < p.indices && k_get(row + m) == key; m += 1u) {
@@ -141,7 +146,7 @@ fn lower(a: A, count: u32) -> T {
 fn settle(e: u32, row: u32, from_m: u32, key: u32, from_s: u32) -> T {
   // The last is the one before the first that is above.
   if (from_m >= p.indices || k_get(row + from_m) != key) {
-    return x_get(p.x_offset + e);
+    return own_of(e);
   }
   var last = p.indices;
   if (key != 0xffffffffu) {

@@ -1,31 +1,22 @@
-// Elements written, or added, in place where indices say. `k` holds the keys of a line of indices
-// in order and `o` their places. One invocation has one key and one element after the axis; of
-// those with the same key one writes, so no two invocations write one word. `s` is row-major,
-// [before, indices, after], and so is y, [before, axis, after].
+// Elements written, or folded, in place where indices say. `k` holds the keys of a line of indices
+// in order and `o` their places. `s` is row-major, [before, indices, after], and so is y,
+// [before, axis, after]. An invocation has a key, and an element after the axis or four; of those
+// with the same key one writes, so no two invocations write one word. The parameters and how
+// sources are folded are those of `scatter.wgsl`; `elements` are those of `s`.
 
-//# params
-struct Params {
-  // Keys, each with what comes after the axis; the size of y along the axis; what comes after it.
-  elements: u32,
-  size: u32,
-  after: u32,
-  // How many indices along the axis.
-  indices: u32,
-  // Where y and s start.
-  y_offset: u32,
-  s_offset: u32,
-  // All lines along the axis have the same indices.
-  shared_indices: u32,
-  // What makes an index of a key.
-  sign: u32,
+//# place
+// Where a source goes, if it is the one of its key that goes there.
+struct Place {
+  is_named: bool,
+  // The element of y, where the line's keys start, which of them it is.
+  to: u32,
+  row: u32,
+  m: u32,
+  key: u32,
+  from_s: u32,
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  let e = id.x + id.y * groups.x * 64u;
-  if (e >= p.elements) {
-    return;
-  }
+fn place_of(e: u32) -> Place {
   let line = e / p.after;
   let before = line / p.indices;
   let m = line - before * p.indices;
@@ -33,38 +24,59 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   let row = select((before * p.after + after) * p.indices, 0u, p.shared_indices != 0u);
   let key = k_get(row + m);
   let index = key ^ p.sign;
-  if (index >= p.size) {
-    return;
-  }
-  let to = p.y_offset + (before * p.size + index) * p.after + after;
-  settle(to, row, m, key, p.s_offset + before * p.indices * p.after + after);
+  let to = (before * p.size + index) * p.after + after;
+  let from_s = p.s_offset + before * p.indices * p.after + after;
+  return Place(index < p.size && is_chosen(row, m, key), to, row, m, key, from_s);
 }
 
-//# add
-// The first with this key adds all of them, in the order in which the indices come.
-fn settle(to: u32, row: u32, m: u32, key: u32, from_s: u32) {
-  if (m > 0u) {
-    if (k_get(row + m - 1u) == key) {
-      return;
+fn own_of(e: u32) -> T {
+  return y_get(p.x_offset + e);
+}
+
+//# words
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let e = id.x + id.y * groups.x * 64u;
+  if (e >= p.elements) {
+    return;
+  }
+  let one = place_of(e);
+  if (one.is_named) {
+    y_put(p.x_offset + one.to, settle(one.to, one.row, one.m, one.key, one.from_s));
+  }
+}
+
+//# quads
+// Elements that share a word: what comes after the axis is whole quads, and so a quad of y is one
+// invocation's.
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+  let first = 4u * (id.x + id.y * groups.x * 64u);
+  if (first >= p.elements) {
+    return;
+  }
+  for (var lane = 0u; lane < 4u; lane += 1u) {
+    let one = place_of(first + lane);
+    if (one.is_named) {
+      let v = vec4<T>(settle(one.to, one.row, one.m, one.key, one.from_s));
+      let quad = p.x_offset + one.to - lane;
+      y_put4(quad, select(y_get4(quad), v, is_lane(lane)));
     }
   }
-  var v = y_get(to);
-  for (var n = m; n < p.indices; n += 1u) {
-    if (k_get(row + n) != key) {
-      break;
-    }
-    v += s_get(from_s + o_get(row + n) * p.after);
-  }
-  y_put(to, v);
+}
+
+//# fold
+// The first with this key folds all of them.
+fn is_chosen(row: u32, m: u32, key: u32) -> bool {
+  return m == 0u || k_get(row + max(m, 1u) - 1u) != key;
 }
 
 //# write
 // The last with this key stays.
-fn settle(to: u32, row: u32, m: u32, key: u32, from_s: u32) {
-  if (m + 1u < p.indices) {
-    if (k_get(row + m + 1u) == key) {
-      return;
-    }
-  }
-  y_put(to, s_get(from_s + o_get(row + m) * p.after));
+fn is_chosen(row: u32, m: u32, key: u32) -> bool {
+  return m + 1u >= p.indices || k_get(row + min(m + 1u, p.indices - 1u)) != key;
+}
+
+fn settle(e: u32, row: u32, m: u32, key: u32, from_s: u32) -> T {
+  return s_get(from_s + o_get(row + m) * p.after);
 }

@@ -10,6 +10,8 @@ mod arrange;
 mod axes;
 #[path = "ops_reduce/batch_norm.rs"]
 mod batch_norm;
+#[path = "ops_reduce/in_place.rs"]
+mod in_place;
 #[path = "ops_reduce/index.rs"]
 mod index;
 #[path = "ops_reduce/indexed.rs"]

@@ -1,10 +1,13 @@
 //! Elements that several index tensors name together, and those that a mask lets through.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::index_select::check_index_type;
 use super::operation::{Takes, same_dtype};
-use super::scatter;
+use super::scatter::{self, Settle};
+use super::scatter_into::InPlace;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -67,22 +70,37 @@ impl Tensor {
         values: &Tensor,
         accumulate: bool,
     ) -> Result<Tensor> {
+        let put = self.check_index_put(indices, values)?;
+        let made = scatter::put(&put.with(Settle::putting(accumulate)))?;
+        put.named.part(self, &made)
+    }
+
+    fn check_index_put<'a>(
+        &self,
+        indices: &[Option<&'a Tensor>],
+        values: &Tensor,
+    ) -> Result<Put<'a>> {
         const OPERATION: &str = "index_put";
         self.same_engine(OPERATION, values)?;
         same_dtype(OPERATION, self.dtype, values.dtype)?;
         let named = Named::of(OPERATION, self, indices)?;
         let joined = named.join(self)?;
-        // The values as slices along the joined axis.
         let values = values.broadcast_to(&named.shape(&joined.layout.shape))?;
         let mut sliced = joined.layout.shape.clone();
         sliced[named.first] = named.broadcast.iter().product();
-        let values = values.reshape(&sliced)?;
-        let places = named.places()?.flatten()?;
-        let made = scatter::put(&joined, named.first, &places, &values, accumulate)?;
-        named.part(self, &made)
+        Ok(Put {
+            values: values.reshape(&sliced)?,
+            places: named.places()?.flatten()?,
+            joined,
+            named,
+        })
     }
 
-    /// [`index_put`](Tensor::index_put) in place.
+    /// [`index_put`](Tensor::index_put) in place. It takes no time or memory for what no index
+    /// names, if `self` is contiguous, the index tensors go along axes that lie together, and none
+    /// of the operands is a view of the same memory. For elements of fewer than 4 bytes, what comes
+    /// after those axes must be a multiple of 4 elements besides, and so must where `self` starts.
+    /// Else all of `self` is copied twice.
     ///
     /// # Errors
     ///
@@ -95,7 +113,12 @@ impl Tensor {
         accumulate: bool,
     ) -> Result<()> {
         self.check_writable("index_put_")?;
-        self.copy_(&self.index_put(indices, values, accumulate)?)
+        let put = self.check_index_put(indices, values)?;
+        let into = put.with(Settle::putting(accumulate));
+        if Arc::ptr_eq(&put.joined.storage, &self.storage) && into.suits() {
+            return into.run();
+        }
+        self.copy_(&put.named.part(self, &scatter::put(&into)?)?)
     }
 
     /// The elements where `mask`, a bool tensor, is true, in row-major order along one axis. The
@@ -177,6 +200,29 @@ struct Named<'a> {
     are_together: bool,
     /// What the shapes of the index tensors broadcast to.
     broadcast: Dims,
+}
+
+/// Values for the elements that index tensors name.
+struct Put<'a> {
+    named: Named<'a>,
+    /// The tensor with the named axes as one.
+    joined: Tensor,
+    /// Where along that axis.
+    places: Tensor,
+    /// Slices along it.
+    values: Tensor,
+}
+
+impl Put<'_> {
+    fn with(&self, settle: Settle) -> InPlace<'_> {
+        InPlace {
+            x: &self.joined,
+            at: self.named.first,
+            indices: &self.places,
+            src: &self.values,
+            settle,
+        }
+    }
 }
 
 impl<'a> Named<'a> {

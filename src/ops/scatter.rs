@@ -16,6 +16,7 @@ use bytemuck::{Pod, Zeroable};
 use super::elementwise::arg;
 use super::functions::push_functions;
 use super::rows;
+use super::scatter_into::InPlace;
 use super::sort::sorted;
 use super::text::push_sections;
 use crate::driver::AdapterKind;
@@ -89,6 +90,11 @@ impl Settle {
     pub(super) const WRITE: Settle = Settle::with(How::Write);
     pub(super) const ADD: Settle = Settle::with(How::Sum);
 
+    /// Writes, or adds.
+    pub(super) fn putting(accumulate: bool) -> Self {
+        if accumulate { Self::ADD } else { Self::WRITE }
+    }
+
     /// With what is there.
     const fn with(how: How) -> Self {
         Settle {
@@ -124,22 +130,10 @@ fn first(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     Ok(x.view(layout))
 }
 
-/// `x` with the slices of `src` at indices of one dimension along an axis, or with them added.
+/// A copy, with what would be written in place.
 #[track_caller]
-pub(super) fn put(
-    x: &Tensor,
-    at: usize,
-    indices: &Tensor,
-    src: &Tensor,
-    add: bool,
-) -> Result<Tensor> {
-    place(
-        x,
-        at,
-        indices,
-        src,
-        if add { Settle::ADD } else { Settle::WRITE },
-    )
+pub(super) fn put(into: &InPlace<'_>) -> Result<Tensor> {
+    place(into.x, into.at, into.indices, into.src, into.settle)
 }
 
 /// `x` with the slices of `src` at the indices, which have the shape of `src`, or are one line for
@@ -199,8 +193,21 @@ fn place_at_once(
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let Settle { how, is_alone } = Settle::from_code(variant.code);
-    let (from, is_bool) = (variant.dtypes[0].wgsl(), variant.dtypes[0] == DType::Bool);
+    let mut out = String::with_capacity(4 << 10);
+    let settle = Settle::from_code(variant.code);
+    push_fold(&mut out, settle, variant.dtypes[0]);
+    push_sections(&mut out, WGSL, &["whole"]);
+    if settle.how == How::Write {
+        push_sections(&mut out, WGSL, &["write"]);
+    }
+    push_functions(&mut out);
+    Cow::Owned(out)
+}
+
+/// The parameters, and unless sources are just written, `settle`, which folds them.
+pub(super) fn push_fold(out: &mut String, settle: Settle, dtype: DType) {
+    let Settle { how, is_alone } = settle;
+    let (from, is_bool) = (dtype.wgsl(), dtype == DType::Bool);
     let fold = match how {
         How::Write => None,
         // Of truths the sum is whether any is true, and the product whether all are.
@@ -221,20 +228,16 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         How::Max => "0x7fc00000i",
         _ => "-2147483647i - 1i",
     };
-    let mut out = String::with_capacity(4 << 10);
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
         "alias T = {from};\nalias A = {accumulator};\n\
          const ALONE: bool = {is_alone};\nconst NAN_KEY: i32 = {key};"
     );
-    push_sections(&mut out, WGSL, &["params"]);
-    match fold {
-        Some(fold) => push_sections(&mut out, WGSL, &["fold", fold, around]),
-        None => push_sections(&mut out, WGSL, &["write"]),
+    push_sections(out, WGSL, &["params"]);
+    if let Some(fold) = fold {
+        push_sections(out, WGSL, &["fold", fold, around]);
     }
-    push_functions(&mut out);
-    Cow::Owned(out)
 }
 
 #[cfg(test)]

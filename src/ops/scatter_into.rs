@@ -1,14 +1,13 @@
-//! Elements written, or added, in place: only those that the indices name are read and written.
+//! Elements written, or folded, in place: only those that the indices name are read and written,
+//! and where several share a word, what is in it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytemuck::{Pod, Zeroable};
-
 use super::elementwise::arg;
 use super::functions::push_functions;
 use super::rows;
-use super::scatter::{How, LONGEST_RUN_ON_CPU, Settle};
+use super::scatter::{self, How, LONGEST_RUN_ON_CPU, Params, Settle};
 use super::sort::sorted;
 use super::text::push_sections;
 use crate::driver::AdapterKind;
@@ -33,89 +32,126 @@ static SCATTER_INTO: Kernel = Kernel {
     twin: super::twin::scatter_into::run,
 };
 
-/// `struct Params` of `shaders/scatter_into.wgsl`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct Params {
-    pub(super) elements: u32,
-    pub(super) size: u32,
-    pub(super) after: u32,
-    pub(super) indices: u32,
-    pub(super) y_offset: u32,
-    pub(super) s_offset: u32,
-    pub(super) shared_indices: u32,
-    pub(super) sign: u32,
+/// Bit of a variant's code: elements share words, so an invocation has four.
+const QUADS: u64 = 1 << 9;
+
+/// How sources go to where indices say along an axis of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InPlace<'a> {
+    pub(super) x: &'a Tensor,
+    pub(super) at: usize,
+    /// As large as `src`, or of one dimension and the same for every line.
+    pub(super) indices: &'a Tensor,
+    pub(super) src: &'a Tensor,
+    pub(super) settle: Settle,
 }
 
-/// Can an invocation write an element of `x` alone, while others read the rest?
-pub(super) fn suits(x: &Tensor, indices: &Tensor, src: &Tensor) -> bool {
-    let is_apart = |other: &Tensor| !Arc::ptr_eq(&x.storage, &other.storage);
-    x.dtype.size_bytes() == 4
-        && x.layout.is_contiguous()
-        && is_apart(indices)
-        && is_apart(src)
-        && [x, indices, src].iter().all(|operand| !operand.is_empty())
-}
-
-/// Writes the slices of `src` to `x` at the indices along an axis, or adds them: `settle` is
-/// `WRITE` or `ADD`, and `suits` holds.
-#[track_caller]
-pub(super) fn place_into(
-    x: &Tensor,
-    at: usize,
-    indices: &Tensor,
-    src: &Tensor,
-    settle: Settle,
-) -> Result<()> {
-    let engine = &x.engine;
-    let shape = &x.layout.shape;
-    let is_shared = indices.layout.rank() != x.layout.rank() || x.layout.rank() == 1;
-    let along = if is_shared { 0 } else { at };
-    let count = indices.layout.shape[along];
-    if settle.how != How::Write
-        && engine.caps().kind == AdapterKind::Cpu
-        && count > LONGEST_RUN_ON_CPU
-    {
-        for start in (0..count).step_by(LONGEST_RUN_ON_CPU) {
-            let len = LONGEST_RUN_ON_CPU.min(count - start);
-            let indices = indices.narrow(along as isize, start, len)?;
-            let src = src.narrow(at as isize, start, len)?;
-            place_into(x, at, &indices, &src, settle)?;
-        }
-        return Ok(());
+impl InPlace<'_> {
+    /// Does one invocation write a word, while others read the rest? And is what is folded rounded
+    /// once?
+    pub(super) fn suits(&self) -> bool {
+        let InPlace { x, src, .. } = *self;
+        let is_apart = |other: &Tensor| !Arc::ptr_eq(&x.storage, &other.storage);
+        let operands = [x, self.indices, src];
+        let are_words = x.dtype.size_bytes() == 4;
+        let are_quads = self.after().is_multiple_of(4)
+            && x.layout.offset.is_multiple_of(4)
+            && (self.is_shared() || self.count() == 1);
+        let at_once = self.settle.how == How::Write || !self.is_long();
+        let in_parts = are_words && self.settle == Settle::ADD;
+        x.layout.is_contiguous()
+            && is_apart(self.indices)
+            && is_apart(src)
+            && operands.iter().all(|operand| !operand.is_empty())
+            && (are_words || are_quads)
+            && (at_once || in_parts)
     }
-    let (keys, order) = sorted(indices, along, false, count)?;
-    let src = src.contiguous()?;
-    let elements = src.layout.len();
-    let params = Params {
-        elements: elements as u32,
-        size: shape[at] as u32,
-        after: shape[at + 1..].iter().product::<usize>() as u32,
-        indices: count as u32,
-        y_offset: x.layout.offset as u32,
-        s_offset: src.layout.offset as u32,
-        shared_indices: u32::from(is_shared),
-        sign: u32::from(indices.dtype == DType::I32) << 31,
-    };
-    let args = [&keys, &order, &src, x].map(|operand| arg(operand, false));
-    let groups = rows::groups(engine.caps(), elements as u64, 64);
-    engine.launch(Launch::new(
-        &SCATTER_INTO,
-        settle.code(),
-        args,
-        &params,
-        groups,
-    ))
+
+    /// Do all lines have the same indices?
+    fn is_shared(&self) -> bool {
+        self.indices.layout.rank() != self.x.layout.rank() || self.x.layout.rank() == 1
+    }
+
+    /// Along which of their own axes indices lie.
+    fn along(&self) -> usize {
+        if self.is_shared() { 0 } else { self.at }
+    }
+
+    fn count(&self) -> usize {
+        self.indices.layout.shape[self.along()]
+    }
+
+    fn after(&self) -> usize {
+        self.x.layout.shape[self.at + 1..].iter().product()
+    }
+
+    /// Are these more than an invocation folds?
+    fn is_long(&self) -> bool {
+        self.x.engine.caps().kind == AdapterKind::Cpu && self.count() > LONGEST_RUN_ON_CPU
+    }
+
+    /// Writes or folds, where [`suits`](Self::suits).
+    #[track_caller]
+    pub(super) fn run(&self) -> Result<()> {
+        if self.settle.how != How::Write && self.is_long() {
+            for start in (0..self.count()).step_by(LONGEST_RUN_ON_CPU) {
+                let len = LONGEST_RUN_ON_CPU.min(self.count() - start);
+                let indices = &self.indices.narrow(self.along() as isize, start, len)?;
+                let src = &self.src.narrow(self.at as isize, start, len)?;
+                InPlace {
+                    indices,
+                    src,
+                    ..*self
+                }
+                .at_once()?;
+            }
+            return Ok(());
+        }
+        self.at_once()
+    }
+
+    #[track_caller]
+    fn at_once(&self) -> Result<()> {
+        let (x, engine) = (self.x, &self.x.engine);
+        let (keys, order) = sorted(self.indices, self.along(), false, self.count())?;
+        let src = self.src.contiguous()?;
+        let elements = src.layout.len();
+        let params = Params {
+            elements: elements as u32,
+            size: x.layout.shape[self.at] as u32,
+            after: self.after() as u32,
+            indices: self.count() as u32,
+            x_offset: x.layout.offset as u32,
+            s_offset: src.layout.offset as u32,
+            shared_indices: u32::from(self.is_shared()),
+            sign: u32::from(self.indices.dtype == DType::I32) << 31,
+        };
+        let (quads, each) = match x.dtype.size_bytes() {
+            4 => (0, 1),
+            _ => (QUADS, 4),
+        };
+        let [k, o, s] = [&keys, &order, &src].map(|operand| arg(operand, false));
+        let args = [k, o, s, arg(x, quads != 0)];
+        let groups = rows::groups(engine.caps(), elements as u64 / each, 64);
+        let code = self.settle.code() | quads;
+        engine.launch(Launch::new(&SCATTER_INTO, code, args, &params, groups))
+    }
 }
 
 /// The WGSL of a variant.
 fn text(variant: &Variant) -> Cow<'static, str> {
-    let settle = match Settle::from_code(variant.code).how {
+    let settle = Settle::from_code(variant.code);
+    let chosen = match settle.how {
         How::Write => "write",
-        _ => "add",
+        _ => "fold",
+    };
+    let main = match variant.code & QUADS {
+        0 => "words",
+        _ => "quads",
     };
     let mut out = String::with_capacity(4 << 10);
-    push_sections(&mut out, WGSL, &["params", settle]);
+    scatter::push_fold(&mut out, settle, variant.dtypes[3]);
+    push_sections(&mut out, WGSL, &["place", main, chosen]);
     push_functions(&mut out);
     Cow::Owned(out)
 }
@@ -127,14 +163,14 @@ mod tests {
 
     #[test]
     fn every_type_gives_a_valid_shader() {
-        for x in [DType::F32, DType::I32, DType::U32] {
-            for settle in [Settle::WRITE, Settle::ADD] {
-                valid(
-                    &SCATTER_INTO,
-                    settle.code(),
-                    &[DType::U32, DType::U32, x, x],
-                    0,
-                );
+        for x in DType::ALL {
+            let quads = if x.size_bytes() == 4 { 0 } else { QUADS };
+            let hows = [How::Sum, How::Product, How::Max, How::Min, How::Mean];
+            let folds = hows.map(|how| [false, true].map(|is_alone| Settle { how, is_alone }));
+            for settle in folds.as_flattened().iter().chain(&[Settle::WRITE]) {
+                let dtypes = [DType::U32, DType::U32, x, x];
+                let by_quads = if quads == 0 { 0 } else { 0b1000 };
+                valid(&SCATTER_INTO, settle.code() | quads, &dtypes, by_quads);
             }
         }
     }

@@ -195,33 +195,6 @@ fn index_add_adds_slices_and_the_forms_in_place_write_through_views() {
 }
 
 #[test]
-fn the_forms_in_place_copy_no_target() {
-    for (name, gpu) in gpus() {
-        let (rows, columns) = (1024, 64);
-        let target = gpu.zeros(&[rows, columns], DType::F32).unwrap();
-        let of_each = gpu.tensor(&vec![7_u32; columns], &[1, columns]).unwrap();
-        let of_all = gpu.tensor(&[9_u32], &[1]).unwrap();
-        let row = gpu.ones(&[1, columns], DType::F32).unwrap();
-        gpu.finish().unwrap();
-        gpu.reset_peaks();
-        let before = gpu.memory().live_bytes.now;
-        target.scatter_(0, &of_each, &row).unwrap();
-        target.scatter_add_(0, &of_each, &row).unwrap();
-        target.index_add_(0, &of_all, &row).unwrap();
-        gpu.finish().unwrap();
-        let grown = gpu.memory().live_bytes.peak - before;
-        assert!(grown < target.size_bytes() / 4, "{name}: {grown} bytes");
-        let sums = target.sum(&[1]).unwrap().to_vec::<f32>().unwrap();
-        let named: Vec<_> = sums
-            .iter()
-            .enumerate()
-            .filter(|(_, sum)| **sum != 0.0)
-            .collect();
-        assert_eq!(named, [(7, &128.0), (9, &64.0)], "{name}");
-    }
-}
-
-#[test]
 fn many_sources_of_one_element_are_added_in_order() {
     for (name, gpu) in gpus() {
         let len = 3001;

@@ -39,6 +39,37 @@ fn rows_in_several_parts() {
             ])
         });
     }
+    for dtype in DType::ALL {
+        rota.check("folds in place", dtype, &|gpu| {
+            let x = of(gpu, DType::F32, &[2, 8])?.mul_scalar(8.0)?.cast(dtype)?;
+            let shared = gpu.tensor(&[3_u32, 3], &[2])?;
+            let folds = [
+                ScatterReduce::Sum,
+                ScatterReduce::Prod,
+                ScatterReduce::Mean,
+                ScatterReduce::Max,
+                ScatterReduce::Min,
+            ];
+            let mut made = Vec::new();
+            for fold in folds {
+                if fold == ScatterReduce::Mean && dtype == DType::Bool {
+                    continue;
+                }
+                for with_own in [false, true] {
+                    let y = gpu.ones(&[5, 8], dtype)?;
+                    let row = x.narrow(0, 0, 1)?.copy()?;
+                    let each = gpu
+                        .arange(0, 8, 1, DType::U32)?
+                        .rem_scalar(5)?
+                        .unsqueeze(0)?;
+                    y.scatter_reduce_(0, &each, &row, fold, with_own)?;
+                    y.index_put_(&[Some(&shared)], &x, with_own)?;
+                    made.push(y);
+                }
+            }
+            Ok(made)
+        });
+    }
     for dtype in [DType::I32, DType::U32] {
         rota.check("argmax of integers", dtype, &|gpu| {
             let x = of(gpu, dtype, &[1, 6000])?.mul(&gpu.full(&[1, 6000], 3, dtype)?)?;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::ops::gather;
 use crate::ops::index_select::check_index_type;
 use crate::ops::operation::same_dtype;
-use crate::ops::scatter_into;
+use crate::ops::scatter_into::InPlace;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis};
 
@@ -96,10 +96,11 @@ impl Tensor {
         Ok(at)
     }
 
-    /// [`scatter`](Tensor::scatter) in place. What no index names is neither read nor written, if
-    /// elements have 4 bytes, `self` is contiguous, `indices` is as large as `self` but for
-    /// `axis`, and neither `indices` nor `src` is a view of the same memory. Else all of `self`
-    /// is copied twice.
+    /// [`scatter`](Tensor::scatter) in place. It takes no time or memory for what no index names, if
+    /// `self` is contiguous, `indices` is as large as `self` but for `axis`, and neither `indices`
+    /// nor `src` is a view of the same memory. For elements of fewer than 4 bytes, what comes after
+    /// `axis` must be a multiple of 4 elements besides, and so must where `self` starts, and
+    /// `indices` has one along `axis`. Else all of `self` is copied twice.
     ///
     /// # Errors
     ///
@@ -121,7 +122,8 @@ impl Tensor {
         self.scatter_within("scatter_add", axis, indices, src, Settle::ADD)
     }
 
-    /// [`index_add`](Tensor::index_add) in place.
+    /// [`index_add`](Tensor::index_add) in place, as [`scatter_`](Tensor::scatter_), with as many
+    /// indices along `axis` as there are.
     ///
     /// # Errors
     ///
@@ -131,8 +133,16 @@ impl Tensor {
         self.check_writable("index_add_")?;
         if self.layout.rank() > 0 {
             let at = self.check_index_add(axis, indices, src)?;
-            if scatter_into::suits(self, indices, src) {
-                return scatter_into::place_into(self, at, indices, src, Settle::ADD);
+            let settle = Settle::ADD;
+            let into = InPlace {
+                x: self,
+                at,
+                indices,
+                src,
+                settle,
+            };
+            if into.suits() {
+                return into.run();
             }
         }
         self.copy_(&self.index_add(axis, indices, src)?)
@@ -144,7 +154,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn scatter_within(
+    pub(super) fn scatter_within(
         &self,
         operation: &'static str,
         along: isize,
@@ -154,8 +164,15 @@ impl Tensor {
     ) -> Result<()> {
         if self.layout.rank() > 0 {
             let (at, src, named) = self.check_scatter(operation, along, indices, src)?;
-            if named == self.layout.shape && scatter_into::suits(self, indices, &src) {
-                return scatter_into::place_into(self, at, indices, &src, settle);
+            let into = InPlace {
+                x: self,
+                at,
+                indices,
+                src: &src,
+                settle,
+            };
+            if named == self.layout.shape && into.suits() {
+                return into.run();
             }
         }
         self.copy_(&self.scattered(operation, along, indices, src, settle)?)

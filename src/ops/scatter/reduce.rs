@@ -21,6 +21,8 @@ pub enum ScatterReduce {
     Min,
 }
 
+const OPERATION: &str = "scatter_reduce";
+
 impl Tensor {
     /// A copy in which each element that `indices` names along `axis` is folded with those of
     /// `src` that name it, as PyTorch's `scatter_reduce`; shapes and indices as in
@@ -51,25 +53,11 @@ impl Tensor {
         reduce: ScatterReduce,
         include_self: bool,
     ) -> Result<Tensor> {
-        const OPERATION: &str = "scatter_reduce";
-        if reduce == ScatterReduce::Mean {
-            Takes::Numbers.check(OPERATION, self.dtype)?;
-        }
-        let how = match reduce {
-            ScatterReduce::Sum => How::Sum,
-            ScatterReduce::Prod => How::Product,
-            ScatterReduce::Mean => How::Mean,
-            ScatterReduce::Max => How::Max,
-            ScatterReduce::Min => How::Min,
-        };
-        let settle = Settle {
-            how,
-            is_alone: !include_self,
-        };
+        let settle = self.settle_of(reduce, include_self)?;
         self.scattered(OPERATION, axis, indices, src, settle)
     }
 
-    /// [`scatter_reduce`](Tensor::scatter_reduce) in place.
+    /// [`scatter_reduce`](Tensor::scatter_reduce) in place, as [`scatter_`](Tensor::scatter_).
     ///
     /// # Errors
     ///
@@ -84,6 +72,24 @@ impl Tensor {
         include_self: bool,
     ) -> Result<()> {
         self.check_writable("scatter_reduce_")?;
-        self.copy_(&self.scatter_reduce(axis, indices, src, reduce, include_self)?)
+        let settle = self.settle_of(reduce, include_self)?;
+        self.scatter_within(OPERATION, axis, indices, src, settle)
+    }
+
+    fn settle_of(&self, reduce: ScatterReduce, include_self: bool) -> Result<Settle> {
+        if reduce == ScatterReduce::Mean {
+            Takes::Numbers.check(OPERATION, self.dtype)?;
+        }
+        let how = match reduce {
+            ScatterReduce::Sum => How::Sum,
+            ScatterReduce::Prod => How::Product,
+            ScatterReduce::Mean => How::Mean,
+            ScatterReduce::Max => How::Max,
+            ScatterReduce::Min => How::Min,
+        };
+        Ok(Settle {
+            how,
+            is_alone: !include_self,
+        })
     }
 }

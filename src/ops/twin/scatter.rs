@@ -1,61 +1,86 @@
 //! The twin of `scatter`: one source after the other, to where its index says.
 
+use std::collections::BTreeMap;
+
 use crate::dtype::DType;
 use crate::engine::kernel::TwinCall;
 use crate::ops::scatter::{How, Params, Settle};
 
+/// Which operands there are: what is there, keys, places, sources, the result.
+pub(super) type Operands = [usize; 5];
+
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();
-    let is_float = call.variant.dtypes[0].is_float();
-    // What is folded is rounded once.
-    let mut floats = vec![];
-    let mut words = vec![];
-    for e in 0..p.elements {
-        let from = (p.x_offset + e) as usize;
-        match is_float {
-            true => floats.push(call.f32(0, from)),
-            false => words.push(call.int(0, from)),
+    for e in 0..p.elements as usize {
+        let from = p.x_offset as usize + e;
+        match call.variant.dtypes[0].is_float() {
+            true => call.put_f32(4, e, call.f32(0, from)),
+            false => call.put_int(4, e, call.int(0, from)),
         }
     }
-    let mut named = vec![0_u32; p.elements as usize];
-    for (from, to) in sources(call, &p) {
-        named[to] += 1;
-        match is_float {
-            true => floats[to] = of_floats(call, floats[to], call.f32(3, from), named[to]),
-            false => words[to] = of_words(call, words[to], call.int(3, from), named[to]),
-        }
-    }
+    let rows = p.elements / p.size.max(1);
+    settle(call, &p, rows, [0, 1, 2, 3, 4], 0);
+}
+
+/// What becomes of the elements that sources name, of so many rows along the axis.
+pub(super) fn settle(
+    call: &mut TwinCall,
+    p: &Params,
+    rows: u32,
+    operands: Operands,
+    y_offset: usize,
+) {
+    let [x, .., s, y] = operands;
+    let dtype = call.variant.dtypes[y];
     let Settle { how, is_alone } = Settle::from_code(call.variant.code);
-    let is_mean = |named: u32| how == How::Mean && named > 0;
-    let count = |named: u32| named + u32::from(!is_alone);
-    for (e, value) in floats.into_iter().enumerate() {
-        let mean = value / count(named[e]) as f32;
-        call.put_f32(4, e, if is_mean(named[e]) { mean } else { value });
+    let mut floats: BTreeMap<usize, (f32, u32)> = BTreeMap::new();
+    let mut words: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
+    // What is folded is rounded once.
+    for (from, to) in sources(call, p, rows, operands) {
+        let own = p.x_offset as usize + to;
+        match dtype.is_float() {
+            true => {
+                let (value, named) = floats.entry(to).or_insert_with(|| (call.f32(x, own), 0));
+                *named += 1;
+                *value = of_floats(call, *value, call.f32(s, from), *named);
+            }
+            false => {
+                let (value, named) = words.entry(to).or_insert_with(|| (call.int(x, own), 0));
+                *named += 1;
+                *value = of_words(call, dtype, *value, call.int(s, from), *named);
+            }
+        }
     }
-    for (e, value) in words.into_iter().enumerate() {
-        let mean = || match call.variant.dtypes[0] {
-            DType::I32 | DType::I8 => (value as i32).div_euclid(count(named[e]) as i32) as u32,
-            _ => value / count(named[e]),
+    let count = |named: u32| named + u32::from(!is_alone);
+    for (to, (value, named)) in floats {
+        let mean = value / count(named) as f32;
+        let value = if how == How::Mean { mean } else { value };
+        call.put_f32(y, y_offset + to, value);
+    }
+    for (to, (value, named)) in words {
+        let mean = || match dtype {
+            DType::I32 | DType::I8 => (value as i32).div_euclid(count(named) as i32) as u32,
+            _ => value / count(named),
         };
-        let value = if is_mean(named[e]) { mean() } else { value };
-        call.put_int(4, e, value);
+        let value = if how == How::Mean { mean() } else { value };
+        call.put_int(y, y_offset + to, value);
     }
 }
 
 /// Where each source is and goes to, in order.
-fn sources(call: &TwinCall, p: &Params) -> Vec<(usize, usize)> {
-    let lines = p.elements / (p.size * p.after);
+fn sources(call: &TwinCall, p: &Params, rows: u32, operands: Operands) -> Vec<(usize, usize)> {
+    let [_, k, o, ..] = operands;
     let mut found = Vec::new();
-    for row in 0..lines * p.after {
+    for row in 0..rows {
         let (before, after) = (row / p.after, row % p.after);
         let keys = match p.shared_indices {
             0 => row * p.indices,
             _ => 0,
         };
         for m in 0..p.indices {
-            let index = call.int(1, (keys + m) as usize) ^ p.sign;
+            let index = call.int(k, (keys + m) as usize) ^ p.sign;
             if index < p.size {
-                let place = call.int(2, (keys + m) as usize);
+                let place = call.int(o, (keys + m) as usize);
                 let from = p.s_offset + (before * p.indices + place) * p.after + after;
                 let to = (before * p.size + index) * p.after + after;
                 found.push((from as usize, to as usize));
@@ -78,9 +103,8 @@ fn of_floats(call: &TwinCall, a: f32, b: f32, named: u32) -> f32 {
     }
 }
 
-fn of_words(call: &TwinCall, a: u32, b: u32, named: u32) -> u32 {
+fn of_words(call: &TwinCall, dtype: DType, a: u32, b: u32, named: u32) -> u32 {
     let Settle { how, is_alone } = Settle::from_code(call.variant.code);
-    let dtype = call.variant.dtypes[0];
     let is_signed = matches!(dtype, DType::I32 | DType::I8);
     match how {
         How::Write => b,
