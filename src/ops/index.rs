@@ -75,6 +75,7 @@ impl Tensor {
         put.named.part(self, &made)
     }
 
+    #[track_caller]
     fn check_index_put<'a>(
         &self,
         indices: &[Option<&'a Tensor>],

@@ -261,6 +261,9 @@ fn run_arrangements(given: &Given) {
         of.x.t()?.flatten_axes(0, 1);
         of.x.t()?.reshape_infer(&[-1]);
         of.x.index_put(&[None, Some(&of.indices)], &of.x.narrow(1, 0, 1)?, true);
+        of.x.copy()?.index_put_(&[None, Some(&of.indices)], &of.across.narrow(0, 0, 6)?.narrow(1, 0, 1)?, true);
+        of.halves.copy()?.scatter_reduce_(
+            0, &of.indices.reshape(&[6, 1])?, &of.numbers.cast(DType::F16)?, ScatterReduce::Max, true);
         of.x.masked_select(&of.x.gt_scalar(0)?);
         of.x.multinomial(3, true, 7);
         of.across.abs()?.multinomial(2, false, 7);
