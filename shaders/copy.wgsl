@@ -89,6 +89,26 @@ fn move_block(batch: u32, row: u32, column: u32) {
   y_put4(to + 3u * width, Y(c0.w, c1.w, c2.w, c3.w));
 }
 
+//# transpose_words
+// One row of the output after the other.
+fn move_block(batch: u32, row: u32, column: u32) {
+  let width = p.w1.z;
+  let at = p.w1.x + batch_at(batch) + row + column * p.w1.y;
+  let to = (batch * p.w0.w + row) * width + column;
+  move_quad(at, to);
+  if (row + 1u >= p.w0.w) { return; }
+  move_quad(at + 1u, to + width);
+  if (row + 2u >= p.w0.w) { return; }
+  move_quad(at + 2u, to + 2u * width);
+  if (row + 3u >= p.w0.w) { return; }
+  move_quad(at + 3u, to + 3u * width);
+}
+
+fn move_quad(at: u32, to: u32) {
+  let step = p.w1.y;
+  y_put4(to, op(A(x_get(at), x_get(at + step), x_get(at + 2u * step), x_get(at + 3u * step))));
+}
+
 //# transpose_ragged
 // Of each of four rows one quad of the output: the first quads of a row start up to three columns
 // after the row, and its last quad may end with elements of the next row.

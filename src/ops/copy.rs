@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use plan::{Scatter, Transpose, TransposeForm};
+pub(crate) use plan::{Block, Scatter, Transpose, TransposeForm};
 
 use super::elementwise::element::Element;
 use super::elementwise::{
@@ -112,7 +112,7 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         width_log2,
         height_log2,
         is_grid,
-        is_ragged,
+        block,
     } = form;
     let mut out = prelude(variant, Transpose::words_of(rank));
     let (dims, strides) = (Transpose::MAP, Transpose::MAP + rank);
@@ -126,9 +126,10 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
         };
     }
     out.push_str("  return at;\n}\n");
-    let block = match is_ragged {
-        true => "transpose_ragged",
-        false => "transpose_quads",
+    let block = match block {
+        Block::Quads => "transpose_quads",
+        Block::Words => "transpose_words",
+        Block::Ragged => "transpose_ragged",
     };
     out.push_str(section_for(WGSL, block, ""));
     // Each eight lanes have two blocks beside each other and four below, if the tile has as many.
@@ -308,7 +309,7 @@ impl Tensor {
         let (_, bytes) = checked(shape, dtype)?;
         let plan = match is_wide(&self.engine, [self].into_iter(), bytes) {
             true => None,
-            false => Transpose::new(&self.layout, self.engine.caps()),
+            false => Transpose::new(&self.layout, self.dtype, self.engine.caps()),
         };
         let Some(plan) = plan else {
             let call = Call {
@@ -323,7 +324,7 @@ impl Tensor {
         self.engine.launch(Launch {
             program: Program::Builtin(&TRANSPOSE),
             code: plan.form.pack(),
-            args: [arg(self, !plan.form.is_ragged), arg(&out, true)]
+            args: [arg(self, plan.form.block == Block::Quads), arg(&out, true)]
                 .into_iter()
                 .collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),

@@ -195,16 +195,20 @@ fn every_text_of_copy_is_a_valid_shader() {
             check(&copy::COPY, false, 0, &[false], &[vec![from, to]]);
             for (rank, blocks_log2, is_grid) in [(0, 6, true), (1, 8, true), (6, 6, false)] {
                 for width_log2 in [0, 1, 4, blocks_log2] {
-                    for is_ragged in [false, true] {
+                    for block in copy::Block::ALL {
                         let form = copy::TransposeForm {
                             rank,
                             width_log2,
                             height_log2: blocks_log2 - width_log2,
                             is_grid,
-                            is_ragged,
+                            block,
                         };
                         assert_eq!(copy::TransposeForm::unpack(form.pack()), form);
-                        let quads = if is_ragged { 0b10 } else { 0b11 };
+                        let quads = if block == copy::Block::Quads {
+                            0b11
+                        } else {
+                            0b10
+                        };
                         check::valid(&copy::TRANSPOSE, form.pack(), &[from, to], quads);
                     }
                 }
