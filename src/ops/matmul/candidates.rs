@@ -144,8 +144,7 @@ fn others(
     }
     if choice::has_workgroup_tiles(caps) {
         if problem.m <= SKINNY_ROWS {
-            let rows = problem.m.next_power_of_two() as u8;
-            tiles.push(Tile::Skinny { rows });
+            tiles.push(choice::skinny(caps, problem.m));
         } else {
             tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
         }

@@ -89,13 +89,7 @@ pub(super) fn choose(
         return in_registers_of_a_gpu(problem);
     }
     if problem.m <= SKINNY_ROWS {
-        let skinny = Tile::Skinny {
-            rows: problem.m.next_power_of_two() as u8,
-        };
-        return match compiles_soon(caps, skinny) {
-            true => skinny,
-            false => Tile::Workgroup { rows: 4 },
-        };
+        return skinny(caps, problem.m);
     }
     // Apple's GPUs do best straight from registers.
     if caps.kind == AdapterKind::Integrated && caps.backend == "metal" {
@@ -112,6 +106,17 @@ pub(super) fn choose(
     match is_large && compiles_soon(caps, large) {
         true => large,
         false => Tile::Workgroup { rows: 4 },
+    }
+}
+
+/// The tile for at most `SKINNY_ROWS` rows: all of them; or, where that compiles slowly, a half, which
+/// reads the other matrix twice.
+pub(super) fn skinny(caps: &Caps, m: u32) -> Tile {
+    let rows = m.next_power_of_two() as u8;
+    let all = Tile::Skinny { rows };
+    match compiles_soon(caps, all) {
+        true => all,
+        false => Tile::Skinny { rows: rows / 2 },
     }
 }
 

@@ -427,7 +427,8 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     };
     let discrete_fxc = of_fxc(AdapterKind::Discrete);
     check(&discrete_fxc, [4096; 3], Tile::Workgroup { rows: 4 });
-    check(&discrete_fxc, [5, 4096, 4096], Tile::Workgroup { rows: 4 });
+    check(&discrete_fxc, [5, 4096, 4096], Tile::Skinny { rows: 4 });
+    check(&discrete_fxc, [8, 4096, 4096], Tile::Skinny { rows: 4 });
     check(&discrete_fxc, [4, 4096, 4096], Tile::Skinny { rows: 4 });
     check(&of_fxc(AdapterKind::Cpu), [512; 3], register(8, 2, 0));
     let product = problem(
