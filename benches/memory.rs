@@ -10,17 +10,14 @@
 //! wgpu's report of its allocator says, asked after every allocation. What is reserved has its peak
 //! within one: slabs that were given back count there until the device has done with them.
 
-#[path = "../src/bin/lapidary/replay/trace/mod.rs"]
-#[allow(dead_code, reason = "shared with tests, which use more of it")]
-mod trace;
-
+use lapidary_tools::replay::trace;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use lapidary::units::{Bytes, KIB, MIB};
 use lapidary::{DType, Gpu, Options, Tensor, wgpu};
-use trace::{Event, Trace};
+use lapidary_tools::replay::trace::{Event, Trace};
 
 const PASS_BYTES: u64 = 8 * MIB;
 /// Twice as much as is moved is there, in blocks every other of which is dropped.

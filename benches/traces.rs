@@ -3,17 +3,14 @@
 //! loop for whoever changes the policy.
 //!
 //! ```text
-//! cargo bench --no-default-features --bench traces -- [--slack PERMILLE,...] [--caps PERCENT,...] [--set NAME=VALUE] FILE...
+//! cargo bench --bench traces -- [--slack PERMILLE,...] [--caps PERCENT,...] [--set NAME=VALUE] FILE...
 //! ```
 
-#[path = "../src/bin/lapidary/replay/trace/mod.rs"]
-#[allow(dead_code, reason = "shared with tests, which use more of it")]
-mod trace;
-
 use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, SlabId, Spot, Step};
+use lapidary_tools::replay::trace;
+use lapidary_tools::replay::trace::{Event, Trace};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use trace::{Event, Trace};
 
 const UNIT_BYTES: u64 = 256;
 const MAX_SLAB_BYTES: u64 = 4 << 30;

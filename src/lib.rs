@@ -7,15 +7,13 @@
 //! operators, named as in PyTorch and NumPy, and return a `Result`:
 //!
 //! ```no_run
-//! # #[cfg(feature = "gpu")] {
-//! use lapidary::{DType, Gpu, Options};
+//! //! use lapidary::{DType, Gpu, Options};
 //!
 //! let gpu = Gpu::open(Options::default())?;
 //! let weights = gpu.rand_normal(&[784, 10], 0.0, 0.05, 7, DType::F32)?;
 //! let images = gpu.full(&[32, 784], 0.5, DType::F32)?;
 //! let probabilities = images.matmul(&weights)?.softmax(1)?;
 //! let best = probabilities.argmax(1)?.to_vec::<u32>()?;
-//! # }
 //! # Ok::<(), lapidary::Error>(())
 //! ```
 //!
@@ -57,8 +55,6 @@
 //!
 //! # Features
 //!
-//! * `gpu` (default): everything but the allocator. Without it the crate is [`alloc`] alone, for buffers of
-//!   your own.
 //! * `lz4`: tensors that are spilled to disk may be compressed.
 //! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files and read.
 //! * `tracing`: spans `flush`, `walk`, `submission`, `compaction`, `eviction` (debug), and events for rungs of the
@@ -73,77 +69,40 @@
 //!   local socket. See the module `monitor`.
 //! * `cli`: the program `lapidary`.
 
-pub mod alloc;
-pub mod units;
-
-#[cfg(feature = "gpu")]
-#[macro_use]
-mod facade;
-
-#[cfg(feature = "gpu")]
-mod driver;
-#[cfg(feature = "gpu")]
-mod dtype;
-#[cfg(feature = "gpu")]
-mod engine;
-#[cfg(feature = "gpu")]
-mod error;
-#[cfg(feature = "gpu")]
-mod excerpt;
-#[cfg(feature = "gpu")]
+mod files;
 mod fuse;
-#[cfg(feature = "gpu")]
 mod gpu;
-#[cfg(feature = "gpu")]
-mod kept;
-#[cfg(feature = "gpu")]
-mod memory;
-#[cfg(feature = "gpu")]
-mod observe;
-#[cfg(feature = "gpu")]
+mod kernel;
 mod ops;
-#[cfg(feature = "gpu")]
-mod parallel;
-#[cfg(feature = "gpu")]
-mod shortage;
-#[cfg(feature = "gpu")]
 mod tensor;
-#[cfg(feature = "gpu")]
-mod text;
-#[cfg(feature = "gpu")]
-mod transfer;
-#[cfg(feature = "gpu")]
-mod tuning;
 
-#[cfg(all(feature = "gpu", not(target_arch = "wasm32")))]
-pub use self::gpu::adapters;
+#[cfg(not(target_arch = "wasm32"))]
+pub use lapidary_core::adapters;
+pub use lapidary_core::{
+    Access, AdapterKind, AdapterSummary, Advice, Away, Bind, Block, BlockState, Bound, BoundRange,
+    Budget, Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error,
+    Event, Finding, Findings, History, Holder, KernelError, KernelTime, Leak, Measure, Measured,
+    MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin, Pressure, PressureGuard,
+    Recovered, Residency, Result, Rung, RungUse, Scope, ShaderCompiler, SlabMap, SlabUse, Snapshot,
+    Source, SpillError, SpillFailure, StateFailure, Suggestion, Tag, TagUse, Topic, Tune, Tuned,
+};
+#[cfg(feature = "snapshot")]
+pub use lapidary_core::{RmmEvent, RmmRow, read_rmm};
+pub use lapidary_core::{alloc, units};
+
 #[cfg(feature = "safetensors")]
 pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
-#[cfg(feature = "snapshot")]
-pub use self::observe::{RmmEvent, RmmRow, read_rmm};
-#[cfg(feature = "gpu")]
 pub use self::{
-    driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, ShaderCompiler},
-    dtype::{DType, Element},
-    engine::{Diagnostics, Finding, Findings, KernelTime, Leak, Pressure, PressureGuard},
-    error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
-    gpu::{
-        Access, Bound, BoundRange, Compacted, FusedKernel, Gpu, Options, State, Tune, Tuned, Upload,
-    },
-    memory::{
-        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Moment, Recovered, Residency,
-        Scope, SlabMap, SlabUse, Source, Tag, TagUse,
-    },
-    observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
+    gpu::{FusedKernel, Gpu, State, Upload},
+    kernel::{Kernel, KernelCall},
     ops::{
-        Activation, Causal, Choice, ClassLoss, Conv, Epilogue, Kernel, KernelCall, PadMode, Pool,
-        Quantized, Reduction, Scalar, ScatterReduce,
+        Activation, Causal, Choice, ClassLoss, Conv, Epilogue, PadMode, Pool, Quantized, Reduction,
+        Scalar, ScatterReduce,
     },
-    shortage::{Holder, OutOfMemory, Rung, RungUse},
-    tensor::{Pin, Tensor},
+    tensor::Tensor,
 };
+
 /// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
-#[cfg(feature = "gpu")]
 pub mod guides {
     #[doc = include_str!("guides/embed_in_your_app.md")]
     pub mod embed_in_your_app {}
@@ -167,41 +126,12 @@ pub mod guides {
 pub struct Readme;
 
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
-#[cfg(feature = "gpu")]
-pub use wgpu;
+pub use lapidary_core::wgpu;
 
-/// A simulated device: strict about every rule, late on purpose, and failing on command. For
-/// tests of programs that must survive a device that refuses, fails or goes away.
-///
-/// ```
-/// use lapidary::Gpu;
-/// use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
-///
-/// let (gpu, sim) = Gpu::simulated(SimOptions::default())?;
-/// sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
-/// let x = gpu.tensor(&[1.0f32, 2.0], &[2])?;
-/// assert!(x.to_vec::<f32>().is_err());
-/// assert_eq!(sim.counters().faults, 1);
-/// assert_eq!(sim.complaints(), [""; 0]);
-/// # Ok::<(), lapidary::Error>(())
-/// ```
-#[cfg(all(feature = "gpu", any(test, feature = "sim")))]
-pub mod sim {
-    pub use crate::driver::sim::{
-        Fault, FaultKind, FileFault, FileFaultKind, FileFaults, FileSite, Repeat, SimCounters,
-        SimHandle, SimKernels, SimMode, SimOptions, Site,
-    };
-    pub use crate::ops::custom::HostCall;
-}
-
-/// The memory live: drawn by the app itself on a terminal, or told to another process of the same user.
-#[cfg(all(
-    any(feature = "monitor", feature = "serve"),
-    not(target_arch = "wasm32")
+#[cfg(any(
+    all(feature = "monitor", not(target_arch = "wasm32")),
+    all(feature = "serve", unix)
 ))]
-pub mod monitor {
-    #[cfg(feature = "monitor")]
-    pub use crate::observe::monitor::{Control, Monitor};
-    #[cfg(all(feature = "serve", unix))]
-    pub use crate::observe::socket::{MonitorServer, Remote, Served};
-}
+pub use lapidary_core::monitor;
+#[cfg(any(test, feature = "sim"))]
+pub use lapidary_core::sim;

@@ -7,9 +7,6 @@ mod common {
     pub(crate) mod heap_counter;
     pub(crate) mod model;
     pub(crate) mod plans;
-    #[path = "../../src/bin/lapidary/replay/trace/mod.rs"]
-    #[allow(dead_code, reason = "shared with the program that reads whole files")]
-    pub(crate) mod trace;
 }
 
 use common::heap_counter::count_heap_calls;

@@ -1,6 +1,5 @@
 //! Kernels that users write: what they compute, what is refused and how it is shown, and texts
 //! that mean harm. On the default adapter.
-#![cfg(feature = "gpu")]
 
 #[path = "custom_kernels/computes.rs"]
 mod computes;

@@ -3,8 +3,6 @@
 //! A machine without an adapter fails here. `LAPIDARY_ADAPTER` names another one than the default;
 //! the same tests run under Vulkan's validation layer.
 
-#![cfg(feature = "gpu")]
-
 #[path = "device/any_limits.rs"]
 mod any_limits;
 #[path = "device/app.rs"]

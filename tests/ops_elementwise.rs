@@ -1,8 +1,6 @@
 //! Elementwise operations against plain Rust: on the default adapter, on one with small bindings
 //! and on the simulation where that feature is on; over types, shapes, views and odd numbers.
 
-#![cfg(feature = "gpu")]
-
 mod common;
 
 #[path = "ops_elementwise/binary.rs"]

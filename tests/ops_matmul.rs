@@ -1,7 +1,5 @@
 //! Matrix products against three loops in f64: every shape, every view, every type.
 
-#![cfg(feature = "gpu")]
-
 mod common;
 
 #[path = "ops_matmul/linear.rs"]

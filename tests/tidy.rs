@@ -1,6 +1,6 @@
 //! The architecture and the house style, as tests: plain reading of the files, no compiler.
 //!
-//! [`source`] reads a file and knows which of its bytes are code; [`rooms`] says who may know whom,
+//! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know whom,
 //! [`size`] how long things may be, [`panics`] how code may give up, [`prose`] what text must and must
 //! not say, [`kernels`] that a shader has its layout and its twin, [`manifest`] that dependencies are
 //! explained. Each check returns the offences it finds as `file:line: what`, so that each can be
@@ -9,14 +9,14 @@
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
+#[path = "tidy/layers.rs"]
+mod layers;
 #[path = "tidy/manifest.rs"]
 mod manifest;
 #[path = "tidy/panics.rs"]
 mod panics;
 #[path = "tidy/prose.rs"]
 mod prose;
-#[path = "tidy/rooms.rs"]
-mod rooms;
 #[path = "tidy/size.rs"]
 mod size;
 #[path = "tidy/source.rs"]
@@ -30,9 +30,17 @@ fn assert_tidy(offences: Vec<String>) {
     assert!(offences.is_empty(), "\n{}\n", offences.join("\n"));
 }
 
-/// The files under `src/`.
+/// Where the crates' sources are.
+const CRATES: [&str; 4] = [
+    "src",
+    "crates/alloc/src",
+    "crates/core/src",
+    "crates/tools/src",
+];
+
+/// The files of the crates. A package that was published has its own alone.
 fn crate_files() -> Vec<Source> {
-    let files = source::read_folders(&["src"], &["rs"]);
+    let files = source::read_folders(&CRATES, &["rs"]);
     assert!(
         files.iter().any(|file| file.path == "src/lib.rs"),
         "src/ was not found"
@@ -42,22 +50,25 @@ fn crate_files() -> Vec<Source> {
 
 /// All Rust files of the repository.
 fn rust_files() -> Vec<Source> {
-    source::read_folders(&["src", "tests", "examples", "benches", "xtask"], &["rs"])
+    source::read_folders(
+        &["src", "crates", "tests", "examples", "benches", "xtask"],
+        &["rs"],
+    )
 }
 
 #[test]
-fn data_flows_down_the_list_of_rooms() {
-    assert_tidy(rooms::check_order(&crate_files()));
+fn data_flows_down_the_list_of_layers() {
+    assert_tidy(layers::check_order(&crate_files()));
 }
 
 #[test]
 fn only_the_driver_calls_wgpu_and_only_custom_kernels_reflect() {
-    assert_tidy(rooms::check_foreign(&crate_files()));
+    assert_tidy(layers::check_foreign(&crate_files()));
 }
 
 #[test]
 fn unsafe_is_where_it_is_allowed_and_nowhere_else() {
-    assert_tidy(rooms::check_unsafe(&crate_files()));
+    assert_tidy(layers::check_unsafe(&crate_files()));
 }
 
 #[test]
@@ -92,7 +103,7 @@ fn no_text_names_a_folder_of_somebodys_machine() {
         "rs", "wgsl", "md", "toml", "txt", "yml", "html", "js", "run",
     ];
     let folders = [
-        "src", "shaders", "tests", "examples", "benches", "xtask", "docs", ".ci",
+        "src", "crates", "shaders", "tests", "examples", "benches", "xtask", "docs", ".ci",
     ];
     let hidden = [".cargo", ".config", ".github"];
     let mut files = source::read_folders(&[&folders[..], &hidden].concat(), &text);
@@ -102,16 +113,24 @@ fn no_text_names_a_folder_of_somebodys_machine() {
 
 #[test]
 fn every_dependency_is_explained() {
-    // A published package has its manifest rewritten, without comments; the original lies beside it.
-    let original = root().join("Cargo.toml.orig");
-    let manifest = if original.exists() {
-        original
-    } else {
-        root().join("Cargo.toml")
-    };
-    let manifest = std::fs::read_to_string(manifest).expect("the manifest is there");
-    assert_tidy(manifest::check_comments(&manifest));
+    for folder in ["", "crates/alloc", "crates/core", "crates/tools"] {
+        assert_tidy(manifest::check_comments(&manifest_of(folder)));
+    }
+    let manifest = manifest_of("");
     if let Ok(readme) = std::fs::read_to_string(root().join("README.md")) {
         assert_tidy(manifest::check_readme(&manifest, &readme));
     }
+}
+
+/// The manifest of a package. A published one is rewritten, without comments; the original lies beside
+/// it, and the other packages do not.
+fn manifest_of(folder: &str) -> String {
+    let folder = root().join(folder);
+    let original = folder.join("Cargo.toml.orig");
+    let manifest = if original.exists() {
+        original
+    } else {
+        folder.join("Cargo.toml")
+    };
+    std::fs::read_to_string(manifest).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 
 use lapidary::alloc::{BlockId, PoolConfig, Pools};
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{Gpu, Tensor, wgpu};
+use lapidary::{Buffer, Gpu, wgpu};
 
 use crate::harness::{Event, PLACES, Result, Timed, events};
 
@@ -104,11 +104,11 @@ impl Tensors {
 
 impl Timed for Tensors {
     fn run(&mut self) -> Result {
-        let mut places: [Option<Tensor>; PLACES] = [const { None }; PLACES];
+        let mut places: [Option<Buffer>; PLACES] = [const { None }; PLACES];
         for event in &self.events {
             match *event {
                 Event::Allocate { place, bytes } => {
-                    places[place] = self.gpu.stand_in(&[], &[], &[bytes as usize])?.pop();
+                    places[place] = self.gpu.stand_in(&[], &[], &[bytes])?.pop();
                 }
                 Event::Drop { place } => places[place] = None,
             }

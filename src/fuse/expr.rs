@@ -13,11 +13,10 @@ use smallvec::SmallVec;
 use super::Member;
 use super::maps::{is_row_major, refine, spread};
 use super::structure::{Dims, Input, Node, WORDS};
-use crate::dtype::DType;
-use crate::engine::kernel::MAX_OPERANDS;
-use crate::memory::Storage;
 use crate::ops::elementwise::Fetch as LaunchFetch;
 use crate::ops::elementwise::element::Map;
+use lapidary_core::DType;
+use lapidary_core::internal::{MAX_OPERANDS, Storage};
 
 /// Launches of one expression, at most: beyond that the kernel takes longer to compile than it
 /// saves.

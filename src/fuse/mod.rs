@@ -32,15 +32,14 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::driver::{AdapterKind, Caps};
-use crate::engine::fused::{Fuse, Fused, Pending};
-use crate::engine::kernel::{Launch, Operand, Program};
-use crate::engine::{Arg, Cmd, Engine};
-use crate::memory::{DeadList, Residency};
 use crate::ops::elementwise::element::{Element, Seen};
 use crate::ops::elementwise::groups;
 use crate::ops::readers::reader_of;
 use expr::Expr;
+use lapidary_core::internal::{
+    Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedTwin, Launch, Operand, Pending, Program,
+};
+use lapidary_core::{AdapterKind, Caps, Residency};
 use scan::{Group, Reading, Scan};
 use structure::Structure;
 use text::{OUTS, leaf_names};
@@ -403,17 +402,27 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
     let structure = Arc::new(structure);
     let caps = Arc::new(caps.clone());
     let (of_parts, its_caps, its_dead) = (structure.clone(), caps.clone(), dead.clone());
-    #[cfg(any(test, feature = "sim"))]
-    let of_twin = structure.clone();
     Arc::new(Fused {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         name: name::of(&structure),
         operands,
         text: text::text(&structure),
         parts: Box::new(move |launch| parts::launches(&of_parts, &its_caps, &its_dead, launch)),
-        #[cfg(any(test, feature = "sim"))]
-        twin: Arc::new(move |call| parts::run(&of_twin, &caps, call)),
+        twin: twin_of(&structure, &caps),
         shader: OnceLock::new(),
         dead: dead.clone(),
     })
+}
+
+/// Does the work of a fused kernel on the host, where the simulated device is compiled in.
+#[cfg(any(test, feature = "sim"))]
+fn twin_of(structure: &Arc<Structure>, caps: &Arc<Caps>) -> Option<FusedTwin> {
+    let (structure, caps) = (structure.clone(), caps.clone());
+    Some(Arc::new(move |call| parts::run(&structure, &caps, call)))
+}
+
+/// No device here computes on the host.
+#[cfg(not(any(test, feature = "sim")))]
+fn twin_of(_: &Arc<Structure>, _: &Arc<Caps>) -> Option<FusedTwin> {
+    None
 }

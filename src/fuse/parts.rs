@@ -8,17 +8,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::structure::{Fetch, Input, Node, Params, Structure, TailShape};
-use crate::driver::Caps;
-use crate::dtype::DType;
-use crate::engine::kernel::{Launch, Program};
-#[cfg(any(test, feature = "sim"))]
-use crate::engine::kernel::{MAX_OPERANDS, TwinCall, Variant};
-use crate::engine::{Arg, Kernel};
-use crate::memory::{DeadList, Storage};
 use crate::ops::elementwise::Code;
 use crate::ops::elementwise::element::{Element, are_quads, into};
 use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::{Arg, DeadList, Kernel, Storage};
+use lapidary_core::internal::{Launch, Program};
+#[cfg(any(test, feature = "sim"))]
+use lapidary_core::internal::{MAX_OPERANDS, TwinCall, Variant};
+use lapidary_core::{Caps, DType};
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +210,7 @@ pub(super) fn launches(
     let last = &launch.args.last()?.storage;
     let fresh = |dtype: DType| {
         let bytes = u64::from(params[0]) * dtype.size_bytes();
-        Storage::new(bytes, last.tenant(), last.made_at().0, dead.clone())
+        last.another(bytes)
     };
     let made =
         structure
@@ -326,6 +324,15 @@ fn reader_launch<'a>(
     }
 }
 
+/// Does the work of a kernel by its twin.
+#[cfg(any(test, feature = "sim"))]
+fn run_one(kernel: &Kernel, call: &mut TwinCall) {
+    let run = kernel
+        .twin
+        .expect("twins are compiled in with the simulated device");
+    run(call);
+}
+
 /// Does the work of a fused kernel by the twins of its parts.
 #[cfg(any(test, feature = "sim"))]
 pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
@@ -349,7 +356,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
             },
         };
         match &structure.before {
-            None => (head.reader.kernel.twin)(&mut part),
+            None => run_one(head.reader.kernel, &mut part),
             Some(before) => run(before, caps, &mut part),
         }
         y = part.operands.pop().unwrap_or_default();
@@ -373,7 +380,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
             variant,
             params: bytemuck::cast_slice(&step.words).to_vec(),
         };
-        (step.kernel.twin)(&mut part);
+        run_one(step.kernel, &mut part);
         let written = part.operands.pop().unwrap_or_default();
         match step.args.last() {
             Some(&(Slot::Operand(operand), _)) => call.operands[operand] = written,
@@ -390,7 +397,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
             variant: tail.variant,
             params: params_of(tail, &call.params).to_vec(),
         };
-        (tail.reader.kernel.twin)(&mut part);
+        run_one(tail.reader.kernel, &mut part);
         for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {
             *other = bytes;
         }

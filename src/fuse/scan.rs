@@ -12,10 +12,8 @@ use smallvec::SmallVec;
 
 use super::Member;
 use super::expr::MOST_LAUNCHES;
-use crate::engine::Cmd;
-use crate::engine::kernel::{Launch, Role};
-use crate::memory::Storage;
 use crate::ops::readers::Reader;
+use lapidary_core::internal::{Cmd, Launch, Role, Storage};
 
 /// Groups that are open at a time, at most.
 const MOST_OPEN: usize = 4;

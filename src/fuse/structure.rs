@@ -12,12 +12,11 @@
 
 use smallvec::SmallVec;
 
-use crate::dtype::DType;
-use crate::engine::Variant;
-use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::elementwise::element::Element;
 use crate::ops::readers::{READER_WORDS, Reader, unseen_words};
 use crate::tensor::layout::MAX_RANK;
+use lapidary_core::DType;
+use lapidary_core::internal::{MAX_PARAMS_BYTES, Variant};
 
 /// The word that is zero.
 pub(super) const ZERO: usize = 1;

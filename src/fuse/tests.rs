@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::driver::sim::{SimDriver, SimOptions};
-use crate::dtype::DType;
-use crate::engine::tests::translate;
-use crate::engine::{Engine, Setup, block_on};
-use crate::error::Result;
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
+use lapidary_core::internal::{Engine, block_on};
+use lapidary_core::sim::SimOptions;
+use lapidary_core::{DType, Gpu, Result};
+use lapidary_testing::translate;
 
 fn engine(options: SimOptions) -> Arc<Engine> {
-    let (driver, _) = SimDriver::new(options).expect("the options go together");
-    let engine = Engine::new(Arc::new(driver), Setup::default()).expect("an engine");
-    engine.fuse_with(super::fuse(&engine));
-    engine
+    let (gpu, _) = Gpu::simulated(options).expect("the options go together");
+    gpu.engine().fuse_with(super::fuse(gpu.engine()));
+    gpu.engine().clone()
 }
 
 fn tensor(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Tensor {

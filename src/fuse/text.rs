@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 
 use super::name;
 use super::structure::{Fetch, Input, Node, Places, Structure, TailShape, WORDS, ZERO};
-use crate::dtype::DType;
 use crate::ops::elementwise::element::SCALARS;
 use crate::ops::functions::push_functions;
 use crate::ops::readers::{READER_WORDS, unseen_word};
-use crate::ops::text::with_words;
+use lapidary_core::DType;
+use lapidary_core::internal::sections::with_words;
 
 /// Names of operands that are read.
 pub(super) const LEAVES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];

@@ -7,12 +7,10 @@ use smallvec::SmallVec;
 use super::expr::{At, Expr, Leaf, is_cheap, is_one, storage_of};
 use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
 use super::{Limits, Member};
-use crate::driver::AdapterKind;
-use crate::dtype::DType;
-use crate::engine::Arg;
-use crate::engine::kernel::{Launch, MAX_OPERANDS};
 use crate::ops::elementwise::{GROUP, QUADS_ON_CPU};
 use crate::ops::readers::Reader;
+use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};
+use lapidary_core::{AdapterKind, DType};
 
 /// On a software rasterizer an invocation takes several quads, unless they are so much work.
 const MOST_NODES_UNROLLED: usize = 16;
@@ -25,7 +23,7 @@ pub(super) struct Whole {
     pub(super) words: SmallVec<[u32; WORDS]>,
     /// The operands: leaves, then outputs.
     pub(super) args: SmallVec<[Arg; 4]>,
-    /// See [`Launch::may_reuse`](crate::engine::Launch).
+    /// See [`Launch::may_reuse`](lapidary_core::internal::Launch).
     pub(super) may_reuse: u8,
 }
 

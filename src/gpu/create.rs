@@ -1,10 +1,9 @@
 //! Tensors out of nothing: from slices, and filled on the device.
 
 use super::Gpu;
-use crate::dtype::{DType, Element};
-use crate::error::{Error, Result};
 use crate::ops::{Scalar, fill, random};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Element, Error, Result, Source};
 
 impl Gpu {
     /// A tensor of `shape` with the elements of a slice, in row-major order. The slice is copied
@@ -20,7 +19,8 @@ impl Gpu {
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = self.without_value(data, shape)?;
-        self.engine.upload(&tensor.storage, 0, T::bytes_of(data))?;
+        self.engine()
+            .upload(&tensor.storage, 0, T::bytes_of(data))?;
         Ok(tensor)
     }
 
@@ -48,7 +48,9 @@ impl Gpu {
         async move {
             let tensor = tensor?;
             let bytes = T::bytes_of(data);
-            self.engine.upload_async(&tensor.storage, 0, bytes).await?;
+            self.engine()
+                .upload_async(&tensor.storage, 0, bytes)
+                .await?;
             Ok(tensor)
         }
     }
@@ -56,7 +58,7 @@ impl Gpu {
     /// A tensor without a value yet, which the slice fills.
     #[track_caller]
     fn without_value<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
-        let tensor = Tensor::output(&self.engine, shape, T::DTYPE)?;
+        let tensor = Tensor::output(self.engine(), shape, T::DTYPE)?;
         if tensor.len() != data.len() {
             return Err(Error::Length {
                 expected: tensor.len(),
@@ -89,7 +91,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        fill::empty(&self.engine, shape, dtype)
+        fill::empty(self.engine(), shape, dtype)
     }
 
     /// A tensor of `shape` full of zeros (`false`).
@@ -98,8 +100,8 @@ impl Gpu {
     /// [`Error::Overflow`] and [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
     #[track_caller]
     pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        Tensor::recorded(&self.engine, shape, dtype, |storage| {
-            self.engine.clear(storage)
+        Tensor::recorded(self.engine(), shape, dtype, |storage| {
+            self.engine().clear(storage)
         })
     }
 
@@ -127,7 +129,7 @@ impl Gpu {
     /// [`Error::DType`] when the type does not hold the value; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn full(&self, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
-        fill::full(&self.engine, shape, value.into(), dtype)
+        fill::full(self.engine(), shape, value.into(), dtype)
     }
 
     /// The numbers `start`, `start + step`, … before `end`, along one dimension; a step may be
@@ -144,7 +146,7 @@ impl Gpu {
         step: impl Into<Scalar>,
         dtype: DType,
     ) -> Result<Tensor> {
-        fill::arange(&self.engine, start.into(), end.into(), step.into(), dtype)
+        fill::arange(self.engine(), start.into(), end.into(), step.into(), dtype)
     }
 
     /// `steps` floats from `start` to `end`, both included, at even distances. One step gives
@@ -154,7 +156,7 @@ impl Gpu {
     /// [`Error::DType`] for a type that is no float; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn linspace(&self, start: f32, end: f32, steps: usize, dtype: DType) -> Result<Tensor> {
-        fill::linspace(&self.engine, start, end, steps, dtype)
+        fill::linspace(self.engine(), start, end, steps, dtype)
     }
 
     /// The identity matrix: `n` rows and columns, ones on the diagonal.
@@ -163,7 +165,7 @@ impl Gpu {
     /// As [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn eye(&self, n: usize, dtype: DType) -> Result<Tensor> {
-        fill::eye(&self.engine, n, dtype)
+        fill::eye(self.engine(), n, dtype)
     }
 
     /// Floats drawn evenly from `low` up to, but without, `high` (to which f16 and bf16 may be
@@ -181,7 +183,7 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
-        random::rand_uniform(&self.engine, shape, low, high, seed, dtype)
+        random::rand_uniform(self.engine(), shape, low, high, seed, dtype)
     }
 
     /// Floats drawn from the normal distribution. The same seed draws the same numbers on every
@@ -199,6 +201,40 @@ impl Gpu {
         seed: u64,
         dtype: DType,
     ) -> Result<Tensor> {
-        random::rand_normal(&self.engine, shape, mean, std, seed, dtype)
+        random::rand_normal(self.engine(), shape, mean, std, seed, dtype)
+    }
+
+    /// A tensor whose elements a source gives when somebody uses it, in row-major order and the
+    /// byte order of this machine. Until then it takes nothing, and it costs nothing to put out:
+    /// so are weights held that are larger than the device.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::{DType, Source};
+    ///
+    /// let source = Source::file("weights.bin", 4096)?;
+    /// let weights = gpu.backed(source, &[4096, 4096], DType::F32)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Length`] when the source has fewer bytes than the shape takes; [`Error::Overflow`]
+    /// and [`Error::NeverFits`] for shapes beyond the device.
+    #[track_caller]
+    pub fn backed(&self, source: Source, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let tensor = Tensor::output(self.engine(), shape, dtype)?;
+        if let Some(len_bytes) = source.len_bytes() {
+            if len_bytes < tensor.size_bytes() {
+                return Err(Error::Length {
+                    expected: tensor.len(),
+                    got: (len_bytes / dtype.size_bytes()) as usize,
+                    shape: shape.to_vec(),
+                });
+            }
+        }
+        self.engine().back_new(&tensor.storage, source);
+        Ok(tensor)
     }
 }

@@ -1,28 +1,6 @@
-//! Whether elementwise work is put together, and what became of it.
+//! What became of fusion.
 
-use super::{Gpu, Options};
-use crate::error::{Error, Result};
-
-/// The environment variable that decides where [`Options::fuse`] does not.
-const VARIABLE: &str = "LAPIDARY_FUSE";
-
-impl Options {
-    /// What they, and the environment, say of fusion.
-    pub(super) fn fuses(&self) -> Result<bool> {
-        let said = match self.fuse {
-            Some(fuse) => return Ok(fuse),
-            None => std::env::var(VARIABLE),
-        };
-        match said.as_deref() {
-            Ok("on" | "1") | Err(std::env::VarError::NotPresent) => Ok(true),
-            Ok("off" | "0") => Ok(false),
-            _ => Err(Error::Option {
-                option: VARIABLE,
-                reason: "it is neither `on` nor `off`".into(),
-            }),
-        }
-    }
-}
+use super::Gpu;
 
 /// A kernel that was put together at run time out of several operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +28,7 @@ impl Gpu {
     /// # }
     /// ```
     pub fn fused_kernels(&self) -> Vec<FusedKernel> {
-        let kernels = self.engine.fused();
+        let kernels = self.engine().fused();
         let compiled = kernels.iter().filter_map(|kernel| {
             let wgsl = kernel.shader.get()?.clone();
             let name = kernel.name.clone();

@@ -11,13 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Gpu;
-use crate::dtype::DType;
-use crate::error::{Error, ModelFailure, Result};
-use crate::memory::Source;
-use crate::tensor::Tensor;
-use crate::transfer::{
+use crate::files::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load, device_type,
 };
+use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, ModelFailure, Result, Source};
 
 /// A model's file in the format [safetensors](https://huggingface.co/docs/safetensors), open: what
 /// tensors there are, of which types and shapes. Cheap to clone.
@@ -207,7 +205,7 @@ impl ModelFile {
     fn unsupported(&self, entry: &ModelEntry) -> Error {
         let reason = format!(
             "{} is of {}, which no operation here takes",
-            crate::memory::printable(&entry.name, 100),
+            lapidary_core::internal::printable(&entry.name, 100),
             entry.stored
         );
         self.directory()
@@ -217,7 +215,7 @@ impl ModelFile {
     /// The same, of another type.
     #[track_caller]
     fn tensor_of(&self, gpu: &Gpu, entry: &ModelEntry, dtype: DType) -> Result<Tensor> {
-        let tensor = Tensor::output(&gpu.engine, &entry.shape, dtype)?;
+        let tensor = Tensor::output(gpu.engine(), &entry.shape, dtype)?;
         Ok(tensor.named(&entry.name))
     }
 
@@ -297,7 +295,7 @@ fn expect(directory: &ModelDirectory, name: &str, expected: &[usize]) -> Result<
     }
     let is_transpose = shape.iter().rev().eq(expected);
     let hint = if is_transpose { ", its transpose," } else { "" };
-    let name = crate::memory::printable(name, 100);
+    let name = lapidary_core::internal::printable(name, 100);
     let (shape, expected) = (ShownShape(shape), ShownShape(expected));
     let reason = format!("{name} has shape {shape:?}, where {expected:?}{hint} is expected");
     Err(directory.error(ModelFault(ModelFailure::Shape, reason)))

@@ -3,11 +3,11 @@
 use ndarray::{ArrayD, ArrayRef, Dimension, IxDyn};
 
 use super::Gpu;
-use crate::dtype::Element;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::engine::block_on;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::Element;
+#[cfg(not(target_arch = "wasm32"))]
+use lapidary_core::internal::block_on;
+use lapidary_core::{Error, Result};
 
 impl Gpu {
     /// A tensor with the shape and the elements of an array or a view of one, whatever its strides:

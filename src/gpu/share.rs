@@ -1,75 +1,18 @@
 //! One device, two users: the app's buffers as tensors, our tensors in the app's commands.
 
 use std::ops::Range;
-use std::panic::Location;
+
+use lapidary_core::internal::block_on;
+use lapidary_core::{Access, Bound, Buffer, DType, Error, Result, wgpu};
 
 use super::Gpu;
-use crate::dtype::DType;
-use crate::engine::{Pinned, block_on};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
-
-/// What the app's commands do with a tensor that was bound for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
-    /// They only read it.
-    Read,
-    /// They write it.
-    Write,
-}
-
-/// Where a bound tensor's elements are, in row-major order.
-#[derive(Clone, Debug)]
-pub struct BoundRange {
-    /// The buffer; other tensors lie in it as well. Its usages are `STORAGE`, `COPY_SRC` and
-    /// `COPY_DST`.
-    pub buffer: wgpu::Buffer,
-    /// First byte. A multiple of the device's storage offset alignment, unless the tensor is a
-    /// view that starts inside its storage.
-    pub offset_bytes: u64,
-    /// How many bytes, rounded up to whole words.
-    pub size_bytes: u64,
-}
-
-impl BoundRange {
-    /// The range as a binding resource.
-    pub fn binding(&self) -> wgpu::BindingResource<'_> {
-        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-            buffer: &self.buffer,
-            offset: self.offset_bytes,
-            size: wgpu::BufferSize::new(self.size_bytes),
-        })
-    }
-}
-
-/// The bound tensors, in the order in which they were named. Good for the call only: afterwards
-/// tensors may move.
-#[derive(Debug)]
-pub struct Bound {
-    ranges: Vec<BoundRange>,
-}
-
-impl std::ops::Index<usize> for Bound {
-    type Output = BoundRange;
-
-    /// Panics if fewer tensors were bound.
-    fn index(&self, index: usize) -> &BoundRange {
-        &self.ranges[index]
-    }
-}
-
-impl Bound {
-    /// All ranges.
-    pub fn ranges(&self) -> &[BoundRange] {
-        &self.ranges
-    }
-}
 
 impl Gpu {
     /// Lets the app use tensors in commands of its own: runs what is queued, keeps the tensors in
     /// place, calls `encode` with where they are, submits the command buffers that it returns after our own
-    /// work, and lets go.
+    /// work, and lets them move again. [`lapidary_core::Gpu::with_bound`] does the same with buffers.
     ///
     /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What they
     /// ask for meanwhile may run before the command buffers that `encode` returns, or after them.
@@ -88,8 +31,8 @@ impl Gpu {
     ///
     /// # Errors
     /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Shape`] for a
-    /// view that is not contiguous or starts inside a word of 4 bytes, or a tensor without elements; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the
-    /// commands; [`Error::DeviceLost`].
+    /// view that is not contiguous or starts inside a word of 4 bytes, or a tensor without elements;
+    /// [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
     pub fn with_bound(
         &self,
         tensors: &[(&Tensor, Access)],
@@ -108,86 +51,44 @@ impl Gpu {
         tensors: &[(&Tensor, Access)],
         encode: impl FnOnce(&Bound) -> Vec<wgpu::CommandBuffer>,
     ) -> Result<()> {
-        let driver = self.wgpu("with_bound")?;
-        for (tensor, _) in tensors {
-            self.check_bindable(tensor)?;
-        }
-        let storages: Vec<_> = tensors.iter().map(|(tensor, _)| &tensor.storage).collect();
-        let pinned = self.engine.pin(&storages).await?;
-        let bound = self.bound(tensors, &pinned)?;
-        let buffers = encode(&bound);
-        let written = tensors
+        let buffers = tensors
             .iter()
-            .filter(|(_, access)| *access == Access::Write);
-        let written: Vec<_> = written.map(|(tensor, _)| &tensor.storage).collect();
-        let submit = || {
-            let submitted = driver.submit_app(buffers);
-            submitted.map_err(|error| crate::engine::refusal("the app's commands", error))
-        };
-        self.engine.submit_foreign(&pinned, &written, submit).await
+            .map(|(tensor, access)| Ok((self.bindable(tensor)?, *access)));
+        let buffers: Vec<(Buffer, Access)> = buffers.collect::<Result<_>>()?;
+        let buffers: Vec<_> = (buffers.iter().map(|(buffer, access)| (buffer, *access))).collect();
+        self.0.with_bound_async(&buffers, encode).await
     }
 
-    fn check_bindable(&self, tensor: &Tensor) -> Result<()> {
-        if !self.engine.owns(&tensor.storage) {
-            return Err(Error::Foreign {
-                operation: "with_bound",
-            });
-        }
-        if tensor.is_empty() {
-            // A binding of no bytes would be one of the whole rest of the slab.
-            return Err(Error::Shape {
-                operation: "with_bound",
-                reason: format!(
-                    "a tensor of shape {:?} has no bytes to bind",
-                    tensor.shape()
-                ),
-            });
-        }
-        if !tensor.layout.is_contiguous() {
-            return Err(Error::Shape {
-                operation: "with_bound",
-                reason: format!(
-                    "a view of shape {:?} and strides {:?} is not contiguous; bind contiguous()",
-                    tensor.shape(),
-                    tensor.strides()
-                ),
-            });
+    /// The bytes of a tensor, if they can be bound.
+    fn bindable(&self, tensor: &Tensor) -> Result<Buffer> {
+        let operation = "with_bound";
+        if !self.engine().owns(&tensor.storage) {
+            return Err(Error::Foreign { operation });
         }
         let start_bytes = tensor.layout.offset as u64 * tensor.dtype.size_bytes();
-        if !start_bytes.is_multiple_of(4) {
-            return Err(Error::Shape {
-                operation: "with_bound",
-                reason: format!(
-                    "a view that starts at byte {start_bytes} starts inside a word; bind copy()"
-                ),
-            });
-        }
-        Ok(())
-    }
-
-    fn bound(&self, tensors: &[(&Tensor, Access)], pinned: &Pinned) -> Result<Bound> {
-        let driver = self.wgpu("with_bound")?;
-        let places = tensors.iter().zip(&pinned.places);
-        let ranges = places.map(|((tensor, _), place)| {
-            let size_bytes = tensor.dtype.size_bytes();
-            let buffer = driver.buffer(place.buffer).ok_or(Error::Driver {
-                what: "to bind a tensor",
-                message: "its buffer is gone".into(),
-            })?;
-            Ok(BoundRange {
-                buffer,
-                offset_bytes: place.offset_bytes + tensor.layout.offset as u64 * size_bytes,
-                size_bytes: (tensor.layout.len() as u64 * size_bytes).next_multiple_of(4),
-            })
-        });
-        Ok(Bound {
-            ranges: ranges.collect::<Result<_>>()?,
-        })
+        let reason = if tensor.is_empty() {
+            // A binding of no bytes would be one of the whole rest of the slab.
+            format!(
+                "a tensor of shape {:?} has no bytes to bind",
+                tensor.shape()
+            )
+        } else if !tensor.layout.is_contiguous() {
+            format!(
+                "a view of shape {:?} and strides {:?} is not contiguous; bind contiguous()",
+                tensor.shape(),
+                tensor.strides()
+            )
+        } else if !start_bytes.is_multiple_of(4) {
+            format!("a view that starts at byte {start_bytes} starts inside a word; bind copy()")
+        } else {
+            return Ok(tensor.bytes());
+        };
+        Err(Error::Shape { operation, reason })
     }
 
     /// Makes a tensor of a range of the app's own buffer; nothing is copied. The app must not
     /// destroy the buffer while the tensor lives, and orders its own accesses around ours by the order of
-    /// submission (see [`flush`](Gpu::flush)).
+    /// submission (see [`flush`](lapidary_core::Gpu::flush)).
     ///
     /// # Errors
     /// [`Error::Buffer`] when the buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
@@ -202,9 +103,6 @@ impl Gpu {
         shape: &[usize],
         dtype: DType,
     ) -> Result<Tensor> {
-        let site = Location::caller();
-        let driver = self.wgpu("import")?;
-        self.engine.check_lost()?;
         let (_, needed_bytes) = checked(shape, dtype)?;
         let size_bytes = bytes.end.saturating_sub(bytes.start);
         let wanted_bytes = needed_bytes.max(1).next_multiple_of(16);
@@ -216,39 +114,13 @@ impl Gpu {
             let operation = "import";
             return Err(Error::Buffer { operation, reason });
         }
-        self.check_importable(buffer, &bytes)?;
-        let enter = || driver.import_buffer(buffer);
-        let storage = self.engine.import(enter, bytes.start, needed_bytes, site)?;
-        let layout = Layout::contiguous(shape);
-        Ok(Tensor::from_parts(&self.engine, storage, layout, dtype))
-    }
-
-    fn check_importable(&self, buffer: &wgpu::Buffer, bytes: &Range<u64>) -> Result<()> {
-        let refuse = |reason: String| {
-            Err(Error::Buffer {
-                operation: "import",
-                reason,
-            })
-        };
-        let usages = wgpu::BufferUsages::STORAGE
-            | wgpu::BufferUsages::COPY_SRC
-            | wgpu::BufferUsages::COPY_DST;
-        if !buffer.usage().contains(usages) {
-            return refuse(format!(
-                "its usages are {:?}, without {usages:?}",
-                buffer.usage()
-            ));
-        }
-        if bytes.end > buffer.size() {
-            return refuse(format!("{bytes:?} passes its end at {}", buffer.size()));
-        }
-        let alignment = self.caps().offset_alignment_bytes;
-        if !bytes.start.is_multiple_of(alignment) {
-            return refuse(format!(
-                "it starts at {}, not a multiple of {alignment}",
-                bytes.start
-            ));
-        }
-        Ok(())
+        let imported = self.0.import_sized(buffer, bytes, needed_bytes)?;
+        let (engine, storage) = (imported.engine(), imported.storage().clone());
+        Ok(Tensor::from_parts(
+            engine,
+            storage,
+            Layout::contiguous(shape),
+            dtype,
+        ))
     }
 }

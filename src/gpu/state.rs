@@ -5,15 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Gpu;
-use crate::driver::BoxFuture;
-use crate::dtype::{DType, Element};
-use crate::engine::block_on;
-use crate::error::{Error, Result, StateFailure};
-use crate::memory::Source;
+use crate::files::{Entry, StateReader, StateWriter};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
-use crate::transfer::{Entry, StateReader, StateWriter};
-use crate::units::MIB;
+use lapidary_core::internal::{BoxFuture, block_on};
+use lapidary_core::units::MIB;
+use lapidary_core::{DType, Element, Error, Result, Source, StateFailure};
 
 /// Tensors pass through the host in parts of at most so many bytes.
 const PART_BYTES: u64 = 8 * MIB;
@@ -61,7 +58,7 @@ impl State {
                 reason: format!(
                     "none of its {} tensors is called {}",
                     self.len(),
-                    crate::memory::printable(name, 60)
+                    lapidary_core::internal::printable(name, 60)
                 ),
             }),
         }
@@ -142,12 +139,12 @@ impl Gpu {
         let versions = self.versions(&saved, "save_state")?;
         let entries = tensors.iter();
         let entries = entries.map(|(name, t)| Entry::new(name, t.dtype(), t.shape()));
-        let options = self.engine.file_options();
+        let options = self.file_options();
         let mut writer = StateWriter::create(path, entries.collect(), &options)?;
 
         stream("Gpu::save_state", &saved, |part| writer.append(part))?;
         if let Some(changed) = changed(&saved, &versions) {
-            let name = crate::memory::printable(tensors[changed].0, 60);
+            let name = lapidary_core::internal::printable(tensors[changed].0, 60);
             return Err(Error::State {
                 path: path.display().to_string(),
                 failure: StateFailure::Changed,
@@ -165,7 +162,7 @@ impl Gpu {
     ) -> Result<Vec<Option<u64>>> {
         if !tensors
             .iter()
-            .all(|tensor| self.engine.owns(&tensor.storage))
+            .all(|tensor| self.engine().owns(&tensor.storage))
         {
             return Err(Error::Foreign { operation });
         }
@@ -195,7 +192,7 @@ impl Gpu {
     /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
     #[track_caller]
     pub fn load_state(&self, path: impl AsRef<Path>) -> Result<State> {
-        let reader = StateReader::open(path.as_ref(), &self.engine.file_options())?;
+        let reader = StateReader::open(path.as_ref(), &self.file_options())?;
         let (mut tensors, mut part) = (Vec::new(), Vec::new());
         for (index, entry) in reader.entries().iter().enumerate() {
             let tensor = self.tensor_for(entry)?;
@@ -204,7 +201,7 @@ impl Gpu {
                 let part_bytes = PART_BYTES.min(entry.len_bytes - at);
                 part.resize(part_bytes as usize, 0);
                 reader.read(index, at, &mut part)?;
-                self.engine.upload(&tensor.storage, at, &part)?;
+                self.engine().upload(&tensor.storage, at, &part)?;
                 at += part_bytes;
             }
             tensors.push((entry.name.clone(), tensor));
@@ -225,7 +222,7 @@ impl Gpu {
     /// [`Error::Source`], for whoever uses the tensor.
     #[track_caller]
     pub fn load_state_backed(&self, path: impl AsRef<Path>) -> Result<State> {
-        let reader = StateReader::open(path.as_ref(), &self.engine.file_options())?;
+        let reader = StateReader::open(path.as_ref(), &self.file_options())?;
         reader.verify()?;
         let reader = Arc::new(reader);
         let mut tensors = Vec::new();
@@ -237,7 +234,7 @@ impl Gpu {
                     let read = reader.read(index, offset_bytes, bytes);
                     read.map_err(std::io::Error::other)
                 });
-                self.engine.back_new(&tensor.storage, source);
+                self.engine().back_new(&tensor.storage, source);
             }
             tensors.push((entry.name.clone(), tensor));
         }
@@ -252,7 +249,7 @@ impl Gpu {
             operation: "load_state",
             reason: format!("{:?} passes what this machine can address", entry.shape),
         })?;
-        let tensor = Tensor::output(&self.engine, &shape, entry.dtype)?;
+        let tensor = Tensor::output(self.engine(), &shape, entry.dtype)?;
         Ok(tensor.named(&entry.name))
     }
 }

@@ -1,5 +1,4 @@
-//! A whole `Gpu`: in a process that ends before its time, and beside others that take memory.
+//! A whole `Gpu` in a process that ends before its time.
 
-#[cfg(all(unix, feature = "sim"))]
+#[cfg(unix)]
 mod killed;
-mod os_budget;

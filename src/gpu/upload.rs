@@ -4,9 +4,8 @@
 use std::mem;
 
 use super::Gpu;
-use crate::dtype::Element;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::{Element, Error, Result};
 
 /// Elements that come one by one, or few at a time, are gathered in blocks of so many bytes, which stay
 /// in a CPU's caches.
@@ -43,7 +42,7 @@ impl Gpu {
         shape: &[usize],
         write: impl FnOnce(&mut Upload<'_, T>),
     ) -> Result<Tensor> {
-        let tensor = Tensor::output(&self.engine, shape, T::DTYPE)?;
+        let tensor = Tensor::output(self.engine(), shape, T::DTYPE)?;
         let mut upload = Upload {
             tensor: &tensor,
             block: Vec::new(),

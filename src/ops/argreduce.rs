@@ -12,12 +12,11 @@ use super::elementwise::arg;
 use super::functions::push_functions;
 use super::reduce::{Form, Plan, refuse_empty};
 use super::rows::{self, Axes, Rows};
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/argreduce.wgsl");
 
@@ -26,8 +25,7 @@ pub(super) static ARGREDUCE: Kernel = Kernel {
     name: "argreduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::argreduce::run,
+    twin: twin!(super::twin::argreduce::run),
 };
 
 /// `y[r]` = the best of the positions that `c` holds of row `r` of `x`.
@@ -35,8 +33,7 @@ static ARGREDUCE_PICK: Kernel = Kernel {
     name: "argreduce_pick",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text: pick_text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::argreduce::pick,
+    twin: twin!(super::twin::argreduce::pick),
 };
 
 /// Bit of a variant's code: the smallest element is looked for.

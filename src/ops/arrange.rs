@@ -1,11 +1,10 @@
 //! Tensors taken apart, put together and repeated, by views and copies: no kernels of their own.
 
 use super::fill;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::ops::index_select::check_index_type;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, MAX_RANK, axis, checked};
+use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     /// The tensors, all of one shape, one after the other along a new axis.

@@ -26,13 +26,12 @@ use std::borrow::Cow;
 use super::elementwise::arg;
 use super::normalize::check_float;
 use super::operation::same_dtype;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout};
 pub use causal::Causal;
 use form::{Form, Tile};
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 use problem::{Problem, Shapes};
 
 #[cfg(any(test, feature = "sim"))]
@@ -53,8 +52,7 @@ static ATTENTION: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::attention::run,
+    twin: twin!(super::twin::attention::run),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -5,10 +5,9 @@ use std::f64::consts::PI;
 
 use super::normalize::check_float;
 use super::operation::same_dtype;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis_or_number;
+use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     /// The gradient of [`softmax`](Tensor::softmax) by its input, where `self` is that by its

@@ -5,10 +5,9 @@ use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::reduce::{Lower, Op, fold};
 use super::rows::Axes;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
+use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     /// `(x − mean) / √(variance + eps) · weight + bias` of a tensor `[batch, channels, ..]` with

@@ -6,11 +6,11 @@ use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Fetch, Input};
 use super::operation::{as_float, kernels, operations, same_dtype};
 use super::scalar::Scalar;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::error::Result;
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
 use crate::tensor::layout::broadcast_shapes;
+use lapidary_core::Result;
+use lapidary_core::internal::{Kernel, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/binary.wgsl");
 

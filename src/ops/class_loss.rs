@@ -3,9 +3,8 @@
 use super::index_select::check_index_type;
 use super::loss::{LOGITS, Reduction, class_axis, counted, each, reduced};
 use super::normalize::check_float;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
 
 /// What [`cross_entropy_with`](Tensor::cross_entropy_with) and
 /// [`nll_loss_with`](Tensor::nll_loss_with) look at besides classes and targets.

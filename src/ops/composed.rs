@@ -7,10 +7,9 @@ use super::binary::BinaryOp;
 use super::normalize::check_float;
 use super::operation::{Takes, same_dtype};
 use super::scalar::Scalar;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis as checked_axis;
+use lapidary_core::{DType, Error, Result};
 
 /// Operations on each element that are made of others: of more than one launch where nothing is fused.
 impl Tensor {

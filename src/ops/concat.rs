@@ -11,11 +11,11 @@ use bytemuck::{Pod, Zeroable};
 use super::elementwise::arg;
 use super::functions::push_functions;
 use super::rows;
-use super::text::push_sections;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis};
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "concat";
 const WGSL: &str = include_str!("../../shaders/concat.wgsl");
@@ -34,8 +34,7 @@ static CONCAT: Kernel = Kernel {
         Operand::write("y"),
     ],
     text: first_text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::concat::run,
+    twin: twin!(super::twin::concat::run),
 };
 
 /// Further inputs, between what is there.
@@ -49,8 +48,7 @@ static CONCAT_MORE: Kernel = Kernel {
         Operand::update("y"),
     ],
     text: more_text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::concat::run,
+    twin: twin!(super::twin::concat::run),
 };
 
 /// `struct Params` of `shaders/concat.wgsl`.
@@ -240,8 +238,8 @@ fn text(variant: &Variant, held: &str) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::check::valid;
+    use lapidary_core::DType;
 
     #[test]
     fn every_type_gives_a_valid_shader() {

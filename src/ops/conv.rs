@@ -18,11 +18,10 @@ use super::long::{assemble, part};
 use super::normalize::check_float;
 use super::operation::same_dtype;
 use super::rows::count_out;
-use super::text::fill;
-use crate::driver::{AdapterKind, Caps};
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::fill;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{AdapterKind, Caps, Error, Result};
 
 pub use geometry::Conv;
 use geometry::Geometry;
@@ -40,8 +39,7 @@ static CONV: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::conv::run,
+    twin: twin!(super::twin::conv::run),
 };
 
 /// Bit of a variant's code, after rows and lanes.

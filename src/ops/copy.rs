@@ -27,13 +27,11 @@ use super::elementwise::{
 };
 use super::functions::push_functions;
 use super::operation::same_dtype;
-use super::text::{fill, section_for};
-use crate::dtype::DType;
-use crate::engine::kernel::{Program, Ranges};
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::checked;
+use lapidary_core::internal::sections::{fill, section_for};
+use lapidary_core::internal::{Kernel, Launch, Operand, Program, Ranges, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/copy.wgsl");
 
@@ -44,8 +42,7 @@ macro_rules! kernels {
             name: $name,
             operands: &[Operand::read("x"), Operand::$y("y")],
             text: $text,
-            #[cfg(any(test, feature = "sim"))]
-            twin: super::twin::copy::$twin,
+            twin: twin!(super::twin::copy::$twin),
         };
     )*};
 }

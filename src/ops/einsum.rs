@@ -8,10 +8,10 @@ mod equation;
 
 use smallvec::SmallVec;
 
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
 use equation::{Equation, Label};
+use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "einsum";
 

@@ -20,13 +20,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::driver::{AdapterKind, Caps};
-use crate::dtype::DType;
-use crate::engine::kernel::{MAX_PARAMS_BYTES, Program, Ranges};
-use crate::engine::{Arg, Engine, Kernel, Launch};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Collapsed, Layout, checked, collapse};
+use lapidary_core::internal::{Arg, Engine, Kernel, Launch, MAX_PARAMS_BYTES, Program, Ranges};
+use lapidary_core::{AdapterKind, Caps, DType, Result};
 
 pub(super) use parts::{do_fit, halves, is_wide, ranges, within};
 pub(crate) use shader::word;

@@ -7,11 +7,10 @@ use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family};
 use super::operation::{Takes, operations};
 use super::scalar::Scalar;
-use crate::dtype::DType;
-use crate::engine::{Engine, Kernel, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
+use lapidary_core::internal::{Engine, Kernel, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/fill.wgsl");
 
@@ -29,8 +28,7 @@ pub(super) static FILL: Kernel = Kernel {
     name: "fill",
     operands: &[Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::fill::run,
+    twin: twin!(super::twin::fill::run),
 };
 
 /// The same, where `y` is a part of its storage.
@@ -38,8 +36,7 @@ pub(super) static FILL_INTO: Kernel = Kernel {
     name: "fill_into",
     operands: &[Operand::update("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::fill::run,
+    twin: twin!(super::twin::fill::run),
 };
 
 const FAMILY: Family = Family {
@@ -130,23 +127,6 @@ pub(crate) fn full(
         dtype,
         ..made
     })
-}
-
-/// One word all over a tensor that has its storage to itself, whatever its type.
-pub(crate) fn fill_words(tensor: &Tensor, word: u32) -> Result<()> {
-    let words = tensor.storage.len_bytes().div_ceil(4) as usize;
-    let whole = Tensor {
-        layout: Layout::contiguous(&[words]),
-        dtype: DType::U32,
-        ..tensor.clone()
-    };
-    let call = Call {
-        family: FAMILY,
-        op: FillOp::Full as u8,
-        inputs: &[],
-        scalars: &[word],
-    };
-    call.write_to(&whole)
 }
 
 /// `start`, `start + step`, … before `end`: one dimension. Integer types take integers; floats

@@ -1,7 +1,7 @@
 //! Functions in WGSL that kernels of several families call. A kernel's text holds those that it
 //! calls and no others.
 
-use super::text::{names, push_sections};
+use lapidary_core::internal::sections::{names, push_sections};
 
 const WGSL: &str = include_str!("../../shaders/functions.wgsl");
 

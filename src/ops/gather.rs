@@ -7,12 +7,11 @@ use smallvec::SmallVec;
 use super::elementwise::{self, Code, MAP, Plan, arg, head, index};
 use super::functions::push_functions;
 use super::index_select::check_index_type;
-use super::text::push_sections;
-use crate::engine::kernel::{Program, Ranges};
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis, broadcast_shapes};
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Program, Ranges, Variant};
+use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/gather.wgsl");
 
@@ -21,8 +20,7 @@ static GATHER: Kernel = Kernel {
     name: "gather",
     operands: &[Operand::read("i"), Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::gather::run,
+    twin: twin!(super::twin::gather::run),
 };
 
 impl Tensor {
@@ -167,8 +165,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::check::valid;
+    use lapidary_core::DType;
 
     #[test]
     fn every_type_and_rank_gives_a_valid_shader() {

@@ -8,10 +8,9 @@ use super::index_select::check_index_type;
 use super::operation::{Takes, same_dtype};
 use super::scatter::{self, Settle};
 use super::scatter_into::InPlace;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, MAX_RANK, broadcast_shapes};
+use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     /// The elements that index tensors name together, as PyTorch's `x[i, j]`: entry `d` of

@@ -8,12 +8,11 @@ use bytemuck::{Pod, Zeroable};
 use super::elementwise::arg;
 use super::functions::push_functions;
 use super::rows::{self, Side};
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, RowsNamed, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, RowsNamed, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "index_select";
 const WGSL: &str = include_str!("../../shaders/index_select.wgsl");
@@ -27,8 +26,7 @@ static INDEX_SELECT: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::index_select::run,
+    twin: twin!(super::twin::index_select::run),
 };
 
 /// `struct Params` of `shaders/index_select.wgsl`.

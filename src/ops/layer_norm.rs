@@ -6,11 +6,10 @@ use super::elementwise::arg;
 use super::normalize::{self, Form};
 use super::reduce::{Op, fold};
 use super::rows::{Axes, RowParams, Rows};
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/layer_norm.wgsl");
 
@@ -24,8 +23,7 @@ pub(super) static LAYER_NORM: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::layer_norm::run,
+    twin: twin!(super::twin::layer_norm::run),
 };
 
 /// With the mean `s` of every row, and the sum `t` of the squared distances from it.
@@ -40,8 +38,7 @@ static LAYER_NORM_APPLY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::layer_norm::apply,
+    twin: twin!(super::twin::layer_norm::apply),
 };
 
 /// Bits of a variant's code.

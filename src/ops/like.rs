@@ -1,8 +1,8 @@
 //! New tensors of the shape and type of another.
 
 use super::{Scalar, fill, random};
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 /// New tensors of the shape and type of `self`, on the same `Gpu`. They are row-major, whatever
 /// the strides of `self`, and share no memory with it. Nothing is read of `self`.

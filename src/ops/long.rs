@@ -1,9 +1,8 @@
 //! Calls whose one dispatch would keep the device busy for so long that the system takes it for dead:
 //! they are made in parts along an axis of the result, each of which gets a submission of its own.
 
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Result};
 
 /// How many elements of an axis of `len` a part has, a multiple of `unit` if that many may be, so that
 /// none has more than `most` of the work; none where the whole has no more.

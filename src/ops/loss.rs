@@ -9,12 +9,11 @@ use super::functions::push_functions;
 use super::index_select::check_index_type;
 use super::normalize::check_float;
 use super::rows::{self, Axes, Rows};
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/loss.wgsl");
 
@@ -23,8 +22,7 @@ static LOSS: Kernel = Kernel {
     name: "loss",
     operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::loss::run,
+    twin: twin!(super::twin::loss::run),
 };
 
 /// The same, taken from `m[r]`.
@@ -37,8 +35,7 @@ static LOSS_OF_LOGITS: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::loss::run,
+    twin: twin!(super::twin::loss::run),
 };
 
 /// Bit of a variant's code: `x` holds logits.

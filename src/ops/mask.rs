@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use super::elementwise::{self, Call, Code, Family, Input};
 use super::operation::operations;
 use super::random;
-use super::text::section_for;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::section_for;
+use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::{Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/mask.wgsl");
 
@@ -26,8 +26,7 @@ pub(super) static MASK: Kernel = Kernel {
     name: "mask",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::mask::run,
+    twin: twin!(super::twin::mask::run),
 };
 
 /// There is no form in place, nor in parts, where elements have other numbers.

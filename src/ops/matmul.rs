@@ -34,13 +34,11 @@ mod text;
 
 use std::borrow::Cow;
 
-use crate::driver::AdapterKind;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
+use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::{AdapterKind, DType, Error, Result};
 
 pub use epilogue::{Activation, Epilogue};
 pub(super) use form::Form;
@@ -55,8 +53,7 @@ const fn kernel(operands: &'static [Operand]) -> Kernel {
         name: "matmul",
         operands,
         text,
-        #[cfg(any(test, feature = "sim"))]
-        twin: super::twin::matmul::run,
+        twin: twin!(super::twin::matmul::run),
     }
 }
 

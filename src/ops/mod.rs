@@ -1,5 +1,16 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
+/// The reference of a kernel, where the simulated device is compiled in.
+macro_rules! twin {
+    ($run:path) => {{
+        #[cfg(any(test, feature = "sim"))]
+        const RUN: Option<fn(&mut lapidary_core::internal::TwinCall)> = Some($run);
+        #[cfg(not(any(test, feature = "sim")))]
+        const RUN: Option<fn(&mut lapidary_core::internal::TwinCall)> = None;
+        RUN
+    }};
+}
+
 mod argreduce;
 mod arrange;
 mod attention;
@@ -11,7 +22,6 @@ mod composed;
 mod concat;
 mod conv;
 mod copy;
-pub(crate) mod custom;
 mod einsum;
 pub(crate) mod elementwise;
 pub(crate) mod fill;
@@ -26,12 +36,12 @@ mod loss;
 mod mask;
 mod matmul;
 mod multinomial;
+mod name;
 mod normalize;
 mod operation;
 mod operators;
 mod pad;
 mod pool;
-pub(crate) mod probe;
 mod quantized;
 pub(crate) mod random;
 pub(crate) mod readers;
@@ -48,7 +58,6 @@ mod select;
 mod softmax;
 mod sort;
 mod ternary;
-pub(crate) mod text;
 mod trial;
 mod unary;
 
@@ -64,9 +73,9 @@ pub(crate) mod twin;
 pub use attention::Causal;
 pub use class_loss::ClassLoss;
 pub use conv::Conv;
-pub use custom::{Kernel, KernelCall};
 pub use loss::Reduction;
 pub use matmul::{Activation, Epilogue};
+pub(crate) use name::name_of;
 pub use pad::PadMode;
 pub use pool::Pool;
 pub use quantized::Quantized;

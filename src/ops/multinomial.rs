@@ -2,9 +2,8 @@
 
 use super::normalize::check_float;
 use super::random::rand_uniform;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "multinomial";
 

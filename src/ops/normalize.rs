@@ -6,15 +6,14 @@
 
 use std::fmt;
 
-use crate::dtype::DType;
-use crate::engine::Variant;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::Variant;
+use lapidary_core::{DType, Error, Result};
 
 use super::reduce::{Op, fold};
 use super::rows::{self, Axes, RowParams, Rows};
-use super::text::push_sections;
 use super::trial::{Call, bucket};
+use lapidary_core::internal::sections::push_sections;
 
 /// Elements of a row that one invocation may go through.
 const LONGEST_ROW: u32 = 64 << 10;

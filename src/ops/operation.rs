@@ -4,9 +4,8 @@
 //! bool. `cast` is how a type changes. The one exception are functions of real numbers, such as
 //! the exponential: of integers and bools they give f32, since nothing else could be meant.
 
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
 
 /// Which types an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +138,7 @@ macro_rules! kernels {
             name: $name,
             operands: &[$($operand),*],
             text,
-            #[cfg(any(test, feature = "sim"))]
-            twin: crate::ops::twin::$twin::run,
+            twin: twin!(crate::ops::twin::$twin::run),
         };
     )*};
 }

@@ -9,8 +9,8 @@ use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Su
 
 use super::binary::BinaryOp;
 use super::scalar::Scalar;
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 macro_rules! with_tensor {
     ($($trait:ident $method:ident $op:ident: $left:ty, $right:ty;)*) => {$(

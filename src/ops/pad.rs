@@ -2,9 +2,9 @@
 
 use super::fill;
 use super::scalar::Scalar;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, checked};
+use lapidary_core::{Error, Result};
 
 /// What [`Tensor::pad_with`] puts around a tensor: the modes of PyTorch's `F.pad` beside
 /// `constant`, which is [`Tensor::pad`].

@@ -8,9 +8,9 @@ mod call;
 mod kernel;
 mod windows;
 
-use crate::error::Result;
 use crate::tensor::Tensor;
 use call::Planes;
+use lapidary_core::Result;
 
 pub(in crate::ops) use kernel::Fold;
 #[cfg(any(test, feature = "sim"))]

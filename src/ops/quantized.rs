@@ -1,10 +1,9 @@
 //! Weights of eight bits: how they are made, what they are worth, and products with them. The kernels are
 //! those of matmul, which widens and scales what it loads.
 
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
 use quantizing::checked_group;
 
 /// The largest value: symmetric, so that -128 is left out.

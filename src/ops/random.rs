@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use super::elementwise::{self, Call, Code, Family};
 use super::operation::operations;
-use crate::dtype::DType;
-use crate::engine::{Engine, Kernel, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::{Engine, Kernel, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/random.wgsl");
 
@@ -26,8 +25,7 @@ pub(super) static RANDOM: Kernel = Kernel {
     name: "random",
     operands: &[Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::random::run,
+    twin: twin!(super::twin::random::run),
 };
 
 /// There is no form in place, nor in parts.
@@ -44,7 +42,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 
 /// The generator, which takes its key from the first two scalars.
 pub(super) fn philox() -> &'static str {
-    super::text::section_for(WGSL, "philox", "")
+    lapidary_core::internal::sections::section_for(WGSL, "philox", "")
 }
 
 #[track_caller]

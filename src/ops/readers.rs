@@ -4,7 +4,7 @@
 
 use super::rows::RowParams;
 use super::{argreduce, layer_norm, normalize, reduce, softmax};
-use crate::engine::Kernel;
+use lapidary_core::internal::Kernel;
 
 /// A kernel whose first operand is `x`.
 #[derive(Debug)]

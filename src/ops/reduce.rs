@@ -23,12 +23,10 @@ use std::borrow::Cow;
 use super::elementwise::arg;
 use super::functions::push_functions;
 use super::rows::{self, Axes, Rows, Side};
-use super::text::push_sections;
-use crate::driver::Caps;
-use crate::dtype::DType;
-use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
+use lapidary_core::{Caps, DType, Error, Result};
 
 pub(super) use op::{Fold, Lift, Lower, Op, name_of};
 
@@ -39,8 +37,7 @@ pub(super) static REDUCE: Kernel = Kernel {
     name: "reduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::reduce::run,
+    twin: twin!(super::twin::reduce::run),
 };
 
 /// The same of what `lift` makes of `x` and of the row's `m[r]`.
@@ -48,8 +45,7 @@ pub(super) static REDUCE_AROUND: Kernel = Kernel {
     name: "reduce_around",
     operands: &[Operand::read("x"), Operand::read("m"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::reduce::run,
+    twin: twin!(super::twin::reduce::run),
 };
 
 /// Which kernel folds.

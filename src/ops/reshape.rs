@@ -1,8 +1,8 @@
 //! Other shapes for the same elements: views where strides can say it, else copies.
 
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis, axis_or_number};
+use lapidary_core::{Error, Result};
 
 impl Tensor {
     /// The elements, in row-major order, under another shape: a view if strides can say it, else

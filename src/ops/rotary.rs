@@ -8,10 +8,10 @@ use super::elementwise::arg;
 use super::functions::push_functions;
 use super::normalize::check_float;
 use super::rows;
-use super::text::push_sections;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{Error, Result};
 
 const OPERATION: &str = "rotary";
 const WGSL: &str = include_str!("../../shaders/rotary.wgsl");
@@ -26,8 +26,7 @@ static ROTARY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::rotary::run,
+    twin: twin!(super::twin::rotary::run),
 };
 
 /// `struct Params` of `shaders/rotary.wgsl`.
@@ -146,8 +145,8 @@ pub(super) fn are_neighbours(code: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::check::valid;
+    use lapidary_core::DType;
 
     #[test]
     fn every_type_gives_a_valid_shader() {

@@ -9,10 +9,9 @@ use std::fmt::Write;
 use bytemuck::{Pod, Zeroable};
 use smallvec::SmallVec;
 
-use crate::driver::{AdapterKind, Caps};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, MAX_RANK, Strides, axis_or_number, collapse};
+use lapidary_core::{AdapterKind, Caps, Error, Result};
 
 /// The WGSL that goes with this file.
 pub(super) const WGSL: &str = include_str!("../../shaders/rows.wgsl");

@@ -2,8 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use lapidary_core::{DType, Error, Result};
 
 /// A number or truth value that takes the place of a tensor: `&x * 2.0`, `x.clamp(0, 255)`.
 ///

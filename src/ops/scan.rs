@@ -10,12 +10,11 @@ use super::elementwise::arg;
 use super::fill::{arange, full};
 use super::reduce::{self, Fold, Op, Plan};
 use super::rows::{self, Axes, Rows};
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, axis};
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/scan.wgsl");
 
@@ -24,8 +23,7 @@ static SCAN: Kernel = Kernel {
     name: "scan",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::scan::run,
+    twin: twin!(super::twin::scan::run),
 };
 
 /// Rows in parts, of which `c` holds what they fold to.
@@ -33,8 +31,7 @@ static SCAN_PARTS: Kernel = Kernel {
     name: "scan_parts",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::scan::run,
+    twin: twin!(super::twin::scan::run),
 };
 
 /// Bits of a variant's code; two say which [`Fold`] it is.

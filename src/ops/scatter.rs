@@ -18,12 +18,10 @@ use super::functions::push_functions;
 use super::rows;
 use super::scatter_into::InPlace;
 use super::sort::sorted;
-use super::text::push_sections;
-use crate::driver::AdapterKind;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{AdapterKind, DType, Result};
 
 pub use reduce::ScatterReduce;
 
@@ -40,8 +38,7 @@ static SCATTER: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::scatter::run,
+    twin: twin!(super::twin::scatter::run),
 };
 
 /// `struct Params` of `shaders/scatter.wgsl`.

@@ -9,12 +9,10 @@ use super::functions::push_functions;
 use super::rows;
 use super::scatter::{self, How, LONGEST_RUN_ON_CPU, Params, Settle};
 use super::sort::sorted;
-use super::text::push_sections;
-use crate::driver::AdapterKind;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{AdapterKind, DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/scatter_into.wgsl");
 
@@ -28,8 +26,7 @@ static SCATTER_INTO: Kernel = Kernel {
         Operand::update("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::scatter_into::run,
+    twin: twin!(super::twin::scatter_into::run),
 };
 
 /// Bit of a variant's code: elements share words, so an invocation has four.

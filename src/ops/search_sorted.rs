@@ -9,11 +9,10 @@ use super::elementwise::arg;
 use super::functions::push_functions;
 use super::operation::{Takes, same_dtype};
 use super::rows;
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "search_sorted";
 const WGSL: &str = include_str!("../../shaders/search_sorted.wgsl");
@@ -23,8 +22,7 @@ static SEARCH_SORTED: Kernel = Kernel {
     name: "search_sorted",
     operands: &[Operand::read("s"), Operand::read("v"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::search_sorted::run,
+    twin: twin!(super::twin::search_sorted::run),
 };
 
 /// `struct Params` of `shaders/search_sorted.wgsl`.

@@ -7,11 +7,10 @@ use super::elementwise::{self, Call, Family, Input};
 use super::fill;
 use super::operation::{Takes, kernels, same_dtype};
 use super::scalar::Scalar;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::broadcast_shapes;
+use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/select.wgsl");
 const OPERATION: &str = "where";

@@ -7,11 +7,11 @@ use super::functions::push_functions;
 use super::normalize::{self, Form};
 use super::reduce::Op;
 use super::rows::{Axes, Rows};
-use super::text::push_sections;
-use crate::engine::{Arg, Kernel, Launch, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::axis;
+use lapidary_core::Result;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Arg, Kernel, Launch, Operand, Variant};
 
 const WGSL: &str = include_str!("../../shaders/softmax.wgsl");
 
@@ -20,8 +20,7 @@ pub(super) static SOFTMAX: Kernel = Kernel {
     name: "softmax",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::softmax::run,
+    twin: twin!(super::twin::softmax::run),
 };
 
 /// With the maximum `s` and the sum `t` of every row.
@@ -34,8 +33,7 @@ static SOFTMAX_APPLY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::softmax::apply,
+    twin: twin!(super::twin::softmax::apply),
 };
 
 /// Bit of a variant's code: the logarithm.
@@ -161,8 +159,8 @@ pub(super) fn is_log(code: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
     use crate::ops::check::valid;
+    use lapidary_core::DType;
 
     #[test]
     fn every_form_gives_a_valid_shader() {

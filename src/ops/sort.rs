@@ -9,12 +9,11 @@ use bytemuck::{Pod, Zeroable};
 use super::elementwise::arg;
 use super::gather;
 use super::rows::{self, Axes, Rows};
-use super::text::push_sections;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand, Variant};
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, axis};
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Launch, Operand, Variant};
+use lapidary_core::{DType, Error, Result};
 
 const WGSL: &str = include_str!("../../shaders/sort.wgsl");
 
@@ -26,8 +25,7 @@ static SORT_BLOCKS: Kernel = Kernel {
     name: "sort_blocks",
     operands: &[Operand::read("x"), Operand::write("k"), Operand::write("o")],
     text: blocks_text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::sort::blocks,
+    twin: twin!(super::twin::sort::blocks),
 };
 
 /// The keys `l` and the order `q` of runs that are twice as long.
@@ -40,8 +38,7 @@ static SORT_MERGE: Kernel = Kernel {
         Operand::write("q"),
     ],
     text: merge_text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::sort::merge,
+    twin: twin!(super::twin::sort::merge),
 };
 
 /// `struct Params` of the section `merge` of `shaders/sort.wgsl`.

@@ -7,11 +7,10 @@ use super::elementwise::element::Element;
 use super::elementwise::{self, Call, Code, Family, Input};
 use super::operation::{kernels, operations, same_dtype};
 use super::scalar::Scalar;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::broadcast_shapes;
+use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/ternary.wgsl");
 

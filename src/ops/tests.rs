@@ -3,13 +3,11 @@
 use smallvec::SmallVec;
 
 use super::elementwise::{Code, Fetch, Plan};
-use super::{binary, check, copy, fill, mask, probe, random, select, ternary, unary};
-use crate::driver::sim::{SimDriver, SimOptions};
-use crate::driver::{AdapterKind, Caps, Driver};
-use crate::dtype::DType;
-use crate::engine::kernel::MAX_OPERANDS;
-use crate::engine::{Kernel, Look, Variant};
+use super::{binary, check, copy, fill, mask, random, select, ternary, unary};
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::{Kernel, Look, MAX_OPERANDS, Variant};
+use lapidary_core::sim::SimOptions;
+use lapidary_core::{AdapterKind, Caps, DType, Gpu};
 
 const INTO: u64 = 1 << 13;
 const WHOLE: u64 = 1 << 12;
@@ -181,8 +179,8 @@ fn every_text_of_select_fill_mask_and_random_is_a_valid_shader() {
 fn every_text_that_looks_for_bugs_is_a_valid_shader() {
     for look in Look::ALL {
         let kernel = match look {
-            Look::Mend => probe::PROBES.mend,
-            _ => probe::PROBES.probe,
+            Look::Mend => &lapidary_core::internal::MEND,
+            _ => &lapidary_core::internal::PROBE,
         };
         check::valid(kernel, look as u64, &[DType::U32; 2], 0);
     }
@@ -237,11 +235,12 @@ fn a_copy_through_many_windows_is_a_valid_shader() {
 
 #[test]
 fn quads_come_in_pairs_where_an_adapter_gains_by_it() {
-    let (driver, _) = SimDriver::new(SimOptions::default()).expect("the options go together");
-    let wide = Caps {
-        kind: AdapterKind::Cpu,
-        wide_words: true,
-        ..Caps::clone(driver.caps())
+    let (gpu, _) = Gpu::simulated(SimOptions::default()).expect("the options go together");
+    let wide = {
+        let mut caps = gpu.caps().clone();
+        caps.kind = AdapterKind::Cpu;
+        caps.wide_words = true;
+        caps
     };
     let check = |caps: &Caps, layouts: &[&Layout], dtypes: [DType; 2], expected: bool| {
         let (shape, scalars) = (&layouts[0].shape, [false, false]);
@@ -268,9 +267,10 @@ fn quads_come_in_pairs_where_an_adapter_gains_by_it() {
         .expect("it fits");
     check(&wide, &[&rows, &rows], floats, false);
     check(&wide, &[&long, &long], [DType::F32, DType::F16], false);
-    let narrow = Caps {
-        wide_words: false,
-        ..wide.clone()
+    let narrow = {
+        let mut caps = wide.clone();
+        caps.wide_words = false;
+        caps
     };
     check(&narrow, &[&long, &long], floats, false);
 }

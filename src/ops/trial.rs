@@ -5,10 +5,9 @@ use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::error::Result;
-use crate::memory::Storage;
 use crate::tensor::Tensor;
-use crate::tuning::Runner;
+use lapidary_core::Result;
+use lapidary_core::internal::{Runner, Storage};
 
 /// A call whose kernel has variants.
 pub(super) struct Call<'a, P> {

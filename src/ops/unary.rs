@@ -7,11 +7,10 @@ use super::elementwise::{self, Call, Code, Family, Input};
 use super::fill;
 use super::operation::{as_float, operations};
 use super::scalar::Scalar;
-use super::text::section_for;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::internal::sections::section_for;
+use lapidary_core::internal::{Kernel, Operand, Variant};
+use lapidary_core::{DType, Result};
 
 const WGSL: &str = include_str!("../../shaders/unary.wgsl");
 
@@ -112,8 +111,7 @@ pub(super) static UNARY: Kernel = Kernel {
     name: "unary",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::unary::run,
+    twin: twin!(super::twin::unary::run),
 };
 
 /// The same, where `y` is a part of its storage.
@@ -121,8 +119,7 @@ pub(super) static UNARY_INTO: Kernel = Kernel {
     name: "unary_into",
     operands: &[Operand::read("x"), Operand::update("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: super::twin::unary::run,
+    twin: twin!(super::twin::unary::run),
 };
 
 /// `fn op(x: A) -> Y` of an operation on what is computed as `kind`.

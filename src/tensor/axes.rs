@@ -1,7 +1,7 @@
 //! Views that move, split or join axes. Like all views they share their elements.
 
 use super::Tensor;
-use crate::error::Result;
+use lapidary_core::Result;
 
 impl Tensor {
     /// A 0-d tensor as one element along an axis, for what computes along axes.

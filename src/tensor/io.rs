@@ -4,16 +4,12 @@
 //! and picks the elements on the host; so a view can be read without an operation.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Tensor;
 use super::layout::Layout;
-use crate::driver::BoxFuture;
-use crate::dtype::Element;
 #[cfg(not(target_arch = "wasm32"))]
-use crate::engine::block_on;
-use crate::error::{Error, Result};
-use crate::transfer::Piece;
+use lapidary_core::internal::block_on;
+use lapidary_core::{Buffer, Element, Error, Result};
 
 impl Tensor {
     /// The elements in row-major order, once all work before this call is done.
@@ -40,8 +36,10 @@ impl Tensor {
     /// # }
     /// ```
     pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
-        let read = self.start_read::<T>("read", Vec::new());
-        async move { read?.elements().await }
+        let (span, layout) = self.span();
+        let checked = self.check_element::<T>("read");
+        let read = checked.and_then(|()| span.start_read::<T>(Vec::new()));
+        async move { picked(read?.elements().await?, &layout) }
     }
 
     /// The elements in row-major order: [`read`](Self::read), and waits for it.
@@ -120,36 +118,11 @@ impl Tensor {
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {
         const OPERATION: &str = "read_with";
         self.check_element::<T>(OPERATION)?;
-        let (mut look, mut seen) = (Some(look), None);
-        let elements;
-        if let Some((span, layout)) = self.span().filter(|_| self.is_contiguous()) {
-            let len = layout.len();
-            let into = Arc::new(Mutex::new(Landing::new(Vec::new())));
-            let landed = into.clone();
-            let sink = Box::new(move |piece: &[u8]| lock(&landed).take_in(piece, len));
-            self.engine
-                .show(
-                    &self.storage,
-                    span,
-                    sink,
-                    &mut |bytes| match (T::seen_in(bytes), look.take()) {
-                        (Some(elements), Some(look)) => seen = Some(look(elements)),
-                        (_, unused) => {
-                            look = unused;
-                            lock(&into).take_in(bytes, len);
-                        }
-                    },
-                )?;
-            let landed = mem::replace(&mut *lock(&into), Landing::new(Vec::new()));
-            elements = landed.elements(&layout)?;
-        } else {
-            elements = self.read_now(OPERATION, Vec::new())?;
+        if self.is_contiguous() {
+            return self.bytes().read_with(look);
         }
-        match (seen, look) {
-            (Some(seen), _) => Ok(seen),
-            (None, Some(look)) => Ok(self.engine.call_theirs(|| look(&elements))),
-            (None, None) => Err(Error::Reentered),
-        }
+        let elements = self.read_now(OPERATION, Vec::new())?;
+        Ok(self.engine.call_theirs(|| look(&elements)))
     }
 
     /// The one element of a tensor that has one, whatever its rank. Waits for it.
@@ -328,163 +301,48 @@ impl Tensor {
     }
 
     /// The bytes from the lowest element of the view to the highest, and where the elements are among
-    /// them; none of an empty view.
-    fn span(&self) -> Option<(Piece, Layout)> {
+    /// them.
+    fn span(&self) -> (Buffer, Layout) {
         let mut layout = self.layout.clone();
-        let (lowest, highest) = layout.span()?;
+        let Some((lowest, highest)) = layout.span() else {
+            let none = Buffer::part(&self.engine, self.storage.clone(), 0, 0);
+            return (none, layout);
+        };
         layout.offset -= lowest;
         let width = self.dtype.size_bytes();
-        let span = Piece {
-            offset_bytes: lowest as u64 * width,
-            size_bytes: (highest - lowest + 1) as u64 * width,
-        };
-        Some((span, layout))
+        let (start, size_bytes) = (lowest as u64 * width, (highest - lowest + 1) as u64 * width);
+        let span = Buffer::part(&self.engine, self.storage.clone(), start, size_bytes);
+        (span, layout)
+    }
+
+    /// The bytes of a contiguous view.
+    pub(crate) fn bytes(&self) -> Buffer {
+        debug_assert!(self.is_contiguous(), "{self:?}");
+        self.span().0
     }
 
     /// Reads into `spare`, whatever it holds, and waits: where the elements lie, if that can be.
     #[cfg(not(target_arch = "wasm32"))]
     fn read_now<T: Element>(&self, operation: &'static str, spare: Vec<T>) -> Result<Vec<T>> {
         self.check_element::<T>(operation)?;
-        let mut landing = Landing::new(spare);
-        if let Some((span, layout)) = self.span() {
-            let len = span.size_bytes as usize / size_of::<T>();
-            let mut land = |bytes: &[u8]| landing.take_in(bytes, len);
-            if self.engine.show_in_place(&self.storage, span, &mut land)? {
-                return landing.elements(&layout);
-            }
-        }
-        block_on(
-            operation,
-            self.start_read(operation, landing.elements)?.elements(),
-        )
-    }
-
-    /// Starts a read into `spare`, whatever it holds.
-    fn start_read<T: Element>(
-        &self,
-        operation: &'static str,
-        mut spare: Vec<T>,
-    ) -> Result<Arrival<T>> {
-        self.check_element::<T>(operation)?;
-        if self.is_empty() {
-            spare.clear();
-        }
-        let landing = Arc::new(Mutex::new(Landing::new(spare)));
-        let (landed, layout) = match self.span() {
-            None => (None, self.layout.clone()),
-            Some((span, layout)) => {
-                let (into, len) = (landing.clone(), span.size_bytes as usize / size_of::<T>());
-                let sink = Box::new(move |piece: &[u8]| lock(&into).take_in(piece, len));
-                let landed = self.engine.read_to(&self.storage, span, sink)?;
-                (Some(landed), layout)
-            }
-        };
-        Ok(Arrival {
-            landed,
-            landing,
-            layout,
-        })
+        let (span, layout) = self.span();
+        picked(span.read_now(operation, spare)?, &layout)
     }
 }
 
-/// A read under way.
-struct Arrival<T> {
-    /// Done when all bytes have landed; `None` if there are none.
-    landed: Option<BoxFuture<'static, Result<()>>>,
-    /// Where they land.
-    landing: Arc<Mutex<Landing<T>>>,
-    /// Which of what lands is wanted, in which order.
-    layout: Layout,
-}
-
-impl<T: Element> Arrival<T> {
-    async fn elements(self) -> Result<Vec<T>> {
-        if let Some(landed) = self.landed {
-            landed.await?;
-        }
-        let landed = mem::replace(&mut *lock(&self.landing), Landing::new(Vec::new()));
-        landed.elements(&self.layout)
+/// The elements that a layout names, of those between its lowest and its highest.
+fn picked<T: Element>(elements: Vec<T>, layout: &Layout) -> Result<Vec<T>> {
+    if layout.is_contiguous() {
+        return Ok(elements);
     }
-}
-
-/// All elements from a view's lowest to its highest, as far as they have arrived.
-struct Landing<T> {
-    elements: Vec<T>,
-    arrived_bytes: usize,
-    /// The host has no room for them.
-    is_refused: bool,
-}
-
-impl<T: Element> Landing<T> {
-    /// Into a vector that is there already, whatever it holds.
-    fn new(elements: Vec<T>) -> Self {
-        Landing {
-            elements,
-            arrived_bytes: 0,
-            is_refused: false,
-        }
-    }
-
-    /// Those that a layout names, in row-major order, once all have landed.
-    fn elements(self, layout: &Layout) -> Result<Vec<T>> {
-        let all = match self.is_refused {
-            true => None,
-            false if layout.is_contiguous() => Some(self.elements),
-            false => gather(&self.elements, layout),
-        };
-        all.ok_or_else(|| Error::Shape {
-            operation: "read",
-            reason: format!(
-                "the host has no room for the {} elements of {:?}",
-                layout.len(),
-                layout.shape
-            ),
-        })
-    }
-
-    /// The next bytes, of a read of `len` elements. They may end inside an element.
-    fn take_in(&mut self, piece: &[u8], len: usize) {
-        // Only here, so that a read which waits in the queue takes no memory.
-        if self.arrived_bytes == 0 {
-            self.is_refused = !has_room_for(&self.elements, len);
-        }
-        if self.is_refused {
-            self.arrived_bytes += piece.len();
-            return;
-        }
-        if self.elements.capacity() == 0 {
-            let whole = (piece.len() == len * size_of::<T>() && piece.len() < ZEROED_BYTES)
-                .then(|| T::seen_in(piece))
-                .flatten();
-            if let Some(elements) = whole {
-                self.elements = elements.to_vec();
-                self.arrived_bytes = piece.len();
-                return;
-            }
-            self.elements = bytemuck::zeroed_vec(len);
-        } else if self.arrived_bytes == 0 {
-            self.elements.resize(len, T::default());
-        }
-        T::decode(&mut self.elements, self.arrived_bytes, piece);
-        self.arrived_bytes += piece.len();
-    }
-}
-
-fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>> {
-    landing.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory from this size on comes zeroed from the system, so that nobody touches it before the bytes
-/// do. Less of it may be memory that was freed: to zero that would take as long as to fill it.
-const ZEROED_BYTES: usize = 32 << 20;
-
-/// Elements so few that asking for room beforehand would be for nothing.
-const FEW: usize = 1 << 16;
-
-/// Can a vector grow to so many elements? What cannot be had ends the program, unless it is asked
-/// for in this way. The room itself is not kept: a vector that is zeroed from the start is faster.
-fn has_room_for<T>(elements: &Vec<T>, len: usize) -> bool {
-    len <= FEW || len <= elements.capacity() || Vec::<T>::new().try_reserve_exact(len).is_ok()
+    gather(&elements, layout).ok_or_else(|| Error::Shape {
+        operation: "read",
+        reason: format!(
+            "the host has no room for the {} elements of {:?}",
+            layout.len(),
+            layout.shape
+        ),
+    })
 }
 
 /// The elements that a layout names, in row-major order of its indices; `None` if the host has no
@@ -555,13 +413,5 @@ mod tests {
             offset: 0,
         };
         assert_eq!(gather(&[7_u32], &layout), None);
-        let mut landing = Landing {
-            elements: Vec::<u32>::new(),
-            arrived_bytes: 0,
-            is_refused: false,
-        };
-        landing.take_in(&[1, 0, 0, 0], 1 << 58);
-        landing.take_in(&[1, 0, 0, 0], 1 << 58);
-        assert!(landing.is_refused && landing.elements.is_empty());
     }
 }

@@ -15,12 +15,9 @@ mod views;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dtype::DType;
-use crate::engine::Engine;
-use crate::error::{Error, Result};
-use crate::memory::{Residency, Storage, Tag};
+use lapidary_core::internal::{Engine, Storage};
+use lapidary_core::{DType, Error, Residency, Result, Tag};
 use layout::{Layout, checked};
-pub use residency::Pin;
 
 /// An n-dimensional array in device memory.
 ///

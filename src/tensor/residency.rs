@@ -3,24 +3,11 @@
 use std::sync::Arc;
 
 use super::Tensor;
-use crate::driver::Shared;
-use crate::engine::{Engine, block_on};
-use crate::error::{Error, Result};
-use crate::memory::{Advice, Residency, Source, Storage};
+use lapidary_core::internal::{Engine, Shared, block_on};
+use lapidary_core::{Advice, Buffer, Error, Pin, Residency, Result, Source};
 
 /// What errors call it.
 const OPERATION: &str = "recompute_with";
-
-/// Keeps a tensor where it is on the device until this is dropped: see [`Tensor::pin`].
-#[derive(Debug)]
-#[must_use = "the tensor is let go as soon as this is dropped"]
-pub struct Pin(Arc<Storage>);
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        self.0.unpin();
-    }
-}
 
 impl Tensor {
     /// Puts the tensor out now, with all its views: to the host's memory, to disk, or, if its
@@ -123,16 +110,14 @@ impl Tensor {
     /// # Errors
     /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
-        if self.storage.len_bytes() == 0 {
-            // It is nowhere.
-            self.engine.force(&self.storage).await?;
-            self.storage.pin();
-        } else {
-            let pinned = self.engine.pin(&[&self.storage]).await?;
-            self.storage.pin();
-            drop(pinned);
-        }
-        Ok(Pin(self.storage.clone()))
+        Buffer::part(
+            &self.engine,
+            self.storage.clone(),
+            0,
+            self.storage.len_bytes(),
+        )
+        .pin_async()
+        .await
     }
 
     /// Lets a function stand in for the elements that the tensor has now: when memory is short they

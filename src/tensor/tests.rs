@@ -5,20 +5,17 @@ use std::sync::Arc;
 use half::f16;
 
 use super::Tensor;
-use crate::driver::sim::{SimDriver, SimHandle, SimOptions};
-use crate::dtype::{DType, Element};
-use crate::engine::{Engine, Setup, block_on};
-use crate::error::{Error, Result};
-use crate::memory::Residency;
+use lapidary_core::internal::{Engine, block_on};
+use lapidary_core::sim::{SimHandle, SimOptions};
+use lapidary_core::{DType, Element, Error, Gpu, Residency, Result};
 
 fn engine() -> (Arc<Engine>, SimHandle) {
     let options = SimOptions {
         dirty: true,
         ..SimOptions::default()
     };
-    let (driver, sim) = SimDriver::new(options).unwrap();
-    let engine = Engine::new(Arc::new(driver), Setup::default());
-    (engine.unwrap(), sim)
+    let (gpu, sim) = Gpu::simulated(options).unwrap();
+    (gpu.engine().clone(), sim)
 }
 
 fn tensor<T: Element>(engine: &Arc<Engine>, elements: &[T], shape: &[usize]) -> Tensor {

@@ -2,7 +2,7 @@
 //! nothing on the device, and what is written through one is read through all.
 
 use super::Tensor;
-use crate::error::{Error, Result};
+use lapidary_core::{Error, Result};
 
 impl Tensor {
     /// The same elements, in row-major order, under another shape with as many of them.

@@ -314,7 +314,7 @@ fn entry_points_that_share_bindings_in_another_order_do_not_collide() {
         let kernel = Kernel::with_entry(&gpu, text, entry).unwrap();
         let mut call = kernel.call().out("sum", &[1], DType::U32);
         for (name, tensor) in inputs {
-            call = call.bind(name, tensor);
+            call = call.bind(name, *tensor);
         }
         if has_params {
             call = call.params(&[10_u32, 20, 0, 0]);

@@ -5,7 +5,7 @@ use lapidary::{Budget, Error};
 
 use crate::{ended, nothing_leaves, open, options};
 
-const MIB: usize = 1 << 20;
+const MIB: u64 = 1 << 20;
 
 #[test]
 fn operands_that_left_are_back_when_they_are_read() {
@@ -50,9 +50,9 @@ fn room_for_one_of_two_results_is_room_for_none() {
 }
 
 #[test]
-fn tensors_of_another_device_are_refused() {
+fn buffers_of_another_device_are_refused() {
     let ((gpu, sim), (other, _)) = (open(options()), open(options()));
-    let foreign = other.zeros(&[4], lapidary::DType::U8).unwrap();
+    let foreign = other.buffer(4).unwrap();
     let refused = gpu.stand_in(&[&foreign], &[], &[4]);
     assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
     ended(gpu, &sim);

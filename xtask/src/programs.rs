@@ -2,7 +2,7 @@
 
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, cargo, has_cargo_command, run};
-use crate::suite::FEATURES;
+use crate::suite::PROGRAM;
 
 /// Runs the demo on whatever adapter there is.
 pub(crate) fn demo(args: &[String]) -> Result {
@@ -18,8 +18,8 @@ pub(crate) fn replay(args: &[String]) -> Result {
     let mut replay = cargo();
     replay
         .args(["run", "--release"])
-        .args(FEATURES)
-        .args(["--bin", "lapidary", "--", "replay"]);
+        .args(PROGRAM)
+        .args(["--", "replay"]);
     if !args.iter().any(|arg| arg.starts_with("--against")) {
         replay.args(["--against", "none"]);
     }

@@ -6,11 +6,24 @@ use std::process::Command;
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, has_cargo_command, run};
 
-/// The suite needs the simulated driver, the program and what is told to others, and one set of features
-/// for all builds means that nothing is compiled twice.
+/// The libraries' own tests, in cargo's words.
+pub(crate) const LIBRARIES: &[&str] = &[
+    "--package",
+    "lapidary",
+    "--package",
+    "lapidary-core",
+    "--lib",
+];
+
+/// The program `lapidary`, in cargo's words.
+pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "lapidary"];
+
+/// The suite needs the simulated driver and what is told to others, and one set of features for all
+/// builds means that nothing is compiled twice.
 pub(crate) const FEATURES: &[&str] = &[
     "--features",
-    "lapidary/cli,lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
+    "lapidary/sim,lapidary/snapshot,lapidary/monitor,lapidary/serve,lapidary/tracing,lapidary/metrics,\
+     lapidary/safetensors,lapidary/ndarray",
 ];
 
 /// What needs no program: other systems, and what is measured.
@@ -39,7 +52,7 @@ pub(crate) fn test(args: &[String]) -> Result {
     let mut tests = selected(&["--workspace"], &filters)?;
     let mut examples = cargo_with_gpu()?;
     examples
-        .args(["test", "--doc", "--package", "lapidary"])
+        .args(["test", "--doc", "--workspace"])
         .args(FEATURES);
     run(&mut tests)?;
     if filters.is_empty() {

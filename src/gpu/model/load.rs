@@ -1,10 +1,10 @@
 //! Tensors of a model's file on a device: uploaded in pieces, or read when somebody uses them.
 
 use super::{LoadProgress, Model, ModelFile, find};
-use crate::engine::block_on;
-use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
+use lapidary_core::internal::block_on;
 
 /// So much is read, converted and handed on at once.
 const PART_BYTES: u64 = 1 << 20;
@@ -153,13 +153,15 @@ impl Gpu {
             let part_bytes = PART_BYTES.min(len_bytes - at);
             part.resize(part_bytes as usize, 0);
             file.reader.read(index, tensor.dtype(), at, &mut part)?;
-            self.engine.upload_async(&tensor.storage, at, &part).await?;
+            self.engine()
+                .upload_async(&tensor.storage, at, &part)
+                .await?;
             at += part_bytes;
         }
         tell(1.0);
         if len_bytes > 0 && file.reader.is_on_disk() {
             let source = file.source(index, tensor.dtype(), 0);
-            self.engine.back(&tensor.storage, source).await?;
+            self.engine().back(&tensor.storage, source).await?;
         }
         Ok(())
     }
@@ -174,7 +176,7 @@ impl Gpu {
     ) {
         if tensor.size_bytes() > 0 {
             let source = file.source(index, tensor.dtype(), from_bytes);
-            self.engine.back_new(&tensor.storage, source);
+            self.engine().back_new(&tensor.storage, source);
         }
     }
 }

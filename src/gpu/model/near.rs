@@ -18,11 +18,11 @@ pub(super) fn missing<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> S
             near.truncate(SHOWN);
         }
     }
-    let name = crate::memory::printable(name, 100);
+    let name = lapidary_core::internal::printable(name, 100);
     let mut text = format!("none of its {count} tensors is called {name}");
     for (at, (_, other)) in near.iter().enumerate() {
         text += if at == 0 { "; there is " } else { ", " };
-        text += &crate::memory::printable(other, 100);
+        text += &lapidary_core::internal::printable(other, 100);
     }
     text
 }

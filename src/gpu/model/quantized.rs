@@ -4,13 +4,11 @@
 use std::io;
 
 use super::{ModelFile, find};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::files::ShownShape;
 use crate::gpu::Gpu;
-use crate::memory::Source;
 use crate::ops::Quantized;
 use crate::ops::quantizing::{checked_group, scale_of, value_of};
-use crate::transfer::ShownShape;
+use lapidary_core::{DType, Error, Result, Source};
 
 impl Gpu {
     /// A matrix of a file, of any float type, in eight bits, as [`Tensor::quantize`](crate::Tensor::quantize)
@@ -88,11 +86,11 @@ impl Gpu {
                 (&quantized.scales, rows.scales()),
             ];
             for (tensor, source) in sources {
-                self.engine.back_new(&tensor.storage, source);
+                self.engine().back_new(&tensor.storage, source);
             }
         } else if n > 0 {
             // Rows of nothing have a scale each.
-            self.engine.clear(&quantized.scales.storage)?;
+            self.engine().clear(&quantized.scales.storage)?;
         }
         Ok(quantized)
     }

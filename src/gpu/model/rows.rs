@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::{ModelFile, find};
-use crate::error::{ModelFailure, Result};
+use crate::files::{ModelFault, ShownShape};
 use crate::gpu::Gpu;
-use crate::memory::printable;
 use crate::tensor::Tensor;
-use crate::transfer::{ModelFault, ShownShape};
+use lapidary_core::internal::printable;
+use lapidary_core::{ModelFailure, Result};
 
 impl Gpu {
     /// Some of the rows of a tensor of a file, read when somebody uses them, as

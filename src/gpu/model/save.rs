@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use crate::error::{Error, ModelFailure, Result};
+use crate::files::{ModelWriter, SavedArray};
 use crate::gpu::Gpu;
 use crate::gpu::state::{changed, stream};
-use crate::memory::printable;
 use crate::tensor::Tensor;
-use crate::transfer::{ModelWriter, SavedArray};
+use lapidary_core::internal::printable;
+use lapidary_core::{Error, ModelFailure, Result};
 
 impl Gpu {
     /// Saves tensors under names into a file in the format safetensors, with notes in its metadata, for whoever
@@ -48,7 +48,7 @@ impl Gpu {
                 shape: tensor.shape(),
             })
             .collect();
-        let options = self.engine.file_options();
+        let options = self.file_options();
         let (mut writer, order) = ModelWriter::create(path, &arrays, metadata, &options)?;
         let ordered: Vec<&Tensor> = order.iter().map(|&at| given[at]).collect();
         stream("Gpu::save_model", &ordered, |part| writer.append(part))?;

@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::dtype::DType;
-use crate::error::{Error, Result, StateFailure};
-use crate::gpu::{Budget, Gpu, Options};
 use crate::tensor::Tensor;
-use crate::transfer::tests::killed::{kill, work_until_killed};
-use crate::units::KIB;
+use crate::{Budget, Gpu, Options};
+use lapidary_core::units::KIB;
+use lapidary_core::{DType, Error, Result, StateFailure};
+use lapidary_testing::killed::{kill, work_until_killed};
 
 /// Tensors of 4 KiB: more than the budget has room for.
 const TENSORS: usize = 20;

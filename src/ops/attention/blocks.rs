@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use super::Call;
 use super::problem::Shapes;
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::ops::fill::{arange, full};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Dims;
+use lapidary_core::{DType, Result};
 
 /// Every operand with the dimensions `[outer, heads of keys, heads of a group, rows, elements]`.
 struct Grouped {

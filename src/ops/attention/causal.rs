@@ -2,9 +2,9 @@
 
 use super::Call;
 use super::problem::{Shapes, rows_of};
-use crate::error::Result;
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 /// Which keys are hidden from a query of
 /// [`scaled_dot_product_attention`](Tensor::scaled_dot_product_attention) because they come later.

@@ -1,8 +1,8 @@
 //! Which text of attention, packed into a variant's code, and which of them for which call.
 
 use super::problem::Problem;
-use crate::driver::{AdapterKind, Caps, ShaderCompiler};
 use crate::ops::rows::count_out;
+use lapidary_core::{AdapterKind, Caps, ShaderCompiler};
 
 /// Keys of a tile where lanes broadcast: as many accumulators as matmul's tallest tile has.
 const KEYS_OF_LANES: u32 = 32;

@@ -2,8 +2,8 @@
 
 use super::Call;
 use super::problem::Shapes;
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 impl Call<'_> {
     /// A call of one query. It sees the keys up to its place, so the others are left out; and the

@@ -2,9 +2,9 @@
 
 use super::Call;
 use super::problem::{Shapes, rows_of};
-use crate::error::Result;
 use crate::ops::long::{assemble, part};
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 /// Queries of a part, so that tiles stay whole.
 const UNIT: usize = 128;

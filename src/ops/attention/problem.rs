@@ -4,10 +4,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::OPERATION;
 use super::form::Mask;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides, broadcast_shapes, collapse};
+use lapidary_core::{DType, Error, Result};
 
 /// Batch dimensions that the kernel walks: outer ones, the heads of keys, those of a group.
 const MOST_BATCH_DIMS: usize = 3;

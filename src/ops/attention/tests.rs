@@ -3,11 +3,10 @@
 use super::form::{Form, Mask, Tile, choose};
 use super::problem::{Problem, Shapes};
 use super::{ATTENTION, Call};
-use crate::driver::{AdapterKind, Caps, ShaderCompiler};
-use crate::dtype::DType;
 use crate::ops::check::{valid, valid_beyond_fxc};
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
+use lapidary_core::{AdapterKind, DType, ShaderCompiler};
 
 fn tiles() -> Vec<Tile> {
     let lanes = [0, 4, 8, 32];
@@ -170,12 +169,13 @@ fn fxc_gets_no_variant_in_registers() {
     let shapes = Shapes::new(&layout, &layout, &layout, None).unwrap();
     let problem = Problem::new(&shapes, [&layout; 3], None, 1.0).unwrap();
     let chosen = |compiler, max_workgroup_bytes| {
-        let caps = Caps {
-            kind: AdapterKind::Integrated,
-            compiler,
-            max_invocations: 256,
-            max_workgroup_bytes,
-            ..gpu.caps().clone()
+        let caps = {
+            let mut caps = gpu.caps().clone();
+            caps.kind = AdapterKind::Integrated;
+            caps.compiler = compiler;
+            caps.max_invocations = 256;
+            caps.max_workgroup_bytes = max_workgroup_bytes;
+            caps
         };
         choose(&caps, &problem, false, false).map(|form| form.tile)
     };

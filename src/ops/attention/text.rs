@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::form::{Form, Mask, QUADS_OF_A_LOOP, Tile};
-use crate::engine::Variant;
 use crate::ops::functions::push_functions;
-use crate::ops::text::fill;
+use lapidary_core::internal::Variant;
+use lapidary_core::internal::sections::fill;
 
 const SHARED: &str = include_str!("../../../shaders/attention/shared.wgsl");
 const REGISTER: &str = include_str!("../../../shaders/attention/register.wgsl");

@@ -2,11 +2,10 @@
 
 use super::geometry::{Geometry, check_rank};
 use super::{Conv, columns};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::ops::normalize::check_float;
 use crate::ops::operation::same_dtype;
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
 
 const OPERATION: &str = "conv2d_backward";
 

@@ -2,8 +2,8 @@
 //! a time. Where no patch overlaps another nothing is laid out at all.
 
 use super::geometry::{Geometry, padded, windows};
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 /// Bytes of a slab of patches, at most (one row of the result of one sample, if that is more).
 const SLAB_BYTES: usize = 16 << 20;

@@ -1,10 +1,10 @@
 //! What the shapes of a convolution or a pooling say together, and views of its windows.
 
 use super::Params;
-use crate::error::{Error, Result};
 use crate::ops::fill::full;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, Layout, Strides};
+use lapidary_core::{Error, Result};
 
 /// How a convolution over `N` dimensions moves: the arguments that PyTorch's `conv1d` and `conv2d`
 /// take after the bias. The default is stride 1, no padding, dilation 1, one group.

@@ -2,9 +2,9 @@
 
 use super::geometry::Geometry;
 use super::{CONV, Conv, HAS_BIAS, MOST_ALONE, MOST_ROWS, Tile, columns, direct};
-use crate::dtype::DType;
 use crate::ops::check::valid;
 use crate::{Gpu, Options};
+use lapidary_core::DType;
 
 #[test]
 fn every_text_is_a_valid_shader() {

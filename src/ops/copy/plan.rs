@@ -2,11 +2,10 @@
 
 use smallvec::SmallVec;
 
-use crate::driver::{AdapterKind, Caps};
-use crate::dtype::DType;
-use crate::engine::kernel::MAX_PARAMS_BYTES;
 use crate::ops::rows::groups;
 use crate::tensor::layout::{Dims, Layout, Strides, collapse};
+use lapidary_core::internal::MAX_PARAMS_BYTES;
+use lapidary_core::{AdapterKind, Caps, DType};
 
 /// Rows and columns that a matrix must have for its blocks to pay, where they do not lie in quads.
 const LEAST_RAGGED_EDGE: u32 = 8;

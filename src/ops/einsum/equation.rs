@@ -1,8 +1,8 @@
 //! Reads an equation, and says where it is wrong.
 
 use super::OPERATION;
-use crate::error::{Error, Result};
 use crate::tensor::layout::MAX_RANK;
+use lapidary_core::{Error, Result};
 
 /// A dimension's name: a letter, or [`ELLIPSIS`] and more for those that an ellipsis covers.
 pub(super) type Label = u8;

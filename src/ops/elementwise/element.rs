@@ -5,12 +5,11 @@
 use smallvec::SmallVec;
 
 use super::{Code, Fetch, MAP, Plan};
-use crate::driver::Caps;
-use crate::engine::Kernel;
-use crate::engine::kernel::{Launch, Program, Variant};
-use crate::ops::text::{section, section_for};
 use crate::ops::{binary, copy, fill, select, ternary, unary};
 use crate::tensor::layout::{Layout, MAX_RANK};
+use lapidary_core::Caps;
+use lapidary_core::internal::sections::{section, section_for};
+use lapidary_core::internal::{Kernel, Launch, Program, Variant};
 
 /// A family whose operations can become part of a larger kernel.
 #[derive(Debug)]

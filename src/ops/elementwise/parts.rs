@@ -10,10 +10,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Call, Input};
-use crate::engine::Engine;
-use crate::engine::kernel::Ranges;
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
+use lapidary_core::internal::{Engine, Ranges};
 
 /// Bindings that whole storages need: one for every window. Operands that share a storage share
 /// its bindings.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::{Code, Fetch, LEAST_WORDS, MAP, QUADS_ON_CPU};
-use crate::dtype::DType;
-use crate::engine::Variant;
 use crate::ops::functions::push_functions;
-use crate::ops::text::section_for;
+use lapidary_core::DType;
+use lapidary_core::internal::Variant;
+use lapidary_core::internal::sections::section_for;
 
 const WGSL: &str = include_str!("../../../shaders/elementwise.wgsl");
 

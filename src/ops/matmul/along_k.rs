@@ -4,10 +4,9 @@
 
 use super::problem::Problem;
 use super::{Epilogue, Right, Shapes, choice, product_dtype};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, MAX_RANK};
+use lapidary_core::{DType, Result};
 
 /// Parts are so many steps of k, or a multiple: rows of them start where those of the whole do, in quads.
 const UNIT: usize = 32;
@@ -79,9 +78,8 @@ fn in_parts(whole: &Layout, rank: usize, from_end: usize, [parts, step]: [usize;
 mod tests {
     use super::super::Activation;
     use super::*;
-    use crate::driver::AdapterKind;
-    use crate::error::Error;
     use crate::{Gpu, Options};
+    use lapidary_core::{AdapterKind, Error};
 
     /// Whole numbers, so that no order of adding them up rounds.
     fn small(gpu: &Gpu, seed: u64, shape: &[usize], dtype: DType) -> Tensor {

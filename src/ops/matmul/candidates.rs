@@ -8,10 +8,9 @@ use super::form::{Order, Tile};
 use super::pack::packed_len;
 use super::problem::{Problem, Side};
 use super::right::Right;
-use crate::driver::{AdapterKind, Caps};
-use crate::dtype::DType;
 use crate::ops::trial::{Call, bucket};
 use crate::tensor::Tensor;
+use lapidary_core::{AdapterKind, Caps, DType};
 
 /// Multiplications from which what a variant saves is more than what a launch costs.
 const LEAST_WORK: u64 = 64 * 64 * 64;

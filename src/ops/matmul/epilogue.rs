@@ -1,10 +1,9 @@
 //! What a product ends with, before its elements are stored: scale, bias, activation, residual,
 //! type. Where one kernel cannot do it all, the same follows as operations of its own.
 
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Error, Result};
 
 /// A function that a product can end with, element by element: see [`Epilogue::activation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,9 @@
 //! Products that would keep the device busy for too long: in parts of rows, or of the batch.
 
 use super::{Epilogue, Right, Shapes, product_dtype};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::ops::long::{assemble, part};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Result};
 
 /// Rows of a part, so that tiles stay whole.
 const UNIT: usize = 128;

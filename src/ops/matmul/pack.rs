@@ -5,17 +5,15 @@ use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::problem::{Problem, Side};
 use super::product::{Output, arg};
 use super::{choice, text};
-use crate::dtype::DType;
-use crate::engine::{Kernel, Launch, Operand};
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::internal::{Kernel, Launch, Operand};
+use lapidary_core::{DType, Result};
 
 pub(super) static PACK: Kernel = Kernel {
     name: "matmul_pack",
     operands: &[Operand::read("a"), Operand::write("c")],
     text: text::pack,
-    #[cfg(any(test, feature = "sim"))]
-    twin: crate::ops::twin::matmul::pack,
+    twin: twin!(crate::ops::twin::matmul::pack),
 };
 
 /// Elements of a packed operand with an edge of `edge`, for subgroups of `lanes`.

@@ -7,12 +7,10 @@ use super::form::{End, Form, Tile};
 use super::problem::Problem;
 use super::right::{Groups, Right};
 use super::{Shapes, candidates, choice, kernel_of, pack, product_dtype, summed_as};
-use crate::driver::AdapterKind;
-use crate::dtype::DType;
-use crate::engine::{Arg, Launch};
-use crate::error::Result;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, checked};
+use lapidary_core::internal::{Arg, Launch};
+use lapidary_core::{AdapterKind, DType, Result};
 
 /// Elements of C between its rows, and what they end with.
 pub(super) struct Output<'a> {

@@ -1,8 +1,7 @@
 //! The second operand: a tensor, and what groups of its elements are multiplied by as they are loaded.
 
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Result};
 
 /// The scales of a matrix B that is contiguous along k.
 #[derive(Clone, Copy, Debug)]

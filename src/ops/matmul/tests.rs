@@ -11,15 +11,13 @@ use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::pack::PACK;
 use super::problem::Problem;
 use super::{Shapes, kernel_of};
-use crate::driver::{AdapterKind, Caps, ShaderCompiler};
-use crate::dtype::DType;
-use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
-use crate::engine::tests::{translate, translate_beyond_fxc};
-use crate::engine::wgsl::{self, Target, shader};
-use crate::engine::{Kernel, Variant};
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use crate::{Gpu, Options};
+use lapidary_core::internal::wgsl::{Target, shader};
+use lapidary_core::internal::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Variant, wgsl};
+use lapidary_core::{AdapterKind, Caps, DType, ShaderCompiler};
+use lapidary_testing::{translate, translate_beyond_fxc};
 
 const ORDERS: [Order; 3] = [Order::AlongK, Order::AlongEdge, Order::Stepped];
 
@@ -120,9 +118,10 @@ fn validate_variant(kernel: &Kernel, variant: &Variant) {
 
 /// Can a device of FXC get the variant? It has no subgroups, for which operands are packed.
 fn is_of_fxc(kernel: &Kernel, variant: &Variant) -> bool {
-    let fxc = Caps {
-        compiler: ShaderCompiler::Fxc,
-        ..caps(AdapterKind::Discrete, None)
+    let fxc = {
+        let mut caps = caps(AdapterKind::Discrete, None);
+        caps.compiler = ShaderCompiler::Fxc;
+        caps
     };
     kernel.name != PACK.name && compiles_soon(&fxc, Form::unpack(variant.code).tile)
 }
@@ -352,28 +351,29 @@ fn lines_that_start_anywhere_are_no_quads() {
 }
 
 fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
-    Caps {
-        name: String::new(),
-        backend: "vulkan".into(),
-        driver: String::new(),
-        kind,
-        compiler: ShaderCompiler::Driver,
-        max_buffer_bytes: 1 << 30,
-        max_binding_bytes: 1 << 27,
-        max_storage_bindings: 8,
-        offset_alignment_bytes: 256,
-        uniform_alignment_bytes: 256,
-        max_immediate_bytes: 128,
-        max_groups: 65535,
-        max_invocations: 256,
-        max_workgroup_bytes: 16384,
-        subgroup_lanes: lanes,
-        cooperative_size: None,
-        wide_words: false,
-        maps_slabs: false,
-        most_work: u64::MAX,
-        host_kernels: false,
-    }
+    let (gpu, _) = Gpu::simulated(Default::default()).unwrap();
+    let mut caps = gpu.caps().clone();
+    caps.name = String::new();
+    caps.backend = "vulkan".into();
+    caps.driver = String::new();
+    caps.kind = kind;
+    caps.compiler = ShaderCompiler::Driver;
+    caps.max_buffer_bytes = 1 << 30;
+    caps.max_binding_bytes = 1 << 27;
+    caps.max_storage_bindings = 8;
+    caps.offset_alignment_bytes = 256;
+    caps.uniform_alignment_bytes = 256;
+    caps.max_immediate_bytes = 128;
+    caps.max_groups = 65535;
+    caps.max_invocations = 256;
+    caps.max_workgroup_bytes = 16384;
+    caps.subgroup_lanes = lanes;
+    caps.cooperative_size = None;
+    caps.wide_words = false;
+    caps.maps_slabs = false;
+    caps.most_work = u64::MAX;
+    caps.host_kernels = false;
+    caps
 }
 
 #[test]
@@ -421,9 +421,10 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&discrete, [4096, 4096, 4096], Tile::Workgroup { rows: 8 });
     check(&discrete, [256, 256, 256], Tile::Workgroup { rows: 4 });
     check(&discrete, [3, 4096, 4096], Tile::Skinny { rows: 4 });
-    let of_fxc = |kind| Caps {
-        compiler: ShaderCompiler::Fxc,
-        ..caps(kind, None)
+    let of_fxc = |kind| {
+        let mut caps = caps(kind, None);
+        caps.compiler = ShaderCompiler::Fxc;
+        caps
     };
     let discrete_fxc = of_fxc(AdapterKind::Discrete);
     check(&discrete_fxc, [4096; 3], Tile::Workgroup { rows: 4 });

@@ -24,10 +24,10 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::form::{End, Form, Order, Packing, Spread, Squares, Tile};
-use crate::dtype::DType;
-use crate::engine::Variant;
-use crate::ops::text::fill;
 use grouped::{skinny, workgroup};
+use lapidary_core::DType;
+use lapidary_core::internal::Variant;
+use lapidary_core::internal::sections::fill;
 use split::Split;
 use unrolled::Unrolled;
 

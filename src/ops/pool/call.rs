@@ -3,10 +3,6 @@
 use super::Pool;
 use super::kernel::{Fold, POOL, POOL_BACKWARD, code};
 use super::windows::Windows;
-use crate::driver::AdapterKind;
-use crate::dtype::DType;
-use crate::engine::Launch;
-use crate::error::{Error, Result};
 use crate::ops::conv::{padded, windows};
 use crate::ops::elementwise::{arg, groups};
 use crate::ops::long::{assemble, part};
@@ -16,6 +12,8 @@ use crate::ops::reduce::{Op, fold};
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
+use lapidary_core::internal::Launch;
+use lapidary_core::{AdapterKind, DType, Error, Result};
 
 /// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in all of
 /// them.

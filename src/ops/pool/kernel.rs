@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::windows::Windows;
-use crate::dtype::DType;
-use crate::engine::{Kernel, Operand, Variant};
-use crate::ops::text::push_sections;
+use lapidary_core::DType;
+use lapidary_core::internal::sections::push_sections;
+use lapidary_core::internal::{Kernel, Operand, Variant};
 
 const WGSL: &str = include_str!("../../../shaders/pool.wgsl");
 
@@ -14,8 +14,7 @@ pub(super) static POOL: Kernel = Kernel {
     name: "pool",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    #[cfg(any(test, feature = "sim"))]
-    twin: crate::ops::twin::pool::run,
+    twin: twin!(crate::ops::twin::pool::run),
 };
 
 /// `y` is the gradient by `x`, `g` that by the result.
@@ -23,8 +22,7 @@ pub(super) static POOL_BACKWARD: Kernel = Kernel {
     name: "pool_backward",
     operands: &[Operand::read("x"), Operand::read("g"), Operand::write("y")],
     text: text_of_gradient,
-    #[cfg(any(test, feature = "sim"))]
-    twin: crate::ops::twin::pool::run_backward,
+    twin: twin!(crate::ops::twin::pool::run_backward),
 };
 
 /// What a window is folded to.

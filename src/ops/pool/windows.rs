@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::Pool;
 use super::kernel::Fold;
-use crate::error::{Error, Result};
+use lapidary_core::{Error, Result};
 
 /// The windows of planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

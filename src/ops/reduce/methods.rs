@@ -1,12 +1,11 @@
 //! The methods of [`Tensor`] that reduce by one pass.
 
 use super::{Fold, Lift, Op, fold};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::ops::normalize::check_float;
 use crate::ops::rows::Axes;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
+use lapidary_core::{DType, Result};
 
 /// Reductions over axes, as in NumPy: negative axes count from the last, no axes at all fold
 /// nothing, and an axis that is named twice or is not there is an error

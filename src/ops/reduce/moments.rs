@@ -2,14 +2,13 @@
 //! norms, and the logarithm of a sum of exponentials.
 
 use super::{Lower, Op, fold, refuse_empty};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::ops::fill;
 use crate::ops::normalize::check_float;
 use crate::ops::rows::Axes;
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
+use lapidary_core::{DType, Error, Result};
 
 impl Tensor {
     #[track_caller]

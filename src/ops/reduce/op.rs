@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use crate::dtype::DType;
-use crate::engine::Variant;
+use lapidary_core::DType;
+use lapidary_core::internal::Variant;
 
 /// What is made of an element before it is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

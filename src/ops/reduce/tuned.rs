@@ -3,11 +3,10 @@
 use std::fmt;
 
 use super::{Form, Op, Plan, fold_as, name_of};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::ops::rows::Rows;
 use crate::ops::trial::{Call, bucket};
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Result};
 
 /// Elements from which what a variant saves is more than what a launch costs.
 const LEAST_ELEMENTS: u64 = 64 << 10;

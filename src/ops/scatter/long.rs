@@ -1,11 +1,10 @@
 //! More sources than a software adapter folds into one element in one launch: some at a time.
 
 use super::{How, LONGEST_RUN_ON_CPU, Settle, place_at_once};
-use crate::dtype::DType;
-use crate::error::Result;
 use crate::ops::fill::full;
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
+use lapidary_core::{DType, Result};
 
 /// Folds in 32 bits, and rounds once.
 #[track_caller]

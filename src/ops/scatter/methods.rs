@@ -1,13 +1,13 @@
 //! The methods of [`Tensor`] that write or add where indices say.
 
 use super::{Settle, first, place};
-use crate::error::{Error, Result};
 use crate::ops::gather;
 use crate::ops::index_select::check_index_type;
 use crate::ops::operation::same_dtype;
 use crate::ops::scatter_into::InPlace;
 use crate::tensor::Tensor;
 use crate::tensor::layout::{Dims, axis};
+use lapidary_core::{Error, Result};
 
 impl Tensor {
     /// A copy in which the elements that `indices` names along `axis` are those of `src`, as

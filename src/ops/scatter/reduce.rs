@@ -1,9 +1,9 @@
 //! Folds of what indices name.
 
 use super::{How, Settle};
-use crate::error::Result;
 use crate::ops::operation::Takes;
 use crate::tensor::Tensor;
+use lapidary_core::Result;
 
 /// What [`Tensor::scatter_reduce`] makes of the elements that name one place: PyTorch's `sum`,
 /// `prod`, `mean`, `amax` and `amin`.

@@ -1,9 +1,9 @@
 //! For tests without a device: does a kernel's text make a valid shader, on every API?
 
-use crate::dtype::DType;
-use crate::engine::kernel::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
-use crate::engine::tests::{translate, translate_beyond_fxc};
-use crate::engine::wgsl::{Layout, Target, shader};
+use lapidary_core::DType;
+use lapidary_core::internal::wgsl::{Layout, Target, shader};
+use lapidary_core::internal::{Kernel, MAX_OPERANDS, MAX_PARAMS_BYTES, Role, Variant};
+use lapidary_testing::{translate, translate_beyond_fxc};
 
 /// How a launch and an adapter present a variant.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ pub(super) fn valid_through_windows(kernel: &Kernel, variant: &Variant, windows:
 }
 
 fn valid_by(
-    translate: impl Fn(&str, &str) -> naga::Module,
+    translate: impl Fn(&str, &str) -> lapidary_testing::naga::Module,
     kernel: &Kernel,
     code: u64,
     dtypes: &[DType],
@@ -84,7 +84,7 @@ fn valid_by(
 impl Setting {
     fn check(
         self,
-        translate: impl Fn(&str, &str) -> naga::Module,
+        translate: impl Fn(&str, &str) -> lapidary_testing::naga::Module,
         kernel: &Kernel,
         variant: &Variant,
     ) {
@@ -110,7 +110,9 @@ impl Setting {
         let module = translate(kernel.name, &whole);
         let mut types = module.types.iter().map(|(_, ty)| ty);
         let params = types.find(|ty| ty.name.as_deref() == Some("Params"));
-        if let Some(naga::TypeInner::Struct { span, .. }) = params.map(|ty| &ty.inner) {
+        if let Some(lapidary_testing::naga::TypeInner::Struct { span, .. }) =
+            params.map(|ty| &ty.inner)
+        {
             assert!(*span as usize <= MAX_PARAMS_BYTES);
         }
     }

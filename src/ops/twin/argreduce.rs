@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use super::rows::{element, part};
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::argreduce::is_least;
 use crate::ops::reduce::Form;
 use crate::ops::rows::RowParams;
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: RowParams = call.params();

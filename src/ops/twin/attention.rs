@@ -1,8 +1,8 @@
 //! The twin of attention: softmax of all scores of a row, in f64.
 
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::attention::{Params, has_mask, is_causal};
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

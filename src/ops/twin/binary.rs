@@ -2,9 +2,9 @@
 
 use super::elementwise::{Lane, each, words};
 use super::ternary::lerp;
-use crate::engine::kernel::TwinCall;
 use crate::ops::binary::BinaryOp;
 use crate::ops::elementwise::Code;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let op = BinaryOp::of(Code(call.variant.code));

@@ -1,7 +1,7 @@
 //! The twin of `concat`.
 
-use crate::engine::kernel::TwinCall;
 use crate::ops::concat::Params;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

@@ -1,7 +1,7 @@
 //! The twin of conv: seven loops.
 
-use crate::engine::kernel::TwinCall;
 use crate::ops::conv::{Params, is_biased};
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

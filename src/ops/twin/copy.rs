@@ -1,9 +1,9 @@
 //! Twin of `shaders/copy.wgsl`.
 
 use super::elementwise::{Lane, each, get, put, words};
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::copy::{Scatter, Transpose, TransposeForm};
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn copy(call: &mut TwinCall) {
     let dtype = call.variant.dtypes[1];

@@ -1,8 +1,8 @@
 //! The frame of every elementwise twin: one element after the other.
 
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::elementwise::{Code, Fetch, MAP};
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 /// An element in the type that kernels compute in.
 #[derive(Clone, Copy, Debug, PartialEq)]

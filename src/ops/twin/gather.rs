@@ -1,8 +1,8 @@
 //! The twin of `gather`.
 
 use super::elementwise::words;
-use crate::engine::kernel::TwinCall;
 use crate::ops::elementwise::{Code, MAP};
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let (words, rank) = (words(call), Code(call.variant.code).rank());

@@ -1,8 +1,8 @@
 //! The twin of `index_select`.
 
 use super::rows::walk;
-use crate::engine::kernel::TwinCall;
 use crate::ops::index_select::Params;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

@@ -1,9 +1,9 @@
 //! The twins of `layer_norm` and of its last step alone.
 
 use super::normalize::{elements, rows};
-use crate::engine::kernel::TwinCall;
 use crate::ops::layer_norm::{HAS_BIAS, HAS_WEIGHT, RMS};
 use crate::ops::rows::RowParams;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     rows(call, |call, row| {

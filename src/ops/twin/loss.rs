@@ -1,8 +1,8 @@
 //! The twin of `loss`.
 
 use super::rows::element;
-use crate::engine::kernel::TwinCall;
 use crate::ops::rows::RowParams;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: RowParams = call.params();

@@ -2,9 +2,9 @@
 
 use super::elementwise::{Lane, each, words};
 use super::random::philox;
-use crate::engine::kernel::TwinCall;
 use crate::ops::elementwise::Code;
 use crate::ops::mask::MaskOp;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let code = Code(call.variant.code);

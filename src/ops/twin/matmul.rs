@@ -1,7 +1,7 @@
 //! The twin of matmul: three loops, whatever the variant. Floats are added up in f32, in order.
 
-use crate::engine::kernel::TwinCall;
 use crate::ops::matmul::{Form, Packing, Params, Tile};
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

@@ -16,7 +16,6 @@ pub(crate) mod mask;
 pub(crate) mod matmul;
 mod normalize;
 pub(crate) mod pool;
-pub(crate) mod probe;
 pub(crate) mod random;
 pub(crate) mod reduce;
 pub(crate) mod rotary;

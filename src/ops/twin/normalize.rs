@@ -1,8 +1,8 @@
 //! The twins' way through rows that are normalized, common to softmax and layer normalization.
 
 use super::rows::element;
-use crate::engine::kernel::TwinCall;
 use crate::ops::rows::RowParams;
+use lapidary_core::internal::TwinCall;
 
 /// The rows of a view: `finish` makes a row's results of its elements.
 pub(super) fn rows(call: &mut TwinCall, finish: impl Fn(&TwinCall, &[f64]) -> Vec<f64>) {

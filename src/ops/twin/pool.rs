@@ -1,7 +1,7 @@
 //! The twins of pool: every window folds what it holds, or gives its share away.
 
-use crate::engine::kernel::TwinCall;
 use crate::ops::pool::{Fold, Params, fold_of, is_adaptive};
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

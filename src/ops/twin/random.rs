@@ -1,9 +1,9 @@
 //! Twin of `shaders/random.wgsl`.
 
 use super::elementwise::{Lane, each, words};
-use crate::engine::kernel::TwinCall;
 use crate::ops::elementwise::Code;
 use crate::ops::random::RandomOp;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let op = RandomOp::of(Code(call.variant.code));

@@ -1,9 +1,9 @@
 //! The twin of `reduce`: every result folded in f64, or in wrapping integers.
 
 use super::rows::{element, part};
-use crate::engine::kernel::TwinCall;
 use crate::ops::reduce::{Fold, Form, Lift, Lower, Op};
 use crate::ops::rows::RowParams;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: RowParams = call.params();

@@ -1,7 +1,7 @@
 //! The twin of `rotary`: one pair after the other.
 
-use crate::engine::kernel::TwinCall;
 use crate::ops::rotary::{Params, are_neighbours};
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

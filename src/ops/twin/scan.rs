@@ -1,11 +1,11 @@
 //! The twin of `scan`: every element folded in f64, or in wrapping integers.
 
 use super::rows::{element, part};
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::reduce::Fold;
 use crate::ops::rows::RowParams;
 use crate::ops::scan::kind;
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: RowParams = call.params();

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::scatter::{How, Params, Settle};
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 /// Which operands there are: what is there, keys, places, sources, the result.
 pub(super) type Operands = [usize; 5];

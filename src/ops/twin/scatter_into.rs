@@ -1,8 +1,8 @@
 //! The twin of `scatter_into`: that of `scatter`, for the elements that sources name.
 
 use super::scatter::settle;
-use crate::engine::kernel::TwinCall;
 use crate::ops::scatter::Params;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

@@ -1,8 +1,8 @@
 //! The twin of `search_sorted`.
 
 use super::elementwise::{Lane, get};
-use crate::engine::kernel::TwinCall;
 use crate::ops::search_sorted::{Params, is_right};
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let p: Params = call.params();

@@ -1,7 +1,7 @@
 //! Twin of `shaders/select.wgsl`.
 
 use super::elementwise::each;
-use crate::engine::kernel::TwinCall;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     each(call, |_, lanes| match lanes[0].is_true() {

@@ -1,8 +1,8 @@
 //! The twins of `softmax` and of its last step alone.
 
 use super::normalize::{elements, rows};
-use crate::engine::kernel::TwinCall;
 use crate::ops::softmax::is_log;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     rows(call, |call, row| {

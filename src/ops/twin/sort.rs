@@ -1,10 +1,10 @@
 //! The twins of `sort`: blocks by the host's own stable sort, and plain merging.
 
 use super::rows::element;
-use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
 use crate::ops::rows::RowParams;
 use crate::ops::sort::{Merge, is_descending};
+use lapidary_core::DType;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn blocks(call: &mut TwinCall) {
     let p: RowParams = call.params();

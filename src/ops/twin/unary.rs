@@ -1,9 +1,9 @@
 //! Twin of `shaders/unary.wgsl`.
 
 use super::elementwise::{Lane, each, words};
-use crate::engine::kernel::TwinCall;
 use crate::ops::elementwise::Code;
 use crate::ops::unary::UnaryOp;
+use lapidary_core::internal::TwinCall;
 
 pub(crate) fn run(call: &mut TwinCall) {
     let op = UnaryOp::of(Code(call.variant.code));

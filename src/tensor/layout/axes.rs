@@ -2,7 +2,7 @@
 
 use super::shapes::{axis, axis_or_number, check_view};
 use super::{Dims, Layout, Strides};
-use crate::error::{Error, Result};
+use lapidary_core::{Error, Result};
 
 impl Layout {
     /// One element along one axis.

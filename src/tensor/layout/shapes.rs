@@ -1,8 +1,7 @@
 //! The rules that shapes follow: how large, how they broadcast, how axes are counted.
 
 use super::{Dims, MAX_ELEMENTS, MAX_RANK};
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use lapidary_core::{DType, Error, Result};
 
 /// The elements and bytes of a new tensor of this shape.
 ///

@@ -3,8 +3,7 @@
 mod model;
 
 use super::*;
-use crate::dtype::DType;
-use crate::error::{Error, Result};
+use lapidary_core::{DType, Error, Result};
 
 #[test]
 fn contiguous_operands_collapse_to_one_dimension() {

@@ -2,7 +2,7 @@
 
 use super::shapes::{axis, axis_or_number, check_view, position};
 use super::{Dims, Layout, MAX_RANK, Strides, row_major};
-use crate::error::{Error, Result};
+use lapidary_core::{Error, Result};
 
 impl Layout {
     /// The same elements in row-major order under another shape, or `None` if no strides can say

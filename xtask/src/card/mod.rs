@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, capture, command, target_dir, watch};
-use crate::suite::{FEATURES, SIMULATION, selected};
+use crate::suite::{PROGRAM, SIMULATION, selected};
 use private::Private;
 use report::{Adapter, Card, Figures};
 use seen::Tests;
@@ -67,8 +67,8 @@ pub(crate) fn card(args: &[String]) -> Result {
 /// The adapter that the tests and benches take.
 fn adapter() -> Result<Adapter> {
     let mut info = cargo_with_gpu()?;
-    info.args(["run", "--quiet"]).args(FEATURES);
-    info.args(["--bin", "lapidary", "--", "info", "--json"]);
+    info.args(["run", "--quiet"]).args(PROGRAM);
+    info.args(["--", "info", "--json"]);
     let listed = capture(&mut info)?;
     Adapter::chosen_of(&listed)
         .ok_or("`lapidary info` names no adapter that would be chosen.".into())

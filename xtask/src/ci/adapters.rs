@@ -10,7 +10,7 @@ use super::messages::{AllowList, is_message};
 use crate::apt;
 use crate::driver;
 use crate::process::{Result, Watched, root, run, target_dir, watch};
-use crate::suite::{has_nextest, selected};
+use crate::suite::{LIBRARIES, has_nextest, selected};
 
 /// The test files that hold the core tests, in cargo's words.
 #[rustfmt::skip]
@@ -54,7 +54,7 @@ pub(crate) fn swiftshader_whole() -> Result {
 
 /// Every tile with its operands in every pair of orders, of which the suite takes some.
 pub(crate) fn every_pair() -> Result {
-    let mut tests = selected(&["--lib"], &["ops::matmul::tests::chosen::"])?;
+    let mut tests = selected(LIBRARIES, &["ops::matmul::tests::chosen::"])?;
     run(tests
         .env("LAPIDARY_EVERY_PAIR", "1")
         .env("NEXTEST_PROFILE", "long"))
@@ -70,7 +70,7 @@ pub(crate) fn random_expressions() -> Result {
 }
 
 fn core_tests() -> Result<[Command; 2]> {
-    Ok([selected(CORE_FILES, &[])?, selected(&["--lib"], FORCED)?])
+    Ok([selected(CORE_FILES, &[])?, selected(LIBRARIES, FORCED)?])
 }
 
 fn on_swiftshader(mut tests: Command) -> Result {

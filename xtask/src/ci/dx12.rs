@@ -79,7 +79,8 @@ pub(crate) fn check() -> Result<String> {
 
 fn tests() -> Command {
     let mut tests = cargo();
-    tests.args(["test", "--no-fail-fast", "--package", "lapidary"]);
+    tests.args(["test", "--no-fail-fast"]);
+    tests.args(["--package", "lapidary", "--package", "lapidary-core"]);
     tests
         .args(["--target", TARGET])
         .args(SIMULATION)

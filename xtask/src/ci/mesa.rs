@@ -5,7 +5,7 @@ use std::env;
 use std::process::Command;
 
 use crate::process::{Result, run};
-use crate::suite::selected;
+use crate::suite::{LIBRARIES, selected};
 use crate::trixie::Trixie;
 
 /// Bits of a vector of lavapipe's, of 32 for each lane of a subgroup.
@@ -29,9 +29,9 @@ const OF_THIS_DRIVER: &[&str] = &[
 /// What other drivers do not run, and the other subgroups.
 pub(crate) fn part() -> Result<String> {
     let trixie = Trixie::provide()?;
-    on_mesa(&trixie, None, selected(&["--lib"], OF_THIS_DRIVER)?)?;
+    on_mesa(&trixie, None, selected(LIBRARIES, OF_THIS_DRIVER)?)?;
     for bits in ["128", "512"] {
-        on_mesa(&trixie, Some(bits), selected(&["--lib"], OF_SUBGROUPS)?)?;
+        on_mesa(&trixie, Some(bits), selected(LIBRARIES, OF_SUBGROUPS)?)?;
     }
     Ok("subgroups of 4, 8 and 16".into())
 }

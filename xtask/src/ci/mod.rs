@@ -50,7 +50,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy-bare",
-        about: "no warnings, with default features, and the allocator alone",
+        about: "no warnings in each crate alone, with default features",
         nightly: false,
         run: source::clippy_bare,
     },

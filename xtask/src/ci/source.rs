@@ -49,21 +49,14 @@ fn of_examples(args: &[&str]) -> Command {
     cargo
 }
 
-/// The allocator alone, and what users build.
+/// Each crate as users build it, one by one: together they would have each other's features.
 pub(crate) fn clippy_bare() -> Result<String> {
-    run(cargo()
-        .args(["clippy", "--package", "lapidary"])
-        .args(["--", "-D", "warnings"]))?;
-    passed(
-        cargo()
-            .args([
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--no-default-features",
-            ])
-            .args(["--", "-D", "warnings"]),
-    )
+    for package in ["lapidary-alloc", "lapidary-core", "lapidary"] {
+        run(cargo()
+            .args(["clippy", "--package", package])
+            .args(["--", "-D", "warnings"]))?;
+    }
+    Ok(String::new())
 }
 
 pub(crate) fn doc() -> Result<String> {

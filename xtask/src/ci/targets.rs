@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::apt;
 use crate::process::{Result, capture, cargo, command, run, target_dir};
-use crate::suite::{FEATURES, SIMULATION};
+use crate::suite::{FEATURES, PROGRAM, SIMULATION};
 
 const TARGETS: &[&str] = &["x86_64-pc-windows-msvc", "aarch64-apple-darwin", WEB];
 const WEB: &str = "wasm32-unknown-unknown";
@@ -57,7 +57,7 @@ fn check_one(target: &str) -> Result {
     check.args(["--package", "lapidary", "--lib", "--target", target]);
     match target {
         WEB => check.args(SIMULATION).args(OF_WEB),
-        _ => check.args(FEATURES).args(["--bin", "lapidary"]),
+        _ => check.args(FEATURES).args(PROGRAM),
     };
     run(check.env("CARGO_TARGET_DIR", target_dir().join("targets")))
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::apt;
 use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, capture, command, run, target_dir};
-use crate::suite::FEATURES;
+use crate::suite::{FEATURES, PROGRAM};
 
 /// The screen shows what it should by then, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,7 +31,8 @@ pub(crate) fn top() -> Result<String> {
     }
     let mut build = cargo_with_gpu()?;
     build.args(["build", "--release"]).args(FEATURES);
-    run(build.args(["--bin", "lapidary", "--example", "monitor"]))?;
+    build.args(["--package", "lapidary", "--example", "monitor"]);
+    run(build.args(PROGRAM))?;
     let mut served = Served::start()?;
     let screen = Screen::start(&served.path)?;
     look(&screen, &mut served)

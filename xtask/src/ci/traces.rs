@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::row::fields;
 use crate::process::{Result, capture, cargo, root};
-use crate::suite::FEATURES;
+use crate::suite::PROGRAM;
 
 /// Where all thirteen may lie, beside the checkout; the suite's own few are in the checkout.
 const ALL: &str = "../shared/traces";
@@ -134,8 +134,8 @@ fn replay(options: &[&str], files: &[PathBuf]) -> Result<Vec<Replayed>> {
     let mut replay = cargo();
     replay
         .args(["run", "--quiet", "--release"])
-        .args(FEATURES)
-        .args(["--bin", "lapidary", "--", "replay", "--json"])
+        .args(PROGRAM)
+        .args(["--", "replay", "--json"])
         .args(["--against", "none"])
         .args(options)
         .args(files);

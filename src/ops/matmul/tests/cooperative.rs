@@ -8,10 +8,11 @@ use crate::ops::matmul::right::{Groups, Right};
 const HALVES: [DType; 3] = [DType::F16; 3];
 
 fn with_squares(size: u32, lanes: u32) -> Caps {
-    Caps {
-        cooperative_size: Some(size),
-        max_workgroup_bytes: 48 << 10,
-        ..caps(AdapterKind::Discrete, Some((lanes, lanes)))
+    {
+        let mut caps = caps(AdapterKind::Discrete, Some((lanes, lanes)));
+        caps.cooperative_size = Some(size);
+        caps.max_workgroup_bytes = 48 << 10;
+        caps
     }
 }
 

@@ -3,9 +3,8 @@
 use super::super::choice::{groups, parts_of_k, spread_of};
 use super::super::form::{End, Form, Tile};
 use super::{caps, problem, tiles};
-use crate::driver::{AdapterKind, Caps};
-use crate::dtype::DType;
 use crate::tensor::layout::Layout;
+use lapidary_core::{AdapterKind, Caps, DType};
 
 #[test]
 fn long_sums_are_cut_where_there_is_little_side_by_side() {

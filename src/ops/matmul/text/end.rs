@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::ops::functions::push_functions;
 use crate::ops::matmul::form::Form;
-use crate::ops::text::with_words;
 use crate::ops::unary;
+use lapidary_core::internal::sections::with_words;
 
 /// Appends `finish(at, column, product)`: the quad of C at `column` of the row that starts at `at`.
 pub(super) fn push_end(out: &mut String, form: Form, quads: u8) {

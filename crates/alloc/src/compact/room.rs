@@ -1,0 +1,112 @@
+//! The holes that a plan may fill, and a log that takes a trial back.
+//!
+//! A copy of the holes as they are when planning begins. A plan takes from the copy what its steps
+//! will take from the slabs, so that later steps of it see what earlier ones leave.
+
+use super::sorted::Sorted;
+use crate::config::ZONES;
+
+/// A free range of a slab, in granules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hole {
+    pub(super) size: u64,
+    pub(super) slab: u32,
+    pub(super) offset: u64,
+    /// The hole's node, and after a part of it was taken still that of the rest.
+    pub(super) node: u32,
+}
+
+/// A part of a hole that was taken, to be put back.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    zone: u8,
+    hole: Hole,
+    size: u64,
+}
+
+/// All holes by zone, each list in the order of size.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    zones: [Sorted; ZONES as usize],
+    /// Those that are still to be sorted in.
+    entered: [Vec<Hole>; ZONES as usize],
+    log: Vec<Taken>,
+}
+
+impl Room {
+    pub(super) fn clear(&mut self) {
+        self.zones.iter_mut().for_each(Sorted::clear);
+        self.entered.iter_mut().for_each(Vec::clear);
+        self.log.clear();
+    }
+
+    /// Enters a hole; [`Room::sort`] must follow the last one.
+    pub(super) fn push(&mut self, zone: u8, hole: Hole) {
+        self.entered[zone as usize].push(hole);
+    }
+
+    /// Sorts in what was entered, also in the midst of a trial.
+    pub(super) fn sort(&mut self) {
+        for (sorted, entered) in self.zones.iter_mut().zip(&mut self.entered) {
+            if !entered.is_empty() {
+                sorted.empty_into(entered);
+                entered.sort_unstable();
+                sorted.fill(entered);
+                entered.clear();
+            }
+        }
+    }
+
+    /// Takes `size` off the front of the smallest hole of a zone that has it, among those of slabs
+    /// that are `allowed`.
+    pub(super) fn take(
+        &mut self,
+        zone: u8,
+        size: u64,
+        allowed: impl Fn(u32) -> bool,
+    ) -> Option<Hole> {
+        let holes = &mut self.zones[zone as usize];
+        let hole = holes.take(size, |hole| allowed(hole.slab))?;
+        self.log.push(Taken { zone, hole, size });
+        if hole.size > size {
+            holes.insert(rest(&hole, size));
+        }
+        Some(hole)
+    }
+
+    /// How much was taken so far: a point to come back to.
+    pub(super) fn mark(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Puts back all that was taken since `mark`.
+    pub(super) fn undo_to(&mut self, mark: usize) {
+        while self.log.len() > mark {
+            let Some(Taken { zone, hole, size }) = self.log.pop() else {
+                return;
+            };
+            let holes = &mut self.zones[zone as usize];
+            if hole.size > size {
+                holes.remove(&rest(&hole, size));
+            }
+            holes.insert(hole);
+        }
+    }
+
+    /// Drops the holes of a slab that is to receive nothing. What was taken so far stays taken.
+    pub(super) fn leave_out(&mut self, slab: u32) {
+        self.log.clear();
+        for holes in &mut self.zones {
+            holes.retain(|hole| hole.slab != slab);
+        }
+    }
+}
+
+/// What is left of a hole when `size` is taken off its front.
+fn rest(hole: &Hole, size: u64) -> Hole {
+    Hole {
+        size: hole.size - size,
+        offset: hole.offset + size,
+        ..*hole
+    }
+}

@@ -1,0 +1,97 @@
+//! What planning begins with, the slabs and their holes, and what every plan is made of: a block and
+//! the hole that it goes to.
+
+use std::cmp::Reverse;
+
+use super::room::Hole;
+use super::{Candidate, Fate, MOST_NODES, Planner, Query, Step, Tenant};
+use crate::config::ZONES;
+use crate::slabs::Slab;
+use crate::units::Granules;
+use crate::{Pools, SlabId, Spot};
+
+impl Planner {
+    /// Writes down the slabs, and the holes of those with the most free bytes.
+    pub(super) fn survey(&mut self, pools: &Pools) {
+        self.list_slabs(pools);
+        self.slabs
+            .sort_unstable_by_key(|slab| (Reverse(slab.size - slab.live), slab.index));
+        let mut walked = 0;
+        for index in 0..self.slabs.len() {
+            let slab = self.slabs[index];
+            if slab.size == slab.live || walked > MOST_NODES {
+                break;
+            }
+            walked += self.enter_holes(pools, &slab);
+        }
+        self.room.sort();
+    }
+
+    /// Writes down the slabs. None has a fate yet, and none of their holes is entered.
+    pub(super) fn list_slabs(&mut self, pools: &Pools) {
+        let slabs = &pools.carver.slabs;
+        self.room.clear();
+        self.slabs.clear();
+        let candidate = |(id, slab): (SlabId, &Slab)| Candidate {
+            index: id.index,
+            zone: slab.zone,
+            size: slab.size.0,
+            live: slab.live.0,
+        };
+        self.slabs.extend(slabs.iter().map(candidate));
+        self.fates.clear();
+        self.fates.resize(slabs.len(), Fate::Stays);
+    }
+
+    /// Enters the holes of a slab; they are still to be sorted. Returns how many blocks and holes
+    /// were walked over.
+    pub(super) fn enter_holes(&mut self, pools: &Pools, slab: &Candidate) -> usize {
+        let carver = &pools.carver;
+        let mut walked = 0;
+        for (index, node) in carver.indexed_nodes_of(carver.slabs[slab.index].first) {
+            walked += 1;
+            if !node.is_live() {
+                let hole = Hole {
+                    size: node.size().0,
+                    slab: slab.index,
+                    offset: node.offset().0,
+                    node: index,
+                };
+                self.room.push(slab.zone, hole);
+            }
+        }
+        walked
+    }
+
+    /// The largest block first, since it has the least choice; those of one size as they lie, so
+    /// that neighbours may be neighbours again and are copied together.
+    pub(super) fn sort_blocks(&mut self) {
+        self.blocks
+            .sort_unstable_by_key(|block| (Reverse(block.size), block.offset));
+    }
+
+    /// Takes a hole for a block among the slabs that stay, other than `source`: of the block's own
+    /// kind, or of any if the query allows it. Adds the step.
+    pub(super) fn rehouse(
+        &mut self,
+        query: &Query<'_>,
+        tenant: &Tenant,
+        source: u32,
+    ) -> Option<u32> {
+        let pools = query.pools;
+        let own = query.zone_of(tenant);
+        let others = (0..ZONES).filter(|&zone| query.anywhere && zone != own);
+        let fates = &self.fates;
+        let allowed = |slab: u32| slab != source && fates[slab as usize] != Fate::Leaves;
+        let room = &mut self.room;
+        let hole = std::iter::once(own)
+            .chain(others)
+            .find_map(|zone| room.take(zone, tenant.size, allowed))?;
+        let offset_bytes = pools.carver.unit.bytes(Granules(hole.offset));
+        self.steps.push(Step::Move {
+            block: query.handle(tenant.node),
+            to: Spot::in_hole(pools.carver.slabs.id(hole.slab), offset_bytes, hole.node),
+        });
+        Some(hole.slab)
+    }
+}

@@ -1,0 +1,143 @@
+//! The plan that gives slabs back: empty whole slabs into the holes of others, and what fits in no
+//! hole into a slab of its own.
+
+use super::{Candidate, Fate, MOST_NODES, MOST_SLABS, Planner, Query, Step, Tenant};
+use crate::config::Growth;
+use crate::units::Granules;
+
+/// The slabs' bytes while a plan is made.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    reserved_bytes: u64,
+    moved_bytes: u64,
+}
+
+impl Planner {
+    /// Releases what is empty and then empties slabs, those first that give back the most for each
+    /// byte copied, until no more than `target_bytes` are reserved. `false` where that takes more
+    /// than `most_bytes` of copies or cannot be done at all; the steps lead as near as was found.
+    pub(super) fn plan_victims(
+        &mut self,
+        query: &Query<'_>,
+        target_bytes: u64,
+        most_bytes: u64,
+    ) -> bool {
+        let pools = query.pools;
+        self.steps.clear();
+        let mut tally = Tally {
+            reserved_bytes: pools.reserved_bytes(),
+            moved_bytes: 0,
+        };
+        let excess_bytes = tally.reserved_bytes.saturating_sub(target_bytes);
+        tally.reserved_bytes -= self.release(query, excess_bytes);
+        for step in &self.steps {
+            if let Step::Release(slab) = step {
+                self.fates[slab.index as usize] = Fate::Leaves;
+            }
+        }
+        // In thousandths of the slab, which is as exact as the choice needs to be.
+        let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
+        self.slabs
+            .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
+        let (mut looked, mut walked) = (0, 0);
+        for candidate in 0..self.slabs.len() {
+            if tally.reserved_bytes <= target_bytes {
+                break;
+            }
+            let victim = self.slabs[candidate];
+            if victim.live == 0 || self.fates[victim.index as usize] != Fate::Stays {
+                continue;
+            }
+            looked += 1;
+            walked += pools.carver.slabs[victim.index].blocks as usize;
+            let is_too_dear = tally.moved_bytes > most_bytes;
+            if looked > MOST_SLABS || walked > MOST_NODES || is_too_dear {
+                return false;
+            }
+            if let Some(after) = self.empty_out(query, &victim, tally) {
+                tally = after;
+            }
+        }
+        tally.reserved_bytes <= target_bytes && tally.moved_bytes <= most_bytes
+    }
+
+    /// Moves all blocks out of one slab and gives it back, or leaves it as it is.
+    fn empty_out(&mut self, query: &Query<'_>, victim: &Candidate, tally: Tally) -> Option<Tally> {
+        let carver = &query.pools.carver;
+        self.blocks.clear();
+        let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
+        for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
+            if !(query.movable)(query.handle(index)) {
+                return None;
+            }
+            self.blocks.push(Tenant::new((index, node)));
+        }
+        self.sort_blocks();
+        let (mark, steps) = (self.room.mark(), self.steps.len());
+        let mut reserved_bytes = tally.reserved_bytes;
+        let mut stranded = 0;
+        for block in 0..self.blocks.len() {
+            let tenant = self.blocks[block];
+            if self.rehouse(query, &tenant, victim.index).is_none() {
+                self.blocks[stranded] = tenant;
+                stranded += 1;
+            }
+        }
+        self.blocks.truncate(stranded);
+        reserved_bytes = reserved_bytes.saturating_add(self.create_for_stranded(query));
+        if reserved_bytes > query.limit_bytes {
+            self.room.undo_to(mark);
+            self.steps.truncate(steps);
+            return None;
+        }
+        let slab_bytes = carver.unit.bytes(Granules(victim.size));
+        reserved_bytes -= slab_bytes;
+        if reserved_bytes >= tally.reserved_bytes {
+            self.room.undo_to(mark);
+            self.steps.truncate(steps);
+            return None;
+        }
+        for step in &self.steps[steps..] {
+            if let Step::Move { to, .. } = step {
+                self.fates[to.slab().index as usize] = Fate::Receives;
+            }
+        }
+        self.fates[victim.index as usize] = Fate::Leaves;
+        self.steps
+            .push(Step::Release(carver.slabs.id(victim.index)));
+        Some(Tally {
+            reserved_bytes,
+            moved_bytes: tally.moved_bytes + carver.unit.bytes(Granules(victim.live)),
+        })
+    }
+
+    /// Moves the blocks that are still listed, which fit in no hole, into new slabs: one for all
+    /// that belong together. Close to a hard limit each gets a slab of its own, which can be
+    /// released as soon as that block dies. Returns the bytes of those slabs.
+    fn create_for_stranded(&mut self, query: &Query<'_>) -> u64 {
+        let unit = &query.pools.carver.unit;
+        let mut created_bytes = 0_u64;
+        // By size, so blocks of one zone are neighbours.
+        let share =
+            |a: &Tenant, b: &Tenant| !query.is_tight && query.zone_of(a) == query.zone_of(b);
+        for tenants in self.blocks.chunk_by(share) {
+            let size: u64 = tenants.iter().map(|tenant| tenant.size).sum();
+            let slab_bytes = unit.bytes(Granules(size));
+            self.steps.push(Step::Create(Growth {
+                class: query.class_of(&tenants[0]),
+                slab_bytes,
+                least_bytes: slab_bytes,
+            }));
+            let mut offset = 0;
+            for tenant in tenants {
+                self.steps.push(Step::MoveToNew {
+                    block: query.handle(tenant.node),
+                    offset_bytes: unit.bytes(Granules(offset)),
+                });
+                offset += tenant.size;
+            }
+            created_bytes = created_bytes.saturating_add(slab_bytes);
+        }
+        created_bytes
+    }
+}

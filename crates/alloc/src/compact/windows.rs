@@ -1,0 +1,134 @@
+//! The plan without a driver call: empty a window of one slab into holes of other slabs.
+
+use super::{MOST_NODES, MOST_SLABS, MOST_WINDOWS, Planner, Query, Tenant};
+use crate::nodes::Node;
+
+/// Neighbours in a slab that are together at least as long as the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Window {
+    /// What is live in it, in granules: what has to be copied.
+    cost: u64,
+    slab: u32,
+    /// Its first node, and how many there are.
+    first: u32,
+    pieces: u32,
+}
+
+/// A block or a hole of the slab that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    node: u32,
+    size: u64,
+    cost: u64,
+    is_pinned: bool,
+}
+
+impl Planner {
+    /// Finds the window that takes the fewest copies and whose blocks all fit elsewhere.
+    ///
+    /// Returns the bytes to copy, `most_bytes` at most.
+    pub(super) fn plan_window(&mut self, query: &Query<'_>, most_bytes: u64) -> Option<u64> {
+        self.windows.clear();
+        let most = query.pools.carver.unit.granules_floor(most_bytes).0;
+        let size = query.size();
+        let zone = query.growth.class.zone();
+        let mut walked = 0;
+        let mut looked = 0;
+        for candidate in 0..self.slabs.len() {
+            let slab = self.slabs[candidate];
+            let serves = query.anywhere || slab.zone == zone;
+            if !serves || slab.size < size || slab.live == 0 || slab.live == slab.size {
+                continue;
+            }
+            looked += 1;
+            if looked > MOST_SLABS || walked > MOST_NODES {
+                break;
+            }
+            self.read_pieces(query, slab.index);
+            walked += self.pieces.len();
+            self.find_windows(slab.index, size, most);
+        }
+        (0..self.windows.len()).find_map(|window| self.try_window(query, self.windows[window]))
+    }
+
+    fn read_pieces(&mut self, query: &Query<'_>, slab: u32) {
+        let carver = &query.pools.carver;
+        let piece = |(index, node): (u32, &Node)| {
+            let is_live = node.is_live();
+            Piece {
+                node: index,
+                size: node.size().0,
+                cost: if is_live { node.size().0 } else { 0 },
+                is_pinned: is_live && !(query.movable)(query.handle(index)),
+            }
+        };
+        self.pieces.clear();
+        let nodes = carver.indexed_nodes_of(carver.slabs[slab].first);
+        self.pieces.extend(nodes.map(piece));
+    }
+
+    /// From every piece on the shortest window, if it costs at most `most`; the cheapest of all
+    /// slabs are kept.
+    fn find_windows(&mut self, slab: u32, least: u64, most: u64) {
+        let (mut size, mut cost, mut end) = (0, 0, 0);
+        let mut start = 0;
+        while start < self.pieces.len() {
+            while end < self.pieces.len() && size < least && !self.pieces[end].is_pinned {
+                size += self.pieces[end].size;
+                cost += self.pieces[end].cost;
+                end += 1;
+            }
+            if size >= least {
+                let window = Window {
+                    cost,
+                    slab,
+                    first: self.pieces[start].node,
+                    pieces: (end - start) as u32,
+                };
+                if cost <= most {
+                    keep_cheapest(&mut self.windows, window);
+                }
+            } else if end < self.pieces.len() {
+                // Nothing that begins before a pinned block reaches past it.
+                (size, cost, start, end) = (0, 0, end + 1, end + 1);
+                continue;
+            } else {
+                return;
+            }
+            size -= self.pieces[start].size;
+            cost -= self.pieces[start].cost;
+            start += 1;
+        }
+    }
+
+    fn try_window(&mut self, query: &Query<'_>, window: Window) -> Option<u64> {
+        let carver = &query.pools.carver;
+        self.steps.clear();
+        self.blocks.clear();
+        let pieces = carver.indexed_nodes_of(window.first);
+        let live = pieces
+            .take(window.pieces as usize)
+            .filter(|(_, node)| node.is_live());
+        self.blocks.extend(live.map(Tenant::new));
+        self.sort_blocks();
+        for block in 0..self.blocks.len() {
+            let tenant = self.blocks[block];
+            if self.rehouse(query, &tenant, window.slab).is_none() {
+                self.room.undo_to(0);
+                return None;
+            }
+        }
+        Some(carver.unit.bytes(crate::units::Granules(window.cost)))
+    }
+}
+
+fn keep_cheapest(windows: &mut Vec<Window>, window: Window) {
+    if windows.len() == MOST_WINDOWS {
+        if windows.last().is_some_and(|last| *last <= window) {
+            return;
+        }
+        windows.pop();
+    }
+    let index = windows.partition_point(|other| *other < window);
+    windows.insert(index, window);
+}

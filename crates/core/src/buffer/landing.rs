@@ -1,0 +1,133 @@
+//! Bytes that arrive from the device become elements in a vector.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::driver::BoxFuture;
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+
+/// A read under way.
+pub struct Arrival<T> {
+    /// Done when all bytes have landed; `None` if there are none.
+    pub(super) landed: Option<BoxFuture<'static, Result<()>>>,
+    /// Where they land.
+    pub(super) landing: Arc<Mutex<Landing<T>>>,
+}
+
+impl<T> fmt::Debug for Arrival<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").finish_non_exhaustive()
+    }
+}
+
+impl<T: Element> Arrival<T> {
+    /// Waits for them.
+    ///
+    /// # Errors
+    /// What became of the work that the value needs.
+    pub async fn elements(self) -> Result<Vec<T>> {
+        if let Some(landed) = self.landed {
+            landed.await?;
+        }
+        let landed = mem::replace(&mut *lock(&self.landing), Landing::new(Vec::new()));
+        landed.elements()
+    }
+}
+
+/// All elements of a range, as far as they have arrived.
+pub(super) struct Landing<T> {
+    elements: Vec<T>,
+    arrived_bytes: usize,
+    /// The host has no room for them.
+    is_refused: bool,
+}
+
+impl<T: Element> Landing<T> {
+    /// Into a vector that is there already, whatever it holds.
+    pub(super) fn new(elements: Vec<T>) -> Self {
+        Landing {
+            elements,
+            arrived_bytes: 0,
+            is_refused: false,
+        }
+    }
+
+    /// The vector for another read, since none of this one's bytes came.
+    pub(super) fn into_spare(self) -> Vec<T> {
+        self.elements
+    }
+
+    /// All of them, once they have landed.
+    pub(super) fn elements(self) -> Result<Vec<T>> {
+        match self.is_refused {
+            false => Ok(self.elements),
+            true => Err(Error::Shape {
+                operation: "read",
+                reason: format!("the host has no room for {} bytes", self.arrived_bytes),
+            }),
+        }
+    }
+
+    /// The next bytes, of a read of `len` elements. They may end inside an element.
+    pub(super) fn take_in(&mut self, piece: &[u8], len: usize) {
+        // Only here, so that a read which waits in the queue takes no memory.
+        if self.arrived_bytes == 0 {
+            self.is_refused = !has_room_for(&self.elements, len);
+        }
+        if self.is_refused {
+            self.arrived_bytes += piece.len();
+            return;
+        }
+        if self.elements.capacity() == 0 {
+            let whole = (piece.len() == len * size_of::<T>() && piece.len() < ZEROED_BYTES)
+                .then(|| T::seen_in(piece))
+                .flatten();
+            if let Some(elements) = whole {
+                self.elements = elements.to_vec();
+                self.arrived_bytes = piece.len();
+                return;
+            }
+            self.elements = bytemuck::zeroed_vec(len);
+        } else if self.arrived_bytes == 0 {
+            self.elements.resize(len, T::default());
+        }
+        T::decode(&mut self.elements, self.arrived_bytes, piece);
+        self.arrived_bytes += piece.len();
+    }
+}
+
+pub(super) fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>> {
+    landing.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory from this size on comes zeroed from the system, so that nobody touches it before the bytes
+/// do. Less of it may be memory that was freed: to zero that would take as long as to fill it.
+const ZEROED_BYTES: usize = 32 << 20;
+
+/// Elements so few that asking for room beforehand would be for nothing.
+const FEW: usize = 1 << 16;
+
+/// Can a vector grow to so many elements? What cannot be had ends the program, unless it is asked
+/// for in this way. The room itself is not kept: a vector that is zeroed from the start is faster.
+fn has_room_for<T>(elements: &Vec<T>, len: usize) -> bool {
+    len <= FEW || len <= elements.capacity() || Vec::<T>::new().try_reserve_exact(len).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_elements_than_the_host_can_hold_are_no_abort() {
+        let mut landing = Landing {
+            elements: Vec::<u32>::new(),
+            arrived_bytes: 0,
+            is_refused: false,
+        };
+        landing.take_in(&[1, 0, 0, 0], 1 << 58);
+        landing.take_in(&[1, 0, 0, 0], 1 << 58);
+        assert!(landing.is_refused && landing.elements.is_empty());
+    }
+}

@@ -1,0 +1,303 @@
+//! Buffers: bytes that the engine places, moves, evicts and restores. Handles only; the bytes are a
+//! storage's.
+//!
+//! `io` is what goes to the device and comes back, `residency` where the bytes are to be, `landing`
+//! how they become elements, `words` the kernels that fill and copy.
+
+mod io;
+mod landing;
+mod residency;
+pub(crate) mod words;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::dtype::Element;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::memory::{Residency, Source, Storage, Tag};
+
+pub use residency::Pin;
+
+/// Bytes on the device, or wherever the budget has put them.
+///
+/// Cheap to clone: clones and slices share their bytes, and what is written through one is read through
+/// all. The memory is freed when the last of them is dropped, on any thread; that waits for nothing.
+///
+/// A buffer has no address. The engine looks up its place when a command that uses it is encoded, so it
+/// may move, be evicted to the host or the disk, and be restored, between any two commands. A
+/// [`Kernel`](crate::Kernel) binds it by name, [`Gpu::with_bound`] gives your own passes its place for
+/// the length of a call.
+///
+/// ```no_run
+/// use lapidary_core::{Gpu, Kernel, Options};
+///
+/// # fn main() -> lapidary_core::Result<()> {
+/// let gpu = Gpu::open(Options::default())?;
+/// let numbers = gpu.buffer_from(&[1.0_f32, 2.0, 3.0])?.named("numbers");
+/// let double = Kernel::new(&gpu, "
+///     @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+///     @compute @workgroup_size(64)
+///     fn double(@builtin(global_invocation_id) id: vec3<u32>) {
+///         if id.x < arrayLength(&x) { x[id.x] *= 2.0; }
+///     }
+/// ")?;
+/// double.call().bind("x", &numbers).groups([1, 1, 1]).run()?;
+/// assert_eq!(numbers.to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Buffer {
+    engine: Arc<Engine>,
+    storage: Arc<Storage>,
+    offset_bytes: u64,
+    size_bytes: u64,
+}
+
+impl Buffer {
+    /// All bytes of a storage.
+    pub(crate) fn whole(engine: &Arc<Engine>, storage: Arc<Storage>) -> Buffer {
+        let size_bytes = storage.len_bytes();
+        Self::part(engine, storage, 0, size_bytes)
+    }
+
+    /// Some bytes of a storage.
+    #[doc(hidden)]
+    pub fn part(
+        engine: &Arc<Engine>,
+        storage: Arc<Storage>,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> Buffer {
+        debug_assert!(offset_bytes + size_bytes <= storage.size_bytes());
+        Buffer {
+            engine: engine.clone(),
+            storage,
+            offset_bytes,
+            size_bytes,
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Has it no bytes?
+    pub fn is_empty(&self) -> bool {
+        self.size_bytes == 0
+    }
+
+    /// Some of its bytes, as a buffer that shares them.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// let all = gpu.buffer_from(&[1_u32, 2, 3, 4])?;
+    /// assert_eq!(all.slice(8..16)?.to_vec::<u32>()?, [3, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] for a range that passes the end.
+    pub fn slice(&self, bytes: Range<u64>) -> Result<Buffer> {
+        if bytes.start > bytes.end || bytes.end > self.size_bytes {
+            return Err(Error::Buffer {
+                operation: "slice",
+                reason: format!(
+                    "bytes {}..{} of a buffer that has {}",
+                    bytes.start, bytes.end, self.size_bytes
+                ),
+            });
+        }
+        Ok(Buffer {
+            offset_bytes: self.offset_bytes + bytes.start,
+            size_bytes: bytes.end - bytes.start,
+            ..self.clone()
+        })
+    }
+
+    /// New bytes with the same values.
+    ///
+    /// # Errors
+    /// [`Error::NeverFits`], [`Error::DeviceLost`]; [`Error::Buffer`] for a slice that starts inside a
+    /// word of 4 bytes.
+    #[track_caller]
+    pub fn copy(&self) -> Result<Buffer> {
+        if !self.offset_bytes.is_multiple_of(4) {
+            return Err(Error::Buffer {
+                operation: "copy",
+                reason: format!(
+                    "the slice starts at byte {}, inside a word of 4 bytes",
+                    self.offset_bytes
+                ),
+            });
+        }
+        let copy = self.engine.storage(self.size_bytes)?;
+        if self.size_bytes > 0 {
+            let first = (self.offset_bytes / 4) as u32;
+            words::copy(&self.engine, &self.storage, first, &copy)?;
+        }
+        Ok(Self::whole(&self.engine, copy))
+    }
+
+    /// Where its memory was made, and under what name. A slice has that of what it is a slice of.
+    pub fn tag(&self) -> Tag {
+        self.storage.tag()
+    }
+
+    /// Gives it a name, by which reports and errors call it and all that share its bytes.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        self.storage.set_name(name);
+        self.engine.renamed(&self.storage);
+        self
+    }
+
+    /// Where its bytes are at the moment.
+    pub fn residency(&self) -> Residency {
+        self.storage.residency()
+    }
+
+    /// Counts the writes to its memory, through whichever slice.
+    pub fn version(&self) -> u64 {
+        self.storage.version()
+    }
+
+    /// Do both look at the same memory? They need not have a byte in common.
+    pub fn shares_memory_with(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    #[doc(hidden)]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    #[doc(hidden)]
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.storage
+    }
+
+    /// Where in the memory that it shares it starts.
+    #[doc(hidden)]
+    pub fn offset_bytes(&self) -> u64 {
+        self.offset_bytes
+    }
+
+    /// Refuses a slice that is not the whole of its memory.
+    fn check_whole(&self, operation: &'static str) -> Result<()> {
+        let is_whole = self.offset_bytes == 0 && self.size_bytes == self.storage.len_bytes();
+        match (is_whole, self.residency()) {
+            (true, Residency::Imported) => Err(Error::Pinned {
+                operation,
+                made_at: self.tag().to_string(),
+            }),
+            (true, _) => Ok(()),
+            (false, _) => Err(Error::Buffer {
+                operation,
+                reason: "a slice is not all of its memory; name the buffer that it is a slice of"
+                    .into(),
+            }),
+        }
+    }
+}
+
+impl Gpu {
+    /// A buffer whose bytes are unspecified until something writes them.
+    ///
+    /// # Errors
+    /// [`Error::NeverFits`] for more bytes than a buffer of the device holds.
+    #[track_caller]
+    pub fn buffer(&self, size_bytes: u64) -> Result<Buffer> {
+        let storage = self.engine().storage(size_bytes)?;
+        Ok(Buffer::whole(self.engine(), storage))
+    }
+
+    /// A buffer full of zeros.
+    ///
+    /// # Errors
+    /// As [`buffer`](Gpu::buffer), and [`Error::DeviceLost`].
+    #[track_caller]
+    pub fn buffer_zeroed(&self, size_bytes: u64) -> Result<Buffer> {
+        let buffer = self.buffer(size_bytes)?;
+        self.engine().clear(&buffer.storage)?;
+        Ok(buffer)
+    }
+
+    /// A buffer with the bytes of these elements. They are taken over before this returns.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// let buffer = gpu.buffer_from(&[1.0_f32, 2.0])?;
+    /// assert_eq!(buffer.size_bytes(), 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`buffer_zeroed`](Gpu::buffer_zeroed). In a browser also [`Error::WouldBlock`] for more
+    /// than the staging memory has room for: there, [`Buffer::write_async`] waits.
+    #[track_caller]
+    pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer> {
+        let buffer = self.buffer(size_of_val(elements) as u64)?;
+        buffer.write(elements)?;
+        Ok(buffer)
+    }
+
+    /// A buffer whose bytes a source gives when something uses them, and again after each eviction.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// use lapidary_core::Source;
+    ///
+    /// let tile = gpu.buffer_backed(Source::file("tiles.bin", 7 << 20)?, 1 << 20)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`buffer`](Gpu::buffer); [`Error::Buffer`] for a source that is known to be too short.
+    #[track_caller]
+    pub fn buffer_backed(&self, source: Source, size_bytes: u64) -> Result<Buffer> {
+        check_source("buffer_backed", &source, size_bytes)?;
+        let buffer = self.buffer(size_bytes)?;
+        self.engine().back_new(&buffer.storage, source);
+        Ok(buffer)
+    }
+}
+
+fn check_source(operation: &'static str, source: &Source, size_bytes: u64) -> Result<()> {
+    match source.len_bytes() {
+        Some(len_bytes) if len_bytes < size_bytes => Err(Error::Buffer {
+            operation,
+            reason: format!("the source has {len_bytes} bytes, and {size_bytes} are needed"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// What it is, not what it holds: that would have to wait for the device.
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("size_bytes", &self.size_bytes)
+            .field("offset_bytes", &self.offset_bytes)
+            .field("residency", &self.residency())
+            .field("made_at", &format_args!("{}", self.tag()))
+            .finish()
+    }
+}
+
+/// Its size and tag: ``1.00 MiB `particles` (src/main.rs:7)``. Never waits.
+impl fmt::Display for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", crate::units::Bytes(self.size_bytes), self.tag())
+    }
+}

@@ -1,0 +1,120 @@
+//! The two kernels of the core itself that write a buffer: they fill it with a word, or copy words
+//! of another one to it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::dtype::DType;
+use crate::engine::kernel::TwinCall;
+use crate::engine::sections::push_sections;
+use crate::engine::{Arg, Engine, Kernel, Launch, Operand};
+use crate::error::Result;
+use crate::memory::Storage;
+
+const WGSL: &str = include_str!("../../shaders/words.wgsl");
+
+/// Writes one word everywhere.
+pub static FILL_WORDS: Kernel = Kernel {
+    name: "fill_words",
+    operands: &[Operand::write("y")],
+    text: |_| text("fill"),
+    twin: Some(|call: &mut TwinCall| {
+        let [count, word, ..] = call.params::<[u32; 4]>();
+        for i in 0..count as usize {
+            call.put_int(0, i, word);
+        }
+    }),
+};
+
+/// Copies words.
+pub static COPY_WORDS: Kernel = Kernel {
+    name: "copy_words",
+    operands: &[Operand::read("x"), Operand::write("y")],
+    text: |_| text("copy"),
+    twin: Some(|call: &mut TwinCall| {
+        let [count, first, ..] = call.params::<[u32; 4]>();
+        for i in 0..count as usize {
+            let word = call.int(0, first as usize + i);
+            call.put_int(1, i, word);
+        }
+    }),
+};
+
+/// Queues a fill of a whole storage.
+pub(crate) fn fill(engine: &Arc<Engine>, storage: &Arc<Storage>, word: u32) -> Result<()> {
+    let words = storage.len_bytes().div_ceil(4) as u32;
+    let groups = groups_of(engine, words);
+    let params = [words, word, 0, 0];
+    engine.launch(Launch::new(&FILL_WORDS, 0, [arg(storage)], &params, groups))
+}
+
+/// Queues a copy of the words from `first` on to all of `to`.
+pub(crate) fn copy(
+    engine: &Arc<Engine>,
+    from: &Arc<Storage>,
+    first: u32,
+    to: &Arc<Storage>,
+) -> Result<()> {
+    let words = to.len_bytes().div_ceil(4) as u32;
+    let groups = groups_of(engine, words);
+    let params = [words, first, 0, 0];
+    let args = [arg(from), arg(to)];
+    engine.launch(Launch::new(&COPY_WORDS, 0, args, &params, groups))
+}
+
+fn arg(storage: &Arc<Storage>) -> Arg {
+    Arg {
+        storage: storage.clone(),
+        dtype: DType::U32,
+        quads: false,
+    }
+}
+
+/// Workgroups in two dimensions, since one may not hold them all.
+fn groups_of(engine: &Engine, words: u32) -> [u32; 3] {
+    let groups = words.div_ceil(4 * 64).max(1);
+    let x = groups.min(engine.caps().max_groups);
+    [x, groups.div_ceil(x), 1]
+}
+
+fn text(section: &str) -> Cow<'static, str> {
+    let mut text = String::new();
+    push_sections(&mut text, WGSL, &["head", section]);
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Variant;
+    use crate::engine::kernel::MAX_OPERANDS;
+    use crate::engine::wgsl::{Layout, Target, shader};
+
+    #[test]
+    fn both_kernels_are_valid_everywhere_with_any_windows() {
+        for kernel in [&FILL_WORDS, &COPY_WORDS] {
+            for windows in [1, 3] {
+                let mut layout = Layout {
+                    parts: [0; MAX_OPERANDS],
+                    windows: [windows; MAX_OPERANDS],
+                    writable: 1 << (kernel.operands.len() - 1),
+                };
+                layout.parts[1] = 1;
+                let variant = Variant {
+                    code: 0,
+                    dtypes: [DType::U32; MAX_OPERANDS],
+                    quads: 0,
+                };
+                let target = Target {
+                    window_bytes: 64 << 10,
+                    immediates: windows == 1,
+                    enables: false,
+                    wide_words: false,
+                };
+                let text = (kernel.text)(&variant);
+                let whole = shader(&text, kernel.operands, &variant, &layout, &target);
+                lapidary_testing::translate(kernel.name, &whole);
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The kernels that look for bugs.
+
+use std::borrow::Cow;
+
+use crate::engine::sections::push_sections;
+use crate::engine::{Kernel, Look, Operand, Variant};
+
+const WGSL: &str = include_str!("../../../shaders/probe.wgsl");
+
+/// Reads `x`, and writes what it saw to `y`.
+pub static PROBE: Kernel = Kernel {
+    name: "probe",
+    operands: &[Operand::read("x"), Operand::update("y")],
+    text,
+    twin: Some(super::twin::run),
+};
+
+/// The same, and writes to `x`.
+pub static MEND: Kernel = Kernel {
+    name: "mend",
+    operands: &[Operand::update("x"), Operand::update("y")],
+    text,
+    twin: Some(super::twin::run),
+};
+
+fn text(variant: &Variant) -> Cow<'static, str> {
+    let sections: &[&str] = match Look::of(variant.code) {
+        Look::Words => &["range", "words"],
+        Look::Table => &["table"],
+        Look::Mend => &["range", "mend"],
+        Look::F32 => &["range", "f32", "floats"],
+        Look::F16 => &["range", "f16", "floats"],
+        Look::Bf16 => &["range", "bf16", "floats"],
+    };
+    let mut out = format!("const PATTERN = {}u;\n", crate::memory::PATTERN);
+    push_sections(&mut out, WGSL, &["head"]);
+    push_sections(&mut out, WGSL, sections);
+    Cow::Owned(out)
+}

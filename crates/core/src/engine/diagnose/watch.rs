@@ -1,0 +1,339 @@
+//! What is watched of launches: what they read, and what becomes of what they write.
+
+use std::sync::{Arc, Weak};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::{About, Diagnose, Look};
+use crate::dtype::DType;
+use crate::engine::kernel::{Launch, Program, Role};
+use crate::engine::state::State;
+use crate::memory::{FENCE_BYTES, Storage, Tag, Zone};
+
+/// Bit `i` of the code of a user's launch: operand `i` is bound with some of its fence. Bit `UNWRITTEN + i`: it
+/// is an output full of the pattern, of which what is left is found.
+pub(crate) const UNWRITTEN: u32 = 8;
+
+/// The bits of the operands with some of their fence.
+pub(crate) const FENCED: u64 = 0xff;
+
+/// NaN, and infinities, are in a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taint {
+    pub(super) nan: bool,
+    pub(super) infinity: bool,
+}
+
+impl std::ops::BitOr for Taint {
+    type Output = Taint;
+
+    fn bitor(self, other: Taint) -> Taint {
+        Taint {
+            nan: self.nan || other.nan,
+            infinity: self.infinity || other.infinity,
+        }
+    }
+}
+
+/// How a value came about.
+#[derive(Debug)]
+pub(super) struct Maker {
+    /// What computed it; none of what the app or a source wrote.
+    pub(super) operation: Option<String>,
+    pub(super) tag: Tag,
+    pub(super) dtype: DType,
+    pub(super) elements: u64,
+    /// The values that it was computed from.
+    inputs: SmallVec<[u64; 4]>,
+    /// What those of them had that nobody remembers.
+    inherited: Taint,
+    /// It is looked at, or will be.
+    is_asked: bool,
+    /// What it has, once that is known.
+    pub(super) taint: Option<Taint>,
+}
+
+/// The output of a user's kernel.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) kernel: String,
+    pub(super) tag: Tag,
+    pub(super) words: u64,
+    /// How many of them nobody wrote, and the first; once that is known.
+    pub(super) left: Option<(u64, u64)>,
+    pub(super) read_by: Option<String>,
+}
+
+/// What is remembered of values, by the numbers of the writes that made them.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub(super) makers: FxHashMap<u64, Maker>,
+    pub(super) outputs: FxHashMap<u64, Output>,
+    /// Results with padding, of rows of so many elements of which so many are none.
+    padded: Vec<(Weak<Storage>, (u32, u32))>,
+    /// Of the launch that is being encoded: what it computes, from what, and which operands hold values as a
+    /// whole after it.
+    operation: String,
+    inputs: SmallVec<[u64; 4]>,
+    whole: u8,
+}
+
+impl Watch {
+    pub(super) fn pads(&mut self, storage: &Arc<Storage>, rows: (u32, u32)) {
+        self.padded.push((Arc::downgrade(storage), rows));
+    }
+
+    /// The rows of a storage: none where it has no padding.
+    fn rows(&self, storage: &Storage) -> (u32, u32) {
+        let is_it = |one: &&(Weak<Storage>, _)| std::ptr::eq(one.0.as_ptr(), storage);
+        self.padded.iter().find(is_it).map_or((0, 0), |one| one.1)
+    }
+
+    /// What a value was made of had: of those of which that is unknown, what they in turn were made of.
+    pub(super) fn taint_of_inputs(&self, version: u64) -> Taint {
+        let mut all = Taint::default();
+        let mut seen = FxHashSet::default();
+        let mut open: SmallVec<[u64; 4]> = SmallVec::new();
+        open.push(version);
+        while let Some(version) = open.pop() {
+            let Some(maker) = self.makers.get(&version) else {
+                continue;
+            };
+            all = all | maker.inherited;
+            for &input in &maker.inputs {
+                match self.makers.get(&input).and_then(|maker| maker.taint) {
+                    Some(taint) => all = all | taint,
+                    None if seen.insert(input) => open.push(input),
+                    None => {}
+                }
+            }
+        }
+        all
+    }
+
+    /// It is not known what a value has: who reads it next has it looked at again.
+    pub(super) fn is_not_seen(&mut self, version: u64) {
+        if let Some(maker) = self.makers.get_mut(&version) {
+            maker.is_asked = false;
+        }
+    }
+
+    /// All that was asked is answered: what nobody can ask for again is forgotten.
+    pub(super) fn forget_all_but(&mut self, live: &FxHashSet<u64>) {
+        let versions = self
+            .makers
+            .keys()
+            .copied()
+            .filter(|version| live.contains(version));
+        let inherited: Vec<_> = versions
+            .map(|version| (version, self.taint_of_inputs(version)))
+            .collect();
+        self.makers.retain(|version, _| live.contains(version));
+        for (version, taint) in inherited {
+            if let Some(maker) = self.makers.get_mut(&version) {
+                maker.inherited = taint;
+                maker.inputs.clear();
+            }
+        }
+        self.padded.retain(|one| one.0.strong_count() > 0);
+        self.outputs.retain(|version, output| {
+            let is_settled = output.left.is_some_and(|(words, _)| words == 0);
+            live.contains(version) && !is_settled
+        });
+    }
+
+    fn is_read(&mut self, version: u64, by: &str) {
+        if let Some(output) = self.outputs.get_mut(&version) {
+            output.read_by.get_or_insert_with(|| by.to_owned());
+        }
+    }
+}
+
+impl State {
+    /// A launch has places, and is about to be encoded.
+    #[cold]
+    pub(in crate::engine) fn watch_before(&mut self, launch: &Launch) {
+        let Some(mut diagnose) = self.diagnose.take() else {
+            return;
+        };
+        let operation = (diagnose.wanted.operation)(launch);
+        let by = match launch.program {
+            Program::Custom(_) => format!("the kernel `{operation}`"),
+            _ => format!("`{operation}`"),
+        };
+        let watches = diagnose.wants().non_finite;
+        diagnose.watch.inputs.clear();
+        diagnose.watch.whole = 0;
+        for (index, arg) in launch.args.iter().enumerate() {
+            let (role, storage) = (launch.program.role(index), &arg.storage);
+            let version = self.memory.writes_to(storage);
+            let is_fresh = role == Role::Write || self.memory.is_unwritten(storage);
+            let was_whole = match role {
+                Role::Write => launch.ranges.get(index).is_none(),
+                _ => {
+                    let maker = diagnose.watch.makers.get(&version);
+                    !is_fresh && maker.is_none_or(|maker| maker.is_asked)
+                }
+            };
+            diagnose.watch.whole |= u8::from(was_whole) << index;
+            if is_fresh {
+                continue;
+            }
+            diagnose.watch.is_read(version, &by);
+            if watches && Look::of_dtype(arg.dtype).is_some() {
+                if !diagnose.watch.inputs.contains(&version) {
+                    diagnose.watch.inputs.push(version);
+                }
+                if role == Role::Read {
+                    self.look_at_value(&mut diagnose, storage, arg.dtype);
+                }
+            }
+        }
+        for zone in self.ends(launch) {
+            // The padding is anybody's, and may hold anything.
+            let padding_bytes = zone.of_bytes - zone.from_bytes;
+            let padding = Zone {
+                size_bytes: padding_bytes,
+                ..zone
+            };
+            self.fill(&diagnose, &padding);
+        }
+        diagnose.ran(by);
+        diagnose.watch.operation = operation;
+        self.diagnose = Some(diagnose);
+    }
+
+    /// The launch has been encoded.
+    #[cold]
+    pub(in crate::engine) fn watch_after(&mut self, launch: &Launch) {
+        let Some(mut diagnose) = self.diagnose.take() else {
+            return;
+        };
+        for zone in self.ends(launch) {
+            let name = launch.program.name();
+            let (place, size_bytes) = (zone.place, zone.size_bytes);
+            let about = || About::End(zone.clone(), name.to_owned());
+            self.look_at(&mut diagnose, Look::Words, place, size_bytes, about);
+            // So that it is not found a second time.
+            self.fill(&diagnose, &zone);
+        }
+        self.look_for_unwritten(&mut diagnose, launch);
+        if diagnose.wants().non_finite {
+            for (index, arg) in launch.args.iter().enumerate() {
+                let is_float = Look::of_dtype(arg.dtype).is_some();
+                if launch.program.role(index) == Role::Read || !is_float {
+                    continue;
+                }
+                let version = self.memory.writes_to(&arg.storage);
+                let maker = Maker {
+                    operation: Some(diagnose.watch.operation.clone()),
+                    inputs: diagnose.watch.inputs.clone(),
+                    ..maker(&arg.storage, arg.dtype)
+                };
+                diagnose.watch.makers.insert(version, maker);
+                if diagnose.watch.whole >> index & 1 == 1 {
+                    self.look_at_value(&mut diagnose, &arg.storage, arg.dtype);
+                }
+            }
+        }
+        self.diagnose = Some(diagnose);
+    }
+
+    /// Commands of the app's own were submitted. Returns whether to look at what they did.
+    pub(in crate::engine) fn watch_foreign(&mut self) -> bool {
+        let Some(diagnose) = &mut self.diagnose else {
+            return false;
+        };
+        diagnose.ran("commands of the app's own, with a bound tensor".to_owned());
+        true
+    }
+
+    /// The host is about to read a storage.
+    #[cold]
+    pub(in crate::engine) fn watch_read(&mut self, storage: &Storage) {
+        let Some(mut diagnose) = self.diagnose.take() else {
+            return;
+        };
+        let version = self.memory.writes_to(storage);
+        diagnose.watch.is_read(version, "the host");
+        let maker = diagnose.watch.makers.get(&version);
+        if let Some(dtype) = maker.map(|maker| maker.dtype) {
+            self.look_at_value(&mut diagnose, storage, dtype);
+        }
+        self.diagnose = Some(diagnose);
+    }
+
+    /// Counts what is not finite in what a storage holds, unless that was done.
+    fn look_at_value(&mut self, diagnose: &mut Diagnose, storage: &Storage, dtype: DType) {
+        let version = self.memory.writes_to(storage);
+        let makers = &mut diagnose.watch.makers;
+        let maker = makers
+            .entry(version)
+            .or_insert_with(|| maker(storage, dtype));
+        let (Some(place), Some(look)) = (self.memory.find(storage), Look::of_dtype(dtype)) else {
+            return;
+        };
+        if !std::mem::replace(&mut maker.is_asked, true) {
+            let (range, rows) = ((place, storage.len_bytes()), diagnose.watch.rows(storage));
+            self.look_at_rows(diagnose, look, range, rows, || About::Result(version));
+        }
+    }
+
+    /// The operands of a user's kernel that are bound with some of their fence: from the end of what it may
+    /// write to the end of that.
+    fn ends(&self, launch: &Launch) -> SmallVec<[Zone; 2]> {
+        let mut ends = SmallVec::new();
+        if !matches!(launch.program, Program::Custom(_)) {
+            return ends;
+        }
+        for (index, (arg, (start, size_bytes))) in
+            launch.args.iter().zip(&launch.ranges).enumerate()
+        {
+            if launch.code >> index & 1 == 1 {
+                let end = start + size_bytes - FENCE_BYTES;
+                ends.extend(self.memory.fence_behind(&arg.storage, end));
+            }
+        }
+        ends
+    }
+
+    /// Counts what a user's kernel left of the pattern in its outputs, which becomes zeros.
+    fn look_for_unwritten(&mut self, diagnose: &mut Diagnose, launch: &Launch) {
+        if !matches!(launch.program, Program::Custom(_)) || launch.code >> UNWRITTEN == 0 {
+            return;
+        }
+        for (index, arg) in launch.args.iter().enumerate() {
+            let place = self.memory.find(&arg.storage);
+            let (Some(place), 1) = (place, launch.code >> UNWRITTEN >> index & 1) else {
+                continue;
+            };
+            let size_bytes = arg.storage.len_bytes().next_multiple_of(4);
+            let version = self.memory.writes_to(&arg.storage);
+            let output = Output {
+                kernel: launch.program.name().to_owned(),
+                tag: arg.storage.tag(),
+                words: size_bytes / 4,
+                left: None,
+                read_by: None,
+            };
+            diagnose.watch.outputs.insert(version, output);
+            self.look_at(diagnose, Look::Mend, place, size_bytes, || {
+                About::Output(version)
+            });
+        }
+    }
+}
+
+fn maker(storage: &Storage, dtype: DType) -> Maker {
+    Maker {
+        operation: None,
+        tag: storage.tag(),
+        dtype,
+        elements: storage.len_bytes() / dtype.size_bytes(),
+        inputs: SmallVec::new(),
+        inherited: Taint::default(),
+        is_asked: false,
+        taint: None,
+    }
+}

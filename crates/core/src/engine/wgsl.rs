@@ -1,0 +1,553 @@
+//! From a kernel's text to a whole shader: declares the operands for the places they were given.
+//!
+//! wgpu forbids one buffer to be bound read-only and read-write in one dispatch, WGSL has no way
+//! to override a binding's access, and one binding shows at most a window of a large operand. So
+//! the declarations are written last, from a [`Layout`]: which operands coincide (one *part*
+//! each), whether a part is written through, and through how many windows it is seen. Every
+//! binding is an array of words or of quads of words; operands are bit-cast on the way in and
+//! out, which costs nothing, so that operands of one part may even differ in type.
+
+mod access;
+
+use std::fmt::Write;
+
+use super::kernel::{MAX_OPERANDS, Operand, Role, Variant};
+use crate::driver::Access;
+use crate::dtype::DType;
+use access::declare_operand;
+
+/// How a kernel's operands are bound: with the kernel and the variant, the key of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// The part of each operand; operands of one storage share a part. Numbered from 0 in order
+    /// of first appearance.
+    pub parts: [u8; MAX_OPERANDS],
+    /// Windows of each part, at least 1.
+    pub windows: [u8; MAX_OPERANDS],
+    /// Bit `k`: part `k` is bound read-write, be it that an operand of it is written, or that
+    /// something beside it is.
+    pub writable: u8,
+}
+
+impl Layout {
+    /// How many parts `operands` operands have.
+    pub(crate) fn part_count(&self, operands: usize) -> usize {
+        let last = self.parts[..operands].iter().max();
+        last.map_or(0, |&last| usize::from(last) + 1)
+    }
+
+    /// The access of each binding, in order: every window of every part.
+    pub(crate) fn bindings(&self, operands: usize) -> Vec<Access> {
+        let mut bindings = Vec::new();
+        for part in 0..self.part_count(operands) {
+            let access = match self.writable >> part & 1 {
+                0 => Access::Read,
+                _ => Access::ReadWrite,
+            };
+            bindings.extend(std::iter::repeat_n(access, usize::from(self.windows[part])));
+        }
+        bindings
+    }
+
+    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. Of bindings after
+    /// the 64th, which no adapter has, nothing is said.
+    pub(crate) fn written_whole(&self, operands: &[Operand]) -> u64 {
+        let (mut bits, mut binding) = (0, 0_u32);
+        for part in 0..self.part_count(operands.len()) {
+            let mut of_part = operands_of(self, operands.len(), part);
+            let is_whole = of_part.all(|index| operands[index].role == Role::Write);
+            for _ in 0..self.windows[part] {
+                bits |= u64::from(is_whole).checked_shl(binding).unwrap_or(0);
+                binding += 1;
+            }
+        }
+        bits
+    }
+}
+
+/// What the target wants of a shader beyond the layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Bytes of one window.
+    pub window_bytes: u64,
+    /// Parameters are immediates; else a uniform binding after the storage bindings.
+    pub immediates: bool,
+    /// The `enable` lines that browsers need, and naga refuses natively.
+    pub enables: bool,
+    /// Quads are loaded and stored as words of 64 bits (see `Caps::wide_words`).
+    pub wide_words: bool,
+}
+
+/// The whole shader for a kernel's text.
+pub fn shader(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+) -> String {
+    let mut out = String::with_capacity(text.len() + 2048);
+    if text.contains("coop_mat") {
+        out.push_str("enable f16;\nenable wgpu_cooperative_matrix;\n");
+    }
+    if target.enables && text.contains("subgroup") {
+        out.push_str("enable subgroups;\n");
+    }
+    let mut binding = 0;
+    let unit = |part| match has_octets(text, operands, variant, layout, target, part) {
+        true => Unit::Octet,
+        false => unit_of_part(operands.len(), variant, layout, part),
+    };
+    let mut some_are_octets = false;
+    for part in 0..layout.part_count(operands.len()) {
+        let unit = unit(part);
+        some_are_octets |= unit == Unit::Octet;
+        let stores = operands_of(layout, operands.len(), part)
+            .any(|index| operands[index].role != Role::Read);
+        declare_part(&mut out, layout, part, unit, stores, target, &mut binding);
+    }
+    if target.wide_words {
+        out.push_str(WIDE_WORDS);
+    }
+    if some_are_octets {
+        out.push_str(OCTETS);
+    }
+    let writes = |of: DType| {
+        let mut typed = operands.iter().zip(&variant.dtypes);
+        typed.any(|(operand, &dtype)| {
+            dtype == of
+                && operand.role != Role::Read
+                && text.contains(&format!("{}_put4(", operand.name))
+        })
+    };
+    if writes(DType::F16) || text.contains("pack_halves(") {
+        out.push_str(PACK_HALVES);
+    }
+    if writes(DType::Bf16) || text.contains("upper_halves(") {
+        out.push_str(UPPER_HALVES);
+    }
+    for (index, operand) in operands.iter().enumerate() {
+        let part = usize::from(layout.parts[index]);
+        declare_operand(
+            &mut out,
+            text,
+            operand,
+            variant.dtypes[index],
+            part,
+            unit(part),
+        );
+    }
+    if text.contains("struct Params") {
+        let declaration = match target.immediates {
+            true => "var<immediate> p: Params;\n".to_string(),
+            false => format!("@group(0) @binding({binding}) var<uniform> p: Params;\n"),
+        };
+        out.push_str(&declaration);
+    }
+    out.push_str(text);
+    out
+}
+
+/// From and to words of 64 bits: the low half is the first word.
+const WIDE_WORDS: &str = "fn from_wide2(v: u64) -> vec2<u32> {
+  return vec2<u32>(u32(v), u32(v >> 32u));
+}
+fn from_wide4(v: vec2<u64>) -> vec4<u32> {
+  let low = vec2<u32>(v);
+  let high = vec2<u32>(v >> vec2<u32>(32u));
+  return vec4<u32>(low.x, high.x, low.y, high.y);
+}
+fn to_wide2(v: vec2<u32>) -> u64 {
+  return u64(v.x) | (u64(v.y) << 32u);
+}
+fn to_wide4(v: vec4<u32>) -> vec2<u64> {
+  return vec2<u64>(v.xz) | (vec2<u64>(v.yw) << vec2<u32>(32u));
+}
+";
+
+/// Two quads, from and to four words of 64 bits.
+const OCTETS: &str = "struct Octet { low: vec4<u32>, high: vec4<u32> }
+fn to_wide8(v: Octet) -> vec4<u64> {
+  let low = vec4<u64>(vec4<u32>(v.low.xz, v.high.xz));
+  return low | (vec4<u64>(vec4<u32>(v.low.yw, v.high.yw)) << vec4<u32>(32u));
+}
+fn from_wide8(v: vec4<u64>) -> Octet {
+  let low = vec4<u32>(v);
+  let high = vec4<u32>(v >> vec4<u32>(32u));
+  return Octet(vec4<u32>(low.x, high.x, low.y, high.y), vec4<u32>(low.z, high.z, low.w, high.w));
+}
+";
+
+/// Two f32 to two f16, rounded to the nearest, ties to the even one, as every host does it.
+/// WGSL's `pack2x16float` may round either way, and gives anything for what passes the largest
+/// f16. A number below the least normal f16 takes its place in the last bits of 0.5 + x; others
+/// move the exponent and round up half of what is cut off, where a carry makes infinity.
+const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
+  let bits = bitcast<vec2<u32>>(v);
+  let size = bits & vec2<u32>(0x7fffffffu);
+  let odd = (size >> vec2<u32>(13u)) & vec2<u32>(1u);
+  let normal = (size - vec2<u32>(0x38000000u) + vec2<u32>(0xfffu) + odd) >> vec2<u32>(13u);
+  let tiny = bitcast<vec2<u32>>(abs(v) + vec2<f32>(0.5)) - vec2<u32>(0x3f000000u);
+  var h = select(normal, tiny, size < vec2<u32>(0x38800000u));
+  h = select(h, vec2<u32>(0x7c00u), size >= vec2<u32>(0x47800000u));
+  h = select(h, vec2<u32>(0x7e00u), size > vec2<u32>(0x7f800000u));
+  h |= (bits >> vec2<u32>(16u)) & vec2<u32>(0x8000u);
+  return h.x | (h.y << 16u);
+}
+";
+
+/// Four f32, rounded to what their upper halves hold: a bf16 each, to the nearest, ties to the even one.
+/// A carry moves the exponent, up to infinity; NaN is kept from becoming that.
+const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
+  let bits = bitcast<vec4<u32>>(v);
+  let odd = (bits >> vec4<u32>(16u)) & vec4<u32>(1u);
+  let near = bits + vec4<u32>(0x7fffu) + odd;
+  let is_nan = (bits & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+  return select(near, bits | vec4<u32>(0x400000u), is_nan) & vec4<u32>(0xffff0000u);
+}
+";
+
+/// The element of a binding's array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// One word.
+    Word,
+    /// Four elements of two bytes: two words.
+    Quad2,
+    /// Four elements of four bytes: four words.
+    Quad4,
+    /// Eight elements of four bytes, as words of 64 bits.
+    Octet,
+}
+
+impl Unit {
+    fn wgsl(self) -> &'static str {
+        match self {
+            Unit::Word => "u32",
+            Unit::Quad2 => "vec2<u32>",
+            Unit::Quad4 => "vec4<u32>",
+            Unit::Octet => "Octet",
+        }
+    }
+
+    /// The element of the array that is bound, and what turns one into the other and back.
+    fn bound(self, wide_words: bool) -> (&'static str, [&'static str; 2]) {
+        match (self, wide_words) {
+            (Unit::Quad2, true) => ("u64", ["from_wide2", "to_wide2"]),
+            (Unit::Quad4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
+            (Unit::Octet, _) => ("vec4<u64>", ["from_wide8", "to_wide8"]),
+            (unit, _) => (unit.wgsl(), ["", ""]),
+        }
+    }
+
+    fn bytes(self) -> u64 {
+        match self {
+            Unit::Word => 4,
+            Unit::Quad2 => 8,
+            Unit::Quad4 => 16,
+            Unit::Octet => 32,
+        }
+    }
+}
+
+/// The operands of a part.
+fn operands_of(layout: &Layout, operands: usize, part: usize) -> impl Iterator<Item = usize> {
+    (0..operands).filter(move |&index| usize::from(layout.parts[index]) == part)
+}
+
+/// Can a part be bound as octets? Where every operand of it is read or written by them alone, in one window: what
+/// is left at the end of another might be less than one.
+fn has_octets(
+    text: &str,
+    operands: &[Operand],
+    variant: &Variant,
+    layout: &Layout,
+    target: &Target,
+    part: usize,
+) -> bool {
+    let all = operands_of(layout, operands.len(), part).all(|index| {
+        let calls = |accessor| text.contains(&format!("{}_{accessor}(", operands[index].name));
+        let is_of_octets = match operands[index].role {
+            Role::Read => calls("get8"),
+            Role::Write => calls("put8") && !calls("put4"),
+            Role::Update => false,
+        };
+        variant.dtypes[index] == DType::F32 && variant.quads >> index & 1 == 1 && is_of_octets
+    });
+    target.wide_words && layout.windows[part] == 1 && all
+}
+
+/// Quads if every operand of the part wants quads of the same size, else words.
+fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize) -> Unit {
+    let mut unit = None;
+    for index in operands_of(layout, operands, part) {
+        let wanted = match (
+            variant.quads >> index & 1,
+            variant.dtypes[index].size_bytes(),
+        ) {
+            (1, 4) => Unit::Quad4,
+            (1, 2) => Unit::Quad2,
+            _ => Unit::Word,
+        };
+        if unit.is_some_and(|unit| unit != wanted) {
+            return Unit::Word;
+        }
+        unit = Some(wanted);
+    }
+    unit.unwrap_or(Unit::Word)
+}
+
+/// The variables of a part's windows, and `b0_load`, which chooses among them; and `b0_store`, if an
+/// operand of the part is written.
+fn declare_part(
+    out: &mut String,
+    layout: &Layout,
+    part: usize,
+    unit: Unit,
+    stores: bool,
+    target: &Target,
+    binding: &mut u32,
+) {
+    let access = match layout.writable >> part & 1 {
+        0 => "read",
+        _ => "read_write",
+    };
+    let unit_name = unit.wgsl();
+    let (bound_name, [load, store]) = unit.bound(target.wide_words);
+    let windows = u64::from(layout.windows[part]);
+    for window in 0..windows {
+        line(
+            out,
+            format_args!(
+                "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound_name}>;"
+            ),
+        );
+        *binding += 1;
+    }
+    let units = target.window_bytes / unit.bytes();
+    line(
+        out,
+        format_args!("fn b{part}_load(u: u32) -> {unit_name} {{"),
+    );
+    for window in 0..windows {
+        let (index, end) = (offset("u", window * units), (window + 1) * units);
+        match window + 1 < windows {
+            true => line(
+                out,
+                format_args!("  if (u < {end}u) {{ return {load}(b{part}_{window}[{index}]); }}"),
+            ),
+            false => line(
+                out,
+                format_args!("  return {load}(b{part}_{window}[{index}]);"),
+            ),
+        }
+    }
+    line(out, format_args!("}}"));
+    if !stores {
+        return;
+    }
+    line(
+        out,
+        format_args!("fn b{part}_store(u: u32, v: {unit_name}) {{"),
+    );
+    // Ranges beside each other: FXC refuses what many returns leave, as if it were deeply nested.
+    for window in 0..windows {
+        let (start, end) = (window * units, (window + 1) * units);
+        let store = format_args!("b{part}_{window}[{}] = {store}(v);", offset("u", start));
+        match (window > 0, window + 1 < windows) {
+            (false, false) => line(out, format_args!("  {store}")),
+            (false, true) => line(out, format_args!("  if (u < {end}u) {{ {store} }}")),
+            (true, true) => line(
+                out,
+                format_args!("  if (u - {start}u < {units}u) {{ {store} }}"),
+            ),
+            (true, false) => line(out, format_args!("  if (u >= {start}u) {{ {store} }}")),
+        }
+    }
+    line(out, format_args!("}}"));
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{text}");
+}
+
+fn offset(name: &str, by: u64) -> String {
+    match by {
+        0 => name.to_string(),
+        by => format!("{name} - {by}u"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapidary_testing::translate;
+
+    const TEXT: &str = "struct Params { n: u32 }
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  let i = id.x * 4u;
+  if (i >= p.n) { return; }
+  y_put4(i, y_get4(i) + x_get4(i) + vec4(x_get(i)));
+}";
+
+    fn check(variant: Variant, layout: Layout, window_bytes: u64, immediates: bool) -> String {
+        let target = Target {
+            window_bytes,
+            immediates,
+            enables: false,
+            wide_words: false,
+        };
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let wide = Target {
+            wide_words: true,
+            ..target
+        };
+        translate(
+            "accessors",
+            &shader(TEXT, &operands, &variant, &layout, &wide),
+        );
+        let whole = shader(TEXT, &operands, &variant, &layout, &target);
+        translate("accessors", &whole);
+        whole
+    }
+
+    #[test]
+    fn every_type_form_part_and_window_count_gives_a_valid_shader() {
+        for dtype in DType::ALL {
+            for quads in 0..4 {
+                for windows in [1, 3] {
+                    for (parts, writable) in [([0, 1], 0b10), ([0, 1], 0b11), ([0, 0], 0b1)] {
+                        let mut layout = Layout {
+                            parts: [0; MAX_OPERANDS],
+                            windows: [windows; MAX_OPERANDS],
+                            writable,
+                        };
+                        layout.parts[..2].copy_from_slice(&parts);
+                        let variant = Variant {
+                            code: 0,
+                            dtypes: [dtype; MAX_OPERANDS],
+                            quads,
+                        };
+                        check(variant, layout, 64 << 10, windows == 1);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn octets_are_one_load_where_all_of_a_part_are_read_so() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let text = TEXT.replace("x_get4(i)", "x_get8(i)[1]");
+        let check = |quads, windows, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [windows; MAX_OPERANDS],
+                writable: 1 << u8::from(!same_part),
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                quads,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(&text, &operands, &variant, &layout, &target);
+            translate("octets", &whole);
+            whole.contains("array<vec4<u64>>")
+        };
+        assert!(check(0b11, 1, false));
+        assert!(check(0b01, 1, false));
+        assert!(!check(0b10, 1, false));
+        assert!(!check(0b11, 3, false));
+        assert!(!check(0b11, 1, true));
+    }
+
+    #[test]
+    fn octets_are_one_store_where_nothing_else_is_done_with_a_part() {
+        let operands = [Operand::read("x"), Operand::write("y")];
+        let pair = TEXT
+            .replace("y_get4(i) + x_get4(i)", "x_get8(i)[1]")
+            .replace("y_put4(i, ", "let v = (")
+            .replace("  let v", "  y_put8(i, x_get8(i)); let v");
+        let bindings = |text: &str, same_part: bool| {
+            let mut layout = Layout {
+                parts: [0; MAX_OPERANDS],
+                windows: [1; MAX_OPERANDS],
+                writable: 0b11,
+            };
+            layout.parts[1] = u8::from(!same_part);
+            let variant = Variant {
+                code: 0,
+                dtypes: [DType::F32; MAX_OPERANDS],
+                quads: 0b11,
+            };
+            let target = Target {
+                window_bytes: 64 << 10,
+                immediates: true,
+                enables: false,
+                wide_words: true,
+            };
+            let whole = shader(text, &operands, &variant, &layout, &target);
+            translate("octets", &whole);
+            whole.matches("array<vec4<u64>>").count()
+        };
+        assert_eq!(bindings(&pair, false), 2);
+        assert_eq!(bindings(&pair, true), 1);
+        let and_a_quad = pair.replace("let v", "y_put4(i, vec4(1.0)); let v");
+        assert_eq!(bindings(&and_a_quad, false), 1);
+        assert_eq!(bindings(&and_a_quad, true), 0);
+    }
+
+    #[test]
+    fn operands_of_one_part_share_one_binding() {
+        let layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [1; MAX_OPERANDS],
+            writable: 1,
+        };
+        let variant = Variant {
+            code: 0,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0b11,
+        };
+        let whole = check(variant, layout, 1 << 20, true);
+        assert_eq!(whole.matches("@binding").count(), 1);
+        assert_eq!(layout.bindings(2), [Access::ReadWrite]);
+    }
+
+    #[test]
+    fn only_a_shader_that_uses_subgroups_enables_them_and_in_its_first_line() {
+        let operands = [Operand::read("x"), Operand::update("y")];
+        let layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [1; MAX_OPERANDS],
+            writable: 1,
+        };
+        let variant = Variant {
+            code: 0,
+            dtypes: [DType::F32; MAX_OPERANDS],
+            quads: 0,
+        };
+        let first_line = |text: &str, enables| {
+            let target = Target {
+                window_bytes: 1 << 20,
+                immediates: true,
+                enables,
+                wide_words: false,
+            };
+            let whole = shader(text, &operands, &variant, &layout, &target);
+            whole.lines().next() == Some("enable subgroups;")
+        };
+        let subgroups = TEXT.replace("vec4(x_get(i))", "vec4(subgroupAdd(x_get(i)))");
+        assert!(first_line(&subgroups, true));
+        assert!(!first_line(&subgroups, false));
+        assert!(!first_line(TEXT, true));
+    }
+}

@@ -1,0 +1,115 @@
+//! Looking for bugs: what is asked for, what was found, and what is still alive.
+
+use std::sync::Arc;
+
+use super::{Gpu, Layer, Options};
+use crate::engine::{Diagnostics, Engine, Finding, Findings, Leak, Wanted, block_on};
+use crate::error::{Error, Result};
+
+/// The environment variable that decides where [`Options::diagnostics`] does not.
+const VARIABLE: &str = "LAPIDARY_DIAGNOSTICS";
+
+impl Options {
+    /// What they, and the environment, say of looking for bugs; none where nothing is looked for.
+    pub(super) fn diagnoses(&self, layer: &Layer) -> Result<Option<Wanted>> {
+        let diagnostics = match (self.diagnostics, std::env::var(VARIABLE)) {
+            (Some(diagnostics), _) => diagnostics,
+            (None, Err(std::env::VarError::NotPresent)) => Diagnostics::none(),
+            (None, said) => said
+                .unwrap_or_default()
+                .parse()
+                .map_err(|error| match error {
+                    Error::Option { reason, .. } => Error::Option {
+                        option: VARIABLE,
+                        reason,
+                    },
+                    other => other,
+                })?,
+        };
+        Ok((diagnostics != Diagnostics::none()).then(|| Wanted {
+            diagnostics,
+            operation: layer.operation,
+            findings: Findings::default(),
+        }))
+    }
+}
+
+/// What all handles of one device share: goes with the last of them.
+#[derive(Debug)]
+pub(super) struct Handles(pub(super) Arc<Engine>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if self.0.diagnostics().is_some_and(|wanted| wanted.leaks) {
+            for leak in self.0.leaks() {
+                self.0.findings().push(Finding::Leak(leak));
+            }
+        }
+    }
+}
+
+impl Gpu {
+    /// Runs all that was asked for so far, looks for bugs, and takes what was found since the last time: none
+    /// where [`Options::diagnostics`] asks for nothing.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// use lapidary_core::{Diagnostics, Gpu, Options};
+    ///
+    /// let diagnostics = Some(Diagnostics::all());
+    /// let gpu = Gpu::open(Options { diagnostics, ..Options::default() })?;
+    /// // … work …
+    /// for finding in gpu.diagnose()? {
+    ///     // `blur` wrote beyond the end of `image` (src/main.rs:7), …
+    ///     println!("{finding}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, where something could not be looked at since the last
+    /// call, as when memory is short: there may be bugs that were not found. Those that were stay in the list,
+    /// for the next call or [`findings`](Gpu::findings).
+    pub fn diagnose(&self) -> Result<Vec<Finding>> {
+        block_on("Gpu::diagnose", self.diagnose_async())
+    }
+
+    /// As [`diagnose`](Gpu::diagnose), as a future.
+    ///
+    /// # Errors
+    /// As [`diagnose`](Gpu::diagnose).
+    pub async fn diagnose_async(&self) -> Result<Vec<Finding>> {
+        self.engine.flush().await?;
+        self.engine.check_missed()?;
+        Ok(self.engine.findings().take())
+    }
+
+    /// The list of what is found. It may outlive this handle and all others, and then has what was alive when
+    /// the last of them went.
+    ///
+    /// ```no_run
+    /// # fn demo(gpu: lapidary_core::Gpu) {
+    /// let findings = gpu.findings();
+    /// drop(gpu);
+    /// assert!(findings.take().is_empty(), "tensors outlive their device");
+    /// # }
+    /// ```
+    pub fn findings(&self) -> Findings {
+        self.engine.findings().clone()
+    }
+
+    /// The tensors that are alive, by who made them, the most bytes first: what has been asked for and not
+    /// computed counts too. Needs no [`Options::diagnostics`].
+    ///
+    /// ```no_run
+    /// # fn demo(gpu: &lapidary_core::Gpu) {
+    /// for leak in gpu.leaks() {
+    ///     println!("{leak}");
+    /// }
+    /// # }
+    /// ```
+    pub fn leaks(&self) -> Vec<Leak> {
+        self.engine.leaks()
+    }
+}

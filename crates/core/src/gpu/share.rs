@@ -1,0 +1,233 @@
+//! One device, two users: the app's buffers as ours, our buffers in the app's commands.
+
+use std::ops::Range;
+use std::panic::Location;
+
+use super::Gpu;
+use crate::buffer::Buffer;
+use crate::engine::{Pinned, block_on};
+use crate::error::{Error, Result};
+
+/// What the app's commands do with a buffer that was bound for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// They only read it.
+    Read,
+    /// They write it.
+    Write,
+}
+
+/// Where a bound buffer's bytes are.
+#[derive(Clone, Debug)]
+pub struct BoundRange {
+    /// The buffer; others lie in it as well. Its usages are `STORAGE`, `COPY_SRC` and
+    /// `COPY_DST`.
+    pub buffer: wgpu::Buffer,
+    /// First byte. A multiple of the device's storage offset alignment, unless it is a slice or a view
+    /// that starts elsewhere.
+    pub offset_bytes: u64,
+    /// How many bytes, rounded up to whole words.
+    pub size_bytes: u64,
+}
+
+impl BoundRange {
+    /// The range as a binding resource.
+    pub fn binding(&self) -> wgpu::BindingResource<'_> {
+        wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer: &self.buffer,
+            offset: self.offset_bytes,
+            size: wgpu::BufferSize::new(self.size_bytes),
+        })
+    }
+}
+
+/// The bound buffers, in the order in which they were named. Good for the call only: afterwards
+/// they may move.
+#[derive(Debug)]
+pub struct Bound {
+    ranges: Vec<BoundRange>,
+}
+
+impl std::ops::Index<usize> for Bound {
+    type Output = BoundRange;
+
+    /// Panics if fewer were bound.
+    fn index(&self, index: usize) -> &BoundRange {
+        &self.ranges[index]
+    }
+}
+
+impl Bound {
+    /// All ranges.
+    pub fn ranges(&self) -> &[BoundRange] {
+        &self.ranges
+    }
+}
+
+impl Gpu {
+    /// Lets the app use buffers in commands of its own: runs what is queued, keeps the buffers in
+    /// place, calls `encode` with where they are, submits the command buffers that it returns after our own
+    /// work, and lets go.
+    ///
+    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What they
+    /// ask for meanwhile may run before the command buffers that `encode` returns, or after them.
+    ///
+    /// ```no_run
+    /// # fn draw(device: &wgpu::Device, gpu: &lapidary_core::Gpu, points: &lapidary_core::Buffer) -> lapidary_core::Result<()> {
+    /// use lapidary_core::Access;
+    ///
+    /// gpu.with_bound(&[(points, Access::Read)], |bound| {
+    ///     let mut encoder = device.create_command_encoder(&Default::default());
+    ///     // … a pass that binds `bound[0].binding()` …
+    ///     vec![encoder.finish()]
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A buffer's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Buffer`] for a
+    /// slice that starts inside a word of 4 bytes, or without bytes; [`Error::Foreign`];
+    /// [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
+    pub fn with_bound(
+        &self,
+        buffers: &[(&Buffer, Access)],
+        encode: impl FnOnce(&Bound) -> Vec<wgpu::CommandBuffer>,
+    ) -> Result<()> {
+        block_on("Gpu::with_bound", self.with_bound_async(buffers, encode))
+    }
+
+    /// As [`with_bound`](Gpu::with_bound), as a future. Natively it blocks the thread that polls
+    /// it, as [`open_async`](Gpu::open_async) says.
+    ///
+    /// # Errors
+    /// As [`with_bound`](Gpu::with_bound).
+    pub async fn with_bound_async(
+        &self,
+        buffers: &[(&Buffer, Access)],
+        encode: impl FnOnce(&Bound) -> Vec<wgpu::CommandBuffer>,
+    ) -> Result<()> {
+        let driver = self.wgpu("with_bound")?;
+        for (buffer, _) in buffers {
+            self.check_bindable(buffer)?;
+        }
+        let storages: Vec<_> = buffers.iter().map(|(buffer, _)| buffer.storage()).collect();
+        let pinned = self.engine.pin(&storages).await?;
+        let bound = self.bound(buffers, &pinned)?;
+        let commands = encode(&bound);
+        let written = buffers
+            .iter()
+            .filter(|(_, access)| *access == Access::Write);
+        let written: Vec<_> = written.map(|(buffer, _)| buffer.storage()).collect();
+        let submit = || {
+            let submitted = driver.submit_app(commands);
+            submitted.map_err(|error| crate::engine::refusal("the app's commands", error))
+        };
+        self.engine.submit_foreign(&pinned, &written, submit).await
+    }
+
+    fn check_bindable(&self, buffer: &Buffer) -> Result<()> {
+        let operation = "with_bound";
+        if !self.engine.owns(buffer.storage()) {
+            return Err(Error::Foreign { operation });
+        }
+        let start_bytes = buffer.offset_bytes();
+        let reason = if buffer.is_empty() {
+            // A binding of no bytes would be one of the whole rest of the slab.
+            "a buffer without bytes has none to bind".into()
+        } else if !start_bytes.is_multiple_of(4) {
+            format!("a slice that starts at byte {start_bytes} starts inside a word; bind copy()")
+        } else {
+            return Ok(());
+        };
+        Err(Error::Buffer { operation, reason })
+    }
+
+    fn bound(&self, buffers: &[(&Buffer, Access)], pinned: &Pinned) -> Result<Bound> {
+        let driver = self.wgpu("with_bound")?;
+        let places = buffers.iter().zip(&pinned.places);
+        let ranges = places.map(|((buffer, _), place)| {
+            let in_slab = driver.buffer(place.buffer).ok_or(Error::Driver {
+                what: "to bind a buffer",
+                message: "its slab is gone".into(),
+            })?;
+            Ok(BoundRange {
+                buffer: in_slab,
+                offset_bytes: place.offset_bytes + buffer.offset_bytes(),
+                size_bytes: buffer.size_bytes().next_multiple_of(4),
+            })
+        });
+        Ok(Bound {
+            ranges: ranges.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Makes a buffer of a range of the app's own; nothing is copied. The app must not destroy its
+    /// buffer while ours lives, and orders its own accesses around ours by the order of submission (see
+    /// [`flush`](Gpu::flush)).
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] when the app's buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
+    /// `COPY_DST`, when the range passes its end, starts at no multiple of the device's storage
+    /// offset alignment, has no bytes, ends at no multiple of 16 bytes (kernels write four words at
+    /// once), or overlaps another import.
+    #[track_caller]
+    pub fn import(&self, buffer: &wgpu::Buffer, bytes: Range<u64>) -> Result<Buffer> {
+        let size_bytes = bytes.end.saturating_sub(bytes.start);
+        if size_bytes == 0 || !size_bytes.is_multiple_of(16) {
+            return Err(Error::Buffer {
+                operation: "import",
+                reason: format!(
+                    "{bytes:?} is {size_bytes} bytes long; it must be a multiple of 16, and not 0"
+                ),
+            });
+        }
+        self.import_sized(buffer, bytes, size_bytes)
+    }
+
+    /// The same, of which only the first `len_bytes` are a value.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn import_sized(
+        &self,
+        buffer: &wgpu::Buffer,
+        bytes: Range<u64>,
+        len_bytes: u64,
+    ) -> Result<Buffer> {
+        let site = Location::caller();
+        let driver = self.wgpu("import")?;
+        self.engine.check_lost()?;
+        self.check_importable(buffer, &bytes)?;
+        let enter = || driver.import_buffer(buffer);
+        let storage = self.engine.import(enter, bytes.start, len_bytes, site)?;
+        Ok(Buffer::whole(&self.engine, storage))
+    }
+
+    fn check_importable(&self, buffer: &wgpu::Buffer, bytes: &Range<u64>) -> Result<()> {
+        let refuse = |reason: String| {
+            Err(Error::Buffer {
+                operation: "import",
+                reason,
+            })
+        };
+        let usages = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_SRC
+            | wgpu::BufferUsages::COPY_DST;
+        if !buffer.usage().contains(usages) {
+            return refuse(format!(
+                "its usages are {:?}, without {usages:?}",
+                buffer.usage()
+            ));
+        }
+        if bytes.end > buffer.size() {
+            return refuse(format!("{bytes:?} passes its end at {}", buffer.size()));
+        }
+        let alignment = self.caps().offset_alignment_bytes;
+        if !bytes.start.is_multiple_of(alignment) {
+            return refuse(format!(
+                "it starts at {}, not a multiple of {alignment}",
+                bytes.start
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! A whole `Gpu`, beside others that take memory.
+
+mod os_budget;

@@ -1,0 +1,60 @@
+//! A limit that nobody set follows what the operating system leaves to the process.
+
+use crate::units::MIB;
+use crate::{AdapterKind, Budget, Buffer, Gpu, Options, Result};
+
+/// The system is asked at every eighth poll, and a rise must last for four answers.
+const POLLS: u32 = 8 * 6;
+
+/// One tensor of the other user's.
+const PIECE_BYTES: u64 = 64 * MIB;
+
+fn limit_bytes(gpu: &Gpu) -> Result<Option<u64>> {
+    (0..POLLS).try_for_each(|_| gpu.poll())?;
+    let limit_bytes = gpu.engine.driver().ledger().levels().limit_bytes;
+    Ok((limit_bytes != u64::MAX).then_some(limit_bytes))
+}
+
+/// Takes memory as another part of the app would, with a device of its own.
+fn take(bytes: u64) -> Result<Vec<Buffer>> {
+    let other = Gpu::open(Options {
+        budget: Some(Budget::device(bytes + PIECE_BYTES)),
+        ..Options::default()
+    })?;
+    let pieces = (0..bytes / PIECE_BYTES).map(|_| other.buffer_zeroed(PIECE_BYTES));
+    let pieces = pieces.collect::<Result<Vec<_>>>()?;
+    pieces.iter().try_for_each(Buffer::force)?;
+    other.finish()?;
+    Ok(pieces)
+}
+
+#[test]
+fn the_limit_follows_what_others_take_and_give_back() -> Result<()> {
+    let gpu = Gpu::open(Options {
+        budget: Some(Budget::default()),
+        ..Options::default()
+    })?;
+    let Some(before_bytes) = limit_bytes(&gpu)? else {
+        // Only a software rasterizer may keep no count of its memory.
+        assert_eq!(gpu.caps().kind, AdapterKind::Cpu);
+        return Ok(());
+    };
+    // A rise counts from a twentieth of the limit on.
+    let bytes = before_bytes / 8 / PIECE_BYTES * PIECE_BYTES;
+    let taken = take(bytes)?;
+    let during_bytes = limit_bytes(&gpu)?.expect("it told before");
+    drop(taken);
+    let after_bytes = limit_bytes(&gpu)?.expect("it told before");
+    // Other programs come and go meanwhile.
+    let least_bytes = bytes / 2;
+    let story = format!("{before_bytes}, {during_bytes} while others had {bytes}, {after_bytes}");
+    assert!(
+        before_bytes.saturating_sub(during_bytes) >= least_bytes,
+        "{story}"
+    );
+    assert!(
+        after_bytes.saturating_sub(during_bytes) >= least_bytes,
+        "{story}"
+    );
+    Ok(())
+}

@@ -1,0 +1,538 @@
+//! One call of a custom kernel: what was bound is checked against what the text declares.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Kernel;
+use super::diagnose;
+use super::reflect::Operand;
+use crate::buffer::{Buffer, words};
+use crate::dtype::DType;
+use crate::engine::UNWRITTEN;
+use crate::engine::kernel::{Arg, Launch};
+use crate::error::{Error, Result};
+use crate::memory::{FENCE_BYTES, PATTERN, Residency};
+
+/// A call of a [`Kernel`] in the making. Nothing is checked before [`run`](Self::run).
+#[must_use = "a call does nothing before it is run"]
+#[derive(Clone)]
+pub struct KernelCall {
+    kernel: Kernel,
+    given: Vec<(String, Given)>,
+    params: Option<Vec<u8>>,
+    groups: Option<[u32; 3]>,
+}
+
+/// What a kernel's binding can show: a [`Buffer`], or what lies in one, such as a tensor.
+pub trait Bind {
+    /// The bytes from the first element to the last. Where those lie in another order or with gaps,
+    /// `None`: then a `read` binding shows a [copy](Self::copied).
+    fn buffer(&self) -> Option<Buffer>;
+
+    /// New bytes with the same value, in order and without gaps.
+    ///
+    /// # Errors
+    /// What making them says.
+    fn copied(&self) -> Result<Buffer>;
+
+    /// The type of the elements, if they have one: a binding must be declared for it.
+    fn dtype(&self) -> Option<DType>;
+
+    /// What it is, for an error: `the elements of [2, 3] with strides [1, 2]`.
+    fn described(&self) -> String;
+}
+
+impl Bind for Buffer {
+    fn buffer(&self) -> Option<Buffer> {
+        Some(self.clone())
+    }
+
+    #[track_caller]
+    fn copied(&self) -> Result<Buffer> {
+        self.copy()
+    }
+
+    fn dtype(&self) -> Option<DType> {
+        None
+    }
+
+    fn described(&self) -> String {
+        format!("the {} bytes of a buffer", self.size_bytes())
+    }
+}
+
+/// What was given for a binding.
+#[derive(Clone)]
+enum Given {
+    Bound(Arc<dyn BindClone>),
+    /// A new buffer of so many bytes.
+    Output(u64, Option<DType>),
+}
+
+/// A clone of what was bound, which need not outlive the call.
+trait BindClone: Bind + Send + Sync {}
+
+impl<T: Bind + Send + Sync> BindClone for T {}
+
+/// An operand as the device will see it.
+struct Seen {
+    buffer: Buffer,
+    dtype: DType,
+    /// Bytes of the storage: from where, and how many.
+    range: (u64, u64),
+}
+
+impl Seen {
+    /// A buffer that has its storage to itself.
+    fn whole(buffer: Buffer, dtype: DType) -> Self {
+        let range = (0, buffer.size_bytes().next_multiple_of(4));
+        Seen {
+            buffer,
+            dtype,
+            range,
+        }
+    }
+
+    fn overlaps(&self, other: &Seen) -> bool {
+        let ((start, len), (other_start, other_len)) = (self.range, other.range);
+        self.buffer.shares_memory_with(&other.buffer)
+            && start < other_start + other_len
+            && other_start < start + len
+    }
+}
+
+impl KernelCall {
+    pub(super) fn new(kernel: &Kernel) -> Self {
+        KernelCall {
+            kernel: kernel.clone(),
+            given: Vec::new(),
+            params: None,
+            groups: None,
+        }
+    }
+
+    /// Binds a buffer, or a tensor of the crate `lapidary`. For a `read` binding any view will do: one
+    /// whose elements do not lie one after the other is copied first, and so is one that another name
+    /// reads already. What is bound to a `read_write` binding is changed in place, and has to be
+    /// contiguous. A slice must start at a multiple of
+    /// [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes), or is copied too.
+    pub fn bind(
+        mut self,
+        name: &str,
+        operand: &(impl Bind + Clone + Send + Sync + 'static),
+    ) -> Self {
+        let given = Given::Bound(Arc::new(operand.clone()));
+        self.given.push((name.to_owned(), given));
+        self
+    }
+
+    /// Makes a new buffer of so many bytes for a `read_write` binding, full of zeros until the kernel
+    /// writes.
+    pub fn out(mut self, name: &str, size_bytes: u64) -> Self {
+        let given = Given::Output(size_bytes, None);
+        self.given.push((name.to_owned(), given));
+        self
+    }
+
+    /// As [`out`](Self::out), of elements of a type.
+    #[doc(hidden)]
+    pub fn out_typed(mut self, name: &str, size_bytes: u64, dtype: DType) -> Self {
+        let given = Given::Output(size_bytes, Some(dtype));
+        self.given.push((name.to_owned(), given));
+        self
+    }
+
+    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives
+    /// `bytemuck::Pod` (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
+    pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
+        self.params_bytes(bytemuck::bytes_of(params))
+    }
+
+    /// The bytes of the uniform.
+    pub fn params_bytes(mut self, bytes: &[u8]) -> Self {
+        self.params = Some(bytes.to_vec());
+        self
+    }
+
+    /// How many workgroups run, in x, y and z.
+    pub fn groups(mut self, groups: [u32; 3]) -> Self {
+        self.groups = Some(groups);
+        self
+    }
+
+    /// Checks the call and queues it. Returns the new buffers, in the order of
+    /// [`out`](Self::out).
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] for names that are missing, unknown or bound twice, and for wrong types,
+    /// access, sizes, parameters and numbers of groups; [`Error::Foreign`];
+    /// [`Error::NeverFits`] for a buffer larger than one binding of the device; those of making
+    /// a buffer.
+    ///
+    /// ```no_run
+    /// # fn demo(blur: &lapidary_core::Kernel, image: &lapidary_core::Buffer) -> lapidary_core::Result<()> {
+    /// blur.call().bind("image", image).groups([16, 16, 1]).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn run(self) -> Result<Vec<Buffer>> {
+        self.check_names()?;
+        let groups = self.checked_groups()?;
+        let params = self.checked_params()?;
+        let mut seen = Vec::with_capacity(self.operands().len());
+        for operand in self.operands() {
+            seen.push(self.see(operand)?);
+        }
+        self.separate(&mut seen)?;
+        let outputs = self.outputs(&seen);
+        let (mut code, unwritten) = self.watched(&mut seen);
+        for (index, operand) in self.operands().iter().enumerate() {
+            if !matches!(self.given(operand), Some(Given::Output(..))) {
+                continue;
+            }
+            let (engine, output) = (&self.kernel.engine, seen[index].buffer.storage());
+            match unwritten >> index & 1 {
+                0 => engine.clear(output)?,
+                _ => {
+                    words::fill(engine, output, PATTERN)?;
+                    code |= 1 << UNWRITTEN << index;
+                }
+            }
+        }
+        let args = seen.iter().map(|seen| {
+            let arg = Arg {
+                storage: seen.buffer.storage().clone(),
+                dtype: seen.dtype,
+                quads: false,
+            };
+            (arg, seen.range)
+        });
+        let launch = Launch::custom(&self.kernel.custom, args, &params, groups, code);
+        self.kernel.engine.launch(launch)?;
+        Ok(outputs)
+    }
+
+    /// As [`run`](Self::run), for a call with one new buffer.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and [`Error::Kernel`] if [`out`](Self::out) was not called
+    /// exactly once.
+    #[track_caller]
+    pub fn run_one(self) -> Result<Buffer> {
+        let is_output = |given: &&(String, Given)| matches!(given.1, Given::Output(..));
+        let count = self.given.iter().filter(is_output).count();
+        let kernel = self.kernel.clone();
+        let refuse = || {
+            let message = format!("`run_one` gives one new buffer, and this call makes {count}");
+            diagnose::error(&kernel.text.entry, message)
+        };
+        if count != 1 {
+            return Err(refuse());
+        }
+        self.run()?.pop().ok_or_else(refuse)
+    }
+
+    fn operands(&self) -> &[Operand] {
+        &self.kernel.text.operands
+    }
+
+    fn refuse<T>(&self, message: String) -> Result<T> {
+        Err(diagnose::error(&self.kernel.text.entry, message))
+    }
+
+    fn refuse_at<T>(&self, operand: &Operand, label: &str, message: String) -> Result<T> {
+        let text = &self.kernel.text;
+        let place = operand.at.name.clone();
+        Err(diagnose::error_at(
+            &text.entry,
+            &text.text,
+            place,
+            label,
+            message,
+        ))
+    }
+
+    fn bindings(&self) -> String {
+        let access = |operand: &Operand| match operand.writes {
+            true => "read_write",
+            false => "read",
+        };
+        let named = self.operands().iter();
+        let named = named.map(|operand| format!("`{}` ({})", operand.name, access(operand)));
+        named.collect::<Vec<_>>().join(", ")
+    }
+
+    fn given(&self, operand: &Operand) -> Option<&Given> {
+        let mut given = self.given.iter();
+        let found = given.find(|(name, _)| *name == operand.name);
+        found.map(|(_, given)| given)
+    }
+
+    fn check_names(&self) -> Result<()> {
+        for (index, (name, _)) in self.given.iter().enumerate() {
+            let mut operands = self.operands().iter();
+            let Some(operand) = operands.find(|operand| operand.name == *name) else {
+                let uniform = self.kernel.text.params.as_ref();
+                let hint = match uniform.is_some_and(|params| params.name == *name) {
+                    true => "; its value is given by `params`",
+                    false => "",
+                };
+                let entry = &self.kernel.text.entry;
+                return self.refuse(format!(
+                    "`{entry}` uses no storage binding `{name}`{hint}; the bindings are {}",
+                    self.bindings()
+                ));
+            };
+            if self.given[..index].iter().any(|(other, _)| other == name) {
+                let message = format!("`{name}` is bound twice");
+                return self.refuse_at(operand, "", message);
+            }
+        }
+        for operand in self.operands() {
+            if self.given(operand).is_none() {
+                let (name, all) = (&operand.name, self.bindings());
+                let message = format!("`{name}` is not bound; the bindings are {all}");
+                return self.refuse_at(operand, "not bound", message);
+            }
+        }
+        Ok(())
+    }
+
+    fn checked_groups(&self) -> Result<[u32; 3]> {
+        let most = self.kernel.engine.caps().max_groups;
+        match self.groups {
+            None => self.refuse("how many workgroups? Call `groups([x, y, z])`".into()),
+            Some(groups) if groups.contains(&0) => self.refuse(format!(
+                "{groups:?} workgroups: 0 in one dimension is none at all"
+            )),
+            Some(groups) if groups.iter().any(|&groups| groups > most) => self.refuse(format!(
+                "{groups:?} workgroups: this device takes {most} in each dimension; spread them \
+                 over x, y and z"
+            )),
+            Some(groups) => Ok(groups),
+        }
+    }
+
+    /// The bytes of the uniform, padded to its size.
+    fn checked_params(&self) -> Result<Vec<u8>> {
+        let text = &self.kernel.text;
+        let (params, mut bytes) = match (&text.params, self.params.clone()) {
+            (None, None) => return Ok(vec![]),
+            (None, Some(bytes)) => {
+                let len = bytes.len();
+                return self.refuse(format!(
+                    "{len} bytes of parameters, but it declares no `var<uniform>` that it uses"
+                ));
+            }
+            (Some(params), bytes) => (params, bytes.unwrap_or_default()),
+        };
+        let padded = (bytes.len() as u64).next_multiple_of(params.alignment_bytes);
+        if bytes.is_empty() || padded != params.size_bytes {
+            let (name, size) = (&params.name, params.size_bytes);
+            let message = match &self.params {
+                None => format!("`{name}` has no value: call `params` ({size} bytes)"),
+                Some(given) => {
+                    let given = given.len();
+                    format!("{given} bytes of parameters, `{name}` takes {size}")
+                }
+            };
+            let place = params.at.name.clone();
+            let label = format!("{size} bytes");
+            return Err(diagnose::error_at(
+                &text.entry,
+                &text.text,
+                place,
+                &label,
+                message,
+            ));
+        }
+        bytes.resize(params.size_bytes as usize, 0);
+        Ok(bytes)
+    }
+
+    /// The buffer behind an operand, made or copied if need be, and its bytes.
+    #[track_caller]
+    fn see(&self, operand: &Operand) -> Result<Seen> {
+        let name = &operand.name;
+        let (dtype, what) = match self.given(operand) {
+            Some(Given::Bound(bound)) => (bound.dtype(), "what is bound"),
+            Some(Given::Output(_, dtype)) => (*dtype, "the output"),
+            None => return self.refuse(format!("`{name}` is not bound")),
+        };
+        // Bytes without a type are whatever the text says.
+        let dtype = dtype.unwrap_or(operand.dtypes[0]);
+        if !operand.dtypes.contains(&dtype) {
+            let ty = &self.kernel.text.text[operand.at.ty.clone()];
+            let takes: Vec<_> = operand.dtypes.iter().map(|dtype| dtype.name()).collect();
+            let takes = takes.join(", ");
+            let message =
+                format!("`{name}` is declared `{ty}`, which takes {takes}, but {what} is {dtype}");
+            return self.refuse_at(operand, &format!("not {dtype}"), message);
+        }
+        let seen = match self.given(operand) {
+            Some(Given::Bound(bound)) => self.see_bound(operand, bound.as_ref(), dtype)?,
+            Some(Given::Output(bytes, _)) => self.see_output(operand, *bytes, dtype)?,
+            None => return self.refuse(format!("`{name}` is not bound")),
+        };
+        let (has, least) = (seen.range.1, operand.least_bytes);
+        if has < least {
+            let message = format!("`{name}` takes {least} bytes at least, but {what} has {has}");
+            return self.refuse_at(operand, &format!("{least} bytes"), message);
+        }
+        let most = self.kernel.engine.caps().max_binding_bytes;
+        if has > most {
+            return Err(Error::NeverFits {
+                what: "an operand of a custom kernel",
+                requested_bytes: has,
+                limit_bytes: most,
+                hint: "Call the kernel on slices of it",
+            });
+        }
+        Ok(seen)
+    }
+
+    #[track_caller]
+    fn see_output(&self, operand: &Operand, size_bytes: u64, dtype: DType) -> Result<Seen> {
+        if !operand.writes {
+            let name = &operand.name;
+            let message = format!(
+                "`{name}` is declared `read`, so it cannot be an output: bind what it reads, or \
+                 declare it `var<storage, read_write>`"
+            );
+            return self.refuse_at(operand, "read", message);
+        }
+        let engine = &self.kernel.engine;
+        let buffer = Buffer::whole(engine, engine.storage(size_bytes)?);
+        Ok(Seen::whole(buffer, dtype))
+    }
+
+    /// What is bound: where it lies if that will do, else a copy of it.
+    #[track_caller]
+    fn see_bound(&self, operand: &Operand, bound: &dyn Bind, dtype: DType) -> Result<Seen> {
+        let alignment = self.kernel.engine.caps().offset_alignment_bytes;
+        let name = &operand.name;
+        let message = match bound.buffer() {
+            Some(buffer) => {
+                if !self.kernel.engine.owns(buffer.storage()) {
+                    return Err(Error::Foreign {
+                        operation: "a custom kernel",
+                    });
+                }
+                let start = buffer.offset_bytes();
+                let end = start + buffer.size_bytes();
+                let is_aligned = buffer.is_empty() || start.is_multiple_of(alignment);
+                // A word that the next elements of the storage begin in must not be written.
+                let is_whole = end.is_multiple_of(4) || end == buffer.storage().len_bytes();
+                if is_aligned && (is_whole || !operand.writes) {
+                    let start = if buffer.is_empty() { 0 } else { start };
+                    let range = (start, buffer.size_bytes().next_multiple_of(4));
+                    return Ok(Seen {
+                        buffer,
+                        dtype,
+                        range,
+                    });
+                }
+                format!(
+                    "`{name}` is changed in place, but the view's bytes {start}..{end} do not \
+                     start at a multiple of {alignment} or end inside a word: change a copy of \
+                     it, and copy from that"
+                )
+            }
+            None => format!(
+                "`{name}` is changed in place, but {} do not lie one after the other: change a \
+                 contiguous tensor and `copy_` from it",
+                bound.described()
+            ),
+        };
+        match operand.writes {
+            true => self.refuse_at(operand, "read_write", message),
+            false => Ok(Seen::whole(bound.copied()?, dtype)),
+        }
+    }
+
+    /// What is written must not be seen by another name. What two names read gets a copy for the
+    /// second: both may have to be declared `read_write`, and such bindings must not overlap.
+    #[track_caller]
+    fn separate(&self, seen: &mut [Seen]) -> Result<()> {
+        for (second, operand) in self.operands().iter().enumerate() {
+            let overlaps = |first: &usize| seen[*first].overlaps(&seen[second]);
+            let Some(first) = (0..second).find(overlaps) else {
+                continue;
+            };
+            let other = &self.operands()[first];
+            if operand.writes || other.writes {
+                let message = format!(
+                    "`{}` and `{}` are bound to the same memory, and one of them is \
+                     `read_write`: bind a copy, or use one binding for both",
+                    other.name, operand.name
+                );
+                return self.refuse_at(operand, "the same memory", message);
+            }
+            // What begins inside a word has been copied already.
+            let copy = &seen[second];
+            seen[second] = Seen::whole(copy.buffer.copy()?, copy.dtype);
+        }
+        Ok(())
+    }
+
+    /// Where bugs are looked for: lets what is written through show some of the fence behind it, where the
+    /// kernel cannot tell. Returns which do, and which outputs are looked at for what was not written.
+    fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
+        let Some(wanted) = self.kernel.engine.diagnostics() else {
+            return (0, 0);
+        };
+        let (mut fenced, mut unwritten) = (0, 0);
+        let most = self.kernel.engine.caps().max_binding_bytes;
+        for (index, (operand, seen)) in self.operands().iter().zip(seen).enumerate() {
+            let storage = seen.buffer.storage();
+            let (start, size_bytes) = seen.range;
+            let is_end = start + size_bytes == storage.len_bytes().next_multiple_of(4);
+            let stride_bytes = operand
+                .stride_bytes
+                .filter(|stride| FENCE_BYTES.is_multiple_of(*stride));
+            if wanted.canaries
+                && operand.writes
+                && is_end
+                && size_bytes > 0
+                && size_bytes + FENCE_BYTES <= most
+                && stride_bytes.is_some_and(|stride| size_bytes.is_multiple_of(stride))
+                && self.kernel.text.lengths.is_some()
+                && storage.residency() != Residency::Imported
+            {
+                seen.range.1 += FENCE_BYTES;
+                fenced |= 1 << index;
+            }
+            if wanted.unwritten && operand.writes && !operand.reads && size_bytes > 0 {
+                unwritten |= 1 << index;
+            }
+        }
+        (fenced, unwritten)
+    }
+
+    /// The new buffers, in the order in which they were asked for.
+    fn outputs(&self, seen: &[Seen]) -> Vec<Buffer> {
+        let mut outputs = Vec::new();
+        for (name, given) in &self.given {
+            let index = self
+                .operands()
+                .iter()
+                .position(|operand| operand.name == *name);
+            if let (Given::Output(..), Some(index)) = (given, index) {
+                outputs.push(seen[index].buffer.clone());
+            }
+        }
+        outputs
+    }
+}
+
+impl fmt::Debug for KernelCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.given.iter().map(|(name, _)| name);
+        f.debug_struct("KernelCall")
+            .field("kernel", &self.kernel)
+            .field("given", &names.collect::<Vec<_>>())
+            .field("groups", &self.groups)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,286 @@
+//! Kernels that users write: WGSL text, reflected by naga, with buffers bound by name.
+//!
+//! ```text
+//!   Kernel::new ─ scan ──── reflect ──── rewrite::check
+//!                 │ depth   │ parse,     │ valid also where inputs
+//!                 │         │ effort,    │ share a buffer with outputs
+//!                 │         │ bindings
+//!   kernel.call() ─ call ── names, types, sizes, overlaps ── a Launch; its walk calls rewrite
+//! ```
+//!
+//! `diagnose` shows what is wrong at its line. Only this room knows naga.
+
+mod call;
+mod diagnose;
+mod effort;
+mod reflect;
+mod rewrite;
+mod scan;
+mod tokens;
+#[cfg(any(test, feature = "sim"))]
+mod twin;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::driver::{Caps, panic_message, with_deep_stack};
+use crate::engine::Engine;
+use crate::engine::kernel::{Custom, Role};
+use crate::error::Result;
+use crate::gpu::Gpu;
+use reflect::Reflection;
+
+pub use call::{Bind, KernelCall};
+#[cfg(any(test, feature = "sim"))]
+pub use twin::HostCall;
+
+/// A kernel of your own: WGSL that computes on buffers.
+///
+/// # Writing one
+///
+/// An ordinary WGSL module with a `@compute` entry point. What it declares is what a call binds:
+///
+/// - Each `var<storage, read>` is an input, each `var<storage, read_write>` an output or a buffer
+///   that is changed in place. At most 8 of them, all in group 0; the numbers of the bindings are
+///   yours to choose, buffers are bound by *name*.
+/// - One `var<uniform>`, of at most 128 bytes, takes the parameters of a call.
+/// - An array of `f32`, `i32` or `u32` (or of vectors, matrices, atomics or structs of them) takes
+///   tensors of that element type. Where all is `u32`, tensors of
+///   types that are narrower than a word fit too, packed into words, little end first: `unpack2x16float`,
+///   `unpack4xU8` and `unpack4xI8` take [`F16`](crate::DType::F16), [`U8`](crate::DType::U8) (and
+///   [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8) apart, and a [`Bf16`](crate::DType::Bf16) is
+///   `bitcast<f32>` of its bits as the upper half of a word.
+/// - `arrayLength(&x)` is the length of the tensor (of the tensor's words, if it is packed), not of
+///   any padding. Indices beyond it reach no other memory.
+///
+/// Override constants, textures, samplers, and what needs an extension other than subgroups are refused. Do not
+/// write `enable subgroups;`, or do: it is added in browsers, which need it, and left out
+/// elsewhere.
+///
+/// ```no_run
+/// use lapidary_core::{Gpu, Kernel};
+///
+/// # fn main() -> lapidary_core::Result<()> {
+/// let gpu = Gpu::open(Default::default())?;
+/// let saxpy = Kernel::new(&gpu, "
+///     struct Params { a: f32 }
+///     @group(0) @binding(0) var<storage, read> x: array<f32>;
+///     @group(0) @binding(1) var<storage, read> y: array<f32>;
+///     @group(0) @binding(2) var<storage, read_write> z: array<f32>;
+///     @group(0) @binding(3) var<uniform> p: Params;
+///
+///     @compute @workgroup_size(64)
+///     fn saxpy(@builtin(global_invocation_id) id: vec3<u32>) {
+///         let i = id.x;
+///         if i < arrayLength(&z) {
+///             z[i] = p.a * x[i] + y[i];
+///         }
+///     }
+/// ")?;
+/// let n = 1000;
+/// let x = gpu.buffer_from(&vec![1.0_f32; n])?;
+/// let y = gpu.buffer_from(&vec![2.0_f32; n])?;
+/// let z = saxpy
+///     .call()
+///     .bind("x", &x)
+///     .bind("y", &y)
+///     .out("z", 4 * n as u64)
+///     .params(&3.0_f32)
+///     .groups([n.div_ceil(64) as u32, 1, 1])
+///     .run_one()?;
+/// assert_eq!(z.to_vec::<f32>()?, vec![5.0; n]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What is checked
+///
+/// The text when the kernel is made, and names, types, sizes and overlaps at each call: what is
+/// wrong is shown at its line.
+///
+/// ```text
+/// kernel `saxpy`: `y` is not bound; the bindings are `x` (read), `y` (read), `z` (read_write)
+///  --> wgsl:4:51
+///   |
+/// 4 |     @group(0) @binding(1) var<storage, read> y: array<f32>;
+///   |                                              ^ not bound
+/// ```
+///
+/// What a device finds wrong later, in compiling or running, is the error of those tensors that
+/// the kernel should have written: each call is a submission of its own.
+///
+/// Whether a kernel writes past an end, or leaves some of its output unwritten, [`Diagnostics`](crate::Diagnostics)
+/// finds out.
+///
+/// Three things are yours to see to. A loop that never ends holds up the device until its driver
+/// or operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error).
+/// The software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone
+/// round 65,535 times in all of them together: give longer work to more invocations. And an input
+/// may lie in the same buffer as an output, and is declared `read_write` then, as it always is on
+/// software adapters; so a barrier may not depend on a value of an input without `workgroupUniformLoad`.
+///
+/// Cheap to clone. Compiled at its first use, and again (at most once for each way) when inputs
+/// share buffers with outputs in another way; what was compiled is given back when the last clone
+/// and the last call are gone.
+#[derive(Clone)]
+pub struct Kernel {
+    engine: Arc<Engine>,
+    text: Arc<Reflection>,
+    custom: Arc<Custom>,
+}
+
+/// The number of the next kernel.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+impl Kernel {
+    /// A kernel whose text has one entry point.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text: what does not parse or is not valid, what
+    /// cannot be bound, limits of the device, a text of more than 1 MiB or of more than about 160
+    /// nested operators and brackets.
+    pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
+        Self::made(gpu, wgsl, None)
+    }
+
+    /// A kernel that starts at one of several entry points. Only what that one uses has to be
+    /// bound.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if there is no such entry point.
+    ///
+    /// ```no_run
+    /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
+    /// let text = "
+    ///     @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+    ///     @compute @workgroup_size(64)
+    ///     fn one(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] = 1; }
+    ///     @compute @workgroup_size(64)
+    ///     fn two(@builtin(global_invocation_id) id: vec3<u32>) { x[id.x] = 2; }
+    /// ";
+    /// let two = lapidary_core::Kernel::with_entry(gpu, text, "two")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_entry(gpu: &Gpu, wgsl: &str, entry: &str) -> Result<Kernel> {
+        Self::made(gpu, wgsl, Some(entry))
+    }
+
+    fn made(gpu: &Gpu, wgsl: &str, entry: Option<&str>) -> Result<Kernel> {
+        let caps = gpu.engine().caps();
+        let text = Arc::new(with_deep_stack(|| read(wgsl, entry, caps))?);
+        let custom = Arc::new(custom(gpu.engine(), &text));
+        Ok(Kernel {
+            engine: gpu.engine().clone(),
+            text,
+            custom,
+        })
+    }
+
+    /// The same work on the host, for a simulated device: faster than to interpret the WGSL, which
+    /// it does otherwise. It is called once for a call of the kernel.
+    ///
+    /// ```
+    /// use lapidary_core::{Gpu, Kernel, sim::SimOptions};
+    ///
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// let (gpu, _sim) = Gpu::simulated(SimOptions::default())?;
+    /// let double = Kernel::new(&gpu, "
+    ///     @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+    ///     @compute @workgroup_size(64)
+    ///     fn double(@builtin(global_invocation_id) id: vec3<u32>) {
+    ///         if id.x < arrayLength(&x) { x[id.x] *= 2.0; }
+    ///     }
+    /// ")?
+    /// .with_twin(|call| {
+    ///     let doubled: Vec<f32> = call.read::<f32>("x").iter().map(|x| 2.0 * x).collect();
+    ///     call.write("x", &doubled);
+    /// });
+    /// let x = gpu.buffer_from(&[1.0_f32, 2.0])?;
+    /// double.call().bind("x", &x).groups([1, 1, 1]).run()?;
+    /// assert_eq!(x.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(any(test, feature = "sim"))]
+    #[must_use]
+    pub fn with_twin(mut self, twin: impl Fn(&mut HostCall<'_>) + Send + Sync + 'static) -> Kernel {
+        let mut custom = custom(&self.engine, &self.text);
+        custom.host = Some(twin::host(self.text.clone(), twin));
+        self.custom = Arc::new(custom);
+        self
+    }
+
+    /// Starts a call: bind buffers by name, and run it.
+    pub fn call(&self) -> KernelCall {
+        KernelCall::new(self)
+    }
+
+    #[doc(hidden)]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The name of the entry point.
+    pub fn entry(&self) -> &str {
+        &self.text.entry
+    }
+}
+
+/// Reads a text and checks it. There are texts at which naga panics instead of refusing them; it
+/// holds nothing of ours, so that is an error like any other.
+fn read(wgsl: &str, entry: Option<&str>, caps: &Caps) -> Result<Reflection> {
+    let read = || {
+        let text = Reflection::new(wgsl, entry, caps)?;
+        rewrite::check(&text, caps).map(|()| text)
+    };
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let message = format!("the WGSL parser failed: {}", panic_message(panic.as_ref()));
+        Err(diagnose::error(entry.unwrap_or("?"), message))
+    })
+}
+
+fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
+    let source = text.clone();
+    Custom {
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        entry: text.entry.clone(),
+        roles: text.operands.iter().map(role).collect(),
+        shader: Box::new(move |layout, target, fenced| {
+            let is_writable = |operand: usize| layout.writable >> operand & 1 == 1;
+            rewrite::rewrite(
+                &source,
+                is_writable,
+                fenced,
+                target.immediates,
+                target.enables,
+            )
+        }),
+        #[cfg(any(test, feature = "sim"))]
+        host: None,
+        dead: engine.dead_list().clone(),
+    }
+}
+
+/// A kernel may write some of a binding only, or read what it held.
+fn role(operand: &reflect::Operand) -> Role {
+    match operand.writes {
+        true => Role::Update,
+        false => Role::Read,
+    }
+}
+
+/// Its entry point and bindings: `saxpy(x: array<f32>, …)`.
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.text.entry)?;
+        for (index, operand) in self.text.operands.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let ty = &self.text.text[operand.at.ty.clone()];
+            write!(f, "{comma}{}: {ty}", operand.name)?;
+        }
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,86 @@
+//! Managed GPU buffers over [wgpu](https://wgpu.rs), for WGSL kernels of your own: they live within a
+//! budget that you set, move, are evicted and come back without your program's noticing.
+
+#[macro_use]
+mod facade;
+
+mod buffer;
+mod driver;
+mod dtype;
+mod engine;
+mod error;
+mod excerpt;
+mod gpu;
+#[doc(hidden)]
+pub mod internal;
+mod kept;
+mod kernel;
+mod memory;
+mod observe;
+mod parallel;
+mod shortage;
+mod text;
+mod transfer;
+mod tuning;
+pub mod units;
+
+pub use lapidary_alloc as alloc;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use self::gpu::adapters;
+#[cfg(feature = "snapshot")]
+pub use self::observe::{RmmEvent, RmmRow, read_rmm};
+pub use self::{
+    buffer::{Buffer, Pin},
+    driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, ShaderCompiler},
+    dtype::{DType, Element},
+    engine::{Diagnostics, Finding, Findings, KernelTime, Leak, Pressure, PressureGuard},
+    error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
+    gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, Tune, Tuned},
+    kernel::{Bind, Kernel, KernelCall},
+    memory::{
+        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Moment, Recovered, Residency,
+        Scope, SlabMap, SlabUse, Source, Tag, TagUse,
+    },
+    observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
+    shortage::{Holder, OutOfMemory, Rung, RungUse},
+};
+
+/// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
+pub use wgpu;
+
+/// A simulated device: strict about every rule, late on purpose, and failing on command. For
+/// tests of programs that must survive a device that refuses, fails or goes away.
+///
+/// ```
+/// use lapidary_core::Gpu;
+/// use lapidary_core::sim::{Fault, FaultKind, SimOptions, Site};
+///
+/// let (gpu, sim) = Gpu::simulated(SimOptions::default())?;
+/// sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
+/// let buffer = gpu.buffer_from(&[1.0_f32, 2.0])?;
+/// assert!(buffer.to_vec::<f32>().is_err());
+/// assert_eq!(sim.counters().faults, 1);
+/// assert_eq!(sim.complaints(), [""; 0]);
+/// # Ok::<(), lapidary_core::Error>(())
+/// ```
+#[cfg(any(test, feature = "sim"))]
+pub mod sim {
+    pub use crate::driver::sim::{
+        Fault, FaultKind, FileFault, FileFaultKind, FileFaults, FileSite, Repeat, SimCounters,
+        SimHandle, SimKernels, SimMode, SimOptions, Site,
+    };
+    pub use crate::kernel::HostCall;
+}
+
+/// The memory live: drawn by the app itself on a terminal, or told to another process of the same user.
+#[cfg(all(
+    any(feature = "monitor", feature = "serve"),
+    not(target_arch = "wasm32")
+))]
+pub mod monitor {
+    #[cfg(feature = "monitor")]
+    pub use crate::observe::monitor::{Control, Monitor};
+    #[cfg(all(feature = "serve", unix))]
+    pub use crate::observe::socket::{MonitorServer, Remote, Served};
+}

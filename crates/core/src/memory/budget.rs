@@ -1,0 +1,295 @@
+//! How much memory there may be: what the app says, and the account of the host's part.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+use crate::text::printable;
+use crate::units::{Level, parse_bytes};
+
+/// Columns of a text in an error, at most.
+const MOST_QUOTED: usize = 60;
+
+/// How much memory a [`Gpu`](crate::Gpu) may take. What is `None` is not limited by the app.
+///
+/// The device's share holds everything that is created there: slabs, staging, buffers for reading
+/// back, and slabs that were given back but are still in use. Bytes are paid for before anything
+/// is created, so a limit is never passed, not for a moment. When work needs more, tensors that
+/// are not in use at that moment are put out to the host's memory or to disk, and brought back
+/// when somebody uses them; the operands and results of a single operation must still fit on the
+/// device together. Buffers of the app, which were imported, do not count.
+///
+/// A budget is read from text as `512MiB`, for the device, or as a list of `device=`, `soft=`,
+/// `staging=`, `host=` and `disk=`, each once; so is the environment variable `LAPIDARY_BUDGET`.
+///
+/// ```
+/// use lapidary_core::Budget;
+///
+/// let budget: Budget = "device=512MiB,host=2GiB,disk=0".parse()?;
+/// assert_eq!(budget.device_bytes, Some(512 << 20));
+/// assert_eq!(budget.disk_bytes, Some(0));
+/// assert_eq!("512MiB".parse::<Budget>()?.device_bytes, budget.device_bytes);
+/// # Ok::<(), lapidary_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Budget {
+    /// Bytes on the device, never passed. `None`: what the operating system says this process may
+    /// use, as far as it says anything.
+    pub device_bytes: Option<u64>,
+    /// Bytes on the device that are passed only after everything was tried that costs no traffic:
+    /// callbacks, giving back what is empty, moving blocks together.
+    pub soft_device_bytes: Option<u64>,
+    /// Bytes of the device's share that tensors leave to staging: to uploads, reads, and tensors
+    /// that are put out or come back. `None`: one part in 32, at most 128 MiB.
+    pub staging_bytes: Option<u64>,
+    /// Bytes of tensors that are put out to the host's memory; 0 for none. Where host and device share
+    /// one memory nothing would be gained by that, and tensors go to disk at once.
+    pub host_bytes: Option<u64>,
+    /// Bytes of tensors that are put out to disk; 0 for none.
+    pub disk_bytes: Option<u64>,
+}
+
+impl Budget {
+    /// A hard limit for the device, and none for the host and the disk.
+    pub const fn device(bytes: u64) -> Budget {
+        Budget {
+            device_bytes: Some(bytes),
+            soft_device_bytes: None,
+            staging_bytes: None,
+            host_bytes: None,
+            disk_bytes: None,
+        }
+    }
+
+    /// Refuses limits that contradict each other.
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |reason: &str| Error::Option {
+            option: "budget",
+            reason: reason.into(),
+        };
+        match (self.soft_device_bytes, self.device_bytes) {
+            (_, Some(0)) => Err(wrong("no byte on the device leaves no room for any tensor")),
+            (Some(soft), Some(hard)) if soft > hard => {
+                Err(wrong("the soft limit is above the hard one"))
+            }
+            (_, Some(hard)) if self.staging_bytes.is_some_and(|staging| staging >= hard) => Err(
+                wrong("what is kept for staging leaves no room for any tensor"),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Budget {
+    type Err = Error;
+
+    /// Bytes for the device (`512MiB`), or a list of `device=`, `soft=`, `staging=`, `host=` and
+    /// `disk=`, each once.
+    fn from_str(text: &str) -> Result<Budget> {
+        let mut budget = Budget::default();
+        for part in text.split(',') {
+            let (name, bytes) = part.split_once('=').unwrap_or(("device", part));
+            let bytes = parse_bytes(bytes.trim()).ok_or_else(|| Error::Option {
+                option: "budget",
+                reason: format!(
+                    "`{}` is no number of bytes, such as 512MiB",
+                    printable(bytes.trim(), MOST_QUOTED)
+                ),
+            })?;
+            let field = match name.trim() {
+                "device" => &mut budget.device_bytes,
+                "soft" => &mut budget.soft_device_bytes,
+                "staging" => &mut budget.staging_bytes,
+                "host" => &mut budget.host_bytes,
+                "disk" => &mut budget.disk_bytes,
+                other => {
+                    let other = printable(other, MOST_QUOTED);
+                    return Err(Error::Option {
+                        option: "budget",
+                        reason: format!("`{other}` is none of device, soft, staging, host, disk"),
+                    });
+                }
+            };
+            if field.replace(bytes).is_some() {
+                return Err(Error::Option {
+                    option: "budget",
+                    reason: format!("`{}` is there twice", printable(name.trim(), MOST_QUOTED)),
+                });
+            }
+        }
+        budget.check()?;
+        Ok(budget)
+    }
+}
+
+/// The host's share: bytes of copies of tensors that are not on the device.
+#[derive(Debug)]
+pub(crate) struct HostAccount {
+    limit_bytes: AtomicU64,
+    used_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    /// All that were ever taken.
+    up_bytes: AtomicU64,
+}
+
+/// Bytes taken from the host's share, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HostCharge {
+    account: Arc<HostAccount>,
+    size_bytes: u64,
+}
+
+impl HostAccount {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(HostAccount {
+            limit_bytes: AtomicU64::new(u64::MAX),
+            used_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+            up_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn set_limit(&self, limit_bytes: u64) {
+        self.limit_bytes.store(limit_bytes, Ordering::Release);
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Acquire)
+    }
+
+    /// The bytes over time.
+    pub(crate) fn level_bytes(&self) -> Level {
+        let now = self.used_bytes();
+        let up = self.up_bytes.load(Ordering::Acquire);
+        Level {
+            now,
+            peak: self.peak_bytes.load(Ordering::Acquire).max(now),
+            up,
+            down: up.saturating_sub(now),
+        }
+    }
+
+    /// Starts the peak anew from the present.
+    pub(crate) fn reset_peak(&self) {
+        self.peak_bytes.store(self.used_bytes(), Ordering::Release);
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Acquire)
+    }
+
+    /// How many bytes must be given up before so many can be taken.
+    pub(crate) fn missing_bytes(&self, size_bytes: u64) -> u64 {
+        let after_bytes = self.used_bytes().saturating_add(size_bytes);
+        after_bytes.saturating_sub(self.limit_bytes())
+    }
+
+    /// How far the use is above the limit: it may have been lowered.
+    pub(crate) fn excess_bytes(&self) -> u64 {
+        let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
+        self.used_bytes().saturating_sub(limit_bytes)
+    }
+
+    /// Takes bytes, if there are as many left.
+    pub(crate) fn charge(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
+        let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
+        let take = |used: u64| {
+            used.checked_add(size_bytes)
+                .filter(|&after| after <= limit_bytes)
+        };
+        let before = (self.used_bytes).fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        let after_bytes = before.ok()? + size_bytes;
+        self.peak_bytes.fetch_max(after_bytes, Ordering::AcqRel);
+        self.up_bytes.fetch_add(size_bytes, Ordering::AcqRel);
+        Some(HostCharge {
+            account: self.clone(),
+            size_bytes,
+        })
+    }
+}
+
+impl HostCharge {
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+impl Drop for HostCharge {
+    fn drop(&mut self) {
+        let used_bytes = &self.account.used_bytes;
+        used_bytes.fetch_sub(self.size_bytes, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_contradictions_refused() {
+        let read = |text: &str| text.parse::<Budget>();
+        assert_eq!(read("1024").unwrap(), Budget::device(1024));
+        let all = read("device=2GiB, soft=1GiB, host=3 GiB, disk=4k").unwrap();
+        assert_eq!(all.soft_device_bytes, Some(1 << 30));
+        assert_eq!(
+            (all.host_bytes, all.disk_bytes),
+            (Some(3 << 30), Some(4000))
+        );
+        let staging = read("9,staging=8").unwrap();
+        assert_eq!(staging.staging_bytes, Some(8));
+        for wrong in [
+            "",
+            "x",
+            "0",
+            "device=1,soft=2",
+            "device=9,staging=9",
+            "9,device=9",
+            "host=1,disk=1,host=1",
+            "gpu=1",
+            "-1",
+            "1e30GiB",
+            "=,=",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_host_share_is_never_passed() {
+        let account = HostAccount::new();
+        account.set_limit(100);
+        let first = account.charge(60).unwrap();
+        assert!(account.charge(41).is_none());
+        let second = account.charge(40).unwrap();
+        drop(first);
+        assert_eq!(
+            (account.used_bytes(), account.level_bytes().peak),
+            (40, 100)
+        );
+        account.set_limit(10);
+        assert_eq!(account.excess_bytes(), 30);
+        assert!(account.charge(0).is_none());
+        drop(second);
+        assert!(account.charge(10).is_some());
+        assert!(account.charge(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn what_is_no_budget_is_named_without_what_acts_upon_a_terminal() {
+        for hidden in ["\u{1b}[2J", "\u{7f}", "\u{9b}31m", "\u{202e}", "a\nerror"] {
+            for text in [
+                hidden.to_owned(),
+                format!("{hidden}=1MiB"),
+                format!("device={hidden}"),
+            ] {
+                let error = text.parse::<Budget>().unwrap_err().to_string();
+                let acts = |c: char| c.is_control() || c == '\u{202e}';
+                assert!(!error.contains(acts), "{error:?}");
+            }
+        }
+        let long = "x".repeat(100_000).parse::<Budget>().unwrap_err();
+        assert!(long.to_string().len() < 200, "{long}");
+    }
+}

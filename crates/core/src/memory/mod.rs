@@ -1,0 +1,490 @@
+//! Storages and where they are: the table of slots, the slabs behind the places, the accounts.
+//!
+//! ```text
+//!   Storage ──slot──► Slot { block, place } ──► Slab { buffer, last use } ──► BufferId
+//!                          └── alloc::Pools decides which block
+//! ```
+//!
+//! This room decides and counts. It never waits and never submits: where a slab must be created,
+//! or a submission awaited, it says so, and the engine's walk does it. Everything here happens
+//! under the engine's lock, in the hands of the one thread whose turn it is.
+
+mod budget;
+mod census;
+mod copies;
+mod dead;
+mod fence;
+mod history;
+mod map;
+mod moves;
+mod report;
+mod residency;
+pub(crate) mod scope;
+mod slabs;
+mod source;
+mod storage;
+mod tags;
+pub mod victims;
+
+use std::sync::{Arc, Weak};
+
+use crate::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools};
+use crate::driver::{BufferId, Caps};
+use crate::error::{Error, Result};
+
+pub(crate) use crate::text::{printable, printable_end};
+pub use budget::Budget;
+pub(crate) use budget::{HostAccount, HostCharge};
+use census::Census;
+pub use census::ClassUse;
+pub(crate) use census::Sums;
+pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
+pub(crate) use dead::Dead;
+pub use dead::DeadList;
+pub(crate) use fence::{Change, FENCE_BYTES, PATTERN, Zone};
+pub use history::{Event, Moment};
+pub(crate) use map::Map;
+pub use map::{Away, Block, BlockState, SlabMap};
+pub(crate) use moves::Moved;
+use moves::NOBODY;
+pub(crate) use report::MemoryReport;
+pub use report::SlabUse;
+pub use residency::Recovered;
+pub(crate) use residency::{Arrival, Candidate};
+pub use scope::Scope;
+use slabs::Slab;
+pub use source::Source;
+pub use storage::Storage;
+pub(crate) use storage::TenantId;
+pub use storage::{Advice, Residency, Tag};
+pub use tags::TagUse;
+use victims::{Clock, Uses};
+pub(crate) use victims::{TransferCost, choose};
+
+/// Where a storage's bytes are at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) buffer: BufferId,
+    /// A multiple of the device's storage offset alignment.
+    pub(crate) offset_bytes: u64,
+    /// Index of the slab; `None` in an imported buffer.
+    slab: Option<u32>,
+}
+
+/// Nobody's, unless it was given to a storage.
+#[derive(Debug, Default)]
+struct Slot {
+    storage: Weak<Storage>,
+    size_bytes: u64,
+    place: Option<Place>,
+    block: Option<BlockId>,
+    /// Why the bytes are not what they should be.
+    poison: Option<Arc<Error>>,
+    /// Where else the bytes are; most storages have none.
+    copies: Option<Box<Copies>>,
+    uses: Uses,
+    /// The last write to it, as a number that no other write has.
+    writes: u64,
+    /// The last batch that writes to it; 0 for none.
+    written_in: u64,
+    /// No other storage has it.
+    number: u64,
+    /// Who made the storage.
+    tag: u32,
+}
+
+impl Slot {
+    /// It is written to: what was copied before is the past, and is to be dropped by the caller.
+    fn written(&mut self, number: u64) -> Option<Box<Copies>> {
+        self.writes = number;
+        self.copies.take()
+    }
+}
+
+/// All storages of one engine.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pools: Pools,
+    slabs: Vec<Option<Slab>>,
+    /// The number of the batch that is being encoded, from 1.
+    batch: u64,
+    /// Slabs that the batch names.
+    batch_slabs: Vec<u32>,
+    slots: Vec<Slot>,
+    /// Whose block it is: a slot, by the block's index.
+    owners: Vec<u32>,
+    planner: Planner,
+    /// Blocks stay where they are.
+    never_move: bool,
+    free_slots: Vec<u32>,
+    census: Census,
+    /// Buffers of the app that a storage has left.
+    forgotten: Vec<BufferId>,
+    /// So many bytes behind every storage are a fence; 0 where bugs are not looked for.
+    fence_bytes: u64,
+    fences: Option<Box<fence::Fences>>,
+    /// No slab can be created: any hole will do, in slabs of any kind.
+    pub(crate) anywhere: bool,
+    /// Commands encoded so far: the time by which uses are told.
+    clock: Clock,
+    /// Writes so far, to whatever storage: each has a number that never comes again, also not when a
+    /// slot is another's, or a storage has lost its slot and got one anew.
+    writes: u64,
+    /// How often the app has polled.
+    polls: u32,
+    /// Blocks freed so far.
+    freed: u64,
+    freed_bytes: u64,
+    /// Copies that are out of date: dropping them may take a while.
+    gone: Gone,
+    dead_list: Arc<DeadList>,
+    /// What was taken from it; empty but while that is buried.
+    buried: Vec<Dead>,
+}
+
+impl Memory {
+    pub(crate) fn new(caps: &Caps, never_move: bool, dead_list: Arc<DeadList>) -> Result<Self> {
+        let config = PoolConfig::new(caps.offset_alignment_bytes, caps.max_buffer_bytes);
+        let config = match never_move {
+            true => config.without_moves(),
+            false => config,
+        };
+        let pools = Pools::new(config).map_err(|error| Error::Option {
+            option: "device limits",
+            reason: error.to_string(),
+        })?;
+        Ok(Memory {
+            pools,
+            slabs: Vec::new(),
+            batch: 1,
+            batch_slabs: Vec::new(),
+            slots: Vec::new(),
+            owners: Vec::new(),
+            planner: Planner::default(),
+            never_move,
+            free_slots: Vec::new(),
+            census: Census::new(),
+            forgotten: Vec::new(),
+            fence_bytes: 0,
+            fences: None,
+            anywhere: false,
+            clock: 0,
+            writes: 0,
+            polls: 0,
+            freed: 0,
+            freed_bytes: 0,
+            gone: Vec::new(),
+            dead_list,
+            buried: Vec::new(),
+        })
+    }
+
+    /// The bytes of storages without a place that came and went so far.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> (u64, u64) {
+        self.dead_list.pending_bytes()
+    }
+
+    /// Is there anything to bury?
+    #[inline]
+    pub(crate) fn has_dead(&self) -> bool {
+        self.dead_list.has_any()
+    }
+
+    /// Frees the places of storages that are gone. Calls `other` for what else is.
+    pub(crate) fn bury(&mut self, mut other: impl FnMut(Dead)) {
+        let mut buried = std::mem::take(&mut self.buried);
+        self.dead_list.swap(&mut buried);
+        for dead in buried.drain(..) {
+            match dead {
+                Dead::Slot(slot) => self.free_slot(slot),
+                dead => other(dead),
+            }
+        }
+        self.buried = buried;
+    }
+
+    /// A command lets go of an operand. If nobody else holds it, its place is free at once.
+    pub(crate) fn let_go(&mut self, storage: Arc<Storage>) {
+        if let Some(mut storage) = Arc::into_inner(storage) {
+            if let Some(slot) = storage.take_slot() {
+                self.free_slot(slot);
+            }
+        }
+    }
+
+    /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
+    /// What the block holds is old content: of one that was put out, not its bytes.
+    #[inline]
+    pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
+        let Some((block, place)) = self.take_block(storage.size_bytes())? else {
+            return Ok(None);
+        };
+        self.settle_in(storage, block, place);
+        Ok(Some(place))
+    }
+
+    /// A block of the slabs there are, and where it is.
+    #[inline]
+    fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
+        let block_bytes = size_bytes + self.fence_bytes;
+        let block = match self.pools.allocate(block_bytes) {
+            Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
+                self.pools.allocate_anywhere(block_bytes)
+            }
+            done => done,
+        };
+        let block = match block {
+            Ok(block) => block,
+            Err(AllocError::NeedsSlab { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let at = self.pools.block(block)?;
+        let index = at.slab.index();
+        let Some(Some(slab)) = self.slabs.get(index) else {
+            self.pools.free(block)?;
+            return Err(AllocError::StaleSlab(at.slab));
+        };
+        let place = Place {
+            buffer: slab.buffer,
+            offset_bytes: at.offset_bytes,
+            slab: Some(index as u32),
+        };
+        if self.fences.is_some() {
+            self.reuse(place, size_bytes);
+        }
+        Ok(Some((block, place)))
+    }
+
+    /// The storage lies in this block from now on.
+    #[inline]
+    fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {
+        let index = match storage.slot() {
+            Some(index) => {
+                let slot = &mut self.slots[index as usize];
+                slot.place = Some(place);
+                slot.block = Some(block);
+                slot.size_bytes = storage.size_bytes();
+                // Whose slot it is: it may have been handed on.
+                if let Some(owner) = slot.storage.upgrade() {
+                    owner.set_residency(Residency::Device);
+                }
+                index
+            }
+            None => {
+                let index = self.new_slot(storage, Some(place), Some(block));
+                storage.set_slot(index, Residency::Device);
+                index
+            }
+        };
+        self.set_owner(block, index);
+        self.gained(index, storage, place);
+    }
+
+    /// Takes back the place of a storage that was placed for a command that cannot run yet.
+    pub(crate) fn unplace(&mut self, storage: &Storage) {
+        let Some(index) = storage.slot() else { return };
+        if self.slots[index as usize].copies.is_some() {
+            self.leave(storage);
+        } else {
+            storage.clear_slot();
+            self.free_slot(index);
+        }
+    }
+
+    /// `heir` takes over the bytes of `dying`, which is the last command's to hold.
+    pub(crate) fn hand_on(&mut self, dying: &Storage, heir: &Arc<Storage>) {
+        if let Some(slot) = dying.slot() {
+            let handed = &mut self.slots[slot as usize];
+            handed.storage = Arc::downgrade(heir);
+            self.gone.extend(handed.copies.take());
+            handed.uses = Uses::new(self.clock);
+            self.handed_on(slot, heir);
+            heir.set_slot(slot, Residency::Device);
+            dying.hand_on_slot();
+        }
+    }
+
+    /// The command did not run after all: who took over the bytes of `dying`, if somebody did, has no place.
+    pub(crate) fn hand_back(&mut self, dying: &Arc<Storage>) {
+        let Some(index) = dying.slot().filter(|_| dying.is_handed_on()) else {
+            return;
+        };
+        let slot = &mut self.slots[index as usize];
+        let heir = std::mem::replace(&mut slot.storage, Arc::downgrade(dying));
+        let residency = match (&slot.poison, slot.place) {
+            (Some(_), _) => Residency::Poisoned,
+            (None, Some(_)) => Residency::Device,
+            (None, None) => (slot.copies.as_deref()).map_or(Residency::Pending, Copies::residency),
+        };
+        self.handed_on(index, dying);
+        dying.set_slot(index, residency);
+        if let Some(heir) = heir.upgrade() {
+            heir.clear_slot();
+        }
+    }
+
+    /// Enters a storage whose bytes lie in a buffer of the app.
+    pub(crate) fn import(&mut self, storage: &Arc<Storage>, buffer: BufferId, offset_bytes: u64) {
+        let place = Place {
+            buffer,
+            offset_bytes,
+            slab: None,
+        };
+        let imported_bytes = &mut self.census.sums.imported_bytes;
+        imported_bytes.raise(storage.size_bytes());
+        let slot = self.new_slot(storage, Some(place), None);
+        storage.set_slot(slot, Residency::Imported);
+    }
+
+    /// Is there any storage in a buffer of the app?
+    pub(crate) fn has_imports(&self) -> bool {
+        self.census.sums.imported_bytes.now > 0
+    }
+
+    /// Who has imported a part of this range already, if somebody has.
+    pub(crate) fn overlapping_import(
+        &self,
+        buffer: BufferId,
+        offset_bytes: u64,
+        size_bytes: u64,
+    ) -> Option<Tag> {
+        let overlaps = |slot: &&Slot| {
+            slot.place.is_some_and(|place| {
+                place.slab.is_none()
+                    && place.buffer == buffer
+                    && place.offset_bytes < offset_bytes + size_bytes
+                    && offset_bytes < place.offset_bytes + slot.size_bytes
+            })
+        };
+        let mut overlapping = self.slots.iter().filter(overlaps);
+        // One whose tensors are gone is no hindrance; it has only not been buried yet.
+        let storage = overlapping.find_map(|slot| slot.storage.upgrade())?;
+        Some(storage.tag())
+    }
+
+    /// The imported buffers that no storage lies in any more; the batch must not name them.
+    pub(crate) fn take_forgotten_imports(&mut self) -> Vec<BufferId> {
+        let mut forgotten = std::mem::take(&mut self.forgotten);
+        forgotten.retain(|buffer| {
+            let here = |slot: &Slot| slot.place.is_some_and(|place| place.buffer == *buffer);
+            !self.slots.iter().any(here)
+        });
+        forgotten
+    }
+
+    /// Where a storage is, if it has a place.
+    pub(crate) fn find(&self, storage: &Storage) -> Option<Place> {
+        self.slots[storage.slot()? as usize].place
+    }
+
+    /// Is a storage in a slab of ours, with a value?
+    pub(crate) fn in_slab(&self, storage: &Storage) -> bool {
+        let slot = storage.slot().map(|slot| &self.slots[slot as usize]);
+        slot.is_some_and(|slot| slot.block.is_some() && slot.poison.is_none())
+    }
+
+    /// Why a storage has no value, if that is so.
+    pub(crate) fn poison_of(&self, storage: &Storage) -> Option<Arc<Error>> {
+        self.slots[storage.slot()? as usize].poison.clone()
+    }
+
+    /// The storage has no value from now on; it keeps its place, if it has one.
+    pub(crate) fn poison(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
+        let slot = match storage.slot() {
+            Some(slot) => slot,
+            None => {
+                let slot = self.new_slot(storage, None, None);
+                storage.set_slot(slot, Residency::Poisoned);
+                slot
+            }
+        };
+        self.writes += 1;
+        let slot = &mut self.slots[slot as usize];
+        slot.poison = Some(cause.clone());
+        // What is computed from it is computed from what it held before.
+        self.gone.extend(slot.written(self.writes));
+        storage.set_residency(Residency::Poisoned);
+    }
+
+    /// All of the storage is about to be written: what it held is of no interest.
+    pub(crate) fn cure(&mut self, storage: &Storage) {
+        let Some(index) = storage.slot() else { return };
+        let slot = &mut self.slots[index as usize];
+        if slot.poison.take().is_none() {
+            return;
+        }
+        match slot.place {
+            Some(place) if place.slab.is_none() => storage.set_residency(Residency::Imported),
+            Some(_) => storage.set_residency(Residency::Device),
+            None => self.unplace(storage),
+        }
+    }
+
+    #[inline]
+    fn new_slot(
+        &mut self,
+        storage: &Arc<Storage>,
+        place: Option<Place>,
+        block: Option<BlockId>,
+    ) -> u32 {
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        self.writes += 1;
+        // What is not set here was left empty by whoever had it before.
+        let slot = &mut self.slots[index as usize];
+        slot.storage = Arc::downgrade(storage);
+        slot.size_bytes = storage.size_bytes();
+        slot.place = place;
+        slot.block = block;
+        slot.uses = Uses::new(self.clock);
+        slot.writes = self.writes;
+        slot.written_in = 0;
+        slot.number = self.census.next_storage();
+        index
+    }
+
+    #[inline]
+    fn free_slot(&mut self, index: u32) {
+        if self.slots[index as usize].block.is_some() {
+            self.lost(index, None);
+        }
+        let slot = &mut self.slots[index as usize];
+        let imported = slot.place.take().filter(|place| place.slab.is_none());
+        if let Some(place) = imported {
+            self.census.sums.imported_bytes.lower(slot.size_bytes);
+            self.forgotten.push(place.buffer);
+        }
+        slot.poison = None;
+        if let Some(past) = slot.copies.take() {
+            self.gone.push(past);
+        }
+        slot.storage = Weak::new();
+        let size_bytes = slot.size_bytes;
+        if let Some(block) = slot.block.take() {
+            self.free_block(block, size_bytes);
+        }
+        self.free_slots.push(index);
+    }
+
+    /// Frees the block of a storage of this size.
+    fn free_block(&mut self, block: BlockId, size_bytes: u64) {
+        self.set_owner(block, NOBODY);
+        self.freed += 1;
+        self.freed_bytes += self.granted_bytes(size_bytes);
+        let freed = self.pools.free(block);
+        debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
+    }
+
+    /// How many blocks came free so far: as long as that is the same, so is the room.
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// Bytes of the blocks that came free so far.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.freed_bytes
+    }
+}

@@ -1,0 +1,178 @@
+//! Sources: where the bytes of a tensor can be had again, so that nobody need keep them.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+#[cfg(not(target_arch = "wasm32"))]
+type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
+#[cfg(target_arch = "wasm32")]
+type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
+
+/// Something that can give a tensor's bytes, as often as they are wanted: a range of a file, bytes
+/// that the app keeps, or a function.
+///
+/// A tensor that has a source costs nothing to put out, and is brought back when somebody uses
+/// it. Cheap to clone.
+///
+/// ```
+/// use lapidary_core::Source;
+///
+/// // Bytes at an offset of the tensor, into a slice that must be filled to its end.
+/// let ramp = Source::reader(|offset, bytes| {
+///     for (index, byte) in bytes.iter_mut().enumerate() {
+///         *byte = (offset as usize + index) as u8;
+///     }
+///     Ok(())
+/// });
+/// # fn use_it(gpu: lapidary_core::Gpu, ramp: Source) -> lapidary_core::Result<()> {
+/// let buffer = gpu.buffer_backed(ramp, 256)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Source {
+    read: Arc<Read>,
+    /// Bytes that there are, if that is known.
+    len_bytes: Option<u64>,
+}
+
+impl Source {
+    /// The bytes of a file from an offset on. The file is opened now and must not change: what is read
+    /// is not checked. As many bytes are read as the tensor has; a file may hold many tensors.
+    ///
+    /// # Errors
+    /// What the system says when it cannot be opened; `InvalidInput` if it is no regular file: a
+    /// pipe has no places to read at.
+    pub fn file(path: impl AsRef<Path>, offset_bytes: u64) -> io::Result<Source> {
+        // Before it is opened: to open a pipe waits for whoever writes to it.
+        if !std::fs::metadata(&path)?.is_file() {
+            let reason = "what is there is no regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let file = File::open(path)?;
+        let file_bytes = file.metadata()?.len();
+        let read = move |at: u64, bytes: &mut [u8]| {
+            let at = offset_bytes.checked_add(at);
+            let at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+            read_exact_at(&file, bytes, at)
+        };
+        Ok(Source {
+            read: Arc::new(read),
+            len_bytes: Some(file_bytes.saturating_sub(offset_bytes)),
+        })
+    }
+
+    /// Bytes that the app keeps anyhow.
+    pub fn bytes(bytes: Arc<[u8]>) -> Source {
+        let len_bytes = bytes.len() as u64;
+        let read = move |at: u64, into: &mut [u8]| {
+            let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
+            let from = from.and_then(|rest| rest.get(..into.len()));
+            let from = from.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+            into.copy_from_slice(from);
+            Ok(())
+        };
+        Source {
+            read: Arc::new(read),
+            len_bytes: Some(len_bytes),
+        }
+    }
+
+    /// A function that fills a slice with the bytes from an offset of the tensor on. It is called
+    /// from whichever thread does the work, in pieces, and must not call this `Gpu`.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn reader(
+        read: impl Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Source {
+        Source {
+            read: Arc::new(read),
+            len_bytes: None,
+        }
+    }
+
+    /// A function that fills a slice with the bytes from an offset of the tensor on. It is called
+    /// in pieces, and must not call this `Gpu`.
+    #[cfg(target_arch = "wasm32")]
+    pub fn reader(read: impl Fn(u64, &mut [u8]) -> io::Result<()> + 'static) -> Source {
+        Source {
+            read: Arc::new(read),
+            len_bytes: None,
+        }
+    }
+
+    /// How many bytes there are, where that is known without asking for them.
+    pub fn len_bytes(&self) -> Option<u64> {
+        self.len_bytes
+    }
+
+    /// Fills a slice; a panic of the app's function is an error of its tensor's.
+    pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let read = AssertUnwindSafe(|| (self.read)(offset_bytes, bytes));
+        catch_unwind(read).unwrap_or_else(|_| Err(io::Error::other("the source panicked")))
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("len_bytes", &self.len_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    file.read_exact_at(bytes, offset_bytes)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.seek_read(&mut bytes[done..], offset_bytes + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(any(unix, windows)))]
+fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let pipe = std::env::temp_dir().join(format!("lapidary-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+        for path in [
+            pipe.as_path(),
+            Path::new("/dev/null"),
+            &std::env::temp_dir(),
+        ] {
+            let error = Source::file(path, 0).err().map(|error| error.kind());
+            assert_eq!(
+                error,
+                Some(io::ErrorKind::InvalidInput),
+                "{}",
+                path.display()
+            );
+        }
+        std::fs::remove_file(pipe).unwrap();
+    }
+}

@@ -1,0 +1,218 @@
+//! Snapshots as JSON: what other faces, and other programs, are made from.
+
+use std::io;
+
+use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
+
+use super::Snapshot;
+use crate::error::{Error, Result};
+use crate::memory::{Event, SlabMap};
+
+/// What a file says that it is, ...
+pub(super) const FORMAT: &str = "lapidary-snapshot";
+
+/// ... and which of its kind.
+pub(super) const VERSION: u32 = 2;
+
+#[derive(Serialize)]
+struct File<'a> {
+    format: &'static str,
+    version: u32,
+    #[serde(flatten)]
+    snapshot: &'a Snapshot,
+}
+
+/// What tells whether the rest can be understood.
+#[derive(Deserialize)]
+struct Head {
+    format: String,
+    version: u32,
+}
+
+impl Snapshot {
+    /// Writes it as JSON, in one line.
+    ///
+    /// # Errors
+    /// The writer's own.
+    pub fn write_json(&self, to: impl io::Write) -> io::Result<()> {
+        let file = File {
+            format: FORMAT,
+            version: VERSION,
+            snapshot: self,
+        };
+        let mut to = io::BufWriter::new(to);
+        serde_json::to_writer(&mut to, &file)?;
+        io::Write::flush(&mut to)
+    }
+
+    /// Reads what [`write_json`](Snapshot::write_json) has written.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use lapidary_core::{Gpu, Snapshot};
+    ///
+    /// let (gpu, _) = Gpu::simulated(Default::default())?;
+    /// let x = gpu.buffer_from(&[1.0_f32; 4096])?.named("weights");
+    /// x.force()?;
+    /// let mut json = Vec::new();
+    /// gpu.snapshot().write_json(&mut json).unwrap();
+    /// let snapshot = Snapshot::from_json(&json)?;
+    /// assert_eq!(snapshot.slabs[0].blocks[0].size_bytes, 16384);
+    /// assert!(Snapshot::from_json(&json[..100]).is_err());
+    /// # }
+    /// # Ok::<(), lapidary_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Format`] where it is no snapshot, of another version, cut off, or at odds with itself; it says
+    /// where.
+    pub fn from_json(json: &[u8]) -> Result<Snapshot> {
+        let head: Head = serde_json::from_slice(json).map_err(|error| broken(&error))?;
+        if head.format != FORMAT {
+            let format = crate::memory::printable(&head.format, 40);
+            return Err(wrong(format!("it is a `{format}`, not a `{FORMAT}`")));
+        }
+        if head.version != VERSION {
+            let version = head.version;
+            return Err(wrong(format!(
+                "it is of version {version}, and only version {VERSION} can be read: use the lapidary \
+                 that wrote it"
+            )));
+        }
+        let snapshot: Snapshot = serde_json::from_slice(json).map_err(|error| broken(&error))?;
+        snapshot.check()?;
+        Ok(snapshot)
+    }
+
+    /// Does everything in it go together?
+    fn check(&self) -> Result<()> {
+        for slab in &self.slabs {
+            self.check_slab(slab)?;
+        }
+        self.check_sums()?;
+        for (index, away) in self.away.iter().enumerate() {
+            self.check_tag(away.tag, || format!("`away`, row {index}"))?;
+        }
+        let mut before_ns = 0;
+        for (index, moment) in self.moments.iter().enumerate() {
+            let place = || format!("`moments`, row {index}");
+            if moment.at_ns < before_ns {
+                let at_ns = moment.at_ns;
+                return Err(wrong(format!(
+                    "{}: {at_ns} ns comes after {before_ns} ns",
+                    place()
+                )));
+            }
+            before_ns = moment.at_ns;
+            if let Event::Alloc { tag, .. }
+            | Event::Restore { tag, .. }
+            | Event::HandOn { tag, .. } = moment.event
+            {
+                self.check_tag(tag, place)?;
+            }
+            if let Event::Kernel { kernel, .. } = moment.event {
+                let count = self.kernels.len();
+                if kernel as usize >= count {
+                    return Err(wrong(format!("{}: kernel {kernel} of {count}", place())));
+                }
+            }
+        }
+        if before_ns > self.taken_at_ns {
+            let taken_at_ns = self.taken_at_ns;
+            return Err(wrong(format!(
+                "`taken_at_ns` is {taken_at_ns}, and `moments` go on to {before_ns}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Do the numbers tell what the slabs show?
+    fn check_sums(&self) -> Result<()> {
+        if !self.granule_bytes.is_power_of_two() {
+            let granule_bytes = self.granule_bytes;
+            return Err(wrong(format!(
+                "`granule_bytes` is {granule_bytes}, no power of two"
+            )));
+        }
+        let (mut blocks, mut live_bytes, mut reserved_bytes) = (0, 0, 0_u64);
+        let mut numbers = FxHashSet::default();
+        for slab in &self.slabs {
+            if !numbers.insert(slab.slab) {
+                let number = slab.slab;
+                return Err(wrong(format!("`slabs`: number {number} is there twice")));
+            }
+            blocks += slab.blocks.len() as u64;
+            reserved_bytes = reserved_bytes.saturating_add(slab.size_bytes);
+            let granted = slab.blocks.iter().map(|block| block.granted_bytes);
+            live_bytes = granted.fold(live_bytes, u64::saturating_add);
+        }
+        let stats = &self.stats;
+        for (index, one) in stats.rungs.iter().enumerate() {
+            if stats.rungs[..index]
+                .iter()
+                .any(|other| other.rung == one.rung)
+            {
+                let name = one.rung.name();
+                return Err(wrong(format!("`stats.rungs`: {name} is there twice")));
+            }
+        }
+        for (what, told, found) in [
+            ("live_storages", stats.live_storages.now, blocks),
+            ("live_bytes", stats.live_bytes.now, live_bytes),
+            ("reserved_bytes", stats.reserved_bytes.now, reserved_bytes),
+            ("slabs", stats.slabs.len() as u64, self.slabs.len() as u64),
+        ] {
+            if told != found {
+                return Err(wrong(format!(
+                    "`stats.{what}` says {told}, and `slabs` has {found}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_slab(&self, slab: &SlabMap) -> Result<()> {
+        let mut end_bytes = 0;
+        for (index, block) in slab.blocks.iter().enumerate() {
+            let place = || format!("`slabs`, number {}, block {index}", slab.slab);
+            let offset_bytes = block.offset_bytes;
+            if offset_bytes < end_bytes {
+                return Err(wrong(format!(
+                    "{}: it begins at {offset_bytes}, where another goes on to {end_bytes}",
+                    place()
+                )));
+            }
+            end_bytes = offset_bytes.saturating_add(block.granted_bytes);
+            if end_bytes > slab.size_bytes || block.size_bytes > block.granted_bytes {
+                return Err(wrong(format!(
+                    "{}: {} bytes of {} at {offset_bytes} in a slab of {}",
+                    place(),
+                    block.size_bytes,
+                    block.granted_bytes,
+                    slab.size_bytes
+                )));
+            }
+            self.check_tag(block.tag, place)?;
+        }
+        Ok(())
+    }
+
+    fn check_tag(&self, tag: u32, place: impl Fn() -> String) -> Result<()> {
+        let count = self.tags.len();
+        if (tag as usize) < count {
+            return Ok(());
+        }
+        Err(wrong(format!("{}: tag {tag} of {count}", place())))
+    }
+}
+
+fn wrong(reason: String) -> Error {
+    let format = "snapshot";
+    Error::Format { format, reason }
+}
+
+/// The parser's words, which say where; of names in the file they may have any length.
+fn broken(error: &serde_json::Error) -> Error {
+    wrong(crate::memory::printable_end(&error.to_string(), 400))
+}

@@ -1,0 +1,302 @@
+//! The slabs of a snapshot as a picture of letters: who has what of them, and how full they are.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use rustc_hash::FxHashMap;
+
+use super::Snapshot;
+use crate::memory::{SlabMap, printable_end};
+use crate::units::Bytes;
+
+/// Holders that have a letter.
+const LETTERS: usize = 10;
+
+/// Rows of one slab, at most.
+const MOST_ROWS: usize = 8;
+
+/// What stands before the cells of a row.
+const MARGIN: usize = 27;
+
+/// How few and how many there may be, whatever is asked for.
+const COLUMNS: (usize, usize) = (60, 400);
+const LINES: (usize, usize) = (16, 400);
+
+/// Cells that none of the holders with letters has most of: up to a third full, two thirds, more.
+const SHADES: [char; 3] = ['-', '+', '#'];
+
+/// Colours of the letters, of the 256 that terminals have: told apart on light and on dark.
+const COLORS: [u8; LETTERS] = [32, 166, 34, 133, 172, 37, 161, 67, 106, 97];
+
+impl Snapshot {
+    /// A picture of the slabs, to be printed: rows of cells, each of which stands for some bytes, with a
+    /// letter for whoever has most of it.
+    ///
+    /// ```no_run
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// println!("{}", gpu.snapshot().map());
+    /// println!("{}", gpu.snapshot().map().columns(160).lines(60).colored(true));
+    /// # Ok::<(), lapidary_core::Error>(())
+    /// ```
+    pub fn map(&self) -> Picture<'_> {
+        Picture {
+            snapshot: self,
+            columns: 100,
+            lines: 40,
+            is_colored: false,
+        }
+    }
+}
+
+/// A picture of slabs: see [`Snapshot::map`]. `Display` prints it.
+#[derive(Clone, Copy, Debug)]
+pub struct Picture<'a> {
+    snapshot: &'a Snapshot,
+    columns: usize,
+    lines: usize,
+    is_colored: bool,
+}
+
+impl Picture<'_> {
+    /// In so many columns, 100 if it is not said; at least 60.
+    pub fn columns(mut self, columns: usize) -> Self {
+        self.columns = columns.clamp(COLUMNS.0, COLUMNS.1);
+        self
+    }
+
+    /// In so many lines at most, 40 if it is not said; at least 16.
+    pub fn lines(mut self, lines: usize) -> Self {
+        self.lines = lines.clamp(LINES.0, LINES.1);
+        self
+    }
+
+    /// With colours, as terminals understand them.
+    pub fn colored(mut self, is_colored: bool) -> Self {
+        self.is_colored = is_colored;
+        self
+    }
+}
+
+/// A range of a slab, as it is drawn.
+#[derive(Clone, Default)]
+struct Cell {
+    used_bytes: u64,
+    /// Of the holders with letters, how much each has.
+    by_letter: Vec<(usize, u64)>,
+}
+
+impl Cell {
+    fn add(&mut self, letter: Option<usize>, bytes: u64) {
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        let Some(letter) = letter else { return };
+        match self.by_letter.iter_mut().find(|one| one.0 == letter) {
+            Some(one) => one.1 = one.1.saturating_add(bytes),
+            None => self.by_letter.push((letter, bytes)),
+        }
+    }
+
+    /// The character, and the number of its colour.
+    fn drawn(&self, size_bytes: u64) -> (char, Option<u8>) {
+        if self.used_bytes == 0 {
+            return ('.', None);
+        }
+        let (used, size) = (u128::from(self.used_bytes), u128::from(size_bytes.max(1)));
+        let most = self
+            .by_letter
+            .iter()
+            .max_by_key(|one| (one.1, Reverse(one.0)));
+        match most {
+            Some(&(letter, bytes)) if u128::from(bytes) * 2 >= used => {
+                let first = if used * 2 >= size { b'A' } else { b'a' };
+                let color = COLORS.get(letter).copied();
+                (char::from(first + letter as u8), color)
+            }
+            _ => {
+                let third = (used * 3).div_ceil(size).clamp(1, 3) as usize;
+                (SHADES[third - 1], None)
+            }
+        }
+    }
+}
+
+/// How large a cell is, and which slabs are drawn.
+struct Plan<'a> {
+    cell_bytes: u64,
+    cells: usize,
+    slabs: Vec<&'a SlabMap>,
+    /// How many others there are, and their bytes.
+    rest: (usize, u64),
+}
+
+impl Picture<'_> {
+    fn plan(&self, rows: usize) -> Plan<'_> {
+        let cells = self.columns - MARGIN;
+        let mut slabs: Vec<&SlabMap> = self.snapshot.slabs.iter().collect();
+        slabs.sort_by_key(|slab| (Reverse(slab.size_bytes), slab.slab));
+        let shown = match slabs.len() > rows {
+            true => rows - 1,
+            false => slabs.len(),
+        };
+        let rest = &slabs[shown..];
+        let rest_bytes = rest
+            .iter()
+            .fold(0, |sum: u64, slab| sum.saturating_add(slab.size_bytes));
+        let rest = (rest.len(), rest_bytes);
+        slabs.truncate(shown);
+        let mut plan = Plan {
+            cell_bytes: self.snapshot.granule_bytes.max(1),
+            cells,
+            slabs,
+            rest,
+        };
+        while !plan.fits(rows) && plan.cell_bytes <= u64::MAX / 2 {
+            plan.cell_bytes *= 2;
+        }
+        plan
+    }
+
+    /// The greatest holders, with their bytes and blocks.
+    fn holders(&self) -> Vec<(u32, u64, u64)> {
+        let mut by_tag: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+        for block in self.snapshot.slabs.iter().flat_map(|slab| &slab.blocks) {
+            let (bytes, blocks) = by_tag.entry(block.tag).or_default();
+            *bytes = bytes.saturating_add(block.size_bytes);
+            *blocks += 1;
+        }
+        let mut holders: Vec<(u32, u64, u64)> = (by_tag.into_iter())
+            .map(|(tag, (bytes, blocks))| (tag, bytes, blocks))
+            .collect();
+        holders.sort_unstable_by_key(|&(tag, bytes, _)| (Reverse(bytes), tag));
+        holders
+    }
+
+    fn print_slab(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        plan: &Plan<'_>,
+        slab: &SlabMap,
+        letters: &FxHashMap<u32, usize>,
+    ) -> fmt::Result {
+        let cells = plan.cells_of(slab, letters);
+        let live_bytes = slab
+            .blocks
+            .iter()
+            .fold(0, |sum: u64, block| sum.saturating_add(block.granted_bytes));
+        let percent = u128::from(live_bytes) * 100 / u128::from(slab.size_bytes.max(1));
+        let size = Bytes(slab.size_bytes).to_string();
+        let mut margin = format!("  {:>7} {size:>10} {:>3} %", slab.slab, percent.min(100));
+        let last_bytes = slab.size_bytes % plan.cell_bytes;
+        for (row, drawn) in cells.chunks(plan.cells.max(1)).enumerate() {
+            write!(f, "{margin:<MARGIN$}")?;
+            margin.clear();
+            let mut color = None;
+            for (column, cell) in drawn.iter().enumerate() {
+                let is_last = row * plan.cells + column + 1 == cells.len();
+                let size_bytes = match is_last && last_bytes > 0 {
+                    true => last_bytes,
+                    false => plan.cell_bytes,
+                };
+                let (character, wanted) = cell.drawn(size_bytes);
+                self.change(f, &mut color, wanted)?;
+                write!(f, "{character}")?;
+            }
+            self.change(f, &mut color, None)?;
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+
+    fn change(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        color: &mut Option<u8>,
+        wanted: Option<u8>,
+    ) -> fmt::Result {
+        if !self.is_colored || *color == wanted {
+            return Ok(());
+        }
+        *color = wanted;
+        match wanted {
+            Some(number) => write!(f, "\u{1b}[38;5;{number}m"),
+            None => write!(f, "\u{1b}[0m"),
+        }
+    }
+}
+
+impl Plan<'_> {
+    fn fits(&self, rows: usize) -> bool {
+        let row_bytes = u128::from(self.cell_bytes) * self.cells as u128;
+        let rows_of = |slab: &&SlabMap| u128::from(slab.size_bytes).div_ceil(row_bytes).max(1);
+        let most = self.slabs.iter().map(rows_of).max().unwrap_or(0);
+        let all: u128 = self.slabs.iter().map(rows_of).sum();
+        most <= MOST_ROWS as u128 && all + u128::from(self.rest.0 > 0) <= rows as u128
+    }
+
+    /// What the cells of a slab have in them. A block that is not all inside is cut.
+    fn cells_of(&self, slab: &SlabMap, letters: &FxHashMap<u32, usize>) -> Vec<Cell> {
+        let count = slab.size_bytes.div_ceil(self.cell_bytes).max(1);
+        let mut cells = vec![Cell::default(); count as usize];
+        for block in &slab.blocks {
+            let letter = letters.get(&block.tag).copied();
+            let end = block.offset_bytes.saturating_add(block.granted_bytes);
+            let end = end.min(slab.size_bytes);
+            let mut at = block.offset_bytes;
+            while at < end {
+                let index = at / self.cell_bytes;
+                let cell_end = (index + 1).saturating_mul(self.cell_bytes).min(end);
+                cells[index as usize].add(letter, cell_end - at);
+                at = cell_end;
+            }
+        }
+        cells
+    }
+}
+
+impl fmt::Display for Picture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let holders = self.holders();
+        let (named, others) = holders.split_at(holders.len().min(LETTERS));
+        let letters = named.iter().map(|holder| holder.0).zip(0..).collect();
+        // A line for the sums, one for the signs, one for each holder and one for the others.
+        let below = 2 + named.len() + usize::from(!others.is_empty());
+        let plan = self.plan(self.lines - below);
+        let stats = &self.snapshot.stats;
+        writeln!(
+            f,
+            "{} live of {} in {} slabs, {} a cell",
+            Bytes(stats.live_bytes.now),
+            Bytes(stats.reserved_bytes.now),
+            self.snapshot.slabs.len(),
+            Bytes(plan.cell_bytes),
+        )?;
+        for slab in &plan.slabs {
+            self.print_slab(f, &plan, slab, &letters)?;
+        }
+        if plan.rest.0 > 0 {
+            let (count, bytes) = (plan.rest.0, Bytes(plan.rest.1));
+            writeln!(f, "  and {count} more of {bytes}")?;
+        }
+        writeln!(
+            f,
+            "  . free   a less than half full   A more   - + # of others"
+        )?;
+        for (&(tag, bytes, blocks), letter) in named.iter().zip(0_u8..) {
+            let name = self.snapshot.tag_name(tag);
+            let name = printable_end(&name, self.columns - 30);
+            let mut color = None;
+            write!(f, "  ")?;
+            self.change(f, &mut color, COLORS.get(usize::from(letter)).copied())?;
+            write!(f, "{}", char::from(b'A' + letter))?;
+            self.change(f, &mut color, None)?;
+            writeln!(f, " {:>10}  {name}  x{blocks}", Bytes(bytes).to_string())?;
+        }
+        if !others.is_empty() {
+            let bytes = others
+                .iter()
+                .fold(0, |sum: u64, other| sum.saturating_add(other.1));
+            let bytes = Bytes(bytes).to_string();
+            writeln!(f, "  # {bytes:>10}  {} others", others.len())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! The loop for whoever has a whole terminal to give: samples, draws, and asks for keys.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
+
+use super::super::MemoryStats;
+use super::{Control, Monitor};
+
+/// After a sample that failed the next is not tried sooner: keys are answered in between.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Samples are never further apart: instants have an end, and so have the timers of systems.
+const MOST_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The terminal as it was, however this ends.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+impl Monitor {
+    /// Draws on this process's terminal until the user quits: a sample and a picture each time that `every`
+    /// has passed, which is a day at most. When a sample fails, its message is shown with what was seen before,
+    /// and another is tried after a second or more.
+    ///
+    /// ```no_run
+    /// # fn demo(gpu: &lapidary_core::Gpu) -> std::io::Result<()> {
+    /// use lapidary_core::monitor::Monitor;
+    /// use std::time::Duration;
+    ///
+    /// // On a thread of its own, or on the main one while others work.
+    /// Monitor::new().run(Duration::from_millis(100), || Ok(gpu.memory()))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever the terminal refuses, as when there is none.
+    pub fn run(
+        &mut self,
+        every: Duration,
+        mut sample: impl FnMut() -> Result<MemoryStats, String>,
+    ) -> io::Result<()> {
+        // Not `ratatui::init`: the panic hook that it installs would outlive this.
+        enable_raw_mode()?;
+        let _restore = Restore;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        let mut terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        let every = every.min(MOST_EVERY);
+        let mut next = Instant::now();
+        loop {
+            if Instant::now() >= next {
+                match sample() {
+                    Ok(stats) => {
+                        self.push(stats);
+                        next = (next + every).max(Instant::now());
+                    }
+                    Err(why) => {
+                        self.end(&why);
+                        next = Instant::now() + every.max(RETRY);
+                    }
+                }
+            }
+            terminal.draw(|frame| frame.render_widget(&*self, frame.area()))?;
+            let wait = next.saturating_duration_since(Instant::now());
+            if event::poll(wait)? {
+                if let Event::Key(key) = event::read()? {
+                    if self.key(key) == Control::Quit {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}

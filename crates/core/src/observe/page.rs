@@ -1,0 +1,430 @@
+//! Snapshots as one page of HTML that needs nothing else: no file, no network, no server.
+//!
+//! ```text
+//!   head.html  page.css  body.html │ for each snapshot: what it says as JSON, its events as numbers │ *.js
+//! ```
+//!
+//! What comes from a snapshot never becomes markup: it lies in elements that no browser parses, with every
+//! `<` written as an escape, and the script shows it as text. The script, in `page/`, is read in this order:
+//! `decode.js`, `model.js`, `groups.js` make of it what can be asked; `timeline.js`, `slabmap.js`,
+//! `table.js`, `panels.js` show that; `input.js` and `main.js` connect them.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::Snapshot;
+use super::json::{FORMAT, VERSION};
+use crate::memory::{Away, Event, Moment, SlabMap, Tag};
+use crate::shortage::{Rung, RungUse};
+use crate::units::Level;
+
+/// What is before the snapshots, ...
+const BEFORE: &str = concat!(
+    include_str!("page/head.html"),
+    include_str!("page/page.css"),
+    include_str!("page/body.html"),
+);
+
+/// ... and after them.
+const AFTER: &str = concat!(
+    "<script>\n(() => {\n\"use strict\";\n",
+    include_str!("page/format.js"),
+    include_str!("page/decode.js"),
+    include_str!("page/model.js"),
+    include_str!("page/groups.js"),
+    include_str!("page/colors.js"),
+    include_str!("page/dom.js"),
+    include_str!("page/timeline.js"),
+    include_str!("page/slabmap.js"),
+    include_str!("page/table.js"),
+    include_str!("page/panels.js"),
+    include_str!("page/input.js"),
+    include_str!("page/main.js"),
+    "})();\n</script>\n</body>\n</html>\n",
+);
+
+/// Longer texts are of no use on a page: their beginning is kept.
+const MOST_TEXT_BYTES: usize = 1024;
+
+/// The largest number that a script tells from the next one.
+const MOST_NUMBER: u64 = (1 << 53) - 1;
+
+impl Snapshot {
+    /// Writes it as a page to open in a browser: live memory over time by who holds it, every slab at any
+    /// moment of the history, and the greatest holders. The page is one file and loads nothing. Texts of more
+    /// than 1 KiB are clipped, and the page says so.
+    ///
+    /// A million events are about 9 MB.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// let (gpu, _) = lapidary_core::Gpu::simulated(Default::default())?;
+    /// gpu.keep_history(1_000_000);
+    /// gpu.buffer_from(&[1.0_f32; 4096])?.named("weights").force()?;
+    /// let mut page = Vec::new();
+    /// gpu.snapshot().write_html(&mut page).unwrap();
+    /// assert!(page.starts_with(b"<!doctype html>"));
+    /// # }
+    /// # Ok::<(), lapidary_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The writer's own.
+    pub fn write_html(&self, to: impl Write) -> io::Result<()> {
+        write_page(&[self], to)
+    }
+
+    /// Writes a page with this snapshot and a later one, or one of another run: what each tag held in either,
+    /// by how much that differs, and both maps. Each can also be looked at as on a page of its own.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// # let (gpu, _) = lapidary_core::Gpu::simulated(Default::default())?;
+    /// let before = gpu.snapshot();
+    /// let x = gpu.buffer_from(&[1.0_f32; 4096])?.named("weights");
+    /// x.force()?;
+    /// let mut page = Vec::new();
+    /// before.compare_html(&gpu.snapshot(), &mut page).unwrap();
+    /// # }
+    /// # Ok::<(), lapidary_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The writer's own.
+    pub fn compare_html(&self, after: &Snapshot, to: impl Write) -> io::Result<()> {
+        write_page(&[self, after], to)
+    }
+}
+
+fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
+    let mut to = io::BufWriter::new(to);
+    to.write_all(BEFORE.as_bytes())?;
+    for (number, snapshot) in snapshots.iter().enumerate() {
+        write!(
+            to,
+            "<script type=\"application/json\" data-snapshot=\"events-{number}\">"
+        )?;
+        serde_json::to_writer(WithoutTags(&mut to), &Head::of(snapshot))?;
+        write!(
+            to,
+            "</script>\n<script type=\"text/plain\" id=\"events-{number}\">"
+        )?;
+        write_base64(&events(&snapshot.moments), &mut to)?;
+        to.write_all(b"</script>\n")?;
+    }
+    to.write_all(AFTER.as_bytes())?;
+    to.flush()
+}
+
+/// What the page is told of a snapshot beside its events.
+#[derive(Serialize)]
+struct Head<'a> {
+    format: &'static str,
+    version: u32,
+    taken_at_ns: u64,
+    taken_unix_ms: u64,
+    granule_bytes: u64,
+    stats: Stats<'a>,
+    tags: Vec<Option<ClippedTag<'a>>>,
+    slabs: &'a [SlabMap],
+    away: &'a [Away],
+    kernels: Vec<&'a str>,
+    dropped: u64,
+    event_count: usize,
+    /// Texts that are not here as a whole.
+    clipped: usize,
+}
+
+#[derive(Serialize)]
+struct Stats<'a> {
+    adapter: &'a str,
+    backend: &'a str,
+    live_bytes: Level,
+    live_storages: Level,
+    cached_bytes: Level,
+    reserved_bytes: Level,
+    device_bytes: Level,
+    budget_bytes: Option<u64>,
+    largest_hole_bytes: u64,
+    fragmentation: f64,
+    evictions: u64,
+    restores: u64,
+    refusals: u64,
+    submissions: u64,
+    rungs: &'a [RungUse],
+}
+
+#[derive(Serialize)]
+struct ClippedTag<'a> {
+    file: &'a str,
+    line: u32,
+    column: u32,
+    name: Option<&'a str>,
+    scope: Option<&'a str>,
+}
+
+impl<'a> Head<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let mut clipped = 0;
+        let mut clip = |text: &'a str| {
+            let short = beginning(text);
+            clipped += usize::from(short.len() < text.len());
+            short
+        };
+        let stats = &snapshot.stats;
+        let stats = Stats {
+            adapter: clip(&stats.adapter),
+            backend: clip(&stats.backend),
+            live_bytes: stats.live_bytes,
+            live_storages: stats.live_storages,
+            cached_bytes: stats.cached_bytes,
+            reserved_bytes: stats.reserved_bytes,
+            device_bytes: stats.device_bytes,
+            budget_bytes: stats.budget_bytes,
+            largest_hole_bytes: stats.largest_hole_bytes,
+            fragmentation: stats.fragmentation,
+            evictions: stats.evictions,
+            restores: stats.restores,
+            refusals: stats.refusals,
+            submissions: stats.submissions,
+            rungs: &stats.rungs,
+        };
+        let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
+        let mut tag = |tag: &'a Tag| ClippedTag {
+            file: clip(tag.file()),
+            line: tag.line(),
+            column: tag.column(),
+            name: tag.name().map(&mut clip),
+            scope: tag.scope().map(&mut clip),
+        };
+        let tags = snapshot.tags.iter().map(|one| one.as_ref().map(&mut tag));
+        Head {
+            format: FORMAT,
+            version: VERSION,
+            taken_at_ns: snapshot.taken_at_ns,
+            taken_unix_ms: snapshot.taken_unix_ms,
+            granule_bytes: snapshot.granule_bytes,
+            stats,
+            tags: tags.collect(),
+            slabs: &snapshot.slabs,
+            away: &snapshot.away,
+            kernels,
+            dropped: snapshot.dropped,
+            event_count: snapshot.moments.len(),
+            clipped,
+        }
+    }
+}
+
+/// As many whole characters as are kept.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(MOST_TEXT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Passes JSON on, where `<` can only be part of a text, with that as an escape: so nothing in it ends the
+/// element that it lies in.
+struct WithoutTags<W>(W);
+
+impl<W: Write> Write for WithoutTags<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for (number, piece) in bytes.split(|byte| *byte == b'<').enumerate() {
+            if number > 0 {
+                self.0.write_all(b"\\u003c")?;
+            }
+            self.0.write_all(piece)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// The events as bytes: for each its kind, how much later it is than the one before, and its fields, as
+/// numbers of seven bits a byte, the least first. Numbers of storages and slabs are told by their distance
+/// from the last: most are one or two bytes. `eventsFromBytes` of `decode.js` reads it.
+fn events(moments: &[Moment]) -> Vec<u8> {
+    let mut to = Numbers::default();
+    for moment in moments {
+        to.event(moment);
+    }
+    to.bytes
+}
+
+#[derive(Default)]
+struct Numbers {
+    bytes: Vec<u8>,
+    at_ns: u64,
+    storage: u64,
+    slab: u64,
+}
+
+impl Numbers {
+    fn event(&mut self, moment: &Moment) {
+        let kind = self.bytes.len();
+        self.bytes.push(0);
+        let at_ns = moment.at_ns.min(MOST_NUMBER);
+        self.number(at_ns.saturating_sub(self.at_ns));
+        self.at_ns = at_ns;
+        self.bytes[kind] = self.fields(moment.event);
+    }
+
+    /// Writes the fields, and tells the number of the kind.
+    fn fields(&mut self, event: Event) -> u8 {
+        match event {
+            Event::Alloc {
+                storage,
+                tag,
+                bytes,
+                slab,
+                offset_bytes,
+            } => self.block(0, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
+            Event::Free { storage, bytes } => {
+                self.storage(storage);
+                self.number(bytes);
+                1
+            }
+            Event::HandOn {
+                storage,
+                heir,
+                tag,
+                bytes,
+            } => {
+                self.storage(storage);
+                self.storage(heir);
+                self.numbers(2, [tag.into(), bytes])
+            }
+            Event::Move {
+                storage,
+                bytes,
+                slab,
+                offset_bytes,
+            } => {
+                self.storage(storage);
+                self.number(bytes);
+                self.slab(slab);
+                self.numbers(3, [offset_bytes])
+            }
+            Event::Evict { storage, bytes, to } => {
+                self.storage(storage);
+                self.numbers(4, [bytes, to as u64])
+            }
+            Event::Restore {
+                storage,
+                tag,
+                bytes,
+                slab,
+                offset_bytes,
+            } => self.block(5, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
+            other => self.happening(other),
+        }
+    }
+
+    /// The same for what is not a storage's coming or going.
+    fn happening(&mut self, event: Event) -> u8 {
+        match event {
+            Event::SlabCreated { slab, bytes, class } => {
+                self.slab(slab);
+                self.numbers(6, [bytes, class as u64])
+            }
+            Event::SlabReleased { slab, bytes } => {
+                self.slab(slab);
+                self.numbers(7, [bytes])
+            }
+            Event::Submission { serial, commands } => self.numbers(8, [serial, commands]),
+            Event::Rung { rung, freed_bytes } => {
+                let place = Rung::ALL.iter().position(|one| *one == rung);
+                self.numbers(9, [place.unwrap_or_default() as u64, freed_bytes])
+            }
+            Event::Refusal { bytes } => self.numbers(10, [bytes]),
+            Event::Reopened => 11,
+            Event::Upload { storage, bytes } => {
+                self.storage(storage);
+                self.numbers(12, [bytes])
+            }
+            Event::Read { storage, bytes } => {
+                self.storage(storage);
+                self.numbers(13, [bytes])
+            }
+            Event::Kernel {
+                kernel,
+                begin_ns,
+                end_ns,
+            } => {
+                let took_ns = end_ns.saturating_sub(begin_ns);
+                self.numbers(14, [kernel.into(), begin_ns, took_ns])
+            }
+            // `fields` has them.
+            Event::Alloc { .. }
+            | Event::Free { .. }
+            | Event::HandOn { .. }
+            | Event::Move { .. }
+            | Event::Evict { .. }
+            | Event::Restore { .. } => self.fields(event),
+        }
+    }
+
+    fn block(&mut self, kind: u8, [storage, tag, bytes, slab, offset_bytes]: [u64; 5]) -> u8 {
+        self.storage(storage);
+        self.number(tag);
+        self.number(bytes);
+        self.slab(slab as u32);
+        self.numbers(kind, [offset_bytes])
+    }
+
+    fn numbers<const N: usize>(&mut self, kind: u8, numbers: [u64; N]) -> u8 {
+        numbers.into_iter().for_each(|number| self.number(number));
+        kind
+    }
+
+    fn storage(&mut self, storage: u64) {
+        let storage = storage.min(MOST_NUMBER);
+        self.distance(self.storage, storage);
+        self.storage = storage;
+    }
+
+    fn slab(&mut self, slab: u32) {
+        self.distance(self.slab, slab.into());
+        self.slab = slab.into();
+    }
+
+    /// Twice the distance, and one less if it goes back.
+    fn distance(&mut self, from: u64, to: u64) {
+        let twice = 2 * from.abs_diff(to);
+        self.raw(twice - u64::from(to < from));
+    }
+
+    fn number(&mut self, number: u64) {
+        self.raw(number.min(MOST_NUMBER));
+    }
+
+    fn raw(&mut self, mut number: u64) {
+        while number >= 1 << 7 {
+            self.bytes.push(number as u8 | 1 << 7);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+}
+
+/// Four letters for three bytes, with no letter that means anything to a browser.
+fn write_base64(bytes: &[u8], to: &mut impl Write) -> io::Result<()> {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for three in bytes.chunks(3) {
+        let mut bits = [0; 4];
+        bits[1..=three.len()].copy_from_slice(three);
+        let bits = u32::from_be_bytes(bits);
+        let mut four = [b'='; 4];
+        for (place, letter) in four.iter_mut().enumerate().take(three.len() + 1) {
+            *letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+        }
+        to.write_all(&four)?;
+    }
+    Ok(())
+}

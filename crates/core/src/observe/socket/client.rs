@@ -1,0 +1,208 @@
+//! The end of whoever looks on.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::super::MemoryStats;
+use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place};
+use crate::error::{Error, Result};
+
+/// A process that has not given its whole answer by then hangs, or has been stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// As much of an answer is taken at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// The memory of another process that serves it: see [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+///
+/// ```no_run
+/// use lapidary_core::monitor::Remote;
+///
+/// for served in Remote::find() {
+///     let mut remote = Remote::connect(&served.path)?;
+///     let stats = remote.memory()?;
+///     println!("{} ({}): {}", remote.program(), served.pid, stats);
+/// }
+/// # Ok::<(), lapidary_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Remote {
+    /// None after an error: what came of it then could be the answer to an earlier request.
+    stream: Option<UnixStream>,
+    path: PathBuf,
+    program: String,
+}
+
+/// A process of this user that serves its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Served {
+    /// Its number.
+    pub pid: u32,
+    /// Its socket.
+    pub path: PathBuf,
+}
+
+impl Remote {
+    /// The processes of this user that serve at the place that is taken where none is named; of those that
+    /// end in the meantime nobody knows.
+    pub fn find() -> Vec<Served> {
+        let folder = fs::read_dir(place::folder())
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut served: Vec<Served> = folder
+            .filter_map(|file| {
+                let path = file.path();
+                let pid = place::pid_of(&path)?;
+                place::check_socket(&path).ok()?;
+                // A process that was killed has left its socket, and nobody is there.
+                place::connect(&path).ok()?;
+                Some(Served { pid, path })
+            })
+            .collect();
+        served.sort_by(|a, b| a.path.cmp(&b.path));
+        served
+    }
+
+    /// Connects to a socket, which must be this user's. On Linux and Android the kernel is asked whose process
+    /// is at the other end, too; elsewhere the socket's owner is all that is looked at.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: there is no socket, it is another user's, nobody listens, or nobody has answered
+    /// within 2 s.
+    pub fn connect(path: &Path) -> Result<Remote> {
+        Ok(Remote {
+            stream: Some(open(path).map_err(refuse)?),
+            path: path.to_owned(),
+            program: String::new(),
+        })
+    }
+
+    /// The numbers of this moment. Of more than 512 makers the greatest are told. After an error the next call
+    /// connects anew, so that a process that did not answer in time may be asked again.
+    ///
+    /// # Errors
+    /// [`Error::Option`]: the process has ended, has not given its whole answer within 5 s, or says something
+    /// that is no answer.
+    pub fn memory(&mut self) -> Result<MemoryStats> {
+        let stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => self.reconnect().map_err(refuse)?,
+        };
+        let answer = ask(&stream).and_then(|line| parse(&line));
+        let answer =
+            answer.map_err(|reason| refuse(format!("{}: {reason}", self.path.display())))?;
+        self.stream = Some(stream);
+        self.program = answer.program;
+        Ok(answer.stats)
+    }
+
+    /// The name of the other program, as its last answer says; empty before that.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    fn reconnect(&self) -> std::result::Result<UnixStream, String> {
+        match fs::symlink_metadata(&self.path) {
+            // It was there before, and the process has taken it along.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(format!("{}: the process has ended", self.path.display()))
+            }
+            _ => open(&self.path),
+        }
+    }
+}
+
+fn open(path: &Path) -> std::result::Result<UnixStream, String> {
+    place::check_socket(path)?;
+    let explain = |error: std::io::Error| match error.kind() {
+        ErrorKind::ConnectionRefused => format!(
+            "{}: the process that served there has ended",
+            path.display()
+        ),
+        ErrorKind::WouldBlock => format!("{}: the process does not answer", path.display()),
+        _ => format!("{}: {error}", path.display()),
+    };
+    let stream = place::connect(path).map_err(explain)?;
+    if !place::is_friend(&stream) {
+        let path = path.display();
+        return Err(format!("{path}: the process there is another user's"));
+    }
+    stream.set_write_timeout(Some(PATIENCE)).map_err(explain)?;
+    Ok(stream)
+}
+
+/// Asks, and takes the line that comes of it: whole and in time, however it comes.
+fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
+    let explain = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not answer".to_string(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => "the process has ended".into(),
+        _ => error.to_string(),
+    };
+    let deadline = Instant::now() + PATIENCE;
+    stream.write_all(REQUEST.as_bytes()).map_err(explain)?;
+    let mut line = Vec::new();
+    let mut bytes = vec![0; READ_BYTES];
+    loop {
+        if !wait(stream, deadline).map_err(explain)? {
+            continue;
+        }
+        let read = stream.read(&mut bytes).map_err(explain)?;
+        let bytes = &bytes[..read];
+        line.extend_from_slice(bytes);
+        if line.len() as u64 > MOST_ANSWER_BYTES {
+            return Err(format!(
+                "its answer is longer than {MOST_ANSWER_BYTES} bytes"
+            ));
+        }
+        // Should something follow the line, it is no answer: whoever parses it will say so.
+        if bytes.contains(&b'\n') {
+            return Ok(line);
+        }
+        if bytes.is_empty() {
+            return Err(match line.is_empty() {
+                true => "the process has ended".into(),
+                false => "the process has ended in the middle of an answer".into(),
+            });
+        }
+    }
+}
+
+/// Sleeps until there is something to read. False: it was woken for nothing; an error when it is too late.
+fn wait(stream: &UnixStream, deadline: Instant) -> std::io::Result<bool> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    let left = Timespec::try_from(left).ok();
+    match poll(&mut [PollFd::new(stream, PollFlags::IN)], left.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn parse(line: &[u8]) -> std::result::Result<Answer, String> {
+    let explain =
+        |error: serde_json::Error| format!("what it says is no answer of lapidary's: {error}");
+    let head: Head = serde_json::from_slice(line).map_err(explain)?;
+    match head.version {
+        VERSION => serde_json::from_slice(line).map_err(explain),
+        version => Err(format!(
+            "it answers in version {version}, this program knows {VERSION}"
+        )),
+    }
+}
+
+fn refuse(reason: String) -> Error {
+    Error::Option {
+        option: "monitor socket",
+        reason,
+    }
+}

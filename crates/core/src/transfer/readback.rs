@@ -1,0 +1,582 @@
+//! Reading back: the device copies into a buffer that the CPU maps once the copy is done.
+//!
+//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command; when
+//! the walk encodes it, it takes a buffer from the pool, and when its submission is done the
+//! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when
+//! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
+//! waiting for at the moment. So any number of reads may be in flight.
+
+#[cfg(not(target_arch = "wasm32"))]
+mod shown;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::refusal;
+use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
+use crate::error::Error;
+use crate::units::MIB;
+
+/// Buffers of the pool together, beyond which oldest pieces are taken in first.
+const LIMIT_BYTES: u64 = 64 * MIB;
+
+/// The largest piece: the host copies one out while the device copies the next.
+const PIECE_BYTES: u64 = 4 * MIB;
+
+/// A piece from this on is submitted at once, so that it arrives before those behind it.
+pub(crate) const LARGE_PIECE_BYTES: u64 = MIB;
+
+/// The smallest buffer; others are powers of two times this.
+const LEAST_BUFFER_BYTES: u64 = 4 << 10;
+
+/// The buffer that is kept for when the driver has no memory left.
+const KEPT_BYTES: u64 = 64 << 10;
+
+/// Where the bytes of a reading go, in order.
+pub(crate) type Sink = Box<dyn FnMut(&[u8]) + Send>;
+
+/// A part of a reading: `size_bytes` bytes from `offset_bytes` of the storage.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    pub(crate) offset_bytes: u64,
+    pub(crate) size_bytes: u64,
+}
+
+impl Piece {
+    /// The words around the piece: (offset, size), both multiples of 4.
+    pub(crate) fn words(&self) -> (u64, u64) {
+        let start = self.offset_bytes & !3;
+        let end = (self.offset_bytes + self.size_bytes).next_multiple_of(4);
+        (start, end - start)
+    }
+}
+
+struct InFlight {
+    piece: Piece,
+    buffer: BufferId,
+    buffer_bytes: u64,
+    signal: Signal,
+    /// Which of the devices that there were one after another has it, as [`Pool::epoch`] counts.
+    epoch: u64,
+}
+
+/// A read under way.
+pub struct Reading {
+    state: Mutex<ReadingState>,
+    /// Pieces on their way, for those who must not wait for the lock, under which bytes are copied.
+    under_way: AtomicUsize,
+    awaited: AtomicBool,
+    cancelled: AtomicBool,
+    failure: OnceLock<Error>,
+}
+
+struct ReadingState {
+    sink: Sink,
+    in_flight: VecDeque<InFlight>,
+    pieces_left: usize,
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reading")
+    }
+}
+
+impl Reading {
+    /// A reading of `size_bytes` from `offset_bytes`, and its pieces, each of at most
+    /// [`Readbacks::piece_bytes`].
+    pub(crate) fn new(
+        offset_bytes: u64,
+        size_bytes: u64,
+        piece_bytes: u64,
+        sink: Sink,
+    ) -> (Arc<Self>, Vec<Piece>) {
+        let mut pieces = Vec::new();
+        let (mut at, end) = (offset_bytes, offset_bytes + size_bytes);
+        while at < end {
+            // Every piece but the first starts at a word.
+            let stop = end.min((at & !3) + piece_bytes);
+            pieces.push(Piece {
+                offset_bytes: at,
+                size_bytes: stop - at,
+            });
+            at = stop;
+        }
+        let reading = Reading {
+            state: Mutex::new(ReadingState {
+                sink,
+                in_flight: VecDeque::new(),
+                pieces_left: pieces.len(),
+            }),
+            under_way: AtomicUsize::new(0),
+            awaited: AtomicBool::new(false),
+            cancelled: AtomicBool::new(false),
+            failure: OnceLock::new(),
+        };
+        (Arc::new(reading), pieces)
+    }
+
+    /// Who walks from now on has nothing better to do than to take the bytes in.
+    pub(crate) fn await_now(&self) {
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    /// Does whoever walks wait for the bytes?
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
+    }
+
+    /// Nobody wants the bytes any more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Does nobody want the bytes any more?
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// The bytes will not come, for this reason. Only the first reason counts.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.failure.set(error);
+        self.cancel();
+    }
+
+    /// Why the bytes will not come, if they will not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
+    }
+
+    /// Have all pieces arrived?
+    pub(crate) fn is_done(&self) -> bool {
+        self.lock().pieces_left == 0
+    }
+
+    /// A piece that needed no buffer of the pool: its bytes were mapped where they lie.
+    pub(crate) fn deliver(&self, bytes: &[u8]) {
+        let mut state = self.lock();
+        (state.sink)(bytes);
+        state.pieces_left -= 1;
+    }
+
+    /// Is a piece on its way, or will none come any more?
+    pub(crate) fn is_submitted(&self) -> bool {
+        let state = self.lock();
+        state.pieces_left == 0 || !state.in_flight.is_empty() || self.failure.get().is_some()
+    }
+
+    /// What the next piece to arrive waits for; `None` if none is on its way.
+    pub(crate) fn next_signal(&self) -> Option<Signal> {
+        let state = self.lock();
+        state.in_flight.front().map(|next| next.signal.clone())
+    }
+
+    /// Has the next piece arrived, and is nobody else about to take it in?
+    fn has_arrived(&self) -> bool {
+        let Ok(state) = self.state.try_lock() else {
+            return false;
+        };
+        let next = state.in_flight.front();
+        next.is_some_and(|next| next.signal.outcome().is_some())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReadingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    free: Vec<(BufferId, u64)>,
+    total_bytes: u64,
+    /// Readings with pieces in flight, oldest first.
+    readings: VecDeque<Arc<Reading>>,
+    kept: Kept,
+    /// How often all buffers were forgotten.
+    epoch: u64,
+    /// Of the buffers, those that somebody looks into.
+    #[cfg(not(target_arch = "wasm32"))]
+    shown_bytes: u64,
+}
+
+/// A buffer for when there is no memory for another: without one nothing could be put out to make
+/// some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kept {
+    #[default]
+    None,
+    Idle(BufferId),
+    /// It is one of the pool's for the moment.
+    Lent,
+}
+
+impl Pool {
+    /// One of the buffers is no more; where it was the one that is kept, another will be.
+    fn is_gone(&mut self, buffer_bytes: u64) {
+        self.total_bytes -= buffer_bytes;
+        if self.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
+            self.kept = Kept::None;
+        }
+    }
+}
+
+/// The read-back buffers.
+#[derive(Debug)]
+pub(crate) struct Readbacks {
+    driver: Device,
+    /// Somebody has read since the last look.
+    used: AtomicBool,
+    pool: Mutex<Pool>,
+}
+
+impl Readbacks {
+    pub(crate) fn new(driver: Device) -> Self {
+        Readbacks {
+            driver,
+            used: AtomicBool::new(false),
+            pool: Mutex::new(Pool::default()),
+        }
+    }
+
+    /// The largest piece: two at least fit into the pool.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        let most_bytes = self.driver.caps().max_buffer_bytes & !3;
+        let half_bytes = most_bytes.min(self.limit_bytes() / 2);
+        let most_bytes = half_bytes.clamp(self.least_buffer_bytes(), PIECE_BYTES);
+        1 << most_bytes.ilog2()
+    }
+
+    /// Half of what the budget keeps for staging, or more while there is room.
+    fn limit_bytes(&self) -> u64 {
+        LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(Account::Readbacks))
+    }
+
+    /// The smallest buffer that is worth making, smaller where the budget is tiny.
+    fn least_buffer_bytes(&self) -> u64 {
+        let half_bytes = (self.limit_bytes() / 2).max(64);
+        LEAST_BUFFER_BYTES.min(1 << half_bytes.ilog2())
+    }
+
+    /// A buffer of at least `size_bytes` and its size, if the pool has one free.
+    pub(crate) fn take(&self, size_bytes: u64) -> Option<(BufferId, u64)> {
+        self.used.store(true, Ordering::Relaxed);
+        let mut pool = self.lock();
+        let fits = pool.free.iter().enumerate();
+        let fits = fits.filter(|(_, (_, bytes))| *bytes >= size_bytes);
+        let (index, _) = fits.min_by_key(|(_, (_, bytes))| *bytes)?;
+        Some(pool.free.swap_remove(index))
+    }
+
+    /// Makes room for a piece in the pool: a new buffer, or one that an older piece gives back
+    /// (whose submission must be under way).
+    pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
+        let most = self.driver.caps().max_buffer_bytes & !3;
+        let buffer_bytes = size_bytes
+            .next_power_of_two()
+            .max(self.least_buffer_bytes());
+        let buffer_bytes = buffer_bytes.min(most).max(size_bytes);
+        let limit_bytes = self.limit_bytes();
+        self.take_in_abandoned();
+        let mut refused = None;
+        loop {
+            let (oldest, too_small) = {
+                let mut pool = self.lock();
+                if pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes) {
+                    return Ok(());
+                }
+                let fits = pool.total_bytes + buffer_bytes <= limit_bytes;
+                match fits && refused.is_none() {
+                    true => (None, None),
+                    false => (pool.readings.front().cloned(), pool.free.pop()),
+                }
+            };
+            if let Some(too_small) = too_small {
+                self.set_aside(&mut self.lock(), too_small);
+                refused = None;
+                continue;
+            }
+            if let Some(oldest) = oldest {
+                self.take_in(&oldest).await?;
+                // What was copied along with it has arrived too, and is not waited for one by one.
+                self.take_in_all_arrived();
+                continue;
+            }
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            match self.create(buffer_bytes).await {
+                Ok(buffer) => {
+                    let mut pool = self.lock();
+                    pool.total_bytes += buffer_bytes;
+                    pool.free.push((buffer, buffer_bytes));
+                    return Ok(());
+                }
+                // Those that are on their way may serve once more.
+                Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
+                    if self.lend_kept(size_bytes) {
+                        return Ok(());
+                    }
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn create(&self, buffer_bytes: u64) -> DriverResult<BufferId> {
+        let (account, label) = (Account::Readbacks, "lapidary read-back");
+        self.driver
+            .create_buffer(account, buffer_bytes, label)
+            .await
+    }
+
+    /// Keeps a small buffer aside for as long as there is something to put out. Where there is no
+    /// memory for it, there is none to save either.
+    pub(crate) async fn keep_one(&self) {
+        if self.lock().kept != Kept::None {
+            return;
+        }
+        if let Ok(buffer) = self.create(KEPT_BYTES).await {
+            self.lock().kept = Kept::Idle(buffer);
+        }
+    }
+
+    /// There is nothing left that could be put out.
+    pub(crate) fn keep_none(&self) {
+        let kept = std::mem::take(&mut self.lock().kept);
+        if let Kept::Idle(buffer) = kept {
+            self.driver.destroy_buffer(buffer, 0);
+        }
+    }
+
+    fn lend_kept(&self, size_bytes: u64) -> bool {
+        let mut pool = self.lock();
+        match pool.kept {
+            Kept::Idle(buffer) if size_bytes <= KEPT_BYTES => {
+                pool.kept = Kept::Lent;
+                pool.free.push((buffer, KEPT_BYTES));
+                pool.total_bytes += KEPT_BYTES;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Bytes of pieces that need not wait for older ones.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let limit_bytes = self.limit_bytes();
+        let pool = self.lock();
+        let free_bytes: u64 = pool.free.iter().map(|(_, bytes)| bytes).sum();
+        free_bytes + limit_bytes.saturating_sub(pool.total_bytes)
+    }
+
+    /// Is there a buffer for a piece, or room for one, without an older one's giving its up?
+    pub(crate) fn has_room(&self, size_bytes: u64) -> bool {
+        let is_free = {
+            let pool = self.lock();
+            pool.free.iter().any(|(_, bytes)| *bytes >= size_bytes)
+        };
+        is_free || self.room_bytes() >= size_bytes.next_power_of_two()
+    }
+
+    /// The copy of a piece into `buffer` has been submitted: map the buffer when it is done.
+    pub(crate) fn submitted(
+        &self,
+        reading: &Arc<Reading>,
+        piece: Piece,
+        (buffer, buffer_bytes): (BufferId, u64),
+    ) -> DriverResult<()> {
+        let (_, size_bytes) = piece.words();
+        let signal = match self.driver.map(buffer, MapMode::Read, 0, size_bytes) {
+            Ok(signal) => signal,
+            Err(error) => {
+                self.give_up(buffer, buffer_bytes);
+                return Err(error);
+            }
+        };
+        let epoch = self.lock().epoch;
+        reading.under_way.fetch_add(1, Ordering::AcqRel);
+        reading.lock().in_flight.push_back(InFlight {
+            piece,
+            buffer,
+            buffer_bytes,
+            signal,
+            epoch,
+        });
+        let mut pool = self.lock();
+        if !pool
+            .readings
+            .iter()
+            .any(|other| Arc::ptr_eq(other, reading))
+        {
+            pool.readings.push_back(reading.clone());
+        }
+        Ok(())
+    }
+
+    /// A buffer that was taken, and whose copy was never submitted.
+    pub(crate) fn give_back(&self, buffer: (BufferId, u64)) {
+        self.lock().free.push(buffer);
+    }
+
+    /// Waits for the next piece of a reading and hands its bytes to the sink. A piece that did not
+    /// arrive is the reading's failure; an error is the caller's, who could not wait.
+    pub(crate) async fn take_in(&self, reading: &Arc<Reading>) -> DriverResult<()> {
+        let Some(signal) = reading.next_signal() else {
+            return Ok(());
+        };
+        let waited = self.driver.wait(&signal).await;
+        if signal.outcome().is_none() {
+            return waited;
+        }
+        self.take_in_arrived(reading);
+        Ok(())
+    }
+
+    /// Takes back the buffers of readings that nobody waits for, as far as they have arrived.
+    fn take_in_abandoned(&self) {
+        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
+        let abandoned = readings.iter().filter(|reading| reading.is_cancelled());
+        abandoned.for_each(|reading| self.take_in_arrived(reading));
+    }
+
+    fn take_in_all_arrived(&self) {
+        let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
+        let arrived = readings.iter().filter(|reading| reading.has_arrived());
+        arrived.for_each(|reading| self.take_in_arrived(reading));
+    }
+
+    /// Hands over the pieces that have arrived, and takes their buffers back.
+    pub(crate) fn take_in_arrived(&self, reading: &Arc<Reading>) {
+        let mut back = Vec::new();
+        self.pass_on_arrived(reading, &mut back);
+        let mut pool = self.lock();
+        for (arrived, is_usable) in back {
+            if arrived.epoch != pool.epoch {
+                // It went with its device.
+            } else if is_usable {
+                pool.free.push((arrived.buffer, arrived.buffer_bytes));
+            } else {
+                pool.is_gone(arrived.buffer_bytes);
+            }
+        }
+        // Not by its lock: the pool is asked for buffers where nobody may wait for a copy.
+        pool.readings
+            .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
+    }
+
+    /// Hands over the pieces that have arrived, in order. The buffers that this frees, and
+    /// whether they are still there, go to `back`.
+    fn pass_on_arrived(&self, reading: &Reading, back: &mut Vec<(InFlight, bool)>) {
+        let mut state = reading.lock();
+        while let Some(mapped) = state
+            .in_flight
+            .front()
+            .and_then(|next| next.signal.outcome())
+        {
+            let Some(arrived) = state.in_flight.pop_front() else {
+                break;
+            };
+            let buffer = arrived.buffer;
+            let read = match mapped {
+                true if reading.is_cancelled() => Ok(()),
+                true => self.pass_on(&arrived, &mut state.sink),
+                false => Err(self.why_not_mapped()),
+            };
+            self.driver.unmap(buffer);
+            if read.is_err() {
+                self.driver.destroy_in_use(buffer);
+            }
+            back.push((arrived, read.is_ok()));
+            // Not before: who replaces the device waits for readings with something under way.
+            reading.under_way.fetch_sub(1, Ordering::AcqRel);
+            match read {
+                Ok(()) => state.pieces_left -= 1,
+                Err(error) => reading.fail(refusal("a read", error)),
+            }
+        }
+    }
+
+    /// Asked while the reading is under way: a device that is lost is not replaced before that is over.
+    fn why_not_mapped(&self) -> DriverError {
+        match self.driver.lost() {
+            Some(reason) => DriverError::Lost(reason.to_string()),
+            None => DriverError::Invalid("a read-back buffer was not mapped".into()),
+        }
+    }
+
+    fn pass_on(&self, arrived: &InFlight, sink: &mut Sink) -> DriverResult<()> {
+        let skip = (arrived.piece.offset_bytes & 3) as usize;
+        let end = skip + arrived.piece.size_bytes as usize;
+        let (_, size_bytes) = arrived.piece.words();
+        let mut look = |bytes: &[u8]| sink(&bytes[skip..end]);
+        self.driver
+            .read_mapped(arrived.buffer, 0, size_bytes, &mut look)
+    }
+
+    fn give_up(&self, buffer: BufferId, buffer_bytes: u64) {
+        self.driver.destroy_in_use(buffer);
+        self.lock().is_gone(buffer_bytes);
+    }
+
+    /// Gives a buffer that was free back to the driver, unless it is the one that is kept.
+    fn set_aside(&self, pool: &mut Pool, (buffer, buffer_bytes): (BufferId, u64)) {
+        pool.total_bytes -= buffer_bytes;
+        if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
+            pool.kept = Kept::Idle(buffer);
+        } else {
+            self.driver.destroy_buffer(buffer, 0);
+        }
+    }
+
+    /// Gives the free buffers back to the driver.
+    pub(crate) fn trim(&self) {
+        self.take_in_abandoned();
+        let mut pool = self.lock();
+        while let Some(free) = pool.free.pop() {
+            self.set_aside(&mut pool, free);
+        }
+    }
+
+    /// As [`trim`](Self::trim), unless somebody has read since the last call.
+    pub(crate) fn trim_unused(&self) {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            self.trim();
+        }
+    }
+
+    /// Forgets all buffers: the device that they were on is gone, and readings under way fail.
+    pub(crate) fn forget_all(&self, cause: &Error) {
+        let readings = {
+            let mut pool = self.lock();
+            pool.epoch += 1;
+            pool.free.clear();
+            pool.total_bytes = 0;
+            pool.kept = Kept::None;
+            std::mem::take(&mut pool.readings)
+        };
+        for reading in readings {
+            reading.lock().in_flight.clear();
+            reading.fail(cause.clone());
+        }
+    }
+
+    /// Bytes of all buffers, with the one that is kept.
+    #[cfg(test)]
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        let pool = self.lock();
+        match pool.kept {
+            Kept::Idle(_) => pool.total_bytes + KEPT_BYTES,
+            Kept::None | Kept::Lent => pool.total_bytes,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

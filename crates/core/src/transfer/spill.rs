@@ -1,0 +1,398 @@
+//! The spill store: blocks of bytes in a file, for tensors that neither the device nor the host has
+//! room for.
+//!
+//! One store has one file, made at the first spill, which nobody else can open and which is gone
+//! when the process ends, however it ends. Nothing is made durable: after a crash nobody wants the
+//! bytes. A block is stored in frames of at most 1 MiB; a frame is checked as a whole before a byte
+//! of it is handed out, so bytes come back as they were, or not at all.
+//!
+//! What fails concerns the block in hand and nothing else. A file that cannot be made is tried
+//! again at the next spill.
+//!
+//! `file` makes the file and reads and writes it, `room` knows who has which range of it, `frame`
+//! is what a frame looks like, `writer` fills a block. The simulation can fail every call.
+
+mod file;
+mod frame;
+mod room;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[cfg(any(test, feature = "sim"))]
+use crate::driver::sim::FileFaults;
+use crate::error::{Error, Result, SpillError, SpillFailure};
+use crate::units::Level;
+use frame::{HEADER_BYTES, Header};
+use room::{Piece, Refusal, Room};
+
+pub use file::{SpillFile, random};
+pub(crate) use writer::SpillWriter;
+
+/// Where blocks go, and how many bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct SpillOptions {
+    /// The folder for the file, made (0700) if it is not there; the system's for temporary files
+    /// by default. One that is kept in memory, as some systems have, saves no memory.
+    pub(crate) folder: Option<PathBuf>,
+    /// The most bytes that the file may have.
+    pub(crate) quota_bytes: u64,
+    /// Compress with LZ4 what becomes smaller by it; needs the feature `lz4`.
+    pub(crate) compress: bool,
+    /// What goes wrong.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) faults: FileFaults,
+}
+
+impl Default for SpillOptions {
+    fn default() -> Self {
+        SpillOptions {
+            folder: None,
+            quota_bytes: u64::MAX,
+            compress: false,
+            #[cfg(any(test, feature = "sim"))]
+            faults: FileFaults::default(),
+        }
+    }
+}
+
+/// Keeps blocks of bytes in a file. Clones are the same store; it lives as long as one of them or
+/// one of its blocks does.
+#[derive(Clone, Debug)]
+pub(crate) struct SpillStore(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    #[cfg(feature = "lz4")]
+    compress: bool,
+    state: Mutex<State>,
+    #[cfg(any(test, feature = "sim"))]
+    faults: FileFaults,
+}
+
+/// Held for bookkeeping, and while the file is made or changes its length; never while bytes move.
+#[derive(Debug)]
+struct State {
+    room: Room,
+    next_generation: u64,
+    /// The file failed since it was made.
+    file_failed: bool,
+    /// What the last reader read into.
+    spare: Vec<u8>,
+}
+
+impl SpillStore {
+    /// A store without a file. Touches no disk yet.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for compression without the feature.
+    pub(crate) fn new(options: SpillOptions) -> Result<SpillStore> {
+        if options.compress && cfg!(not(feature = "lz4")) {
+            return Err(Error::Option {
+                option: "spill_compress",
+                reason: "compressing what is put out to disk needs the feature `lz4`".into(),
+            });
+        }
+        let folder = match options.folder {
+            Some(folder) => folder,
+            // There is no such folder in a browser, and asking for it would not return.
+            None if cfg!(not(any(unix, windows))) => PathBuf::new(),
+            None => std::env::temp_dir(),
+        };
+        Ok(SpillStore(Arc::new(Shared {
+            folder,
+            #[cfg(feature = "lz4")]
+            compress: options.compress,
+            state: Mutex::new(State {
+                room: Room::new(options.quota_bytes),
+                // Another store's blocks have other generations.
+                next_generation: random(),
+                file_failed: false,
+                spare: Vec::new(),
+            }),
+            #[cfg(any(test, feature = "sim"))]
+            faults: options.faults,
+        })))
+    }
+
+    /// Takes room for a block of `len_bytes` that belongs to `tenant`; the writer fills it.
+    ///
+    /// # Errors
+    /// [`Error::Spill`] when the quota or the disk is full, or the file cannot be made.
+    pub(crate) fn begin(&self, len_bytes: u64, tenant: u64) -> Result<SpillWriter> {
+        let shared = &self.0;
+        let mut state = shared.lock();
+        let generation = state.next_generation;
+        state.next_generation = generation.wrapping_add(1);
+        let mut block = SpillBlock {
+            shared: shared.clone(),
+            file: None,
+            len_bytes,
+            frames: Vec::new(),
+        };
+        if len_bytes > 0 {
+            let taken = state.room.take(len_bytes, || shared.create_file());
+            let (file, pieces) = match taken {
+                Ok(taken) => taken,
+                Err(refusal) => {
+                    drop(state);
+                    return Err(shared.refusal(len_bytes, refusal));
+                }
+            };
+            block.file = Some(file);
+            block.frames = frame::plan(pieces, len_bytes, tenant, generation);
+        }
+        drop(state);
+        Ok(SpillWriter::new(block))
+    }
+
+    /// What goes wrong with its file.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn faults(&self) -> FileFaults {
+        self.0.faults.clone()
+    }
+
+    /// Bytes of the file that blocks take, with headers and rounded up to pages, ...
+    #[cfg(test)]
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.0.lock().room.used_bytes().now
+    }
+
+    /// ... and its length, which the quota limits.
+    #[cfg(test)]
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.0.lock().room.file_bytes().now
+    }
+
+    /// What blocks take of the file, with headers and rounded up to pages, and its length, which the quota
+    /// limits.
+    pub(crate) fn levels(&self) -> (Level, Level) {
+        let state = self.0.lock();
+        (state.room.used_bytes(), state.room.file_bytes())
+    }
+
+    /// Starts the peaks anew from the present.
+    pub(crate) fn reset_peaks(&self) {
+        self.0.lock().room.reset_peaks();
+    }
+
+    /// The most bytes that the file may have.
+    #[cfg(test)]
+    pub(crate) fn quota_bytes(&self) -> u64 {
+        self.0.lock().room.quota_bytes
+    }
+
+    /// Changes the quota. Blocks stay where they are: below what is used nothing more is spilled,
+    /// and the file becomes shorter as blocks at its end are dropped.
+    pub(crate) fn set_quota(&self, quota_bytes: u64) {
+        self.0.lock().room.quota_bytes = quota_bytes;
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create_file(&self) -> io::Result<SpillFile> {
+        if cfg!(not(any(unix, windows))) {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        SpillFile::create(
+            &self.folder,
+            #[cfg(any(test, feature = "sim"))]
+            self.faults.clone(),
+        )
+    }
+
+    /// A failure of the system, as the crate's error. Takes the lock.
+    fn failed(&self, operation: &'static str, requested_bytes: u64, error: &io::Error) -> Error {
+        let failure = match error.kind() {
+            ErrorKind::Unsupported => SpillFailure::Unavailable,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                SpillFailure::DiskFull
+            }
+            _ => SpillFailure::Io,
+        };
+        if failure == SpillFailure::Io {
+            self.lock().file_failed = true;
+        }
+        self.error(failure, operation, requested_bytes, error.to_string())
+    }
+
+    fn refusal(&self, requested_bytes: u64, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Quota => {
+                let operation = "find room";
+                self.error(SpillFailure::QuotaFull, operation, requested_bytes, "")
+            }
+            Refusal::Grow(error) => self.failed("make the file longer", requested_bytes, &error),
+            Refusal::Create(error) => {
+                let failure = match error.kind() {
+                    ErrorKind::Unsupported => SpillFailure::Unavailable,
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => SpillFailure::DiskFull,
+                    _ => SpillFailure::Folder,
+                };
+                let operation = "make a file";
+                self.error(failure, operation, requested_bytes, error.to_string())
+            }
+        }
+    }
+
+    fn error(
+        &self,
+        failure: SpillFailure,
+        operation: &'static str,
+        requested_bytes: u64,
+        cause: impl Into<String>,
+    ) -> Error {
+        let state = self.lock();
+        Error::Spill(Arc::new(SpillError {
+            failure,
+            operation,
+            requested_bytes,
+            used_bytes: state.room.used_bytes().now,
+            quota_bytes: state.room.quota_bytes,
+            folder: self.folder.display().to_string(),
+            cause: cause.into(),
+        }))
+    }
+}
+
+/// A part of a block, and where it is.
+#[derive(Debug)]
+struct Frame {
+    piece: Piece,
+    header: Header,
+}
+
+/// A block in the file. Dropping it gives its room back.
+#[derive(Debug)]
+pub(crate) struct SpillBlock {
+    shared: Arc<Shared>,
+    /// `None` for a block without bytes.
+    file: Option<Arc<SpillFile>>,
+    len_bytes: u64,
+    /// By where they begin in the block, without gaps.
+    frames: Vec<Frame>,
+}
+
+impl SpillBlock {
+    /// Its bytes.
+    #[cfg(test)]
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// What it takes in the file.
+    #[cfg(test)]
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.piece.size_bytes).sum()
+    }
+
+    /// Hands `len_bytes` from `offset_bytes` on to `sink`, in order, in pieces of less than 1 MiB.
+    /// Every piece was checked before. What `sink` returns ends the reading.
+    ///
+    /// # Errors
+    /// [`Error::SpillCorrupt`] when the file holds other bytes than were written, [`Error::Spill`]
+    /// when it cannot be read now; pieces that were handed out before are right.
+    pub(crate) fn read(
+        &self,
+        offset_bytes: u64,
+        len_bytes: u64,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let end_bytes = offset_bytes.checked_add(len_bytes);
+        let Some(end_bytes) = end_bytes.filter(|end| *end <= self.len_bytes) else {
+            let cause = format!("{len_bytes} bytes at {offset_bytes} reach beyond its end");
+            let (failure, operation) = (SpillFailure::Io, "read a block");
+            return Err(self.shared.error(failure, operation, self.len_bytes, cause));
+        };
+        if len_bytes == 0 {
+            return Ok(());
+        }
+        let mut buffer = std::mem::take(&mut self.shared.lock().spare);
+        let result = self.read_frames(offset_bytes, end_bytes, &mut buffer, sink);
+        self.shared.lock().spare = buffer;
+        result
+    }
+
+    fn read_frames(
+        &self,
+        offset_bytes: u64,
+        end_bytes: u64,
+        buffer: &mut Vec<u8>,
+        sink: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let first = self
+            .frames
+            .partition_point(|frame| frame.header.end_bytes() <= offset_bytes);
+        for frame in &self.frames[first..] {
+            let start_bytes = frame.header.start_bytes;
+            if start_bytes >= end_bytes {
+                break;
+            }
+            let stored = self.read_frame(frame, buffer)?;
+            let unpacked = frame.header.unpack(stored);
+            let raw = unpacked.map_err(|reason| self.corrupt(frame, reason))?;
+            let from = offset_bytes.saturating_sub(start_bytes) as usize;
+            let to = (end_bytes.min(frame.header.end_bytes()) - start_bytes) as usize;
+            let part = raw.get(from..to);
+            sink(part.ok_or_else(|| self.corrupt(frame, "the frame is cut off"))?)?;
+        }
+        Ok(())
+    }
+
+    /// What a frame stores, checked.
+    fn read_frame<'a>(&self, frame: &Frame, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let size = HEADER_BYTES as usize + frame.header.stored_bytes as usize;
+        if buffer.len() < size {
+            buffer.resize(size, 0);
+        }
+        let bytes = &mut buffer[..size];
+        let read = match &self.file {
+            Some(file) => file.read(bytes, frame.piece.offset_bytes),
+            None => Ok(false),
+        };
+        match read {
+            Ok(true) => frame
+                .header
+                .check(bytes)
+                .map_err(|reason| self.corrupt(frame, reason)),
+            Ok(false) => Err(self.corrupt(frame, "the file ends before it")),
+            Err(error) => Err(self.shared.failed("read a block", self.len_bytes, &error)),
+        }
+    }
+
+    fn corrupt(&self, frame: &Frame, reason: &'static str) -> Error {
+        self.shared.lock().file_failed = true;
+        Error::SpillCorrupt {
+            folder: self.shared.folder.display().to_string(),
+            block_bytes: self.len_bytes,
+            offset_bytes: frame.piece.offset_bytes,
+            reason,
+        }
+    }
+}
+
+impl Drop for SpillBlock {
+    fn drop(&mut self) {
+        if self.frames.is_empty() {
+            return;
+        }
+        let pieces = self.frames.drain(..).map(|frame| frame.piece).collect();
+        let mut state = self.shared.lock();
+        let file_failed = state.file_failed;
+        state.room.give_back(pieces, file_failed);
+        if state.room.used_bytes().now == 0 {
+            state.file_failed = false;
+            state.spare = Vec::new();
+        }
+    }
+}

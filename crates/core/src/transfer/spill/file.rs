@@ -1,0 +1,327 @@
+//! The spill file itself: made where nobody else can look, gone whatever happens, read and written
+//! at positions.
+//!
+//! On Unix the file loses its name right after it is made, on Windows the system deletes it when
+//! it is closed; both hold for a process that is killed, too. It is made inside a folder of its
+//! own, 0700, under a name that nobody can guess. One that is killed in the moment between leaves
+//! an empty file or folder: whoever spills next in the same place removes it. To remove one of a
+//! process that still lives does no harm: that one was about to do it itself, or has it open.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+#[cfg(any(test, feature = "sim"))]
+use crate::driver::sim::{FileFaults, FileSite};
+
+/// What the names of our folders, and of the files in them, begin with.
+const NAME: &str = "lapidary-spill-";
+
+/// Another process that tidies up may take the new folder before the file is in it.
+const MOST_TRIES: u32 = 16;
+
+/// A call that is interrupted without end is an error.
+const MOST_INTERRUPTS: u32 = 1000;
+
+/// An open file without a name, or one that will not outlive its handle.
+#[derive(Debug)]
+pub struct SpillFile {
+    // Closed before the rest is removed: fields are dropped in this order.
+    pub(super) file: File,
+    _leftovers: Leftovers,
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) faults: FileFaults,
+}
+
+/// What could not be removed while the file is open.
+#[derive(Debug, Default)]
+struct Leftovers {
+    file: Option<PathBuf>,
+    folder: Option<PathBuf>,
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        // Nobody can be told, and the next one that spills here tries again.
+        let _ = self.file.as_ref().map(fs::remove_file);
+        let _ = self.folder.as_ref().map(fs::remove_dir);
+    }
+}
+
+impl SpillFile {
+    /// Makes the file under `base`, which is made too if it is not there.
+    pub(super) fn create(
+        base: &Path,
+        #[cfg(any(test, feature = "sim"))] faults: FileFaults,
+    ) -> io::Result<SpillFile> {
+        #[cfg(any(test, feature = "sim"))]
+        faults.strike_plain(FileSite::Create)?;
+        folder_builder().recursive(true).create(base)?;
+        sweep(base);
+        let named = NamedFile::create(base)?;
+        Ok(SpillFile {
+            file: named.file,
+            _leftovers: Leftovers::after_removing(named.path, named.folder),
+            #[cfg(any(test, feature = "sim"))]
+            faults,
+        })
+    }
+
+    /// A file that is somebody else's to name and to remove.
+    pub fn over(file: File, #[cfg(any(test, feature = "sim"))] faults: FileFaults) -> SpillFile {
+        SpillFile {
+            file,
+            _leftovers: Leftovers::default(),
+            #[cfg(any(test, feature = "sim"))]
+            faults,
+        }
+    }
+
+    /// What the system knows of the file now.
+    pub fn metadata(&self) -> io::Result<fs::Metadata> {
+        self.file.metadata()
+    }
+
+    /// Makes what was written durable, and the file's length.
+    pub fn sync(&self) -> io::Result<()> {
+        #[cfg(any(test, feature = "sim"))]
+        self.faults.strike_plain(FileSite::Sync)?;
+        self.file.sync_data()
+    }
+
+    pub(super) fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        #[cfg(any(test, feature = "sim"))]
+        self.faults.strike_plain(FileSite::SetLen)?;
+        self.file.set_len(len_bytes)
+    }
+
+    /// Writes all of `bytes` at `offset_bytes`.
+    pub fn write(&self, mut bytes: &[u8], mut offset_bytes: u64) -> io::Result<()> {
+        let mut interrupts = 0;
+        while !bytes.is_empty() {
+            match self.write_some(bytes, offset_bytes) {
+                Ok(0) => {
+                    let reason = "the file takes no more bytes";
+                    return Err(io::Error::new(ErrorKind::WriteZero, reason));
+                }
+                Ok(written) => {
+                    bytes = bytes.get(written..).unwrap_or_default();
+                    offset_bytes += written as u64;
+                    interrupts = 0;
+                }
+                Err(error) => pause(error, &mut interrupts)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `bytes` from `offset_bytes` on; `false` if the file ends before.
+    pub fn read(&self, bytes: &mut [u8], mut offset_bytes: u64) -> io::Result<bool> {
+        let mut interrupts = 0;
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read_some(rest, offset_bytes) {
+                Ok(0) => return Ok(false),
+                Ok(read) => {
+                    filled += read;
+                    offset_bytes += read as u64;
+                    interrupts = 0;
+                }
+                Err(error) => pause(error, &mut interrupts)?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_some(&self, bytes: &[u8], offset_bytes: u64) -> io::Result<usize> {
+        #[cfg(any(test, feature = "sim"))]
+        if let Some(kind) = self.faults.strike(FileSite::Write) {
+            return kind.write(bytes, |bytes| {
+                system::write_at(&self.file, bytes, offset_bytes)
+            });
+        }
+        system::write_at(&self.file, bytes, offset_bytes)
+    }
+
+    fn read_some(&self, bytes: &mut [u8], offset_bytes: u64) -> io::Result<usize> {
+        #[cfg(any(test, feature = "sim"))]
+        if let Some(kind) = self.faults.strike(FileSite::Read) {
+            return kind.read(bytes, |bytes| {
+                system::read_at(&self.file, bytes, offset_bytes)
+            });
+        }
+        system::read_at(&self.file, bytes, offset_bytes)
+    }
+}
+
+/// Lets an interruption pass, unless there were too many without anything done in between.
+fn pause(error: io::Error, interrupts: &mut u32) -> io::Result<()> {
+    *interrupts += 1;
+    match error.kind() {
+        ErrorKind::Interrupted if *interrupts < MOST_INTERRUPTS => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// The file while it still has its name.
+#[derive(Debug)]
+pub(super) struct NamedFile {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+impl NamedFile {
+    pub(super) fn create(base: &Path) -> io::Result<NamedFile> {
+        let mut last = io::Error::from(ErrorKind::AlreadyExists);
+        for _ in 0..MOST_TRIES {
+            let name = unique_name();
+            let folder = base.join(&name);
+            // The file is called as its folder is: whoever lures a sweep elsewhere, by a folder
+            // that turns into a link, finds nothing of this name there.
+            let path = folder.join(&name);
+            if let Err(error) = folder_builder().create(&folder) {
+                if error.kind() != ErrorKind::AlreadyExists {
+                    return Err(error);
+                }
+                last = error;
+                continue;
+            }
+            match system::new_file().open(&path) {
+                Ok(file) => return Ok(NamedFile { file, path, folder }),
+                Err(error) if error.kind() == ErrorKind::NotFound => last = error,
+                Err(error) => {
+                    let _ = fs::remove_dir(&folder);
+                    return Err(error);
+                }
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Leftovers {
+    fn after_removing(file: PathBuf, folder: PathBuf) -> Leftovers {
+        if cfg!(windows) {
+            // The system deletes the file, and the folder is in use until then.
+            return Leftovers {
+                file: None,
+                folder: Some(folder),
+            };
+        }
+        let is_gone = |removed: io::Result<()>| match removed {
+            Ok(()) => true,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        let file_is_gone = is_gone(fs::remove_file(&file));
+        let folder_is_gone = is_gone(fs::remove_dir(&folder));
+        Leftovers {
+            file: (!file_is_gone).then_some(file),
+            folder: (!folder_is_gone).then_some(folder),
+        }
+    }
+}
+
+/// Removes what processes that were killed have left in `base`.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with(NAME));
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let folder = entry.path();
+            // Those of other users, and on Windows of processes that live, refuse.
+            let _ = fs::remove_file(folder.join(&name));
+            let _ = fs::remove_dir(&folder);
+        }
+    }
+}
+
+/// A number that nobody can guess.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn unique_name() -> String {
+    format!("{NAME}{:016x}{:016x}", random(), random())
+}
+
+/// Folders that only their owner may enter.
+fn folder_builder() -> DirBuilder {
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "there is no mode to set"))]
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+fn new_file_anywhere() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // `create_new` follows no link and opens nothing that is already there.
+    options.read(true).write(true).create_new(true);
+    options
+}
+
+#[cfg(unix)]
+mod system {
+    //! Files at positions, as Unix has them.
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+    pub(super) fn new_file() -> super::OpenOptions {
+        let mut options = super::new_file_anywhere();
+        options.mode(0o600);
+        options
+    }
+
+    pub(super) fn read_at(file: &super::File, bytes: &mut [u8], at: u64) -> std::io::Result<usize> {
+        file.read_at(bytes, at)
+    }
+
+    pub(super) fn write_at(file: &super::File, bytes: &[u8], at: u64) -> std::io::Result<usize> {
+        file.write_at(bytes, at)
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    //! Files at positions, as Windows has them.
+    use std::os::windows::fs::{FileExt, OpenOptionsExt};
+
+    /// Deleted when the handle is closed, also by the end of the process.
+    const FILE_FLAG_DELETE_ON_CLOSE: u32 = 0x0400_0000;
+    /// Kept in the cache rather than written out, while there is memory.
+    const FILE_ATTRIBUTE_TEMPORARY: u32 = 0x0000_0100;
+
+    pub(super) fn new_file() -> super::OpenOptions {
+        let mut options = super::new_file_anywhere();
+        options
+            .share_mode(0)
+            .custom_flags(FILE_FLAG_DELETE_ON_CLOSE)
+            .attributes(FILE_ATTRIBUTE_TEMPORARY);
+        options
+    }
+
+    pub(super) fn read_at(file: &super::File, bytes: &mut [u8], at: u64) -> std::io::Result<usize> {
+        file.seek_read(bytes, at)
+    }
+
+    pub(super) fn write_at(file: &super::File, bytes: &[u8], at: u64) -> std::io::Result<usize> {
+        file.seek_write(bytes, at)
+    }
+}
+
+#[cfg(not(any(unix, windows)))]
+mod system {
+    //! No files.
+    pub(super) fn new_file() -> super::OpenOptions {
+        super::new_file_anywhere()
+    }
+
+    pub(super) fn read_at(_: &super::File, _: &mut [u8], _: u64) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn write_at(_: &super::File, _: &[u8], _: u64) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}

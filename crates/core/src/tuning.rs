@@ -1,0 +1,364 @@
+//! What was found to be the fastest variant of a kernel for a problem on this device: found out at its
+//! first use, kept in a small file of text, and read from there the next time. Knows neither kernels nor
+//! devices: who asks brings the variants, the rule's choice first, and runs them.
+//!
+//! ```text
+//! lapidary tuning 1 crc32 5f0c6a1b
+//! device llvmpipe (LLVM 15.0.6, 256 bits) / vulkan / llvmpipe Mesa 22.3.6 / lapidary 0.1.0
+//! best matmul f32 512 x 512 x 512 = Register { rows: 32, quads: 2, lanes: 8 }
+//! never matmul Workgroup { rows: 8 }
+//! ```
+//!
+//! A variant that ends the process leaves the marker behind that was written before its trial
+//! (`tuning/markers.rs`), and is then never tried again; nor is one that loses the device. How trials
+//! are made is in `tuning/race.rs`.
+
+mod markers;
+mod race;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Debug, Display};
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::kept::{self, Kind};
+use markers::left_behind;
+
+const KIND: Kind = Kind {
+    name: "tuning",
+    version: 1,
+};
+
+/// All that trials may take of a process's time. What is being run then is run to its end.
+const MOST_TIME: Duration = Duration::from_secs(4);
+
+/// What trials have taken of the process's time, in nanoseconds.
+static SPENT: AtomicU64 = AtomicU64::new(0);
+
+/// Whose findings they are, and whether trials say anything.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    /// Names the file.
+    pub(crate) adapter: String,
+    /// What else must be the same.
+    pub(crate) version: String,
+    /// How long something takes says which is faster. Where kernels run as their twins it does not: no time
+    /// is counted, and trials end as the rule has it.
+    pub(crate) has_clock: bool,
+}
+
+/// What came of running a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// It ran.
+    Ran,
+    /// There is no room for it, say, or the device does not take it.
+    Failed,
+    /// The device is gone.
+    Lost,
+}
+
+/// How variants are run.
+pub struct Runner<'a> {
+    /// Gets everything else out of the way.
+    pub prepare: &'a mut dyn FnMut() -> Ready,
+    /// Runs the variant of this index so many times, and waits until it has run.
+    pub run: &'a mut dyn FnMut(usize, u32) -> Trial,
+}
+
+impl Debug for Runner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").finish_non_exhaustive()
+    }
+}
+
+/// Whether variants can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// They can.
+    Yes,
+    /// Not now: the next call may ask again.
+    Later,
+    /// No, and to ask again at each call would cost too much.
+    No,
+}
+
+/// What trials have found, and what they took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Findings {
+    pub(crate) best: Vec<(String, String)>,
+    pub(crate) never: Vec<String>,
+    pub(crate) trials: u64,
+    pub(crate) time: Duration,
+}
+
+/// What is known of this device.
+pub struct Tuning {
+    device: String,
+    has_clock: bool,
+    file: Option<PathBuf>,
+    spent: &'static AtomicU64,
+    clock: fn() -> Duration,
+    known: Mutex<Known>,
+    /// Markers cannot be written: nothing is tried.
+    has_no_markers: AtomicBool,
+    /// One trial at a time. Never waited for: who waited could have what the trial waits for.
+    trying: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    best: BTreeMap<String, String>,
+    never: BTreeSet<String>,
+    /// Those that another process may just be trying, or may have ended with.
+    unclear: BTreeSet<String>,
+    /// The variant to take for a problem, both by their hashes: asked once a call.
+    decided: FxHashMap<u64, u64>,
+    trials: u64,
+    time: Duration,
+}
+
+impl Debug for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tuning").field(&self.file).finish()
+    }
+}
+
+impl Tuning {
+    /// Findings are kept in `folder`, or for as long as this lives.
+    pub(crate) fn new(subject: Subject, folder: Option<&Path>) -> Self {
+        let Subject {
+            adapter,
+            version,
+            has_clock,
+        } = subject;
+        let name = format!("tuning_{:08x}.txt", crc32fast::hash(adapter.as_bytes()));
+        // Of the characters that end a line none may come from outside.
+        let device = format!("{adapter} / {version}").replace(char::is_control, " ");
+        let tuning = Tuning {
+            device,
+            has_clock,
+            file: folder.map(|folder| folder.join(name)),
+            spent: &SPENT,
+            clock,
+            known: Mutex::default(),
+            has_no_markers: AtomicBool::new(false),
+            trying: Mutex::default(),
+        };
+        tuning.read();
+        tuning
+    }
+
+    /// Which of `variants` solves the problem fastest, as far as that is known or can be found out:
+    /// the first one is the rule's choice.
+    pub fn choose<P: Hash + Display, V: Hash + Debug>(
+        &self,
+        family: &str,
+        problem: &P,
+        variants: &[V],
+        runner: &mut Runner<'_>,
+    ) -> usize {
+        let hashes = || variants.iter().map(hash_of);
+        let key = hash_of(&(family, problem));
+        let decided = |known: &Known| {
+            let chosen = *known.decided.get(&key)?;
+            // A problem of the same kind may not have that variant.
+            Some(hashes().position(|hash| hash == chosen).unwrap_or(0))
+        };
+        if let Some(index) = decided(&self.known()) {
+            return index;
+        }
+        let names: Vec<String> = (variants.iter())
+            .map(|variant| format!("{family} {variant:?}"))
+            .collect();
+        let problem = format!("{family} {problem}");
+        let (index, is_final) = self.find(&problem, &names, runner, &decided);
+        if let (true, Some(hash)) = (is_final, hashes().nth(index)) {
+            self.known().decided.insert(key, hash);
+        }
+        index
+    }
+
+    /// The variant, and whether there is no need to look again.
+    fn find(
+        &self,
+        problem: &str,
+        names: &[String],
+        runner: &mut Runner<'_>,
+        decided: &dyn Fn(&Known) -> Option<usize>,
+    ) -> (usize, bool) {
+        let allowed = {
+            let known = self.known();
+            let allowed = (0..names.len()).filter(|&index| !known.is_barred(&names[index]));
+            let allowed: Vec<usize> = allowed.collect();
+            let best = known.best.get(problem);
+            if let Some(best) = best.and_then(|best| allowed.iter().find(|&&i| names[i] == *best)) {
+                return (*best, true);
+            }
+            allowed
+        };
+        let first = allowed.first().copied().unwrap_or(0);
+        let has_markers = !self.has_no_markers.load(Ordering::Relaxed);
+        if allowed.len() < 2 || self.time_left().is_zero() || !has_markers {
+            return (first, true);
+        }
+        let _trying = match self.trying.try_lock() {
+            Ok(trying) => trying,
+            Err(TryLockError::Poisoned(trying)) => trying.into_inner(),
+            Err(TryLockError::WouldBlock) => return (first, false),
+        };
+        // Who tried until now may have found just this.
+        if let Some(index) = decided(&self.known()) {
+            return (index, false);
+        }
+        match (runner.prepare)() {
+            Ready::Yes => {}
+            Ready::Later => return (first, false),
+            Ready::No => return (first, true),
+        }
+        let Some(race) = self.race(names, &allowed, runner) else {
+            let known = self.known();
+            let first = allowed.iter().find(|&&i| !known.is_barred(&names[i]));
+            return (first.copied().unwrap_or(0), true);
+        };
+        let winner = race.winner;
+        if race.base == first && race.is_settled {
+            let found = (problem.to_owned(), names[winner].clone());
+            self.known().best.extend([found]);
+            self.write();
+        }
+        (winner, true)
+    }
+
+    /// What is known, for people.
+    pub(crate) fn findings(&self) -> Findings {
+        let known = self.known();
+        let best = known.best.iter();
+        Findings {
+            best: best.map(|(p, v)| (p.clone(), v.clone())).collect(),
+            never: known.never.iter().cloned().collect(),
+            trials: known.trials,
+            time: known.time,
+        }
+    }
+
+    /// What is left of the time for trials.
+    fn time_left(&self) -> Duration {
+        if !self.has_clock {
+            return MOST_TIME;
+        }
+        let spent = Duration::from_nanos(self.spent.load(Ordering::Relaxed));
+        MOST_TIME.saturating_sub(spent)
+    }
+
+    /// The time since some moment. Where there is no clock it stands still.
+    fn now(&self) -> Duration {
+        match self.has_clock {
+            true => (self.clock)(),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// What is known. Nothing else is locked or called meanwhile.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what was found before, and what earlier processes were trying when they ended.
+    fn read(&self) {
+        let Some(file) = &self.file else { return };
+        if let Some(text) = kept::read(file, KIND) {
+            let text = String::from_utf8_lossy(&text);
+            if !self.known().enter(&text, &self.device) {
+                let file = file.display();
+                log::warn!("lapidary: {file} is not used: it is of another driver or version");
+            }
+        }
+        let left = left_behind(file);
+        for (name, _) in &left.ended {
+            log::warn!("lapidary: `{name}` ended a process, and is not tried again");
+            self.known().never.insert(name.clone());
+        }
+        self.known().unclear.extend(left.unclear);
+        // Only what is on the disk may take the place of a marker.
+        if !left.ended.is_empty() && self.write() {
+            left.ended.iter().for_each(|(_, marker)| marker.remove());
+        }
+    }
+
+    /// Writes what is known, and what others have found meanwhile. Returns whether it is kept. One at a
+    /// time: whoever tries, or has just begun.
+    fn write(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let mut theirs = Known::default();
+        if let Ok(Some(text)) = kept::look(file, KIND) {
+            theirs.enter(&String::from_utf8_lossy(&text), &self.device);
+        }
+        let mut text = format!("device {}\n", self.device);
+        {
+            let mut known = self.known();
+            for (problem, variant) in theirs.best {
+                known.best.entry(problem).or_insert(variant);
+            }
+            known.never.extend(theirs.never);
+            for (problem, variant) in &known.best {
+                text += &format!("best {problem} = {variant}\n");
+            }
+            for variant in &known.never {
+                text += &format!("never {variant}\n");
+            }
+        }
+        kept::replace_for_sure(file, KIND, text.as_bytes())
+    }
+
+    /// A variant is not to be tried again. Returns whether that is kept.
+    fn bar(&self, name: &str) -> bool {
+        {
+            let mut known = self.known();
+            known.never.insert(name.to_owned());
+            known.decided.clear();
+        }
+        self.write()
+    }
+}
+
+impl Known {
+    fn is_barred(&self, name: &str) -> bool {
+        self.never.contains(name) || self.unclear.contains(name)
+    }
+
+    /// Takes in what a file says; false if it is not about this device.
+    fn enter(&mut self, text: &str, device: &str) -> bool {
+        let mut lines = text.lines();
+        if lines.next().and_then(|line| line.strip_prefix("device ")) != Some(device) {
+            return false;
+        }
+        for line in lines.filter(|line| !line.contains(char::is_control)) {
+            let best = line.strip_prefix("best ");
+            if let Some((problem, variant)) = best.and_then(|line| line.split_once(" = ")) {
+                self.best.insert(problem.to_owned(), variant.to_owned());
+            } else if let Some(variant) = line.strip_prefix("never ") {
+                self.never.insert(variant.to_owned());
+            }
+        }
+        true
+    }
+}
+
+fn clock() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,7 @@
+//! What the unit tests of lapidary's crates share. Nothing here is published.
+
+pub mod killed;
+mod translate;
+
+pub use naga;
+pub use translate::{translate, translate_beyond_fxc};

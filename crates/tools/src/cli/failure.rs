@@ -1,0 +1,61 @@
+//! Why a command ended without doing what it was asked for, in sentences for people.
+
+use std::fmt;
+use std::io;
+
+/// What commands return.
+pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Sentences, without an end.
+    Said(Vec<String>),
+    /// Nobody reads any more what is printed.
+    NobodyReads,
+}
+
+impl Failure {
+    pub(crate) fn new(sentence: impl Into<String>) -> Failure {
+        Failure::Said(vec![sentence.into()])
+    }
+
+    /// All of several; none is no failure.
+    pub(crate) fn all(failures: Vec<Failure>) -> Result {
+        let mut sentences = Vec::new();
+        for failure in failures {
+            match failure {
+                Failure::Said(more) => sentences.extend(more),
+                Failure::NobodyReads => return Err(Failure::NobodyReads),
+            }
+        }
+        match sentences.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Said(sentences)),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Said(sentences) => f.write_str(&sentences.join("\n")),
+            Failure::NobodyReads => f.write_str("nobody reads what is printed"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+            _ => Failure::new(format!("what is printed cannot be written: {error}")),
+        }
+    }
+}
+
+impl From<lapidary_core::Error> for Failure {
+    fn from(error: lapidary_core::Error) -> Self {
+        Failure::new(error.to_string())
+    }
+}

@@ -1,0 +1,357 @@
+//! `lapidary info`: the adapters of this machine, what they can do, and what that means for a program.
+
+use std::io::{self, Write};
+
+use lapidary_core::units::Bytes;
+use lapidary_core::{AdapterKind, AdapterSummary, Caps, Gpu, Options, ShaderCompiler, adapters};
+use serde_json::{Value, json};
+
+use crate::cli::failure::{Failure, Result};
+use crate::cli::style::{Style, clean};
+
+/// Show the adapters of this machine: limits, budgets, and what each of them means for you
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only this adapter: an index, or a part of a name, a backend, or a kind, as LAPIDARY_ADAPTER takes it
+    #[arg(long, value_name = "WHICH")]
+    adapter: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An adapter that was opened, or why it could not be.
+struct Found {
+    /// As `Options::adapter` takes it; none where a name chose.
+    index: Option<usize>,
+    name: String,
+    is_chosen: bool,
+    opened: lapidary_core::Result<Opened>,
+}
+
+struct Opened {
+    caps: Caps,
+    budget_bytes: Option<u64>,
+}
+
+pub(crate) fn info(args: &Args, style: Style, out: &mut dyn Write) -> Result {
+    let found = match &args.adapter {
+        Some(wanted) => {
+            let opened = open(Some(wanted.clone())).map_err(Failure::from)?;
+            vec![Found {
+                index: index_of(&opened.caps, &adapters()),
+                name: opened.caps.name.clone(),
+                is_chosen: true,
+                opened: Ok(opened),
+            }]
+        }
+        None => all()?,
+    };
+    if args.json {
+        let adapters: Vec<Value> = found.iter().map(to_json).collect();
+        writeln!(out, "{}", json!({ "adapters": adapters }))?;
+        return Ok(());
+    }
+    for (number, found) in found.iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        print(out, style, found)?;
+    }
+    if args.adapter.is_none() {
+        print_environment(out, style)?;
+    }
+    Ok(())
+}
+
+/// Every adapter, the one first that an app gets which does not choose.
+fn all() -> Result<Vec<Found>> {
+    let chosen = open(None)?;
+    let listed = adapters();
+    let first = index_of(&chosen.caps, &listed);
+    let mut found = vec![Found {
+        index: first,
+        name: chosen.caps.name.clone(),
+        is_chosen: true,
+        opened: Ok(chosen),
+    }];
+    for (index, adapter) in listed.iter().enumerate() {
+        if Some(index) != first {
+            found.push(Found {
+                index: Some(index),
+                name: adapter.name.clone(),
+                is_chosen: false,
+                opened: open(Some(index.to_string())),
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn open(adapter: Option<String>) -> lapidary_core::Result<Opened> {
+    let gpu = Gpu::open(Options {
+        adapter,
+        ..Options::default()
+    })?;
+    Ok(Opened {
+        caps: gpu.caps().clone(),
+        budget_bytes: gpu.memory().budget_bytes,
+    })
+}
+
+fn index_of(caps: &Caps, adapters: &[AdapterSummary]) -> Option<usize> {
+    adapters.iter().position(|adapter| {
+        adapter.name == caps.name
+            && adapter.backend == caps.backend
+            && adapter.driver == caps.driver
+            && adapter.kind == caps.kind
+    })
+}
+
+fn print(out: &mut dyn Write, style: Style, found: &Found) -> io::Result<()> {
+    let index = found
+        .index
+        .map_or(String::new(), |index| format!("{index}: "));
+    let title = style.bold(&format!("{index}{}", clean(&found.name)));
+    let opened = match &found.opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            writeln!(out, "{title}")?;
+            return writeln!(
+                out,
+                "  {}",
+                style.bad(&format!("cannot be opened: {error}"))
+            );
+        }
+    };
+    let caps = &opened.caps;
+    let chosen = match found.is_chosen {
+        true => style.good("  <- what `Gpu::open` takes here"),
+        false => String::new(),
+    };
+    writeln!(out, "{title}{chosen}")?;
+    writeln!(
+        out,
+        "  {} by {}; {}",
+        kind(caps.kind),
+        caps.backend,
+        clean(&caps.driver)
+    )?;
+    for (name, figure, meaning) in rows(opened) {
+        let figure = style.bold(&format!("{figure:>12}"));
+        let mut lines = wrapped(&meaning, 66).into_iter();
+        writeln!(
+            out,
+            "  {name:<16}{figure}  {}",
+            lines.next().unwrap_or_default()
+        )?;
+        for line in lines {
+            writeln!(out, "{:32}{line}", "")?;
+        }
+    }
+    Ok(())
+}
+
+/// A limit: its name, its figure, and what it means.
+type Row = (&'static str, String, String);
+
+fn size(bytes: u64) -> String {
+    Bytes(bytes).to_string()
+}
+
+fn rows(opened: &Opened) -> Vec<Row> {
+    let caps = &opened.caps;
+    let mut rows = vec![budget(opened.budget_bytes)];
+    rows.extend(buffers(caps));
+    rows.extend(kernels(caps));
+    rows
+}
+
+fn budget(budget_bytes: Option<u64>) -> Row {
+    let (figure, meaning) = match budget_bytes {
+        Some(bytes) => (
+            size(bytes),
+            "what a program may take here. Set less by LAPIDARY_BUDGET=512MiB or Gpu::set_budget: what \
+             finds no room then leaves for the host's memory or the disk, and comes back when it is used",
+        ),
+        None => (
+            "unknown".into(),
+            "the system does not say how much there is, so the driver's refusals teach it. Set a budget \
+             by LAPIDARY_BUDGET=512MiB or Gpu::set_budget",
+        ),
+    };
+    ("budget", figure, meaning.into())
+}
+
+fn buffers(caps: &Caps) -> [Row; 4] {
+    let windows = u64::from(caps.max_storage_bindings.saturating_sub(1));
+    let reach_bytes = caps.max_binding_bytes.saturating_mul(windows);
+    let reach = size(reach_bytes.min(caps.max_buffer_bytes));
+    let (transfers, how) = match caps.maps_slabs {
+        true => (
+            "direct",
+            "host and device share memory: uploads and reads are copies by the CPU, without staging",
+        ),
+        false => (
+            "staged",
+            "the device has memory of its own: bytes travel through staging, at most 64 MiB each way",
+        ),
+    };
+    [
+        (
+            "largest buffer",
+            size(caps.max_buffer_bytes),
+            "a tensor lies in one buffer: none is larger than that".into(),
+        ),
+        (
+            "largest binding",
+            size(caps.max_binding_bytes),
+            format!(
+                "what a kernel sees of a buffer at once. Larger tensors are shown in {windows} windows: \
+                 products, reductions and sorting reach {reach} with all operands together, elementwise \
+                 work goes on beyond"
+            ),
+        ),
+        (
+            "granule",
+            size(caps.offset_alignment_bytes),
+            "tensors begin at multiples of it: what is smaller takes as much".into(),
+        ),
+        ("transfers", transfers.into(), how.into()),
+    ]
+}
+
+fn kernels(caps: &Caps) -> [Row; 5] {
+    let (compiler, choice) = match caps.compiler {
+        ShaderCompiler::Fxc => (
+            "FXC",
+            "Windows' own compiler is slow, and has slower kernels: ship dxcompiler.dll beside the program",
+        ),
+        ShaderCompiler::Dxc => ("DXC", "Microsoft's newer compiler for DX12"),
+        _ => ("driver", "the driver compiles kernels"),
+    };
+    let lanes = "lanes that exchange values at once: sums, softmax and products of a row use them";
+    let (subgroups, how) = match caps.subgroup_lanes {
+        Some((least, most)) if least == most => (least.to_string(), lanes),
+        Some((least, most)) => (format!("{least} to {most}"), lanes),
+        None => (
+            "none".into(),
+            "sums and softmax go through workgroup memory instead, which is slower",
+        ),
+    };
+    let (squares, multiply) = match caps.cooperative_size {
+        Some(size) => (
+            format!("{size} x {size}"),
+            "squares of f16 that a subgroup multiplies at once: GPUs compute products of f16 so",
+        ),
+        None => (
+            "none".into(),
+            "no cooperative matrices of a use to lapidary: f16 is multiplied as f32 is",
+        ),
+    };
+    let (parameters, travel) = match caps.max_immediate_bytes {
+        0 => (
+            "uniform".into(),
+            "parameters of kernels go through a ring of uniform buffers",
+        ),
+        bytes => (
+            size(u64::from(bytes)),
+            "parameters of kernels travel in the commands themselves",
+        ),
+    };
+    let shared = size(u64::from(caps.max_workgroup_bytes));
+    [
+        (
+            "workgroup",
+            caps.max_invocations.to_string(),
+            format!(
+                "invocations with {shared} of memory in common, at most, in kernels of your own"
+            ),
+        ),
+        ("compiler", compiler.into(), choice.into()),
+        ("subgroups", subgroups, how.into()),
+        ("squares", squares, multiply.into()),
+        ("parameters", parameters, travel.into()),
+    ]
+}
+
+fn kind(kind: AdapterKind) -> &'static str {
+    match kind {
+        AdapterKind::Discrete => "a GPU with memory of its own,",
+        AdapterKind::Integrated => "a GPU that shares the CPU's memory,",
+        AdapterKind::Virtual => "a GPU lent by a virtual machine's host,",
+        AdapterKind::Cpu => "a software rasterizer: everything runs, on the CPU's cores,",
+        _ => "a device of a kind that the driver does not tell,",
+    }
+}
+
+/// What the environment says, if anything.
+fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
+    const NAMES: [&str; 6] = [
+        "LAPIDARY_ADAPTER",
+        "LAPIDARY_BUDGET",
+        "LAPIDARY_SPILL_FOLDER",
+        "LAPIDARY_CACHE_FOLDER",
+        "LAPIDARY_FUSE",
+        "LAPIDARY_TUNE",
+    ];
+    let set = NAMES
+        .iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
+    for (number, (name, value)) in set.enumerate() {
+        if number == 0 {
+            writeln!(out, "\n{}", style.bold("set in the environment"))?;
+        }
+        writeln!(out, "  {name}={}", clean(&value.to_string_lossy()))?;
+    }
+    Ok(())
+}
+
+fn to_json(found: &Found) -> Value {
+    let opened = match &found.opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            return json!({ "index": found.index, "name": found.name, "error": error.to_string() });
+        }
+    };
+    let caps = &opened.caps;
+    json!({
+        "index": found.index,
+        "name": caps.name,
+        "backend": caps.backend,
+        "driver": caps.driver,
+        "kind": format!("{:?}", caps.kind).to_lowercase(),
+        "compiler": format!("{:?}", caps.compiler).to_lowercase(),
+        "chosen": found.is_chosen,
+        "budget_bytes": opened.budget_bytes,
+        "max_buffer_bytes": caps.max_buffer_bytes,
+        "max_binding_bytes": caps.max_binding_bytes,
+        "max_storage_bindings": caps.max_storage_bindings,
+        "offset_alignment_bytes": caps.offset_alignment_bytes,
+        "max_immediate_bytes": caps.max_immediate_bytes,
+        "max_invocations": caps.max_invocations,
+        "max_workgroup_bytes": caps.max_workgroup_bytes,
+        "subgroup_lanes": caps.subgroup_lanes,
+        "cooperative_size": caps.cooperative_size,
+        "maps_slabs": caps.maps_slabs,
+    })
+}
+
+/// The text in lines of so many characters, broken between words.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().filter(|line| {
+            line.is_empty() || line.chars().count() + 1 + word.chars().count() <= columns
+        });
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

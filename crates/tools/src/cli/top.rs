@@ -1,0 +1,117 @@
+//! `lapidary top`: the memory of a running program that serves it, live.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use lapidary_core::Error;
+use lapidary_core::monitor::{Monitor, Remote};
+
+use crate::cli::failure::{Failure, Result};
+use crate::cli::style::{clean, clean_path};
+
+/// Watch the memory of a running program that serves it (`gpu.serve_monitor(None)`)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The program's socket, or its process id. Without it: the one program of yours that serves
+    path: Option<PathBuf>,
+    /// Milliseconds between two samples
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    every: u64,
+    /// Print a line of JSON a sample instead
+    #[arg(long)]
+    json: bool,
+    /// End after so many samples; on a terminal, never, unless asked to
+    #[arg(long, value_name = "SAMPLES", requires = "json")]
+    count: Option<u64>,
+}
+
+pub(crate) fn top(args: &Args, out: &mut dyn Write) -> Result {
+    let path = find(args.path.as_deref())?;
+    let mut remote = Remote::connect(&path)?;
+    let every = Duration::from_millis(args.every);
+    if args.json {
+        return print_samples(&mut remote, every, args.count, out);
+    }
+    if !io::stdout().is_terminal() {
+        return Err(Failure::new(
+            "the monitor needs a terminal; `lapidary top --json` prints samples for programs",
+        ));
+    }
+    // A first answer before the terminal changes its looks: an error is read better without.
+    let first = remote.memory()?;
+    let mut monitor = Monitor::new();
+    monitor.push(first);
+    let shown = monitor.run(every, || remote.memory().map_err(|error| why(error, &path)));
+    shown.map_err(|error| Failure::new(format!("the terminal cannot be used: {error}")))
+}
+
+/// What is the matter, without the socket's path: there is one line for it.
+fn why(error: Error, path: &Path) -> String {
+    match error {
+        Error::Option { reason, .. } => {
+            let path = format!("{}: ", path.display());
+            reason.strip_prefix(&path).unwrap_or(&reason).to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn print_samples(
+    remote: &mut Remote,
+    every: Duration,
+    count: Option<u64>,
+    out: &mut dyn Write,
+) -> Result {
+    let mut left = count;
+    while left != Some(0) {
+        let stats = remote.memory()?;
+        let line = serde_json::to_string(&stats).map_err(io::Error::from)?;
+        writeln!(out, "{line}")?;
+        out.flush()?;
+        left = left.map(|left| left - 1);
+        if left != Some(0) {
+            thread::sleep(every);
+        }
+    }
+    Ok(())
+}
+
+/// The socket that is meant.
+fn find(named: Option<&Path>) -> Result<PathBuf> {
+    let served = Remote::find();
+    if let Some(named) = named {
+        let pid = named.to_str().and_then(|text| text.parse::<u32>().ok());
+        let Some(pid) = pid.filter(|_| !named.exists()) else {
+            return Ok(named.to_owned());
+        };
+        let found = served.into_iter().find(|served| served.pid == pid);
+        let found = found.map(|served| served.path);
+        return found
+            .ok_or_else(|| Failure::new(format!("process {pid} serves no monitor to you")));
+    }
+    match &served[..] {
+        [] => Err(Failure::new(
+            "no program of yours serves its memory: in the program, keep what `gpu.serve_monitor(None)?` \
+             returns (feature `serve`)",
+        )),
+        [only] => Ok(only.path.clone()),
+        several => {
+            let names = several.iter().map(|served| {
+                let mut line = format!("  lapidary top {}", clean_path(&served.path));
+                if let Ok(mut remote) = Remote::connect(&served.path) {
+                    if remote.memory().is_ok() {
+                        line += &format!("    {}", clean(remote.program()));
+                    }
+                }
+                line
+            });
+            let names: Vec<String> = names.collect();
+            Err(Failure::new(format!(
+                "several programs serve; which?\n{}",
+                names.join("\n")
+            )))
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `lapidary view`: a snapshot as text, and in whatever other form is asked for.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use lapidary_core::Snapshot;
+
+use crate::cli::failure::Result;
+use crate::cli::files::{read_snapshot, said};
+use crate::cli::style::{Style, clean_path, width};
+
+/// Show a snapshot: where the memory is, who has it, and what to change
+///
+/// Prints the page of statistics, a map of the slabs, and advice. With one of --html, --perfetto, --pickle and
+/// --rmm it writes that file instead; with --map, prints the map alone.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The snapshot, as `gpu.snapshot().write_json(…)` writes it
+    snapshot: PathBuf,
+    /// Write a page for browsers: timeline, map, holders; one file, without a network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write a trace for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// Write a pickle for PyTorch's memory_viz
+    #[arg(long, value_name = "FILE")]
+    pickle: Option<PathBuf>,
+    /// Write a log in RMM's form, which `lapidary replay` takes, too
+    #[arg(long, value_name = "FILE")]
+    rmm: Option<PathBuf>,
+    /// Print the map alone
+    #[arg(long)]
+    map: bool,
+    /// Print the statistics and the advice as JSON
+    #[arg(long, conflicts_with = "map")]
+    json: bool,
+}
+
+type Face = fn(&Snapshot, &mut dyn Write) -> io::Result<()>;
+
+pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
+    let snapshot = read_snapshot(&args.snapshot)?;
+    let files: [(&Option<PathBuf>, Face); 4] = [
+        (&args.html, |snapshot, to| snapshot.write_html(to)),
+        (&args.perfetto, |snapshot, to| snapshot.write_trace(to)),
+        (&args.pickle, |snapshot, to| snapshot.write_pickle(to)),
+        (&args.rmm, |snapshot, to| snapshot.write_rmm(to)),
+    ];
+    let mut wrote = false;
+    for (path, face) in files {
+        if let Some(path) = path {
+            write_file(path, |to| face(&snapshot, to))?;
+            wrote = true;
+        }
+    }
+    if args.json {
+        let told = serde_json::json!({ "stats": snapshot.stats, "advice": snapshot.advice() });
+        writeln!(out, "{told}")?;
+    } else if args.map {
+        print_map(&snapshot, style, out)?;
+    } else if !wrote {
+        print(&snapshot, style, out)?;
+    }
+    Ok(())
+}
+
+/// Writes a file through `face`, and says which one was or could not be written.
+pub(crate) fn write_file(
+    path: &Path,
+    face: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result {
+    let file = File::create(path).map_err(|error| said(path, &error))?;
+    let mut file = BufWriter::new(file);
+    let written = face(&mut file).and_then(|()| file.flush());
+    written.map_err(|error| said(path, &error))?;
+    // The file is there, whether or not anybody hears of it.
+    let _ = writeln!(io::stderr(), "lapidary: wrote {}", clean_path(path));
+    Ok(())
+}
+
+fn print(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", snapshot.stats)?;
+    print_map(snapshot, style, out)?;
+    let advice = snapshot.advice();
+    if !advice.is_empty() {
+        writeln!(out, "{}", style.bold("advice"))?;
+    }
+    for suggestion in advice {
+        writeln!(out, "  {suggestion}")?;
+    }
+    let history = match (snapshot.moments.len(), snapshot.dropped) {
+        (0, _) => "no history was kept (gpu.keep_history)".to_owned(),
+        (events, 0) => format!("{events} events of history"),
+        (events, dropped) => {
+            format!("{events} events of history; {dropped} before them were forgotten")
+        }
+    };
+    writeln!(out, "{}", style.dim(&history))
+}
+
+fn print_map(snapshot: &Snapshot, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let columns = usize::from(width());
+    let map = snapshot.map().columns(columns).colored(style.has_colours());
+    writeln!(out, "{map}")
+}

@@ -1,0 +1,120 @@
+//! What other allocators would make of a trace: the rules they are known for, by bookkeeping alone.
+//! They have no budget, move nothing and give nothing back. Frees take effect at once.
+
+mod apart;
+mod buckets;
+mod heap;
+mod torch;
+
+use std::time::{Duration, Instant};
+
+use super::outcome::{LAST_THIRD, Outcome, Point, stretches};
+use super::trace::{Event, Trace};
+
+/// One that can be asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// PyTorch's caching allocator for CUDA: segments of 2 and 20 MiB, best fit, splitting.
+    Pytorch,
+    /// A free list for each power of two.
+    Buckets,
+    /// Best fit on one heap that grows at its end.
+    Heap,
+    /// A buffer for each tensor, destroyed with it.
+    Apart,
+}
+
+impl Reference {
+    pub const ALL: [Reference; 4] = [
+        Reference::Pytorch,
+        Reference::Buckets,
+        Reference::Heap,
+        Reference::Apart,
+    ];
+
+    /// As tables print it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Reference::Pytorch => "PyTorch's rules",
+            Reference::Buckets => "powers of two",
+            Reference::Heap => "best fit, one heap",
+            Reference::Apart => "a buffer a tensor",
+        }
+    }
+
+    /// As programs read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reference::Pytorch => "pytorch",
+            Reference::Buckets => "buckets",
+            Reference::Heap => "heap",
+            Reference::Apart => "apart",
+        }
+    }
+
+    fn policy(self) -> Box<dyn Policy> {
+        match self {
+            Reference::Pytorch => Box::new(torch::Torch::default()),
+            Reference::Buckets => Box::new(buckets::Buckets::default()),
+            Reference::Heap => Box::new(heap::Heap::default()),
+            Reference::Apart => Box::new(apart::Apart::default()),
+        }
+    }
+}
+
+/// Places storages. Each is allocated once, and freed once after that at most.
+trait Policy {
+    fn alloc(&mut self, id: usize, size_bytes: u64);
+    fn free(&mut self, id: usize);
+    /// What the driver holds for it.
+    fn reserved_bytes(&self) -> u64;
+    /// Buffers that the driver was asked for.
+    fn buffers_created(&self) -> u64;
+}
+
+/// Runs a trace; what its operators read decides nothing here.
+pub fn run(trace: &Trace, reference: Reference) -> Outcome {
+    let mut policy = reference.policy();
+    let mut outcome = Outcome {
+        peak_live_bytes: trace.peak_live_bytes,
+        ..Outcome::default()
+    };
+    let mut sizes = vec![0; trace.storages];
+    let mut live_bytes = 0_u64;
+    let mut early_buffers = 0;
+    let mut elapsed = Duration::ZERO;
+    for (number, (first, end)) in stretches(trace.events.len()).enumerate() {
+        if number == LAST_THIRD {
+            early_buffers = policy.buffers_created();
+        }
+        let mut point = Point::default();
+        let start = Instant::now();
+        for event in &trace.events[first..end] {
+            match *event {
+                Event::Alloc { id, bytes } => {
+                    policy.alloc(id, bytes);
+                    sizes[id] = bytes;
+                    live_bytes += bytes;
+                }
+                Event::Free { id } => {
+                    policy.free(id);
+                    live_bytes -= sizes[id];
+                }
+                Event::Run { .. } => continue,
+            }
+            point.live_bytes = point.live_bytes.max(live_bytes);
+            point.reserved_bytes = point.reserved_bytes.max(policy.reserved_bytes());
+        }
+        elapsed += start.elapsed();
+        // A stretch without events is as what was before it.
+        point.live_bytes = point.live_bytes.max(live_bytes);
+        point.reserved_bytes = point.reserved_bytes.max(policy.reserved_bytes());
+        outcome.curve.push(point);
+    }
+    let reserved = outcome.curve.iter().map(|point| point.reserved_bytes);
+    outcome.peak_reserved_bytes = reserved.max().unwrap_or(0);
+    outcome.buffers_created = policy.buffers_created();
+    outcome.buffers_created_last_third = outcome.buffers_created - early_buffers;
+    outcome.ns_per_event = elapsed.as_nanos() as f64 / trace.events.len().max(1) as f64;
+    outcome
+}

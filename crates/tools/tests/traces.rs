@@ -1,0 +1,9 @@
+//! Traces of what programs allocate and use, made up and recorded: who leaves when memory is short,
+//! against one who knows the future, and what the whole engine reserves, moves and puts out.
+//!
+//! `LAPIDARY_SEED` sets the seed.
+
+#[path = "traces/patterns.rs"]
+mod patterns;
+#[path = "traces/recorded.rs"]
+mod recorded;

@@ -1,0 +1,30 @@
+//! Files that outlive the process: states of programs, and weights of models.
+//!
+//! `state_file` writes and reads our own format, `model_file` the format safetensors. Both put a
+//! whole file into the place of an old one (`replace`), and know nothing of devices.
+
+#[cfg(feature = "safetensors")]
+mod model_file;
+mod replace;
+mod state_file;
+mod unfinished;
+
+#[cfg(feature = "safetensors")]
+pub(crate) use model_file::{
+    Entry as ModelEntry, Fault as ModelFault, ModelDirectory, ModelReader, ModelWriter,
+    Saved as SavedArray, ShownShape, can_load, device_type,
+};
+pub(crate) use replace::FileOptions;
+pub(crate) use state_file::{Entry, StateReader, StateWriter};
+
+/// A name in an error: what would act upon a terminal is spelled out, what is long is cut.
+fn quoted(name: &str) -> String {
+    const MOST_CHARS: usize = 100;
+    match name.chars().nth(MOST_CHARS) {
+        None => format!("{name:?}"),
+        Some(_) => {
+            let beginning: String = name.chars().take(MOST_CHARS).collect();
+            format!("{beginning:?}…")
+        }
+    }
+}

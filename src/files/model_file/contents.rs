@@ -1,0 +1,123 @@
+//! The bytes of a model file: read at positions, never mapped.
+//!
+//! A mapping of a file that somebody cuts off kills the process at the next look. A read at a position
+//! says so instead, and costs the same one copy, from the system's cache to where the bytes are wanted.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::Fault;
+use lapidary_core::ModelFailure;
+use lapidary_core::internal::SpillFile;
+
+pub(super) enum Contents {
+    File {
+        file: SpillFile,
+        /// As they were when it was opened.
+        len_bytes: u64,
+        modified: Option<SystemTime>,
+    },
+    Bytes(Arc<[u8]>),
+}
+
+impl Contents {
+    pub(super) fn open(path: &Path) -> Result<Contents, Fault> {
+        check_files()?;
+        let failed = |error| io_fault("open it", &error);
+        // Whoever opens a pipe waits for its other end, and a device has no end.
+        let kind = fs::metadata(path).map_err(failed)?;
+        if !kind.is_file() {
+            let reason = match kind.is_dir() {
+                true => "it is a folder",
+                false => "it is no file",
+            };
+            return Err(Fault(ModelFailure::Io, reason.into()));
+        }
+        let file = File::open(path).map_err(failed)?;
+        let known = file.metadata().map_err(failed)?;
+        let file = SpillFile::over(
+            file,
+            #[cfg(any(test, feature = "sim"))]
+            Default::default(),
+        );
+        Ok(Contents::File {
+            file,
+            len_bytes: known.len(),
+            modified: known.modified().ok(),
+        })
+    }
+
+    pub(super) fn len_bytes(&self) -> u64 {
+        match self {
+            Contents::File { len_bytes, .. } => *len_bytes,
+            Contents::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Fills `into` from a position on. What is read from a file that is no longer as it was is not
+    /// handed out.
+    pub(super) fn read(&self, offset_bytes: u64, into: &mut [u8]) -> Result<(), Fault> {
+        match self {
+            Contents::Bytes(bytes) => {
+                let from = usize::try_from(offset_bytes).ok();
+                let from = from.and_then(|from| bytes.get(from..)?.get(..into.len()));
+                let from = from.ok_or_else(|| Fault::damaged("it ends before"))?;
+                into.copy_from_slice(from);
+                Ok(())
+            }
+            Contents::File {
+                file,
+                len_bytes,
+                modified,
+            } => {
+                let read = file.read(into, offset_bytes);
+                // Afterwards: a file that is as it was now was so then.
+                let now = file
+                    .metadata()
+                    .map_err(|error| io_fault("look at it", &error))?;
+                if now.len() != *len_bytes {
+                    let reason = format!(
+                        "it had {len_bytes} bytes when it was opened, and has {} now",
+                        now.len()
+                    );
+                    return Err(Fault(ModelFailure::Changed, reason));
+                }
+                if now.modified().ok() != *modified {
+                    let reason = "it was written to after it had been opened";
+                    return Err(Fault(ModelFailure::Changed, reason.into()));
+                }
+                match read {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Fault::damaged("it ends before")),
+                    Err(error) => Err(io_fault("read it", &error)),
+                }
+            }
+        }
+    }
+}
+
+/// Refuses where there are no files.
+pub(super) fn check_files() -> Result<(), Fault> {
+    if cfg!(not(any(unix, windows))) {
+        let reason = "there are no files on this system";
+        return Err(Fault(ModelFailure::Unavailable, reason.into()));
+    }
+    Ok(())
+}
+
+/// What the system said, of this attempt.
+fn io_fault(operation: &str, error: &std::io::Error) -> Fault {
+    let reason = format!("could not {operation}: {error}");
+    Fault(kind_of(error.kind()), reason)
+}
+
+pub(super) fn kind_of(kind: ErrorKind) -> ModelFailure {
+    match kind {
+        ErrorKind::NotFound => ModelFailure::NotFound,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ModelFailure::DiskFull,
+        _ => ModelFailure::Io,
+    }
+}

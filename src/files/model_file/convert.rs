@@ -1,0 +1,175 @@
+//! What a file stores, as what a device holds: as it is where the device has the type, else each
+//! element checked.
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+
+use super::contents::Contents;
+use super::{Entry, Fault};
+use crate::files::quoted;
+use lapidary_core::{DType, ModelFailure};
+
+/// So many bytes of the file are converted at once: they stay in a CPU's caches.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Can elements of this type be loaded as this one? Floats as every other float, the others as
+/// [`device_type`](super::device_type) says.
+pub(crate) fn can_load(stored: Dtype, dtype: DType) -> bool {
+    let natural = super::device_type(stored);
+    natural == Some(dtype) || natural.is_some_and(|natural| natural.is_float() && dtype.is_float())
+}
+
+/// Fills `into` with the bytes from an offset of an entry on, which is one of the entry as `dtype`.
+pub(super) fn read(
+    contents: &Contents,
+    entry: &Entry,
+    dtype: DType,
+    offset_bytes: u64,
+    into: &mut [u8],
+) -> Result<(), Fault> {
+    let outside = || Fault::damaged(format!("{} ends before", quoted(&entry.name)));
+    let stored_bytes = entry.stored.bitsize() as u64 / 8;
+    let is_same =
+        stored_bytes == dtype.size_bytes() && super::device_type(entry.stored) == Some(dtype);
+    let within = |offset: u64, len: usize| {
+        let end = offset.checked_add(len as u64);
+        end.is_some_and(|end| end <= entry.len_bytes)
+    };
+    if is_same {
+        if !within(offset_bytes, into.len()) {
+            return Err(outside());
+        }
+        contents.read(entry.offset_bytes + offset_bytes, into)?;
+        let wrong = match dtype {
+            DType::Bool => into.iter().position(|&byte| byte > 1),
+            _ => None,
+        };
+        return match wrong {
+            Some(at) => Err(unfit(entry, dtype, offset_bytes + at as u64, into[at])),
+            None => Ok(()),
+        };
+    }
+    let size = dtype.size_bytes() as usize;
+    let is_whole = offset_bytes.is_multiple_of(size as u64) && into.len().is_multiple_of(size);
+    let first = offset_bytes / size as u64;
+    let taken_bytes = into.len() / size * stored_bytes as usize;
+    let at = first
+        .checked_mul(stored_bytes)
+        .filter(|&at| is_whole && within(at, taken_bytes));
+    let mut at = at.ok_or_else(outside)?;
+    let mut block = vec![0; taken_bytes.min(BLOCK_BYTES)];
+    for into in into.chunks_mut(BLOCK_BYTES / stored_bytes as usize * size) {
+        let block = &mut block[..into.len() / size * stored_bytes as usize];
+        contents.read(entry.offset_bytes + at, block)?;
+        convert(entry, dtype, at / stored_bytes, block, into)?;
+        at += block.len() as u64;
+    }
+    Ok(())
+}
+
+/// Converts elements, of which the first is this one of the entry.
+fn convert(
+    entry: &Entry,
+    dtype: DType,
+    first: u64,
+    from: &[u8],
+    into: &mut [u8],
+) -> Result<(), Fault> {
+    use Dtype::{BF16, F16, F32, F64, I16, I64, U16, U64};
+    let f64_f32 = |value: f64| Some(value as f32).filter(|to| is_kept(value, f64::from(*to)));
+    let f64_f16 = |value: f64| Some(f16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
+    let f64_bf16 =
+        |value: f64| Some(bf16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
+    let converted = match (entry.stored, dtype) {
+        (I64, DType::I32) => each(
+            from,
+            into,
+            i64::from_le_bytes,
+            |v| i32::try_from(v).ok(),
+            i32::to_le_bytes,
+        ),
+        (I16, DType::I32) => each(
+            from,
+            into,
+            i16::from_le_bytes,
+            |v| Some(i32::from(v)),
+            i32::to_le_bytes,
+        ),
+        (U64, DType::U32) => each(
+            from,
+            into,
+            u64::from_le_bytes,
+            |v| u32::try_from(v).ok(),
+            u32::to_le_bytes,
+        ),
+        (U16, DType::U32) => each(
+            from,
+            into,
+            u16::from_le_bytes,
+            |v| Some(u32::from(v)),
+            u32::to_le_bytes,
+        ),
+        (F64, DType::F32) => each(from, into, f64::from_le_bytes, f64_f32, f32::to_le_bytes),
+        (F64, DType::F16) => each(from, into, f64::from_le_bytes, f64_f16, f16::to_le_bytes),
+        (F64, DType::Bf16) => each(from, into, f64::from_le_bytes, f64_bf16, bf16::to_le_bytes),
+        (F32, DType::F16) => each(from, into, wide_f32, f64_f16, f16::to_le_bytes),
+        (F32, DType::Bf16) => each(from, into, wide_f32, f64_bf16, bf16::to_le_bytes),
+        (F16, DType::F32) => each(from, into, wide_f16, f64_f32, f32::to_le_bytes),
+        (F16, DType::Bf16) => each(from, into, wide_f16, f64_bf16, bf16::to_le_bytes),
+        (BF16, DType::F32) => each(from, into, wide_bf16, f64_f32, f32::to_le_bytes),
+        (BF16, DType::F16) => each(from, into, wide_bf16, f64_f16, f16::to_le_bytes),
+        _ => {
+            let reason = format!(
+                "{} is {}, which cannot be loaded as {dtype}",
+                quoted(&entry.name),
+                entry.stored
+            );
+            return Err(Fault(ModelFailure::Unsupported, reason));
+        }
+    };
+    converted.map_err(|(at, value)| unfit(entry, dtype, first + at as u64, value))
+}
+
+fn wide_f32(bytes: [u8; 4]) -> f64 {
+    f64::from(f32::from_le_bytes(bytes))
+}
+
+fn wide_f16(bytes: [u8; 2]) -> f64 {
+    f16::from_le_bytes(bytes).to_f64()
+}
+
+fn wide_bf16(bytes: [u8; 2]) -> f64 {
+    bf16::from_le_bytes(bytes).to_f64()
+}
+
+/// A float may be rounded; what was finite stays so.
+fn is_kept(value: f64, to: f64) -> bool {
+    to.is_finite() || !value.is_finite()
+}
+
+/// Converts each element; the first that does not fit, and where it is.
+fn each<V: Copy + ToString, T, const N: usize, const M: usize>(
+    from: &[u8],
+    into: &mut [u8],
+    decode: impl Fn([u8; N]) -> V,
+    fit: impl Fn(V) -> Option<T>,
+    encode: impl Fn(T) -> [u8; M],
+) -> Result<(), (usize, String)> {
+    let pairs = from.chunks_exact(N).zip(into.chunks_exact_mut(M));
+    for (at, (from, into)) in pairs.enumerate() {
+        let mut stored = [0; N];
+        stored.copy_from_slice(from);
+        let value = decode(stored);
+        let fitted = fit(value).ok_or_else(|| (at, value.to_string()))?;
+        into.copy_from_slice(&encode(fitted));
+    }
+    Ok(())
+}
+
+fn unfit(entry: &Entry, dtype: DType, index: u64, value: impl std::fmt::Display) -> Fault {
+    let reason = format!(
+        "element {index} of {} is {value}, which does not fit into {dtype}",
+        quoted(&entry.name)
+    );
+    Fault(ModelFailure::Value, reason)
+}

@@ -1,0 +1,269 @@
+//! Kernels that users write, on tensors: those of the core, whose new buffers become tensors.
+
+use std::fmt;
+
+use lapidary_core::{Bind, Buffer, DType, Error, Result};
+
+use crate::gpu::Gpu;
+use crate::tensor::Tensor;
+use crate::tensor::layout::{Layout, checked};
+
+/// A kernel of your own: WGSL that computes on tensors, and on [`Buffer`]s.
+///
+/// [`lapidary_core::Kernel`] says what may stand in the text, and what is checked. Arrays take tensors of
+/// their element type: `f32`, `i32` or `u32`, or vectors, matrices, atomics or structs of them. Where all
+/// is `u32`, tensors of types that are narrower than a word fit too, packed into words, little end first:
+/// `unpack2x16float`, `unpack4xU8` and `unpack4xI8` take [`F16`](DType::F16), [`U8`](DType::U8) (and
+/// [`Bool`](DType::Bool)) and [`I8`](DType::I8) apart, and a [`Bf16`](DType::Bf16) is `bitcast<f32>` of
+/// its bits as the upper half of a word.
+///
+/// ```no_run
+/// use lapidary::{DType, Gpu, Kernel};
+///
+/// # fn main() -> lapidary::Result<()> {
+/// let gpu = Gpu::open(Default::default())?;
+/// let saxpy = Kernel::new(&gpu, "
+///     struct Params { a: f32 }
+///     @group(0) @binding(0) var<storage, read> x: array<f32>;
+///     @group(0) @binding(1) var<storage, read> y: array<f32>;
+///     @group(0) @binding(2) var<storage, read_write> z: array<f32>;
+///     @group(0) @binding(3) var<uniform> p: Params;
+///
+///     @compute @workgroup_size(64)
+///     fn saxpy(@builtin(global_invocation_id) id: vec3<u32>) {
+///         let i = id.x;
+///         if i < arrayLength(&z) {
+///             z[i] = p.a * x[i] + y[i];
+///         }
+///     }
+/// ")?;
+/// let n = 1000;
+/// let x = gpu.tensor(&vec![1.0_f32; n], &[n])?;
+/// let y = gpu.tensor(&vec![2.0_f32; n], &[n])?;
+/// let z = saxpy
+///     .call()
+///     .bind("x", &x)
+///     .bind("y", &y)
+///     .out("z", &[n], DType::F32)
+///     .params(&3.0_f32)
+///     .groups([n.div_ceil(64) as u32, 1, 1])
+///     .run_one()?;
+/// assert_eq!(z.to_vec::<f32>()?, vec![5.0; n]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Kernel(lapidary_core::Kernel);
+
+impl Kernel {
+    /// A kernel whose text has one entry point.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] with the place in the text, as [`lapidary_core::Kernel::new`] says.
+    pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
+        lapidary_core::Kernel::new(gpu, wgsl).map(Kernel)
+    }
+
+    /// A kernel that starts at one of several entry points. Only what that one uses has to be
+    /// bound.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if there is no such entry point.
+    pub fn with_entry(gpu: &Gpu, wgsl: &str, entry: &str) -> Result<Kernel> {
+        lapidary_core::Kernel::with_entry(gpu, wgsl, entry).map(Kernel)
+    }
+
+    /// The same work on the host, for a simulated device: faster than to interpret the WGSL, which
+    /// it does otherwise. It is called once for a call of the kernel.
+    ///
+    /// ```
+    /// use lapidary::{DType, Gpu, Kernel, sim::SimOptions};
+    ///
+    /// # fn main() -> lapidary::Result<()> {
+    /// let (gpu, _sim) = Gpu::simulated(SimOptions::default())?;
+    /// let double = Kernel::new(&gpu, "
+    ///     @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+    ///     @compute @workgroup_size(64)
+    ///     fn double(@builtin(global_invocation_id) id: vec3<u32>) {
+    ///         if id.x < arrayLength(&x) { x[id.x] *= 2.0; }
+    ///     }
+    /// ")?
+    /// .with_twin(|call| {
+    ///     let doubled: Vec<f32> = call.read::<f32>("x").iter().map(|x| 2.0 * x).collect();
+    ///     call.write("x", &doubled);
+    /// });
+    /// let x = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// double.call().bind("x", &x).groups([1, 1, 1]).run()?;
+    /// assert_eq!(x.to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(any(test, feature = "sim"))]
+    #[must_use]
+    pub fn with_twin(
+        self,
+        twin: impl Fn(&mut crate::sim::HostCall<'_>) + Send + Sync + 'static,
+    ) -> Kernel {
+        Kernel(self.0.with_twin(twin))
+    }
+
+    /// Starts a call: bind tensors by name, and run it.
+    pub fn call(&self) -> KernelCall {
+        KernelCall {
+            call: self.0.call(),
+            outputs: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// The name of the entry point.
+    pub fn entry(&self) -> &str {
+        self.0.entry()
+    }
+}
+
+/// Its entry point and bindings: `saxpy(x: array<f32>, …)`.
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A call of a [`Kernel`] in the making. Nothing is checked before [`run`](Self::run).
+#[must_use = "a call does nothing before it is run"]
+#[derive(Clone)]
+pub struct KernelCall {
+    call: lapidary_core::KernelCall,
+    /// What the new buffers are as tensors.
+    outputs: Vec<(Vec<usize>, DType)>,
+    /// Why one of these cannot be.
+    error: Option<Error>,
+}
+
+impl KernelCall {
+    /// Binds a tensor, or a [`Buffer`]. For a `read` binding any view will do: one whose elements do not
+    /// lie one after the other is copied first, and so is one that another name reads already. What is
+    /// bound to a `read_write` binding is changed in place, and has to be contiguous.
+    pub fn bind(
+        mut self,
+        name: &str,
+        operand: &(impl Bind + Clone + Send + Sync + 'static),
+    ) -> Self {
+        self.call = self.call.bind(name, operand);
+        self
+    }
+
+    /// Makes a new tensor for a `read_write` binding, full of zeros until the kernel writes.
+    pub fn out(mut self, name: &str, shape: &[usize], dtype: DType) -> Self {
+        match checked(shape, dtype) {
+            Ok((_, size_bytes)) => {
+                self.call = self.call.out_typed(name, size_bytes, dtype);
+                self.outputs.push((shape.to_vec(), dtype));
+            }
+            Err(error) => {
+                self.error.get_or_insert(error);
+            }
+        }
+        self
+    }
+
+    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives
+    /// `bytemuck::Pod` (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left
+    /// out.
+    pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
+        self.params_bytes(bytemuck::bytes_of(params))
+    }
+
+    /// The bytes of the uniform.
+    pub fn params_bytes(mut self, bytes: &[u8]) -> Self {
+        self.call = self.call.params_bytes(bytes);
+        self
+    }
+
+    /// How many workgroups run, in x, y and z.
+    pub fn groups(mut self, groups: [u32; 3]) -> Self {
+        self.call = self.call.groups(groups);
+        self
+    }
+
+    /// Checks the call and queues it. Returns the new tensors, in the order of
+    /// [`out`](Self::out).
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] for names that are missing, unknown or bound twice, and for wrong types,
+    /// access, sizes, parameters and numbers of groups; [`Error::Foreign`];
+    /// [`Error::NeverFits`] for a tensor larger than one binding of the device; those of making
+    /// a tensor.
+    ///
+    /// ```no_run
+    /// # fn demo(blur: &lapidary::Kernel, image: &lapidary::Tensor) -> lapidary::Result<()> {
+    /// blur.call().bind("image", image).groups([16, 16, 1]).run()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn run(self) -> Result<Vec<Tensor>> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let made = self.call.run()?;
+        let outputs = made.into_iter().zip(self.outputs);
+        Ok(outputs
+            .map(|(buffer, (shape, dtype))| tensor(&buffer, &shape, dtype))
+            .collect())
+    }
+
+    /// As [`run`](Self::run), for a call with one new tensor.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and [`Error::Kernel`] if [`out`](Self::out) was not called
+    /// exactly once.
+    #[track_caller]
+    pub fn run_one(self) -> Result<Tensor> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let made = self.call.run_one()?;
+        let [(shape, dtype)] = &self.outputs[..] else {
+            unreachable!("`run_one` of the core has one new buffer");
+        };
+        Ok(tensor(&made, shape, *dtype))
+    }
+}
+
+impl fmt::Debug for KernelCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.call.fmt(f)
+    }
+}
+
+/// A whole buffer as a tensor.
+fn tensor(buffer: &Buffer, shape: &[usize], dtype: DType) -> Tensor {
+    let layout = Layout::contiguous(shape);
+    Tensor::from_parts(buffer.engine(), buffer.storage().clone(), layout, dtype)
+}
+
+impl Bind for Tensor {
+    fn buffer(&self) -> Option<Buffer> {
+        self.is_contiguous().then(|| self.bytes())
+    }
+
+    #[track_caller]
+    fn copied(&self) -> Result<Buffer> {
+        self.copy().map(|copy| copy.bytes())
+    }
+
+    fn dtype(&self) -> Option<DType> {
+        Some(self.dtype)
+    }
+
+    fn described(&self) -> String {
+        format!(
+            "the elements of {:?} with strides {:?}",
+            self.shape(),
+            self.strides()
+        )
+    }
+}

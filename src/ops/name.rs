@@ -1,0 +1,20 @@
+//! What operations are called when an error or a finding speaks of them.
+
+use lapidary_core::internal::{Launch, Program};
+
+use super::elementwise::element::Element;
+use super::readers::reader_of;
+
+/// What a launch computes, as whoever called for it would say.
+pub(crate) fn name_of(launch: &Launch) -> String {
+    let Program::Builtin(kernel) = &launch.program else {
+        return launch.program.name().to_owned();
+    };
+    if let Some((element, _)) = Element::of(kernel) {
+        return (element.section)(&launch.variant()).to_owned();
+    }
+    let reader = reader_of(kernel);
+    reader.map_or(kernel.name.to_owned(), |reader| {
+        (reader.name)(launch.code).to_string()
+    })
+}

@@ -1,4 +1,0 @@
-//! What the tests of several files here need.
-
-#[cfg(unix)]
-pub(crate) mod killed;
