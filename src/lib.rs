@@ -20,7 +20,7 @@
 //! # When things happen
 //!
 //! A call checks its shapes and types, and records; nothing runs yet. What was recorded runs when
-//! somebody reads, at [`Gpu::flush`], or when 256 commands wait. So errors come at two times: what is
+//! somebody reads, at [`Gpu::flush`](lapidary_core::Gpu::flush), or when 256 commands wait. So errors come at two times: what is
 //! wrong with the call, from the call; what is wrong with memory or the device, from the call that needs the
 //! value ([`Tensor::force`], [`Tensor::to_vec`], …), and only for the tensors concerned. See [`Error`].
 //!
@@ -36,14 +36,14 @@
 //!
 //! # Where the memory is
 //!
-//! [`Gpu::memory`] is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
+//! [`Gpu::memory`](lapidary_core::Gpu::memory) is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
 //! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
 //!
-//! [`Gpu::snapshot`] is all of it as one value, with every block, and what happened before if
-//! [`Gpu::keep_history`] was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
+//! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) is all of it as one value, with every block, and what happened before if
+//! [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
 //! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
 //! and as a log of RMM's (`write_rmm`; `read_rmm` reads one), as a page of HTML to look around in (`write_html`).
-//! [`Gpu::advice`] says in sentences what to change. Who comes from PyTorch finds its habits in
+//! [`Gpu::advice`](lapidary_core::Gpu::advice) says in sentences what to change. Who comes from PyTorch finds its habits in
 //! [`guides::from_torch`], and each function of its memory in [`guides::torch_memory`].
 //!
 //! # Finding bugs
@@ -104,10 +104,14 @@ pub use self::{
 
 /// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
 pub mod guides {
+    #[doc = include_str!("guides/configuration.md")]
+    pub mod configuration {}
     #[doc = include_str!("guides/embed_in_your_app.md")]
     pub mod embed_in_your_app {}
     #[doc = include_str!("guides/from_torch.md")]
     pub mod from_torch {}
+    #[doc = include_str!("guides/model_files.md")]
+    pub mod model_files {}
     #[doc = include_str!("guides/on_the_web.md")]
     pub mod on_the_web {}
     #[doc = include_str!("guides/stay_inside_1_gib.md")]
@@ -120,8 +124,8 @@ pub mod guides {
     pub mod write_a_kernel {}
 }
 
-/// The examples of the README compile, with the features that they speak of.
-#[cfg(all(doctest, feature = "safetensors"))]
+/// The README's example compiles.
+#[cfg(all(doctest, feature = "gpu"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 

@@ -2,9 +2,9 @@
 //!
 //! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know whom,
 //! [`size`] how long things may be, [`panics`] how code may give up, [`prose`] what text must and must
-//! not say, [`kernels`] that a shader has its layout and its twin, [`manifest`] that dependencies are
-//! explained. Each check returns the offences it finds as `file:line: what`, so that each can be
-//! shown a bad sample: a check that cannot fail checks nothing. The exceptions that are granted
+//! not say, [`markdown`] how long its pages and lines may be, [`kernels`] that a shader has its layout
+//! and its twin, [`manifest`] that dependencies are explained. Each check returns the offences it
+//! finds as `file:line: what`, so that each can be shown a bad sample: a check that cannot fail checks nothing. The exceptions that are granted
 //! stand, with their reasons, at the top of those files.
 
 #[path = "tidy/kernels.rs"]
@@ -13,6 +13,8 @@ mod kernels;
 mod layers;
 #[path = "tidy/manifest.rs"]
 mod manifest;
+#[path = "tidy/markdown.rs"]
+mod markdown;
 #[path = "tidy/panics.rs"]
 mod panics;
 #[path = "tidy/prose.rs"]
@@ -112,13 +114,24 @@ fn no_text_names_a_folder_of_somebodys_machine() {
 }
 
 #[test]
+fn the_readme_is_short_and_lines_of_markdown_fit() {
+    let folders = [
+        "docs", "src", "crates", "examples", "tests", "benches", "xtask",
+    ];
+    let mut files = source::read_folders(&folders, &["md"]);
+    files.extend(source::read_top(&["md"]));
+    assert_tidy(markdown::check_readme(&files));
+    assert_tidy(markdown::check_columns(&files));
+}
+
+#[test]
 fn every_dependency_is_explained() {
+    let list = std::fs::read_to_string(root().join("docs/dependencies.md"));
+    let list = list.expect("the list of dependencies is there");
     for folder in ["", "crates/alloc", "crates/core", "crates/tools"] {
-        assert_tidy(manifest::check_comments(&manifest_of(folder)));
-    }
-    let manifest = manifest_of("");
-    if let Ok(readme) = std::fs::read_to_string(root().join("README.md")) {
-        assert_tidy(manifest::check_readme(&manifest, &readme));
+        let manifest = manifest_of(folder);
+        assert_tidy(manifest::check_comments(&manifest));
+        assert_tidy(manifest::check_list(&manifest, &list));
     }
 }
 

@@ -1,5 +1,5 @@
-//! `Cargo.toml` is read by people: each dependency says why it is there, and the README names those
-//! that a user gets.
+//! `Cargo.toml` is read by people: each dependency says why it is there, and `docs/dependencies.md`
+//! names those that a user gets.
 
 /// Every dependency has a comment on its line or right above it; one that stands in several tables
 /// needs it once.
@@ -24,16 +24,16 @@ pub(crate) fn check_comments(manifest: &str) -> Vec<String> {
     offences
 }
 
-/// The README names every dependency that is not for development only.
-pub(crate) fn check_readme(manifest: &str, readme: &str) -> Vec<String> {
+/// `docs/dependencies.md` names every dependency that is not for development only.
+pub(crate) fn check_list(manifest: &str, list: &str) -> Vec<String> {
     let shipped = dependencies(manifest)
         .into_iter()
         .filter(|dependency| !dependency.is_for_development);
     let mut missing: Vec<_> = shipped
-        .filter(|dependency| !is_named(readme, dependency.name))
+        .filter(|dependency| !is_named(list, dependency.name))
         .map(|dependency| {
             format!(
-                "README.md does not name the dependency `{}`",
+                "docs/dependencies.md does not name the dependency `{}`",
                 dependency.name
             )
         })
@@ -125,10 +125,10 @@ fn a_dependency_without_a_comment_is_found() {
 }
 
 #[test]
-fn a_dependency_that_the_readme_keeps_quiet_about_is_found() {
+fn a_dependency_that_is_missing_from_the_list_is_found() {
     assert_eq!(
-        check_readme(SAMPLE, "a, `b`, c and d-macros; (f)"),
-        ["README.md does not name the dependency `d`"]
+        check_list(SAMPLE, "a, `b`, c and d-macros; (f)"),
+        ["docs/dependencies.md does not name the dependency `d`"]
     );
-    assert_eq!(check_readme(SAMPLE, "a b c d f").len(), 0);
+    assert_eq!(check_list(SAMPLE, "a b c d f").len(), 0);
 }

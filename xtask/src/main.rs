@@ -58,7 +58,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "bench [--json] [--readme] [--build] [--seconds N] [FILTER…] | --against REV [FILTER…] | --peers | NAME…",
+        usage: "bench [--json] [--docs] [--build] [--seconds N] [FILTER…] | --against REV [FILTER…] | --peers | NAME…",
         about: bench::ABOUT,
         run: bench::bench,
     },

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 
-use super::{built, into_readme, write};
+use super::{built, into_docs, write};
 use crate::driver::with_gpu;
 use crate::model;
 use crate::process::{Result, capture, cargo, command, root, target_dir};
@@ -19,7 +19,7 @@ const BUDGETS: [(&str, Option<&str>); 3] = [
     ("¼", Some("22566016")),
 ];
 
-pub(crate) fn embed(with_readme: bool) -> Result {
+pub(crate) fn embed(with_docs: bool) -> Result {
     let folder = model::fetched()?;
     let mut build = cargo();
     let build = build.args([
@@ -77,8 +77,8 @@ pub(crate) fn embed(with_readme: bool) -> Result {
     let table = table(&lines)?;
     println!("\n{table}");
     write("embed.md", &table)?;
-    match with_readme {
-        true => into_readme("embed", &table),
+    match with_docs {
+        true => into_docs("embed", &table),
         false => Ok(()),
     }
 }

@@ -26,23 +26,26 @@ pub(crate) const ABOUT: &str = "\
 Measure everything beside what this machine can do, and write target/bench/table.md and table.svg.
   FILTER         only cases whose names hold it (--list names them)
   --json         one JSON object a line, in the place of the table
-  --readme       put the table into README.md
+  --docs         put the table into docs/benchmarks.md
   --build        also a clean release build, its time and the program's size
   --seconds N    about so long for each case
   --against REV  beside another commit: how many times as fast the working tree is
   --peers        beside raw wgpu, candle (CPU) and burn, which takes a quarter of an hour to build
   --peer NAME    beside one of them: raw, candle, burn
-  embed          a sentence encoder (examples/embed) beside candle, and under budgets; --readme as above
+  embed          a sentence encoder (examples/embed) beside candle, and under budgets; --docs as above
   NAME           one of the other benches; `table` before a FILTER that is such a name";
 
 /// The bench that the table is made with.
 const TABLE: &str = "table";
 
+/// The page that `--docs` writes to.
+const DOCS: &str = "docs/benchmarks.md";
+
 #[derive(Default)]
 struct Options {
     is_json: bool,
     is_list: bool,
-    into_readme: bool,
+    into_docs: bool,
     with_build: bool,
     seconds: Option<String>,
     against: Option<String>,
@@ -57,7 +60,7 @@ pub(crate) fn bench(args: &[String]) -> Result {
     let is_single = |word: &String| word != TABLE && known.contains(word);
     match options.words.first() {
         Some(word) if is_single(word) => return single(&options.words, &known),
-        Some(word) if word == "embed" => return encoder::embed(options.into_readme),
+        Some(word) if word == "embed" => return encoder::embed(options.into_docs),
         Some(word) if word == TABLE => drop(options.words.remove(0)),
         _ => {}
     }
@@ -82,7 +85,7 @@ fn parse(args: &[String]) -> Result<Options> {
         match arg.as_str() {
             "--json" => options.is_json = true,
             "--list" => options.is_list = true,
-            "--readme" => options.into_readme = true,
+            "--docs" => options.into_docs = true,
             "--build" => options.with_build = true,
             "--seconds" => options.seconds = Some(value()?),
             "--against" => options.against = Some(value()?),
@@ -170,8 +173,8 @@ fn whole(options: &Options) -> Result {
     let markdown = table::markdown(&rows);
     write("table.md", &markdown)?;
     write("table.svg", &plot::plot(&rows))?;
-    if options.into_readme {
-        into_readme("table", &markdown)?;
+    if options.into_docs {
+        into_docs("table", &markdown)?;
     }
     match is_good {
         true => Ok(()),
@@ -263,13 +266,13 @@ fn write(name: &str, text: &str) -> Result {
     Ok(())
 }
 
-/// Replaces what stands between two marks in the README.
-fn into_readme(mark: &str, text: &str) -> Result {
-    let path = root().join("README.md");
+/// Replaces the text between two marks in `docs/benchmarks.md`.
+fn into_docs(mark: &str, text: &str) -> Result {
+    let path = root().join(DOCS);
     let explain = |error: std::io::Error| format!("{}: {error}.", path.display());
-    let readme = fs::read_to_string(&path).map_err(explain)?;
-    let replaced = between(&readme, mark, text)
-        .ok_or(format!("README.md has no marks `<!-- bench {mark} -->`."))?;
+    let page = fs::read_to_string(&path).map_err(explain)?;
+    let replaced = between(&page, mark, text)
+        .ok_or(format!("{DOCS} has no marks `<!-- bench {mark} -->`."))?;
     fs::write(&path, replaced).map_err(explain)
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::row::{Figure, Limit, Row};
 use super::table::{digits, escaped, none, percent};
-use super::{Options, build_table, built, cases, into_readme, one, plot, write};
+use super::{Options, build_table, built, cases, into_docs, one, plot, write};
 use crate::process::{Result, cargo, root, target_dir};
 
 pub(crate) const NAMES: [&str; 3] = ["raw", "candle", "burn"];
@@ -85,8 +85,8 @@ pub(crate) fn peers(options: &Options) -> Result {
     }
     write("peers.md", &text)?;
     write("peers.svg", &plot::plot(&all))?;
-    match options.into_readme {
-        true => into_readme("peers", &text),
+    match options.into_docs {
+        true => into_docs("peers", &text),
         false => Ok(()),
     }
 }
