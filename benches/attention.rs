@@ -4,7 +4,8 @@
 //! cargo bench --bench attention [-- FILTER]
 //! ```
 //!
-//! Of one query, the heads of a group are measured as rows of one head too: the least there is to do.
+//! Of one query, the heads of a group are measured as rows of one head too: the least there is to
+//! do.
 //!
 //! Elements are multiplications and additions of both products, whatever the mask leaves out.
 

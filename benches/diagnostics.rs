@@ -4,8 +4,9 @@
 //! cargo bench --bench diagnostics
 //! ```
 //!
-//! A small network's forward pass and its gradients, whose loss is read after every step, on the adapter.
-//! The time of the best step of each, which take turns, and its ratio to that with nothing looked for.
+//! A small network's forward pass and its gradients, whose loss is read after every step, on the
+//! adapter. The time of the best step of each, which take turns, and its ratio to that with nothing
+//! looked for.
 
 use std::time::Instant;
 

@@ -7,9 +7,9 @@
 //! First on the simulated device (sizes only, so that the driver does little), then on the
 //! adapter, unless `sim` is asked for. Nanoseconds, best of 20 rounds of 255 calls.
 //!
-//! For instructions, run the bench's binary under `valgrind --tool=cachegrind` with `sim` and a name, and
-//! with `sim` and `nothing`: the difference, divided by 20 × 255, is one call's. `--tool=callgrind` says
-//! how much of it is below `SimDriver`.
+//! For instructions, run the bench's binary under `valgrind --tool=cachegrind` with `sim` and a
+//! name, and with `sim` and `nothing`: the difference, divided by 20 × 255, is one call's.
+//! `--tool=callgrind` says how much of it is below `SimDriver`.
 
 use std::time::Instant;
 

@@ -4,9 +4,9 @@
 //! cargo bench --bench fusion [-- PART OF A NAME]
 //! ```
 //!
-//! Milliseconds, best of some rounds, each of which waits for the device; beside them the time of the
-//! loops, and what part of their speed the fused kernel reaches. Then 1000 small operations, each
-//! of which takes the result of the one before, and a read: microseconds an operation.
+//! Milliseconds, best of some rounds, each of which waits for the device; beside them the time of
+//! the loops, and what part of their speed the fused kernel reaches. Then 1000 small operations,
+//! each of which takes the result of the one before, and a read: microseconds an operation.
 
 use std::time::Instant;
 

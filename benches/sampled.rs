@@ -5,8 +5,8 @@
 //! cargo bench --features sim --bench sampled -- [FILTER] [--save-baseline NAME | --baseline NAME]
 //! ```
 //!
-//! The table is for ratios, since its rounds take turns with what they are compared with; this is for how much one
-//! and the same case varies. Starts of processes are the table's alone.
+//! The table is for ratios, since its rounds take turns with what they are compared with; this is
+//! for how much one and the same case varies. Starts of processes are the table's alone.
 
 #[path = "table/churn.rs"]
 mod churn;

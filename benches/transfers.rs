@@ -7,14 +7,16 @@
 //! `--small`: the two smallest sizes only, to see whether it all works.
 //!
 //! By hand: `Queue::write_buffer` into a buffer that is there, and a fresh read-back buffer for
-//! each download; beside `upload_with`, one mapped buffer that is used again, and a copy from it. The three take turns in blocks of rounds, so that what else the machine does
-//! concerns them alike. Best of all rounds; the share is of memcpy in the same run. `look` is `read_with` of a
+//! each download; beside `upload_with`, one mapped buffer that is used again, and a copy from it.
+//! The three take turns in blocks of rounds, so that what else the machine does concerns them
+//! alike. Best of all rounds; the share is of memcpy in the same run. `look` is `read_with` of a
 //! function that sums, beside the same sum of what was downloaded by hand.
 //!
 //! `to_vec` gives a vector whose memory the system has yet to provide, so it is measured beside
 //! `Vec::clone`, which needs the same of it.
 //!
-//! At the end 4 KiB, which the host writes and reads where they lie if it can, beside a mapping by hand.
+//! At the end 4 KiB, which the host writes and reads where they lie if it can, beside a mapping by
+//! hand.
 
 use std::hint::black_box;
 use std::time::Instant;

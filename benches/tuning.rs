@@ -4,11 +4,13 @@
 //! cargo bench --bench tuning [-- FILTER]
 //! ```
 //!
-//! Times are wall-clock; where the system tells (Linux) the ratio of processor time stands beside that of the
-//! least times. On a software adapter it shows the work, whatever else the machine does.
+//! Times are wall-clock; where the system tells (Linux) the ratio of processor time stands beside
+//! that of the least times. On a software adapter it shows the work, whatever else the machine
+//! does.
 //!
-//! Trials take a few seconds of a process at the most: so each problem is tried in a process of its own,
-//! as by as many starts of an app, and the findings are read from their file by this one, which tries nothing.
+//! Trials take a few seconds of a process at the most: so each problem is tried in a process of its
+//! own, as by as many starts of an app, and the findings are read from their file by this one,
+//! which tries nothing.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,12 +1,13 @@
-//! Smaller weights: a linear layer by weights of f32, and by the same in f16, bf16 and eight bits, in turns
-//! on one adapter.
+//! Smaller weights: a linear layer by weights of f32, and by the same in f16, bf16 and eight bits,
+//! in turns on one adapter.
 //!
 //! ```text
 //! cargo bench --bench weights [-- FILTER]
 //! ```
 //!
-//! Beside the bytes of the weights and the ratio of least times (below 1 is faster than f32) stands the cosine of
-//! the outputs with those of f32, the least of all rows, for gaussian weights and inputs.
+//! Beside the bytes of the weights and the ratio of least times (below 1 is faster than f32) stands
+//! the cosine of the outputs with those of f32, the least of all rows, for gaussian weights and
+//! inputs.
 
 use std::time::{Duration, Instant};
 

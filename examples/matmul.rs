@@ -60,7 +60,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Computes some entries again, on the host and in f64.
 fn check(a: &Tensor, b: &Tensor, product: &Tensor) -> Result<(), Box<dyn Error>> {
     let size = a.shape()[0];
-    // Rounding grows with the terms of a sum, and the narrow types round the result to 11 bits, and to 8.
+    // Rounding grows with the terms of a sum, and the narrow types round the result to 11 bits, and
+    // to 8.
     let allowed = match a.dtype() {
         DType::F16 => 1e-3 * (size as f64).sqrt(),
         DType::Bf16 => 8e-3 * (size as f64).sqrt(),

@@ -1,5 +1,5 @@
-//! A network that learns in less memory than it wants, and the monitor that shows it: in this process, or
-//! served to `lapidary top` in another.
+//! A network that learns in less memory than it wants, and the monitor that shows it: in this
+//! process, or served to `lapidary top` in another.
 //!
 //! ```text
 //! cargo run --release --features monitor --example monitor

@@ -42,7 +42,7 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
         gpu.caps().backend,
     );
     let mut job = Job::new(&gpu)?;
-    println!("step      budget  shortfall        peak     put out  brought in  make way    step");
+    println!("step      budget  shortfall        peak     evicted    restored  make way    step");
     let (mut is_right, mut peak_bytes, mut worst_over_bytes) = (true, 0, 0);
     for (step, budget_mib) in BUDGETS_MIB.into_iter().enumerate() {
         let budget_bytes = budget_mib * MIB;
@@ -66,8 +66,8 @@ fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
             Bytes(budget_bytes).to_string(),
             Bytes(shortfall_bytes).to_string(),
             Bytes(after.device_bytes.peak).to_string(),
-            Bytes(after.put_out_bytes - before.put_out_bytes).to_string(),
-            Bytes(after.brought_in_bytes - before.brought_in_bytes).to_string(),
+            Bytes(after.evicted_bytes - before.evicted_bytes).to_string(),
+            Bytes(after.restored_bytes - before.restored_bytes).to_string(),
             make_way_ms,
             step_ms,
             if step_is_right { "right" } else { "WRONG" },

@@ -8,8 +8,8 @@
 //! A healthy machine loses no device on demand. So this is done in two ways. On a device that the
 //! app has opened, the app destroys it: everything there is really gone, and the job goes on with
 //! another one (`readopt`). On a device of our own, it is only said to be lost; but from then on
-//! nothing reaches it, and `reopen` puts a new one in its place, as it does when a driver has crashed.
-//! The last line is for programs.
+//! nothing reaches it, and `reopen` puts a new one in its place, as it does when a driver has
+//! crashed. The last line is for programs.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

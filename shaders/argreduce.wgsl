@@ -1,5 +1,5 @@
 // The position of the extreme of every row of a view: the first one, where several are equal.
-// `T` is what x holds. One invocation (in `tree`: one workgroup) makes one quad of y, so the
+// `T` is what x holds. One invocation (in `tree`: one workgroup) makes one vec4 of y, so the
 // positions of four rows, or of four parts of rows, among which `pick` chooses.
 //
 // Elements are compared by keys: integers whose order is that of the elements, turned round for
@@ -94,13 +94,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 // first in y, and each holds all rows, rounded up to a quad.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  let quad = id.x + id.y * groups.x * 32u;
-  let quads = (p.rows + 3u) / 4u;
-  if (quad >= quads * p.parts) {
+  let vec4_index = id.x + id.y * groups.x * 32u;
+  let vec4s = (p.rows + 3u) / 4u;
+  if (vec4_index >= vec4s * p.parts) {
     return;
   }
-  let part = quad / quads;
-  let rows = min(vec4<u32>(4u * (quad - part * quads)) + vec4<u32>(0u, 1u, 2u, 3u),
+  let part = vec4_index / vec4s;
+  let rows = min(vec4<u32>(4u * (vec4_index - part * vec4s)) + vec4<u32>(0u, 1u, 2u, 3u),
                  vec4<u32>(p.rows - 1u));
   var at = vec4<u32>(row_start(rows.x));
   if (!ALIGNED) {
@@ -127,7 +127,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     best = offer(best, key_of(load(at)), vec4<u32>(k));
     at += stride;
   }
-  y_put4(4u * quad, best.at);
+  y_put4(4u * vec4_index, best.at);
 }
 
 //# tree
@@ -147,13 +147,13 @@ fn search(row: u32, from_k: u32, to_k: u32, lane: u32) -> Best {
   let start = row_start(row);
   var best = Best(vec4<i32>(key_at(start + from_k)), vec4<u32>(from_k));
   let head = min(to_k, from_k + ((4u - ((start + from_k) & 3u)) & 3u));
-  let quads = (to_k - head) / 4u;
-  let tail = head + 4u * quads;
+  let vec4s = (to_k - head) / 4u;
+  let tail = head + 4u * vec4s;
   if (from_k + lane < head) {
     best = offer(best, vec4<i32>(key_at(start + from_k + lane)), vec4<u32>(from_k + lane));
   }
-  for (var quad = lane; quad < quads; quad += 64u) {
-    let k = head + 4u * quad;
+  for (var vec4_index = lane; vec4_index < vec4s; vec4_index += 64u) {
+    let k = head + 4u * vec4_index;
     best = offer(best, key_of(x_get4(start + k)), vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u));
   }
   if (tail + lane < to_k) {

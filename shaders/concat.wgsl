@@ -1,6 +1,6 @@
 // Puts up to four contiguous tensors side by side. y is seen as lines: an index before the axis
 // each, `line` elements long, of which tensor `i` fills `ends[i] − begins[i]` from `begins[i]` on.
-// One invocation writes one quad of y, whatever tensors its elements come from; what none of them
+// One invocation writes one vec4 of y, whatever tensors its elements come from; what none of them
 // fills stays as it is.
 
 //# main
@@ -10,9 +10,9 @@ struct Params {
   offsets: vec4<u32>,
   line: u32,
   lines: u32,
-  // The quads of a line that are written.
-  first_quad: u32,
-  quads: u32,
+  // The vec4s of a line that are written.
+  first_vec4: u32,
+  vec4s: u32,
   // The elements of y.
   elements: u32,
 }
@@ -20,15 +20,15 @@ struct Params {
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let index = id.x + id.y * groups.x * 64u;
-  let line = index / p.quads;
+  let line = index / p.vec4s;
   if (line >= p.lines) {
     return;
   }
-  let start = line * p.line + 4u * (p.first_quad + index - line * p.quads);
+  let start = line * p.line + 4u * (p.first_vec4 + index - line * p.vec4s);
   write(start);
 }
 
-//# quads
+//# vec4s
 // Every boundary is at a quad.
 fn write(start: u32) {
   let line = start / p.line;
@@ -46,7 +46,7 @@ fn write(start: u32) {
 
 //# elements
 fn write(start: u32) {
-  // Most quads come from one tensor.
+  // Most vec4s come from one tensor.
   let line = start / p.line;
   let at = start - line * p.line;
   if (at >= p.begins.x && at + 4u <= p.ends.x) {

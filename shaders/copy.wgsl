@@ -69,7 +69,7 @@ fn main(
   move_block(batch, place.y << 2u, place.x << 2u);
 }
 
-//# transpose_quads
+//# transpose_vec4s
 // Columns of the source come in whole, rows of the output leave whole.
 fn move_block(batch: u32, row: u32, column: u32) {
   let step = p.w1.y;
@@ -95,16 +95,16 @@ fn move_block(batch: u32, row: u32, column: u32) {
   let width = p.w1.z;
   let at = p.w1.x + batch_at(batch) + row + column * p.w1.y;
   let to = (batch * p.w0.w + row) * width + column;
-  move_quad(at, to);
+  move_vec4(at, to);
   if (row + 1u >= p.w0.w) { return; }
-  move_quad(at + 1u, to + width);
+  move_vec4(at + 1u, to + width);
   if (row + 2u >= p.w0.w) { return; }
-  move_quad(at + 2u, to + 2u * width);
+  move_vec4(at + 2u, to + 2u * width);
   if (row + 3u >= p.w0.w) { return; }
-  move_quad(at + 3u, to + 3u * width);
+  move_vec4(at + 3u, to + 3u * width);
 }
 
-fn move_quad(at: u32, to: u32) {
+fn move_vec4(at: u32, to: u32) {
   let step = p.w1.y;
   y_put4(to, op(A(x_get(at), x_get(at + step), x_get(at + 2u * step), x_get(at + 3u * step))));
 }
@@ -115,11 +115,11 @@ fn move_quad(at: u32, to: u32) {
 fn move_block(batch: u32, row: u32, column: u32) {
   let start = p.w1.x + batch_at(batch);
   for (var k = 0u; k < 4u; k += 1u) {
-    move_quad(batch, start, row + k, column);
+    move_vec4(batch, start, row + k, column);
   }
 }
 
-fn move_quad(batch: u32, start: u32, row: u32, column: u32) {
+fn move_vec4(batch: u32, start: u32, row: u32, column: u32) {
   let line = batch * p.w0.w + row;
   let first = line * p.w1.z;
   let c = column + ((4u - (first & 3u)) & 3u);

@@ -1,4 +1,4 @@
-// Elements that are made of nothing but their number `k`, which is that of a quad's first.
+// Elements that are made of nothing but their number `k`, which is that of a vec4's first.
 
 //# full
 fn op(k: u32) -> Y { return Y(bitcast<E>(p.w0.z)); }

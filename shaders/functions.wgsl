@@ -1,4 +1,4 @@
-// Functions of a quad that kernels call, whatever their family. Adapters disagree about NaN,
+// Functions of a vec4 that kernels call, whatever their family. Adapters disagree about NaN,
 // infinities and zero, and about the last bits; these agree.
 
 //# is_lane

@@ -2,7 +2,7 @@
 // coordinate. `at(c)` gives the element of the indices, in x, and that of x but for the axis, in y;
 // p.w0 holds the number of elements, and the size and the stride of the axis in z and w. An index
 // that the axis does not have gives 0, and nothing is read for it; a negative one is far beyond
-// the axis once it is unsigned. One invocation writes one quad.
+// the axis once it is unsigned. One invocation writes one vec4.
 
 //# main
 @compute @workgroup_size(64)

@@ -1,7 +1,7 @@
 // Picks slices of a view along an axis. y is contiguous, [before, indices, after]; x is walked by
 // up to four dimensions on either side of the axis, innermost first. An index that the axis does
 // not have gives zeros, and nothing is read for it; a negative one is far beyond the axis once it
-// is unsigned. One invocation writes one quad.
+// is unsigned. One invocation writes one vec4.
 
 //# params
 struct Params {
@@ -81,7 +81,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   y_put4(first, fetch(first));
 }
 
-//# quads
+//# vec4s
 // The four elements follow each other in x, from a quad on.
 fn fetch(first: u32) -> vec4<T> {
   let from_x = source(first);

@@ -50,7 +50,7 @@ fn finish(v: vec4<f32>, s: vec4<f32>, t: vec4<f32>, at: vec4<u32>) -> vec4<f32> 
   return v * t * weight(at);
 }
 
-//# weight_quads
+//# weight_vec4s
 fn weight(at: vec4<u32>) -> vec4<f32> {
   return w_get4(p.second + at.x);
 }
@@ -66,7 +66,7 @@ fn weight(at: vec4<u32>) -> vec4<f32> {
   return vec4<f32>(1.0);
 }
 
-//# bias_quads
+//# bias_vec4s
 fn bias(at: vec4<u32>) -> vec4<f32> {
   return b_get4(p.third + at.x);
 }

@@ -1,6 +1,6 @@
 // The negative logarithm of the probability of a class, for every row of x: its element that the
 // row's target `i` names, taken from what `m` says. Targets are read from `second` on; where
-// `parts` is 1, those that are `third` are ignored, and give 0. One invocation writes one quad.
+// `parts` is 1, those that are `third` are ignored, and give 0. One invocation writes one vec4.
 
 //# main
 @compute @workgroup_size(64)

@@ -1,4 +1,4 @@
-// Operations that keep an element or make it 0, as its place says: `k` is the number of a quad's
+// Operations that keep an element or make it 0, as its place says: `k` is the number of a vec4's
 // first element in the output. $0 and $1 stand for the scalars beyond those in p.w0.
 
 //# tril

@@ -1,5 +1,5 @@
 // Random numbers by counting: Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011). The number of
-// a quad is the counter and the seed is the key, so that a quad needs no state and every adapter
+// a vec4 is the counter and the seed is the key, so that a vec4 needs no state and every adapter
 // draws the same.
 
 //# philox

@@ -1,5 +1,5 @@
 // Folds every row of a view to one element. `T` is what x holds, `A` what is accumulated in, `R`
-// what y holds. One invocation (in `tree`: one workgroup) makes one quad of y, so four rows, or
+// what y holds. One invocation (in `tree`: one workgroup) makes one vec4 of y, so four rows, or
 // four parts of rows that a second pass folds.
 //
 // `lift` takes elements into the accumulator, `fold` joins two accumulators, `lower` gives the
@@ -199,13 +199,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 // in y, and each holds all rows, rounded up to a quad.
 @compute @workgroup_size(32)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  let quad = id.x + id.y * groups.x * 32u;
-  let quads = (p.rows + 3u) / 4u;
-  if (quad >= quads * p.parts) {
+  let vec4_index = id.x + id.y * groups.x * 32u;
+  let vec4s = (p.rows + 3u) / 4u;
+  if (vec4_index >= vec4s * p.parts) {
     return;
   }
-  let part = quad / quads;
-  let rows = min(vec4<u32>(4u * (quad - part * quads)) + vec4<u32>(0u, 1u, 2u, 3u),
+  let part = vec4_index / vec4s;
+  let rows = min(vec4<u32>(4u * (vec4_index - part * vec4s)) + vec4<u32>(0u, 1u, 2u, 3u),
                  vec4<u32>(p.rows - 1u));
   var starts = vec4<u32>(row_start(rows.x));
   if (!ALIGNED) {
@@ -242,7 +242,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     }
     k += count;
   }
-  y_put4(4u * quad, lower(total));
+  y_put4(4u * vec4_index, lower(total));
 }
 
 //# tree
@@ -257,8 +257,8 @@ fn fold_span(first: u32, end: u32, m: vec4<f32>, lane: u32) -> vec4<A> {
   if (first + lane < head) {
     total = fold(total, one_lane(x_get(first + lane), m));
   }
-  for (var quad = lane; quad < (tail - head) / 4u; quad += 64u) {
-    total = fold(total, lift(x_get4(head + 4u * quad), m));
+  for (var vec4_index = lane; vec4_index < (tail - head) / 4u; vec4_index += 64u) {
+    total = fold(total, lift(x_get4(head + 4u * vec4_index), m));
   }
   if (tail + lane < end) {
     total = fold(total, one_lane(x_get(tail + lane), m));

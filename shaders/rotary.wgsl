@@ -1,6 +1,6 @@
 // Rotary position embedding: pairs of elements of the last axis, turned by an angle that depends on
 // the position (the axis before) and on the pair. x and y are row-major; c and s hold the cosine
-// and the sine of [position, pair]. One invocation writes one quad.
+// and the sine of [position, pair]. One invocation writes one vec4.
 
 //# params
 struct Params {

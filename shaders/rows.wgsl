@@ -80,7 +80,7 @@ fn load(at: vec4<u32>) -> vec4<T> {
   return vec4<T>(x_get(at.x), x_get(at.y), x_get(at.z), x_get(at.w));
 }
 
-//# quads
+//# vec4s
 // Rows start at quads and are whole quads long.
 fn part(start: u32, k: u32) -> vec4<f32> {
   return x_get4(start + k);
@@ -272,7 +272,7 @@ fn row_of(e: vec4<u32>) -> Row {
   );
 }
 
-//# row_quads
+//# row_vec4s
 // The step along the axis is whole quads: the quad is of four neighbouring rows.
 fn row_of(e: vec4<u32>) -> Row {
   let above = e.x / p.chunk;

@@ -1,7 +1,7 @@
 // Elements written, or folded, where indices say. Adapters have no atomic additions of floats, and
 // with them the order would differ from run to run: so each element of the result looks for the
 // indices that name it, of which `k` holds the keys in order and `o` the places. All operands but
-// these are row-major, [before, axis, after]. One invocation writes one quad.
+// these are row-major, [before, axis, after]. One invocation writes one vec4.
 
 //# params
 struct Params {

@@ -46,7 +46,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   }
 }
 
-//# quads
+//# vec4s
 // Elements that share a word: what comes after the axis is whole quads, and so a quad of y is one
 // invocation's.
 @compute @workgroup_size(64)
@@ -59,8 +59,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
     let one = place_of(first + lane);
     if (one.is_named) {
       let v = vec4<T>(settle(one.to, one.row, one.m, one.key, one.from_s));
-      let quad = p.x_offset + one.to - lane;
-      y_put4(quad, select(y_get4(quad), v, is_lane(lane)));
+      let vec4_index = p.x_offset + one.to - lane;
+      y_put4(vec4_index, select(y_get4(vec4_index), v, is_lane(lane)));
     }
   }
 }

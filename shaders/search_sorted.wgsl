@@ -1,5 +1,5 @@
 // How many elements of a sorted row come before a value. All operands are row-major: s is
-// [rows, length], v and y are [rows, values]. One invocation writes one quad.
+// [rows, length], v and y are [rows, values]. One invocation writes one vec4.
 
 //# params
 struct Params {

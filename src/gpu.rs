@@ -13,7 +13,7 @@ mod share;
 mod state;
 #[cfg(test)]
 mod tests;
-mod upload;
+mod upload_with;
 
 use std::fmt;
 use std::ops::Deref;
@@ -28,7 +28,7 @@ pub use fusion::FusedKernel;
 #[cfg(feature = "safetensors")]
 pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use state::State;
-pub use upload::Upload;
+pub use upload_with::Upload;
 
 /// What this crate adds to the core's engine.
 const LAYER: Layer = Layer {

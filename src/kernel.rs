@@ -10,12 +10,12 @@ use crate::tensor::layout::{Layout, checked};
 
 /// A kernel of your own: WGSL that computes on tensors, and on [`Buffer`]s.
 ///
-/// [`lapidary_core::Kernel`] says what may stand in the text, and what is checked. Arrays take tensors of
-/// their element type: `f32`, `i32` or `u32`, or vectors, matrices, atomics or structs of them. Where all
-/// is `u32`, tensors of types that are narrower than a word fit too, packed into words, little end first:
-/// `unpack2x16float`, `unpack4xU8` and `unpack4xI8` take [`F16`](DType::F16), [`U8`](DType::U8) (and
-/// [`Bool`](DType::Bool)) and [`I8`](DType::I8) apart, and a [`Bf16`](DType::Bf16) is `bitcast<f32>` of
-/// its bits as the upper half of a word.
+/// [`lapidary_core::Kernel`] says what may stand in the text, and what is checked. Arrays take
+/// tensors of their element type: `f32`, `i32` or `u32`, or vectors, matrices, atomics or structs
+/// of them. Where all is `u32`, tensors of types that are narrower than a word fit too, packed into
+/// words, little end first: `unpack2x16float`, `unpack4xU8` and `unpack4xI8` take
+/// [`F16`](DType::F16), [`U8`](DType::U8) (and [`Bool`](DType::Bool)) and [`I8`](DType::I8) apart,
+/// and a [`Bf16`](DType::Bf16) is `bitcast<f32>` of its bits as the upper half of a word.
 ///
 /// ```no_run
 /// use lapidary::{DType, Gpu, Kernel};
@@ -90,7 +90,7 @@ impl Kernel {
     ///         if id.x < arrayLength(&x) { x[id.x] *= 2.0; }
     ///     }
     /// ")?
-    /// .with_twin(|call| {
+    /// .with_reference(|call| {
     ///     let doubled: Vec<f32> = call.read::<f32>("x").iter().map(|x| 2.0 * x).collect();
     ///     call.write("x", &doubled);
     /// });
@@ -102,11 +102,11 @@ impl Kernel {
     /// ```
     #[cfg(any(test, feature = "sim"))]
     #[must_use]
-    pub fn with_twin(
+    pub fn with_reference(
         self,
-        twin: impl Fn(&mut crate::sim::HostCall<'_>) + Send + Sync + 'static,
+        reference: impl Fn(&mut crate::sim::CustomReferenceCall<'_>) + Send + Sync + 'static,
     ) -> Kernel {
-        Kernel(self.0.with_twin(twin))
+        Kernel(self.0.with_reference(reference))
     }
 
     /// Starts a call: bind tensors by name, and run it.
@@ -143,14 +143,12 @@ pub struct KernelCall {
 }
 
 impl KernelCall {
-    /// Binds a tensor, or a [`Buffer`]. For a `read` binding any view will do: one whose elements do not
-    /// lie one after the other is copied first, and so is one that another name reads already. What is
-    /// bound to a `read_write` binding is changed in place, and has to be contiguous.
-    pub fn bind(
-        mut self,
-        name: &str,
-        operand: &(impl Bind + Clone + Send + Sync + 'static),
-    ) -> Self {
+    /// Binds a tensor, or a [`Buffer`]. For a `read` binding any view will do: one whose elements
+    /// do not lie one after the other is copied first, and so is one that another name reads
+    /// already. What is bound to a `read_write` binding is changed in place, and has to be
+    /// contiguous.
+    #[track_caller]
+    pub fn bind(mut self, name: &str, operand: &impl Bind) -> Self {
         self.call = self.call.bind(name, operand);
         self
     }
@@ -169,9 +167,8 @@ impl KernelCall {
         self
     }
 
-    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives
-    /// `bytemuck::Pod` (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left
-    /// out.
+    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives `bytemuck::Pod`
+    /// (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
     pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
         self.params_bytes(bytemuck::bytes_of(params))
     }
@@ -247,7 +244,7 @@ fn tensor(buffer: &Buffer, shape: &[usize], dtype: DType) -> Tensor {
 
 impl Bind for Tensor {
     fn buffer(&self) -> Option<Buffer> {
-        self.is_contiguous().then(|| self.bytes())
+        Tensor::buffer(self)
     }
 
     #[track_caller]
@@ -259,7 +256,11 @@ impl Bind for Tensor {
         Some(self.dtype)
     }
 
-    fn described(&self) -> String {
+    fn noun(&self) -> &'static str {
+        "the tensor"
+    }
+
+    fn elements(&self) -> String {
         format!(
             "the elements of {:?} with strides {:?}",
             self.shape(),

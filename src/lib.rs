@@ -7,7 +7,7 @@
 //! operators, named as in PyTorch and NumPy, and return a `Result`:
 //!
 //! ```no_run
-//! //! use lapidary::{DType, Gpu, Options};
+//! use lapidary::{DType, Gpu, Options};
 //!
 //! let gpu = Gpu::open(Options::default())?;
 //! let weights = gpu.rand_normal(&[784, 10], 0.0, 0.05, 7, DType::F32)?;
@@ -20,54 +20,63 @@
 //! # When things happen
 //!
 //! A call checks its shapes and types, and records; nothing runs yet. What was recorded runs when
-//! somebody reads, at [`Gpu::flush`](lapidary_core::Gpu::flush), or when 256 commands wait. So errors come at two times: what is
-//! wrong with the call, from the call; what is wrong with memory or the device, from the call that needs the
-//! value ([`Tensor::force`], [`Tensor::to_vec`], …), and only for the tensors concerned. See [`Error`].
+//! somebody reads, at [`Gpu::flush`](lapidary_core::Gpu::flush), or when 256 commands wait. So
+//! errors come at two times: what is wrong with the call, from the call; what is wrong with memory
+//! or the device, from the call that needs the value ([`Tensor::force`], [`Tensor::to_vec`], …),
+//! and only for the tensors concerned. See [`Error`].
 //!
 //! Dropping a tensor, on any thread, is free: its memory goes to the next command that wants some.
 //!
 //! # In your app
 //!
-//! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor of one of
-//! its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL of your own.
-//! [`guides::embed_in_your_app`] tells all of it, with budgets beside a game and notes for egui and Bevy.
-//! In a browser, only the asynchronous forms wait ([`Gpu::open_async`], [`Tensor::read`], …): see
-//! [`guides::on_the_web`].
+//! [`Gpu::adopt`] computes on the device that your app has opened, [`Gpu::import`] makes a tensor
+//! of one of its buffers, [`Gpu::with_bound`] hands tensors to its own passes. [`Kernel`] runs WGSL
+//! of your own. [`guides::embed_in_your_app`] tells all of it, with budgets beside a game and notes
+//! for egui and Bevy. In a browser, only the asynchronous forms wait ([`Gpu::open_async`],
+//! [`Tensor::read`], …): see [`guides::on_the_web`].
 //!
 //! # Where the memory is
 //!
-//! [`Gpu::memory`](lapidary_core::Gpu::memory) is a value with all numbers; printed, it is a page. Every tensor remembers the line that made
-//! it, and a name if it was given one ([`Tensor::named`]): both are in the report and in errors.
+//! [`Gpu::memory`](lapidary_core::Gpu::memory) is a value with all numbers; printed, it is a page.
+//! Every tensor remembers the line that made it, and a name if it was given one
+//! ([`Tensor::named`]): both are in the report and in errors.
 //!
-//! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) is all of it as one value, with every block, and what happened before if
-//! [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called. [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is
-//! written as JSON, as a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`)
-//! and as a log of RMM's (`write_rmm`; `read_rmm` reads one), as a page of HTML to look around in (`write_html`).
-//! [`Gpu::advice`](lapidary_core::Gpu::advice) says in sentences what to change. Who comes from PyTorch finds its habits in
-//! [`guides::from_torch`], and each function of its memory in [`guides::torch_memory`].
+//! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) is all of it as one value, with every block, and
+//! what happened before if [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called.
+//! [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is written as JSON, as
+//! a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`) and as a
+//! log of RMM's (`write_rmm`; `read_rmm` reads one), as a page of HTML to look around in
+//! (`write_html`). [`Gpu::advice`](lapidary_core::Gpu::advice) says in sentences what to change.
+//! Who comes from PyTorch finds its habits in [`guides::from_torch`], and each function of its
+//! memory in [`guides::torch_memory`].
 //!
 //! # Finding bugs
 //!
-//! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever writes past the end
-//! of a tensor is named, be it a kernel of your own or commands of your app; who writes to one that is gone; which
-//! operation made the first NaN; what a kernel left unwritten; and what is alive when it should not be. See
-//! [`Diagnostics`] and [`Finding`].
+//! With [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, whoever
+//! writes past the end of a tensor is named, be it a kernel of your own or commands of your app;
+//! who writes to one that is gone; which operation made the first NaN; what a kernel left
+//! unwritten; and what is alive when it should not be. See [`Diagnostics`] and [`Finding`].
 //!
 //! # Features
 //!
 //! * `lz4`: tensors that are spilled to disk may be compressed.
-//! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files and read.
-//! * `tracing`: spans `flush`, `walk`, `submission`, `compaction`, `eviction` (debug), and events for rungs of the
-//!   ladder that made room (info), refusals (warn) and a lost device (error), with the target `lapidary`, for the
-//!   app's subscriber, which must not call this crate.
+//! * `serde`, `snapshot`: what is told of memory can be serialized; snapshots are written to files
+//!   and read.
+//! * `tracing`: spans `flush`, `execution_pass`, `submission`, `compaction`, `eviction` (debug),
+//!   and events for the reclaim steps that made room (info), refusals (warn) and a lost device
+//!   (error), with the target `lapidary`, for the app's subscriber, which must not call this crate.
 //! * `metrics`: `Gpu::record_metrics` tells the numbers to the app's recorder.
-//! * `safetensors`: a model's weights from a file, uploaded or only when they are used, and to one: see `ModelFile`.
-//! * `ndarray`: tensors from arrays of that crate, and back: `Gpu::tensor_from`, `Tensor::to_array`.
+//! * `safetensors`: a model's weights from a file, uploaded or only when they are used, and to one:
+//!   see `ModelFile`.
+//! * `ndarray`: tensors from arrays of that crate, and back: `Gpu::tensor_from`,
+//!   `Tensor::to_array`.
 //! * `static-dxc`: DX12's better compiler linked into a program for Windows: see [`Dx12Compiler`].
 //! * `sim`: a simulated device for tests, see the module `sim`.
-//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top` through a
-//!   local socket. See the module `monitor`.
-//! * `cli`: the program `lapidary`.
+//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top`
+//!   through a local socket. See the module `monitor`.
+//!
+//! The program `lapidary` is the package `lapidary-tools`. The memory manager alone, for kernels of
+//! your own and without tensors, is the crate [`lapidary_core`].
 
 mod files;
 mod fuse;
@@ -79,12 +88,13 @@ mod tensor;
 #[cfg(not(target_arch = "wasm32"))]
 pub use lapidary_core::adapters;
 pub use lapidary_core::{
-    Access, AdapterKind, AdapterSummary, Advice, Away, Bind, Block, BlockState, Bound, BoundRange,
+    Access, AdapterKind, AdapterSummary, Advice, Bind, Block, BlockState, Bound, BoundRange,
     Budget, Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error,
-    Event, Finding, Findings, History, Holder, KernelError, KernelTime, Leak, Measure, Measured,
-    MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin, Pressure, PressureGuard,
-    Recovered, Residency, Result, Rung, RungUse, Scope, ShaderCompiler, SlabMap, SlabUse, Snapshot,
-    Source, SpillError, SpillFailure, StateFailure, Suggestion, Tag, TagUse, Topic, Tune, Tuned,
+    Event, EvictedStorage, Finding, Findings, History, Holder, KernelError, KernelTime, Leak,
+    Measure, Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin,
+    Pressure, PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Scope,
+    ShaderCompiler, SlabMap, SlabUse, Snapshot, Source, SpillError, SpillFailure, StateFailure,
+    Suggestion, Tag, TagUse, Topic, Tune, Tuned,
 };
 #[cfg(feature = "snapshot")]
 pub use lapidary_core::{RmmEvent, RmmRow, read_rmm};
@@ -102,7 +112,8 @@ pub use self::{
     tensor::Tensor,
 };
 
-/// Guides: what people know from elsewhere and where it is here, and how to do what many want to do.
+/// Guides: what people know from elsewhere and where it is here, and how to do what many want to
+/// do.
 pub mod guides {
     #[doc = include_str!("guides/configuration.md")]
     pub mod configuration {}
@@ -125,7 +136,7 @@ pub mod guides {
 }
 
 /// The README's example compiles.
-#[cfg(all(doctest, feature = "gpu"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 

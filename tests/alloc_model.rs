@@ -14,8 +14,8 @@ use common::model::{self, LAWS, Law};
 use common::plans;
 use lapidary::alloc::{AllocError, BlockId, Carver, Planner, PoolConfig, Pools, Spot, Step};
 
-/// Runs every sequence of up to `length` calls on a heap of 8 granules, where a call allocates 1, 2, 3 or
-/// 5 granules or frees one of the live blocks. Returns the number of sequences.
+/// Runs every sequence of up to `length` calls on a heap of 8 granules, where a call allocates 1,
+/// 2, 3 or 5 granules or frees one of the live blocks. Returns the number of sequences.
 fn every_sequence(carver: &Carver, live: &[(BlockId, u64)], length: u32) -> u64 {
     carver.check_invariants().unwrap();
     if length == 0 {

@@ -3,6 +3,8 @@
 
 #[path = "engine/advice.rs"]
 mod advice;
+#[path = "engine/buffers.rs"]
+mod buffers;
 #[path = "engine/compacting.rs"]
 mod compacting;
 #[path = "engine/decoder.rs"]
@@ -11,8 +13,8 @@ mod decoder;
 mod diagnostics;
 #[path = "engine/drops.rs"]
 mod drops;
-#[path = "engine/facades.rs"]
-mod facades;
+#[path = "engine/dummy_operators.rs"]
+mod dummy_operators;
 #[path = "engine/faults.rs"]
 mod faults;
 #[path = "engine/foreign.rs"]
@@ -41,12 +43,12 @@ mod page;
 mod pauses;
 #[path = "engine/picked.rs"]
 mod picked;
-#[path = "engine/recipes_wait.rs"]
-mod recipes_wait;
-#[path = "engine/recompute.rs"]
-mod recompute;
 #[path = "engine/recovery.rs"]
 mod recovery;
+#[path = "engine/rematerialize.rs"]
+mod rematerialize;
+#[path = "engine/rematerialize_waits.rs"]
+mod rematerialize_waits;
 #[path = "engine/report.rs"]
 mod report;
 #[path = "engine/reuse.rs"]
@@ -57,8 +59,8 @@ mod shortage;
 mod sites;
 #[path = "engine/snapshot.rs"]
 mod snapshot;
-#[path = "engine/stand_ins.rs"]
-mod stand_ins;
+#[path = "engine/telemetry.rs"]
+mod telemetry;
 #[path = "engine/threads.rs"]
 mod threads;
 #[path = "engine/upload_with.rs"]
@@ -83,8 +85,8 @@ pub(crate) fn open(options: SimOptions) -> (Gpu, SimHandle) {
     Gpu::simulated(options).expect("the options go together")
 }
 
-/// As [`open`], for a test that counts what happens: whatever the environment says of the budget and of
-/// compaction does not hold for it.
+/// As [`open`], for a test that counts what happens: whatever the environment says of the budget
+/// and of compaction does not hold for it.
 pub(crate) fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
     open_with(options, None)
 }
@@ -121,7 +123,7 @@ fn open_with(options: SimOptions, fuse: Option<bool>) -> (Gpu, SimHandle) {
     Gpu::simulated_with(device, options).expect("the options go together")
 }
 
-/// Nothing can be put out, so what finds no room finds none.
+/// Nothing can be evicted, so what finds no room finds none.
 pub(crate) fn nothing_leaves(gpu: &Gpu) {
     let budget = Budget {
         host_bytes: Some(0),

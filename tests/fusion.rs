@@ -6,10 +6,10 @@
 mod counts;
 #[path = "fusion/graphs.rs"]
 mod graphs;
-#[path = "fusion/octets.rs"]
-mod octets;
 #[path = "common/scattered.rs"]
 mod scattered;
+#[path = "fusion/vec8s.rs"]
+mod vec8s;
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Gpu, Options};

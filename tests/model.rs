@@ -1,5 +1,5 @@
-//! Model files: what others have saved is loaded, uploaded or when it is used, and nothing that contradicts
-//! itself ever is.
+//! Model files: what others have saved is loaded, uploaded or when it is used, and nothing that
+//! contradicts itself ever is.
 
 #[cfg(feature = "ndarray")]
 #[path = "model/arrays.rs"]

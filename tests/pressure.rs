@@ -1,10 +1,10 @@
-//! Memory under pressure, on a simulated device: random programs under random budgets, with what
-//! is put out, moved, dropped, computed again and lost on the way, every byte against plain vectors;
+//! Memory under pressure, on a simulated device: random programs under random budgets, with what is
+//! evicted, moved, dropped, computed again and lost on the way, every byte against plain vectors;
 //! every call of the driver and of the file system failed; and what bad input gets.
 //!
-//! `LAPIDARY_SEED` runs one random program of each kind; `LAPIDARY_STEPS` sets how many steps each kind
-//! makes in all, from that seed on if both are set, and lets the faults strike at every call rather than at
-//! some.
+//! `LAPIDARY_SEED` runs one random program of each kind; `LAPIDARY_STEPS` sets how many steps each
+//! kind makes in all, from that seed on if both are set, and lets the faults strike at every call
+//! rather than at some.
 
 #[path = "pressure/data.rs"]
 mod data;

@@ -1,5 +1,6 @@
-//! Every kernel, interpreted invocation by invocation: no race, no barrier that some do not reach, no
-//! read of what nothing wrote, no index beyond an end; and the values are those of the reference.
+//! Every kernel, interpreted invocation by invocation: no race, no barrier that some do not reach,
+//! no read of what nothing wrote, no index beyond an end; and the values are those of the
+//! reference.
 //!
 //! The devices are simulated: what a discrete, an integrated and a software adapter can do, with
 //! subgroups of 4, 8, 16, 32 and 64 lanes. In the suite each call runs on one of them, the next
@@ -165,6 +166,6 @@ fn every_operation_at_a_small_size() {
 }
 
 #[test]
-fn every_family_with_whole_quads() {
+fn every_family_with_whole_vec4s() {
     operations_at((8, 12), |operation| operation.stands_for_family);
 }

@@ -220,7 +220,7 @@ fn names_are_just_names() {
 }
 
 #[test]
-fn what_was_put_out_is_saved_from_where_it_is() {
+fn what_was_evicted_is_saved_from_where_it_is() {
     for budget in [
         Budget::default(),
         Budget {
@@ -233,13 +233,13 @@ fn what_was_put_out_is_saved_from_where_it_is() {
         let elements: Vec<u32> = (0..3 * MIB as u32).collect();
         let t = gpu.tensor(&elements, &[elements.len()]).unwrap();
         t.evict().unwrap();
-        let away = t.residency();
+        let evicted = t.residency();
         assert!(
-            matches!(away, Residency::Host | Residency::Disk),
-            "{away:?}"
+            matches!(evicted, Residency::Host | Residency::Disk),
+            "{evicted:?}"
         );
         check::<u32>(&t, &gpu);
-        assert_eq!(t.residency(), away);
+        assert_eq!(t.residency(), evicted);
     }
     let gpu = open();
     let bytes: Arc<[u8]> = (0..3 * MIB).map(|i| i as u8).collect();

@@ -1,11 +1,12 @@
 //! The architecture and the house style, as tests: plain reading of the files, no compiler.
 //!
-//! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know whom,
-//! [`size`] how long things may be, [`panics`] how code may give up, [`prose`] what text must and must
-//! not say, [`markdown`] how long its pages and lines may be, [`kernels`] that a shader has its layout
-//! and its twin, [`manifest`] that dependencies are explained. Each check returns the offences it
-//! finds as `file:line: what`, so that each can be shown a bad sample: a check that cannot fail checks nothing. The exceptions that are granted
-//! stand, with their reasons, at the top of those files.
+//! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know
+//! whom, [`size`] how long things may be, [`panics`] how code may give up, [`prose`] what text must
+//! and must not say, [`markdown`] how long its pages and lines may be, [`kernels`] that a shader
+//! has its layout and its reference kernel, [`manifest`] that dependencies are explained. Each
+//! check returns the offences it finds as `file:line: what`, so that each can be shown a bad
+//! sample: a check that cannot fail checks nothing. The exceptions that are granted stand, with
+//! their reasons, at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
@@ -85,12 +86,17 @@ fn every_file_opens_by_saying_what_it_is() {
 }
 
 #[test]
+fn comments_fit_into_100_columns() {
+    assert_tidy(prose::check_comment_columns(&rust_files()));
+}
+
+#[test]
 fn nothing_gives_up_without_saying_why() {
     assert_tidy(panics::check(&crate_files()));
 }
 
 #[test]
-fn every_kernel_has_its_shader_its_layout_and_its_twin() {
+fn every_kernel_has_its_shader_its_layout_and_its_reference() {
     assert_tidy(kernels::check(&source::list(&["shaders", "src/ops"])));
 }
 
@@ -135,8 +141,8 @@ fn every_dependency_is_explained() {
     }
 }
 
-/// The manifest of a package. A published one is rewritten, without comments; the original lies beside
-/// it, and the other packages do not.
+/// The manifest of a package. A published one is rewritten, without comments; the original lies
+/// beside it, and the other packages do not.
 fn manifest_of(folder: &str) -> String {
     let folder = root().join(folder);
     let original = folder.join("Cargo.toml.orig");

@@ -1,4 +1,5 @@
-//! Variants that are tried at first use: the same results, no trial where it would disturb, and none twice.
+//! Variants that are tried at first use: the same results, no trial where it would disturb, and
+//! none twice.
 
 #![cfg(feature = "sim")]
 
@@ -68,7 +69,8 @@ fn whole(gpu: &Gpu, shape: &[usize]) -> Result<Tensor> {
 /// Those that are exact, and those that are rounded.
 type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>);
 
-/// What of each family is large enough to be tried, and ends with sums that are exact, or that are not.
+/// What of each family is large enough to be tried, and ends with sums that are exact, or that are
+/// not.
 fn work(gpu: &Gpu) -> Result<Results> {
     let (a, b) = (whole(gpu, &[64, 66])?, whole(gpu, &[66, 64])?);
     let x = whole(gpu, &[64, 1024])?;

@@ -1,4 +1,5 @@
-//! What a card can do: measured by plain wgpu, with kernels that do nothing else, and as its maker says.
+//! What a card can do: measured by plain wgpu, with kernels that do nothing else, and as its maker
+//! says.
 
 use std::num::NonZero;
 
@@ -7,21 +8,23 @@ use lapidary::wgpu;
 /// So many that no cache helps.
 const COPIED_BYTES: u64 = 256 << 20;
 
-/// Threads of multiply-adds, and what each does: some milliseconds' worth for the largest card, and for software.
+/// Threads of multiply-adds, and what each does: some milliseconds' worth for the largest card, and
+/// for software.
 const GROUPS: u32 = 4096;
 const FEW_GROUPS: u32 = 16;
 const GROUP_THREADS: u32 = 256;
 const STEPS: u64 = 1024;
 
-/// Rounds of all chains in a step, so that what a loop costs, and what wgpu adds to each of its rounds, is little.
+/// Rounds of all chains in a step, so that what a loop costs, and what wgpu adds to each of its
+/// rounds, is little.
 const UNROLLED: u64 = 16;
 
 /// Eight chains a thread hide what one step waits for the last.
 const CHAINS: u64 = 8;
 
-/// What makers print: trillions of operations a second in f32 without matrix units, the same in f16 summed in f32
-/// with them and without sparsity, and billions of bytes a second, by how the adapter's name ends. From the cards'
-/// data sheets; whoever measures another card adds it.
+/// What makers print: trillions of operations a second in f32 without matrix units, the same in f16
+/// summed in f32 with them and without sparsity, and billions of bytes a second, by how the
+/// adapter's name ends. From the cards' data sheets; whoever measures another card adds it.
 const PRINTED: &[(&str, [f64; 3])] = &[
     (" H100 80GB HBM3", [66.9, 989.4, 3352.0]),
     (" H100 PCIe", [51.2, 756.0, 2039.0]),

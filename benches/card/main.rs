@@ -1,14 +1,15 @@
-//! A graphics card: what lapidary gets out of it, beside what plain wgpu measures of it in the same run, and what
-//! its maker prints.
+//! A graphics card: what lapidary gets out of it, beside what plain wgpu measures of it in the same
+//! run, and what its maker prints.
 //!
 //! ```text
 //! cargo bench --bench card [-- --small]
 //! ```
 //!
-//! `--small`: sizes that a software adapter does in a moment, to see whether it all works; its figures say nothing.
-//! Rounds of limits and cases take turns; a figure is the best of its rounds. Each round of an operation runs it
-//! several times before it waits. A product that is seen to be wrong ends the program.
-//! Transfers have a bench of their own, `transfers`, which has `upload_with` beside a mapped buffer by hand.
+//! `--small`: sizes that a software adapter does in a moment, to see whether it all works; its
+//! figures say nothing. Rounds of limits and cases take turns; a figure is the best of its rounds.
+//! Each round of an operation runs it several times before it waits. A product that is seen to be
+//! wrong ends the program. Transfers have a bench of their own, `transfers`, which has
+//! `upload_with` beside a mapped buffer by hand.
 
 mod limits;
 
@@ -221,7 +222,8 @@ fn print(adapter: &str, cases: &[Case<'_>], [flops, bytes]: [f64; 2]) {
     );
 }
 
-/// Tiny operations one after the other and a read at their end: what fusion joins, and what it cannot.
+/// Tiny operations one after the other and a read at their end: what fusion joins, and what it
+/// cannot.
 fn small_operations(gpu: &Gpu, ops: usize) -> Result {
     let len = 256;
     let first = gpu.arange(0, len, 1, DType::F32)?;

@@ -14,8 +14,8 @@ use libloading::Library;
 
 const NAMES: [&str; 3] = ["libopenblas.so.0", "libopenblas.dylib", "libopenblas.dll"];
 
-/// How long to wait before something else is measured: OpenBLAS's threads look for more work for 2²⁸ ticks after
-/// each call (103 ms at 2.6 GHz), and whatever runs meanwhile has one core less.
+/// How long to wait before something else is measured: OpenBLAS's threads look for more work for
+/// 2²⁸ ticks after each call (103 ms at 2.6 GHz), and whatever runs meanwhile has one core less.
 pub(crate) const SETTLE: Duration = Duration::from_millis(200);
 
 const ROW_MAJOR: i32 = 101;
@@ -79,8 +79,8 @@ pub(crate) type Operand<'a> = (&'a [f32], bool);
 impl OpenBlas {
     /// The library with this many threads, or why there is none.
     pub(crate) fn open(threads: i32) -> Result<Self, libloading::Error> {
-        // SAFETY: OpenBLAS only starts its threads when it is loaded, and the signatures are those of
-        // its `cblas.h`, with 32-bit integers as in every package that is called `openblas`.
+        // SAFETY: OpenBLAS only starts its threads when it is loaded, and the signatures are those
+        // of its `cblas.h`, with 32-bit integers as in every package that is called `openblas`.
         unsafe {
             let library = NAMES
                 .iter()

@@ -1,5 +1,5 @@
-//! Allocations and drops: blocks of real buffers by the allocator alone, and tensors through the whole
-//! engine on the simulated device.
+//! Allocations and drops: blocks of real buffers by the allocator alone, and tensors through the
+//! whole engine on the simulated device.
 
 use lapidary::alloc::{BlockId, PoolConfig, Pools};
 use lapidary::sim::{SimMode, SimOptions};
@@ -108,7 +108,7 @@ impl Timed for Tensors {
         for event in &self.events {
             match *event {
                 Event::Allocate { place, bytes } => {
-                    places[place] = self.gpu.stand_in(&[], &[], &[bytes])?.pop();
+                    places[place] = self.gpu.dummy_operator(&[], &[], &[bytes])?.pop();
                 }
                 Event::Drop { place } => places[place] = None,
             }

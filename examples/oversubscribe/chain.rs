@@ -89,7 +89,8 @@ pub(crate) struct Run {
     pub(crate) on_disk: bool,
 }
 
-/// Makes the weights, sends `x` through them all `PASSES` times, and reads it. `done` hears of every pass.
+/// Makes the weights, sends `x` through them all `PASSES` times, and reads it. `done` hears of
+/// every pass.
 pub(crate) fn run(
     gpu: &Gpu,
     numbers: &Numbers,
@@ -115,8 +116,8 @@ pub(crate) fn run(
     Ok(Run {
         result,
         time,
-        out_bytes: after.put_out_bytes - before.put_out_bytes,
-        in_bytes: after.brought_in_bytes - before.brought_in_bytes,
+        out_bytes: after.evicted_bytes - before.evicted_bytes,
+        in_bytes: after.restored_bytes - before.restored_bytes,
         peak_device_bytes: after.device_bytes.peak,
         on_disk: after.disk_bytes.now > 0,
     })

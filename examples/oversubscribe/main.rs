@@ -6,8 +6,8 @@
 //! ```
 //!
 //! FACTOR (4 where nothing is said, 8 at most) is how many times the budget the weights are in the
-//! end. The results must be those of a run without a budget, bit for bit. The last line is for programs;
-//! its bytes and times are those of both runs at FACTOR together.
+//! end. The results must be those of a run without a budget, bit for bit. The last line is for
+//! programs; its bytes and times are those of both runs at FACTOR together.
 
 mod chain;
 mod files;

@@ -1,14 +1,14 @@
-//! Where the memory is, on a page: trains a small network in less memory than it wants, and writes what
-//! happened to files that a browser opens.
+//! Where the memory is, on a page: trains a small network in less memory than it wants, and writes
+//! what happened to files that a browser opens.
 //!
 //! ```text
 //! cargo run --release --features sim,snapshot --example snapshot -- [FOLDER]
 //! ```
 //!
-//! `memory.html` shows the run, `compare.html` how its end differs from its first step, `memory.json` is for
-//! programs; they are written to FOLDER (here, where nothing is said). With `--many`, a simulated device
-//! instead, which is asked for so much that a page has a million events to show, and is given names that no
-//! page should trust. The last line is for programs.
+//! `memory.html` shows the run, `compare.html` how its end differs from its first step,
+//! `memory.json` is for programs; they are written to FOLDER (here, where nothing is said). With
+//! `--many`, a simulated device instead, which is asked for so much that a page has a million
+//! events to show, and is given names that no page should trust. The last line is for programs.
 
 mod many;
 mod train;

@@ -1,5 +1,5 @@
-//! A device that is not there, with a hundred thousand blocks and a million events, under names of the sort
-//! that break pages.
+//! A device that is not there, with a hundred thousand blocks and a million events, under names of
+//! the sort that break pages.
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::units::GIB;

@@ -1,5 +1,5 @@
-//! A network of residual blocks that learns with momentum, written out by hand, in less memory than all its
-//! tensors want: velocities leave between two updates.
+//! A network of residual blocks that learns with momentum, written out by hand, in less memory than
+//! all its tensors want: velocities leave between two updates.
 
 use lapidary::units::MIB;
 use lapidary::{Budget, DType, Gpu, Options, Result, Snapshot, Tensor};

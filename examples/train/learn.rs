@@ -11,7 +11,8 @@ pub(crate) struct Habits {
     pub(crate) batch: usize,
     /// Passes before the weights change; their gradients are added up.
     pub(crate) pieces: usize,
-    /// Activations stay until the pass is over, and gradients until the step is: as long as something names them.
+    /// Activations stay until the pass is over, and gradients until the step is: as long as
+    /// something names them.
     pub(crate) hold: bool,
     /// New weights are made beside the old ones.
     pub(crate) beside: bool,
@@ -99,7 +100,8 @@ impl Learner {
         }
     }
 
-    /// One step over the images that `rows` names. Returns the mean loss, of shape `[]`; nobody waits for it.
+    /// One step over the images that `rows` names. Returns the mean loss, of shape `[]`; nobody
+    /// waits for it.
     pub(crate) fn step(
         &mut self,
         model: &mut Model,
@@ -146,8 +148,8 @@ impl Learner {
         }
     }
 
-    /// Takes the gradient of one parameter: to add it up, to keep it until the end of the step, or to learn
-    /// from it on the spot, so that no two of them are alive together.
+    /// Takes the gradient of one parameter: to add it up, to keep it until the end of the step, or
+    /// to learn from it on the spot, so that no two of them are alive together.
     pub(crate) fn take(&mut self, param: &mut Param, gradient: Tensor) -> Result<()> {
         let gradient = match param.gradient.take() {
             Some(before) => {

@@ -1,5 +1,5 @@
-//! Trains a small vision transformer on 1,797 handwritten digits, again and again, each time with another of
-//! the habits that save memory: one table says what each takes, and what it costs.
+//! Trains a small vision transformer on 1,797 handwritten digits, again and again, each time with
+//! another of the habits that save memory: one table says what each takes, and what it costs.
 //!
 //! ```text
 //! cargo run --release --example train                 # all of them, some minutes on a software adapter
@@ -7,8 +7,8 @@
 //! cargo run --release --example train -- recompute    # those whose names contain this
 //! ```
 //!
-//! The forward and the backward pass are written out (`model.rs`), so that one sees what is alive when. The last
-//! line is for programs.
+//! The forward and the backward pass are written out (`model.rs`), so that one sees what is alive
+//! when. The last line is for programs.
 
 #[path = "../demo/digits.rs"]
 mod digits;
@@ -241,7 +241,8 @@ impl Row {
         )
     }
 
-    /// Whether the habit may change no bit of what is learned: it only says where and when bytes are kept.
+    /// Whether the habit may change no bit of what is learned: it only says where and when bytes
+    /// are kept.
     fn computes_the_same(&self) -> bool {
         self.habits.batch == BATCH && !self.habits.half
     }

@@ -1,5 +1,5 @@
-//! A small vision transformer: 16 patches of an image, four blocks of attention and a network of two layers,
-//! with the backward pass written out.
+//! A small vision transformer: 16 patches of an image, four blocks of attention and a network of
+//! two layers, with the backward pass written out.
 
 use lapidary::{Epilogue, Gpu, Result, Tensor};
 
@@ -151,7 +151,8 @@ impl Block {
                 Kept::Input(_) => return Ok(by_y.clone()),
             },
         };
-        // Widened where they were kept in 16 bits. Each is dropped as soon as nothing needs it any more.
+        // Widened where they were kept in 16 bits. Each is dropped as soon as nothing needs it any
+        // more.
         let [
             x,
             normal,
@@ -256,8 +257,8 @@ impl Model {
             .argmax(-1)
     }
 
-    /// Learns from one batch: gradients go to the learner, multiplied by `share`. Returns the sum of the
-    /// cross entropies before it, multiplied likewise.
+    /// Learns from one batch: gradients go to the learner, multiplied by `share`. Returns the sum
+    /// of the cross entropies before it, multiplied likewise.
     pub(crate) fn learn(
         &mut self,
         images: &Tensor,

@@ -1,10 +1,10 @@
 // Attention in workgroup memory, by the online softmax as in `register.wgsl`: 8 by 16 invocations
 // take 32 rows of queries and tiles of 64 keys. Each computes the scores of 4 rows and 4 keys, from
-// 16 elements of the head at a time, and then 4 rows of ${quads} quads of the result. Beside the tiles
+// 16 elements of the head at a time, and then 4 rows of ${vec4s} vec4s of the result. Beside the tiles
 // only the scores of one tile are held: 16 KiB together, which every device has.
 //
-// The weights of a tile lie row quad by row quad; their places are swapped by the row quad's last
-// bit, so that the two row quads of 32 neighbours read different banks.
+// The weights of a tile lie row vec4 by row vec4; their places are swapped by the row vec4's last
+// bit, so that the two row vec4s of 32 neighbours read different banks.
 
 var<workgroup> q_tile: array<vec4<f32>, 128>;
 var<workgroup> k_tile: array<vec4<f32>, 256>;
@@ -99,7 +99,7 @@ ${values}
 ${finish}
 }
 
-// 64 keys by 16 elements of the head, as quads of keys; zeros past the head's end.
+// 64 keys by 16 elements of the head, as vec4s of keys; zeros past the head's end.
 fn load_k(start: u32, key: u32, d: u32, local: u32) {
   let edge = local % 16u;
   let deep = local / 16u;

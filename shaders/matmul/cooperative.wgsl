@@ -1,6 +1,6 @@
 // A tile of C by cooperative matrices: ${tile_m} rows by ${tile_n} columns, ${depth} steps of k at a time. ${threads}
 // threads load halves of A and B into workgroup memory; each of their subgroups multiplies ${size} by ${size} of
-// them at once, for ${down} by ${across} such squares of C, with sums in single precision. While it does, the quads
+// them at once, for ${down} by ${across} such squares of C, with sums in single precision. While it does, the vec4s
 // of the next steps are on their way to registers. A line in workgroup memory is eight halves longer than what it
 // holds, so that the rows of a square lie in banks of their own.
 
@@ -47,11 +47,11 @@ ${finish}
 
 // What the lanes of a subgroup store of its square, whose first element is at that row and column.
 fn put(c_start: u32, square: u32, lane: u32, row: u32, column: u32) {
-  for (var quad = lane; quad < ${square_quads}u; quad += ${lanes}u) {
-    let i = square + quad * 4u;
+  for (var vec4_index = lane; vec4_index < ${square_vec4s}u; vec4_index += ${lanes}u) {
+    let i = square + vec4_index * 4u;
     let v = vec4(squares[i], squares[i + 1u], squares[i + 2u], squares[i + 3u]);
-    let at_row = row + quad / ${size_quads}u;
-    store(c_start + at_row * p.rest.y, at_row, column + quad % ${size_quads}u * 4u, v);
+    let at_row = row + vec4_index / ${size_vec4s}u;
+    store(c_start + at_row * p.rest.y, at_row, column + vec4_index % ${size_vec4s}u * 4u, v);
   }
 }
 

@@ -1,5 +1,5 @@
 // One operand, laid out as the packed variant reads it: panels of ${width} lines of the edge, and in a
-// panel, for each four steps of k, those lines as quads along k. Line 4 l + c of a panel is quad
+// panel, for each four steps of k, those lines as vec4s along k. Line 4 l + c of a panel is vec4
 // ${lanes} c + l: so four lines of a block, which lie side by side where the edge is contiguous, go
 // to the same lane. Past the end of k are zeros, past the edge whatever lies at the edge. A
 // thread moves a block of 4 by 4; workgroups are a grid of steps, panels and matrices.

@@ -1,5 +1,5 @@
 // A tile of C in the registers of one subgroup, from operands that were packed: every load is whole
-// and next to the last one, whatever the operands looked like. ${rows} rows, and ${quads} quads of columns a
+// and next to the last one, whatever the operands looked like. ${rows} rows, and ${vec4s} vec4s of columns a
 // lane. Products of four steps of k are added up before they are added to an accumulator: each
 // touch of an accumulator is a load, a selection and a store where loops are masked.
 

@@ -1,5 +1,5 @@
 // A tile of C in registers, straight from global memory: no workgroup memory, no barrier. Every
-// thread owns ${rows} rows of ${quads} quads. Four steps of k are taken at a time, and an
+// thread owns ${rows} rows of ${vec4s} vec4s. Four steps of k are taken at a time, and an
 // accumulator is touched four times in a row. Rows and columns past the edge read what lies at
 // the edge, and are not stored.
 //

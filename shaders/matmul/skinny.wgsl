@@ -1,6 +1,6 @@
 // Few rows of C (${rows}) on a GPU, where only the columns and k are left to share out. Of 256
-// threads, ${across} lie side by side along the columns, a quad each; the others split k, and their sums
-// meet in workgroup memory. Neighbouring threads read neighbouring quads of B.
+// threads, ${across} lie side by side along the columns, a vec4 each; the others split k, and their sums
+// meet in workgroup memory. Neighbouring threads read neighbouring vec4s of B.
 
 var<workgroup> sums: array<vec4<f32>, 256>;
 

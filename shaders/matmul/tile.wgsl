@@ -1,10 +1,10 @@
 // A tile of C in workgroup memory: ${tile} rows by ${tile} columns, ${depth} steps of k at a time. 256 threads
 // load one block of 4 by 4 each, half of them from A, half from B, and compute ${rows} rows by ${rows} columns
-// each. Both tiles lie as quads along the tile's edge, one line for each k, and the quads of a
+// each. Both tiles lie as vec4s along the tile's edge, one line for each k, and the vec4s of a
 // line are swapped by the block's k, so that neither the writes nor the reads meet in a bank.
 
-var<workgroup> a_tile: array<vec4<f32>, ${tile_quads}>;
-var<workgroup> b_tile: array<vec4<f32>, ${tile_quads}>;
+var<workgroup> a_tile: array<vec4<f32>, ${tile_vec4s}>;
+var<workgroup> b_tile: array<vec4<f32>, ${tile_vec4s}>;
 
 @compute @workgroup_size(256)
 fn main(
@@ -25,27 +25,27 @@ fn main(
   let deep = select(${b_deep}, ${a_deep}, loads_a);
   let a_start = start_a(matrix);
   let b_start = start_b(matrix);
-  let x_quad = local / 16u;
-  let y_quad = local % 16u;
+  let x_vec4 = local / 16u;
+  let y_vec4 = local % 16u;
 ${prepare}
   for (var k = 0u; k < p.size.z; k += ${depth}u) {
-    let at = deep * 4u * ${edge_quads}u + (edge ^ deep);
+    let at = deep * 4u * ${edge_vec4s}u + (edge ^ deep);
     if (loads_a) {
       let v = a_block(a_start, tile_row + edge * 4u, k + deep * 4u);
       a_tile[at] = v[0];
-      a_tile[at + ${edge_quads}u] = v[1];
-      a_tile[at + ${edge_quads}u * 2u] = v[2];
-      a_tile[at + ${edge_quads}u * 3u] = v[3];
+      a_tile[at + ${edge_vec4s}u] = v[1];
+      a_tile[at + ${edge_vec4s}u * 2u] = v[2];
+      a_tile[at + ${edge_vec4s}u * 3u] = v[3];
     } else {
       let v = b_block(b_start, tile_column + edge * 4u, k + deep * 4u);
       b_tile[at] = v[0];
-      b_tile[at + ${edge_quads}u] = v[1];
-      b_tile[at + ${edge_quads}u * 2u] = v[2];
-      b_tile[at + ${edge_quads}u * 3u] = v[3];
+      b_tile[at + ${edge_vec4s}u] = v[1];
+      b_tile[at + ${edge_vec4s}u * 2u] = v[2];
+      b_tile[at + ${edge_vec4s}u * 3u] = v[3];
     }
     workgroupBarrier();
     for (var kk = 0u; kk < ${depth}u; kk++) {
-      let line = kk * ${edge_quads}u;
+      let line = kk * ${edge_vec4s}u;
       let swap = kk >> 2u;
 ${step}
     }

@@ -6,9 +6,8 @@
 //!
 //! A file may come from anybody. `header` holds every number of it against the file's length before
 //! anything is made of it; `contents` reads at positions, from a file that must stay as it was when
-//! it was opened or from bytes of the app's; `convert` makes what is stored into what a device holds;
-//! `writer` writes such files.
-//! Nothing here knows of tensors or devices.
+//! it was opened or from bytes of the app's; `convert` makes what is stored into what a device
+//! holds; `writer` writes such files. Nothing here knows of tensors or devices.
 
 mod contents;
 mod convert;
@@ -92,7 +91,8 @@ impl ModelReader {
         &self.directory
     }
 
-    /// Do the bytes stay where they are whoever lets go of them, so that nobody's memory holds them?
+    /// Do the bytes stay where they are whoever lets go of them, so that nobody's memory holds
+    /// them?
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(self.contents, Contents::File { .. })
     }
@@ -145,8 +145,8 @@ impl fmt::Debug for ModelReader {
     }
 }
 
-/// The type that elements of a stored type have on a device, without a wish: their own, or the one of
-/// four bytes that holds what they usually hold.
+/// The type that elements of a stored type have on a device, without a wish: their own, or the one
+/// of four bytes that holds what they usually hold.
 pub(crate) fn device_type(stored: Dtype) -> Option<DType> {
     Some(match stored {
         Dtype::F32 | Dtype::F64 => DType::F32,

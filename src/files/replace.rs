@@ -1,5 +1,5 @@
-//! Files that replace others whole: written under a name of their own, made durable, and only then put
-//! into the place of the old one.
+//! Files that replace others whole: written under a name of their own, made durable, and only then
+//! put into the place of the old one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};

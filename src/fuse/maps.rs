@@ -14,8 +14,8 @@ pub(super) fn is_row_major(dims: &[u32], strides: &[u32]) -> bool {
     true
 }
 
-/// The fewest dimensions into which both can be split, in row-major order; `None` where a boundary of one
-/// cuts a dimension of the other unevenly.
+/// The fewest dimensions into which both can be split, in row-major order; `None` where a boundary
+/// of one cuts a dimension of the other unevenly.
 pub(super) fn refine(a: &[u32], b: &[u32]) -> Option<Dims> {
     let mut dims = Dims::new();
     let (mut a, mut b) = (a.iter().rev(), b.iter().rev());

@@ -1,11 +1,11 @@
 //! Fusion: many elementwise commands become one kernel.
 //!
-//! Operations record commands as ever; nothing is lazy but the queue itself. When the walk comes
-//! to it, whoever reads what is there to see knows everything: what depends on what, in which order, and
-//! which results nobody holds any more.
+//! Operations record commands as ever; nothing is lazy but the queue itself. When the execution
+//! pass comes to it, whoever reads what is there to see knows everything: what depends on what, in
+//! which order, and which results nobody holds any more.
 //!
 //! ```text
-//!  recorded ──► scan: which may run together, where ──► expr: put together, as far as one kernel
+//!  recorded ──► grouping: which may run together, where ──► expr: put together, as far as one kernel
 //!                                                          │  can hold them
 //!                                  structure ──► text (WGSL), name, parts ◄───┘
 //! ```
@@ -13,16 +13,16 @@
 //! A fused command is a launch like any other, except that it can be taken apart again. What it
 //! computes is what its parts compute, rounded as if every result had been written to memory.
 
+mod codegen;
 mod expr;
+mod grouping;
 mod maps;
 mod name;
 mod parts;
 mod remap;
-mod scan;
 mod structure;
 #[cfg(test)]
 mod tests;
-mod text;
 mod whole;
 
 use std::collections::VecDeque;
@@ -35,22 +35,22 @@ use smallvec::SmallVec;
 use crate::ops::elementwise::element::{Element, Seen};
 use crate::ops::elementwise::groups;
 use crate::ops::readers::reader_of;
+use codegen::{OUTS, leaf_names};
 use expr::Expr;
+use grouping::{Group, Grouping, Reading};
 use lapidary_core::internal::{
-    Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedTwin, Launch, Operand, Pending, Program,
+    Arg, Cmd, DeadList, Engine, Fuse, Fused, FusedReference, Launch, Operand, Pending, Program,
 };
 use lapidary_core::{AdapterKind, Caps, Residency};
-use scan::{Group, Reading, Scan};
 use structure::Structure;
-use text::{OUTS, leaf_names};
 use whole::Whole;
 
 /// Structures of one generation of the cache; when it is full it becomes the old one, and what
 /// was not asked for since the last time goes, with its pipelines.
 const GENERATION: usize = 256;
 
-/// The operands of one kernel may take one part in so many of what slabs may hold: else it might find no room
-/// where its parts do.
+/// The operands of one kernel may take one part in so many of what slabs may hold: else it might
+/// find no room where its parts do.
 const LIMIT_PART: u64 = 4;
 
 /// No other fused kernel has the number.
@@ -120,7 +120,7 @@ struct Fuser {
     /// Which scalars an operation looks at, by family and section.
     scalars: FxHashMap<(usize, usize), [bool; 2]>,
     key: Vec<u8>,
-    scan: Scan,
+    grouping: Grouping,
 }
 
 /// What an engine's commands are to go through.
@@ -133,7 +133,7 @@ pub(crate) fn fuse(engine: &Engine) -> Fuse {
         old: FxHashMap::default(),
         scalars: FxHashMap::default(),
         key: Vec::new(),
-        scan: Scan::default(),
+        grouping: Grouping::default(),
     };
     Box::new(move |pending: &mut Pending| fuser.run(pending))
 }
@@ -147,25 +147,25 @@ impl Fuser {
             windows: self.most_windows,
             bytes: pending.limit_bytes / LIMIT_PART,
         };
-        let mut scan = std::mem::take(&mut self.scan);
+        let mut grouping = std::mem::take(&mut self.grouping);
         for (order, cmd) in pending.recorded.drain(..).enumerate() {
             match self.kind(order, cmd) {
-                Kind::Member(member) => scan.join(member),
-                Kind::Reading(reading) => scan.read(reading),
-                Kind::Other(cmd) => scan.pass(cmd),
+                Kind::Member(member) => grouping.join(member),
+                Kind::Reading(reading) => grouping.read(reading),
+                Kind::Other(cmd) => grouping.pass(cmd),
             }
-            self.emit_closed(&mut scan, &limits, &mut pending.ready);
-            pending.ready.extend(scan.passed.take());
+            self.emit_closed(&mut grouping, &limits, &mut pending.ready);
+            pending.ready.extend(grouping.passed.take());
         }
         let waiting = match pending.may_wait {
-            true => scan.leave_waiting(),
+            true => grouping.leave_waiting(),
             false => Vec::new(),
         };
-        scan.close_all();
-        self.emit_closed(&mut scan, &limits, &mut pending.ready);
+        grouping.close_all();
+        self.emit_closed(&mut grouping, &limits, &mut pending.ready);
         let waiting = waiting.into_iter().map(|member| Cmd::Launch(member.launch));
         pending.recorded.extend(waiting);
-        self.scan = scan;
+        self.grouping = grouping;
     }
 
     /// The command as what it can be part of.
@@ -209,11 +209,11 @@ impl Fuser {
         *(self.scalars.entry(key)).or_insert_with(|| element.scalars(section))
     }
 
-    fn emit_closed(&mut self, scan: &mut Scan, limits: &Limits, ready: &mut Vec<Cmd>) {
-        for mut group in scan.closed.drain(..) {
+    fn emit_closed(&mut self, grouping: &mut Grouping, limits: &Limits, ready: &mut Vec<Cmd>) {
+        for mut group in grouping.closed.drain(..) {
             self.emit(&mut group, limits, ready);
             group.clear();
-            scan.spare.push(group);
+            grouping.spare.push(group);
         }
     }
 
@@ -278,8 +278,8 @@ impl Fuser {
         ready.push(Cmd::Launch(rest.remove(0).launch));
     }
 
-    /// The launch of a reader with what computes its `x`, which is all of `before`, or with what takes up
-    /// its `y`, or with both; and how many of `after` it has taken in.
+    /// The launch of a reader with what computes its `x`, which is all of `before`, or with what
+    /// takes up its `y`, or with both; and how many of `after` it has taken in.
     fn launch_with(
         &mut self,
         before: &[Member],
@@ -334,8 +334,8 @@ impl Fuser {
         if structure.outs.is_empty() {
             return None;
         }
-        let quads = u64::from(whole.words[0]).div_ceil(4);
-        let groups = groups(&self.caps, quads.div_ceil(structure.each));
+        let vec4s = u64::from(whole.words[0]).div_ceil(4);
+        let groups = groups(&self.caps, vec4s.div_ceil(structure.each));
         let params = structure.params(&[], &whole.words);
         Some(Launch {
             program: Program::Fused(self.kernel(structure)),
@@ -401,14 +401,14 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
     }
     let structure = Arc::new(structure);
     let caps = Arc::new(caps.clone());
-    let (of_parts, its_caps, its_dead) = (structure.clone(), caps.clone(), dead.clone());
+    let (of_parts, its_caps) = (structure.clone(), caps.clone());
     Arc::new(Fused {
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
         name: name::of(&structure),
         operands,
-        text: text::text(&structure),
-        parts: Box::new(move |launch| parts::launches(&of_parts, &its_caps, &its_dead, launch)),
-        twin: twin_of(&structure, &caps),
+        text: codegen::text(&structure),
+        parts: Box::new(move |launch| parts::launches(&of_parts, &its_caps, launch)),
+        reference: reference_of(&structure, &caps),
         shader: OnceLock::new(),
         dead: dead.clone(),
     })
@@ -416,13 +416,13 @@ fn make(structure: Structure, caps: &Caps, dead: &Arc<DeadList>) -> Arc<Fused> {
 
 /// Does the work of a fused kernel on the host, where the simulated device is compiled in.
 #[cfg(any(test, feature = "sim"))]
-fn twin_of(structure: &Arc<Structure>, caps: &Arc<Caps>) -> Option<FusedTwin> {
+fn reference_of(structure: &Arc<Structure>, caps: &Arc<Caps>) -> Option<FusedReference> {
     let (structure, caps) = (structure.clone(), caps.clone());
     Some(Arc::new(move |call| parts::run(&structure, &caps, call)))
 }
 
 /// No device here computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
-fn twin_of(_: &Arc<Structure>, _: &Arc<Caps>) -> Option<FusedTwin> {
+fn reference_of(_: &Arc<Structure>, _: &Arc<Caps>) -> Option<FusedReference> {
     None
 }

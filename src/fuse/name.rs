@@ -1,7 +1,7 @@
 //! What a fused kernel is called: the formula that it computes.
 
+use super::codegen::LEAVES;
 use super::structure::{Input, Node, Structure};
-use super::text::LEAVES;
 
 /// Longer formulas are cut.
 const LONGEST: usize = 120;

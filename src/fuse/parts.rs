@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 
 use super::structure::{Fetch, Input, Node, Params, Structure, TailShape};
 use crate::ops::elementwise::Code;
-use crate::ops::elementwise::element::{Element, are_quads, into};
+use crate::ops::elementwise::element::{Element, are_vec4s, into};
 use crate::ops::readers::{READER_WORDS, unseen_words};
 use crate::tensor::layout::Layout;
-use lapidary_core::internal::{Arg, DeadList, Kernel, Storage};
+use lapidary_core::internal::{Arg, Kernel, Storage};
 use lapidary_core::internal::{Launch, Program};
 #[cfg(any(test, feature = "sim"))]
-use lapidary_core::internal::{MAX_OPERANDS, TwinCall, Variant};
+use lapidary_core::internal::{MAX_OPERANDS, ReferenceCall, Variant};
 use lapidary_core::{Caps, DType};
 
 /// What a step reads or writes.
@@ -141,7 +141,8 @@ fn step_of(
     })
 }
 
-/// The launch that copies so many elements of a node to an operand, to a part of it from an element on.
+/// The launch that copies so many elements of a node to an operand, to a part of it from an element
+/// on.
 fn copy_of(
     structure: &Structure,
     caps: &Caps,
@@ -199,12 +200,7 @@ fn params_of(shape: &TailShape, params: &[u8]) -> Params {
 }
 
 /// The launches that do the same as a fused one.
-pub(super) fn launches(
-    structure: &Structure,
-    caps: &Caps,
-    dead: &Arc<DeadList>,
-    launch: &Launch,
-) -> Option<Vec<Launch>> {
+pub(super) fn launches(structure: &Structure, caps: &Caps, launch: &Launch) -> Option<Vec<Launch>> {
     let params = words_of(structure, &launch.params);
     let steps = steps(structure, caps, &params)?;
     let last = &launch.args.last()?.storage;
@@ -226,19 +222,19 @@ pub(super) fn launches(
         .head
         .map(|_| fresh(structure.leaves[structure.bound()].dtype));
     let launches = steps.into_iter().map(|step| {
-        let is_quads = are_quads(step.code, step.args.len());
+        let is_vec4_aligned = are_vec4s(step.code, step.args.len());
         let args = step
             .args
             .iter()
-            .zip(is_quads)
-            .map(|(&(slot, dtype), quads)| Arg {
+            .zip(is_vec4_aligned)
+            .map(|(&(slot, dtype), vec4s)| Arg {
                 storage: match slot {
                     Slot::Operand(operand) => launch.args[operand].storage.clone(),
                     Slot::Node(node) => made[node].clone(),
                     Slot::Made => y.as_ref().unwrap_or(last).clone(),
                 },
                 dtype,
-                quads,
+                vec4s,
             });
         Launch {
             program: Program::Builtin(step.kernel),
@@ -259,7 +255,7 @@ pub(super) fn launches(
             None => vec![reader_launch(head, launch, args)],
             Some(before) => {
                 let whole = launch_before(structure, before, launch, args);
-                self::launches(before, caps, dead, &whole)?
+                self::launches(before, caps, &whole)?
             }
         };
         launches.splice(0..0, made);
@@ -292,7 +288,7 @@ fn launch_before<'a>(
         storage: storage.clone(),
         // The parts know what theirs are.
         dtype: DType::F32,
-        quads: true,
+        vec4s: true,
     });
     Launch {
         args: args.collect(),
@@ -310,7 +306,7 @@ fn reader_launch<'a>(
     let args = storages.enumerate().map(|(index, storage)| Arg {
         storage: storage.clone(),
         dtype: shape.variant.dtypes[index],
-        quads: shape.variant.quads >> index & 1 == 1,
+        vec4s: shape.variant.vec4s >> index & 1 == 1,
     });
     Launch {
         program: Program::Builtin(shape.reader.kernel),
@@ -324,18 +320,18 @@ fn reader_launch<'a>(
     }
 }
 
-/// Does the work of a kernel by its twin.
+/// Does the work of a kernel by its reference kernel.
 #[cfg(any(test, feature = "sim"))]
-fn run_one(kernel: &Kernel, call: &mut TwinCall) {
+fn run_one(kernel: &Kernel, call: &mut ReferenceCall) {
     let run = kernel
-        .twin
-        .expect("twins are compiled in with the simulated device");
+        .reference
+        .expect("reference kernels are compiled in with the simulated device");
     run(call);
 }
 
-/// Does the work of a fused kernel by the twins of its parts.
+/// Does the work of a fused kernel by the reference kernels of its parts.
 #[cfg(any(test, feature = "sim"))]
-pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
+pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut ReferenceCall) {
     let params = words_of(structure, &call.params);
     let steps = steps(structure, caps, &params).expect("its parts were launches");
     let bytes = |dtype: DType| (u64::from(params[0]) * dtype.size_bytes()).next_multiple_of(16);
@@ -347,7 +343,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
     if let Some(head) = &structure.head {
         let others = &call.operands[structure.bound() + structure.outs.len()..];
         let made = bytes(structure.leaves[structure.bound()].dtype) as usize;
-        let mut part = TwinCall {
+        let mut part = ReferenceCall {
             operands: [others, &[vec![0; made]]].concat(),
             variant: head.variant,
             params: match &structure.before {
@@ -365,7 +361,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
         let mut variant = Variant {
             code: step.code,
             dtypes: [DType::F32; MAX_OPERANDS],
-            quads: 0,
+            vec4s: 0,
         };
         for (index, &(_, dtype)) in step.args.iter().enumerate() {
             variant.dtypes[index] = dtype;
@@ -375,7 +371,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
             Slot::Node(node) => made[node].clone(),
             Slot::Made => y.clone(),
         });
-        let mut part = TwinCall {
+        let mut part = ReferenceCall {
             operands: operands.collect(),
             variant,
             params: bytemuck::cast_slice(&step.words).to_vec(),
@@ -392,7 +388,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut TwinCall) {
         let others = &mut call.operands[structure.bound()..];
         let mut operands = vec![made.swap_remove(usize::from(structure.outs[0].node))];
         operands.extend(others.iter_mut().map(std::mem::take));
-        let mut part = TwinCall {
+        let mut part = ReferenceCall {
             operands,
             variant: tail.variant,
             params: params_of(tail, &call.params).to_vec(),

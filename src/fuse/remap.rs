@@ -14,8 +14,8 @@ use super::structure::{Dims, Node};
 use crate::ops::elementwise::element::Map;
 
 impl Expr {
-    /// Takes in the launch at `index`, which reads what the expression makes through a view. `false` if
-    /// that cannot be; then nothing has changed.
+    /// Takes in the launch at `index`, which reads what the expression makes through a view.
+    /// `false` if that cannot be; then nothing has changed.
     pub(super) fn add_through_view(&mut self, index: usize, members: &[Member]) -> bool {
         let through = || {
             let mut whole = self.clone();
@@ -109,7 +109,8 @@ fn steps(dims: &[u32]) -> SmallVec<[i64; 8]> {
     steps
 }
 
-/// The dimensions and strides of a view, split where one of its dimensions is several of those within.
+/// The dimensions and strides of a view, split where one of its dimensions is several of those
+/// within.
 fn align(inner: &[u32], outer: &[u32], strides: &[u32]) -> Option<(Dims, Dims)> {
     let steps = steps(inner);
     let (mut dims, mut split) = (Dims::new(), Dims::new());
@@ -135,9 +136,9 @@ fn align(inner: &[u32], outer: &[u32], strides: &[u32]) -> Option<(Dims, Dims)> 
     Some((dims, split))
 }
 
-/// A map over the numbers of elements of `inner`, after another that gives those numbers: the first element,
-/// and the stride for each of `outer`. `None` where a step of the view is not one along one of the
-/// dimensions.
+/// A map over the numbers of elements of `inner`, after another that gives those numbers: the first
+/// element, and the stride for each of `outer`. `None` where a step of the view is not one along
+/// one of the dimensions.
 fn compose(inner: &[u32], strides: &[u32], view: &Map, outer: &[u32]) -> Option<(u32, Dims)> {
     let steps = steps(inner);
     let mut rest = i64::from(view.offset);

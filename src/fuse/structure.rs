@@ -7,8 +7,9 @@
 //!                                                          are not in order            are mapped
 //! ```
 //!
-//! Beside a reader they lie where it does not look at its own, and then behind those. Of an expression before
-//! it and one after it, that after it comes first, and the zero is there but once.
+//! Beside a reader they lie where it does not look at its own, and then behind those. Of an
+//! expression before it and one after it, that after it comes first, and the zero is there but
+//! once.
 
 use smallvec::SmallVec;
 
@@ -88,12 +89,12 @@ impl Node {
 /// How four neighbouring elements of a leaf are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fetch {
-    /// As the quad of the same number.
+    /// As the vec4 of the same number.
     InOrder,
     /// It has one element.
     One,
-    /// As a quad from somewhere else.
-    Quad,
+    /// As a vec4 from somewhere else.
+    Vec4,
     /// One, which stands for all four.
     Splat,
     /// One by one.
@@ -103,12 +104,12 @@ pub(super) enum Fetch {
 impl Fetch {
     /// Through dimensions and strides?
     pub(super) fn is_mapped(self) -> bool {
-        matches!(self, Fetch::Quad | Fetch::Splat | Fetch::Strided)
+        matches!(self, Fetch::Vec4 | Fetch::Splat | Fetch::Strided)
     }
 
-    /// By quads only?
-    pub(super) fn is_quads(self) -> bool {
-        matches!(self, Fetch::InOrder | Fetch::Quad)
+    /// By vec4s only?
+    pub(super) fn is_vec4_aligned(self) -> bool {
+        matches!(self, Fetch::InOrder | Fetch::Vec4)
     }
 }
 
@@ -135,14 +136,15 @@ pub(super) struct Structure {
     pub(super) scalars: usize,
     /// Dimensions over which leaves are mapped.
     pub(super) rank: usize,
-    /// A quad lies within one row.
+    /// A vec4 lies within one row.
     pub(super) whole: bool,
-    /// All quads of an invocation lie within one row.
+    /// All vec4s of an invocation lie within one row.
     pub(super) together: bool,
-    /// Quads of an invocation.
+    /// Vec4s of an invocation.
     pub(super) each: u64,
-    /// They come in pairs: f32 in order, as many of them as whole pairs hold, and at most single elements beside.
-    pub(super) octets: bool,
+    /// They come in pairs: f32 in order, as many of them as whole pairs hold, and at most single
+    /// elements beside.
+    pub(super) vec8s: bool,
     /// The kernel that takes up the one output, element by element, ...
     pub(super) tail: Option<TailShape>,
     /// ... or the one that makes the last leaf, ...
@@ -269,7 +271,7 @@ impl Structure {
     pub(super) fn key(&self, out: &mut Vec<u8>) {
         let flags = u8::from(self.whole) | u8::from(self.together) << 1;
         let flags = flags | u8::from(self.tail.is_some()) << 2 | u8::from(self.head.is_some()) << 3;
-        let flags = flags | u8::from(self.before.is_some()) << 4 | u8::from(self.octets) << 5;
+        let flags = flags | u8::from(self.before.is_some()) << 4 | u8::from(self.vec8s) << 5;
         let counts = [self.nodes.len(), self.leaves.len(), self.outs.len()];
         out.extend(counts.map(|count| count as u8));
         out.extend([self.scalars as u8, self.rank as u8, flags, self.each as u8]);
@@ -277,7 +279,7 @@ impl Structure {
             out.extend_from_slice(&node.signature().to_ne_bytes());
         }
         if let Some(tail) = self.reader() {
-            out.extend([tail.reader.number(), tail.variant.quads]);
+            out.extend([tail.reader.number(), tail.variant.vec4s]);
             out.extend_from_slice(&tail.variant.code.to_ne_bytes());
             out.extend(tail.variant.dtypes.map(|dtype| dtype as u8));
         }

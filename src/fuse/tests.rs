@@ -21,7 +21,8 @@ fn tensor(engine: &Arc<Engine>, shape: &[usize], dtype: DType) -> Tensor {
     tensor
 }
 
-/// The names of the kernels that a piece of work becomes, and their shaders, which are valid everywhere.
+/// The names of the kernels that a piece of work becomes, and their shaders, which are valid
+/// everywhere.
 fn kernels(dtype: DType, work: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>) -> Vec<(String, String)> {
     let mut names = Vec::new();
     // In one window an operand, and in several.

@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 use super::expr::{At, Expr, Leaf, is_cheap, is_one, storage_of};
 use super::structure::{Fetch, Input, LeafShape, OutShape, Structure, TailShape, WORDS};
 use super::{Limits, Member};
-use crate::ops::elementwise::{GROUP, QUADS_ON_CPU};
+use crate::ops::elementwise::{GROUP, VEC4S_ON_CPU};
 use crate::ops::readers::Reader;
 use lapidary_core::internal::{Arg, Launch, MAX_OPERANDS};
 use lapidary_core::{AdapterKind, DType};
 
-/// On a software rasterizer an invocation takes several quads, unless they are so much work.
+/// On a software rasterizer an invocation takes several vec4s, unless they are so much work.
 const MOST_NODES_UNROLLED: usize = 16;
 
 /// An expression that is whole.
@@ -39,7 +39,7 @@ impl Expr {
         let structure = self.structure(limits, None);
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         for (leaf, shape) in self.leaves.iter().zip(&structure.leaves) {
-            args.push(arg_of(members, leaf.at, shape.fetch.is_quads()));
+            args.push(arg_of(members, leaf.at, shape.fetch.is_vec4_aligned()));
         }
         for one in &self.written {
             args.push(arg_of(members, one.at, true));
@@ -90,18 +90,18 @@ impl Expr {
         }
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         for (leaf, shape) in self.leaves.iter().zip(&structure.leaves) {
-            let quads = match shape.fetch {
-                Fetch::InOrder => x.quads,
-                fetch => fetch.is_quads(),
+            let vec4s = match shape.fetch {
+                Fetch::InOrder => x.vec4s,
+                fetch => fetch.is_vec4_aligned(),
             };
-            args.push(arg_of(members, leaf.at, quads));
+            args.push(arg_of(members, leaf.at, vec4s));
         }
-        let stand_in = args.first()?.storage.clone();
+        let any = args.first()?.storage.clone();
         for arg in &tail.args[1..] {
             let mut arg = arg.clone();
             // An operand that is not looked at shows what there is.
             if Arc::ptr_eq(&arg.storage, &x.storage) {
-                arg.storage = stand_in.clone();
+                arg.storage = any.clone();
             }
             args.push(arg);
         }
@@ -115,8 +115,8 @@ impl Expr {
         limits.allow(&whole.args).then_some(whole)
     }
 
-    /// The whole of it with the launch whose result it takes up, and nobody else. `None` if that cannot be
-    /// one kernel.
+    /// The whole of it with the launch whose result it takes up, and nobody else. `None` if that
+    /// cannot be one kernel.
     pub(super) fn finish_after(
         mut self,
         members: &[Member],
@@ -130,7 +130,7 @@ impl Expr {
         let held = args
             .by_ref()
             .filter(|arg| Arc::ptr_eq(&arg.storage, &y.storage));
-        // The kernel writes whole quads of it, and all of them.
+        // The kernel writes whole vec4s of it, and all of them.
         let size_bytes = u64::from(self.len) * y.dtype.size_bytes();
         let is_for_this = Arc::strong_count(&y.storage) == held.count() + 1
             && y.storage.size_bytes() == size_bytes.next_multiple_of(16);
@@ -157,7 +157,7 @@ impl Expr {
         }
         let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
         for (leaf, shape) in self.leaves[..last].iter().zip(&structure.leaves) {
-            args.push(arg_of(members, leaf.at, shape.fetch.is_quads()));
+            args.push(arg_of(members, leaf.at, shape.fetch.is_vec4_aligned()));
         }
         for one in &self.written {
             args.push(arg_of(members, one.at, true));
@@ -271,18 +271,18 @@ impl Expr {
             is_into: one.start.is_some(),
         });
         let outs = outs.collect();
-        let quads = u64::from(self.len).div_ceil(4);
+        let vec4s = u64::from(self.len).div_ceil(4);
         let each = match limits.kind {
             AdapterKind::Cpu
-                if quads >= GROUP * QUADS_ON_CPU && self.nodes.len() <= MOST_NODES_UNROLLED =>
+                if vec4s >= GROUP * VEC4S_ON_CPU && self.nodes.len() <= MOST_NODES_UNROLLED =>
             {
-                QUADS_ON_CPU
+                VEC4S_ON_CPU
             }
             _ => 1,
         };
         let each = if tail.is_some() { 1 } else { each };
         let together = self.dims.len() == 1 || u64::from(inner).is_multiple_of(4 * each);
-        let octets = each > 1
+        let vec8s = each > 1
             && limits.wide_words
             && self.len.is_multiple_of(8)
             && leaves.iter().all(|leaf| match leaf.fetch {
@@ -302,7 +302,7 @@ impl Expr {
             whole,
             together,
             each,
-            octets,
+            vec8s,
             tail,
             head: None,
             before: None,
@@ -334,8 +334,8 @@ impl Expr {
 }
 
 impl Whole {
-    /// An expression whose elements a reader takes up, but for the operand `y`, with the one that takes up
-    /// what that reader makes. `None` if that is too much for one kernel.
+    /// An expression whose elements a reader takes up, but for the operand `y`, with the one that
+    /// takes up what that reader makes. `None` if that is too much for one kernel.
     pub(super) fn with(&self, onward: &Whole, limits: &Limits) -> Option<Whole> {
         let mut structure = onward.structure.clone();
         let own = structure.bound() + structure.outs.len();
@@ -369,12 +369,12 @@ impl Whole {
     }
 }
 
-fn arg_of(members: &[Member], at: At, quads: bool) -> Arg {
+fn arg_of(members: &[Member], at: At, vec4s: bool) -> Arg {
     let arg = &members[at.0].launch.args[at.1];
     Arg {
         storage: arg.storage.clone(),
         dtype: arg.dtype,
-        quads,
+        vec4s,
     }
 }
 
@@ -385,12 +385,12 @@ fn fetch_of(leaf: &Leaf, whole: bool) -> Fetch {
     let Some((&inner, outer)) = strides.split_last() else {
         return Fetch::One;
     };
-    let starts_are_quads =
+    let starts_are_vec4_aligned =
         leaf.offset.is_multiple_of(4) && outer.iter().all(|stride| stride.is_multiple_of(4));
     match inner {
         _ if is_one(strides) => Fetch::One,
         0 if whole => Fetch::Splat,
-        1 if whole && starts_are_quads => Fetch::Quad,
+        1 if whole && starts_are_vec4_aligned => Fetch::Vec4,
         _ => Fetch::Strided,
     }
 }

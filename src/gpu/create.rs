@@ -3,19 +3,20 @@
 use super::Gpu;
 use crate::ops::{Scalar, fill, random};
 use crate::tensor::Tensor;
-use lapidary_core::{DType, Element, Error, Result, Source};
+use crate::tensor::layout::{Layout, checked};
+use lapidary_core::{Buffer, DType, Element, Error, Result, Source};
 
 impl Gpu {
     /// A tensor of `shape` with the elements of a slice, in row-major order. The slice is copied
     /// before this returns.
     ///
     /// # Errors
-    /// [`Error::Length`] when the slice does not fill the shape, [`Error::Overflow`] and [`Error::NeverFits`]
-    /// for shapes beyond the device, [`Error::DeviceLost`].
+    /// [`Error::Length`] when the slice does not fill the shape, [`Error::Overflow`] and
+    /// [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
     ///
-    /// In a browser also [`Error::WouldBlock`], for what is more than the staging memory has room for until
-    /// the page's next wait: 64 MiB, or a share of a small budget. There, large slices go to
-    /// [`tensor_async`](Gpu::tensor_async).
+    /// In a browser also [`Error::WouldBlock`], for what is more than the staging memory has room
+    /// for until the page's next wait: 64 MiB, or a share of a small budget. There, large slices go
+    /// to [`tensor_async`](Gpu::tensor_async).
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {
         let tensor = self.without_value(data, shape)?;
@@ -72,8 +73,8 @@ impl Gpu {
     /// A tensor of `shape` whose elements are whatever was in its memory: for what is written
     /// before it is read. It costs nothing, where [`zeros`](Gpu::zeros) writes every byte.
     ///
-    /// The bytes may be those of tensors of this `Gpu` that were dropped, also when they are read or
-    /// saved, so write to it whatever must not show. They are never those of another process or
+    /// The bytes may be those of tensors of this `Gpu` that were dropped, also when they are read
+    /// or saved, so write to it whatever must not show. They are never those of another process or
     /// device. They stay as they are until they are written, wherever eviction moves them. Where
     /// the device is lost first, there is no value, as for any tensor. Bools are `false`, since no
     /// other byte but 0 and 1 is one.
@@ -97,7 +98,8 @@ impl Gpu {
     /// A tensor of `shape` full of zeros (`false`).
     ///
     /// # Errors
-    /// [`Error::Overflow`] and [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
+    /// [`Error::Overflow`] and [`Error::NeverFits`] for shapes beyond the device,
+    /// [`Error::DeviceLost`].
     #[track_caller]
     pub fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::recorded(self.engine(), shape, dtype, |storage| {
@@ -205,7 +207,7 @@ impl Gpu {
     }
 
     /// A tensor whose elements a source gives when somebody uses it, in row-major order and the
-    /// byte order of this machine. Until then it takes nothing, and it costs nothing to put out:
+    /// byte order of this machine. Until then it takes nothing, and it costs nothing to evict:
     /// so are weights held that are larger than the device.
     ///
     /// ```no_run
@@ -236,5 +238,45 @@ impl Gpu {
         }
         self.engine().back_new(&tensor.storage, source);
         Ok(tensor)
+    }
+
+    /// A tensor of the bytes of a buffer, in row-major order; both share them.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::DType;
+    ///
+    /// let buffer = gpu.buffer_from(&[1.0_f32, 2.0, 3.0, 4.0])?;
+    /// let tensor = gpu.tensor_of(&buffer, &[2, 2], DType::F32)?;
+    /// assert_eq!(tensor.sum_all()?.item::<f32>()?, 10.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Foreign`]; [`Error::Buffer`] for a buffer of another size than the shape takes, or
+    /// a slice that starts inside an element; [`Error::Overflow`].
+    pub fn tensor_of(&self, buffer: &Buffer, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let operation = "tensor_of";
+        if !self.engine().owns(buffer.storage()) {
+            return Err(Error::Foreign { operation });
+        }
+        let (_, needed_bytes) = checked(shape, dtype)?;
+        let (start_bytes, size_bytes) = (buffer.offset_bytes(), buffer.size_bytes());
+        let reason = if dtype == DType::Bool {
+            // No kernel looks out for other bytes than 0 and 1.
+            "its bytes may be other than 0 and 1: make a tensor of u8, and compare it with 0".into()
+        } else if needed_bytes != size_bytes {
+            format!("{size_bytes} bytes; shape {shape:?} of {dtype} takes {needed_bytes}")
+        } else if !start_bytes.is_multiple_of(dtype.size_bytes()) {
+            format!("the slice starts at byte {start_bytes}, inside an element of {dtype}")
+        } else {
+            let mut layout = Layout::contiguous(shape);
+            layout.offset = (start_bytes / dtype.size_bytes()) as _;
+            let storage = buffer.storage().clone();
+            return Ok(Tensor::from_parts(self.engine(), storage, layout, dtype));
+        };
+        Err(Error::Buffer { operation, reason })
     }
 }

@@ -13,8 +13,8 @@ pub struct FusedKernel {
 }
 
 impl Gpu {
-    /// The kernels that were put together out of several operations since the device was opened, and
-    /// are still kept (a few hundred at the most).
+    /// The kernels that were put together out of several operations since the device was opened,
+    /// and are still kept (a few hundred at the most).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {

@@ -20,8 +20,9 @@ use lapidary_core::{DType, Error, ModelFailure, Result, Source};
 /// A model's file in the format [safetensors](https://huggingface.co/docs/safetensors), open: what
 /// tensors there are, of which types and shapes. Cheap to clone.
 ///
-/// A file may come from anybody: all that its header says is checked against the file when it is opened,
-/// before anything is allocated for a tensor. Its contents are read when tensors are loaded:
+/// A file may come from anybody: all that its header says is checked against the file when it is
+/// opened, before anything is allocated for a tensor. Its contents are read when tensors are
+/// loaded:
 ///
 /// | stored | loaded as |
 /// | --- | --- |
@@ -30,10 +31,10 @@ use lapidary_core::{DType, Error, ModelFailure, Result, Source};
 /// | `I16`, `U16` | `i32`, `u32` |
 /// | `F8_…`, `F4`, `C64`, … | nothing: they are listed, and refused |
 ///
-/// The file is read at positions and not mapped, so whoever cuts it off meanwhile causes an error and
-/// not the end of the process. It must stay as it was when it was opened: once its length or the time of
-/// its last change is another, whatever is read from it is an error. To put another file into its place, or to
-/// remove it, does no harm.
+/// The file is read at positions and not mapped, so whoever cuts it off meanwhile causes an error
+/// and not the end of the process. It must stay as it was when it was opened: once its length or
+/// the time of its last change is another, whatever is read from it is an error. To put another
+/// file into its place, or to remove it, does no harm.
 ///
 /// ```no_run
 /// # fn main() -> lapidary::Result<()> {
@@ -90,14 +91,14 @@ impl ModelFile {
     /// Opens a file, and checks its header.
     ///
     /// # Errors
-    /// [`Error::Model`]: of a file that is not there, is cut off, contradicts itself, or is something else; and
-    /// in a browser, where there are no files.
+    /// [`Error::Model`]: of a file that is not there, is cut off, contradicts itself, or is
+    /// something else; and in a browser, where there are no files.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile> {
         ModelReader::open(path.as_ref()).map(Self::over)
     }
 
-    /// A file that is in memory already, as in a browser, or compiled into the program. The bytes are kept
-    /// for as long as this is, or a tensor that is backed by them.
+    /// A file that is in memory already, as in a browser, or compiled into the program. The bytes
+    /// are kept for as long as this is, or a tensor that is backed by them.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -112,8 +113,9 @@ impl ModelFile {
         }
     }
 
-    /// The same file, whose floats are loaded as this type, rounded on the way: half of the
-    /// memory, for `DType::F16` or `DType::Bf16`. One that is finite and would become infinite is an error, with its place.
+    /// The same file, whose floats are loaded as this type, rounded on the way: half of the memory,
+    /// for `DType::F16` or `DType::Bf16`. One that is finite and would become infinite is an error,
+    /// with its place.
     ///
     /// # Errors
     /// [`Error::DType`] for a type that is no float.
@@ -146,7 +148,8 @@ impl ModelFile {
     /// What there is under a name.
     ///
     /// # Errors
-    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is nothing.
+    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is
+    /// nothing.
     pub fn describe(&self, name: &str) -> Result<ModelTensor<'_>> {
         let index = find(self.directory(), name)?;
         Ok(self.described(&self.directory().entries()[index]))
@@ -241,7 +244,8 @@ impl Model {
     /// The tensor of this name.
     ///
     /// # Errors
-    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is none.
+    /// [`Error::Model`] with [`ModelFailure::Name`], and the names that are nearest, if there is
+    /// none.
     pub fn get(&self, name: &str) -> Result<Tensor> {
         Ok(self.tensors[find(&self.directory, name)?].clone())
     }

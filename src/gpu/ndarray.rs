@@ -11,8 +11,8 @@ use lapidary_core::{Error, Result};
 
 impl Gpu {
     /// A tensor with the shape and the elements of an array or a view of one, whatever its strides:
-    /// a transpose, a slice, one that is flipped or broadcast. They are copied before this returns, without
-    /// a vector in between.
+    /// a transpose, a slice, one that is flipped or broadcast. They are copied before this returns,
+    /// without a vector in between.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -44,8 +44,8 @@ impl Gpu {
 }
 
 impl Tensor {
-    /// The elements as an array of this shape: [`to_vec`](Tensor::to_vec), with the shape. Where it is known
-    /// how many axes there are, `into_dimensionality` of the array says so.
+    /// The elements as an array of this shape: [`to_vec`](Tensor::to_vec), with the shape. Where it
+    /// is known how many axes there are, `into_dimensionality` of the array says so.
     ///
     /// # Errors
     /// Those of [`read`](Tensor::read).

@@ -11,11 +11,13 @@ use crate::tensor::layout::{Layout, checked};
 
 impl Gpu {
     /// Lets the app use tensors in commands of its own: runs what is queued, keeps the tensors in
-    /// place, calls `encode` with where they are, submits the command buffers that it returns after our own
-    /// work, and lets them move again. [`lapidary_core::Gpu::with_bound`] does the same with buffers.
+    /// place, calls `encode` with where they are, submits the command buffers that it returns after
+    /// our own work, and lets them move again. [`lapidary_core::Gpu::with_bound`] does the same
+    /// with buffers.
     ///
-    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What they
-    /// ask for meanwhile may run before the command buffers that `encode` returns, or after them.
+    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What
+    /// they ask for meanwhile may run before the command buffers that `encode` returns, or after
+    /// them.
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary::Gpu, t: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -31,8 +33,9 @@ impl Gpu {
     ///
     /// # Errors
     /// A tensor's own error ([`Error::OutOfMemory`], [`Error::Poisoned`]); [`Error::Shape`] for a
-    /// view that is not contiguous or starts inside a word of 4 bytes, or a tensor without elements;
-    /// [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the commands; [`Error::DeviceLost`].
+    /// view that is not contiguous or starts inside a word of 4 bytes, or a tensor without
+    /// elements; [`Error::Foreign`]; [`Error::Driver`] when wgpu refuses the commands;
+    /// [`Error::DeviceLost`].
     pub fn with_bound(
         &self,
         tensors: &[(&Tensor, Access)],
@@ -87,14 +90,14 @@ impl Gpu {
     }
 
     /// Makes a tensor of a range of the app's own buffer; nothing is copied. The app must not
-    /// destroy the buffer while the tensor lives, and orders its own accesses around ours by the order of
-    /// submission (see [`flush`](lapidary_core::Gpu::flush)).
+    /// destroy the buffer while the tensor lives, and orders its own accesses around ours by the
+    /// order of submission (see [`flush`](lapidary_core::Gpu::flush)).
     ///
     /// # Errors
     /// [`Error::Buffer`] when the buffer lacks one of the usages `STORAGE`, `COPY_SRC` and
     /// `COPY_DST`, when the range passes its end, starts at no multiple of the device's storage
-    /// offset alignment, is not as long as `shape` takes, rounded up to a multiple of 16 bytes (kernels
-    /// write whole quads), or overlaps another import.
+    /// offset alignment, is not as long as `shape` takes, rounded up to a multiple of 16 bytes
+    /// (kernels write whole vec4s), or overlaps another import.
     #[track_caller]
     pub fn import(
         &self,

@@ -15,7 +15,8 @@ use lapidary_core::{DType, Element, Error, Result, Source, StateFailure};
 /// Tensors pass through the host in parts of at most so many bytes.
 const PART_BYTES: u64 = 8 * MIB;
 
-/// So many parts, or bytes of them, are on their way at once: the device copies while the disk writes.
+/// So many parts, or bytes of them, are on their way at once: the device copies while the disk
+/// writes.
 const PARTS_UNDER_WAY: usize = 64;
 const BYTES_UNDER_WAY: u64 = 2 * PART_BYTES;
 
@@ -97,10 +98,11 @@ impl Gpu {
     /// and whenever the program is killed, the old one is there as it was (a program that is killed
     /// leaves a hidden file beside it, which a later save removes). Only its owner may read it.
     ///
-    /// Tensors are saved as they are at the call, whatever is queued done, a few MiB at a time; those
-    /// that were put out stay out, and views are saved as what they show. A view whose elements lie
-    /// tens of MiB apart, such as the transpose of a large matrix, is copied on the device, a few MiB at
-    /// a time. Other threads must not write to the tensors until the call returns: then it is an error.
+    /// Tensors are saved as they are at the call, whatever is queued done, a few MiB at a time;
+    /// those that were evicted stay out, and views are saved as what they show. A view whose
+    /// elements lie tens of MiB apart, such as the transpose of a large matrix, is copied on the
+    /// device, a few MiB at a time. Other threads must not write to the tensors until the call
+    /// returns: then it is an error.
     ///
     /// There is no asynchronous form: natively it would block as this one does, and in a browser
     /// there are no files.
@@ -131,8 +133,8 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::State`] when a name is given twice or has more than 64 KiB, when the file cannot be
-    /// written, or when a tensor was written to meanwhile; [`Error::Foreign`] for a tensor of another
-    /// `Gpu`; what [`read`](Tensor::read) says.
+    /// written, or when a tensor was written to meanwhile; [`Error::Foreign`] for a tensor of
+    /// another `Gpu`; what [`read`](Tensor::read) says.
     pub fn save_state(&self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {
         let path = path.as_ref();
         let saved: Vec<&Tensor> = tensors.iter().map(|&(_, tensor)| tensor).collect();
@@ -173,9 +175,9 @@ impl Gpu {
         Ok(tensors.iter().map(version).collect())
     }
 
-    /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte of it
-    /// is checked; each tensor gets its name (see [`Tensor::named`]). What the file holds need not fit
-    /// on the device at once: what finds no room there is put out.
+    /// Loads the tensors of a file that [`save_state`](Gpu::save_state) has written. Every byte of
+    /// it is checked; each tensor gets its name (see [`Tensor::named`]). What the file holds need
+    /// not fit on the device at once: what finds no room there is evicted.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -209,13 +211,13 @@ impl Gpu {
         Ok(State::new(&reader, tensors))
     }
 
-    /// As [`load_state`](Gpu::load_state), but the file stays the tensors' [source](Source): nothing is
-    /// uploaded before somebody uses it, and what was not written to since costs nothing to put out.
-    /// So are states used that are larger than the device.
+    /// As [`load_state`](Gpu::load_state), but the file stays the tensors' [source](Source):
+    /// nothing is uploaded before somebody uses it, and what was not written to since costs nothing
+    /// to evict. So are states used that are larger than the device.
     ///
     /// The whole file is read once, to be checked; what is read later is checked again. It is kept
-    /// open: to save to the same path, or to remove the file, does the tensors no harm, but nobody may
-    /// write into it.
+    /// open: to save to the same path, or to remove the file, does the tensors no harm, but nobody
+    /// may write into it.
     ///
     /// # Errors
     /// As [`load_state`](Gpu::load_state). What becomes of the file later is

@@ -25,7 +25,7 @@ pub(super) static ARGREDUCE: Kernel = Kernel {
     name: "argreduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::argreduce::run),
+    reference: reference!(super::reference::argreduce::run),
 };
 
 /// `y[r]` = the best of the positions that `c` holds of row `r` of `x`.
@@ -33,7 +33,7 @@ static ARGREDUCE_PICK: Kernel = Kernel {
     name: "argreduce_pick",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text: pick_text,
-    twin: twin!(super::twin::argreduce::pick),
+    reference: reference!(super::reference::argreduce::pick),
 };
 
 /// Bit of a variant's code: the smallest element is looked for.
@@ -166,7 +166,7 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         Form::Along => (None, "along"),
         Form::Tree => (None, "tree"),
         Form::Across => (Some("load_apart"), "across"),
-        Form::AcrossQuads => (Some("load_aligned"), "across"),
+        Form::AcrossVec4s => (Some("load_aligned"), "across"),
     };
     if let Some(load) = load {
         push_sections(&mut out, rows::WGSL, &[load]);

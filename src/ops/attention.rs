@@ -1,5 +1,5 @@
-//! Scaled dot-product attention: shapes and types are checked here; `problem` puts the operands into
-//! the kernel's terms, `form` picks the variant, `text` writes it.
+//! Scaled dot-product attention: shapes and types are checked here; `problem` puts the operands
+//! into the kernel's terms, `form` picks the variant, `text` writes it.
 //!
 //! | variant | who computes what | for |
 //! | --- | --- | --- |
@@ -13,13 +13,13 @@
 
 mod blocks;
 mod causal;
+mod emit;
 mod form;
 mod grouped;
 mod long;
 mod problem;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::borrow::Cow;
 
@@ -52,30 +52,30 @@ static ATTENTION: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::attention::run),
+    reference: reference!(super::reference::attention::run),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    text::text(variant)
+    emit::text(variant)
 }
 
 impl Tensor {
-    /// `softmax(q · kᵀ · scale + mask) · v`, as PyTorch has it, of the queries `self`, in one kernel
-    /// that never holds the scores: beside its operands and its result it needs no memory that
-    /// grows with the number of queries times the number of keys.
+    /// `softmax(q · kᵀ · scale + mask) · v`, as PyTorch has it, of the queries `self`, in one
+    /// kernel that never holds the scores: beside its operands and its result it needs no memory
+    /// that grows with the number of queries times the number of keys.
     ///
     /// Queries are `[…, heads, queries, size]`, keys `[…, heads, keys, size]`, values
-    /// `[…, heads, keys, columns]`, all of one float type; the result is `[…, heads, queries, columns]`
-    /// of that type. Sums are in f32. Any size will do (one that is no multiple of 4 is padded by a
-    /// copy), any view, and any rank from 2 on. Dimensions before the heads broadcast. There may
-    /// be fewer heads of keys and values, if their number divides that of the queries: each then
-    /// serves a group of neighbouring heads of queries.
+    /// `[…, heads, keys, columns]`, all of one float type; the result is
+    /// `[…, heads, queries, columns]` of that type. Sums are in f32. Any size will do (one that is
+    /// no multiple of 4 is padded by a copy), any view, and any rank from 2 on. Dimensions before
+    /// the heads broadcast. There may be fewer heads of keys and values, if their number divides
+    /// that of the queries: each then serves a group of neighbouring heads of queries.
     ///
     /// - `mask` broadcasts to `[…, heads, queries, keys]`: bools say which keys take part, floats
     ///   are added to the scaled scores.
     /// - `causal` hides later keys; a mask may be given too. `false` hides none. `true` is
-    ///   [`Causal::FirstKey`], as PyTorch's `is_causal`: query `i` sees the keys up to `i`. Where the
-    ///   keys are a cache that ends with those of the queries, take [`Causal::LastKey`].
+    ///   [`Causal::FirstKey`], as PyTorch's `is_causal`: query `i` sees the keys up to `i`. Where
+    ///   the keys are a cache that ends with those of the queries, take [`Causal::LastKey`].
     /// - `scale` is 1/√size unless given.
     ///
     /// A query that sees no key at all gives zeros, as in PyTorch from 2.5 on (before, NaN).
@@ -95,8 +95,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the shapes do not go together; [`Error::DType`] for integers and bools,
-    /// for keys and values of another type than the queries, and for a mask of integers;
+    /// [`Error::Shape`] when the shapes do not go together; [`Error::DType`] for integers and
+    /// bools, for keys and values of another type than the queries, and for a mask of integers;
     /// [`Error::Foreign`] for tensors of another `Gpu`.
     #[track_caller]
     pub fn scaled_dot_product_attention(
@@ -202,7 +202,7 @@ impl Call<'_> {
     ) -> Result<()> {
         let [q, k, v] = operands;
         let mask = match self.mask {
-            Some(mask) => arg(mask, problem.mask.quads),
+            Some(mask) => arg(mask, problem.mask.vec4s),
             None => arg(q, true),
         };
         let args = [arg(q, true), arg(k, true), arg(v, true), mask, arg(y, true)];
@@ -279,7 +279,7 @@ impl Regular {
     }
 }
 
-/// Rows that start at quads, and are whole quads long and without holes: a copy where they are not.
+/// Rows that start at vec4s, and are whole vec4s long and without holes: a copy where they are not.
 #[track_caller]
 fn prepared(x: &Tensor) -> Result<Tensor> {
     let Layout {

@@ -22,8 +22,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`softmax`](Tensor::softmax); [`Error::Shape`] and [`Error::DType`] unless both have
-    /// one shape and type; [`Error::Foreign`].
+    /// Those of [`softmax`](Tensor::softmax); [`Error::Shape`] and [`Error::DType`] unless both
+    /// have one shape and type; [`Error::Foreign`].
     #[track_caller]
     pub fn softmax_backward(&self, output: &Tensor, axis: isize) -> Result<Tensor> {
         let [g, y] = operands("softmax_backward", self, output, Some(axis))?;
@@ -82,8 +82,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`layer_norm`](Tensor::layer_norm), and [`Error::Shape`] and [`Error::DType`] unless
-    /// `self` has the shape and type of the input.
+    /// Those of [`layer_norm`](Tensor::layer_norm), and [`Error::Shape`] and [`Error::DType`]
+    /// unless `self` has the shape and type of the input.
     #[track_caller]
     pub fn layer_norm_backward(
         &self,

@@ -255,8 +255,8 @@ macro_rules! methods {
         /// tensor and a number.
         ///
         /// Both operands have one type: nothing is promoted, [`cast`](Tensor::cast) says what is
-        /// meant. `u8` and `i8` wrap at 2⁸ and the other integers at 2³². Comparisons give bools, and
-        /// those with NaN are false, but for `ne`.
+        /// meant. `u8` and `i8` wrap at 2⁸ and the other integers at 2³². Comparisons give bools,
+        /// and those with NaN are false, but for `ne`.
         ///
         /// ```
         /// # fn demo(x: &lapidary::Tensor, bias: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -316,8 +316,9 @@ methods! {
     /// it is `(a - rem) / b`, rounded, as in PyTorch: exact up to 2²⁰, and at most 4 units in the
     /// last place off beyond.
     floor_divide floor_divide_scalar FloorDivide;
-    /// The angle of the point (`b`, `a`), from -π to π, for floats, and as f32 for integers: the arc tangent of `a / b`
-    /// that knows the quadrant. To 1e-6; zeros and infinities by their signs, as in C.
+    /// The angle of the point (`b`, `a`), from -π to π, for floats, and as f32 for integers: the
+    /// arc tangent of `a / b` that knows the quadrant. To 1e-6; zeros and infinities by their
+    /// signs, as in C.
     atan2 atan2_scalar Atan2;
     /// `sqrt(a² + b²)`, for floats; nothing overflows on the way. ∞ if either is infinite.
     hypot hypot_scalar Hypot;
@@ -331,22 +332,25 @@ methods! {
     fmax fmax_scalar Fmax;
     /// The smaller of the two, for floats; the other one if one is NaN.
     fmin fmin_scalar Fmin;
-    /// `log(exp(a) + exp(b))`, for floats, to 5e-7 and what the larger one is rounded by; nothing overflows
-    /// on the way.
+    /// `log(exp(a) + exp(b))`, for floats, to 5e-7 and what the larger one is rounded by; nothing
+    /// overflows on the way.
     logaddexp logaddexp_scalar Logaddexp;
     /// [`logaddexp`](Tensor::logaddexp) to the base 2, for floats.
     logaddexp2 logaddexp2_scalar Logaddexp2;
-    /// `a * log(b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for integers; NaN if either is.
+    /// `a * log(b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for
+    /// integers; NaN if either is.
     xlogy xlogy_scalar Xlogy;
-    /// `a * log(1 + b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for integers; NaN if either is.
+    /// `a * log(1 + b)`, and 0 where `a` is 0, whatever the logarithm, for floats, and as f32 for
+    /// integers; NaN if either is.
     xlog1py xlog1py_scalar Xlog1py;
-    /// 0 where `a` is below 0, 1 where it is above, and `b` where it is 0, for all numbers; NaN stays, as in
-    /// NumPy, where PyTorch says 0.
+    /// 0 where `a` is below 0, 1 where it is above, and `b` where it is 0, for all numbers; NaN
+    /// stays, as in NumPy, where PyTorch says 0.
     heaviside heaviside_scalar Heaviside;
-    /// The greatest common divisor, for `i32`, `u32`, `u8` and `i8`, from 0 on: with 0 it is the size of the other
-    /// one, which wraps for the least number.
+    /// The greatest common divisor, for `i32`, `u32`, `u8` and `i8`, from 0 on: with 0 it is the
+    /// size of the other one, which wraps for the least number.
     gcd gcd_scalar Gcd;
-    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`; 0 if either is, else from 1 on unless it wraps.
+    /// The least common multiple, for `i32`, `u32`, `u8` and `i8`; 0 if either is, else from 1 on
+    /// unless it wraps.
     lcm lcm_scalar Lcm;
     /// `a & b`, bit by bit, for `i32`, `u32`, `u8`, `i8` and bools.
     bitwise_and bitwise_and_scalar BitwiseAnd;
@@ -357,8 +361,8 @@ methods! {
     /// `a << b`, for `i32`, `u32`, `u8` and `i8`. By as many bits as the type has, or more, or by a
     /// negative number, it is 0.
     left_shift left_shift_scalar LeftShift;
-    /// `a >> b`, for `i32` and `i8`, whose sign is drawn out, `u32` and `u8`. By as many bits as the type
-    /// has, or more, or by a negative number, it is 0, or -1 for a negative `a`.
+    /// `a >> b`, for `i32` and `i8`, whose sign is drawn out, `u32` and `u8`. By as many bits as
+    /// the type has, or more, or by a negative number, it is 0, or -1 for a negative `a`.
     right_shift right_shift_scalar RightShift;
     /// `a == b`, as bools, for every type.
     eq eq_scalar Eq;

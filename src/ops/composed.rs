@@ -11,11 +11,12 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::axis as checked_axis;
 use lapidary_core::{DType, Error, Result};
 
-/// Operations on each element that are made of others: of more than one launch where nothing is fused.
+/// Operations on each element that are made of others: of more than one launch where nothing is
+/// fused.
 impl Tensor {
-    /// Is it as near to `other` as `atol + rtol * |other|`, or the same infinity? A bool tensor, for
-    /// floats whose shapes broadcast; `equal_nan` says whether two that are NaN are near each other. PyTorch's
-    /// tolerances are 1e-5 and 1e-8.
+    /// Is it as near to `other` as `atol + rtol * |other|`, or the same infinity? A bool tensor,
+    /// for floats whose shapes broadcast; `equal_nan` says whether two that are NaN are near each
+    /// other. PyTorch's tolerances are 1e-5 and 1e-8.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, y: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -67,8 +68,8 @@ impl Tensor {
         self.eq_scalar(f32::NEG_INFINITY)
     }
 
-    /// `nan` where it is NaN, `pos_inf` where it is ∞ and `neg_inf` where it is -∞, for floats; without the
-    /// last two the largest and the least number of the type.
+    /// `nan` where it is NaN, `pos_inf` where it is ∞ and `neg_inf` where it is -∞, for floats;
+    /// without the last two the largest and the least number of the type.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -107,8 +108,8 @@ impl Tensor {
         self.copy_(&self.nan_to_num(nan, pos_inf, neg_inf)?)
     }
 
-    /// `x` held between two numbers, for all numbers: [`clamp`](Tensor::clamp) under the name that it has as
-    /// an activation.
+    /// `x` held between two numbers, for all numbers: [`clamp`](Tensor::clamp) under the name that
+    /// it has as an activation.
     ///
     /// # Errors
     ///
@@ -154,8 +155,8 @@ impl Tensor {
         self.masked_fill(&self.abs()?.le_scalar(lambda)?, 0.0)
     }
 
-    /// `x` moved by `lambda` towards 0, and 0 where it is no further than that, for floats; NaN for NaN:
-    /// `x - clamp(x, -lambda, lambda)`.
+    /// `x` moved by `lambda` towards 0, and 0 where it is no further than that, for floats; NaN for
+    /// NaN: `x - clamp(x, -lambda, lambda)`.
     ///
     /// # Errors
     ///
@@ -166,8 +167,8 @@ impl Tensor {
         self.sub(&self.clamp(-lambda, lambda)?)
     }
 
-    /// `x`, and below 0 `weight * x`, for floats. The weight is one number, or one for each index of
-    /// axis 1.
+    /// `x`, and below 0 `weight * x`, for floats. The weight is one number, or one for each index
+    /// of axis 1.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, weight: &lapidary::Tensor) -> lapidary::Result<()> {

@@ -1,7 +1,7 @@
 //! Tensors side by side along an axis.
 //!
-//! Up to four inputs a launch. Neighbours may share a quad, even a word, of the result: therefore
-//! one invocation owns a quad and looks up which input each element comes from. Launches after
+//! Up to four inputs a launch. Neighbours may share a vec4, even a word, of the result: therefore
+//! one invocation owns a vec4 and looks up which input each element comes from. Launches after
 //! the first leave what is not theirs as it is; they run in order.
 
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ static CONCAT: Kernel = Kernel {
         Operand::write("y"),
     ],
     text: first_text,
-    twin: twin!(super::twin::concat::run),
+    reference: reference!(super::reference::concat::run),
 };
 
 /// Further inputs, between what is there.
@@ -48,7 +48,7 @@ static CONCAT_MORE: Kernel = Kernel {
         Operand::update("y"),
     ],
     text: more_text,
-    twin: twin!(super::twin::concat::run),
+    reference: reference!(super::reference::concat::run),
 };
 
 /// `struct Params` of `shaders/concat.wgsl`.
@@ -60,13 +60,13 @@ pub(super) struct Params {
     pub(super) offsets: [u32; 4],
     pub(super) line: u32,
     pub(super) lines: u32,
-    pub(super) first_quad: u32,
-    pub(super) quads: u32,
+    pub(super) first_vec4: u32,
+    pub(super) vec4s: u32,
     pub(super) elements: u32,
 }
 
-/// Bit of a variant's code: every boundary is at a quad.
-const QUADS: u64 = 1;
+/// Bit of a variant's code: every boundary is at a vec4.
+const VEC4S: u64 = 1;
 
 impl Tensor {
     /// The tensors one after the other along `axis`, which exists in all of them; the other
@@ -184,15 +184,15 @@ fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> 
         params.ends[index] = input.end as u32;
         params.offsets[index] = input.tensor.layout.offset as u32;
     }
-    let lines_are_quads = line.is_multiple_of(4);
+    let lines_are_vec4_aligned = line.is_multiple_of(4);
     let numbers = params
         .begins
         .iter()
         .chain(&params.ends)
         .chain(&params.offsets);
-    let quads = lines_are_quads && numbers.into_iter().all(|number| number % 4 == 0);
-    // Where lines share quads, one line's threads may not stop at its end: all are one line.
-    let (lines, begin, end) = match lines_are_quads || elements == line {
+    let vec4s = lines_are_vec4_aligned && numbers.into_iter().all(|number| number % 4 == 0);
+    // Where lines share vec4s, one line's threads may not stop at its end: all are one line.
+    let (lines, begin, end) = match lines_are_vec4_aligned || elements == line {
         true => (
             elements / line,
             inputs[0].begin,
@@ -201,17 +201,17 @@ fn place(inputs: &[Input], line: usize, kernel: &'static Kernel, y: &Tensor) -> 
         false => (1, 0, elements),
     };
     params.lines = lines as u32;
-    params.first_quad = (begin / 4) as u32;
-    params.quads = (end.div_ceil(4) - begin / 4) as u32;
+    params.first_vec4 = (begin / 4) as u32;
+    params.vec4s = (end.div_ceil(4) - begin / 4) as u32;
     let input = |index: usize| {
         let tensor = &inputs[index.min(inputs.len() - 1)].tensor;
-        arg(tensor, quads)
+        arg(tensor, vec4s)
     };
     let args = [input(0), input(1), input(2), input(3), arg(y, true)];
     let engine = &y.engine;
-    let invocations = lines as u64 * u64::from(params.quads);
+    let invocations = lines as u64 * u64::from(params.vec4s);
     let groups = rows::groups(engine.caps(), invocations, 64);
-    engine.launch(Launch::new(kernel, u64::from(quads), args, &params, groups))
+    engine.launch(Launch::new(kernel, u64::from(vec4s), args, &params, groups))
 }
 
 /// The WGSL of a variant.
@@ -225,9 +225,9 @@ fn more_text(variant: &Variant) -> Cow<'static, str> {
 
 /// `held` says what an element is that this launch does not fill.
 fn text(variant: &Variant, held: &str) -> Cow<'static, str> {
-    let sections: &[&str] = match variant.code & QUADS {
+    let sections: &[&str] = match variant.code & VEC4S {
         0 => &["main", "elements", held],
-        _ => &["main", "quads"],
+        _ => &["main", "vec4s"],
     };
     let mut out = format!("alias T = {};\n", variant.dtypes[0].wgsl());
     push_sections(&mut out, WGSL, sections);
@@ -246,7 +246,7 @@ mod tests {
         for dtype in DType::ALL {
             for kernel in [&CONCAT, &CONCAT_MORE] {
                 valid(kernel, 0, &[dtype; 5], 0b10000);
-                valid(kernel, QUADS, &[dtype; 5], 0b11111);
+                valid(kernel, VEC4S, &[dtype; 5], 0b11111);
             }
         }
     }

@@ -39,7 +39,7 @@ static CONV: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::conv::run),
+    reference: reference!(super::reference::conv::run),
 };
 
 /// Bit of a variant's code, after rows and lanes.
@@ -110,14 +110,15 @@ impl Tensor {
         }
     }
 
-    /// The convolution (cross-correlation) of `[samples, channels, height, width]` with `weight`, of
-    /// `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as PyTorch
-    /// has it: `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`.
-    /// The axis of samples may be left out; the result then has none either.
+    /// The convolution (cross-correlation) of `[samples, channels, height, width]` with `weight`,
+    /// of `[out, channels / groups, kernel height, kernel width]`, and `bias`, of `[out]`, as
+    /// PyTorch has it:
+    /// `[samples, out, (height + 2 · padding − dilation · (kernel − 1) − 1) / stride + 1, …]`. The
+    /// axis of samples may be left out; the result then has none either.
     ///
-    /// All are of one float type; sums are in f32. The input may be any view. No matrix of all patches
-    /// is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at most
-    /// 16 MiB, everything else straight from the input.
+    /// All are of one float type; sums are in f32. The input may be any view. No matrix of all
+    /// patches is ever laid out: what goes through [`matmul`](Tensor::matmul) goes in slabs of at
+    /// most 16 MiB, everything else straight from the input.
     ///
     /// ```
     /// # use lapidary::{Conv, Tensor};
@@ -178,7 +179,8 @@ fn conv(
     }
 }
 
-/// By the kernel; what would keep the device busy for too long, some samples or output channels at a time.
+/// By the kernel; what would keep the device busy for too long, some samples or output channels at
+/// a time.
 #[track_caller]
 fn in_parts(
     operation: &'static str,

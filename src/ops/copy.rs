@@ -2,11 +2,11 @@
 //!
 //! | kernel | from | to |
 //! | --- | --- | --- |
-//! | `COPY` | any view | a new tensor, or a part of an old one that is row-major from a quad on |
+//! | `COPY` | any view | a new tensor, or a part of an old one that is row-major from a vec4 on |
 //! | `TRANSPOSE` | a view whose columns lie in one piece | a new tensor |
 //! | `SCATTER` | any view | a view with gaps, flips, any order of axes |
 //!
-//! Every kernel writes through the quads of one storage, each by one invocation: so in-place
+//! Every kernel writes through the vec4s of one storage, each by one invocation: so in-place
 //! operations on views that are not row-major make a new tensor first and scatter it.
 
 mod plan;
@@ -36,13 +36,13 @@ use lapidary_core::{DType, Error, Result};
 const WGSL: &str = include_str!("../../shaders/copy.wgsl");
 
 macro_rules! kernels {
-    ($($(#[$doc:meta])* $kernel:ident $name:literal $y:ident $text:ident $twin:ident;)*) => {$(
+    ($($(#[$doc:meta])* $kernel:ident $name:literal $y:ident $text:ident $reference:ident;)*) => {$(
         $(#[$doc])*
         pub(super) static $kernel: Kernel = Kernel {
             name: $name,
             operands: &[Operand::read("x"), Operand::$y("y")],
             text: $text,
-            twin: twin!(super::twin::copy::$twin),
+            reference: reference!(super::reference::copy::$reference),
         };
     )*};
 }
@@ -124,7 +124,7 @@ fn transpose_text(variant: &Variant) -> Cow<'static, str> {
     }
     out.push_str("  return at;\n}\n");
     let block = match block {
-        Block::Quads => "transpose_quads",
+        Block::Vec4s => "transpose_vec4s",
         Block::Words => "transpose_words",
         Block::Ragged => "transpose_ragged",
     };
@@ -219,8 +219,8 @@ impl Tensor {
         self.copied(self.dtype)
     }
 
-    /// The elements as another type, by the rules of Rust's `as`: floats are cut off towards 0
-    /// and held within the integer's range, NaN becomes 0, integers wrap, f16 and bf16 are rounded to
+    /// The elements as another type, by the rules of Rust's `as`: floats are cut off towards 0 and
+    /// held within the integer's range, NaN becomes 0, integers wrap, f16 and bf16 are rounded to
     /// the nearest, and true is what is not 0. `self` if it has that type already.
     ///
     /// ```
@@ -272,7 +272,7 @@ impl Tensor {
             }
             false => src,
         };
-        if !self.layout.is_quads() {
+        if !self.layout.is_vec4_aligned() {
             return self.copy_through(src);
         }
         Call {
@@ -321,7 +321,7 @@ impl Tensor {
         self.engine.launch(Launch {
             program: Program::Builtin(&TRANSPOSE),
             code: plan.form.pack(),
-            args: [arg(self, plan.form.block == Block::Quads), arg(&out, true)]
+            args: [arg(self, plan.form.block == Block::Vec4s), arg(&out, true)]
                 .into_iter()
                 .collect(),
             params: SmallVec::from_slice(bytemuck::cast_slice(&plan.words)),
@@ -392,7 +392,7 @@ impl Tensor {
                 !Arc::ptr_eq(&tensor.storage, &self.storage) || tensor.layout.same_map(&self.layout)
             }
         };
-        if self.layout.is_quads() && call.inputs.iter().all(is_apart) {
+        if self.layout.is_vec4_aligned() && call.inputs.iter().all(is_apart) {
             return call.write_to(self);
         }
         let made = call.output(&self.engine, &self.layout.shape, self.dtype)?;

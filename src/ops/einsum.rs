@@ -24,9 +24,9 @@ impl Tensor {
     ///
     /// `...` stands for all dimensions that are not named, which broadcast. A letter that comes
     /// twice in one operand is its diagonal. Dimensions of 1 broadcast. Several operands are taken
-    /// two at a time from the left, each pair by [`matmul`](Tensor::matmul), or by `*` where nothing
-    /// is summed over; what only one of them has is summed over first. An equation that merely
-    /// exchanges dimensions or takes a diagonal gives a view.
+    /// two at a time from the left, each pair by [`matmul`](Tensor::matmul), or by `*` where
+    /// nothing is summed over; what only one of them has is summed over first. An equation that
+    /// merely exchanges dimensions or takes a diagonal gives a view.
     ///
     /// ```no_run
     /// use lapidary::{Gpu, Options, Tensor};
@@ -44,9 +44,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for an equation that cannot be read, or does not go with the operands, with a
-    /// caret below the offending place; [`Error::DType`] for operands of several types, or of one that
-    /// cannot be multiplied; [`Error::Foreign`] for operands of several `Gpu`s.
+    /// [`Error::Shape`] for an equation that cannot be read, or does not go with the operands, with
+    /// a caret below the offending place; [`Error::DType`] for operands of several types, or of one
+    /// that cannot be multiplied; [`Error::Foreign`] for operands of several `Gpu`s.
     #[track_caller]
     pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         let equation = Equation::parse(equation, operands.len())?;

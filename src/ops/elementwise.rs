@@ -1,10 +1,10 @@
-//! What unary, binary, select, copy, fill and random have in common: each quad of the output is
-//! made of a quad of every input.
+//! What unary, binary, select, copy, fill and random have in common: each vec4 of the output is
+//! made of a vec4 of every input.
 //!
 //! The output is row-major; the inputs are views of any kind, broadcast to its shape and
 //! collapsed to as few dimensions as say the same. How four neighbours of an input are fetched is
 //! a matter of its strides ([`Fetch`]), and with the rank makes the variant: operands without
-//! gaps are loads and stores of whole quads and nothing else.
+//! gaps are loads and stores of whole vec4s and nothing else.
 //!
 //! ```text
 //!  words of p   0        1         2, 3      4 …       then          then
@@ -32,9 +32,9 @@ pub(super) use shader::{head, index, text};
 /// Invocations of a workgroup.
 pub(crate) const GROUP: u64 = 64;
 
-/// Quads of one invocation on a software rasterizer, which likes long straight code. On a GPU it
-/// is one, so that neighbours read neighbouring quads.
-pub(crate) const QUADS_ON_CPU: u64 = 4;
+/// Vec4s of one invocation on a software rasterizer, which likes long straight code. On a GPU it
+/// is one, so that neighbours read neighbouring vec4s.
+pub(crate) const VEC4S_ON_CPU: u64 = 4;
 
 /// Where the offsets, dimensions and strides start among the words.
 pub(crate) const MAP: usize = 4;
@@ -47,8 +47,8 @@ const LEAST_WORDS: usize = 8;
 pub(crate) enum Fetch {
     /// One by one.
     Strided = 0,
-    /// As a quad.
-    Quad = 1,
+    /// As a vec4.
+    Vec4 = 1,
     /// One, which stands for all four.
     Splat = 2,
     /// It is no operand but a scalar among the parameters.
@@ -56,7 +56,7 @@ pub(crate) enum Fetch {
 }
 
 impl Fetch {
-    const ALL: [Fetch; 4] = [Fetch::Strided, Fetch::Quad, Fetch::Splat, Fetch::Param];
+    const ALL: [Fetch; 4] = [Fetch::Strided, Fetch::Vec4, Fetch::Splat, Fetch::Param];
 }
 
 /// [`Variant::code`], packed.
@@ -66,14 +66,15 @@ pub(crate) struct Code(pub(crate) u64);
 impl Code {
     /// Writes through a part of the output's storage.
     const INTO: u64 = 1 << 13;
-    /// Four quads an invocation.
+    /// Four vec4s an invocation.
     const UNROLL: u64 = 1 << 14;
-    /// A quad lies within one row, so its number is taken apart once for all four elements.
+    /// A vec4 lies within one row, so its number is taken apart once for all four elements.
     const WHOLE: u64 = 1 << 12;
-    /// All quads of an invocation lie within one row.
+    /// All vec4s of an invocation lie within one row.
     const TOGETHER: u64 = 1 << 15;
-    /// What is read or written by quads consists of octets, and an invocation takes them two at a time.
-    const OCTETS: u64 = 1 << 26;
+    /// What is read or written by vec4s consists of vec8s, and an invocation takes them two at a
+    /// time.
+    const VEC8S: u64 = 1 << 26;
 
     pub(crate) fn op(self) -> u8 {
         self.0 as u8
@@ -105,9 +106,9 @@ impl Code {
         }
     }
 
-    /// The same, with the quads in pairs where the adapter gains by it: if an invocation takes several, the operands,
-    /// whose types are given with the output's, are f32, nothing lies between the quads, and none begins in the middle
-    /// of a pair or is left over.
+    /// The same, with the vec4s in pairs where the adapter gains by it: if an invocation takes
+    /// several, the operands, whose types are given with the output's, are f32, nothing lies
+    /// between the vec4s, and none begins in the middle of a pair or is left over.
     pub(crate) fn in_pairs(
         self,
         caps: &Caps,
@@ -123,11 +124,11 @@ impl Code {
             && self.bound() > 0
             && words[0].is_multiple_of(8)
             && bound.all(|(operand, fetch)| match fetch {
-                Fetch::Quad => words[MAP + operand].is_multiple_of(8),
+                Fetch::Vec4 => words[MAP + operand].is_multiple_of(8),
                 fetch => fetch == Fetch::Splat,
             })
             && dtypes.all(|dtype| dtype == DType::F32);
-        Code(self.0 | if are_pairs { Code::OCTETS } else { 0 })
+        Code(self.0 | if are_pairs { Code::VEC8S } else { 0 })
     }
 
     fn has(self, flag: u64) -> bool {
@@ -206,11 +207,11 @@ impl Call<'_> {
         call.output(engine, shape, dtype)
     }
 
-    /// Through a view of an existing tensor, which [`is_quads`](Layout::is_quads), and whose
-    /// storage no input reads under another map.
+    /// Through a view of an existing tensor, which [`is_vec4_aligned`](Layout::is_vec4_aligned),
+    /// and whose storage no input reads under another map.
     #[track_caller]
     pub(super) fn write_to(&self, out: &Tensor) -> Result<()> {
-        debug_assert!(out.layout.is_quads());
+        debug_assert!(out.layout.is_vec4_aligned());
         if self.is_in_parts(&out.engine, Some(out), 0) {
             return self.write_parts(out);
         }
@@ -281,14 +282,14 @@ impl Call<'_> {
         let bound = fetches.filter(|&fetch| fetch != Fetch::Param);
         for (index, (tensor, fetch)) in self.tensors().zip(bound).enumerate() {
             let same_place = plan.code.rank() == 1
-                && fetch == Fetch::Quad
+                && fetch == Fetch::Vec4
                 && plan.words[MAP + index] == 0
                 && tensor.dtype.size_bytes() == out.dtype.size_bytes()
                 && tensor.storage.size_bytes() == out.storage.size_bytes();
             if same_place && !into {
                 may_reuse |= 1 << index;
             }
-            args.push(arg(tensor, fetch == Fetch::Quad));
+            args.push(arg(tensor, fetch == Fetch::Vec4));
         }
         args.push(arg(out, true));
         let kernel = if into {
@@ -375,22 +376,22 @@ impl Plan {
         self.words[start..start + far.len()].copy_from_slice(far);
     }
 
-    /// Spreads the quads over invocations as the adapter likes it.
+    /// Spreads the vec4s over invocations as the adapter likes it.
     fn spread(&mut self, caps: &Caps) {
-        let quads = u64::from(self.words[0]).div_ceil(4);
+        let vec4s = u64::from(self.words[0]).div_ceil(4);
         let each = match caps.kind {
-            AdapterKind::Cpu if quads >= GROUP * QUADS_ON_CPU => {
+            AdapterKind::Cpu if vec4s >= GROUP * VEC4S_ON_CPU => {
                 self.code.0 |= Code::UNROLL;
                 let (rank, inputs) = (self.code.rank(), self.code.bound());
                 let row = self.words[MAP + inputs + rank - 1];
-                if rank == 1 || u64::from(row) % (4 * QUADS_ON_CPU) == 0 {
+                if rank == 1 || u64::from(row) % (4 * VEC4S_ON_CPU) == 0 {
                     self.code.0 |= Code::TOGETHER;
                 }
-                QUADS_ON_CPU
+                VEC4S_ON_CPU
             }
             _ => 1,
         };
-        self.groups = groups(caps, quads.div_ceil(each));
+        self.groups = groups(caps, vec4s.div_ceil(each));
     }
 }
 
@@ -403,20 +404,20 @@ fn fetch_of(map: &Collapsed, operand: usize, whole: bool) -> Fetch {
     let rank = map.dims.len();
     let strides = &map.strides[operand][..rank];
     let (&inner, outer) = strides.split_last().expect("collapsing leaves a dimension");
-    let starts_are_quads = map.offsets[operand].is_multiple_of(4)
+    let starts_are_vec4_aligned = map.offsets[operand].is_multiple_of(4)
         && outer.iter().all(|stride| stride.is_multiple_of(4));
     match inner {
         _ if strides.iter().all(|&stride| stride == 0) => Fetch::Splat,
         0 if whole => Fetch::Splat,
-        1 if whole && starts_are_quads => Fetch::Quad,
+        1 if whole && starts_are_vec4_aligned => Fetch::Vec4,
         _ => Fetch::Strided,
     }
 }
 
-pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
+pub(super) fn arg(tensor: &Tensor, vec4s: bool) -> Arg {
     Arg {
         storage: Arc::clone(&tensor.storage),
         dtype: tensor.dtype,
-        quads,
+        vec4s,
     }
 }

@@ -28,7 +28,7 @@ pub(super) static FILL: Kernel = Kernel {
     name: "fill",
     operands: &[Operand::write("y")],
     text,
-    twin: twin!(super::twin::fill::run),
+    reference: reference!(super::reference::fill::run),
 };
 
 /// The same, where `y` is a part of its storage.
@@ -36,7 +36,7 @@ pub(super) static FILL_INTO: Kernel = Kernel {
     name: "fill_into",
     operands: &[Operand::update("y")],
     text,
-    twin: twin!(super::twin::fill::run),
+    reference: reference!(super::reference::fill::run),
 };
 
 const FAMILY: Family = Family {
@@ -224,7 +224,7 @@ impl Tensor {
         let bits = value.bits(OPERATION, self.dtype)?;
         Takes::All.check(OPERATION, self.dtype)?;
         self.check_writable(OPERATION)?;
-        if !self.layout.is_quads() {
+        if !self.layout.is_vec4_aligned() {
             return self.copy_(&full(&self.engine, &[], value, self.dtype)?);
         }
         Call {

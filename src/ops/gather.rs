@@ -20,7 +20,7 @@ static GATHER: Kernel = Kernel {
     name: "gather",
     operands: &[Operand::read("i"), Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::gather::run),
+    reference: reference!(super::reference::gather::run),
 };
 
 impl Tensor {

@@ -26,7 +26,7 @@ static INDEX_SELECT: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::index_select::run),
+    reference: reference!(super::reference::index_select::run),
 };
 
 /// `struct Params` of `shaders/index_select.wgsl`.
@@ -65,8 +65,8 @@ fn rows_of(launch: &Launch) -> Option<RowsNamed> {
     })
 }
 
-/// Bit of a variant's code, after the two ranks: y's quads are x's quads.
-const QUADS: u64 = 1 << 8;
+/// Bit of a variant's code, after the two ranks: y's vec4s are x's vec4s.
+const VEC4S: u64 = 1 << 8;
 
 impl Tensor {
     /// The slices along `axis` that `indices` names, in that order, repeated if it repeats them:
@@ -120,7 +120,7 @@ impl Tensor {
         };
         let [before, after] = sides;
         let step = x.layout.strides[at] as u32;
-        let quads = after.strides[0] == 1
+        let vec4s = after.strides[0] == 1
             && after.dims[0] % 4 == 0
             && (before.strides.iter().chain(&after.strides[1..]))
                 .chain([&step, &(x.layout.offset as u32)])
@@ -139,8 +139,8 @@ impl Tensor {
             after: shape[at + 1..].iter().product::<usize>() as u32,
             elements: elements as u32,
         };
-        let code = (before.rank | after.rank << 4) as u64 | if quads { QUADS } else { 0 };
-        let args = [arg(x, quads), arg(indices, false), arg(&result, true)];
+        let code = (before.rank | after.rank << 4) as u64 | if vec4s { VEC4S } else { 0 };
+        let args = [arg(x, vec4s), arg(indices, false), arg(&result, true)];
         let groups = rows::groups(engine.caps(), (elements as u64).div_ceil(4), 64);
         engine.launch(Launch::new(&INDEX_SELECT, code, args, &params, groups))?;
         Ok(result)
@@ -224,9 +224,9 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         "const BEFORE: u32 = {before}u;\nconst AFTER: u32 = {after}u;\nalias T = {};",
         variant.dtypes[0].wgsl()
     );
-    let fetch = match variant.code & QUADS {
+    let fetch = match variant.code & VEC4S {
         0 => "elements",
-        _ => "quads",
+        _ => "vec4s",
     };
     push_sections(&mut out, WGSL, &["params", fetch]);
     push_functions(&mut out);
@@ -244,7 +244,7 @@ mod tests {
             for index in [DType::U32, DType::I32] {
                 for ranks in [0x11, 0x22, 0x44] {
                     valid(&INDEX_SELECT, ranks, &[dtype, index, dtype], 0b100);
-                    valid(&INDEX_SELECT, ranks | QUADS, &[dtype, index, dtype], 0b101);
+                    valid(&INDEX_SELECT, ranks | VEC4S, &[dtype, index, dtype], 0b101);
                 }
             }
         }

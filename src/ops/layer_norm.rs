@@ -23,7 +23,7 @@ pub(super) static LAYER_NORM: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::layer_norm::run),
+    reference: reference!(super::reference::layer_norm::run),
 };
 
 /// With the mean `s` of every row, and the sum `t` of the squared distances from it.
@@ -38,14 +38,14 @@ static LAYER_NORM_APPLY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::layer_norm::apply),
+    reference: reference!(super::reference::layer_norm::apply),
 };
 
 /// Bits of a variant's code.
 pub(super) const HAS_WEIGHT: u64 = 1 << 8;
 pub(super) const HAS_BIAS: u64 = 1 << 9;
-/// Weight and bias start at quads, and are read by quads.
-const QUADS: u64 = 1 << 10;
+/// Weight and bias start at vec4s, and are read by vec4s.
+const VEC4S: u64 = 1 << 10;
 /// By the root of the mean square.
 pub(super) const RMS: u64 = 1 << 11;
 
@@ -265,15 +265,15 @@ impl Affine {
         let given = [&self.weight, &self.bias];
         let offset =
             |tensor: &Option<Tensor>| tensor.as_ref().map_or(0, |t| t.layout.offset as u32);
-        let quads = fused && given.iter().all(|tensor| offset(tensor) % 4 == 0);
-        *code |= self.kind | if quads { QUADS } else { 0 };
+        let vec4s = fused && given.iter().all(|tensor| offset(tensor) % 4 == 0);
+        *code |= self.kind | if vec4s { VEC4S } else { 0 };
         *code |= if self.weight.is_some() { HAS_WEIGHT } else { 0 };
         *code |= if self.bias.is_some() { HAS_BIAS } else { 0 };
         params.scalar = self.eps;
         params.second = offset(&self.weight);
         params.third = offset(&self.bias);
         given.map(|tensor| match tensor {
-            Some(tensor) => arg(tensor, quads),
+            Some(tensor) => arg(tensor, vec4s),
             None => x.clone(),
         })
     }
@@ -297,10 +297,10 @@ pub(super) fn normalize_as(
     if let (Some(rows), false) = (rows, form.applies()) {
         let mut params = rows.params();
         let mut code = normalize::code_of(form, rows);
-        let are_quads = rows.are_quads();
-        let read = arg(x, are_quads);
-        let [w, b] = affine.bind(&read, are_quads, &mut params, &mut code);
-        let args = [read, w, b, arg(&result, are_quads)];
+        let are_vec4s = rows.are_vec4s();
+        let read = arg(x, are_vec4s);
+        let [w, b] = affine.bind(&read, are_vec4s, &mut params, &mut code);
+        let args = [read, w, b, arg(&result, are_vec4s)];
         let groups = form.groups(x, &params);
         engine.launch(Launch::new(&LAYER_NORM, code, args, &params, groups))?;
         return Ok(result);
@@ -325,7 +325,7 @@ pub(super) fn normalize_as(
     let length = folded.length(&x.layout.shape);
     let mut params = normalize::apply_params(x, length, 1);
     let mut code = normalize::apply_code(form, &params);
-    let read = arg(x, form == Form::ApplyQuads);
+    let read = arg(x, form == Form::ApplyVec4s);
     let [w, b] = affine.bind(&read, false, &mut params, &mut code);
     let args = [
         read,
@@ -344,14 +344,14 @@ pub(super) fn normalize_as(
 fn text(variant: &Variant) -> Cow<'static, str> {
     let has = |bit| variant.code & bit != 0;
     let mut out = normalize::text(variant);
-    let weight = match (has(HAS_WEIGHT), has(QUADS)) {
+    let weight = match (has(HAS_WEIGHT), has(VEC4S)) {
         (false, _) => "weight_none",
-        (true, true) => "weight_quads",
+        (true, true) => "weight_vec4s",
         (true, false) => "weight_apart",
     };
-    let bias = match (has(HAS_BIAS), has(QUADS)) {
+    let bias = match (has(HAS_BIAS), has(VEC4S)) {
         (false, _) => "bias_none",
-        (true, true) => "bias_quads",
+        (true, true) => "bias_vec4s",
         (true, false) => "bias_apart",
     };
     let sections = match has(RMS) {
@@ -373,7 +373,7 @@ mod tests {
         let affine = [0, HAS_WEIGHT, HAS_BIAS, both, RMS, RMS | HAS_WEIGHT];
         for x in [DType::F32, DType::F16] {
             for form in Form::ALL {
-                for bits in affine.iter().flat_map(|bits| [*bits, bits | QUADS]) {
+                for bits in affine.iter().flat_map(|bits| [*bits, bits | VEC4S]) {
                     let code = 0x12 | bits | (form as u64) << 12;
                     for w in [DType::F32, DType::F16] {
                         // The result may be wider, where more is done with it.
@@ -385,7 +385,7 @@ mod tests {
                                 }
                                 false => {
                                     valid(&LAYER_NORM, code, &[x, w, w, y], 0b1111);
-                                    if y == DType::F32 && bits & QUADS == 0 {
+                                    if y == DType::F32 && bits & VEC4S == 0 {
                                         let ragged = code | normalize::RAGGED;
                                         valid(&LAYER_NORM, ragged, &[x, w, w, y], 0);
                                     }

@@ -1,11 +1,12 @@
-//! Calls whose one dispatch would keep the device busy for so long that the system takes it for dead:
-//! they are made in parts along an axis of the result, each of which gets a submission of its own.
+//! Calls whose one dispatch would keep the device busy for so long that the system takes it for
+//! dead: they are made in parts along an axis of the result, each of which gets a submission of its
+//! own.
 
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
 
-/// How many elements of an axis of `len` a part has, a multiple of `unit` if that many may be, so that
-/// none has more than `most` of the work; none where the whole has no more.
+/// How many elements of an axis of `len` a part has, a multiple of `unit` if that many may be, so
+/// that none has more than `most` of the work; none where the whole has no more.
 pub(super) fn part(work: u64, most: u64, len: usize, unit: usize) -> Option<usize> {
     if work <= most || len < 2 {
         return None;

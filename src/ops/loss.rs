@@ -22,7 +22,7 @@ static LOSS: Kernel = Kernel {
     name: "loss",
     operands: &[Operand::read("x"), Operand::read("i"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::loss::run),
+    reference: reference!(super::reference::loss::run),
 };
 
 /// The same, taken from `m[r]`.
@@ -35,7 +35,7 @@ static LOSS_OF_LOGITS: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::loss::run),
+    reference: reference!(super::reference::loss::run),
 };
 
 /// Bit of a variant's code: `x` holds logits.
@@ -74,9 +74,9 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::DType`] unless `self` holds floats and `targets` `u32`, `i32` or floats,
-    /// [`Error::Shape`] unless their shapes go together, [`Error::Option`] for ignored targets among
-    /// probabilities, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`] if the
-    /// operands are too large.
+    /// [`Error::Shape`] unless their shapes go together, [`Error::Option`] for ignored targets
+    /// among probabilities, [`Error::Foreign`] for tensors of several `Gpu`s, [`Error::NeverFits`]
+    /// if the operands are too large.
     #[track_caller]
     pub fn cross_entropy(
         &self,

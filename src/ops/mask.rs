@@ -26,7 +26,7 @@ pub(super) static MASK: Kernel = Kernel {
     name: "mask",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::mask::run),
+    reference: reference!(super::reference::mask::run),
 };
 
 /// There is no form in place, nor in parts, where elements have other numbers.

@@ -12,8 +12,8 @@
 //! | split | the lanes of a subgroup share out k | up to 4 rows on software adapters |
 //! | packed | as register, from copies that it reads in one go | software adapters, where that pays |
 //!
-//! Where the result is small and the sums are long, k is cut into parts that are computed side by side
-//! (`along_k`).
+//! Where the result is small and the sums are long, k is cut into parts that are computed side by
+//! side (`along_k`).
 //!
 //! Transposed operands are read in place: each variant exists for operands that are contiguous
 //! along k, along their edge of the result, or along neither.
@@ -30,7 +30,7 @@ mod product;
 mod right;
 #[cfg(test)]
 mod tests;
-mod text;
+mod variants;
 
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ const fn kernel(operands: &'static [Operand]) -> Kernel {
         name: "matmul",
         operands,
         text,
-        twin: twin!(super::twin::matmul::run),
+        reference: reference!(super::reference::matmul::run),
     }
 }
 
@@ -64,8 +64,8 @@ const BIAS: Operand = Operand::read("bias");
 const RESIDUAL: Operand = Operand::read("residual");
 const C: Operand = Operand::write("c");
 
-/// The kernel for products without scales (or with them: + 1), that end without a bias (or with one: + 2),
-/// without a residual (or with one: + 4).
+/// The kernel for products without scales (or with them: + 1), that end without a bias (or with
+/// one: + 2), without a residual (or with one: + 4).
 static MATMUL: [Kernel; 8] = [
     kernel(&[A, B, C]),
     kernel(&[A, B, SCALES, C]),
@@ -85,7 +85,7 @@ fn kernel_of(form: Form) -> &'static Kernel {
 }
 
 fn text(variant: &Variant) -> Cow<'static, str> {
-    text::text(variant)
+    variants::text(variant)
 }
 
 /// The longest sum on a software adapter: llvmpipe leaves the loops of an invocation once it has
@@ -99,19 +99,20 @@ impl Tensor {
     /// The last two dimensions are the matrices: `[…, m, k]` times `[…, k, n]` is `[…, m, n]`, and
     /// the dimensions before them broadcast. A tensor of one dimension is a row on the left and a
     /// column on the right, and the result lacks that dimension: two of them give a single number.
-    /// Both are of one type, any but bool, which is that of the result. Weights may be
-    /// narrower than what they are multiplied with: f16 or bf16 beside f32, i8 beside any float (with their
-    /// scales: [`matmul_quantized`](Tensor::matmul_quantized)); they are widened in the kernel as they are
-    /// loaded, and the result is of the wider type. Floats are added up in f32; integers wrap around, those of
-    /// u8 and i8 at 8 bits: cast them to i32 first for the whole sum. With `k = 0` the result is zeros.
+    /// Both are of one type, any but bool, which is that of the result. Weights may be narrower
+    /// than what they are multiplied with: f16 or bf16 beside f32, i8 beside any float (with their
+    /// scales: [`matmul_quantized`](Tensor::matmul_quantized)); they are widened in the kernel as
+    /// they are loaded, and the result is of the wider type. Floats are added up in f32; integers
+    /// wrap around, those of u8 and i8 at 8 bits: cast them to i32 first for the whole sum. With
+    /// `k = 0` the result is zeros.
     ///
     /// Views are read in place: `x.matmul(&weight.t()?)` copies nothing and is as fast as without
     /// the transposition.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] when the shapes do not go together, [`Error::DType`] for other types or other
-    /// pairs of them, [`Error::Foreign`] when `other` belongs to another `Gpu`,
+    /// [`Error::Shape`] when the shapes do not go together, [`Error::DType`] for other types or
+    /// other pairs of them, [`Error::Foreign`] when `other` belongs to another `Gpu`,
     /// [`Error::Overflow`] and [`Error::NeverFits`] for a result beyond the device,
     /// [`Error::DeviceLost`].
     ///
@@ -137,8 +138,8 @@ impl Tensor {
     ///
     /// Those of [`matmul`](Tensor::matmul); [`Error::DType`] too for integers with anything to be
     /// done, and for scales, a bias, a residual or a cast of a type that does not go with them;
-    /// [`Error::Shape`] for scales or a bias that are not one number a column, and for a residual that does not
-    /// broadcast to the product.
+    /// [`Error::Shape`] for scales or a bias that are not one number a column, and for a residual
+    /// that does not broadcast to the product.
     #[track_caller]
     pub fn matmul_with(&self, other: &Tensor, end: &Epilogue) -> Result<Tensor> {
         self.matmul_by_right(other.into(), end)
@@ -171,7 +172,8 @@ impl Tensor {
     /// # Errors
     ///
     /// Those of [`matmul`](Tensor::matmul); [`Error::Shape`] for a weight that is no matrix, or a
-    /// bias that is not one number for each of its rows; [`Error::DType`] for a bias of another type.
+    /// bias that is not one number for each of its rows; [`Error::DType`] for a bias of another
+    /// type.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor, w: &lapidary::Tensor, b: &lapidary::Tensor)
@@ -251,12 +253,14 @@ impl Tensor {
     }
 }
 
-/// The type in which a product is added up, and what it ends with is computed: single precision for floats.
+/// The type in which a product is added up, and what it ends with is computed: single precision for
+/// floats.
 fn summed_as(dtype: DType) -> DType {
     if dtype.is_float() { DType::F32 } else { dtype }
 }
 
-/// The type of a product: that of both operands, or of the wider one beside one that is only stored.
+/// The type of a product: that of both operands, or of the wider one beside one that is only
+/// stored.
 fn product_dtype(a: DType, b: DType) -> Result<DType> {
     let refuse = |expected: String, got, hint| {
         Err(Error::DType {

@@ -1,12 +1,12 @@
 //! Operations on tensors: one file a family of kernels, named as its WGSL in `shaders/`.
 
 /// The reference of a kernel, where the simulated device is compiled in.
-macro_rules! twin {
+macro_rules! reference {
     ($run:path) => {{
         #[cfg(any(test, feature = "sim"))]
-        const RUN: Option<fn(&mut lapidary_core::internal::TwinCall)> = Some($run);
+        const RUN: Option<fn(&mut lapidary_core::internal::ReferenceCall)> = Some($run);
         #[cfg(not(any(test, feature = "sim")))]
-        const RUN: Option<fn(&mut lapidary_core::internal::TwinCall)> = None;
+        const RUN: Option<fn(&mut lapidary_core::internal::ReferenceCall)> = None;
         RUN
     }};
 }
@@ -68,7 +68,7 @@ mod check;
 mod tests;
 
 #[cfg(any(test, feature = "sim"))]
-pub(crate) mod twin;
+pub(crate) mod reference;
 
 pub use attention::Causal;
 pub use class_loss::ClassLoss;

@@ -1,8 +1,9 @@
 //! What softmax and layer normalization share: two numbers a row, then every element by them.
 //!
-//! Rows without holes take one launch, by one invocation or one workgroup a row: those that are whole
-//! quads, and ragged ones whose results are words. All others (inner axes, ragged rows of halves, few
-//! and very long rows) take two reductions and a last launch that applies the two numbers.
+//! Rows without holes take one launch, by one invocation or one workgroup a row: those that are
+//! whole vec4s, and ragged ones whose results are words. All others (inner axes, ragged rows of
+//! halves, few and very long rows) take two reductions and a last launch that applies the two
+//! numbers.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ use lapidary_core::internal::sections::push_sections;
 /// Elements of a row that one invocation may go through.
 const LONGEST_ROW: u32 = 64 << 10;
 
-/// Bit of a variant's code: rows are no whole quads.
+/// Bit of a variant's code: rows are no whole vec4s.
 pub(super) const RAGGED: u64 = 1 << 18;
 
 /// Elements from which what a variant saves is more than what a launch costs.
@@ -35,8 +36,8 @@ pub(super) enum Form {
     LargeGroup,
     /// After two reductions.
     Apply,
-    /// The same, where the view starts at a quad.
-    ApplyQuads,
+    /// The same, where the view starts at a vec4.
+    ApplyVec4s,
 }
 
 impl Form {
@@ -45,7 +46,7 @@ impl Form {
         Form::Group,
         Form::LargeGroup,
         Form::Apply,
-        Form::ApplyQuads,
+        Form::ApplyVec4s,
     ];
 
     pub(super) fn from_code(code: u64) -> Form {
@@ -54,10 +55,11 @@ impl Form {
 
     /// Do the reductions come first?
     pub(super) fn applies(self) -> bool {
-        matches!(self, Form::Apply | Form::ApplyQuads)
+        matches!(self, Form::Apply | Form::ApplyVec4s)
     }
 
-    /// The best for this adapter, found by trying where that is done: `run` records what a form does.
+    /// The best for this adapter, found by trying where that is done: `run` records what a form
+    /// does.
     pub(super) fn tuned(
         operation: &'static str,
         x: &Tensor,
@@ -90,7 +92,7 @@ impl Form {
                 rows: bucket(rows.rows.into()),
                 length: bucket(rows.length.into()),
                 applies: rule.applies(),
-                is_ragged: !rows.are_quads(),
+                is_ragged: !rows.are_vec4s(),
             },
             operands: &[x],
             // The result, and what the reductions of a form that applies them make.
@@ -105,13 +107,13 @@ impl Form {
         match rows {
             Some(rows) => {
                 let small = u64::from(rows.rows) * u64::from(rows.length) <= 32 << 10;
-                let ragged = !rows.are_quads();
+                let ragged = !rows.are_vec4s();
                 match gpu {
                     // Most lanes would have nothing to do.
                     true if ragged && rows.length < 64 => Form::applied_to(x),
                     true if rows.length <= 1 << 10 => Form::Group,
                     true => Form::LargeGroup,
-                    // An application loads and stores quads, also of ragged rows.
+                    // An application loads and stores vec4s, also of ragged rows.
                     false if small || rows.rows >= 64 && !ragged => Form::Thread,
                     false => Form::applied_to(x),
                 }
@@ -123,7 +125,7 @@ impl Form {
     /// The form that takes any contiguous tensor.
     pub(super) fn applied_to(x: &Tensor) -> Form {
         match x.layout.offset % 4 {
-            0 => Form::ApplyQuads,
+            0 => Form::ApplyVec4s,
             _ => Form::Apply,
         }
     }
@@ -133,7 +135,7 @@ impl Form {
         match self {
             Form::Thread => rows::groups(caps, params.rows.into(), 32),
             Form::Group | Form::LargeGroup => rows::groups(caps, params.rows.into(), 1),
-            Form::Apply | Form::ApplyQuads => {
+            Form::Apply | Form::ApplyVec4s => {
                 let elements = u64::from(params.rows) * u64::from(params.length);
                 rows::groups(caps, elements.div_ceil(4), 64)
             }
@@ -144,17 +146,17 @@ impl Form {
 /// Can one launch take these rows, for results of type `y`?
 pub(super) fn takes(rows: &Rows, y: DType) -> bool {
     let is_ragged = rows.lie_whole() && y.size_bytes() == 4;
-    (rows.are_quads() || is_ragged) && rows.length <= LONGEST_ROW
+    (rows.are_vec4s() || is_ragged) && rows.length <= LONGEST_ROW
 }
 
 /// The code of one launch: how it finds its rows.
 pub(super) fn code_of(form: Form, rows: &Rows) -> u64 {
-    let ragged = if rows.are_quads() { 0 } else { RAGGED };
+    let ragged = if rows.are_vec4s() { 0 } else { RAGGED };
     rows::rank_bits(rows) | (form as u64) << 12 | ragged
 }
 
-/// Does a variant read and write quads? Expressions take the place of nothing else.
-pub(super) fn is_by_quads(code: u64) -> bool {
+/// Does a variant read and write vec4s? Expressions take the place of nothing else.
+pub(super) fn is_by_vec4s(code: u64) -> bool {
     code & RAGGED == 0
 }
 
@@ -210,7 +212,7 @@ pub(super) fn apply_params(x: &Tensor, length: usize, step: usize) -> RowParams 
     }
 }
 
-/// The code of an application: how a quad of the result finds its rows.
+/// The code of an application: how a vec4 of the result finds its rows.
 pub(super) fn apply_code(form: Form, params: &RowParams) -> u64 {
     let row = match (params.chunk, params.length) {
         (1, 4..) => 1,
@@ -239,14 +241,14 @@ pub(super) fn text(variant: &Variant) -> String {
     let row = match variant.code >> 16 & 3 {
         0 => "row_any",
         1 => "row_last",
-        _ => "row_quads",
+        _ => "row_vec4s",
     };
     let mut out = String::with_capacity(8 << 10);
     // Applying does not walk rows, but the parameters come with the function that does.
     rows::rank_constants(&mut out, variant.code);
     out.push_str("alias T = f32;\n");
-    let parts = match is_by_quads(variant.code) {
-        true => "quads",
+    let parts = match is_by_vec4s(variant.code) {
+        true => "vec4s",
         false => "ragged",
     };
     let names: &[&str] = match form {
@@ -260,7 +262,7 @@ pub(super) fn text(variant: &Variant) -> String {
             &[parts, "normalize_group"]
         }
         Form::Apply => &["load_apart", "normalize_apply", row],
-        Form::ApplyQuads => &["load_aligned", "normalize_apply", row],
+        Form::ApplyVec4s => &["load_aligned", "normalize_apply", row],
     };
     push_sections(
         &mut out,

@@ -130,15 +130,15 @@ macro_rules! operations {
 }
 pub(super) use operations;
 
-/// The kernels of a family, which share a text and the twin of that name.
+/// The kernels of a family, which share a text and the reference kernel of that name.
 macro_rules! kernels {
-    ($twin:ident: $($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
+    ($reference:ident: $($(#[$doc:meta])* $kernel:ident $name:literal [$($operand:expr),*];)*) => {$(
         $(#[$doc])*
         pub(super) static $kernel: Kernel = Kernel {
             name: $name,
             operands: &[$($operand),*],
             text,
-            twin: twin!(crate::ops::twin::$twin::run),
+            reference: reference!(crate::ops::reference::$reference::run),
         };
     )*};
 }

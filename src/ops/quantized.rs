@@ -1,5 +1,5 @@
-//! Weights of eight bits: how they are made, what they are worth, and products with them. The kernels are
-//! those of matmul, which widens and scales what it loads.
+//! Weights of eight bits: how they are made, what they are worth, and products with them. The
+//! kernels are those of matmul, which widens and scales what it loads.
 
 use crate::ops::matmul::{Epilogue, Groups, Right};
 use crate::tensor::Tensor;
@@ -12,12 +12,13 @@ const MOST: f32 = 127.0;
 /// Groups have 2³ to 2¹² elements.
 const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
 
-/// A matrix of weights in eight bits, with a scale for each row or for each group of a row: an element is
-/// worth its value times its scale.
+/// A matrix of weights in eight bits, with a scale for each row or for each group of a row: an
+/// element is worth its value times its scale.
 ///
-/// A plain pair of tensors, which are named, written to files, backed by them and put out like any other;
-/// [`Tensor::quantize`] makes one, and one that was made elsewhere is written down as it is. What is stored
-/// is symmetric (there is no zero point), as `Q8_0` of ggml, and PyTorch's `per_channel_symmetric`.
+/// A plain pair of tensors, which are named, written to files, backed by them and evicted like any
+/// other; [`Tensor::quantize`] makes one, and one that was made elsewhere is written down as it is.
+/// What is stored is symmetric (there is no zero point), as `Q8_0` of ggml, and PyTorch's
+/// `per_channel_symmetric`.
 ///
 /// | | bytes of an element |
 /// | --- | --- |
@@ -45,28 +46,30 @@ const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
 pub struct Quantized {
     /// `[n, k]` of i8: a row for each output, as a linear layer has them.
     pub values: Tensor,
-    /// `[n]` of f32; or `[n, ⌈k / group⌉]`, where the group is a power of two from 8 to 4096 and the last
-    /// one of a row may be shorter.
+    /// `[n]` of f32; or `[n, ⌈k / group⌉]`, where the group is a power of two from 8 to 4096 and
+    /// the last one of a row may be shorter.
     pub scales: Tensor,
 }
 
 impl Tensor {
-    /// A matrix of weights, `[n, k]` of any float type, in eight bits: with a scale for each row, or for each
-    /// `group` elements of a row.
+    /// A matrix of weights, `[n, k]` of any float type, in eight bits: with a scale for each row,
+    /// or for each `group` elements of a row.
     ///
-    /// The scale is the largest absolute value divided by 127, and a value the nearest whole number of
-    /// scales, halfway cases to the even one. A group of zeros, or of nothing larger than 1.5e-36, gets the
-    /// scale 0. One with a NaN or an infinity gets a scale that is none either, so that all of it is worth
-    /// NaN: nothing is hidden.
+    /// The scale is the largest absolute value divided by 127, and a value the nearest whole number
+    /// of scales, halfway cases to the even one. A group of zeros, or of nothing larger than
+    /// 1.5e-36, gets the scale 0. One with a NaN or an infinity gets a scale that is none either,
+    /// so that all of it is worth NaN: nothing is hidden.
     ///
-    /// Of a matrix of f32 nothing but the result is made where fusion is on and groups divide rows; else what is left of
-    /// the rows is put beside the rest, and both are there twice for a moment. Memory is saved once the matrix
-    /// is dropped: so a model is best quantized one matrix after the other, as it is loaded.
+    /// Of a matrix of f32 nothing but the result is made where fusion is on and groups divide rows;
+    /// else what is left of the rows is put beside the rest, and both are there twice for a moment.
+    /// Memory is saved once the matrix is dropped: so a model is best quantized one matrix after
+    /// the other, as it is loaded.
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] for what is no matrix; [`Error::DType`] for integers and bools; [`Error::Option`] for a
-    /// group that is no power of two from 8 to 4096; else those of any operation.
+    /// [`Error::Shape`] for what is no matrix; [`Error::DType`] for integers and bools;
+    /// [`Error::Option`] for a group that is no power of two from 8 to 4096; else those of any
+    /// operation.
     #[track_caller]
     pub fn quantize(&self, group: Option<u64>) -> Result<Quantized> {
         const OPERATION: &str = "quantize";
@@ -127,23 +130,25 @@ impl Tensor {
         Ok((values, scales))
     }
 
-    /// A linear layer with weights of eight bits: `self`, `[…, k]` of floats, times the transposed weights,
-    /// `[n, k]`. The result is `[…, n]`, of the type of `self`.
+    /// A linear layer with weights of eight bits: `self`, `[…, k]` of floats, times the transposed
+    /// weights, `[n, k]`. The result is `[…, n]`, of the type of `self`.
     ///
-    /// Weights are widened and scaled in the kernel, as they are loaded; they never exist in a wider type.
-    /// Sums are f32. Large products may read a copy of the weights that lies better, as narrow as they are.
+    /// Weights are widened and scaled in the kernel, as they are loaded; they never exist in a
+    /// wider type. Sums are f32. Large products may read a copy of the weights that lies better, as
+    /// narrow as they are.
     ///
     /// # Errors
     ///
     /// [`Error::Shape`] for weights whose tensors do not belong together, or do not go with `self`;
-    /// [`Error::DType`] for values that are not i8, scales that are not f32, and a `self` that is no float;
-    /// [`Error::Foreign`]; else those of [`matmul`](Tensor::matmul).
+    /// [`Error::DType`] for values that are not i8, scales that are not f32, and a `self` that is
+    /// no float; [`Error::Foreign`]; else those of [`matmul`](Tensor::matmul).
     #[track_caller]
     pub fn matmul_quantized(&self, weights: &Quantized) -> Result<Tensor> {
         self.matmul_quantized_with(weights, &Epilogue::new())
     }
 
-    /// [`matmul_quantized`](Tensor::matmul_quantized), and more done with the product before it is stored.
+    /// [`matmul_quantized`](Tensor::matmul_quantized), and more done with the product before it is
+    /// stored.
     ///
     /// # Errors
     ///
@@ -189,8 +194,8 @@ impl Quantized {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] and [`Error::DType`] for tensors that do not belong together; else those of any
-    /// operation.
+    /// [`Error::Shape`] and [`Error::DType`] for tensors that do not belong together; else those of
+    /// any operation.
     #[track_caller]
     pub fn dequantize(&self) -> Result<Tensor> {
         let group = self.check("dequantize")?;

@@ -20,12 +20,12 @@ operations! {
     }
 }
 
-/// `y = op(what is drawn for the quad)`.
+/// `y = op(what is drawn for the vec4)`.
 pub(super) static RANDOM: Kernel = Kernel {
     name: "random",
     operands: &[Operand::write("y")],
     text,
-    twin: twin!(super::twin::random::run),
+    reference: reference!(super::reference::random::run),
 };
 
 /// There is no form in place, nor in parts.
@@ -65,7 +65,8 @@ fn draw(
     call.output(engine, shape, op.gives().dtype(dtype))
 }
 
-/// Evenly between `low` and `high`, which is not drawn itself (what is narrower than f32 may be rounded up to it).
+/// Evenly between `low` and `high`, which is not drawn itself (what is narrower than f32 may be
+/// rounded up to it).
 #[track_caller]
 pub(crate) fn rand_uniform(
     engine: &Arc<Engine>,

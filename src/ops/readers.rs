@@ -1,6 +1,6 @@
 //! Kernels that read an operand `x` element by element, wherever it may come from: fusion can have
-//! its elements computed on the way in. They reach it by `x_get` and `x_get4` alone, and what they are
-//! told is a [`RowParams`](super::rows::RowParams).
+//! its elements computed on the way in. They reach it by `x_get` and `x_get4` alone, and what they
+//! are told is a [`RowParams`](super::rows::RowParams).
 
 use super::rows::RowParams;
 use super::{argreduce, layer_norm, normalize, reduce, softmax};
@@ -21,8 +21,8 @@ pub(crate) struct Reader {
 /// Words of the parameters of all of them.
 pub(crate) const READER_WORDS: usize = size_of::<RowParams>() / 4;
 
-/// What the parameters begin with: vectors of which a variant looks at as many lanes as its rows have
-/// dimensions.
+/// What the parameters begin with: vectors of which a variant looks at as many lanes as its rows
+/// have dimensions.
 const VECTORS: [&str; 4] = ["outer_dims", "outer_strides", "inner_dims", "inner_strides"];
 
 static READERS: [Reader; 5] = [
@@ -42,13 +42,13 @@ static READERS: [Reader; 5] = [
         kernel: &softmax::SOFTMAX,
         times: 3,
         name: softmax::name_of,
-        fuses: normalize::is_by_quads,
+        fuses: normalize::is_by_vec4s,
     },
     Reader {
         kernel: &layer_norm::LAYER_NORM,
         times: 3,
         name: layer_norm::name_of,
-        fuses: normalize::is_by_quads,
+        fuses: normalize::is_by_vec4s,
     },
     Reader {
         kernel: &argreduce::ARGREDUCE,

@@ -37,7 +37,7 @@ pub(super) static REDUCE: Kernel = Kernel {
     name: "reduce",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::reduce::run),
+    reference: reference!(super::reference::reduce::run),
 };
 
 /// The same of what `lift` makes of `x` and of the row's `m[r]`.
@@ -45,7 +45,7 @@ pub(super) static REDUCE_AROUND: Kernel = Kernel {
     name: "reduce_around",
     operands: &[Operand::read("x"), Operand::read("m"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::reduce::run),
+    reference: reference!(super::reference::reduce::run),
 };
 
 /// Which kernel folds.
@@ -54,12 +54,12 @@ pub(super) enum Form {
     Along,
     Across,
     /// `Across` where one load fetches an element of each of the four rows.
-    AcrossQuads,
+    AcrossVec4s,
     Tree,
 }
 
 impl Form {
-    const ALL: [Form; 4] = [Form::Along, Form::Across, Form::AcrossQuads, Form::Tree];
+    const ALL: [Form; 4] = [Form::Along, Form::Across, Form::AcrossVec4s, Form::Tree];
 
     pub(super) fn from_code(code: u64) -> Form {
         Form::ALL[(code >> 12 & 3) as usize]
@@ -69,13 +69,13 @@ impl Form {
     fn fits(self, rows: &Rows) -> bool {
         match self {
             Form::Across => true,
-            Form::AcrossQuads => rows.neighbours_are_quads(),
+            Form::AcrossVec4s => rows.neighbours_are_vec4s(),
             Form::Along | Form::Tree => rows.inner.strides[0] == 1,
         }
     }
 
     pub(super) fn is_across(self) -> bool {
-        matches!(self, Form::Across | Form::AcrossQuads)
+        matches!(self, Form::Across | Form::AcrossVec4s)
     }
 
     /// Elements of y, in which the parts of a row follow each other, or the rows of a part.
@@ -87,10 +87,10 @@ impl Form {
     }
 
     pub(super) fn groups(self, caps: &Caps, rows: u32, parts: u32) -> [u32; 3] {
-        let quads = self.outputs(rows, parts).div_ceil(4);
+        let vec4s = self.outputs(rows, parts).div_ceil(4);
         match self {
-            Form::Tree => rows::groups(caps, quads, 1),
-            _ => rows::groups(caps, quads, 32),
+            Form::Tree => rows::groups(caps, vec4s, 1),
+            _ => rows::groups(caps, vec4s, 32),
         }
     }
 }
@@ -110,11 +110,11 @@ impl Plan {
     /// coalescing.
     pub(super) fn choose(caps: &Caps, rows: &Rows) -> Plan {
         let gpu = rows::is_gpu(caps);
-        let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_quads());
+        let contiguous = Form::Along.fits(rows) && (rows.inner.dims[0] >= 8 || rows.are_vec4s());
         let form = match contiguous {
             true if gpu && rows.length >= 256 => Form::Tree,
             true => Form::Along,
-            false if Form::AcrossQuads.fits(rows) => Form::AcrossQuads,
+            false if Form::AcrossVec4s.fits(rows) => Form::AcrossVec4s,
             false => Form::Across,
         };
         Plan::of_form(caps, rows, form)
@@ -123,23 +123,23 @@ impl Plan {
     /// The best pieces for a form.
     fn of_form(caps: &Caps, rows: &Rows, form: Form) -> Plan {
         let gpu = rows::is_gpu(caps);
-        // As many quads of results as keep the adapter busy, but pieces worth a launch.
-        let (busy_quads, least_chunk) = match (gpu, form.is_across()) {
+        // As many vec4s of results as keep the adapter busy, but pieces worth a launch.
+        let (busy_vec4s, least_chunk) = match (gpu, form.is_across()) {
             (true, true) => (16 << 10, 128),
             (true, false) => (1 << 10, 4 << 10),
             (false, true) => (16 << 10, 128),
             (false, false) => (512, 4 << 10),
         };
-        let quads = u64::from(rows.rows).div_ceil(4).max(1);
+        let vec4s = u64::from(rows.rows).div_ceil(4).max(1);
         let wanted = match form.is_across() {
-            true => busy_quads / quads,
-            false => 4 * busy_quads / u64::from(rows.rows.max(1)),
+            true => busy_vec4s / vec4s,
+            false => 4 * busy_vec4s / u64::from(rows.rows.max(1)),
         };
         let affordable = u64::from(rows.length) / least_chunk;
         Plan::cut(form, rows, wanted.min(affordable))
     }
 
-    /// About `parts` pieces, of whole quads each.
+    /// About `parts` pieces, of whole vec4s each.
     pub(super) fn cut(form: Form, rows: &Rows, parts: u64) -> Plan {
         let length = u64::from(rows.length);
         let chunk = match parts {
@@ -197,7 +197,7 @@ pub(super) fn fold_as(
     let parts = launch(x, middle, op.of_part(), rows, plan, rows.length, partial)?;
     let of_parts = rows_of_parts(rows, plan);
     let form = match plan.form {
-        Form::Across | Form::AcrossQuads => Form::AcrossQuads,
+        Form::Across | Form::AcrossVec4s => Form::AcrossVec4s,
         form => form,
     };
     let whole = Plan::cut(form, &of_parts, 1);
@@ -222,7 +222,7 @@ pub(super) fn fold_parts(x: &Tensor, op: Op, rows: &Rows, plan: Plan) -> Result<
 fn rows_of_parts(rows: &Rows, plan: Plan) -> Rows {
     let padded = rows.rows.next_multiple_of(4);
     let (outer, inner, count) = match plan.form.is_across() {
-        // The first dimension's size is used for nothing but to see that quads of rows are whole.
+        // The first dimension's size is used for nothing but to see that vec4s of rows are whole.
         true => (1, padded, padded),
         false => (plan.parts, 1, rows.rows),
     };
@@ -295,13 +295,13 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     push_sections(&mut out, rows::WGSL, &["params", "runs"]);
     match form {
         Form::Across => push_sections(&mut out, rows::WGSL, &["load_apart"]),
-        Form::AcrossQuads => push_sections(&mut out, rows::WGSL, &["load_aligned"]),
+        Form::AcrossVec4s => push_sections(&mut out, rows::WGSL, &["load_aligned"]),
         Form::Along | Form::Tree => push_sections(&mut out, WGSL, &["lanes"]),
     }
     let form = match form {
         Form::Along => "along",
         Form::Tree => "tree",
-        Form::Across | Form::AcrossQuads => "across",
+        Form::Across | Form::AcrossVec4s => "across",
     };
     push_sections(&mut out, WGSL, &sections);
     push_sections(&mut out, WGSL, &[form]);

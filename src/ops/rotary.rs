@@ -26,7 +26,7 @@ static ROTARY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::rotary::run),
+    reference: reference!(super::reference::rotary::run),
 };
 
 /// `struct Params` of `shaders/rotary.wgsl`.

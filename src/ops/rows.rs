@@ -109,8 +109,8 @@ impl Side {
         self.dims.iter().product()
     }
 
-    /// Every step but the innermost `skip` is a whole number of quads.
-    fn steps_are_quads(&self, skip: usize) -> bool {
+    /// Every step but the innermost `skip` is a whole number of vec4s.
+    fn steps_are_vec4_aligned(&self, skip: usize) -> bool {
         self.strides[skip..].iter().all(|stride| stride % 4 == 0)
     }
 }
@@ -130,8 +130,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows along one axis, or several that lie together, of a tensor, or of a copy of one that is too
-    /// irregular for the kernels; and which of the two.
+    /// The rows along one axis, or several that lie together, of a tensor, or of a copy of one that
+    /// is too irregular for the kernels; and which of the two.
     #[track_caller]
     pub(super) fn along(x: &Tensor, folded: Axes) -> Result<(Tensor, Self)> {
         if let Some(rows) = Self::of(&x.layout, folded, false) {
@@ -182,21 +182,21 @@ impl Rows {
         self.inner.rank == 1 && self.inner.strides[0] == 1
     }
 
-    /// Do all rows start at quads, without holes and whole quads long?
-    pub(super) fn are_quads(&self) -> bool {
+    /// Do all rows start at vec4s, without holes and whole vec4s long?
+    pub(super) fn are_vec4s(&self) -> bool {
         self.lie_whole()
             && self.offset.is_multiple_of(4)
             && self.length.is_multiple_of(4)
-            && self.outer.steps_are_quads(0)
+            && self.outer.steps_are_vec4_aligned(0)
     }
 
-    /// Do rows `4n..4n + 4` lie side by side, starting at a quad, at every position?
-    pub(super) fn neighbours_are_quads(&self) -> bool {
+    /// Do rows `4n..4n + 4` lie side by side, starting at a vec4, at every position?
+    pub(super) fn neighbours_are_vec4s(&self) -> bool {
         self.outer.strides[0] == 1
             && self.outer.dims[0].is_multiple_of(4)
             && self.offset.is_multiple_of(4)
-            && self.outer.steps_are_quads(1)
-            && self.inner.steps_are_quads(0)
+            && self.outer.steps_are_vec4_aligned(1)
+            && self.inner.steps_are_vec4_aligned(0)
     }
 
     /// The parameters for rows that are folded in one piece.

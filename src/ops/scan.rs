@@ -23,7 +23,7 @@ static SCAN: Kernel = Kernel {
     name: "scan",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::scan::run),
+    reference: reference!(super::reference::scan::run),
 };
 
 /// Rows in parts, of which `c` holds what they fold to.
@@ -31,7 +31,7 @@ static SCAN_PARTS: Kernel = Kernel {
     name: "scan_parts",
     operands: &[Operand::read("x"), Operand::read("c"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::scan::run),
+    reference: reference!(super::reference::scan::run),
 };
 
 /// Bits of a variant's code; two say which [`Fold`] it is.
@@ -41,8 +41,9 @@ const FOLD_SHIFT: u32 = 9;
 impl Tensor {
     /// The running sum along `axis`: element `k` is the sum of elements 0 to `k`.
     ///
-    /// Types as in [`sum`](Tensor::sum): f16 and bf16 are accumulated in f32, integers wrap around, `u8` and
-    /// `bool` give `u32`, `i8` gives `i32`. Long axes are summed in blocks, so that the error stays small.
+    /// Types as in [`sum`](Tensor::sum): f16 and bf16 are accumulated in f32, integers wrap around,
+    /// `u8` and `bool` give `u32`, `i8` gives `i32`. Long axes are summed in blocks, so that the
+    /// error stays small.
     ///
     /// ```
     /// # fn demo(counts: &lapidary::Tensor) -> lapidary::Result<()> {

@@ -38,7 +38,7 @@ static SCATTER: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::scatter::run),
+    reference: reference!(super::reference::scatter::run),
 };
 
 /// `struct Params` of `shaders/scatter.wgsl`.

@@ -26,11 +26,11 @@ static SCATTER_INTO: Kernel = Kernel {
         Operand::update("y"),
     ],
     text,
-    twin: twin!(super::twin::scatter_into::run),
+    reference: reference!(super::reference::scatter_into::run),
 };
 
 /// Bit of a variant's code: elements share words, so an invocation has four.
-const QUADS: u64 = 1 << 9;
+const VEC4S: u64 = 1 << 9;
 
 /// How sources go to where indices say along an axis of a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl InPlace<'_> {
         let is_apart = |other: &Tensor| !Arc::ptr_eq(&x.storage, &other.storage);
         let operands = [x, self.indices, src];
         let are_words = x.dtype.size_bytes() == 4;
-        let are_quads = self.after().is_multiple_of(4)
+        let are_vec4s = self.after().is_multiple_of(4)
             && x.layout.offset.is_multiple_of(4)
             && (self.is_shared() || self.count() == 1);
         let at_once = self.settle.how == How::Write || !self.is_long();
@@ -60,7 +60,7 @@ impl InPlace<'_> {
             && is_apart(self.indices)
             && is_apart(src)
             && operands.iter().all(|operand| !operand.is_empty())
-            && (are_words || are_quads)
+            && (are_words || are_vec4s)
             && (at_once || in_parts)
     }
 
@@ -123,14 +123,14 @@ impl InPlace<'_> {
             shared_indices: u32::from(self.is_shared()),
             sign: u32::from(self.indices.dtype == DType::I32) << 31,
         };
-        let (quads, each) = match x.dtype.size_bytes() {
+        let (vec4s, each) = match x.dtype.size_bytes() {
             4 => (0, 1),
-            _ => (QUADS, 4),
+            _ => (VEC4S, 4),
         };
         let [k, o, s] = [&keys, &order, &src].map(|operand| arg(operand, false));
-        let args = [k, o, s, arg(x, quads != 0)];
+        let args = [k, o, s, arg(x, vec4s != 0)];
         let groups = rows::groups(engine.caps(), elements as u64 / each, 64);
-        let code = self.settle.code() | quads;
+        let code = self.settle.code() | vec4s;
         engine.launch(Launch::new(&SCATTER_INTO, code, args, &params, groups))
     }
 }
@@ -142,9 +142,9 @@ fn text(variant: &Variant) -> Cow<'static, str> {
         How::Write => "write",
         _ => "fold",
     };
-    let main = match variant.code & QUADS {
+    let main = match variant.code & VEC4S {
         0 => "words",
-        _ => "quads",
+        _ => "vec4s",
     };
     let mut out = String::with_capacity(4 << 10);
     scatter::push_fold(&mut out, settle, variant.dtypes[3]);
@@ -161,13 +161,13 @@ mod tests {
     #[test]
     fn every_type_gives_a_valid_shader() {
         for x in DType::ALL {
-            let quads = if x.size_bytes() == 4 { 0 } else { QUADS };
+            let vec4s = if x.size_bytes() == 4 { 0 } else { VEC4S };
             let hows = [How::Sum, How::Product, How::Max, How::Min, How::Mean];
             let folds = hows.map(|how| [false, true].map(|is_alone| Settle { how, is_alone }));
             for settle in folds.as_flattened().iter().chain(&[Settle::WRITE]) {
                 let dtypes = [DType::U32, DType::U32, x, x];
-                let by_quads = if quads == 0 { 0 } else { 0b1000 };
-                valid(&SCATTER_INTO, settle.code() | quads, &dtypes, by_quads);
+                let by_vec4s = if vec4s == 0 { 0 } else { 0b1000 };
+                valid(&SCATTER_INTO, settle.code() | vec4s, &dtypes, by_vec4s);
             }
         }
     }

@@ -22,7 +22,7 @@ static SEARCH_SORTED: Kernel = Kernel {
     name: "search_sorted",
     operands: &[Operand::read("s"), Operand::read("v"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::search_sorted::run),
+    reference: reference!(super::reference::search_sorted::run),
 };
 
 /// `struct Params` of `shaders/search_sorted.wgsl`.
@@ -57,9 +57,9 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::DType`] for bools, or two different types, [`Error::Shape`] unless the dimensions go
-    /// together, [`Error::Foreign`] for tensors of several `Gpu`s, and [`Error::NeverFits`] if the
-    /// operands are too large.
+    /// [`Error::DType`] for bools, or two different types, [`Error::Shape`] unless the dimensions
+    /// go together, [`Error::Foreign`] for tensors of several `Gpu`s, and [`Error::NeverFits`] if
+    /// the operands are too large.
     #[doc(alias = "searchsorted")]
     #[doc(alias = "bucketize")]
     #[track_caller]

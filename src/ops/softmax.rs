@@ -20,7 +20,7 @@ pub(super) static SOFTMAX: Kernel = Kernel {
     name: "softmax",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::softmax::run),
+    reference: reference!(super::reference::softmax::run),
 };
 
 /// With the maximum `s` and the sum `t` of every row.
@@ -33,7 +33,7 @@ static SOFTMAX_APPLY: Kernel = Kernel {
         Operand::write("y"),
     ],
     text,
-    twin: twin!(super::twin::softmax::apply),
+    reference: reference!(super::reference::softmax::apply),
 };
 
 /// Bit of a variant's code: the logarithm.
@@ -106,7 +106,7 @@ pub(super) fn along_as(
     if let (Some(rows), false) = (rows, form.applies()) {
         let params = rows.params();
         let code = normalize::code_of(form, rows) | log;
-        let args = [x, &result].map(|operand| arg(operand, rows.are_quads()));
+        let args = [x, &result].map(|operand| arg(operand, rows.are_vec4s()));
         let groups = form.groups(x, &params);
         engine.launch(Launch::new(&SOFTMAX, code, args, &params, groups))?;
         return Ok(result);
@@ -123,7 +123,7 @@ pub(super) fn along_as(
     let step = shape[axis + 1..].iter().product();
     let params = normalize::apply_params(x, shape[axis], step);
     let args: [Arg; 4] = [
-        arg(x, form == Form::ApplyQuads),
+        arg(x, form == Form::ApplyVec4s),
         arg(&s, false),
         arg(&t, false),
         arg(&result, true),

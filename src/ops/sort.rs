@@ -25,7 +25,7 @@ static SORT_BLOCKS: Kernel = Kernel {
     name: "sort_blocks",
     operands: &[Operand::read("x"), Operand::write("k"), Operand::write("o")],
     text: blocks_text,
-    twin: twin!(super::twin::sort::blocks),
+    reference: reference!(super::reference::sort::blocks),
 };
 
 /// The keys `l` and the order `q` of runs that are twice as long.
@@ -38,7 +38,7 @@ static SORT_MERGE: Kernel = Kernel {
         Operand::write("q"),
     ],
     text: merge_text,
-    twin: twin!(super::twin::sort::merge),
+    reference: reference!(super::reference::sort::merge),
 };
 
 /// `struct Params` of the section `merge` of `shaders/sort.wgsl`.

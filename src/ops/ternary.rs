@@ -73,11 +73,11 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 /// All of them: [`Error::DType`](crate::Error::DType) for other types, or several different ones;
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
 /// [`Error::Foreign`](crate::Error::Foreign). Those in place also
-/// [`Error::Shape`](crate::Error::Shape) if `self` is a broadcast view, in which several indices name
-/// one element.
+/// [`Error::Shape`](crate::Error::Shape) if `self` is a broadcast view, in which several indices
+/// name one element.
 impl Tensor {
-    /// `self + weight * (end - self)`, for floats: `self` where the weight is 0, `end` where it is 1.
-    /// A weight below 0 or above 1 goes on beyond them. NaN where `end - self` is infinite and its weight 0 or 1.
+    /// `self + weight * (end - self)`, for floats: a weight of 0 gives `self`, a weight of 1 gives
+    /// `end`, others go beyond them. NaN where `end - self` is infinite and its weight is 0 or 1.
     ///
     /// # Errors
     ///

@@ -13,9 +13,9 @@ const INTO: u64 = 1 << 13;
 const WHOLE: u64 = 1 << 12;
 const UNROLL: u64 = 1 << 14;
 const TOGETHER: u64 = 1 << 15;
-const OCTETS: u64 = 1 << 26;
+const VEC8S: u64 = 1 << 26;
 
-/// Codes of every kind for so many tensors: quads, splats, strides, rows that end within a quad.
+/// Codes of every kind for so many tensors: vec4s, splats, strides, rows that end within a vec4.
 fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {
     let base = Layout::contiguous(&[3, 4, 5, 8]);
     let view = |axes: &[isize]| base.permute(axes).expect("four axes");
@@ -49,15 +49,15 @@ fn codes(tensors: usize, is_scalar: &[bool]) -> Vec<u64> {
     codes
 }
 
-/// The quads bits that go with a code.
-fn quads(code: u64, is_scalar: &[bool]) -> u8 {
+/// The vec4s bits that go with a code.
+fn vec4s(code: u64, is_scalar: &[bool]) -> u8 {
     let tensors: Vec<usize> = (0..is_scalar.len())
         .filter(|&input| !is_scalar[input])
         .collect();
     let reads = tensors
         .iter()
         .enumerate()
-        .map(|(operand, &input)| u8::from(Code(code).fetch(input) == Fetch::Quad) << operand);
+        .map(|(operand, &input)| u8::from(Code(code).fetch(input) == Fetch::Vec4) << operand);
     reads.sum::<u8>() | 1 << tensors.len()
 }
 
@@ -66,19 +66,19 @@ fn check(kernel: &Kernel, into: bool, op: u64, is_scalar: &[bool], dtypes: &[Vec
     let tensors = is_scalar.iter().filter(|scalar| !**scalar).count();
     let flags = op | if into { INTO } else { 0 };
     for (which, code) in codes(tensors, is_scalar).into_iter().enumerate() {
-        let (quads, code) = (quads(code, is_scalar), code | flags);
+        let (vec4s, code) = (vec4s(code, is_scalar), code | flags);
         if which > 0 {
             let together = if code & WHOLE == 0 { 0 } else { TOGETHER };
             for code in [code, code | UNROLL | together] {
-                check::valid(kernel, code, &dtypes[0], quads);
+                check::valid(kernel, code, &dtypes[0], vec4s);
             }
             continue;
         }
         for dtypes in dtypes {
             let code = code | UNROLL | TOGETHER;
-            check::valid(kernel, code, dtypes, quads);
+            check::valid(kernel, code, dtypes, vec4s);
             if !into && tensors > 0 && dtypes.iter().all(|&of| of == DType::F32) {
-                check::valid(kernel, code | OCTETS, dtypes, quads);
+                check::valid(kernel, code | VEC8S, dtypes, vec4s);
             }
         }
     }
@@ -145,9 +145,9 @@ fn every_text_of_select_fill_mask_and_random_is_a_valid_shader() {
     let codes = codes(3, &[false; 3]);
     for (which, &code) in codes.iter().enumerate() {
         for dtypes in dtypes.iter().take(if which == 0 { usize::MAX } else { 1 }) {
-            check::valid(&select::SELECT, code, dtypes, quads(code, &[false; 3]));
+            check::valid(&select::SELECT, code, dtypes, vec4s(code, &[false; 3]));
             let into = code | INTO;
-            check::valid(&select::SELECT_INTO, into, dtypes, quads(code, &[false; 3]));
+            check::valid(&select::SELECT_INTO, into, dtypes, vec4s(code, &[false; 3]));
         }
     }
     let one_type = DType::ALL.map(|dtype| vec![DType::Bool, dtype, dtype]);
@@ -202,12 +202,12 @@ fn every_text_of_copy_is_a_valid_shader() {
                             block,
                         };
                         assert_eq!(copy::TransposeForm::unpack(form.pack()), form);
-                        let quads = if block == copy::Block::Quads {
+                        let vec4s = if block == copy::Block::Vec4s {
                             0b11
                         } else {
                             0b10
                         };
-                        check::valid(&copy::TRANSPOSE, form.pack(), &[from, to], quads);
+                        check::valid(&copy::TRANSPOSE, form.pack(), &[from, to], vec4s);
                     }
                 }
             }
@@ -227,14 +227,14 @@ fn a_copy_through_many_windows_is_a_valid_shader() {
         let variant = Variant {
             code,
             dtypes: [DType::U8; MAX_OPERANDS],
-            quads: 0b10,
+            vec4s: 0b10,
         };
         check::valid_through_windows(&copy::COPY_INTO, &variant, 8);
     }
 }
 
 #[test]
-fn quads_come_in_pairs_where_an_adapter_gains_by_it() {
+fn vec4s_come_in_pairs_where_an_adapter_gains_by_it() {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).expect("the options go together");
     let wide = {
         let mut caps = gpu.caps().clone();
@@ -247,7 +247,7 @@ fn quads_come_in_pairs_where_an_adapter_gains_by_it() {
         let plan = binary::ELEMENT.plan(caps, 0, shape, layouts, &scalars, [0; 2]);
         let (code, words, _) = plan.expect("few dimensions");
         let code = Code(code).in_pairs(caps, &words, dtypes.into_iter());
-        assert_eq!(code.0 & OCTETS != 0, expected, "{layouts:?}");
+        assert_eq!(code.0 & VEC8S != 0, expected, "{layouts:?}");
     };
     let long = Layout::contiguous(&[4096]);
     let part = |start, len| long.narrow(0, start, len).expect("it fits");
@@ -289,14 +289,14 @@ fn fetches_follow_from_strides() {
         assert!(plan.words.len().is_multiple_of(4));
     };
     let whole = |shape: &[usize]| Layout::contiguous(shape);
-    check(&[5, 7], whole(&[5, 7]), 1, Fetch::Quad);
+    check(&[5, 7], whole(&[5, 7]), 1, Fetch::Vec4);
     check(&[5, 7], whole(&[]), 1, Fetch::Splat);
-    check(&[5, 8], whole(&[8]), 2, Fetch::Quad);
+    check(&[5, 8], whole(&[8]), 2, Fetch::Vec4);
     check(&[5, 7], whole(&[7]), 2, Fetch::Strided);
     check(&[5, 8], whole(&[5, 1]), 2, Fetch::Splat);
     check(&[5, 7], whole(&[5, 1]), 2, Fetch::Strided);
     let slice = |start, len| whole(&[100]).narrow(0, start, len).expect("it fits");
-    check(&[7], slice(4, 7), 1, Fetch::Quad);
+    check(&[7], slice(4, 7), 1, Fetch::Vec4);
     check(&[7], slice(5, 7), 1, Fetch::Strided);
     check(
         &[7],

@@ -1,5 +1,6 @@
-//! Which variant of a kernel: the rule's choice, or where trials are made the one that they found. They are
-//! made at the call, before it records anything, with its very operands and results of their own.
+//! Which variant of a kernel: the rule's choice, or where trials are made the one that they found.
+//! They are made at the call, before it records anything, with its very operands and results of
+//! their own.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -21,8 +22,8 @@ pub(super) struct Call<'a, P> {
 }
 
 impl<P: Hash + Display> Call<'_, P> {
-    /// The variant to take: the first one, which is the rule's choice, or one that was found faster. `run`
-    /// records what a variant does.
+    /// The variant to take: the first one, which is the rule's choice, or one that was found
+    /// faster. `run` records what a variant does.
     pub(super) fn choose<V: Copy + Hash + Debug>(
         &self,
         variants: &[V],
@@ -49,8 +50,8 @@ impl<P: Hash + Display> Call<'_, P> {
     }
 }
 
-/// A size, up to the next of which there are four from one power of two to the next. Small ones are as
-/// they are.
+/// A size, up to the next of which there are four from one power of two to the next. Small ones are
+/// as they are.
 pub(super) fn bucket(size: u64) -> u64 {
     let bits = u64::BITS - size.leading_zeros();
     match size {

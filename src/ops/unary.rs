@@ -111,7 +111,7 @@ pub(super) static UNARY: Kernel = Kernel {
     name: "unary",
     operands: &[Operand::read("x"), Operand::write("y")],
     text,
-    twin: twin!(super::twin::unary::run),
+    reference: reference!(super::reference::unary::run),
 };
 
 /// The same, where `y` is a part of its storage.
@@ -119,7 +119,7 @@ pub(super) static UNARY_INTO: Kernel = Kernel {
     name: "unary_into",
     operands: &[Operand::read("x"), Operand::update("y")],
     text,
-    twin: twin!(super::twin::unary::run),
+    reference: reference!(super::reference::unary::run),
 };
 
 /// `fn op(x: A) -> Y` of an operation on what is computed as `kind`.
@@ -151,11 +151,11 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 
 /// Operations on each element. They take any view and make a new, row-major tensor.
 ///
-/// f16 and bf16 are computed in f32 and rounded once. The exponential, the logarithm and the roots of
-/// ordinary numbers are the adapter's own, which WGSL asks to be right to a few units in the last
-/// place; everything else is written out, so that adapters agree. NaN comes out where NaN goes in.
-/// Integers wrap. Functions of real numbers, such as [`exp`](Tensor::exp), give f32 for integers
-/// and bools, but their in-place forms refuse them.
+/// f16 and bf16 are computed in f32 and rounded once. The exponential, the logarithm and the roots
+/// of ordinary numbers are the adapter's own, which WGSL asks to be right to a few units in the
+/// last place; everything else is written out, so that adapters agree. NaN comes out where NaN goes
+/// in. Integers wrap. Functions of real numbers, such as [`exp`](Tensor::exp), give f32 for
+/// integers and bools, but their in-place forms refuse them.
 ///
 /// ```
 /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -271,8 +271,8 @@ impl Tensor {
         self.unary_with(UnaryOp::Elu, [alpha.to_bits(), scale.to_bits()])
     }
 
-    /// `x`, and below 0 `alpha * (exp(x / alpha) - 1)`, whose slope has no step at 0 (Barron, 2017), for
-    /// floats.
+    /// `x`, and below 0 `alpha * (exp(x / alpha) - 1)`, whose slope has no step at 0 (Barron,
+    /// 2017), for floats.
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
@@ -343,7 +343,8 @@ methods! {
     exp Exp;
     /// 2ˣ, for floats, and as f32 for integers.
     exp2 Exp2;
-    /// `exp(x) - 1`, for floats, and as f32 for integers, without losing the digits of what is near 0.
+    /// `exp(x) - 1`, for floats, and as f32 for integers, without losing the digits of what is near
+    /// 0.
     expm1 Expm1;
     /// The natural logarithm, for floats, and as f32 for integers: -∞ at 0, NaN below.
     log Log;
@@ -351,7 +352,8 @@ methods! {
     log2 Log2;
     /// The logarithm to the base 10, for floats, and as f32 for integers.
     log10 Log10;
-    /// `log(1 + x)`, for floats, and as f32 for integers, without losing the digits of what is near 0.
+    /// `log(1 + x)`, for floats, and as f32 for integers, without losing the digits of what is near
+    /// 0.
     log1p Log1p;
     /// The square root, for floats, and as f32 for integers; NaN below 0.
     sqrt Sqrt;
@@ -360,18 +362,20 @@ methods! {
     /// `1 / x`, for floats, and as f32 for integers.
     #[doc(alias = "reciprocal")]
     recip Recip;
-    /// The sine of radians, for floats, and as f32 for integers; to 1e-6 up to 30,000, and as good as the adapter's own
-    /// further out.
+    /// The sine of radians, for floats, and as f32 for integers; to 1e-6 up to 30,000, and as good
+    /// as the adapter's own further out.
     sin Sin;
-    /// The cosine of radians, for floats, and as f32 for integers; as exact as [`sin`](Tensor::sin).
+    /// The cosine of radians, for floats, and as f32 for integers; as exact as
+    /// [`sin`](Tensor::sin).
     cos Cos;
-    /// The tangent of radians, for floats, and as f32 for integers: [`sin`](Tensor::sin) by [`cos`](Tensor::cos), each as
-    /// exact as it is.
+    /// The tangent of radians, for floats, and as f32 for integers: [`sin`](Tensor::sin) by
+    /// [`cos`](Tensor::cos), each as exact as it is.
     tan Tan;
-    /// The angle between -π/2 and π/2 with this sine, for floats, and as f32 for integers; NaN beyond 1. To 1e-6, as the
-    /// next two.
+    /// The angle between -π/2 and π/2 with this sine, for floats, and as f32 for integers; NaN
+    /// beyond 1. To 1e-6, as the next two.
     asin Asin;
-    /// The angle between 0 and π with this cosine, for floats, and as f32 for integers; NaN beyond 1.
+    /// The angle between 0 and π with this cosine, for floats, and as f32 for integers; NaN beyond
+    /// 1.
     acos Acos;
     /// The angle between -π/2 and π/2 with this tangent, for floats, and as f32 for integers.
     atan Atan;
@@ -383,32 +387,38 @@ methods! {
     tanh Tanh;
     /// The number with this hyperbolic sine, for floats, and as f32 for integers.
     asinh Asinh;
-    /// The number from 0 on with this hyperbolic cosine, for floats, and as f32 for integers; NaN below 1.
+    /// The number from 0 on with this hyperbolic cosine, for floats, and as f32 for integers; NaN
+    /// below 1.
     acosh Acosh;
-    /// The number with this hyperbolic tangent, for floats, and as f32 for integers: ∞ at 1, NaN beyond.
+    /// The number with this hyperbolic tangent, for floats, and as f32 for integers: ∞ at 1, NaN
+    /// beyond.
     atanh Atanh;
     /// The error function, for floats, and as f32 for integers, to 2e-7.
     erf Erf;
-    /// `1 - erf(x)`, for floats, and as f32 for integers, without losing the digits of what is near 0: its tail is as exact as
-    /// [`exp`](Tensor::exp), and ends at 9.2 where f32 does.
+    /// `1 - erf(x)`, for floats, and as f32 for integers, without losing the digits of what is near
+    /// 0: its tail is as exact as [`exp`](Tensor::exp), and ends at 9.2 where f32 does.
     erfc Erfc;
-    /// The number with this error function, for floats, and as f32 for integers, to 1e-6 of it: ∞ at 1, NaN beyond.
+    /// The number with this error function, for floats, and as f32 for integers, to 1e-6 of it: ∞
+    /// at 1, NaN beyond.
     erfinv Erfinv;
-    /// How much of a normal distribution lies below `x`, its Φ, for floats, and as f32 for integers, to 3e-7, and so 0 below -5.66: PyTorch's
-    /// `special.ndtr`. Far out `0.5 * erfc(-x / sqrt(2))` keeps its digits.
+    /// How much of a normal distribution lies below `x`, its Φ, for floats, and as f32 for
+    /// integers, to 3e-7, and so 0 below -5.66: PyTorch's `special.ndtr`. Far out
+    /// `0.5 * erfc(-x / sqrt(2))` keeps its digits.
     ndtr Ndtr;
-    /// `sin(πx) / (πx)` and 1 at 0, for floats, and as f32 for integers, to 1e-6; just 0 at all other whole numbers.
+    /// `sin(πx) / (πx)` and 1 at 0, for floats, and as f32 for integers, to 1e-6; just 0 at all
+    /// other whole numbers.
     sinc Sinc;
-    /// `log(x / (1 - x))`, of which [`sigmoid`](Tensor::sigmoid) makes `x` again, for floats, and as f32 for integers: -∞ at 0, ∞
-    /// at 1, NaN beyond. PyTorch's `eps` is a [`clamp`](Tensor::clamp) before it.
+    /// `log(x / (1 - x))`, of which [`sigmoid`](Tensor::sigmoid) makes `x` again, for floats, and
+    /// as f32 for integers: -∞ at 0, ∞ at 1, NaN beyond. PyTorch's `eps` is a
+    /// [`clamp`](Tensor::clamp) before it.
     logit Logit;
     /// `1 / (1 + exp(-x))`, for floats, and as f32 for integers; nothing overflows on the way.
     #[doc(alias = "expit")]
     sigmoid Sigmoid;
     /// `x * sigmoid(x)`, also called swish, for floats.
     silu Silu;
-    /// `x · Φ(x)` with the normal distribution's Φ, to 5e-7 where it is below 8, for floats: PyTorch's
-    /// default.
+    /// `x · Φ(x)` with the normal distribution's Φ, to 5e-7 where it is below 8, for floats:
+    /// PyTorch's default.
     gelu Gelu;
     /// The approximation of [`gelu`](Tensor::gelu) by the hyperbolic tangent, for floats: PyTorch's
     /// `approximate="tanh"`.

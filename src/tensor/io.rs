@@ -90,17 +90,17 @@ impl Tensor {
 
     /// Waits for the elements, in row-major order, and lets a function see them.
     ///
-    /// It sees the memory itself, without a copy of it, if the tensor is contiguous and its first byte
-    /// is aligned for `T`: where host and device share memory the tensor's own, unless
-    /// another thread has the device's work in hand or the tensor was put out; elsewhere that which the
-    /// device copied to, up to 32 MiB, less under a small budget. Else it sees a copy. (A `bool` that a
-    /// kernel of your own wrote as anything but 0 and 1 is copied too.)
+    /// It sees the memory itself, without a copy of it, if the tensor is contiguous and its first
+    /// byte is aligned for `T`: where host and device share memory the tensor's own, unless another
+    /// thread has the device's work in hand or the tensor was evicted; elsewhere that which the
+    /// device copied to, up to 32 MiB, less under a small budget. Else it sees a copy. (A `bool`
+    /// that a kernel of your own wrote as anything but 0 and 1 is copied too.)
     ///
-    /// The function is called on this thread. While it sees the tensor's own memory, no other thread's work
-    /// reaches the device: do what takes long elsewhere. It may record work on this
+    /// The function is called on this thread. While it sees the tensor's own memory, no other
+    /// thread's work reaches the device: do what takes long elsewhere. It may record work on this
     /// [`Gpu`](crate::Gpu); a call that waits for the device, such as another read, is refused with
-    /// [`Reentered`](Error::Reentered). If it panics, the panic goes on to the caller, and nothing else
-    /// is lost.
+    /// [`Reentered`](Error::Reentered). If it panics, the panic goes on to the caller, and nothing
+    /// else is lost.
     ///
     /// # Errors
     ///
@@ -161,10 +161,10 @@ impl Tensor {
     ///
     /// [`DType`](Error::DType) if `T` is not the type of the elements, [`Length`](Error::Length)
     /// for too few or too many, [`Shape`](Error::Shape) for a view whose elements do not lie one
-    /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a
-    /// word that belongs to its neighbours too. In a browser also [`WouldBlock`](Error::WouldBlock) for
-    /// more than the staging memory has room for, and then the tensor may have no value any more: there,
-    /// [`write_async`](Self::write_async) waits.
+    /// after the other, or which, with elements narrower than 4 bytes, starts or ends inside a word
+    /// that belongs to its neighbours too. In a browser also [`WouldBlock`](Error::WouldBlock) for
+    /// more than the staging memory has room for, and then the tensor may have no value any more:
+    /// there, [`write_async`](Self::write_async) waits.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -183,9 +183,9 @@ impl Tensor {
         self.engine.upload(&self.storage, start, bytes)
     }
 
-    /// As [`write`](Self::write), as a future: in a browser it waits for staging memory without blocking.
-    /// What is called while it is under way sees some of the elements; if it is dropped before its end,
-    /// the tensor has no value any more.
+    /// As [`write`](Self::write), as a future: in a browser it waits for staging memory without
+    /// blocking. What is called while it is under way sees some of the elements; if it is dropped
+    /// before its end, the tensor has no value any more.
     ///
     /// ```no_run
     /// # async fn show(frame: &[f32]) -> lapidary::Result<()> {
@@ -300,8 +300,8 @@ impl Tensor {
         })
     }
 
-    /// The bytes from the lowest element of the view to the highest, and where the elements are among
-    /// them.
+    /// The bytes from the lowest element of the view to the highest, and where the elements are
+    /// among them.
     fn span(&self) -> (Buffer, Layout) {
         let mut layout = self.layout.clone();
         let Some((lowest, highest)) = layout.span() else {
@@ -313,6 +313,23 @@ impl Tensor {
         let (start, size_bytes) = (lowest as u64 * width, (highest - lowest + 1) as u64 * width);
         let span = Buffer::part(&self.engine, self.storage.clone(), start, size_bytes);
         (span, layout)
+    }
+
+    /// Its bytes as a buffer that shares them, for kernels and passes of your own. `None` for a
+    /// view whose elements do not lie one after the other: [`contiguous`](Self::contiguous) copies
+    /// one.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let rows = gpu.tensor(&[1.0_f32, 2.0, 3.0, 4.0], &[2, 2])?;
+    /// let second = rows.select(0, 1)?.buffer().expect("a row is contiguous");
+    /// assert_eq!(second.to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn buffer(&self) -> Option<Buffer> {
+        self.is_contiguous().then(|| self.bytes())
     }
 
     /// The bytes of a contiguous view.

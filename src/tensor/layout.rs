@@ -30,7 +30,7 @@ pub(crate) type Strides = SmallVec<[isize; 5]>;
 /// Dimensions of a tensor, at most.
 pub(crate) const MAX_RANK: usize = 8;
 
-/// Elements of a tensor, at most: kernels index in `u32`, and round up to whole quads in it.
+/// Elements of a tensor, at most: kernels index in `u32`, and round up to whole vec4s in it.
 pub(crate) const MAX_ELEMENTS: u64 = if usize::BITS < 64 {
     isize::MAX as u64 - 3
 } else {
@@ -86,8 +86,8 @@ impl Layout {
         true
     }
 
-    /// Contiguous, and it starts at a quad: kernels may bind it as quads.
-    pub(crate) fn is_quads(&self) -> bool {
+    /// Contiguous, and it starts at a vec4: kernels may bind it as vec4s.
+    pub(crate) fn is_vec4_aligned(&self) -> bool {
         self.offset.is_multiple_of(4) && self.is_contiguous()
     }
 

@@ -2,12 +2,12 @@
 //!
 //! `layout` is the arithmetic of shapes and strides, `views` the methods that give other indices
 //! to the same elements, `io` what goes to the device and comes back. What computes is in `ops`,
-//! which this room does not know.
+//! which this module does not know.
 
 mod axes;
 mod io;
 pub(crate) mod layout;
-mod residency;
+mod placement;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -22,24 +22,24 @@ use layout::{Layout, checked};
 /// An n-dimensional array in device memory.
 ///
 /// Cheap to clone: clones and views share their elements, and what is written through one is read
-/// through all. The memory is given back when the last of them is dropped, on any thread: that waits
-/// neither for the device nor for work under way.
+/// through all. The memory is given back when the last of them is dropped, on any thread: that
+/// waits neither for the device nor for work under way.
 ///
 /// At most 8 dimensions and 2³² − 4 elements, which fit into one buffer of the device
-/// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the same
-/// elements; [`copy`](Tensor::copy) makes new ones.
+/// ([`Caps::max_buffer_bytes`](crate::Caps::max_buffer_bytes)). `clone` is another handle to the
+/// same elements; [`copy`](Tensor::copy) makes new ones.
 ///
 /// One binding of the device shows [`Caps::max_binding_bytes`](crate::Caps::max_binding_bytes) of a
 /// buffer, a *window*, and a kernel has one binding fewer than
 /// [`Caps::max_storage_bindings`](crate::Caps::max_storage_bindings): on many devices 7 windows of
-/// 128 MiB. What is computed element by element (operators, comparisons, `where_`, `clamp`, in-place
-/// forms, …), `cast`, `copy`, `contiguous`, `copy_`, `fill_`, [`Gpu::full`](crate::Gpu::full) and
-/// [`concat`](Tensor::concat) take operands of any number of windows: they run as several launches
-/// where they must, and then do not take over the memory of an operand that is dropped. Reductions,
-/// softmax, layer norm, `matmul`, `index_select`, `arange`, `eye` and random numbers are one launch: if
-/// operands and result have more windows together, the call is
-/// [`Error::NeverFits`]. (Of `concat`, each operand together with the result must fit.)
-/// A [`Kernel`](crate::Kernel) sees one window of each of its tensors.
+/// 128 MiB. What is computed element by element (operators, comparisons, `where_`, `clamp`,
+/// in-place forms, …), `cast`, `copy`, `contiguous`, `copy_`, `fill_`,
+/// [`Gpu::full`](crate::Gpu::full) and [`concat`](Tensor::concat) take operands of any number of
+/// windows: they run as several launches where they must, and then do not take over the memory of
+/// an operand that is dropped. Reductions, softmax, layer norm, `matmul`, `index_select`, `arange`,
+/// `eye` and random numbers are one launch: if operands and result have more windows together, the
+/// call is [`Error::NeverFits`]. (Of `concat`, each operand together with the result must fit.) A
+/// [`Kernel`](crate::Kernel) sees one window of each of its tensors.
 ///
 /// Operations check shapes and element types at the call; the work itself is done later, at the
 /// latest when somebody asks for a value. The methods of this page that return no `Result` answer

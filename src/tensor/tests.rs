@@ -24,7 +24,7 @@ fn tensor<T: Element>(engine: &Arc<Engine>, elements: &[T], shape: &[usize]) -> 
     tensor
 }
 
-/// Elements of a type, of every length around a word and a quad, come back as they went.
+/// Elements of a type, of every length around a word and a vec4, come back as they went.
 fn check_trip<T: Element>(element: impl Fn(usize) -> T) {
     let (engine, sim) = engine();
     for len in (0..=17).chain([255, 256, 257, 100_000]) {

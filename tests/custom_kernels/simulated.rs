@@ -1,4 +1,4 @@
-//! Users' kernels on a simulated device: interpreted, or by their twins.
+//! Users' kernels on a simulated device: interpreted, or by their reference kernels.
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Error, Gpu, Kernel};
@@ -6,7 +6,7 @@ use lapidary::{DType, Error, Gpu, Kernel};
 use crate::{SAXPY, SaxpyParams};
 
 #[test]
-fn a_kernel_computes_by_its_text_and_with_a_twin_by_that() {
+fn a_kernel_computes_by_its_text_and_with_a_reference_by_that() {
     let (gpu, sim) = Gpu::simulated(SimOptions::default()).unwrap();
     let x = gpu.tensor(&[1.0_f32, 2.0, 3.0], &[3]).unwrap();
     let y = gpu.tensor(&[1.0_f32; 3], &[3]).unwrap();
@@ -19,7 +19,7 @@ fn a_kernel_computes_by_its_text_and_with_a_twin_by_that() {
     let z = call(&kernel).run_one().unwrap();
     assert_eq!(z.to_vec::<f32>().unwrap(), [3.0, 5.0, 7.0]);
 
-    let kernel = kernel.with_twin(|call| {
+    let kernel = kernel.with_reference(|call| {
         let a: f32 = bytemuck::pod_read_unaligned(&call.params()[..4]);
         let (x, y) = (call.read::<f32>("x"), call.read::<f32>("y"));
         let z: Vec<f32> = x.iter().zip(&y).map(|(x, y)| a * x + y).collect();
@@ -37,7 +37,7 @@ fn a_kernel_computes_by_its_text_and_with_a_twin_by_that() {
 }
 
 #[test]
-fn sizes_alone_need_no_twin() {
+fn sizes_alone_need_no_reference() {
     let options = SimOptions {
         mode: SimMode::SizesOnly,
         ..SimOptions::default()

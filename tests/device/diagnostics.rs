@@ -26,7 +26,8 @@ fn app() -> App {
 }
 
 impl App {
-    /// The app's own commands clear a range of a tensor, counted from its beginning, wherever that ends.
+    /// The app's own commands clear a range of a tensor, counted from its beginning, wherever that
+    /// ends.
     fn clear(&self, tensor: &Tensor, start: u64, size_bytes: u64) -> (wgpu::Buffer, u64) {
         let mut place = None;
         let bound = [(tensor, Access::Write)];

@@ -1,5 +1,5 @@
-//! Whatever an operation makes on its way, it is held by whoever called it: no file of the crate's own is ever
-//! among the holders.
+//! Whatever an operation makes on its way, it is held by whoever called it: no file of the crate's
+//! own is ever among the holders.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -63,7 +63,8 @@ impl Given {
     }
 }
 
-/// Runs it. Where something that it made is held by a line that is not of this file, that is remembered.
+/// Runs it. Where something that it made is held by a line that is not of this file, that is
+/// remembered.
 fn check(given: &Given, what: &str, run: impl FnOnce(&Given) -> Result<()>) {
     if let Err(error) = run(given).and_then(|()| given.gpu.finish()) {
         panic!("{what}: {error}");
@@ -77,7 +78,8 @@ fn check(given: &Given, what: &str, run: impl FnOnce(&Given) -> Result<()>) {
     }
 }
 
-/// Fails with all lines of other files at once, each with the first operation that it was found after.
+/// Fails with all lines of other files at once, each with the first operation that it was found
+/// after.
 fn end(given: Given) {
     let strangers = given.strangers.into_inner();
     let device = given.gpu.caps().name.clone();
@@ -351,7 +353,8 @@ fn what_an_operation_makes_is_held_by_its_caller() {
     run_all(Gpu::open(apart()).expect("these tests need an adapter"));
 }
 
-/// Software adapters pack the operands of products that are large and lie badly, and rows of halves are padded.
+/// Software adapters pack the operands of products that are large and lie badly, and rows of halves
+/// are padded.
 #[test]
 fn packed_and_padded_products_are_held_by_their_callers() {
     let gpu = Gpu::open(apart()).expect("these tests need an adapter");

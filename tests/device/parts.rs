@@ -75,7 +75,7 @@ fn line(gpu: &Gpu) -> Result<()> {
     check("filled again", Ok(sevens), |_| 9)
 }
 
-/// Rows that end within quads, too few of them to be cut at quads, and sums along both ways.
+/// Rows that end within vec4s, too few of them to be cut at vec4s, and sums along both ways.
 fn planes(gpu: &Gpu, rows: usize, columns: usize, dtype: DType) -> Result<()> {
     let len = rows * columns;
     let x: Vec<i32> = (0..len as i32).map(|i| i * 31 % 97).collect();

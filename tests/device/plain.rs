@@ -1,4 +1,5 @@
-//! What every device owes to the library, asked of wgpu alone: a failure here is no failure of ours.
+//! What every device owes to the library, asked of wgpu alone: a failure here is no failure of
+//! ours.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,8 @@ const LEFT: u8 = 0xa5;
 const LEFT_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 256 << 10;
 
-/// WebGPU's promise. wgpu keeps it on DX12 by copies of a buffer that the system should have cleared.
+/// WebGPU's promise. wgpu keeps it on DX12 by copies of a buffer that the system should have
+/// cleared.
 #[test]
 fn a_buffer_that_nobody_wrote_reads_as_zeros() {
     // The memory that a device gives back lies among that of others.

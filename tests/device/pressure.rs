@@ -1,5 +1,5 @@
-//! Memory under pressure on a real adapter, in small: what leaves comes back, under a budget that moves,
-//! and where it is the driver that has no more.
+//! Memory under pressure on a real adapter, in small: what leaves comes back, under a budget that
+//! moves, and where it is the driver that has no more.
 //!
 //! `LAPIDARY_SEED` runs one program.
 
@@ -121,7 +121,7 @@ fn they_are_right_on_the_apps_device_too() -> Result<()> {
         gpu.set_budget(Budget::device(4 * MIB))?;
         run_on_budget(&gpu, seed)?;
         let memory = gpu.memory();
-        assert!(memory.put_out_bytes > 0, "{memory}");
+        assert!(memory.evicted_bytes > 0, "{memory}");
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ fn they_are_right_where_it_is_the_driver_that_has_no_more() -> Result<()> {
             Ok(())
         })?;
         let stats = gpu.memory();
-        assert!(memory.refused() > 0 && stats.put_out_bytes > 0, "{stats}");
+        assert!(memory.refused() > 0 && stats.evicted_bytes > 0, "{stats}");
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ fn what_the_driver_has_no_room_for_leaves_and_comes_back() -> Result<()> {
             memory.refused() > 0 && stats.device_bytes.now < 12 * MIB,
             "{stats}"
         );
-        assert!(stats.put_out_bytes >= 20 * MIB, "{stats}");
+        assert!(stats.evicted_bytes >= 20 * MIB, "{stats}");
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ fn what_finds_no_room_runs_when_the_driver_has_some() -> Result<()> {
     Ok(())
 }
 
-/// Sends some there, puts it out, brings it back and reads it: right, or else there was no memory.
+/// Sends some there, evicts it, restores it and reads it: right, or else there was no memory.
 fn work(gpu: &Gpu) {
     let values: Vec<i32> = (0..LEN as i32).collect();
     let there_and_back = || {

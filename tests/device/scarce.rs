@@ -1,5 +1,5 @@
-//! The real adapter behind a driver that has only so many bytes: every call goes on to it, and a buffer
-//! that does not fit is refused as wgpu refuses one, with an error in a scope of the thread.
+//! The real adapter behind a driver that has only so many bytes: every call goes on to it, and a
+//! buffer that does not fit is refused as wgpu refuses one, with an error in a scope of the thread.
 //!
 //! Only the adapter, the device and its queue are made here; what a device makes is wgpu's own.
 
@@ -21,7 +21,8 @@ use lapidary::wgpu::{self, custom::*};
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     has_bytes: AtomicU64,
-    /// The first buffer to be refused, counted from when that was said, and every so manieth after it.
+    /// The first buffer to be refused, counted from when that was said, and every so manieth after
+    /// it.
     plan: Mutex<Option<(u64, u64)>>,
     refused: AtomicU64,
 }

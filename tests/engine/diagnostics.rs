@@ -30,10 +30,10 @@ const COUNT: &str = "
     fn count(@builtin(global_invocation_id) id: vec3<u32>) { y[id.x] = f32(id.x); }
 ";
 
-/// The kernel, with a twin that writes so many numbers.
+/// The kernel, with a reference kernel that writes so many numbers.
 fn count(gpu: &Gpu, written: usize) -> Kernel {
     let kernel = Kernel::new(gpu, COUNT).unwrap();
-    kernel.with_twin(move |call| call.write("y", &numbers(0, written)))
+    kernel.with_reference(move |call| call.write("y", &numbers(0, written)))
 }
 
 fn counted(kernel: &Kernel, len: usize) -> Tensor {
@@ -51,7 +51,8 @@ fn one(gpu: &Gpu) -> Finding {
 
 #[test]
 fn a_users_kernel_that_writes_past_the_end_is_named_with_the_tensor() {
-    // An odd length too: three elements more lie in the padding, where they harm nobody, and are found.
+    // An odd length too: three elements more lie in the padding, where they harm nobody, and are
+    // found.
     for (len, written, words) in [(12, 13, 1), (9, 12, 3), (9, 30, 21), (12, 76, 64)] {
         let (gpu, sim) = open(Diagnostics::all());
         let kernel = count(&gpu, written);
@@ -99,7 +100,7 @@ fn a_users_kernel_that_stays_within_is_not_suspected_and_sees_no_fence() {
             if id.x < arrayLength(&y) { y[id.x] *= 2.0; }
         }",
     );
-    let kernel = kernel.unwrap().with_twin(|call| {
+    let kernel = kernel.unwrap().with_reference(|call| {
         let doubled: Vec<f32> = call.read::<f32>("y").iter().map(|y| 2.0 * y).collect();
         call.write("y", &doubled);
     });
@@ -155,7 +156,7 @@ fn a_kernel_that_reads_its_output_finds_zeros_there() {
         "@group(0) @binding(0) var<storage, read_write> y: array<f32>;
         @compute @workgroup_size(1) fn more() { y[0] += 1.0; }",
     );
-    let kernel = kernel.unwrap().with_twin(|call| {
+    let kernel = kernel.unwrap().with_reference(|call| {
         let y = call.read::<f32>("y");
         call.write("y", &[y[0] + 1.0]);
     });
@@ -316,7 +317,7 @@ fn what_lives_longer_than_its_device_is_listed() {
     drop((held, view, pending));
 }
 
-/// What a program gives that makes, changes, moves, puts out, brings back and drops tensors.
+/// What a program gives that makes, changes, moves, evicts, restores and drops tensors.
 fn program(gpu: &Gpu) -> Vec<Vec<f32>> {
     let mut given = Vec::new();
     let mut held: Vec<Tensor> = Vec::new();

@@ -83,8 +83,8 @@ fn what_a_source_holds_may_talk_to_the_device_when_it_goes() {
 }
 
 #[test]
-fn what_a_recipe_holds_may_talk_to_the_device_when_it_goes() {
-    let recipe = |talks: Talks| {
+fn what_a_rematerializer_holds_may_talk_to_the_device_when_it_goes() {
+    let rematerializer = |talks: Talks| {
         move |inputs: &[Tensor]| {
             let _ = &talks;
             inputs[0].mul_scalar(2)
@@ -92,12 +92,12 @@ fn what_a_recipe_holds_may_talk_to_the_device_when_it_goes() {
     };
     check("the tensor goes", move |_, x, talks| {
         let y = x.mul_scalar(2).unwrap();
-        y.recompute_with(&[x], recipe(talks)).unwrap();
+        y.recompute_with(&[x], rematerializer(talks)).unwrap();
         drop(y);
     });
-    check("another recipe comes", move |_, x, talks| {
+    check("another rematerializer comes", move |_, x, talks| {
         let y = x.mul_scalar(2).unwrap();
-        y.recompute_with(&[x], recipe(talks)).unwrap();
+        y.recompute_with(&[x], rematerializer(talks)).unwrap();
         y.recompute_with(&[x], |inputs| inputs[0].mul_scalar(2))
             .unwrap();
     });

@@ -42,8 +42,8 @@ fn sample() -> Snapshot {
     Snapshot::from_json(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Some steps in too little memory: tensors come, leave, come back, are handed on and moved, slabs go, and
-/// one request finds no room. What was there before the history began goes with it.
+/// Some steps in too little memory: tensors come, leave, come back, are handed on and moved, slabs
+/// go, and one request finds no room. What was there before the history began goes with it.
 fn program() -> Snapshot {
     let (gpu, _) = super::open_scarce();
     let make = |name: &str, len| {
@@ -226,8 +226,8 @@ fn counters_add_up(snapshot: &Snapshot) {
     assert_eq!(last.get("budget").copied(), stats.budget_bytes);
     let counted = |moment: &&Moment| {
         let event = moment.event;
-        use Event::{Alloc, Free, HandOn};
-        !matches!(event, Alloc { .. } | Free { .. } | HandOn { .. })
+        use Event::{Alloc, Donate, Free};
+        !matches!(event, Alloc { .. } | Free { .. } | Donate { .. })
     };
     assert_eq!(count, snapshot.moments.iter().filter(counted).count());
 }
@@ -380,7 +380,7 @@ fn the_sample_has_everything_that_happens() {
         "{stats}"
     );
     assert!(
-        stats.moved_bytes > 0 && stats.handed_on > 0 && stats.slabs_released > 0,
+        stats.moved_bytes > 0 && stats.donated > 0 && stats.slabs_released > 0,
         "{stats}"
     );
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, Rung, Snapshot, Tensor};
+use lapidary::{Budget, DType, Event, Gpu, MemoryStats, Options, ReclaimStep, Snapshot, Tensor};
 
 use super::open_alone;
 
@@ -31,12 +31,12 @@ struct Told {
     evictions: u64,
     restores: u64,
     moved_bytes: u64,
-    handed_on_bytes: u64,
+    donated_bytes: u64,
     slabs: HashMap<u32, u64>,
     submissions: u64,
     refusals: u64,
-    /// By rung: how often it made room, and of how many bytes.
-    rungs: HashMap<Rung, (u64, u64)>,
+    /// By reclaim step: how often it made room, and of how many bytes.
+    reclaim_steps: HashMap<ReclaimStep, (u64, u64)>,
 }
 
 impl Told {
@@ -92,7 +92,7 @@ impl Told {
                 self.down_bytes += bytes;
                 self.evictions += u64::from(matches!(event, Event::Evict { .. }));
             }
-            Event::HandOn {
+            Event::Donate {
                 storage,
                 heir,
                 tag,
@@ -102,7 +102,7 @@ impl Told {
                     self.live.remove(&storage).expect("it was there");
                 assert_eq!(had_bytes, bytes);
                 self.live.insert(heir, (bytes, tag, slab, offset_bytes));
-                self.handed_on_bytes += bytes;
+                self.donated_bytes += bytes;
             }
             Event::Move {
                 storage,
@@ -123,8 +123,8 @@ impl Told {
             }
             Event::Submission { .. } => self.submissions += 1,
             Event::Refusal { .. } => self.refusals += 1,
-            Event::Rung { rung, freed_bytes } => {
-                let of = self.rungs.entry(rung).or_default();
+            Event::ReclaimStep { step, freed_bytes } => {
+                let of = self.reclaim_steps.entry(step).or_default();
                 *of = (of.0 + 1, of.1 + freed_bytes);
             }
             _ => {}
@@ -143,8 +143,8 @@ impl Told {
             }
         }
         assert_eq!(blocks, self.live.len());
-        for away in &snapshot.away {
-            assert!(!self.live.contains_key(&away.storage), "{away:?}");
+        for evicted in &snapshot.evicted {
+            assert!(!self.live.contains_key(&evicted.storage), "{evicted:?}");
         }
     }
 
@@ -165,10 +165,14 @@ impl Told {
             (self.submissions, self.refusals),
             (stats.submissions, stats.refusals)
         );
-        for one in &stats.rungs {
-            let told = self.rungs.get(&one.rung).copied().unwrap_or_default();
-            assert_eq!(told, (one.gains, one.freed_bytes), "{}", one.rung.name());
-            assert!(one.gains <= one.tries, "{}", one.rung.name());
+        for one in &stats.reclaim_steps {
+            let told = self
+                .reclaim_steps
+                .get(&one.step)
+                .copied()
+                .unwrap_or_default();
+            assert_eq!(told, (one.gains, one.freed_bytes), "{}", one.step.name());
+            assert!(one.gains <= one.tries, "{}", one.step.name());
         }
         let pending = stats.pending_bytes;
         assert_eq!(pending.up - pending.down, pending.now);
@@ -268,7 +272,7 @@ fn a_history_adds_up_to_the_statistics() {
             told.evictions,
             told.restores,
             told.moved_bytes,
-            told.handed_on_bytes,
+            told.donated_bytes,
         ];
         happened
             .iter_mut()

@@ -1,5 +1,5 @@
-//! Transfers where the bytes lie: writes and reads of tensors on an idle device, and functions of the app's
-//! that look into memory.
+//! Transfers where the bytes lie: writes and reads of tensors on an idle device, and functions of
+//! the app's that look into memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

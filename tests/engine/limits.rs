@@ -77,7 +77,7 @@ fn many_small_ones_leave_together() {
     let tensors = fill(&gpu, 6000, 1024);
     gpu.finish().unwrap();
     let memory = gpu.memory();
-    let left = memory.put_out_bytes / 1024;
+    let left = memory.evicted_bytes / 1024;
     let submissions = sim.counters().submissions;
     assert!(left >= 2000, "{memory}");
     // Each force submits once; what leaves adds few more.
@@ -183,8 +183,8 @@ fn a_small_tensor_has_room_in_a_small_budget_that_nothing_can_leave() {
     }
 }
 
-/// Lowers the limit after 0, 1, 2, … polls of what `start` begins with the first and the last of the
-/// tensors, until that comes to its end before: nothing fails, and nothing is lost.
+/// Lowers the limit after 0, 1, 2, … polls of what `start` begins with the first and the last of
+/// the tensors, until that comes to its end before: nothing fails, and nothing is lost.
 fn lowered_wherever_it_waits<T>(start: impl AsyncFn(&Tensor, &Tensor) -> Result<T>) {
     const KIB: u64 = 1 << 10;
     for maps_slabs in [false, true] {
@@ -244,7 +244,7 @@ fn goes_on<T>(
 }
 
 #[test]
-fn what_is_put_out_while_the_limit_is_lowered_leaves() {
+fn what_is_evicted_while_the_limit_is_lowered_leaves() {
     lowered_wherever_it_waits(async |first: &Tensor, last: &Tensor| {
         let sum = first.add(last)?;
         last.evict_async().await?;

@@ -18,7 +18,8 @@ fn tensor(gpu: &Gpu, shape: &[usize]) -> Tensor {
     gpu.tensor(&elements, shape).unwrap()
 }
 
-/// The same, at once and with so much work at most in one submission, of which there are so many at least.
+/// The same, at once and with so much work at most in one submission, of which there are so many at
+/// least.
 fn check(most_work: u64, least: u64, call: impl Fn(&Gpu) -> Result<Tensor>) {
     let (whole, _) = open(u64::MAX);
     let (parted, sim) = open(most_work);

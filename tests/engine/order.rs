@@ -92,7 +92,7 @@ fn uploads_larger_than_a_chunk_of_staging_arrive_whole() {
 fn operands_of_several_windows_are_computed_right() {
     for options in devices() {
         let (gpu, sim) = open(options);
-        // Two windows and a bit each, and the one in the middle of a quad's neighbours.
+        // Two windows and a bit each, and the one in the middle of a vec4's neighbours.
         let values = numbers(0, 40_001);
         let x = gpu.tensor(&values, &[values.len()]).unwrap();
         let backwards = x.flip(&[0]).unwrap().neg().unwrap();

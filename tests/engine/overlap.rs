@@ -1,4 +1,5 @@
-//! What leaves and what comes back travels while the device computes, and what is read while it copies.
+//! What leaves and what comes back travels while the device computes, and what is read while it
+//! copies.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,8 +29,8 @@ fn open_idle(device_bytes: u64) -> (Gpu, SimHandle) {
     (gpu, sim)
 }
 
-/// What a device had been given to do when the bytes of a tensor were asked for: submissions that it had not
-/// finished, and dispatches, done or not.
+/// What a device had been given to do when the bytes of a tensor were asked for: submissions that
+/// it had not finished, and dispatches, done or not.
 type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
 
 /// Tensors whose bytes a function gives, the first filled with 1.0, the next with 2.0.
@@ -87,9 +88,9 @@ fn what_leaves_is_copied_out_while_the_device_computes() {
     let memory = gpu.memory();
     assert!(memory.device_bytes.peak <= 72 * MIB, "{memory}");
     // Of 25 MiB all but 7 had to leave, and that is all that did.
-    assert_eq!(memory.put_out_bytes, 18 * MIB, "{memory}");
-    // What was left to do before it began to be short is not looked at. From then on there is always
-    // something that the device was given and nobody has waited for.
+    assert_eq!(memory.evicted_bytes, 18 * MIB, "{memory}");
+    // What was left to do before it began to be short is not looked at. From then on there is
+    // always something that the device was given and nobody has waited for.
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen.len(), 24);
     let late = &seen[8..];
@@ -153,7 +154,7 @@ fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
     assert!(x.to_vec::<f32>().unwrap() == values);
     assert_eq!(created() - before, 2);
 
-    // Whoever walks and does not wait for the bytes leaves them to the one who will.
+    // Whoever executes the queue and does not wait for the bytes leaves them to the one who will.
     let later = x.read::<f32>();
     gpu.finish().unwrap();
     assert_eq!(created() - before, 8);

@@ -1,4 +1,5 @@
-//! A snapshot's page holds what it should, and nothing that a program named is more than text in it.
+//! A snapshot's page holds what it should, and nothing that a program named is more than text in
+//! it.
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Snapshot, Tensor};

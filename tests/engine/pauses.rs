@@ -116,7 +116,7 @@ fn several_reads_dropped_in_turn_leave_no_staging_behind() {
 }
 
 #[test]
-fn a_walk_that_was_dropped_out_of_memory_is_tried_again() {
+fn a_pass_that_was_dropped_out_of_memory_is_tried_again() {
     watched(|| {
         for times in 0..40 {
             let (gpu, sim) = crate::open_alone(SimOptions {

@@ -87,7 +87,7 @@ fn halves(gpu: &Gpu) -> Tensor {
 }
 
 #[test]
-fn a_table_that_was_put_out_stays_out_and_gives_its_rows() {
+fn a_table_that_was_evicted_stays_evicted_and_gives_its_rows() {
     for disk_only in [false, true] {
         let (gpu, sim) = open(options());
         if disk_only {
@@ -100,7 +100,7 @@ fn a_table_that_was_put_out_stays_out_and_gives_its_rows() {
         let table = halves(&gpu);
         let whole = table.to_vec::<half::f16>().unwrap();
         table.evict().unwrap();
-        let away = table.residency();
+        let evicted = table.residency();
         let named = gpu.tensor(&[5_i32, -1, 0, 77], &[4]).unwrap();
         for _ in 0..3 {
             let made = table.index_select(0, &named).unwrap();
@@ -115,7 +115,7 @@ fn a_table_that_was_put_out_stays_out_and_gives_its_rows() {
             assert_eq!(made[23..46], [half::f16::ZERO; 23]);
             assert_eq!(sum.to_vec::<f32>().unwrap()[1], 0.0);
         }
-        assert_eq!(table.residency(), away);
+        assert_eq!(table.residency(), evicted);
         drop((table, named));
         ended(gpu, &sim);
     }
@@ -189,9 +189,9 @@ fn an_adapter_reads_rows_of_a_file_too() -> Result<()> {
     Ok(())
 }
 
-/// Whoever walks may be dropped at any point, and the next one gives the same rows.
+/// Whoever executes the queue may be dropped at any point, and the next one gives the same rows.
 #[test]
-fn a_walk_that_is_dropped_loses_no_row() {
+fn a_pass_that_is_dropped_loses_no_row() {
     for polls in 0..24 {
         let (gpu, sim) = open(SimOptions {
             pauses: 3,

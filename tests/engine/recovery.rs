@@ -75,7 +75,7 @@ fn work_that_had_not_begun_runs_on_the_new_device() {
 }
 
 #[test]
-fn the_app_is_asked_before_anything_is_put_out() {
+fn the_app_is_asked_before_anything_is_evicted() {
     let (gpu, sim) = open(options());
     let held = Arc::new(Mutex::new(Vec::<Tensor>::new()));
     let asked = Arc::new(AtomicU32::new(0));
@@ -103,7 +103,7 @@ fn the_app_is_asked_before_anything_is_put_out() {
     assert!(matches!(*refused.lock().unwrap(), Some(Error::Reentered)));
     assert!(held.lock().unwrap().is_empty());
     let memory = gpu.memory();
-    assert_eq!(memory.put_out_bytes, 0, "{memory}");
+    assert_eq!(memory.evicted_bytes, 0, "{memory}");
     drop((big, guard, panicking, refused));
     ended(gpu, &sim);
 }

@@ -1,7 +1,7 @@
 //! The memory report: a page that one can read, whatever is in it.
 
 use lapidary::sim::SimOptions;
-use lapidary::{Budget, DType, Error, Gpu, MemoryStats, Rung, RungUse};
+use lapidary::{Budget, DType, Error, Gpu, MemoryStats, ReclaimStep, ReclaimStepUse};
 
 use crate::{ended, open_alone as open, options};
 
@@ -98,7 +98,7 @@ fn numbers_that_contradict_each_other_are_printed_too() {
         memory.upload_bytes.now = live;
         memory.readback_bytes.now = size;
         memory.requested_bytes.now = live;
-        for one in &mut memory.rungs {
+        for one in &mut memory.reclaim_steps {
             (one.tries, one.gains, one.freed_bytes) = (size, live, size);
         }
         check_page(&memory);
@@ -172,19 +172,25 @@ fn what_has_no_place_yet_is_a_level_too() {
 }
 
 #[test]
-fn rungs_that_were_climbed_are_counted_with_what_came_of_them() {
+fn reclaim_steps_that_were_tried_are_counted_with_what_came_of_them() {
     let (gpu, sim) = open(options());
     gpu.set_budget(Budget::device(4 << 20)).unwrap();
-    assert!(gpu.memory().rungs.iter().all(|one| one.tries == 0));
+    assert!(gpu.memory().reclaim_steps.iter().all(|one| one.tries == 0));
     let held = [0; 4].map(|_| gpu.zeros(&[1_200_000], DType::U8).unwrap());
     gpu.flush().unwrap();
-    let of = |rung: Rung, rungs: &[RungUse]| *rungs.iter().find(|one| one.rung == rung).unwrap();
+    let of = |step: ReclaimStep, reclaim_steps: &[ReclaimStepUse]| {
+        *reclaim_steps.iter().find(|one| one.step == step).unwrap()
+    };
     let memory = gpu.memory();
-    let host = of(Rung::Host, &memory.rungs);
+    let host = of(ReclaimStep::Host, &memory.reclaim_steps);
     assert!(host.gains > 0 && host.tries >= host.gains && host.freed_bytes >= 1_200_000);
     // Room was found before it came to that.
-    assert_eq!(of(Rung::Anew, &memory.rungs).tries, 0);
-    assert!(memory.to_string().contains("rungs that freed something"));
+    assert_eq!(of(ReclaimStep::Repack, &memory.reclaim_steps).tries, 0);
+    assert!(
+        memory
+            .to_string()
+            .contains("reclaim steps that freed something")
+    );
 
     // With everything pinned, all of them are in vain.
     let last = &held[3];
@@ -193,14 +199,14 @@ fn rungs_that_were_climbed_are_counted_with_what_came_of_them() {
     let Error::OutOfMemory(told) = refused.force().unwrap_err() else {
         panic!("it is too large beside what is pinned");
     };
-    let tried: Vec<Rung> = told.rungs.iter().map(|one| one.rung).collect();
+    let tried: Vec<ReclaimStep> = told.reclaim_steps.iter().map(|one| one.step).collect();
     // Staging is in nobody's way, and nothing was given back that could be waited for.
-    let is_of_use = |rung: &Rung| !matches!(rung, Rung::Caches | Rung::Wait);
-    let all: Vec<Rung> = Rung::ALL.into_iter().filter(is_of_use).collect();
+    let is_of_use = |step: &ReclaimStep| !matches!(step, ReclaimStep::Caches | ReclaimStep::Wait);
+    let all: Vec<ReclaimStep> = ReclaimStep::ALL.into_iter().filter(is_of_use).collect();
     assert_eq!(tried, all, "all that are of use, in their order");
     let after = gpu.memory();
-    for one in &told.rungs {
-        let [before, all] = [&memory, &after].map(|stats| of(one.rung, &stats.rungs));
+    for one in &told.reclaim_steps {
+        let [before, all] = [&memory, &after].map(|stats| of(one.step, &stats.reclaim_steps));
         assert!(all.tries >= before.tries + one.tries, "{all:?} {one:?}");
         assert!(one.gains < one.tries, "it ended without room: {one:?}");
         assert_eq!(one.gains > 0, one.freed_bytes > 0, "{one:?}");

@@ -18,7 +18,7 @@ fn many_calls_make_few_submissions() {
     assert_eq!(counters.dispatches, 256);
     // The upload, what the waiting device is given at first, and larger and larger portions.
     assert!(counters.submissions <= 5, "{counters:?}");
-    // In place, and, where the walk came while the operand was still held, not in place.
+    // In place, and, where the execution pass came while the operand was still held, not in place.
     assert!(counters.pipelines_created <= 2);
     drop(x);
     ended(gpu, &sim);
@@ -94,47 +94,47 @@ fn a_chain_of_temporaries_takes_the_room_of_two() {
 
 #[test]
 fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
-    let handed_on = |call: &dyn Fn(&lapidary::Gpu) -> Vec<lapidary::Tensor>| {
+    let donated = |call: &dyn Fn(&lapidary::Gpu) -> Vec<lapidary::Tensor>| {
         let (gpu, sim) = open_apart(options());
         let held = call(&gpu);
         gpu.finish().unwrap();
-        let handed_on = gpu.memory().handed_on;
+        let donated = gpu.memory().donated;
         drop(held);
         ended(gpu, &sim);
-        handed_on
+        donated
     };
     let fresh = |gpu: &lapidary::Gpu| gpu.tensor(&numbers(0, 64), &[64]).unwrap();
-    assert_eq!(handed_on(&|gpu| vec![fresh(gpu).neg().unwrap()]), 1);
+    assert_eq!(donated(&|gpu| vec![fresh(gpu).neg().unwrap()]), 1);
     assert_eq!(
-        handed_on(&|gpu| vec![fresh(gpu).add(&fresh(gpu)).unwrap()]),
+        donated(&|gpu| vec![fresh(gpu).add(&fresh(gpu)).unwrap()]),
         1
     );
     assert_eq!(
-        handed_on(&|gpu| vec![fresh(gpu).neg().unwrap().neg().unwrap()]),
+        donated(&|gpu| vec![fresh(gpu).neg().unwrap().neg().unwrap()]),
         2
     );
     let twice = |gpu: &lapidary::Gpu| {
         let x = fresh(gpu);
         vec![x.mul(&x).unwrap()]
     };
-    assert_eq!(handed_on(&twice), 1);
+    assert_eq!(donated(&twice), 1);
     // Still held, by name, by a view, by a read.
     let held = |gpu: &lapidary::Gpu| {
         let x = fresh(gpu);
         vec![x.neg().unwrap(), x]
     };
-    assert_eq!(handed_on(&held), 0);
+    assert_eq!(donated(&held), 0);
     let viewed = |gpu: &lapidary::Gpu| {
         let x = fresh(gpu);
         vec![x.neg().unwrap(), x.narrow(0, 3, 1).unwrap()]
     };
-    assert_eq!(handed_on(&viewed), 0);
+    assert_eq!(donated(&viewed), 0);
     // Another shape, another map, another size of element: element i is not made of element i.
     let flipped = |gpu: &lapidary::Gpu| {
         let x = fresh(gpu);
         vec![x.add(&x.flip(&[0]).unwrap()).unwrap()]
     };
-    assert_eq!(handed_on(&flipped), 0);
+    assert_eq!(donated(&flipped), 0);
     let column = |gpu: &lapidary::Gpu| {
         vec![
             fresh(gpu)
@@ -146,12 +146,12 @@ fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
                 .unwrap(),
         ]
     };
-    assert_eq!(handed_on(&column), 0);
+    assert_eq!(donated(&column), 0);
     assert_eq!(
-        handed_on(&|gpu| vec![fresh(gpu).cast(DType::F16).unwrap()]),
+        donated(&|gpu| vec![fresh(gpu).cast(DType::F16).unwrap()]),
         0
     );
-    assert_eq!(handed_on(&|gpu| vec![fresh(gpu).sum(&[0]).unwrap()]), 0);
+    assert_eq!(donated(&|gpu| vec![fresh(gpu).sum(&[0]).unwrap()]), 0);
 }
 
 #[test]

@@ -289,7 +289,7 @@ fn a_device_that_says_nothing_of_its_size_is_not_asked_for_more_at_each_request(
         tensor.force().unwrap();
     }
     let memory = gpu.memory();
-    assert!(memory.put_out_bytes > 100 * (8 << 20), "{memory}");
+    assert!(memory.evicted_bytes > 100 * (8 << 20), "{memory}");
     let refused = refusals() - before;
     assert!(refused < uses as u64 / 4, "{refused} refusals");
     drop(tensors);

@@ -11,7 +11,7 @@ fn json(snapshot: &Snapshot) -> String {
     String::from_utf8(json).unwrap()
 }
 
-/// A tensor that is there, one that is pinned, one put out that is back, and one that is away.
+/// A tensor that is there, one that is pinned, one evicted that is back, and one that is away.
 fn sample() -> (Gpu, Snapshot) {
     let (gpu, _) = open_alone(SimOptions::default());
     gpu.keep_history(100);
@@ -22,10 +22,10 @@ fn sample() -> (Gpu, Snapshot) {
         x
     };
     let [there, pinned] = [make("there", 1000), make("pinned", 2000)];
-    let [clean, away] = [make("clean", 3000), make("away", 4000)];
+    let [clean, evicted] = [make("clean", 3000), make("away", 4000)];
     drop(scope);
     clean.evict().unwrap();
-    away.evict().unwrap();
+    evicted.evict().unwrap();
     clean.prefetch().unwrap();
     gpu.flush().unwrap();
     let pin = pinned.pin().unwrap();
@@ -59,10 +59,10 @@ fn a_snapshot_says_where_everything_is_and_whose() {
     ];
     let expected = expected.map(|(name, bytes, state)| (name.to_owned(), bytes, state));
     assert_eq!(blocks, expected);
-    let [away] = snapshot.away[..] else {
-        panic!("{:?}", snapshot.away);
+    let [evicted] = snapshot.evicted[..] else {
+        panic!("{:?}", snapshot.evicted);
     };
-    let found = (named(away.tag), away.bytes, away.residency);
+    let found = (named(evicted.tag), evicted.bytes, evicted.residency);
     assert_eq!(found, ("away".into(), 16_000, Residency::Host));
     assert_eq!(snapshot.stats.evictions, 2);
     let last = snapshot.moments.last().unwrap();
@@ -97,7 +97,7 @@ fn a_file_at_odds_with_itself_is_refused_with_the_place() {
         assert!(error.to_string().contains(says), "{from}: {error}");
     };
     check(
-        "\"version\":2",
+        "\"version\":3",
         "\"version\":1",
         "it is of version 1, and only",
     );

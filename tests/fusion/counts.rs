@@ -5,8 +5,8 @@ use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 
 use crate::{options, simulated};
 
-/// Dispatches that a piece of work takes, the most memory that it takes at a time in tensors of the inputs'
-/// size, and the kernels that it is fused to.
+/// Dispatches that a piece of work takes, the most memory that it takes at a time in tensors of the
+/// inputs' size, and the kernels that it is fused to.
 fn counts(work: impl Fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>) -> (u64, u64, Vec<String>) {
     let (gpu, sim) = simulated(true, SimOptions::default());
     let inputs = (0..4).map(|seed| gpu.rand_normal(&[64, 64], 0.0, 1.0, seed, DType::F32));
@@ -311,7 +311,8 @@ fn a_reduction_or_a_norm_has_an_expression_on_either_side() {
         });
         assert_eq!(made, 2, "{names:?}");
     }
-    // Rows that are no whole quads are read and written by elements, which no expression takes over.
+    // Rows that are no whole vec4s are read and written by elements, which no expression takes
+    // over.
     let (made, _, names) = counts(|_, x| {
         let odd = x[0]
             .reshape(&[4096])?
@@ -357,8 +358,8 @@ fn a_long_chain_is_few_dispatches_whenever_it_is_flushed() {
         assert_eq!(x.to_vec::<f32>().unwrap(), [1000.0; 64]);
         made.push((sim.counters().dispatches, sim.counters().pipelines_created));
     }
-    // Sixteen of 64 operations but the last; the first of each does not take over its operand's place
-    // in the same way.
+    // Sixteen of 64 operations but the last; the first of each does not take over its operand's
+    // place in the same way.
     assert!(
         made.iter()
             .all(|&(dispatches, pipelines)| dispatches == 16 && pipelines <= 4),
@@ -413,7 +414,8 @@ fn what_needs_more_room_than_its_parts_gives_way_to_them() {
     let [a, b, c, d] = [1.0, 2.0, 3.0, 4.0].map(tensor);
     gpu.finish().unwrap();
     gpu.set_budget(budget).unwrap();
-    // Five of a mebibyte in one kernel are fewer than a quarter of the budget; with this they are not.
+    // Five of a mebibyte in one kernel are fewer than a quarter of the budget; with this they are
+    // not.
     let pins = (0..22).map(|_| gpu.zeros(&[1 << 18], DType::F32).unwrap().pin().unwrap());
     let pins: Vec<_> = pins.collect();
     let y = (((&a * &b).unwrap() + &c).unwrap() * &d).unwrap();

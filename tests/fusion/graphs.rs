@@ -485,7 +485,8 @@ fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
     }
 }
 
-/// How many programs an adapter runs, which compiles a few dozen kernels for each: so many, or what a long run wants.
+/// How many programs an adapter runs, which compiles a few dozen kernels for each: so many, or what
+/// a long run wants.
 fn on_an_adapter(programs: u64) -> u64 {
     number("LAPIDARY_PROGRAMS").unwrap_or(programs)
 }

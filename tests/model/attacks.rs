@@ -1,5 +1,5 @@
-//! Every attack on the reader that is known of, by name: an error that says what is wrong, before anything is
-//! made on a device.
+//! Every attack on the reader that is known of, by name: an error that says what is wrong, before
+//! anything is made on a device.
 
 use lapidary::{ModelFailure, ModelFile};
 

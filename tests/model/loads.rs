@@ -5,8 +5,8 @@ use lapidary::{DType, Element, Model, ModelFailure, ModelFile, Residency};
 
 use crate::files::{Folder, bytes_of, failure, file_of, file_with, open};
 
-/// What `safetensors.serialize` 0.8.0 of Python makes of an f32, an i32, an f16 without elements and a single
-/// bool, with metadata; byte for byte.
+/// What `safetensors.serialize` 0.8.0 of Python makes of an f32, an i32, an f16 without elements
+/// and a single bool, with metadata; byte for byte.
 pub(crate) const GOLDEN: &[u8] = b"\x08\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"},\
     \"a\":{\"dtype\":\"F32\",\"shape\":[1,3],\"data_offsets\":[0,12]},\
     \"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[12,20]},\

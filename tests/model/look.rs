@@ -1,5 +1,5 @@
-//! One look at bytes that may be a model file: whatever they are, nobody panics, and what is taken is what the
-//! format's own reader takes. The fuzz target is this function, too.
+//! One look at bytes that may be a model file: whatever they are, nobody panics, and what is taken
+//! is what the format's own reader takes. The fuzz target is this function, too.
 
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{DType, Error, Gpu, ModelFile, Tensor};

@@ -1,5 +1,5 @@
-//! Files that were sound until somebody changed them, thousands of them: `LAPIDARY_SEED` looks at one again,
-//! `LAPIDARY_STEPS` says how many there are.
+//! Files that were sound until somebody changed them, thousands of them: `LAPIDARY_SEED` looks at
+//! one again, `LAPIDARY_STEPS` says how many there are.
 
 use std::fs;
 use std::path::Path;
@@ -89,7 +89,8 @@ fn sound() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Changes a file in one way or several. Half of the time its header's length says afterwards what it is.
+/// Changes a file in one way or several. Half of the time its header's length says afterwards what
+/// it is.
 fn mutate(random: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = files[random.usize(..files.len())].clone();
     let data_bytes = bytes.len().saturating_sub(8 + header_len(&bytes));

@@ -1,5 +1,5 @@
-//! Weights that are backed by their file, where there is less room than they take: the same values, nothing
-//! written out; and what becomes of them when the file does not stay as it was.
+//! Weights that are backed by their file, where there is less room than they take: the same values,
+//! nothing written out; and what becomes of them when the file does not stay as it was.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::files::{Folder, bytes_of, failure, file_with, open, open_with};
 const LAYERS: usize = 12;
 const SIDE: usize = 512;
 
-/// A model of 12 MiB: its layers are matrices of whole numbers that are small enough for exact sums.
+/// A model of 12 MiB: its layers are matrices of whole numbers that are small enough for exact
+/// sums.
 fn layers() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut layer = || {
@@ -48,7 +49,8 @@ fn run(gpu: &Gpu, model: &Model) -> Vec<f32> {
     x.to_vec().unwrap()
 }
 
-/// The model computes the same with little room as with much, loaded both ways, and nothing is written out.
+/// The model computes the same with little room as with much, loaded both ways, and nothing is
+/// written out.
 fn check(open: impl Fn(Budget) -> Gpu) {
     let folder = Folder::new();
     let path = folder.with("model.safetensors", &layers());
@@ -122,7 +124,8 @@ fn a_weight_that_was_written_to_is_no_longer_that_of_the_file() {
     );
 }
 
-/// Loads lazily, uses one weight, lets something happen to the file, and uses both that one and another.
+/// Loads lazily, uses one weight, lets something happen to the file, and uses both that one and
+/// another.
 fn meanwhile(happens: impl Fn(&Path)) -> (lapidary::Result<Vec<f32>>, ModelFile) {
     let folder = Folder::new();
     let path = folder.with("model.safetensors", &layers());

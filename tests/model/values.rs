@@ -1,4 +1,5 @@
-//! Elements that are not what a device holds: refused with their place, or rounded where that was asked for.
+//! Elements that are not what a device holds: refused with their place, or rounded where that was
+//! asked for.
 
 use half::{bf16, f16};
 use lapidary::{DType, Error, ModelFailure, ModelFile};

@@ -32,8 +32,8 @@ const PAIRS: [Pair; 14] = [
     (&[65, 4], &[65, 4], &[65, 4]),
 ];
 
-/// The pairs that a type meets: each is a text of its own, which is compiled. Of types that are computed like
-/// another that meets all, only loads and stores are of interest.
+/// The pairs that a type meets: each is a text of its own, which is compiled. Of types that are
+/// computed like another that meets all, only loads and stores are of interest.
 pub(crate) fn pairs(dtype: DType) -> &'static [Pair] {
     match dtype {
         DType::Bf16 | DType::I8 => &PAIRS[6..9],

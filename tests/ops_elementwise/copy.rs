@@ -65,7 +65,7 @@ fn transposes_of_every_shape_are_right_in_and_out_of_blocks() -> Result<()> {
             (64, 64),
             (4, 1100),
             (1030, 4),
-            // Rows or columns that do not start at quads.
+            // Rows or columns that do not start at vec4s.
             (8, 9),
             (9, 33),
             (33, 9),
@@ -181,7 +181,7 @@ fn casts_follow_rusts_as() -> Result<()> {
         i32::MAX,
     ];
     let words = [0, 1, 255, 256, 65519, 65520, 1 << 24, 1 << 31, u32::MAX];
-    let octets: Vec<u8> = (0..=255).collect();
+    let vec8s: Vec<u8> = (0..=255).collect();
     let small: Vec<i8> = (i8::MIN..=i8::MAX).collect();
     let upper: Vec<bf16> = floats.iter().map(|&x| bf16::from_f32(x)).collect();
     let truths = [true, false, true];
@@ -204,10 +204,10 @@ fn casts_follow_rusts_as() -> Result<()> {
         check_cast(d, &gpu, &words, |x| x as i32)?;
         check_cast(d, &gpu, &words, |x| x as u8)?;
         check_cast(d, &gpu, &words, |x| x as f32)?;
-        check_cast(d, &gpu, &octets, f32::from)?;
-        check_cast(d, &gpu, &octets, i32::from)?;
-        check_cast(d, &gpu, &octets, |x| f16::from_f32(f32::from(x)))?;
-        check_cast(d, &gpu, &octets, |x| x != 0)?;
+        check_cast(d, &gpu, &vec8s, f32::from)?;
+        check_cast(d, &gpu, &vec8s, i32::from)?;
+        check_cast(d, &gpu, &vec8s, |x| f16::from_f32(f32::from(x)))?;
+        check_cast(d, &gpu, &vec8s, |x| x != 0)?;
         check_cast(d, &gpu, &truths, u8::from)?;
         check_cast(d, &gpu, &truths, |x| f32::from(u8::from(x)))?;
         check_cast(d, &gpu, &truths, i32::from)?;
@@ -215,7 +215,7 @@ fn casts_follow_rusts_as() -> Result<()> {
         check_cast(d, &gpu, &ints, |x| x as i8)?;
         check_cast(d, &gpu, &ints, |x| bf16::from_f32(x as f32))?;
         check_cast(d, &gpu, &words, |x| x as i8)?;
-        check_cast(d, &gpu, &octets, |x| x as i8)?;
+        check_cast(d, &gpu, &vec8s, |x| x as i8)?;
         check_cast(d, &gpu, &truths, i8::from)?;
         check_cast(d, &gpu, &truths, |x| bf16::from_f32(x.into()))?;
         check_cast(d, &gpu, &small, f32::from)?;

@@ -171,7 +171,8 @@ pub(crate) fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> V
     (0..count).map(pick).collect()
 }
 
-/// What a float type makes of a number, and how far a result that is rounded twice may be off for it.
+/// What a float type makes of a number, and how far a result that is rounded twice may be off for
+/// it.
 pub(crate) fn rounded(dtype: DType, exact: f64) -> (f32, f32) {
     match dtype {
         DType::F16 => (f16::from_f64(exact).to_f32(), 1e-3),

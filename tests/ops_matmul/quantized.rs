@@ -1,4 +1,5 @@
-//! Weights of eight bits: what quantizing gives, what products with them give, and what memory they take.
+//! Weights of eight bits: what quantizing gives, what products with them give, and what memory they
+//! take.
 
 use std::sync::Arc;
 

@@ -31,9 +31,9 @@ const CASES: &[Case] = &[
         causal: Causal::FirstKey,
         ..case(&[2, 3, 40, 8], &[2, 3, 40, 8], &[2, 3, 40, 8])
     },
-    // One query, sizes that are no quads, more columns than elements.
+    // One query, sizes that are no vec4s, more columns than elements.
     case(&[3, 1, 5], &[3, 9, 5], &[3, 9, 7]),
-    // Groups of heads, and a padding mask that is read by quads.
+    // Groups of heads, and a padding mask that is read by vec4s.
     Case {
         mask: Some((&[2, 1, 1, 36], DType::Bool)),
         ..case(&[2, 4, 33, 8], &[2, 2, 36, 8], &[2, 2, 36, 8])
@@ -219,7 +219,7 @@ fn check(name: &str, gpu: &Gpu, case: &Case) {
     let what = format!("{name} {:?} {:?} {:?}", case.q, case.k, case.v);
     let tolerance = 4.0 * tolerance(case.dtype);
     assert_close(&download(&whole), &expected, tolerance, &what);
-    // As it comes out of a projection: heads beside rows. And not at a quad.
+    // As it comes out of a projection: heads beside rows. And not at a vec4.
     let turned = |x: &Tensor| {
         let turned = x.transpose(-2, 0).unwrap().contiguous().unwrap();
         turned.transpose(-2, 0).unwrap()
@@ -290,7 +290,7 @@ fn one_query_of_grouped_heads_is_one_launch() {
     }
 }
 
-/// A cache grows by a key a token: its rows of scores are whole quads at every fourth only.
+/// A cache grows by a key a token: its rows of scores are whole vec4s at every fourth only.
 #[test]
 fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
     for (name, gpu) in gpus() {

@@ -94,7 +94,7 @@ fn same(what: &str, got: &[f64], expected: &[f64]) {
 fn in_place_they_make_what_the_copies_are() -> Result<()> {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            // What comes after the axis is whole quads, or not.
+            // What comes after the axis is whole vec4s, or not.
             for shape in [[6, 8], [5, 6], [4, 1]] {
                 let x = Array::new(&shape, noise(dtype)).upload(&gpu, dtype);
                 for count in [1, 7] {

@@ -217,8 +217,8 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// The shapes that a type meets: each is a text that is compiled, and of types that are computed like another
-/// that meets all, only loads and stores are of interest.
+/// The shapes that a type meets: each is a text that is compiled, and of types that are computed
+/// like another that meets all, only loads and stores are of interest.
 pub(crate) fn shapes_for<'a>(dtype: DType, all: &'a [&'a [usize]]) -> &'a [&'a [usize]] {
     match dtype {
         DType::Bf16 | DType::I8 => &[&[7, 5, 3], &[4, 16], &[3, 3000]],

@@ -4,7 +4,7 @@ use lapidary::{DType, Error, Tensor};
 
 use super::model::*;
 
-/// The shapes: nothing, one, primes, thin and flat, odd, more rows than a quad, long rows.
+/// The shapes: nothing, one, primes, thin and flat, odd, more rows than a vec4, long rows.
 const SHAPES: &[&[usize]] = &[
     &[],
     &[0],

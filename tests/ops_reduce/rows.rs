@@ -92,7 +92,7 @@ fn softmax_is_stable_and_rows_without_a_finite_number_are_nan() {
         [0.0, -0.0, 0.0, 1e-30],
     ];
     for (name, gpu) in gpus() {
-        // Of 3 and of 5 they are no whole quads.
+        // Of 3 and of 5 they are no whole vec4s.
         let widths = [4, 3, 5].map(|width: usize| {
             let value = |at: usize| rows[at / width][at % width % 4];
             Array::new(&[8, width], value).rounded(DType::F32)

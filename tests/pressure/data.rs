@@ -8,16 +8,17 @@ use lapidary::{Pin, Tensor};
 /// What a storage should hold.
 pub(crate) struct Data {
     pub(crate) values: RefCell<Vec<u32>>,
-    /// A fault, a loss or a recipe whose inputs have changed may have taken its value. A read gives an
-    /// error then, or what it should.
+    /// A fault, a loss or a rematerializer whose inputs have changed may have taken its value. A
+    /// read gives an error then, or what it should.
     pub(crate) is_unsure: Cell<bool>,
-    /// A recipe stands in for it.
-    pub(crate) has_recipe: Cell<bool>,
+    /// A rematerializer stands in for it.
+    pub(crate) has_rematerializer: Cell<bool>,
     /// What was computed from it.
     children: RefCell<Vec<Weak<Data>>>,
-    /// What a recipe would compute from it again, had it been given up.
-    recipes: RefCell<Vec<Weak<Data>>>,
-    /// What a recipe computes it from, which lives for as long as the recipe, whoever has dropped it.
+    /// What a rematerializer would compute from it again, had it been given up.
+    rematerializers: RefCell<Vec<Weak<Data>>>,
+    /// What a rematerializer computes it from, which lives for as long as the rematerializer,
+    /// whoever has dropped it.
     inputs: RefCell<Vec<Rc<Data>>>,
 }
 
@@ -26,9 +27,9 @@ impl Data {
         Rc::new(Data {
             values: RefCell::new(values),
             is_unsure: Cell::new(false),
-            has_recipe: Cell::new(false),
+            has_rematerializer: Cell::new(false),
             children: RefCell::default(),
-            recipes: RefCell::default(),
+            rematerializers: RefCell::default(),
             inputs: RefCell::default(),
         })
     }
@@ -47,24 +48,24 @@ impl Data {
 
     /// It may be computed from these again.
     pub(crate) fn recomputed_from(self: &Rc<Self>, inputs: &[&Rc<Data>]) {
-        self.has_recipe.set(true);
+        self.has_rematerializer.set(true);
         for &input in inputs {
             self.inputs.borrow_mut().push(Rc::clone(input));
-            input.recipes.borrow_mut().push(Rc::downgrade(self));
+            input.rematerializers.borrow_mut().push(Rc::downgrade(self));
         }
     }
 
-    pub(crate) fn feeds_recipes(&self) -> bool {
-        let mut recipes = self.recipes.borrow_mut();
-        recipes.retain(|recipe| recipe.strong_count() > 0);
-        !recipes.is_empty()
+    pub(crate) fn feeds_rematerializers(&self) -> bool {
+        let mut rematerializers = self.rematerializers.borrow_mut();
+        rematerializers.retain(|rematerializer| rematerializer.strong_count() > 0);
+        !rematerializers.is_empty()
     }
 
     /// It is written to: what would have been computed from it again may be gone.
     pub(crate) fn written(&self) {
-        let recipes = std::mem::take(&mut *self.recipes.borrow_mut());
-        for recipe in recipes.iter().filter_map(Weak::upgrade) {
-            recipe.doubt();
+        let rematerializers = std::mem::take(&mut *self.rematerializers.borrow_mut());
+        for rematerializer in rematerializers.iter().filter_map(Weak::upgrade) {
+            rematerializer.doubt();
         }
     }
 
@@ -76,8 +77,13 @@ impl Data {
         for child in self.children.borrow().iter().filter_map(Weak::upgrade) {
             child.doubt();
         }
-        for recipe in self.recipes.borrow().iter().filter_map(Weak::upgrade) {
-            recipe.doubt();
+        for rematerializer in self
+            .rematerializers
+            .borrow()
+            .iter()
+            .filter_map(Weak::upgrade)
+        {
+            rematerializer.doubt();
         }
     }
 }

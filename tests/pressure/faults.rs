@@ -1,5 +1,5 @@
-//! Every call of the driver and of the file system failed in every way, in a program that must put
-//! out, move and bring back all the time: no panic, no hang, no wrong byte; who is not concerned
+//! Every call of the driver and of the file system failed in every way, in a program that must
+//! evict, move and bring back all the time: no panic, no hang, no wrong byte; who is not concerned
 //! notices nothing; and when the fault is gone all is as before, or came over to another device.
 
 use lapidary::sim::{
@@ -77,8 +77,8 @@ fn open(maps_slabs: bool) -> (Gpu, SimHandle) {
 /// What was there before: on the device, on disk or in the host's memory, and at a source.
 fn prepared(gpu: &Gpu) -> Vec<Known> {
     let here = Known::new(gpu, 0).expect("no fault yet");
-    let away = Known::new(gpu, 1000).expect("no fault yet");
-    away.0.evict().expect("no fault yet");
+    let evicted = Known::new(gpu, 1000).expect("no fault yet");
+    evicted.0.evict().expect("no fault yet");
     let values: Vec<u32> = (5..5 + LEN as u32).collect();
     let bytes: Vec<u8> = values
         .iter()
@@ -86,7 +86,7 @@ fn prepared(gpu: &Gpu) -> Vec<Known> {
         .collect();
     let backed = gpu.backed(Source::bytes(bytes.into()), &[LEN], DType::U32);
     here.0.force().expect("no fault yet");
-    vec![here, away, Known(backed.expect("no fault yet"), values)]
+    vec![here, evicted, Known(backed.expect("no fault yet"), values)]
 }
 
 /// More tensors than there is room for, each used again after the others.

@@ -263,7 +263,7 @@ fn sources_of_the_wrong_length_are_refused_and_those_that_fail_are_asked_again()
 }
 
 #[test]
-fn what_is_pinned_is_not_put_out_and_says_so() {
+fn what_is_pinned_is_not_evicted_and_says_so() {
     let (gpu, _) = on_disk(&folder());
     let x = tensor(&gpu, 1);
     let pin = x.pin().unwrap();

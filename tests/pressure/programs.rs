@@ -23,8 +23,8 @@ const PLAIN: Rules = Rules {
     alone: true,
 };
 
-/// Runs programs of a kind until they have made as many steps as they should, of which this kind makes
-/// one part in `part`.
+/// Runs programs of a kind until they have made as many steps as they should, of which this kind
+/// makes one part in `part`.
 fn run(part: u64, program: impl Fn(u64, u64)) {
     quiet();
     let first = number("LAPIDARY_SEED");
@@ -225,7 +225,7 @@ fn lose(w: &mut World) {
             let elsewhere = [Residency::Host, Residency::Disk, Residency::Backed];
             for held in &w.held {
                 let is_kept = elsewhere.contains(&held.tensor.residency());
-                if !is_kept || held.data.has_recipe.get() {
+                if !is_kept || held.data.has_rematerializer.get() {
                     held.data.doubt();
                 }
             }

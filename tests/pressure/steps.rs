@@ -109,10 +109,11 @@ fn forget(w: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// One that is written to. What recipes need is mostly left alone, or they would never be called.
+/// One that is written to. What rematerializers need is mostly left alone, or they would never be
+/// called.
 fn target(w: &mut World) -> Option<Held> {
     let held = w.pick()?;
-    (!held.data.feeds_recipes() || w.rng.u32(..16) == 0).then_some(held)
+    (!held.data.feeds_rematerializers() || w.rng.u32(..16) == 0).then_some(held)
 }
 
 /// The program writes: what is in doubt stays so, unless all of it is new.
@@ -171,7 +172,7 @@ fn add(w: &mut World) -> Result<()> {
 
 fn add_in_place(w: &mut World) -> Result<()> {
     let Some((a, b)) = pair(w) else { return Ok(()) };
-    if a.data.feeds_recipes() || Rc::ptr_eq(&a.data, &b.data) && a.start != b.start {
+    if a.data.feeds_rematerializers() || Rc::ptr_eq(&a.data, &b.data) && a.start != b.start {
         return Ok(());
     }
     a.tensor.add_(&b.tensor)?;

@@ -23,7 +23,7 @@ const LITTLE_BYTES: u64 = 4 << 10;
 pub(crate) struct Rules {
     /// Tensors that a program holds, at most.
     pub(crate) held: usize,
-    /// Tensors may be put out, so everything that fits alone fits.
+    /// Tensors may be evicted, so everything that fits alone fits.
     pub(crate) leaves: bool,
     /// Tensors may be pinned, and then be in the way.
     pub(crate) pins: bool,
@@ -236,7 +236,7 @@ impl World {
                 self.checked.0 += 1;
                 true
             }
-            // A recipe may need another one, which is worth nothing any more.
+            // A rematerializer may need another one, which is worth nothing any more.
             Err(
                 Error::Poisoned { .. }
                 | Error::DeviceLost { .. }

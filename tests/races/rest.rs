@@ -359,6 +359,16 @@ fn operands_of_several_windows() {
     rota.end();
 }
 
+#[test]
+fn buffers_that_are_copied() {
+    let mut rota = Rota::new();
+    rota.check("copies of buffers", DType::U32, &|gpu| {
+        let words: Vec<u32> = (0..50).collect();
+        let copy = gpu.buffer_from(&words)?.slice(4..200)?.copy()?;
+        Ok(vec![gpu.tensor_of(&copy, &[7, 7], DType::U32)?])
+    });
+}
+
 /// Leaves all but the first element unwritten.
 const FIRST: &str = "
     @group(0) @binding(0) var<storage, read_write> y: array<f32>;

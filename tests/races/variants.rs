@@ -96,7 +96,7 @@ fn rows_that_take_a_workgroup_or_several() {
             rota.check(&name("copies"), dtype, &|gpu| {
                 let x = of(gpu, dtype, &shape)?;
                 let cast = x.t()?.cast(DType::F32)?;
-                // Matrices whose rows and columns do not start at quads.
+                // Matrices whose rows and columns do not start at vec4s.
                 let matrices = of(gpu, dtype, &[3, 9, 11])?;
                 Ok(vec![
                     matrices.transpose(1, 2)?.contiguous()?,

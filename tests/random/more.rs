@@ -348,7 +348,7 @@ pub(crate) fn custom(w: &mut World) -> Outcome {
             if id.x < arrayLength(&y) { y[id.x] = 5 - x[id.x]; }
         }";
     let kernel = Kernel::new(&w.gpu, TEXT).expect("the text is right");
-    let kernel = kernel.with_twin(|call| {
+    let kernel = kernel.with_reference(|call| {
         let y: Vec<i32> = call
             .read::<i32>("x")
             .iter()

@@ -1,19 +1,20 @@
-//! A kernel is three things of one name: the shader, its layout and dispatch, and its naive twin.
+//! A kernel is three things of one name: the shader, its layout and dispatch, and its naive
+//! reference kernel.
 
 /// Shaders that are no family of kernels (shared text, say), with the reason.
 const NOT_A_FAMILY: &[(&str, &str)] = &[("functions", "what kernels of several families call")];
 
-/// Twins of what no shader in the folder computes, with the reason.
-const TWIN_WITHOUT_SHADER: &[(&str, &str)] = &[
-    ("mod", "the folder's front, no twin"),
+/// Reference kernels of what no shader in the folder computes, with the reason.
+const REFERENCE_WITHOUT_SHADER: &[(&str, &str)] = &[
+    ("mod", "the folder's front, no reference kernel"),
     (
         "normalize",
-        "what the twins of softmax and layer_norm share",
+        "what the reference kernels of softmax and layer_norm share",
     ),
 ];
 
-/// Every shader has its layout and its twin, and every twin has its shader. Variants of one kernel
-/// may share a folder, `shaders/x/*.wgsl`, whose name counts then.
+/// Every shader has its layout and its reference kernel, and every reference kernel has its shader.
+/// Variants of one kernel may share a folder, `shaders/x/*.wgsl`, whose name counts then.
 pub(crate) fn check(paths: &[String]) -> Vec<String> {
     let mut shaders: Vec<&str> = paths
         .iter()
@@ -27,7 +28,7 @@ pub(crate) fn check(paths: &[String]) -> Vec<String> {
         .iter()
         .filter(|shader| !is_excepted(NOT_A_FAMILY, shader))
     {
-        for folder in ["src/ops/", "src/ops/twin/"] {
+        for folder in ["src/ops/", "src/ops/reference/"] {
             if !paths
                 .iter()
                 .any(|path| name_under(path, folder, ".rs") == Some(shader))
@@ -39,12 +40,14 @@ pub(crate) fn check(paths: &[String]) -> Vec<String> {
     if shaders.is_empty() {
         return offences;
     }
-    for twin in paths
+    for reference in paths
         .iter()
-        .filter_map(|path| name_under(path, "src/ops/twin/", ".rs"))
+        .filter_map(|path| name_under(path, "src/ops/reference/", ".rs"))
     {
-        if !shaders.contains(&twin) && !is_excepted(TWIN_WITHOUT_SHADER, twin) {
-            offences.push(format!("src/ops/twin/{twin}.rs is the twin of no shader"));
+        if !shaders.contains(&reference) && !is_excepted(REFERENCE_WITHOUT_SHADER, reference) {
+            offences.push(format!(
+                "src/ops/reference/{reference}.rs is the reference kernel of no shader"
+            ));
         }
     }
     offences
@@ -72,22 +75,25 @@ fn a_kernel_that_misses_a_part_is_found() {
     let whole = [
         "shaders/matmul.wgsl",
         "src/ops/matmul.rs",
-        "src/ops/twin/matmul.rs",
-        "src/ops/twin/mod.rs",
+        "src/ops/reference/matmul.rs",
+        "src/ops/reference/mod.rs",
     ];
     assert_eq!(found(&[]), 0);
     assert_eq!(found(&whole), 0);
     assert_eq!(found(&whole[..2]), 1);
     assert_eq!(found(&whole[..1]), 2);
-    assert_eq!(found(&[&whole[..], &["src/ops/twin/sum.rs"]].concat()), 1);
+    assert_eq!(
+        found(&[&whole[..], &["src/ops/reference/sum.rs"]].concat()),
+        1
+    );
     assert_eq!(
         found(&[
             "shaders/a/x.wgsl",
             "shaders/a/y.wgsl",
             "src/ops/a/mod.rs",
-            "src/ops/twin/a.rs"
+            "src/ops/reference/a.rs"
         ]),
         0
     );
-    assert_eq!(found(&["src/ops/custom.rs", "src/ops/twin/mod.rs"]), 0);
+    assert_eq!(found(&["src/ops/custom.rs", "src/ops/reference/mod.rs"]), 0);
 }

@@ -56,6 +56,50 @@ pub(crate) fn check_machine_paths(files: &[Source]) -> Vec<String> {
     offences
 }
 
+/// No comment is wider than this.
+const MOST_COLUMNS: usize = 100;
+
+/// Comments fit: all but tables, drawings, examples of code, and words that cannot be broken.
+pub(crate) fn check_comment_columns(files: &[Source]) -> Vec<String> {
+    let mut offences = Vec::new();
+    for file in files {
+        let mut is_code = false;
+        for (index, line) in file.text.lines().enumerate() {
+            let Some(said) = line.trim_start().strip_prefix("//") else {
+                is_code = false;
+                continue;
+            };
+            let said = said.trim_start_matches(['/', '!']).trim();
+            if said.starts_with("```") {
+                is_code = !is_code;
+            }
+            let is_drawing = said.contains("  ") || said.contains(['│', '─', '|']);
+            let can_be_broken = said.contains(' ') && !is_drawing && !is_code;
+            if line.chars().count() > MOST_COLUMNS && can_be_broken {
+                let columns = line.chars().count();
+                offences.push(format!(
+                    "{}:{}: a comment of {columns} columns, at most {MOST_COLUMNS}",
+                    file.path,
+                    index + 1
+                ));
+            }
+        }
+    }
+    offences
+}
+
+#[test]
+fn a_comment_that_is_too_wide_is_found() {
+    let found = |text: &str| check_comment_columns(&[Source::new("src/a.rs", text)]).len();
+    let long = "word ".repeat(25);
+    assert_eq!(found(&format!("/// {long}\nfn f() {{}}")), 1);
+    assert_eq!(found(&format!("    // {long}")), 1);
+    assert_eq!(found(&format!("/// ```\n/// {long}\n/// ```")), 0);
+    assert_eq!(found(&format!("/// | {long} |")), 0);
+    assert_eq!(found(&format!("/// {}", "x".repeat(120))), 0);
+    assert_eq!(found("/// Short."), 0);
+}
+
 #[test]
 fn a_file_without_an_opening_is_found() {
     let found = |text: &str| check_openings(&[Source::new("src/a.rs", text)]).len();

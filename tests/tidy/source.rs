@@ -1,6 +1,6 @@
 //! A file as the checks see it: its text, and a copy in which comments, the contents of strings and
-//! (in a second copy) test modules are blank. Copies keep every byte's place, so that an offset found
-//! in one is an offset in all.
+//! (in a second copy) test modules are blank. Copies keep every byte's place, so that an offset
+//! found in one is an offset in all.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -124,7 +124,7 @@ fn where_there_is_no_room_for_a_trial_all_is_as_without() {
         gpu.memory()
     };
     let (with, without) = (run(Tune::FirstUse), run(Tune::Off));
-    assert_eq!((with.put_out_bytes, with.refusals), (0, 0), "{with}");
+    assert_eq!((with.evicted_bytes, with.refusals), (0, 0), "{with}");
     let numbers = |of: &lapidary::MemoryStats| (of.commands, of.submissions, of.device_bytes.peak);
     assert_eq!(numbers(&with), numbers(&without));
 }
@@ -191,7 +191,7 @@ fn inside_functions_of_the_app_the_rules_hold() {
     made.recompute_with(&[&a], |inputs| inputs[0].matmul(&inputs[0]))
         .unwrap();
     made.force().unwrap();
-    // A recipe runs when its tensor comes back.
+    // A rematerializer runs when its tensor comes back.
     let calls = Arc::new(AtomicU32::new(0));
     let (seen, operand) = (calls.clone(), a.clone());
     let guard = gpu.on_pressure(move |_| {

@@ -20,6 +20,7 @@ const OTHERS: &[&str] = &[
     "residency",
     "version",
     "is_contiguous",
+    "buffer",
     "shares_storage_with",
     // Views, which the layouts' own tests cover.
     "view_as",

@@ -1,5 +1,5 @@
-//! Chromium without a window, told what to do over a pipe: the DevTools protocol, of which the few messages
-//! here need no parser.
+//! Chromium without a window, told what to do over a pipe: the DevTools protocol, of which the few
+//! messages here need no parser.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -50,7 +50,8 @@ impl Browser {
         Self::start_with(folder, &["--disable-gpu"], None)
     }
 
-    /// As [`start`](Self::start), with options of its own, for a page that loads from one site of this machine.
+    /// As [`start`](Self::start), with options of its own, for a page that loads from one site of
+    /// this machine.
     pub(crate) fn start_with(
         folder: &Path,
         options: &[&str],
@@ -178,7 +179,8 @@ impl Browser {
         &self.complaints
     }
 
-    /// The value of an expression, or what it comes to, as text: what is not plain ASCII becomes `?`.
+    /// The value of an expression, or what it comes to, as text: what is not plain ASCII becomes
+    /// `?`.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Result<String> {
         let plain = format!(
             "(async () => String(await ({expression})).replace(/[^ !#-\\[\\]-~]/g, '?'))()"
@@ -194,7 +196,8 @@ impl Browser {
         }
     }
 
-    /// Opens a file, and waits until the page says that it is ready; tells after how many milliseconds.
+    /// Opens a file, and waits until the page says that it is ready; tells after how many
+    /// milliseconds.
     pub(crate) fn open(&mut self, path: &Path) -> Result<f64> {
         self.open_url(&format!("file://{}", path.display()), PATIENCE)
     }
@@ -250,7 +253,8 @@ impl Browser {
         self.evaluate(frames).map(|_| ())
     }
 
-    /// `mouseMoved`, `mousePressed`, `mouseReleased` or `mouseWheel` at a point; of the wheel, how far.
+    /// `mouseMoved`, `mousePressed`, `mouseReleased` or `mouseWheel` at a point; of the wheel, how
+    /// far.
     pub(crate) fn mouse(&mut self, kind: &str, [x, y]: [f64; 2], wheel: f64) -> Result {
         let button = match kind {
             "mousePressed" | "mouseReleased" => r#","button":"left","clickCount":1"#,

@@ -1,4 +1,5 @@
-//! Seeing to it that there is a Vulkan driver, a software one if need be, before a program wants one.
+//! Seeing to it that there is a Vulkan driver, a software one if need be, before a program wants
+//! one.
 
 use std::env;
 use std::fs;
@@ -34,7 +35,8 @@ pub(crate) fn with_gpu(mut program: Command) -> Result<Command> {
     Ok(program)
 }
 
-/// Installs OpenBLAS where that can be done: figures are told as shares of it. They go without where not.
+/// Installs OpenBLAS where that can be done: figures are told as shares of it. They go without
+/// where not.
 pub(crate) fn offer_openblas() {
     if !cfg!(target_os = "linux") || is_library("libopenblas.so.0") {
         return;

@@ -2,7 +2,8 @@
 //!
 //! This file reads the command line; each verb has a file of its own. Some rooms serve them all:
 //! [`process`] starts programs and says what it starts, [`apt`], [`pip`] and [`driver`] see to it
-//! that the machine has what a verb needs, [`trixie`] holds a newer system, [`browser`] looks at pages. Nothing here touches a GPU: that is the tests' business.
+//! that the machine has what a verb needs, [`trixie`] holds a newer system, [`browser`] looks at
+//! pages. Nothing here touches a GPU: that is the tests' business.
 
 mod apt;
 mod bench;
@@ -43,6 +44,12 @@ const VERBS: &[Verb] = &[
         usage: "test [--long] [--with-model] [FILTER…]",
         about: "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the tests of examples/embed, with a real model (fetch-model gets it). --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, every tile of a product in every pair of orders, hundreds of fused programs on the adapter, and the whole suite on SwiftShader.",
         run: suite::test,
+    },
+    Verb {
+        name: "check",
+        usage: "check",
+        about: "What to run before each commit, in a few minutes: format, clippy, the tidy test, and the tests that need no adapter: the allocator's, and those of the engine on the simulated device.",
+        run: suite::check,
     },
     Verb {
         name: "ci",

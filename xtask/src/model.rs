@@ -1,5 +1,5 @@
-//! `fetch-model`: all-MiniLM-L6-v2, the sentence encoder that `examples/embed` computes, for whoever has no
-//! folder with it. Also who runs that program and its tests, since they need it.
+//! `fetch-model`: all-MiniLM-L6-v2, the sentence encoder that `examples/embed` computes, for
+//! whoever has no folder with it. Also who runs that program and its tests, since they need it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,8 @@ pub(crate) fn test() -> Result {
         .arg(manifest())
         .env("CARGO_TARGET_DIR", target_dir())
         .env("EMBED_MODEL", folder)
-        // One at a time: each opens a device of its own, which on a software adapter uses all cores anyway.
+        // One at a time: each opens a device of its own, which on a software adapter uses all cores
+        // anyway.
         .args(["--", "--test-threads=1"]))
 }
 

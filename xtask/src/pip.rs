@@ -18,8 +18,8 @@ pub(crate) fn install() -> Result {
     }
 }
 
-/// Downloads a package's wheel into a folder of its own, which is emptied before. `system` are pip's
-/// options where it is to be another system's wheel.
+/// Downloads a package's wheel into a folder of its own, which is emptied before. `system` are
+/// pip's options where it is to be another system's wheel.
 pub(crate) fn download(package: &str, system: &[&str], folder: &Path) -> Result<PathBuf> {
     let explain = |error: std::io::Error| format!("{}: {error}.", folder.display());
     let _ = fs::remove_dir_all(folder);

@@ -12,7 +12,8 @@ pub(crate) fn demo(args: &[String]) -> Result {
     run(&mut demo)
 }
 
-/// Replays a trace, by our engine alone unless somebody asks for others; the simulated driver needs no GPU.
+/// Replays a trace, by our engine alone unless somebody asks for others; the simulated driver needs
+/// no GPU.
 pub(crate) fn replay(args: &[String]) -> Result {
     let args = without_dashes(args);
     let mut replay = cargo();

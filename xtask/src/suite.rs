@@ -1,10 +1,11 @@
 //! `test`: the whole suite. Also the one place that knows how to start a part of it, with
-//! cargo-nextest where it is installed (a process for each test) and with cargo's own runner where not.
+//! cargo-nextest where it is installed (a process for each test) and with cargo's own runner where
+//! not.
 
 use std::process::Command;
 
 use crate::driver::cargo_with_gpu;
-use crate::process::{Result, has_cargo_command, run};
+use crate::process::{Result, cargo, has_cargo_command, run};
 
 /// The libraries' own tests, in cargo's words.
 pub(crate) const LIBRARIES: &[&str] = &[
@@ -70,6 +71,23 @@ pub(crate) fn test(args: &[String]) -> Result {
         crate::ci::adapters::swiftshader_whole()?;
     }
     Ok(())
+}
+
+/// The tests of `check`: no adapter, and no long random runs.
+#[rustfmt::skip]
+const OF_CHECK: &[&str] = &[
+    "--test", "tidy", "--test", "alloc_model", "--test", "engine", "--test", "state",
+];
+
+/// What a change passes before it is committed.
+pub(crate) fn check(args: &[String]) -> Result {
+    if let Some(arg) = args.first() {
+        return Err(format!("`check` takes no arguments, such as `{arg}`."));
+    }
+    crate::ci::source::fmt()?;
+    crate::ci::source::clippy()?;
+    run(cargo().args(["test", "--package", "lapidary-alloc", "--lib"]))?;
+    run(&mut selected(OF_CHECK, &[])?)
 }
 
 /// A run of the tests that `target` selects (as cargo's options do) and whose names hold one of

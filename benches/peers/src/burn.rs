@@ -232,8 +232,8 @@ impl Subject for Burn {
                 })
             }
             Work::Training { steps } => self.training(steps, inputs),
-            // Its tensors are values: there is nothing to write into. And `into_data` is back before 64 MiB
-            // can have been read, in a microsecond: what it takes is not known.
+            // Its tensors are values: there is nothing to write into. And `into_data` is back
+            // before 64 MiB can have been read, in a microsecond: what it takes is not known.
             Work::Upload { .. } | Work::Write { .. } | Work::Download { .. } => Ok(None),
             Work::Tensors { .. } | Work::Start { .. } => Ok(None),
         }

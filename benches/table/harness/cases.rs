@@ -349,7 +349,8 @@ pub(crate) enum Event {
 /// How many blocks may be live at once.
 pub(crate) const PLACES: usize = 128;
 
-/// Random allocations of 256 B to 16 MiB, every power of two as likely, and drops; at the end all are dropped.
+/// Random allocations of 256 B to 16 MiB, every power of two as likely, and drops; at the end all
+/// are dropped.
 pub(crate) fn events(count: usize) -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut is_live = [false; PLACES];

@@ -1,4 +1,5 @@
-//! Whether a result is right: every element, by arithmetic in `f64` that shares nothing with what is timed.
+//! Whether a result is right: every element, by arithmetic in `f64` that shares nothing with what
+//! is timed.
 
 use super::network::Network;
 use super::{Result, Work};
@@ -97,8 +98,8 @@ fn compare(
     }
 }
 
-/// Freivalds' test: C · r is A · (B · r), for r of random signs. One element that is off by more than
-/// rounding shows in its row.
+/// Freivalds' test: C · r is A · (B · r), for r of random signs. One element that is off by more
+/// than rounding shows in its row.
 fn product(
     [m, n, k]: [usize; 3],
     a: &[f32],

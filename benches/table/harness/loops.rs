@@ -1,5 +1,5 @@
-//! What the cores do without a library: plain loops over bands, one a core, as one writes them in Rust, which
-//! the compiler makes vectors of. Nothing here is written for a processor.
+//! What the cores do without a library: plain loops over bands, one a core, as one writes them in
+//! Rust, which the compiler makes vectors of. Nothing here is written for a processor.
 #![allow(
     unsafe_code,
     reason = "loops are compiled a second time, for vectors that the processor may not have"

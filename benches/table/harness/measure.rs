@@ -21,7 +21,8 @@ pub(crate) struct Figures {
 
 /// A round repeats what is shorter than this.
 const ROUND: Duration = Duration::from_millis(20);
-/// The same where we must wait for the host to settle, and how many times as long all of it goes on.
+/// The same where we must wait for the host to settle, and how many times as long all of it goes
+/// on.
 const LONG_ROUND: Duration = Duration::from_millis(100);
 const PATIENCE: u32 = 3;
 /// What is so short that the clock matters is timed several calls at once.

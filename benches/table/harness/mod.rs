@@ -1,10 +1,10 @@
 //! What is measured, how, and what it is measured beside, whoever computes it.
 //!
-//! [`cases`] lists the work, [`measure`] times it in rounds that alternate with the [`host`]'s (loops over
-//! all cores in [`loops`], OpenBLAS in [`openblas`]), [`check`] says whether a result is right, [`start`] times
-//! whole processes, [`row`] is a line of what came of it. A library that is measured is a [`Subject`]:
-//! lapidary beside this folder, its peers in `benches/peers`, which is a workspace of its own. So nothing
-//! here may know any of them.
+//! [`cases`] lists the work, [`measure`] times it in rounds that alternate with the [`host`]'s
+//! (loops over all cores in [`loops`], OpenBLAS in [`openblas`]), [`check`] says whether a result
+//! is right, [`start`] times whole processes, [`row`] is a line of what came of it. A library that
+//! is measured is a [`Subject`]: lapidary beside this folder, its peers in `benches/peers`, which
+//! is a workspace of its own. So nothing here may know any of them.
 
 mod cases;
 mod check;

@@ -48,8 +48,9 @@ impl Row<'_> {
         )
     }
 
-    /// One object: `case`, `by`, `adapter`, `driver`; then `value`, `unit`, `seconds`, `first_seconds`,
-    /// `rounds` and, where the host does the same, `share`, `limit`, `limit_value`; or `absent`; or `error`.
+    /// One object: `case`, `by`, `adapter`, `driver`; then `value`, `unit`, `seconds`,
+    /// `first_seconds`, `rounds` and, where the host does the same, `share`, `limit`,
+    /// `limit_value`; or `absent`; or `error`.
     pub(crate) fn json(&self) -> String {
         let unit = self.work.unit();
         let mut fields = vec![

@@ -1,5 +1,5 @@
-//! From the start of a process to its first result, with the caches that drivers and libraries keep on
-//! disk empty or filled.
+//! From the start of a process to its first result, with the caches that drivers and libraries keep
+//! on disk empty or filled.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -12,7 +12,8 @@
 //! so it is less than 12.5 % larger than the request.
 //!
 //! # All bins
-//! The least size of each bin, in granules. With granules of 32 bytes the last one begins at 2^48 bytes.
+//! The least size of each bin, in granules. With granules of 32 bytes the last one begins at 2^48
+//! bytes.
 //!
 //! | bins | +0 | +1 | +2 | +3 | +4 | +5 | +6 | +7 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A segregated fit with exact splitting and immediate coalescing, as TLSF (Masmano et al. 2004)
-//! and OffsetAllocator (Aaltonen) do it, with three differences: the search begins in the request's own
-//! bin, one index covers all slabs, and handles are checked.
+//! and OffsetAllocator (Aaltonen) do it, with three differences: the search begins in the request's
+//! own bin, one index covers all slabs, and handles are checked.
 
 use super::bins::MAX_GRANULES;
 use super::holes::{LOOKS, Zone};

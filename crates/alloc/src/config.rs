@@ -53,9 +53,9 @@ impl PoolConfig {
         }
     }
 
-    /// The same for a caller that never moves a block. Empty slabs are kept a little longer, and very
-    /// large ones are shared like all others: the lower peak that comes without either would be paid
-    /// for with slabs created again and again, where moving pays with a few copies.
+    /// The same for a caller that never moves a block. Empty slabs are kept a little longer, and
+    /// very large ones are shared like all others: the lower peak that comes without either would
+    /// be paid for with slabs created again and again, where moving pays with a few copies.
     pub const fn without_moves(self) -> PoolConfig {
         PoolConfig {
             alone_request_bytes: u64::MAX,

@@ -1,4 +1,4 @@
-//! The one error type of this room. Every variant carries the numbers that a caller acts on.
+//! The one error type of this module. Every variant carries the numbers that a caller acts on.
 
 use super::{BlockId, SlabId};
 use std::fmt;

@@ -81,3 +81,8 @@ pub struct Block {
     /// How many bytes were asked for.
     pub requested_bytes: u64,
 }
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

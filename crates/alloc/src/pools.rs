@@ -49,7 +49,8 @@ const SMALL_SLAB_SHARE: u64 = 4;
 ///
 /// When [`Pools::allocate`] says [`AllocError::NeedsSlab`], the caller asks for a plan
 /// ([`Pools::plan`]) and carries it out. One that never moves anything asks what to create,
-/// releases what it is told to, and adds the new slab; if it cannot create one, nothing has changed.
+/// releases what it is told to, and adds the new slab; if it cannot create one, nothing has
+/// changed.
 ///
 /// ```
 /// use lapidary_alloc::{AllocError, BlockId, PoolConfig, Pools};

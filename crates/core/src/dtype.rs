@@ -1,11 +1,11 @@
 //! Element types: what a tensor holds, how wide it is, and which Rust type it is read into.
 //!
-//! A leaf module, like [`units`](crate::units): every room may name it.
+//! A leaf module, like [`units`](crate::units): every layer may name it.
 //!
-//! WGSL addresses memory in 32-bit words, so the types narrower than a word are packed, little
-//! end first: two f16 (or bf16) or four u8 (or i8, or bool) in a word. Kernels therefore work on *quads*: four
-//! neighbouring elements, which are a whole number of words whatever the type. One invocation
-//! writes a whole quad, so no two invocations ever write the same word.
+//! WGSL addresses memory in 32-bit words, so the types narrower than a word are packed, little end
+//! first: two f16 (or bf16) or four u8 (or i8, or bool) in a word. Kernels therefore work on
+//! *vec4s*: four neighbouring elements, which are a whole number of words whatever the type. One
+//! invocation writes a whole vec4, so no two invocations ever write the same word.
 
 use std::fmt;
 
@@ -19,12 +19,14 @@ use crate::parallel::{PART_BYTES, copy, share_out};
 /// plain number takes the tensor's. What comes of a type is
 ///
 /// - of arithmetic, and of all that picks or moves elements, the same type;
-/// - of comparisons, logic, `any` and `all` [`Bool`](DType::Bool), of counts and positions [`U32`](DType::U32);
-/// - of sums and products, also running ones, the same type, but for the bytes, which are widened as in
-///   PyTorch, though to 32 bits: [`U32`](DType::U32) for [`U8`](DType::U8) and [`Bool`](DType::Bool),
-///   [`I32`](DType::I32) for [`I8`](DType::I8);
-/// - of a product of matrices the same type, or the wider one where one operand only stores its elements in
-///   fewer bits: f16 or bf16 beside [`F32`](DType::F32), [`I8`](DType::I8) beside floats;
+/// - of comparisons, logic, `any` and `all` [`Bool`](DType::Bool), of counts and positions
+///   [`U32`](DType::U32);
+/// - of sums and products, also running ones, the same type, but for the bytes, which are widened
+///   as in PyTorch, though to 32 bits: [`U32`](DType::U32) for [`U8`](DType::U8) and
+///   [`Bool`](DType::Bool), [`I32`](DType::I32) for [`I8`](DType::I8);
+/// - of a product of matrices the same type, or the wider one where one operand only stores its
+///   elements in fewer bits: f16 or bf16 beside [`F32`](DType::F32), [`I8`](DType::I8) beside
+///   floats;
 /// - of what only floats have (means, exponentials, norms, …) the same type; integers are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
@@ -40,8 +42,9 @@ pub enum DType {
     U8,
     /// A truth value in one byte, 0 or 1.
     Bool,
-    /// The upper half of an [`F32`](DType::F32), 2 bytes: its range, with 8 bits of precision. Widened
-    /// to f32 inside every kernel, and rounded to the nearest, ties to the even one, when stored.
+    /// The upper half of an [`F32`](DType::F32), 2 bytes: its range, with 8 bits of precision.
+    /// Widened to f32 inside every kernel, and rounded to the nearest, ties to the even one, when
+    /// stored.
     Bf16,
     /// Signed 8-bit integer; widened to i32 inside every kernel, wraps when stored.
     I8,
@@ -108,8 +111,8 @@ mod sealed {
     pub trait Sealed: bytemuck::Zeroable {}
 }
 
-/// A Rust type that tensors are made from and read into: `f32`, `half::f16`, `half::bf16`, `i32`, `u32`,
-/// `u8`, `i8`, `bool`.
+/// A Rust type that tensors are made from and read into: `f32`, `half::f16`, `half::bf16`, `i32`,
+/// `u32`, `u8`, `i8`, `bool`.
 ///
 /// Sealed: the set is that of [`DType`].
 pub trait Element:
@@ -125,8 +128,8 @@ pub trait Element:
     /// and end inside an element. A bool is any byte but 0.
     fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]);
 
-    /// Device memory as elements, where they can be seen in it: it is aligned for them, and the byte of
-    /// a bool is 0 or 1.
+    /// Device memory as elements, where they can be seen in it: it is aligned for them, and the
+    /// byte of a bool is 0 or 1.
     fn seen_in(bytes: &[u8]) -> Option<&[Self]>;
 
     /// Decodes device memory, which holds a whole number of elements.

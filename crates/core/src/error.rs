@@ -205,7 +205,8 @@ pub enum Error {
         /// What is wrong, in the system's words or ours.
         reason: String,
     },
-    /// A model's file could not be opened, loaded or saved, or holds something else than was asked for.
+    /// A model's file could not be opened, loaded or saved, or holds something else than was asked
+    /// for.
     #[error("the model file {path}: {reason}{}", .failure.advice())]
     Model {
         /// The file.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use crate::text::is_hidden;
+use crate::printable::is_hidden;
 
 /// Characters of a line that an excerpt shows, at most.
 const MOST_COLUMNS: usize = 100;

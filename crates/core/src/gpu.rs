@@ -1,15 +1,15 @@
 //! The handle: opens or adopts a device, and offers what can be asked of it.
 //!
-//! A [`Gpu`] is cheap to clone. Buffers made by it keep what they need of it alive, so it may be dropped
-//! before them.
+//! A [`Gpu`] is cheap to clone. Buffers made by it keep what they need of it alive, so it may be
+//! dropped before them.
 
-mod budget;
 mod diagnose;
+#[cfg(any(test, feature = "sim"))]
+mod dummy_operator;
+mod memory_limits;
 mod observe;
 mod recovery;
 mod share;
-#[cfg(any(test, feature = "sim"))]
-mod stand_in;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -29,8 +29,8 @@ use crate::error::{Error, Result};
 use crate::memory::Budget;
 use crate::transfer::SpillOptions;
 
-pub use budget::Compacted;
 use diagnose::Handles;
+pub use memory_limits::Compacted;
 pub use share::{Access, Bound, BoundRange};
 pub use tuning::{Tune, Tuned};
 
@@ -53,57 +53,61 @@ const NONE: Layer = Layer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Which adapter: an index of [`adapters`], a part of a name (`"nvidia"`), a backend
-    /// (`"vulkan"`, `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"integrated"`, `"discrete"`). `None`: what
-    /// the environment variable `LAPIDARY_ADAPTER` says, else the fastest.
+    /// (`"vulkan"`, `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"integrated"`, `"discrete"`).
+    /// `None`: what the environment variable `LAPIDARY_ADAPTER` says, else the fastest.
     pub adapter: Option<String>,
     /// Rather the GPU that saves power than the fastest one.
     pub low_power: bool,
-    /// What compiles kernels on DX12. `None`: what the environment variable `WGPU_DX12_COMPILER` says
-    /// (`fxc`, `dxc`, `staticdxc` or `auto`), else [`Dx12Compiler::Auto`]. For an adopted device the app
-    /// chose it when it made wgpu's instance, and nothing is chosen here. The guide
+    /// What compiles kernels on DX12. `None`: what the environment variable `WGPU_DX12_COMPILER`
+    /// says (`fxc`, `dxc`, `staticdxc` or `auto`), else [`Dx12Compiler::Auto`]. For an adopted
+    /// device the app chose it when it made wgpu's instance, and nothing is chosen here. The guide
     /// "embed in your app" says what to ship.
     ///
-    /// A DLL that is missing or too old is an [`Error::Option`] with wgpu's own words, if it was named
-    /// here or in the environment.
+    /// A DLL that is missing or too old is an [`Error::Option`] with wgpu's own words, if it was
+    /// named here or in the environment.
     pub dx12_compiler: Option<Dx12Compiler>,
     /// How much memory there may be. `None`: what the environment variable `LAPIDARY_BUDGET` says
     /// (`512MiB`, or `device=512MiB,host=2GiB`), else what the operating system leaves to this
     /// process, where it says so.
     pub budget: Option<Budget>,
-    /// The folder for the file that tensors are put out to when neither the device nor the host's
-    /// share has room. `None`: what the environment variable `LAPIDARY_SPILL_FOLDER` says, else the system's
-    /// folder for temporary files (which on some systems is kept in memory, and then saves none).
+    /// The folder for the file that tensors are evicted to when neither the device nor the host's
+    /// share has room. `None`: what the environment variable `LAPIDARY_SPILL_FOLDER` says, else the
+    /// system's folder for temporary files (which on some systems is kept in memory, and then saves
+    /// none).
     ///
-    /// Nothing is touched before the first tensor is put out. The folder is then made if it is
-    /// not there, and in it a file that nobody else can open and that is gone when the process ends,
-    /// however it ends. A folder that cannot be used is an [`Error::Spill`] for the tensor that should
-    /// have left, and is tried again for the next one.
+    /// Nothing is touched before the first tensor is evicted. The folder is then made if it is not
+    /// there, and in it a file that nobody else can open and that is gone when the process ends,
+    /// however it ends. A folder that cannot be used is an [`Error::Spill`] for the tensor that
+    /// should have left, and is tried again for the next one.
     pub spill_folder: Option<PathBuf>,
-    /// Compress what is put out to disk, where it becomes smaller by that: for disks that are
+    /// Compress what is evicted to disk, where it becomes smaller by that: for disks that are
     /// slower than a core. Needs the feature `lz4`.
     pub spill_compress: bool,
-    /// The folder for what makes the next start faster: compiled pipelines, on a driver that hands them
-    /// out (Vulkan's do), and what trials found ([`Options::tune`]). `None`: what the environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is
-    /// kept. The folder is made if it is not there; a file in it that is broken, or another device's, is not
-    /// used, and one that cannot be written is done without: both are warnings to the crate `log`.
-    /// Whoever can write to that folder can make the driver crash: it should be the user's own, such as
-    /// the app's folder for caches.
+    /// The folder for what makes the next start faster: compiled pipelines, on a driver that hands
+    /// them out (Vulkan's do), and what trials found ([`Options::tune`]). `None`: what the
+    /// environment variable `LAPIDARY_CACHE_FOLDER` says, else nothing is kept. The folder is made
+    /// if it is not there; a file in it that is broken, or another device's, is not used, and one
+    /// that cannot be written is done without: both are warnings to the crate `log`. Whoever can
+    /// write to that folder can make the driver crash: it should be the user's own, such as the
+    /// app's folder for caches.
     pub cache_folder: Option<PathBuf>,
-    /// Live tensors stay where they are for as long as they are on the device: nothing is moved to keep
-    /// the high-water mark low, nor by [`Gpu::compact`]. More memory is held for it (on recorded
-    /// programs 1.06 times what is live at the peak, where moving needs 1.02), and a budget that is
-    /// nearly full is met by putting tensors out. For apps that want no copies but their own, and to
-    /// find out whether a trouble comes from moving.
+    /// Live tensors stay where they are for as long as they are on the device: nothing is moved to
+    /// keep the high-water mark low, nor by [`Gpu::compact`]. More memory is held for it (on
+    /// recorded programs 1.06 times what is live at the peak, where moving needs 1.02), and a
+    /// budget that is nearly full is met by evicting tensors. For apps that want no copies but
+    /// their own, and to find out whether a trouble comes from moving.
     pub never_move: bool,
-    /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel, and what
-    /// nobody holds of it is never written to memory. `None`: what the environment variable `LAPIDARY_FUSE` says (`on` or
-    /// `off`), else yes. The results are the same to the bit.
+    /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel,
+    /// and what nobody holds of it is never written to memory. `None`: what the environment
+    /// variable `LAPIDARY_FUSE` says (`on` or `off`), else yes. The results are the same to the
+    /// bit.
     pub fuse: Option<bool>,
-    /// Whether the fastest variant of a kernel is found out by trying. `None`: what the environment variable
-    /// `LAPIDARY_TUNE` says (`off` or `first-use`), else no.
+    /// Whether the fastest variant of a kernel is found out by trying. `None`: what the environment
+    /// variable `LAPIDARY_TUNE` says (`off` or `first-use`), else no.
     pub tune: Option<Tune>,
     /// Which bugs are looked for while the program runs. `None`: what the environment variable
-    /// `LAPIDARY_DIAGNOSTICS` says (`all`, or names of [`Diagnostics`] with commas between them), else none.
+    /// `LAPIDARY_DIAGNOSTICS` says (`all`, or names of [`Diagnostics`] with commas between them),
+    /// else none.
     pub diagnostics: Option<Diagnostics>,
 }
 
@@ -222,24 +226,26 @@ impl Gpu {
 
     /// Computes on a device that the app has opened, beside the app's own work.
     ///
-    /// The app's callbacks stay the app's: an error of ours never reaches its handler for uncaptured
-    /// errors, and the callback for a lost device is not taken. Call
+    /// The app's callbacks stay the app's: an error of ours never reaches its handler for
+    /// uncaptured errors, and the callback for a lost device is not taken. Call
     /// [`notify_lost`](Gpu::notify_lost) from there; without it the loss is noticed at the next
     /// call that touches the device.
     ///
     /// Ask for `adapter.limits()` when the device is opened, and for
-    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one that
-    /// shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers several
-    /// times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster; on Vulkan, for products of
-    /// f16 by cooperative matrices, for `EXPERIMENTAL_COOPERATIVE_MATRIX` and `SHADER_F16`, if it has both (wgpu wants
-    /// `ExperimentalFeatures::enabled()` for the first, which is `unsafe`: a promise of the app's own); with an
-    /// [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time kernels](Gpu::time_kernels) for
-    /// `TIMESTAMP_QUERY`. What the device was not opened with cannot be used.
+    /// `wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP` where the adapter has them; on one
+    /// that shares the host's memory for `MAPPABLE_PRIMARY_BUFFERS` too, which makes transfers
+    /// several times faster; on a software adapter for `SHADER_INT64`, which makes kernels faster;
+    /// on Vulkan, for products of f16 by cooperative matrices, for
+    /// `EXPERIMENTAL_COOPERATIVE_MATRIX` and `SHADER_F16`, if it has both (wgpu wants
+    /// `ExperimentalFeatures::enabled()` for the first, which is `unsafe`: a promise of the app's
+    /// own); with an [`Options::cache_folder`] for `PIPELINE_CACHE`, and to [time
+    /// kernels](Gpu::time_kernels) for `TIMESTAMP_QUERY`. What the device was not opened with
+    /// cannot be used.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when that
-    /// limit is too low for the engine: it needs 8 storage buffers of 16 KiB, buffers of 256 KiB,
-    /// workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
+    /// [`Error::DeviceLost`], or [`Error::Option`] with a limit's name and the value needed when
+    /// that limit is too low for the engine: it needs 8 storage buffers of 16 KiB, buffers of 256
+    /// KiB, workgroups of 256 invocations with 8 KiB, 65,535 workgroups along an axis, and offsets
     /// aligned to at most 256 bytes; without immediates also a dynamic uniform buffer of 128 bytes.
     /// `wgpu::Limits::default()` has all that, `downlevel_defaults()` has too few storage buffers.
     pub fn adopt(
@@ -389,7 +395,7 @@ impl Gpu {
 
     /// For apps with a frame loop, once a frame: lets finished work be noticed, the budget follow
     /// what the operating system leaves, and slabs and staging go that nobody has used for
-    /// [a while](Gpu::release_idle_after). Waits only to put out what passes a budget that fell below
+    /// [a while](Gpu::release_idle_after). Waits only to evict what passes a budget that fell below
     /// what is held: whoever polls may do nothing else that would.
     ///
     /// # Errors
@@ -398,8 +404,8 @@ impl Gpu {
         self.engine.poll()
     }
 
-    /// Writes what makes the next start faster into [`Options::cache_folder`] now. The end of the last
-    /// handle does so too; this is for apps that are killed rather than ended, as on phones.
+    /// Writes what makes the next start faster into [`Options::cache_folder`] now. The end of the
+    /// last handle does so too; this is for apps that are killed rather than ended, as on phones.
     pub fn keep_caches(&self) {
         if let Some(driver) = self.engine.driver().as_wgpu() {
             driver.keep_pipelines();

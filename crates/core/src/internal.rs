@@ -4,16 +4,16 @@
 pub use crate::buffer::words::{COPY_WORDS, FILL_WORDS};
 pub use crate::driver::{BoxFuture, Shared};
 pub use crate::engine::diagnose::kernels::{MEND, PROBE};
-pub use crate::engine::fused::{Fuse, Fused, FusedTwin, Pending};
+pub use crate::engine::fused::{Fuse, Fused, FusedReference, Pending};
 pub use crate::engine::kernel::{
-    Arg, Kernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges, Role, RowsNamed,
-    TwinCall, Variant,
+    Arg, Kernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges, ReferenceCall,
+    Role, RowsNamed, Variant,
 };
 pub use crate::engine::sections;
 pub use crate::engine::wgsl;
 pub use crate::engine::{Cmd, Engine, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::memory::{DeadList, Storage, victims};
-pub use crate::text::{printable, printable_end};
+pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};
 pub use crate::tuning::{Ready, Runner, Trial, Tuning};

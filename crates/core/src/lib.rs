@@ -1,10 +1,12 @@
-//! Managed GPU buffers over [wgpu](https://wgpu.rs), for WGSL kernels of your own: they live within a
-//! budget that you set, move, are evicted and come back without your program's noticing.
+//! Managed GPU buffers for WGSL kernels of your own.
+//!
+#![doc = include_str!("../README.md")]
 
 #[macro_use]
-mod facade;
+mod telemetry;
 
 mod buffer;
+mod cache_file;
 mod driver;
 mod dtype;
 mod engine;
@@ -13,13 +15,12 @@ mod excerpt;
 mod gpu;
 #[doc(hidden)]
 pub mod internal;
-mod kept;
 mod kernel;
 mod memory;
 mod observe;
 mod parallel;
+mod printable;
 mod shortage;
-mod text;
 mod transfer;
 mod tuning;
 pub mod units;
@@ -39,11 +40,11 @@ pub use self::{
     gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, Tune, Tuned},
     kernel::{Bind, Kernel, KernelCall},
     memory::{
-        Advice, Away, Block, BlockState, Budget, ClassUse, Event, Moment, Recovered, Residency,
-        Scope, SlabMap, SlabUse, Source, Tag, TagUse,
+        Advice, Block, BlockState, Budget, ClassUse, Event, EvictedStorage, Moment, Recovered,
+        Residency, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
     observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
-    shortage::{Holder, OutOfMemory, Rung, RungUse},
+    shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse},
 };
 
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
@@ -70,10 +71,11 @@ pub mod sim {
         Fault, FaultKind, FileFault, FileFaultKind, FileFaults, FileSite, Repeat, SimCounters,
         SimHandle, SimKernels, SimMode, SimOptions, Site,
     };
-    pub use crate::kernel::HostCall;
+    pub use crate::kernel::CustomReferenceCall;
 }
 
-/// The memory live: drawn by the app itself on a terminal, or told to another process of the same user.
+/// The memory live: drawn by the app itself on a terminal, or told to another process of the same
+/// user.
 #[cfg(all(
     any(feature = "monitor", feature = "serve"),
     not(target_arch = "wasm32")

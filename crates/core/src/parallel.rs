@@ -1,4 +1,5 @@
-//! Copies of large memory by several threads: one core moves fewer bytes than the memory has for it.
+//! Copies of large memory by several threads: one core moves fewer bytes than the memory has for
+//! it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,8 +8,9 @@ use crate::units::MIB;
 /// Copies from this on are worth a thread, which costs as much as a copy of some 100 KiB.
 const LARGE_BYTES: usize = 2 * PART_BYTES;
 
-/// Bytes that a thread takes at a time: so few that all end together, also where one is held up; and so many that the
-/// C library's copy goes past the caches, which half as many did not (64 MiB from mapped memory at 12 GB/s, and at 17).
+/// Bytes that a thread takes at a time: so few that all end together, also where one is held up;
+/// and so many that the C library's copy goes past the caches, which half as many did not (64 MiB
+/// from mapped memory at 12 GB/s, and at 17).
 pub(crate) const PART_BYTES: usize = MIB as usize;
 
 /// More of them get no more out of the memory of any machine that was looked at.
@@ -21,8 +23,8 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     share_out(from.len(), parts, |(to, from)| to.copy_from_slice(from));
 }
 
-/// Has every part done once, of what is `size_bytes` together and in parts of [`PART_BYTES`]: here, and by
-/// other threads too if it is large.
+/// Has every part done once, of what is `size_bytes` together and in parts of [`PART_BYTES`]: here,
+/// and by other threads too if it is large.
 pub(crate) fn share_out<P: Send>(
     size_bytes: usize,
     parts: impl Iterator<Item = P> + Send,
@@ -117,8 +119,8 @@ mod tests {
         let begun = Instant::now();
         share_out(LARGE_BYTES, 0..64, |_| {
             lock(&seen).insert(thread::current().id());
-            // Until all are there: a part is held until then, or the first thread would do all of them. So long only
-            // if there is no room for a thread.
+            // Until all are there: a part is held until then, or the first thread would do all of
+            // them. So long only if there is no room for a thread.
             while lock(&seen).len() < enough && begun.elapsed() < Duration::from_secs(30) {
                 thread::yield_now();
             }

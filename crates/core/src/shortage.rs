@@ -1,5 +1,5 @@
-//! What is told of a shortage: who holds memory, the rungs of the ladder by name and how often each was of
-//! use (`engine/ladder.rs` climbs them), and the error of a request that found no room.
+//! What is told of a shortage: who holds memory, the reclaim steps by name and how often each was
+//! of use (`engine/reclaim.rs` climbs them), and the error of a request that found no room.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub struct OutOfMemory {
     /// What the device's bytes are limited to, if they are.
     pub budget_bytes: Option<u64>,
     /// What was tried to make room, in this order, and what came of it.
-    pub rungs: Vec<RungUse>,
+    pub reclaim_steps: Vec<ReclaimStepUse>,
     /// Where the tensor that found no room was made.
     pub made_at: String,
     /// Those who hold most, greatest first.
@@ -50,10 +50,10 @@ impl fmt::Display for OutOfMemory {
         if let Some(budget_bytes) = self.budget_bytes {
             write!(f, " within a budget of {}", Bytes(budget_bytes))?;
         }
-        let of_use = self.rungs.iter().filter(|one| one.freed_bytes > 0);
+        let of_use = self.reclaim_steps.iter().filter(|one| one.freed_bytes > 0);
         for (index, one) in of_use.enumerate() {
             let lead = if index == 0 { "; freed by" } else { "," };
-            write!(f, "{lead} {} {}", one.rung.name(), Bytes(one.freed_bytes))?;
+            write!(f, "{lead} {} {}", one.step.name(), Bytes(one.freed_bytes))?;
         }
         for (index, holder) in self.holders.iter().enumerate() {
             let lead = if index == 0 { "; most is held by" } else { "," };
@@ -83,14 +83,15 @@ pub struct Holder {
     pub storages: u64,
 }
 
-/// One thing to try when there is no room. All are tried in the order of [`Rung::ALL`], which is
-/// the one below, until there is room; [`MemoryStats::rungs`](crate::MemoryStats::rungs) and
-/// [`OutOfMemory::rungs`](crate::OutOfMemory::rungs) tell what came of each.
+/// One thing to try when there is no room. All are tried in the order of [`ReclaimStep::ALL`],
+/// which is the one below, until there is room;
+/// [`MemoryStats::reclaim_steps`](crate::MemoryStats::reclaim_steps) and
+/// [`OutOfMemory::reclaim_steps`](crate::OutOfMemory::reclaim_steps) tell what came of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
-pub enum Rung {
+pub enum ReclaimStep {
     /// Noticing what the device has finished.
     Retire,
     /// Giving back staging and read-back buffers that hold nothing.
@@ -103,63 +104,67 @@ pub enum Rung {
     Compact,
     /// Waiting for submissions that still use slabs given back.
     Wait,
-    /// Putting tensors out to the host's memory. Those whose bytes are elsewhere too are only given
+    /// Evicting tensors to the host's memory. Those whose bytes are elsewhere too are only given
     /// up, and chosen together with the others.
     Host,
-    /// Putting tensors out to disk, in the same way.
+    /// Evicting tensors to disk, in the same way.
     Disk,
-    /// Giving up tensors whose bytes are elsewhere too, where nothing can be put out.
+    /// Giving up tensors whose bytes are elsewhere too, where nothing can be evicted.
     Drop,
-    /// Putting out even the tensors that the work at hand needs, to bring them back side by side.
-    Anew,
+    /// Evicting even the tensors that the work at hand needs, to restore them side by side.
+    Repack,
 }
 
-impl Rung {
-    /// All of them, in the order in which they are climbed.
-    pub const ALL: [Rung; 10] = [
-        Rung::Retire,
-        Rung::Caches,
-        Rung::Callbacks,
-        Rung::Trim,
-        Rung::Compact,
-        Rung::Wait,
-        Rung::Host,
-        Rung::Disk,
-        Rung::Drop,
-        Rung::Anew,
+impl ReclaimStep {
+    /// All of them, in the order in which they are run.
+    pub const ALL: [ReclaimStep; 10] = [
+        ReclaimStep::Retire,
+        ReclaimStep::Caches,
+        ReclaimStep::Callbacks,
+        ReclaimStep::Trim,
+        ReclaimStep::Compact,
+        ReclaimStep::Wait,
+        ReclaimStep::Host,
+        ReclaimStep::Disk,
+        ReclaimStep::Drop,
+        ReclaimStep::Repack,
     ];
 
     /// In lower case, as reports print it.
     pub fn name(self) -> &'static str {
         match self {
-            Rung::Retire => "retire",
-            Rung::Caches => "caches",
-            Rung::Callbacks => "callbacks",
-            Rung::Trim => "trim",
-            Rung::Compact => "compact",
-            Rung::Wait => "wait",
-            Rung::Drop => "drop",
-            Rung::Host => "host",
-            Rung::Disk => "disk",
-            Rung::Anew => "anew",
+            ReclaimStep::Retire => "retire",
+            ReclaimStep::Caches => "caches",
+            ReclaimStep::Callbacks => "callbacks",
+            ReclaimStep::Trim => "trim",
+            ReclaimStep::Compact => "compact",
+            ReclaimStep::Wait => "wait",
+            ReclaimStep::Drop => "drop",
+            ReclaimStep::Host => "host",
+            ReclaimStep::Disk => "disk",
+            ReclaimStep::Repack => "repack",
         }
     }
 
     /// Does it cost traffic with the host? Before those the soft budget is passed.
     pub(crate) fn has_traffic(self) -> bool {
-        matches!(self, Rung::Drop | Rung::Host | Rung::Disk | Rung::Anew)
+        matches!(
+            self,
+            ReclaimStep::Drop | ReclaimStep::Host | ReclaimStep::Disk | ReclaimStep::Repack
+        )
     }
 }
 
-/// What came of one rung.
+/// What came of one reclaim step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct RungUse {
+pub struct ReclaimStepUse {
     /// Which.
-    pub rung: Rung,
-    /// How often it was climbed: once for each request, or limit that was lowered, that came so far, and again
-    /// after each time that it freed something. One that a device has not, or that is no use at that moment, is not climbed.
+    pub step: ReclaimStep,
+    /// How often it was run: once for each request, or limit that was lowered, that came so far,
+    /// and again after each time that it freed something. One that a device has not, or that is no
+    /// use at that moment, is not climbed.
     pub tries: u64,
     /// How often that freed something. All others were in vain.
     pub gains: u64,
@@ -167,14 +172,14 @@ pub struct RungUse {
     pub freed_bytes: u64,
 }
 
-/// What came of every rung, in the order of [`Rung::ALL`].
+/// What came of every reclaim step, in the order of [`ReclaimStep::ALL`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Climbs([RungUse; Rung::ALL.len()]);
+pub(crate) struct ReclaimCounts([ReclaimStepUse; ReclaimStep::ALL.len()]);
 
-impl Default for Climbs {
+impl Default for ReclaimCounts {
     fn default() -> Self {
-        Climbs(Rung::ALL.map(|rung| RungUse {
-            rung,
+        ReclaimCounts(ReclaimStep::ALL.map(|step| ReclaimStepUse {
+            step,
             tries: 0,
             gains: 0,
             freed_bytes: 0,
@@ -182,22 +187,22 @@ impl Default for Climbs {
     }
 }
 
-impl Climbs {
-    /// A rung was climbed, and freed so much.
-    pub(crate) fn enter(&mut self, rung: Rung, freed_bytes: u64) {
-        let of = &mut self.0[rung as usize];
+impl ReclaimCounts {
+    /// A reclaim step was run, and freed so much.
+    pub(crate) fn enter(&mut self, step: ReclaimStep, freed_bytes: u64) {
+        let of = &mut self.0[step as usize];
         of.tries += 1;
         of.gains += u64::from(freed_bytes > 0);
         of.freed_bytes += freed_bytes;
     }
 
-    /// All rungs.
-    pub(crate) fn uses(&self) -> Vec<RungUse> {
+    /// All reclaim steps.
+    pub(crate) fn uses(&self) -> Vec<ReclaimStepUse> {
         self.0.to_vec()
     }
 
-    /// Those that were climbed.
-    pub(crate) fn tried(&self) -> Vec<RungUse> {
+    /// Those that were run.
+    pub(crate) fn tried(&self) -> Vec<ReclaimStepUse> {
         let tried = self.0.iter().filter(|one| one.tries > 0);
         tried.copied().collect()
     }

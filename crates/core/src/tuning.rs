@@ -1,17 +1,17 @@
-//! What was found to be the fastest variant of a kernel for a problem on this device: found out at its
-//! first use, kept in a small file of text, and read from there the next time. Knows neither kernels nor
-//! devices: who asks brings the variants, the rule's choice first, and runs them.
+//! What was found to be the fastest variant of a kernel for a problem on this device: found out at
+//! its first use, kept in a small file of text, and read from there the next time. Knows neither
+//! kernels nor devices: who asks brings the variants, the rule's choice first, and runs them.
 //!
 //! ```text
 //! lapidary tuning 1 crc32 5f0c6a1b
 //! device llvmpipe (LLVM 15.0.6, 256 bits) / vulkan / llvmpipe Mesa 22.3.6 / lapidary 0.1.0
-//! best matmul f32 512 x 512 x 512 = Register { rows: 32, quads: 2, lanes: 8 }
+//! best matmul f32 512 x 512 x 512 = Register { rows: 32, vec4s: 2, lanes: 8 }
 //! never matmul Workgroup { rows: 8 }
 //! ```
 //!
 //! A variant that ends the process leaves the marker behind that was written before its trial
-//! (`tuning/markers.rs`), and is then never tried again; nor is one that loses the device. How trials
-//! are made is in `tuning/race.rs`.
+//! (`tuning/markers.rs`), and is then never tried again; nor is one that loses the device. How
+//! trials are made is in `tuning/race.rs`.
 
 mod markers;
 mod race;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use crate::kept::{self, Kind};
+use crate::cache_file::{self, Kind};
 use markers::left_behind;
 
 const KIND: Kind = Kind {
@@ -49,8 +49,8 @@ pub(crate) struct Subject {
     pub(crate) adapter: String,
     /// What else must be the same.
     pub(crate) version: String,
-    /// How long something takes says which is faster. Where kernels run as their twins it does not: no time
-    /// is counted, and trials end as the rule has it.
+    /// How long something takes says which is faster. Where kernels run as their reference kernels
+    /// it does not: no time is counted, and trials end as the rule has it.
     pub(crate) has_clock: bool,
 }
 
@@ -274,7 +274,7 @@ impl Tuning {
     /// Reads what was found before, and what earlier processes were trying when they ended.
     fn read(&self) {
         let Some(file) = &self.file else { return };
-        if let Some(text) = kept::read(file, KIND) {
+        if let Some(text) = cache_file::read(file, KIND) {
             let text = String::from_utf8_lossy(&text);
             if !self.known().enter(&text, &self.device) {
                 let file = file.display();
@@ -293,12 +293,12 @@ impl Tuning {
         }
     }
 
-    /// Writes what is known, and what others have found meanwhile. Returns whether it is kept. One at a
-    /// time: whoever tries, or has just begun.
+    /// Writes what is known, and what others have found meanwhile. Returns whether it is kept. One
+    /// at a time: whoever tries, or has just begun.
     fn write(&self) -> bool {
         let Some(file) = &self.file else { return false };
         let mut theirs = Known::default();
-        if let Ok(Some(text)) = kept::look(file, KIND) {
+        if let Ok(Some(text)) = cache_file::look(file, KIND) {
             theirs.enter(&String::from_utf8_lossy(&text), &self.device);
         }
         let mut text = format!("device {}\n", self.device);
@@ -315,7 +315,7 @@ impl Tuning {
                 text += &format!("never {variant}\n");
             }
         }
-        kept::replace_for_sure(file, KIND, text.as_bytes())
+        cache_file::replace_for_sure(file, KIND, text.as_bytes())
     }
 
     /// A variant is not to be tried again. Returns whether that is kept.

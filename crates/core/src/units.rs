@@ -86,8 +86,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Reads a number of bytes: `4096`, `512MiB`, `1.5 GiB` (powers of 1024, up to `EiB`), `2GB`, `100k`
-/// (powers of 1000, up to `EB`). `None` where it is none, or passes `u64`.
+/// Reads a number of bytes: `4096`, `512MiB`, `1.5 GiB` (powers of 1024, up to `EiB`), `2GB`,
+/// `100k` (powers of 1000, up to `EB`). `None` where it is none, or passes `u64`.
 ///
 /// ```
 /// use lapidary_core::units::{MIB, parse_bytes};

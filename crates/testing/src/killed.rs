@@ -1,4 +1,5 @@
-//! Processes that are killed in the midst of their work, for tests: what they leave must do no harm.
+//! Processes that are killed in the midst of their work, for tests: what they leave must do no
+//! harm.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ const FOLDER: &str = "LAPIDARY_TEST_FOLDER";
 /// A child works no longer than this, should nobody kill it.
 const MOST: Duration = Duration::from_secs(20);
 
-/// Runs `work` on the folder again and again until somebody kills the process: the whole of a test that is
-/// a child of another, and is ignored but for that. `work` is told how often it ran before.
+/// Runs `work` on the folder again and again until somebody kills the process: the whole of a test
+/// that is a child of another, and is ignored but for that. `work` is told how often it ran before.
 pub fn work_until_killed(mut work: impl FnMut(&Path, usize)) {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         return;
@@ -23,8 +24,8 @@ pub fn work_until_killed(mut work: impl FnMut(&Path, usize)) {
     rounds.for_each(|round| work(&folder, round));
 }
 
-/// So many times: starts the ignored test `child`, kills it within `soon` of its beginning, and looks at what it
-/// left.
+/// So many times: starts the ignored test `child`, kills it within `soon` of its beginning, and
+/// looks at what it left.
 pub fn kill(
     times: usize,
     child: &str,

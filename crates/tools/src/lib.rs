@@ -1,5 +1,5 @@
-//! What the program `lapidary` is made of, for tests and benches: recorded allocation traces, and what
-//! allocators make of them. The program itself is `main.rs` and a file a command in `cli/`.
+//! What the program `lapidary` is made of, for tests and benches: recorded allocation traces, and
+//! what allocators make of them. The program itself is `main.rs` and a file a command in `cli/`.
 
 #[doc(hidden)]
 pub mod replay;

@@ -1,5 +1,5 @@
-//! The command line: `lapidary COMMAND`. Each command has a file of its own; they use the library as any
-//! app does.
+//! The command line: `lapidary COMMAND`. Each command has a file of its own; they use the library
+//! as any app does.
 //!
 //! Exit codes: 0 for what was done, 1 for what could not be, 2 for what was not understood.
 
@@ -13,7 +13,8 @@ use clap::{Parser, Subcommand};
 use cli::failure::{Failure, Result};
 use cli::style::{Style, When};
 
-/// See the memory of GPU programs: adapters, snapshots, recorded allocations, and what runs at this moment
+/// See the memory of GPU programs: adapters, snapshots, recorded allocations, and what runs at this
+/// moment
 #[derive(Debug, Parser)]
 #[command(name = "lapidary", version, max_term_width = 100)]
 struct Cli {

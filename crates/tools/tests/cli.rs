@@ -1,5 +1,5 @@
-//! The program `lapidary` as a user meets it: run as a process, read by what it prints and how it ends.
-//! And what it is made of beside the library: the monitor, and the socket that serves it.
+//! The program `lapidary` as a user meets it: run as a process, read by what it prints and how it
+//! ends. And what it is made of beside the library: the monitor, and the socket that serves it.
 
 #[path = "cli/monitor.rs"]
 mod monitor;

@@ -11,8 +11,8 @@ pub struct Batch {
     pub length: usize,
 }
 
-/// Divides texts into batches of at most `most_tokens` tokens, padding included: longest first, so that
-/// the most memory is needed first. A text that alone has more is a batch by itself.
+/// Divides texts into batches of at most `most_tokens` tokens, padding included: longest first, so
+/// that the most memory is needed first. A text that alone has more is a batch by itself.
 pub fn batches(texts: &[Tokens], most_tokens: usize) -> Vec<Batch> {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|&text| std::cmp::Reverse(texts[text].ids.len()));

@@ -41,8 +41,8 @@ fn absolute() -> String {
 }
 
 impl Config {
-    /// Reads `config.json`, and `sentence_bert_config.json` if the model has one: it says how long the
-    /// texts were that the model was trained with.
+    /// Reads `config.json`, and `sentence_bert_config.json` if the model has one: it says how long
+    /// the texts were that the model was trained with.
     pub fn parse(config: &[u8], sentences: Option<&[u8]>) -> Result<Config> {
         let mut config: Config = serde_json::from_slice(config)
             .map_err(|error| Error::file(NAME, format!("no description of a BERT model ({error}). Is this the file of that name in a folder with all-MiniLM-L6-v2?")))?;

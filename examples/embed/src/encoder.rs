@@ -36,7 +36,8 @@ struct Layer {
 }
 
 impl Encoder {
-    /// Takes the weights by the names that they have in models of this kind. What they hold is not read.
+    /// Takes the weights by the names that they have in models of this kind. What they hold is not
+    /// read.
     pub fn new(
         gpu: &Gpu,
         config: &Config,
@@ -71,8 +72,8 @@ impl Encoder {
         weights.map(Tensor::size_bytes).sum::<u64>() + self.words.size_bytes()
     }
 
-    /// A small tensor by which models differ that are trained differently: `[width]`, in single precision
-    /// whatever the weights are kept in.
+    /// A small tensor by which models differ that are trained differently: `[width]`, in single
+    /// precision whatever the weights are kept in.
     pub(crate) fn sample(&self) -> &Tensor {
         &self.norm.weight
     }
@@ -114,7 +115,8 @@ impl Encoder {
     }
 }
 
-/// Tokens one text after the other, each padded to the length of the longest, and which of them are some text's.
+/// Tokens one text after the other, each padded to the length of the longest, and which of them are
+/// some text's.
 fn padded(texts: &[&Tokens], length: usize) -> (Vec<u32>, Vec<bool>) {
     let (mut ids, mut is_token) = (Vec::new(), Vec::new());
     for text in texts {

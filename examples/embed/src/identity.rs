@@ -1,11 +1,12 @@
-//! Which model it is, in a number: vectors of different models cannot be compared, be they of one width.
+//! Which model it is, in a number: vectors of different models cannot be compared, be they of one
+//! width.
 
 use lapidary::ModelFile;
 
 use crate::model::Files;
 
-/// A checksum, FNV-1a of 64 bits: the same on every system and in every build. It tells models apart that
-/// happen to be alike; whoever wants two to look the same can have that.
+/// A checksum, FNV-1a of 64 bits: the same on every system and in every build. It tells models
+/// apart that happen to be alike; whoever wants two to look the same can have that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity(u64);
 
@@ -35,7 +36,8 @@ impl Identity {
         self.0
     }
 
-    /// Takes bytes, and how many they are: what one part ends with is not what the next begins with.
+    /// Takes bytes, and how many they are: what one part ends with is not what the next begins
+    /// with.
     fn take(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         self.hash(bytes);

@@ -97,8 +97,8 @@ mod file {
     const MODEL: &str = "model";
 
     impl Index {
-        /// Sees to it that an index can be saved there, before work is done that would be lost: the folder is
-        /// made if there is none. An index that is there stays.
+        /// Sees to it that an index can be saved there, before work is done that would be lost: the
+        /// folder is made if there is none. An index that is there stays.
         pub fn prepare(path: &Path) -> Result<()> {
             let refuse = |reason: String| {
                 let name = path.display().to_string();
@@ -132,8 +132,9 @@ mod file {
             Ok(())
         }
 
-        /// Loads what was saved, if its vectors are those of the model with this [id](crate::Model::id). They
-        /// stay in the file until they are searched, and whenever room is short.
+        /// Loads what was saved, if its vectors are those of the model with this
+        /// [id](crate::Model::id). They stay in the file until they are searched, and whenever room
+        /// is short.
         pub fn load(gpu: &Gpu, path: &Path, model_id: u64) -> Result<Index> {
             let refuse = |reason: &str| Error::file(&path.display().to_string(), reason);
             let other =
@@ -166,8 +167,9 @@ mod file {
         }
     }
 
-    /// Makes the folder of a file, and a file in it that is removed again: nothing else tells on every system
-    /// that one can. It is the folder that must allow it, since an index is replaced and not written over.
+    /// Makes the folder of a file, and a file in it that is removed again: nothing else tells on
+    /// every system that one can. It is the folder that must allow it, since an index is replaced
+    /// and not written over.
     fn try_folder(path: &Path) -> std::io::Result<()> {
         let target = match path.is_symlink() {
             true => path.canonicalize()?,

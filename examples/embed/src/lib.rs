@@ -1,5 +1,5 @@
-//! Semantic search with a sentence encoder of the BERT family, such as all-MiniLM-L6-v2: a text becomes
-//! a vector of unit length, and texts that mean the same have vectors close to each other.
+//! Semantic search with a sentence encoder of the BERT family, such as all-MiniLM-L6-v2: a text
+//! becomes a vector of unit length, and texts that mean the same have vectors close to each other.
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -13,8 +13,8 @@
 //! | `identity` | which model it is, so that an index of another one is known |
 //! | `index` | vectors with their texts: searched, saved, loaded |
 //!
-//! It compiles for the browser too: whatever waits for the device is asynchronous, and files come as
-//! bytes or, natively, as paths.
+//! It compiles for the browser too: whatever waits for the device is asynchronous, and files come
+//! as bytes or, natively, as paths.
 
 mod batch;
 mod config;

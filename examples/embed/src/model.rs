@@ -33,8 +33,8 @@ pub struct Model {
     pub config: Config,
     pub words: Words,
     pub encoder: Encoder,
-    /// Tokens that go through the encoder at once, padding included: its memory beside the weights is
-    /// proportional to them.
+    /// Tokens that go through the encoder at once, padding included: its memory beside the weights
+    /// is proportional to them.
     pub batch_tokens: usize,
     described: Identity,
     gpu: Gpu,
@@ -194,8 +194,8 @@ impl Model {
         Ok((vector.reshape(&[self.config.hidden_size])?, tokens.cut_from))
     }
 
-    /// What the device must hold at least, if no weight is ever dropped: all weights, and what the widest
-    /// operation of a layer reads and makes for a whole batch.
+    /// What the device must hold at least, if no weight is ever dropped: all weights, and what the
+    /// widest operation of a layer reads and makes for a whole batch.
     pub fn least_bytes(&self) -> u64 {
         let token = self.config.intermediate_size + 2 * self.config.hidden_size;
         self.encoder.weights_bytes() + (self.batch_tokens * token) as u64 * 4

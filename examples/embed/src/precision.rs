@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// How the matrices of the layers, and the table of words, are kept on the device. What is computed with
-/// them is single precision in any case, and so are biases, norms and positions, of which there are few.
+/// How the matrices of the layers, and the table of words, are kept on the device. What is computed
+/// with them is single precision in any case, and so are biases, norms and positions, of which
+/// there are few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// Single precision.
@@ -14,8 +15,8 @@ pub enum Precision {
     F32,
     /// Half precision.
     F16,
-    /// Eight bits, with a scale for each row or for so many elements of one. The table of words, of which
-    /// every text takes other rows, is in half precision.
+    /// Eight bits, with a scale for each row or for so many elements of one. The table of words, of
+    /// which every text takes other rows, is in half precision.
     Int8(Option<u64>),
 }
 

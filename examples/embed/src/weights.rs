@@ -5,8 +5,8 @@ use lapidary::{DType, Epilogue, Gpu, ModelFile, Quantized, Tensor};
 use crate::error::{Error, Result};
 use crate::precision::Precision;
 
-/// A file of weights, and the device that they are for. Nothing is read before it is computed with; under
-/// pressure weights are dropped and read again.
+/// A file of weights, and the device that they are for. Nothing is read before it is computed with;
+/// under pressure weights are dropped and read again.
 #[derive(Debug)]
 pub(crate) struct Weights<'a> {
     pub(crate) gpu: &'a Gpu,
@@ -97,8 +97,8 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// The table of words: by far the largest tensor, of which a batch reads a few rows. Where it is too large
-/// for the budget it is several tensors, each with some of the rows.
+/// The table of words: by far the largest tensor, of which a batch reads a few rows. Where it is
+/// too large for the budget it is several tensors, each with some of the rows.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// With the number of the first row.
@@ -116,7 +116,8 @@ impl Table {
             let rows = whole.embedding(&gpu.tensor(ids, &[ids.len()])?)?;
             return Ok(rows.cast(DType::F32)?);
         }
-        // Of each part the rows that are wanted, one part after the other; then these in the order of `ids`.
+        // Of each part the rows that are wanted, one part after the other; then these in the order
+        // of `ids`.
         let mut found = Vec::new();
         let mut order = vec![0_u32; ids.len()];
         let mut count = 0;

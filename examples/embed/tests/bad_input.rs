@@ -1,5 +1,5 @@
-//! What is wrong with a model's files is told by a sentence that says what to do. The model here is a tiny one,
-//! made for the test.
+//! What is wrong with a model's files is told by a sentence that says what to do. The model here is
+//! a tiny one, made for the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -16,8 +16,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens a device that can draw on that surface, with all the limits that the adapter has, and the features
-    /// that make lapidary faster, where they are.
+    /// Opens a device that can draw on that surface, with all the limits that the adapter has, and
+    /// the features that make lapidary faster, where they are.
     pub(crate) fn open(
         instance: &wgpu::Instance,
         surface: Option<&wgpu::Surface<'_>>,

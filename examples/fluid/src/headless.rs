@@ -1,5 +1,5 @@
-//! The run without a window: the budget goes down and up again while frames are drawn, somebody looks back, and at
-//! the end the fluid must be what it is without a budget, to the bit.
+//! The run without a window: the budget goes down and up again while frames are drawn, somebody
+//! looks back, and at the end the fluid must be what it is without a budget, to the bit.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -148,17 +148,18 @@ impl Findings {
         let colours = colours(pixels);
         println!(
             "fluid: frames={} steps={step} colours={colours} equal={equal} rewound={again} over_budget_bytes={} \
-             peak_device_bytes={} budget_bytes={} put_out_bytes={} brought_in_bytes={} stood_still={} losses={}",
+             peak_device_bytes={} budget_bytes={} evicted_bytes={} restored_bytes={} stood_still={} losses={}",
             scene.drawn,
             self.over_budget_bytes,
             self.peak_bytes,
             args.budget_bytes,
-            stats.put_out_bytes,
-            stats.brought_in_bytes,
+            stats.evicted_bytes,
+            stats.restored_bytes,
             self.stood_still,
             self.losses,
         );
-        // A fluid that begins anew after a loss has another past, and one of which nothing is kept has none.
+        // A fluid that begins anew after a loss has another past, and one of which nothing is kept
+        // has none.
         let is_same = equal && (again || args.keep == 0);
         match is_same || self.losses > 0 {
             true => Ok(()),

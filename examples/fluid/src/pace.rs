@@ -1,4 +1,5 @@
-//! The budget follows the slider: up at once, down by a few MiB a frame, so that no frame has to put out much.
+//! The budget follows the slider: up at once, down by a few MiB a frame, so that no frame has to
+//! evict much.
 
 use lapidary::{Budget, Gpu, Result};
 

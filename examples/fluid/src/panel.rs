@@ -1,4 +1,5 @@
-//! What is beside the fluid: where the memory is, the budget's slider, the past and where it lies, frame times.
+//! What is beside the fluid: where the memory is, the budget's slider, the past and where it lies,
+//! frame times.
 
 use egui::{Color32, Rect, RichText, Sense, Ui, Vec2, pos2, vec2};
 use fluid::Stir;
@@ -147,8 +148,8 @@ fn memory(ui: &mut Ui, scene: &Scene, stats: &MemoryStats, wish: &mut Wish) {
     ));
     ui.label(format!(
         "out {}, back {}, moved {}",
-        Bytes(stats.put_out_bytes),
-        Bytes(stats.brought_in_bytes),
+        Bytes(stats.evicted_bytes),
+        Bytes(stats.restored_bytes),
         Bytes(stats.moved_bytes)
     ));
     ui.separator();

@@ -97,7 +97,7 @@ impl Scene {
         Ok(match kept {
             0 => "the device was lost, and with it the fluid: it begins anew".into(),
             _ => format!(
-                "the device was lost; {} tensors had been put out before, and the fluid goes on after step {step}",
+                "the device was lost; {} tensors had been evicted before, and the fluid goes on after step {step}",
                 recovered.kept
             ),
         })
@@ -106,7 +106,8 @@ impl Scene {
     /// Draws a frame, and steps the fluid before. `stir` is there for want of a pointer.
     ///
     /// # Errors
-    /// A lost device, and what else drawing cannot go on from. Too little memory is told in the panel instead.
+    /// A lost device, and what else drawing cannot go on from. Too little memory is told in the
+    /// panel instead.
     pub(crate) fn frame(
         &mut self,
         device: &Device,
@@ -161,7 +162,8 @@ impl Scene {
         kept.unwrap_or(self.fluid.now())
     }
 
-    /// Runs what was asked for and draws its result where it lies. False if there is no room for it.
+    /// Runs what was asked for and draws its result where it lies. False if there is no room for
+    /// it.
     fn draw_fluid(
         &mut self,
         device: &Device,
@@ -225,7 +227,7 @@ impl Scene {
     /// Notes how long the frame took, and what kind it was.
     fn note(&mut self, budget_moves: bool, began: Instant) {
         let stats = self.gpu.memory();
-        let travelled_bytes = stats.put_out_bytes + stats.brought_in_bytes + stats.moved_bytes;
+        let travelled_bytes = stats.evicted_bytes + stats.restored_bytes + stats.moved_bytes;
         let travels =
             travelled_bytes != std::mem::replace(&mut self.travelled_bytes, travelled_bytes);
         self.budget_moved |= budget_moves;

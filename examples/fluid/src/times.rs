@@ -1,4 +1,5 @@
-//! How long frames took: before the budget was first moved, while tensors travel, and at all other times.
+//! How long frames took: before the budget was first moved, while tensors travel, and at all other
+//! times.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,7 +16,7 @@ pub(crate) const BARS_MS: [f32; 9] = [2.0, 4.0, 8.0, 12.0, 17.0, 25.0, 34.0, 50.
 pub(crate) enum Phase {
     /// The budget was never moved yet.
     Before,
-    /// The budget moved, or tensors were put out, brought back or moved.
+    /// The budget moved, or tensors were evicted, restored or moved.
     During,
     /// Nothing of that any more.
     After,

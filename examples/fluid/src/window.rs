@@ -240,7 +240,8 @@ fn surface(instance: &wgpu::Instance, window: &Arc<Window>) -> Outcome<wgpu::Sur
     })?)
 }
 
-/// How the window's pixels are to be given: as egui likes them, and no faster than the screen takes them.
+/// How the window's pixels are to be given: as egui likes them, and no faster than the screen takes
+/// them.
 fn config(
     surface: &wgpu::Surface<'_>,
     device: &Device,

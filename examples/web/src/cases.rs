@@ -1,5 +1,5 @@
-//! What the page computes to see whether the library works in its browser. It is compiled for the machine
-//! that builds the page too: `expected` computes the same there, and the page compares.
+//! What the page computes to see whether the library works in its browser. It is compiled for the
+//! machine that builds the page too: `expected` computes the same there, and the page compares.
 
 use std::pin::Pin;
 
@@ -240,7 +240,7 @@ async fn over_budget(gpu: &Gpu) -> Result<Vec<f32>> {
 }
 
 async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
-    let put_out = gpu.memory().put_out_bytes;
+    let evicted = gpu.memory().evicted_bytes;
     let mut kept = Vec::new();
     for seed in 0..32 {
         let tensor = gpu.full(&[256, 1024], seed as f32, DType::F32)?;
@@ -256,7 +256,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
     let memory = gpu.memory();
     // Most of the 32 MiB had to leave, and the limit was kept.
     sums.push(f32::from(u8::from(
-        memory.put_out_bytes - put_out >= 20 << 20,
+        memory.evicted_bytes - evicted >= 20 << 20,
     )));
     sums.push(f32::from(u8::from(memory.device_bytes.now <= 8 << 20)));
     Ok(sums)

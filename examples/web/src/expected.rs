@@ -1,5 +1,6 @@
-//! What the cases gave on the machine that they were computed on, in few numbers: a line for each with its
-//! name, how many values there are, the largest of them, the sum of all without their signs, and some of them.
+//! What the cases gave on the machine that they were computed on, in few numbers: a line for each
+//! with its name, how many values there are, the largest of them, the sum of all without their
+//! signs, and some of them.
 
 /// As the program `expected` printed it.
 pub const TEXT: &str = include_str!("expected.txt");
@@ -21,7 +22,8 @@ pub fn line(name: &str, values: &[f32]) -> String {
     )
 }
 
-/// Compares a case's values with its line. Returns how far they are apart, as a share of the largest.
+/// Compares a case's values with its line. Returns how far they are apart, as a share of the
+/// largest.
 ///
 /// # Errors
 /// A sentence, if they are further apart than `tolerance`, or cannot be compared.

@@ -1,6 +1,6 @@
-//! The fluid on a page: on a device that the page opened, drawn by a render pass straight from the tensor into a
-//! texture, whose pixels the page puts on its canvas. A canvas of WebGPU's own needs a browser with a window:
-//! Chromium without one destroys the device at the first picture.
+//! The fluid on a page: on a device that the page opened, drawn by a render pass straight from the
+//! tensor into a texture, whose pixels the page puts on its canvas. A canvas of WebGPU's own needs
+//! a browser with a window: Chromium without one destroys the device at the first picture.
 
 use fluid::{Fluid, Painter, Picture, Stir, on_black};
 use lapidary::{Access, Bound, DType, Gpu, Tensor, wgpu};
@@ -68,8 +68,8 @@ impl Simulation {
         PIXELS.to_vec()
     }
 
-    /// One step, with a hand in the fluid, and its picture: red, green, blue and opacity of each pixel, row by
-    /// row. Places and ways are parts of width and height.
+    /// One step, with a hand in the fluid, and its picture: red, green, blue and opacity of each
+    /// pixel, row by row. Places and ways are parts of width and height.
     pub async fn frame(
         &mut self,
         x: f32,

@@ -38,8 +38,8 @@ pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
     levels.iter().map(|level| level.now as f64).collect()
 }
 
-/// Runs the test. `tell` is called for each part with its name, whether it went well, and a sentence;
-/// what comes back is a snapshot of the memory, as JSON.
+/// Runs the test. `tell` is called for each part with its name, whether it went well, and a
+/// sentence; what comes back is a snapshot of the memory, as JSON.
 #[wasm_bindgen]
 pub async fn self_test(tell: js_sys::Function) -> String {
     let tell = |name: &str, told: &Result<String, String>| {

@@ -1,5 +1,6 @@
-//! Search by meaning on a page: the sentence encoder of examples/embed on a device that is opened here, with the
-//! model's files and the texts from the page. Nothing is fetched here, and nothing is kept but in memory.
+//! Search by meaning on a page: the sentence encoder of examples/embed on a device that is opened
+//! here, with the model's files and the texts from the page. Nothing is fetched here, and nothing
+//! is kept but in memory.
 
 use std::cell::RefCell;
 use std::iter;
@@ -15,11 +16,12 @@ use wasm_bindgen::{JsError, JsValue};
 
 use crate::script::{levels, told};
 
-/// Tokens that go through the encoder at once, so that there is something to tell of before all is done.
+/// Tokens that go through the encoder at once, so that there is something to tell of before all is
+/// done.
 const BATCH_TOKENS: usize = 512;
 
-/// A model's files and a device, and what can be found. What waits takes it shared, so that the page may ask for
-/// its memory meanwhile.
+/// A model's files and a device, and what can be found. What waits takes it shared, so that the
+/// page may ask for its memory meanwhile.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Search {
@@ -51,8 +53,9 @@ pub struct Answer {
 
 #[wasm_bindgen]
 impl Search {
-    /// Opens a device for a model of these files: `config.json`, `sentence_bert_config.json` if there is one,
-    /// `tokenizer.json` and `model.safetensors`. Of files that are no model, it says why.
+    /// Opens a device for a model of these files: `config.json`, `sentence_bert_config.json` if
+    /// there is one, `tokenizer.json` and `model.safetensors`. Of files that are no model, it says
+    /// why.
     pub async fn open(
         config: Vec<u8>,
         sentences: Option<Vec<u8>>,
@@ -73,8 +76,9 @@ impl Search {
         Ok(search)
     }
 
-    /// Makes these texts what is searched, with weights kept as `f32`, `f16` or `int8`, in a budget if there is to
-    /// be one. `tell` is called with how many are done. Returns how many are longer than the model reads.
+    /// Makes these texts what is searched, with weights kept as `f32`, `f16` or `int8`, in a budget
+    /// if there is to be one. `tell` is called with how many are done. Returns how many are longer
+    /// than the model reads.
     ///
     /// A device that was lost, before or meanwhile, is opened again.
     pub async fn index(

@@ -1,5 +1,5 @@
-//! The test of the library in a browser: the cases, beside what they gave elsewhere, and what only a
-//! browser has.
+//! The test of the library in a browser: the cases, beside what they gave elsewhere, and what only
+//! a browser has.
 
 use lapidary::{Budget, DType, Error, Gpu, Options, wgpu};
 

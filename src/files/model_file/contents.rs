@@ -1,7 +1,8 @@
 //! The bytes of a model file: read at positions, never mapped.
 //!
-//! A mapping of a file that somebody cuts off kills the process at the next look. A read at a position
-//! says so instead, and costs the same one copy, from the system's cache to where the bytes are wanted.
+//! A mapping of a file that somebody cuts off kills the process at the next look. A read at a
+//! position says so instead, and costs the same one copy, from the system's cache to where the
+//! bytes are wanted.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

@@ -1,8 +1,8 @@
 //! The header of a model file: JSON that somebody else has written, and every claim it makes.
 //!
-//! Types and entries are those of the crate `safetensors`, parsed here in one pass, since its own takes
-//! a name that comes twice for the last of the two, and does not say which tensor is wrong. What is
-//! taken here it takes too.
+//! Types and entries are those of the crate `safetensors`, parsed here in one pass, since its own
+//! takes a name that comes twice for the last of the two, and does not say which tensor is wrong.
+//! What is taken here it takes too.
 
 use std::collections::BTreeMap;
 use std::fmt;

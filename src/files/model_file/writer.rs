@@ -32,8 +32,8 @@ pub(crate) struct ModelWriter {
 }
 
 impl ModelWriter {
-    /// Begins a file of these arrays, whose bytes are then [appended](Self::append) in the order that comes
-    /// with it: numbers of the arrays.
+    /// Begins a file of these arrays, whose bytes are then [appended](Self::append) in the order
+    /// that comes with it: numbers of the arrays.
     ///
     /// # Errors
     /// [`Error::Model`](crate::Error::Model).
@@ -95,7 +95,8 @@ fn fault(failure: Failure) -> Fault {
     Fault(kind_of(failure.kind), failure.reason)
 }
 
-/// The header, padded so that the data begins at a multiple of 8; the order of the arrays; the bytes of all.
+/// The header, padded so that the data begins at a multiple of 8; the order of the arrays; the
+/// bytes of all.
 fn encode(
     arrays: &[Saved<'_>],
     metadata: &[(&str, &str)],

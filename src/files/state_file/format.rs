@@ -10,10 +10,10 @@
 //!    … zeros up to a multiple of 4096, the first array, zeros up to a multiple of 4096, …
 //! ```
 //!
-//! Everything is little-endian, the arrays too; checksums are CRC-32. Arrays lie in the order of the
-//! table, as close as their alignment allows, and the file ends with the last one; empty ones have
-//! the offset 0 and take no room. So each offset follows from what stands before it, and no two
-//! arrays can overlap. The first 16 bytes, and the checksum at 60, stay in all versions.
+//! Everything is little-endian, the arrays too; checksums are CRC-32. Arrays lie in the order of
+//! the table, as close as their alignment allows, and the file ends with the last one; empty ones
+//! have the offset 0 and take no room. So each offset follows from what stands before it, and no
+//! two arrays can overlap. The first 16 bytes, and the checksum at 60, stay in all versions.
 
 use std::collections::HashSet;
 

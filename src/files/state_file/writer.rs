@@ -16,7 +16,8 @@ pub(crate) struct StateWriter {
     entries: Vec<Entry>,
     table_bytes: u64,
     file_bytes: u64,
-    /// The array that is being written, how many of its bytes are, and the checksum of its last frame.
+    /// The array that is being written, how many of its bytes are, and the checksum of its last
+    /// frame.
     current: usize,
     done_bytes: u64,
     frame: crc32fast::Hasher,

@@ -10,16 +10,18 @@ use lapidary_core::internal::block_on;
 const PART_BYTES: u64 = 1 << 20;
 
 impl Gpu {
-    /// Loads all tensors of a file; each gets its name (see [`Tensor::named`]). The file is read in pieces,
-    /// and before each of them a function hears how far it is; it may use this [`Gpu`].
+    /// Loads all tensors of a file; each gets its name (see [`Tensor::named`]). The file is read in
+    /// pieces, and before each of them a function hears how far it is; it may use this [`Gpu`].
     ///
-    /// They stay [backed](Gpu::backed) by a file that was [opened](ModelFile::open): when memory is short they are dropped
-    /// and read again, and never written out, until they are written to. So a file larger than the device can be
-    /// loaded. Bytes that the app gave are not kept for that: [`load_model_backed`](Gpu::load_model_backed) keeps them.
+    /// They stay [backed](Gpu::backed) by a file that was [opened](ModelFile::open): when memory is
+    /// short they are dropped and read again, and never written out, until they are written to. So
+    /// a file larger than the device can be loaded. Bytes that the app gave are not kept for that:
+    /// [`load_model_backed`](Gpu::load_model_backed) keeps them.
     ///
     /// # Errors
-    /// [`Error::Model`](crate::Error::Model) for elements of a type that is not supported and for those that do not fit, and for a
-    /// file that is no longer as it was; what [`tensor`](Gpu::tensor) says, for tensors beyond this device.
+    /// [`Error::Model`](crate::Error::Model) for elements of a type that is not supported and for
+    /// those that do not fit, and for a file that is no longer as it was; what
+    /// [`tensor`](Gpu::tensor) says, for tensors beyond this device.
     #[track_caller]
     pub fn load_model(
         &self,
@@ -64,12 +66,12 @@ impl Gpu {
         }
     }
 
-    /// As [`load_model`](Self::load_model), but nothing is read before somebody uses it, and then no
-    /// more than what is used. So a model opens at once, whatever its size.
+    /// As [`load_model`](Self::load_model), but nothing is read before somebody uses it, and then
+    /// no more than what is used. So a model opens at once, whatever its size.
     ///
     /// # Errors
-    /// As [`load_model`](Self::load_model); what is wrong with the elements, and what becomes of the file
-    /// later, is [`Error::Source`](crate::Error::Source) for whoever uses the tensor.
+    /// As [`load_model`](Self::load_model); what is wrong with the elements, and what becomes of
+    /// the file later, is [`Error::Source`](crate::Error::Source) for whoever uses the tensor.
     #[track_caller]
     pub fn load_model_backed(&self, file: &ModelFile) -> Result<Model> {
         let tensors = self.model_tensors(file)?;
@@ -85,7 +87,8 @@ impl Gpu {
     /// Loads one tensor of a file, as [`load_model`](Self::load_model) does all.
     ///
     /// # Errors
-    /// As [`load_model`](Self::load_model), and [`ModelFailure::Name`](crate::ModelFailure::Name) if there is none of this name.
+    /// As [`load_model`](Self::load_model), and [`ModelFailure::Name`](crate::ModelFailure::Name)
+    /// if there is none of this name.
     #[track_caller]
     pub fn load_tensor(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
         block_on("Gpu::load_tensor", self.load_tensor_async(file, name))
@@ -109,12 +112,12 @@ impl Gpu {
         }
     }
 
-    /// One tensor of a file, read when somebody uses it, as [`load_model_backed`](Self::load_model_backed)
-    /// does with all.
+    /// One tensor of a file, read when somebody uses it, as
+    /// [`load_model_backed`](Self::load_model_backed) does with all.
     ///
     /// # Errors
-    /// As [`load_model_backed`](Self::load_model_backed), and [`ModelFailure::Name`](crate::ModelFailure::Name) if there is none of
-    /// this name.
+    /// As [`load_model_backed`](Self::load_model_backed), and
+    /// [`ModelFailure::Name`](crate::ModelFailure::Name) if there is none of this name.
     #[track_caller]
     pub fn load_tensor_backed(&self, file: &ModelFile, name: &str) -> Result<Tensor> {
         let (index, tensor) = self.model_tensor(file, name)?;
@@ -122,7 +125,8 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// All tensors of a file without a value, so that what cannot be is known before anything is read.
+    /// All tensors of a file without a value, so that what cannot be is known before anything is
+    /// read.
     #[track_caller]
     fn model_tensors(&self, file: &ModelFile) -> Result<Vec<Tensor>> {
         let mut tensors = Vec::with_capacity(file.len());

@@ -1,5 +1,5 @@
-//! A model's matrix in eight bits: the host quantizes what it reads of the file, whenever it reads it, so that
-//! the floats never get to the device.
+//! A model's matrix in eight bits: the host quantizes what it reads of the file, whenever it reads
+//! it, so that the floats never get to the device.
 
 use std::io;
 
@@ -11,9 +11,10 @@ use crate::ops::quantizing::{checked_group, scale_of, value_of};
 use lapidary_core::{DType, Error, Result, Source};
 
 impl Gpu {
-    /// A matrix of a file, of any float type, in eight bits, as [`Tensor::quantize`](crate::Tensor::quantize)
-    /// makes it: by the host, when somebody uses it. The device never has it in floats, and under pressure it is
-    /// dropped and read again, as with [`load_tensor_backed`](Self::load_tensor_backed).
+    /// A matrix of a file, of any float type, in eight bits, as
+    /// [`Tensor::quantize`](crate::Tensor::quantize) makes it: by the host, when somebody uses it.
+    /// The device never has it in floats, and under pressure it is dropped and read again, as with
+    /// [`load_tensor_backed`](Self::load_tensor_backed).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -28,7 +29,8 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`load_tensor_backed`](Self::load_tensor_backed); [`Error::Shape`] for what is no matrix,
-    /// [`Error::DType`] for integers, [`Error::Option`] for a group that is no power of two from 8 to 4096.
+    /// [`Error::DType`] for integers, [`Error::Option`] for a group that is no power of two from 8
+    /// to 4096.
     #[track_caller]
     pub fn load_quantized_backed(
         &self,
@@ -130,7 +132,8 @@ impl Rows {
         })
     }
 
-    /// Fills a slice with the bytes from an offset on, of which `make` makes `row_bytes` of each row.
+    /// Fills a slice with the bytes from an offset on, of which `make` makes `row_bytes` of each
+    /// row.
     fn fill(
         &self,
         offset_bytes: u64,

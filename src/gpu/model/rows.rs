@@ -11,9 +11,9 @@ use lapidary_core::{ModelFailure, Result};
 
 impl Gpu {
     /// Some of the rows of a tensor of a file, read when somebody uses them, as
-    /// [`load_tensor_backed`](Self::load_tensor_backed) does with the whole: so a table that is larger than
-    /// the budget, such as that of a language model's words, is several tensors of which each fits. A row is
-    /// all that one index of the first dimension names.
+    /// [`load_tensor_backed`](Self::load_tensor_backed) does with the whole: so a table that is
+    /// larger than the budget, such as that of a language model's words, is several tensors of
+    /// which each fits. A row is all that one index of the first dimension names.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -26,8 +26,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`load_tensor_backed`](Self::load_tensor_backed), and [`ModelFailure::Shape`] for rows that the
-    /// tensor does not have.
+    /// As [`load_tensor_backed`](Self::load_tensor_backed), and [`ModelFailure::Shape`] for rows
+    /// that the tensor does not have.
     #[track_caller]
     pub fn load_rows_backed(
         &self,

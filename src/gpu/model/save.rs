@@ -10,13 +10,13 @@ use lapidary_core::internal::printable;
 use lapidary_core::{Error, ModelFailure, Result};
 
 impl Gpu {
-    /// Saves tensors under names into a file in the format safetensors, with notes in its metadata, for whoever
-    /// reads that format.
+    /// Saves tensors under names into a file in the format safetensors, with notes in its metadata,
+    /// for whoever reads that format.
     ///
-    /// As with [`save_state`](Self::save_state) the file replaces the one at `path` only when it is whole and on
-    /// the disk, and tensors pass through the host a few MiB at a time; a model that is backed by the old
-    /// file goes on reading that one. There are no checksums in this format: to go on with a job
-    /// later, `save_state` is the safer one.
+    /// As with [`save_state`](Self::save_state) the file replaces the one at `path` only when it is
+    /// whole and on the disk, and tensors pass through the host a few MiB at a time; a model that
+    /// is backed by the old file goes on reading that one. There are no checksums in this format:
+    /// to go on with a job later, `save_state` is the safer one.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -30,8 +30,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Model`] when a name is given twice, when the file cannot be written, or when a tensor was written
-    /// to meanwhile; [`Error::Foreign`] for a tensor of another `Gpu`; what [`read`](Tensor::read) says.
+    /// [`Error::Model`] when a name is given twice, when the file cannot be written, or when a
+    /// tensor was written to meanwhile; [`Error::Foreign`] for a tensor of another `Gpu`; what
+    /// [`read`](Tensor::read) says.
     pub fn save_model(
         &self,
         path: impl AsRef<Path>,

@@ -1,5 +1,5 @@
-//! A process that is killed while its whole working set goes to and from the disk: what it leaves does
-//! no harm to the next one, which finds the last state that was saved.
+//! A process that is killed while its whole working set goes to and from the disk: what it leaves
+//! does no harm to the next one, which finds the last state that was saved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,8 +73,8 @@ fn check(tensors: &[Tensor], first: i32) -> Result<()> {
     Ok(())
 }
 
-/// What the one before left is of no use to anybody and does no harm. Returns whether there was a state,
-/// and whether anything was left in the folder for spilled tensors.
+/// What the one before left is of no use to anybody and does no harm. Returns whether there was a
+/// state, and whether anything was left in the folder for spilled tensors.
 fn look(folder: &Path) -> Result<(bool, bool)> {
     let left = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap();

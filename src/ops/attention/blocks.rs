@@ -1,5 +1,5 @@
-//! Attention by matmul and softmax, a block of queries at a time: for calls that the kernel does not
-//! suit. A block's scores are no larger than the keys, so memory stays linear here too.
+//! Attention by matmul and softmax, a block of queries at a time: for calls that the kernel does
+//! not suit. A block's scores are no larger than the keys, so memory stays linear here too.
 
 use std::sync::Arc;
 

@@ -19,9 +19,10 @@ pub enum Causal {
     /// The first query is as old as the first key: query `i` sees the keys up to `i`, as with
     /// PyTorch's `is_causal` and `causal_upper_left`.
     FirstKey,
-    /// The last query is as old as the last key: query `i` sees the keys up to `i + keys - queries`.
-    /// So it is where the keys are a cache to which those of the queries were added, and in
-    /// PyTorch's `causal_lower_right`. Queries that are older than all keys give zeros.
+    /// The last query is as old as the last key: query `i` sees the keys up to
+    /// `i + keys - queries`. So it is where the keys are a cache to which those of the queries were
+    /// added, and in PyTorch's `causal_lower_right`. Queries that are older than all keys give
+    /// zeros.
     LastKey,
 }
 

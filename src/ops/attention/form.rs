@@ -10,13 +10,13 @@ const KEYS_OF_LANES: u32 = 32;
 /// Keys of a tile where an invocation is on its own.
 const KEYS_ALONE: u32 = 8;
 
-/// Quads of the result that an invocation holds in registers, at most. More columns are shared out
+/// Vec4s of the result that an invocation holds in registers, at most. More columns are shared out
 /// over workgroups, each of which computes the scores anew.
-const QUADS_IN_REGISTERS: u32 = 64;
+const VEC4S_IN_REGISTERS: u32 = 64;
 
-/// Quads of the result that one loop over a tile's keys adds to: as much code as stays in the
+/// Vec4s of the result that one loop over a tile's keys adds to: as much code as stays in the
 /// first-level cache.
-pub(super) const QUADS_OF_A_LOOP: u32 = 16;
+pub(super) const VEC4S_OF_A_LOOP: u32 = 16;
 
 /// llvmpipe leaves the loops of an invocation once it has gone round 65,535 times in all of them,
 /// without a word.
@@ -43,8 +43,8 @@ pub(super) struct Mask {
     pub(super) is_given: bool,
     /// It holds bools.
     pub(super) is_bool: bool,
-    /// Four keys of a row are one quad.
-    pub(super) quads: bool,
+    /// Four keys of a row are one vec4.
+    pub(super) vec4s: bool,
     /// All rows of queries have the same.
     pub(super) one_row: bool,
 }
@@ -53,8 +53,8 @@ pub(super) struct Mask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub(super) tile: Tile,
-    /// Quads of a row of the result that one invocation holds.
-    pub(super) quads: u8,
+    /// Vec4s of a row of the result that one invocation holds.
+    pub(super) vec4s: u8,
     pub(super) mask: Mask,
     pub(super) is_causal: bool,
 }
@@ -66,14 +66,14 @@ const CAUSAL: u64 = 1 << 36;
 impl Form {
     /// The variant for a call by `tile`.
     pub(super) fn new(tile: Tile, problem: &Problem, is_causal: bool) -> Form {
-        let quads = problem.columns().div_ceil(4).max(1);
-        let quads = match tile {
-            Tile::Register { .. } => quads.div_ceil(quads.div_ceil(QUADS_IN_REGISTERS)),
-            Tile::Workgroup => quads.div_ceil(16).min(4).next_power_of_two(),
+        let vec4s = problem.columns().div_ceil(4).max(1);
+        let vec4s = match tile {
+            Tile::Register { .. } => vec4s.div_ceil(vec4s.div_ceil(VEC4S_IN_REGISTERS)),
+            Tile::Workgroup => vec4s.div_ceil(16).min(4).next_power_of_two(),
         };
         Form {
             tile,
-            quads: quads as u8,
+            vec4s: vec4s as u8,
             mask: problem.mask,
             is_causal,
         }
@@ -87,27 +87,27 @@ impl Form {
         let flags = [
             self.mask.is_given,
             self.mask.is_bool,
-            self.mask.quads,
+            self.mask.vec4s,
             self.mask.one_row,
             self.is_causal,
         ];
         let flags = (flags.iter().enumerate()).fold(0, |all, (at, &is)| all | u8::from(is) << at);
-        u64::from_le_bytes([kind, lanes, width, self.quads, flags, 0, 0, 0])
+        u64::from_le_bytes([kind, lanes, width, self.vec4s, flags, 0, 0, 0])
     }
 
     pub(super) fn unpack(code: u64) -> Form {
-        let [kind, lanes, width, quads, ..] = code.to_le_bytes();
+        let [kind, lanes, width, vec4s, ..] = code.to_le_bytes();
         let has = |bit: u32| code & MASK << bit != 0;
         Form {
             tile: match kind {
                 0 => Tile::Register { lanes, width },
                 _ => Tile::Workgroup,
             },
-            quads,
+            vec4s,
             mask: Mask {
                 is_given: has(0),
                 is_bool: has(1),
-                quads: has(2),
+                vec4s: has(2),
                 one_row: has(3),
             },
             is_causal: has(4),
@@ -124,10 +124,10 @@ impl Form {
 
     /// Columns of the result of a workgroup.
     pub(super) fn columns(self) -> u32 {
-        let quads = u32::from(self.quads);
+        let vec4s = u32::from(self.vec4s);
         match self.tile {
-            Tile::Register { .. } => 4 * quads,
-            Tile::Workgroup => 64 * quads,
+            Tile::Register { .. } => 4 * vec4s,
+            Tile::Workgroup => 64 * vec4s,
         }
     }
 
@@ -151,7 +151,7 @@ impl Form {
 
     /// How often a software adapter goes round the loops of an invocation for one tile of keys.
     pub(super) fn rounds_of_a_tile(self, size: u32) -> u32 {
-        let loops = u32::from(self.quads).div_ceil(QUADS_OF_A_LOOP);
+        let loops = u32::from(self.vec4s).div_ceil(VEC4S_OF_A_LOOP);
         1 + size.div_ceil(4) + loops * self.keys() / 4
     }
 }

@@ -168,7 +168,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// `None` if the batch is too irregular for the kernel. The three operands are made of quads.
+    /// `None` if the batch is too irregular for the kernel. The three operands are made of vec4s.
     pub(super) fn new(
         shapes: &Shapes,
         operands: [&Layout; 3],
@@ -222,7 +222,7 @@ impl Problem {
             Mask {
                 is_given: true,
                 is_bool: dtype == DType::Bool,
-                quads: params.rest[0] == 1 && lines.iter().all(|line| line.is_multiple_of(4)),
+                vec4s: params.rest[0] == 1 && lines.iter().all(|line| line.is_multiple_of(4)),
                 one_row: row == 0,
             }
         });

@@ -25,7 +25,7 @@ fn every_text_is_a_valid_shader() {
             Mask {
                 is_given: true,
                 is_bool: true,
-                quads: true,
+                vec4s: true,
                 one_row: false,
             },
             DType::Bool,
@@ -34,7 +34,7 @@ fn every_text_is_a_valid_shader() {
             Mask {
                 is_given: true,
                 is_bool: true,
-                quads: false,
+                vec4s: false,
                 one_row: true,
             },
             DType::Bool,
@@ -43,7 +43,7 @@ fn every_text_is_a_valid_shader() {
             Mask {
                 is_given: true,
                 is_bool: false,
-                quads: true,
+                vec4s: true,
                 one_row: true,
             },
             DType::F16,
@@ -52,7 +52,7 @@ fn every_text_is_a_valid_shader() {
             Mask {
                 is_given: true,
                 is_bool: false,
-                quads: false,
+                vec4s: false,
                 one_row: false,
             },
             DType::F32,
@@ -60,20 +60,20 @@ fn every_text_is_a_valid_shader() {
     ];
     for tile in tiles() {
         for (which, &(mask, of_mask)) in masks.iter().enumerate() {
-            let quads = match tile {
+            let vec4s = match tile {
                 Tile::Register { .. } => [1, 16, 2, 4, 2][which],
                 Tile::Workgroup => [1, 4, 2, 4, 2][which],
             };
             let is_causal = which % 2 == 1;
             let form = Form {
                 tile,
-                quads,
+                vec4s,
                 mask,
                 is_causal,
             };
             assert_eq!(Form::unpack(form.pack()), form);
             let dtype = if which == 2 { DType::F16 } else { DType::F32 };
-            let quads = 0b10111 | u8::from(mask.quads || !mask.is_given) << 3;
+            let vec4s = 0b10111 | u8::from(mask.vec4s || !mask.is_given) << 3;
             let check = match tile {
                 Tile::Register { .. } => valid_beyond_fxc,
                 Tile::Workgroup => valid,
@@ -82,7 +82,7 @@ fn every_text_is_a_valid_shader() {
                 &ATTENTION,
                 form.pack(),
                 &[dtype, dtype, dtype, of_mask, dtype],
-                quads,
+                vec4s,
             );
         }
     }

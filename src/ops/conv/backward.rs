@@ -13,10 +13,10 @@ impl Tensor {
     /// The gradients of [`conv2d`](Tensor::conv2d) by its input, its weight and its bias: `self` is
     /// the gradient by the result. As PyTorch's `convolution_backward`.
     ///
-    /// Each has the shape of what it belongs to; without an axis of samples, gradient and input both
-    /// lack it. That by the input is a convolution with the turned
-    /// kernel, that by the weight goes through [`matmul`](Tensor::matmul) in slabs of at most 16 MiB
-    /// of patches, added up in f32.
+    /// Each has the shape of what it belongs to; without an axis of samples, gradient and input
+    /// both lack it. That by the input is a convolution with the turned kernel, that by the weight
+    /// goes through [`matmul`](Tensor::matmul) in slabs of at most 16 MiB of patches, added up in
+    /// f32.
     ///
     /// ```
     /// # use lapidary::{Conv, Tensor};

@@ -1,5 +1,5 @@
-//! Convolution by matmul: patches of the input, laid out as columns, a slab of rows of the result at
-//! a time. Where no patch overlaps another nothing is laid out at all.
+//! Convolution by matmul: patches of the input, laid out as columns, a slab of rows of the result
+//! at a time. Where no patch overlaps another nothing is laid out at all.
 
 use super::geometry::{Geometry, padded, windows};
 use crate::tensor::Tensor;

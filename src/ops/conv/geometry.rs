@@ -251,8 +251,9 @@ pub(in crate::ops) fn padded(
     Ok(whole)
 }
 
-/// Every window of `x`, a view: `[samples, channels, output rows, output columns, kernel rows, kernel
-/// columns]`. The padding is in `x` already.
+/// Every window of `x`, a view:
+/// `[samples, channels, output rows, output columns, kernel rows, kernel columns]`. The padding is
+/// in `x` already.
 pub(in crate::ops) fn windows(
     x: &Tensor,
     output: [usize; 2],

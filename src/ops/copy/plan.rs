@@ -7,7 +7,7 @@ use crate::tensor::layout::{Dims, Layout, Strides, collapse};
 use lapidary_core::internal::MAX_PARAMS_BYTES;
 use lapidary_core::{AdapterKind, Caps, DType};
 
-/// Rows and columns that a matrix must have for its blocks to pay, where they do not lie in quads.
+/// Rows and columns that a matrix must have for its blocks to pay, where they do not lie in vec4s.
 const LEAST_RAGGED_EDGE: u32 = 8;
 
 type Words = SmallVec<[u32; MAX_PARAMS_BYTES / 4]>;
@@ -17,8 +17,8 @@ fn padded(mut words: Words) -> Words {
     words
 }
 
-/// A copy in blocks of 4 × 4, and tiles of blocks: a workgroup each, so that what it brings into a cache
-/// is used before rows a power of two apart drive it out again.
+/// A copy in blocks of 4 × 4, and tiles of blocks: a workgroup each, so that what it brings into a
+/// cache is used before rows a power of two apart drive it out again.
 ///
 /// ```text
 ///  words   0      1       2      3     4           5               6        7          8 …         then
@@ -37,18 +37,18 @@ pub(crate) struct Transpose {
 /// How an invocation moves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
-    /// Four quads of the source come in, four of the output leave.
-    Quads,
+    /// Four vec4s of the source come in, four of the output leave.
+    Vec4s,
     /// The same elements, word by word and one row of the output after the other. A software
-    /// rasterizer loads the elements of a quad one by one anyway, and has no registers for 16 of
+    /// rasterizer loads the elements of a vec4 one by one anyway, and has no registers for 16 of
     /// them at a time: there this takes 0.6 of the time.
     Words,
-    /// Columns of the source do not start at quads, or rows of the output do not.
+    /// Columns of the source do not start at vec4s, or rows of the output do not.
     Ragged,
 }
 
 impl Block {
-    pub(crate) const ALL: [Block; 3] = [Block::Quads, Block::Words, Block::Ragged];
+    pub(crate) const ALL: [Block; 3] = [Block::Vec4s, Block::Words, Block::Ragged];
 }
 
 /// What differs in the text of a transposing copy.
@@ -91,7 +91,7 @@ impl Transpose {
     }
 
     /// `None` unless the last axis but one has stride 1; nor for a few rows or columns that do not
-    /// lie in quads.
+    /// lie in vec4s.
     pub(super) fn new(from: &Layout, dtype: DType, caps: &Caps) -> Option<Transpose> {
         let to = Layout::contiguous(&from.shape);
         let map = collapse(&from.shape, &[&to, from]);
@@ -99,14 +99,14 @@ impl Transpose {
         let (rows, columns) = (map.dims[batch], map.dims[batch + 1]);
         let strides = &map.strides[1][..batch + 2];
         let step = strides[batch + 1];
-        let are_quads = columns.is_multiple_of(4)
+        let are_vec4s = columns.is_multiple_of(4)
             && map.offsets[1].is_multiple_of(4)
             && step.is_multiple_of(4)
             && strides[..batch]
                 .iter()
                 .all(|stride| stride.is_multiple_of(4));
         let is_small = rows.min(columns) < LEAST_RAGGED_EDGE;
-        if strides[batch] != 1 || step == 0 || !are_quads && is_small {
+        if strides[batch] != 1 || step == 0 || !are_vec4s && is_small {
             return None;
         }
         let (beside, below) = (columns.div_ceil(4), rows.div_ceil(4));
@@ -131,12 +131,12 @@ impl Transpose {
                 width_log2,
                 height_log2,
                 is_grid: grid.iter().all(|&groups| groups <= caps.max_groups),
-                block: match are_quads {
+                block: match are_vec4s {
                     false => Block::Ragged,
                     true if caps.kind == AdapterKind::Cpu && dtype.size_bytes() == 4 => {
                         Block::Words
                     }
-                    true => Block::Quads,
+                    true => Block::Vec4s,
                 },
             },
             words: padded(words),
@@ -153,10 +153,11 @@ impl Transpose {
     }
 }
 
-/// The blocks of a tile beside and below each other, as powers of two: of 256 blocks where a matrix has as
-/// many, and a workgroup as many invocations, else of 64; as few tiles as it takes, and of as few those that
-/// are nearest to 4 blocks of width, whose rows are a line of a cache. On a software rasterizer tiles of 4 × 64
-/// take 0.9 of the time of 4 × 16, and 0.7 of that of 16 × 4 and 8 × 8.
+/// The blocks of a tile beside and below each other, as powers of two: of 256 blocks where a matrix
+/// has as many, and a workgroup as many invocations, else of 64; as few tiles as it takes, and of
+/// as few those that are nearest to 4 blocks of width, whose rows are a line of a cache. On a
+/// software rasterizer tiles of 4 × 64 take 0.9 of the time of 4 × 16, and 0.7 of that of 16 × 4
+/// and 8 × 8.
 pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
     const BEST: u32 = 2;
     let is_large = u64::from(beside) * u64::from(below) >= 256 && max_invocations >= 256;
@@ -174,7 +175,7 @@ pub(super) fn tile(beside: u32, below: u32, max_invocations: u32) -> [u32; 2] {
 ///
 /// The axes are sorted by their strides in the destination, and flipped ones are walked forwards.
 /// The outer ones number the rows; the inner ones, whose elements lie close together, are searched
-/// for quad by quad.
+/// for vec4 by vec4.
 ///
 /// ```text
 ///  words   0            1          2              3             4           5 …
@@ -212,24 +213,24 @@ impl Scatter {
         let extents = extents(dims, &strides[..rank])?;
         for outer in 0..=rank {
             let extent = extents[outer];
-            let starts_are_quads = map.offsets[0].is_multiple_of(4)
+            let starts_are_vec4_aligned = map.offsets[0].is_multiple_of(4)
                 && strides[..outer]
                     .iter()
                     .all(|stride| stride.is_multiple_of(4));
-            // Two rows that are four elements apart have no quad in common.
+            // Two rows that are four elements apart have no vec4 in common.
             let are_apart =
                 (0..outer).all(|d| u64::from(strides[d]) > extents[d + 1] + 2 || dims[d] == 1);
-            if !starts_are_quads && !are_apart {
+            if !starts_are_vec4_aligned && !are_apart {
                 continue;
             }
-            let quads = match starts_are_quads {
+            let vec4s = match starts_are_vec4_aligned {
                 true => extent.div_ceil(4),
                 false => (extent + 2) / 4 + 1,
             };
             let rows: u64 = dims[..outer].iter().map(|&dim| u64::from(dim)).product();
-            let cost = rows * quads;
+            let cost = rows * vec4s;
             if best.is_none_or(|(least, ..)| cost < least) {
-                best = Some((cost, outer, [quads as u32, extent as u32]));
+                best = Some((cost, outer, [vec4s as u32, extent as u32]));
             }
         }
         let (cost, outer, row) = best?;

@@ -24,13 +24,13 @@ fn view(random: &mut fastrand::Rng) -> Layout {
     view
 }
 
-/// What the kernel does: for every quad that an invocation takes, which element of the source
+/// What the kernel does: for every vec4 that an invocation takes, which element of the source
 /// goes to which of the destination.
 fn scattered(plan: &Scatter) -> HashMap<u32, u32> {
     let (rank, outer) = Scatter::ranks_of(plan.code);
     let map = &plan.words[Scatter::MAP..];
     let (dims, to, from) = (&map[..rank], &map[rank..2 * rank], &map[2 * rank..]);
-    let mut quads = HashMap::new();
+    let mut vec4s = HashMap::new();
     let mut moves = HashMap::new();
     for thread in 0..plan.words[0] {
         let (mut row, mut start, mut source) =
@@ -55,8 +55,8 @@ fn scattered(plan: &Scatter) -> HashMap<u32, u32> {
                     moves.insert(element, at).is_none(),
                     "{element} is written twice"
                 );
-                let other = *quads.entry(element / 4).or_insert(thread);
-                assert_eq!(other, thread, "two invocations write one quad");
+                let other = *vec4s.entry(element / 4).or_insert(thread);
+                assert_eq!(other, thread, "two invocations write one vec4");
             }
         }
     }
@@ -64,7 +64,7 @@ fn scattered(plan: &Scatter) -> HashMap<u32, u32> {
 }
 
 #[test]
-fn every_element_is_written_once_and_no_quad_by_two() {
+fn every_element_is_written_once_and_no_vec4_by_two() {
     for seed in 0..3000 {
         let random = &mut fastrand::Rng::with_seed(seed);
         let to = view(random);

@@ -1,4 +1,4 @@
-//! What fusion is told of the families whose quads of output are made of quads of input: all that
+//! What fusion is told of the families whose vec4s of output are made of vec4s of input: all that
 //! their texts are made of. A new operation of a family is fused without another word; a new family
 //! is one more line below.
 
@@ -75,8 +75,9 @@ impl Element {
         [SCALARS[0], SCALARS[1]].map(|word| texts.iter().any(|text| text.contains(word)))
     }
 
-    /// The code and the parameters of a launch of the fresh kernel over these layouts, which have been
-    /// broadcast to `shape`, and its workgroups. `None` if it takes more parameters than there are.
+    /// The code and the parameters of a launch of the fresh kernel over these layouts, which have
+    /// been broadcast to `shape`, and its workgroups. `None` if it takes more parameters than there
+    /// are.
     pub(crate) fn plan(
         &self,
         caps: &Caps,
@@ -94,14 +95,14 @@ impl Element {
     }
 }
 
-/// Of a launch's operands, which are bound as quads.
-pub(crate) fn are_quads(code: u64, operands: usize) -> SmallVec<[bool; 4]> {
+/// Of a launch's operands, which are bound as vec4s.
+pub(crate) fn are_vec4s(code: u64, operands: usize) -> SmallVec<[bool; 4]> {
     let code = Code(code);
     let fetches = (0..code.inputs()).map(|input| code.fetch(input));
     let bound = fetches.filter(|&fetch| fetch != Fetch::Param);
-    let mut quads: SmallVec<[bool; 4]> = bound.map(|fetch| fetch == Fetch::Quad).collect();
-    quads.resize(operands, true);
-    quads
+    let mut vec4s: SmallVec<[bool; 4]> = bound.map(|fetch| fetch == Fetch::Vec4).collect();
+    vec4s.resize(operands, true);
+    vec4s
 }
 
 /// The code of a launch that writes through a part of an old storage.

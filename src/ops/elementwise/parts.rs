@@ -52,7 +52,7 @@ pub(in crate::ops) fn is_wide<'a>(
 /// Which bytes of its storage each operand shows, as (start, length). Those that overlap show the
 /// same: one binding may not be read while another one of the same bytes is written.
 pub(in crate::ops) fn ranges(engine: &Engine, tensors: &[&Tensor]) -> Ranges {
-    // Quads stay quads, and elements whole.
+    // Vec4s stay vec4s, and elements whole.
     let step = engine.caps().offset_alignment_bytes.max(16);
     let shown = tensors.iter().map(|tensor| {
         let width = tensor.dtype.size_bytes();
@@ -123,7 +123,7 @@ pub(in crate::ops) fn halves(tensors: &[&Tensor]) -> Option<[SmallVec<[Tensor; 4
     let (_, dim, axis) = reaches
         .filter(|&(_, dim, _)| dim > 1)
         .max_by_key(|&(reach, ..)| reach)?;
-    // Pieces that start at quads are read and written as such.
+    // Pieces that start at vec4s are read and written as such.
     let at = match dim / 2 {
         half if half >= 4 => half / 4 * 4,
         half => half,
@@ -176,7 +176,7 @@ impl Call<'_> {
         let engine = &out.engine;
         let operands: SmallVec<[&Tensor; 4]> = views.iter().chain([out]).collect();
         let fit = |operands: &[&Tensor]| do_fit(engine, operands, &ranges(engine, operands));
-        if out.layout.is_quads() {
+        if out.layout.is_vec4_aligned() {
             if fit(&operands) {
                 return self.launch_part(views, out);
             }

@@ -1,9 +1,10 @@
-//! The text of an elementwise variant: parameters, index arithmetic, loads, the operation, the store.
+//! The text of an elementwise variant: parameters, index arithmetic, loads, the operation, the
+//! store.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::{Code, Fetch, LEAST_WORDS, MAP, QUADS_ON_CPU};
+use super::{Code, Fetch, LEAST_WORDS, MAP, VEC4S_ON_CPU};
 use crate::ops::functions::push_functions;
 use lapidary_core::DType;
 use lapidary_core::internal::Variant;
@@ -62,15 +63,15 @@ pub(in crate::ops) fn text(
         "store_all"
     };
     let placed = section.contains("k: u32");
-    if code.has(Code::OCTETS) {
-        push_octet(&mut out, variant, names, placed);
+    if code.has(Code::VEC8S) {
+        push_vec8(&mut out, variant, names, placed);
     } else {
-        let quad = section_for(WGSL, "quad", "")
+        let vec4 = section_for(WGSL, "vec4", "")
             .replace("$LOADS", &loads(variant, names, placed))
             .replace("$STORE", section_for(WGSL, store, "").trim_end());
-        out.push_str(&quad);
+        out.push_str(&vec4);
     }
-    out.push_str(&section_for(WGSL, "main", "").replace("$QUADS", &quads(code)));
+    out.push_str(&section_for(WGSL, "main", "").replace("$VEC4S", &vec4s(code)));
     push_functions(&mut out);
     Cow::Owned(out)
 }
@@ -111,7 +112,7 @@ pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
         out.push_str(", ");
     }
     let _ = writeln!(out, "{});\n}}", ["0u"; 4][..4 - bound].join(", "));
-    // From a quad to the next one in the same row.
+    // From a vec4 to the next one in the same row.
     let step = |operand: usize| match operand < bound {
         true => format!("4u * {}", word(MAP + bound + rank * (2 + operand) - 1)),
         false => "0u".to_string(),
@@ -123,54 +124,57 @@ pub(in crate::ops) fn index(out: &mut String, bound: usize, rank: usize) {
     );
 }
 
-/// Calls `quad` for every quad of an invocation.
-fn quads(code: Code) -> String {
+/// Calls `put_vec4` for every vec4 of an invocation.
+fn vec4s(code: Code) -> String {
     let each = if code.has(Code::UNROLL) {
-        QUADS_ON_CPU
+        VEC4S_ON_CPU
     } else {
         1
     };
     if code.bound() == 0 || !code.has(Code::WHOLE) {
-        return per_quad(each, |_, k| format!("quad({k}, vec4<u32>());"));
+        return per_vec4(each, |_, k| format!("put_vec4({k}, vec4<u32>());"));
     }
     if !code.has(Code::TOGETHER) {
-        return per_quad(each, |_, k| format!("quad({k}, at(coordinates({k})));"));
+        return per_vec4(each, |_, k| format!("put_vec4({k}, at(coordinates({k})));"));
     }
     let start = format!("let i = at(coordinates(thread * {}u));\n  ", 4 * each);
-    if code.has(Code::OCTETS) {
-        let of = |octet: u64| {
-            let k = format!("thread * {}u + {}u", 4 * each, 8 * octet);
+    if code.has(Code::VEC8S) {
+        let of = |vec8: u64| {
+            let k = format!("thread * {}u + {}u", 4 * each, 8 * vec8);
             format!(
-                "if ({k} < p.w0.x) {{ octet({k}, i + {}u * step()); }}",
-                2 * octet
+                "if ({k} < p.w0.x) {{ put_vec8({k}, i + {}u * step()); }}",
+                2 * vec8
             )
         };
         return start + &(0..each / 2).map(of).collect::<Vec<_>>().join("\n  ");
     }
-    start + &per_quad(each, |quad, k| format!("quad({k}, i + {quad}u * step());"))
+    start
+        + &per_vec4(each, |vec4, k| {
+            format!("put_vec4({k}, i + {vec4}u * step());")
+        })
 }
 
-fn per_quad(each: u64, call: impl Fn(u64, &str) -> String) -> String {
-    let of = |quad| {
-        let q = format!("(thread * {each}u + {quad}u)");
+fn per_vec4(each: u64, call: impl Fn(u64, &str) -> String) -> String {
+    let of = |vec4| {
+        let q = format!("(thread * {each}u + {vec4}u)");
         format!(
-            "if ({q} < quads) {{ {} }}",
-            call(quad, &format!("({q} << 2u)"))
+            "if ({q} < vec4s) {{ {} }}",
+            call(vec4, &format!("({q} << 2u)"))
         )
     };
     (0..each).map(of).collect::<Vec<_>>().join("\n  ")
 }
 
-/// A function for two quads that lie together.
-fn push_octet(out: &mut String, variant: &Variant, names: &[&str], placed: bool) {
+/// A function for two vec4s that lie together.
+fn push_vec8(out: &mut String, variant: &Variant, names: &[&str], placed: bool) {
     let code = Code(variant.code);
-    out.push_str("fn octet(k: u32, i: vec4<u32>) {\n");
+    out.push_str("fn put_vec8(k: u32, i: vec4<u32>) {\n");
     let mut operand = 0;
     for (input, name) in names.iter().enumerate() {
         let at = ["x", "y", "z"][operand];
         let value = match code.fetch(input) {
             Fetch::Param => format!("A(bitcast<T>({}))", word(2)),
-            Fetch::Quad => format!("{name}_get8(i.{at})"),
+            Fetch::Vec4 => format!("{name}_get8(i.{at})"),
             _ => format!("vec4<f32>({name}_get(i.{at}))"),
         };
         // Writing to a String cannot fail.
@@ -180,7 +184,7 @@ fn push_octet(out: &mut String, variant: &Variant, names: &[&str], placed: bool)
     let half = |half: u32| {
         let inputs = names.iter().enumerate();
         let of_input = |(input, name): (usize, &&str)| match code.fetch(input) {
-            Fetch::Quad => format!("{name}[{half}]"),
+            Fetch::Vec4 => format!("{name}[{half}]"),
             _ => name.to_string(),
         };
         let place = placed.then(|| format!("k + {}u", 4 * half));
@@ -206,7 +210,7 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
     let apart = !code.has(Code::WHOLE);
     if apart {
         out.push_str("let c0 = coordinates(k);\n  let i0 = at(c0);\n");
-        // The last quad may pass the end: its other lanes read the last element again.
+        // The last vec4 may pass the end: its other lanes read the last element again.
         let elements = word(0);
         for lane in 1..4 {
             let before = lane - 1;
@@ -229,15 +233,15 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
         let lane = |lane: u32| match (apart, lane) {
             (true, _) => format!("{name}_get(i{lane}.{at})"),
             (false, 0) => format!("{name}_get(i.{at})"),
-            // Only in one dimension may a quad of a whole run pass the end.
+            // Only in one dimension may a vec4 of a whole run pass the end.
             (false, _) if rank == 1 => {
                 let last = format!("{} - 1u - k", word(0));
                 format!("{name}_get(i.{at} + min({lane}u, {last}) * {stride})")
             }
             (false, _) => format!("{name}_get(i.{at} + {lane}u * {stride})"),
         };
-        let quad = match code.fetch(input) {
-            Fetch::Quad => format!("{name}_get4(i.{at})"),
+        let vec4 = match code.fetch(input) {
+            Fetch::Vec4 => format!("{name}_get4(i.{at})"),
             Fetch::Splat => format!("vec4<{kind}>({})", lane(0)),
             _ => format!(
                 "vec4<{kind}>({}, {}, {}, {})",
@@ -247,7 +251,7 @@ fn loads(variant: &Variant, names: &[&str], placed: bool) -> String {
                 lane(3)
             ),
         };
-        let _ = writeln!(out, "  let {name} = {quad};");
+        let _ = writeln!(out, "  let {name} = {vec4};");
         operand += 1;
     }
     let place = if placed { "k, " } else { "" };

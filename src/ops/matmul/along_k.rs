@@ -1,6 +1,6 @@
 //! Products with a small result and long sums: a few workgroups would do all of it, one after the
-//! other. So the sums are cut along k, the parts computed side by side as the matrices of a batch, and
-//! added up ("split-k" in CUTLASS).
+//! other. So the sums are cut along k, the parts computed side by side as the matrices of a batch,
+//! and added up ("split-k" in CUTLASS).
 
 use super::problem::Problem;
 use super::{Epilogue, Right, Shapes, choice, product_dtype};
@@ -8,12 +8,13 @@ use crate::tensor::Tensor;
 use crate::tensor::layout::{Layout, MAX_RANK};
 use lapidary_core::{DType, Result};
 
-/// Parts are so many steps of k, or a multiple: rows of them start where those of the whole do, in quads.
+/// Parts are so many steps of k, or a multiple: rows of them start where those of the whole do, in
+/// vec4s.
 const UNIT: usize = 32;
 
 impl Tensor {
-    /// The product in parts of k, if that keeps more of the device busy. The parts together take what the
-    /// result takes, and that as often as there are parts.
+    /// The product in parts of k, if that keeps more of the device busy. The parts together take
+    /// what the result takes, and that as often as there are parts.
     #[track_caller]
     pub(super) fn matmul_along_k(
         &self,
@@ -59,8 +60,9 @@ impl Tensor {
     }
 }
 
-/// Matrices, whose k is the axis `from_end`, as so many parts along k, each so many steps long. The parts are
-/// the outermost of `rank + 1` axes: a batch over one matrix still is more rows of the other.
+/// Matrices, whose k is the axis `from_end`, as so many parts along k, each so many steps long. The
+/// parts are the outermost of `rank + 1` axes: a batch over one matrix still is more rows of the
+/// other.
 fn in_parts(whole: &Layout, rank: usize, from_end: usize, [parts, step]: [usize; 2]) -> Layout {
     let mut layout = whole.clone();
     let k = whole.rank() - from_end;
@@ -89,8 +91,8 @@ mod tests {
         numbers.floor().unwrap().cast(dtype).unwrap()
     }
 
-    /// Cut where tiles are as large as they are on software adapters with subgroups of 8, and what it is as one.
-    /// Whether it was cut.
+    /// Cut where tiles are as large as they are on software adapters with subgroups of 8, and what
+    /// it is as one. Whether it was cut.
     fn check(a: &Tensor, b: &Tensor, end: &Epilogue) -> bool {
         let Some(parts) = a.matmul_along_k(b.into(), end).unwrap() else {
             let caps = a.engine.caps();

@@ -15,7 +15,8 @@ use lapidary_core::{AdapterKind, Caps, DType};
 /// Multiplications from which what a variant saves is more than what a launch costs.
 const LEAST_WORK: u64 = 64 * 64 * 64;
 
-/// Multiplications that a trial must not ask of a software adapter: they take a good part of a second.
+/// Multiplications that a trial must not ask of a software adapter: they take a good part of a
+/// second.
 const MOST_WORK_ON_CPU: u64 = 2048 * 2048 * 2048;
 
 /// And of a GPU.
@@ -27,7 +28,7 @@ struct Key {
     dtypes: [DType; 2],
     sizes: [u64; 4],
     orders: [Order; 2],
-    quads: [bool; 2],
+    vec4s: [bool; 2],
     /// Elements that share a scale, 1 where there are none.
     group: u32,
 }
@@ -37,13 +38,13 @@ impl fmt::Display for Key {
         let [m, n, k, matrices] = self.sizes;
         let [a, b] = self.dtypes;
         write!(f, "{a} by {b}, {m} x {n} x {k} of {matrices}")?;
-        for ((name, order), quads) in ["a", "b"].into_iter().zip(self.orders).zip(self.quads) {
+        for ((name, order), vec4s) in ["a", "b"].into_iter().zip(self.orders).zip(self.vec4s) {
             let order = match order {
                 Order::AlongK => "along k",
                 Order::AlongEdge => "along the edge",
                 Order::Stepped => "stepped",
             };
-            let ragged = if quads { "" } else { " off the quads" };
+            let ragged = if vec4s { "" } else { " off the vec4s" };
             write!(f, ", {name} {order}{ragged}")?;
         }
         if self.group > 1 {
@@ -89,7 +90,7 @@ pub(super) fn tuned(
             dtypes: [a.dtype, b.dtype],
             sizes: sizes.map(|size| bucket(size.into())),
             orders: [problem.a.order(), problem.b.order()],
-            quads: [problem.a.is_quads(), problem.b.is_quads()],
+            vec4s: [problem.a.is_vec4_aligned(), problem.b.is_vec4_aligned()],
             group: 1 << right.group_log2(),
         },
         operands: &operands,
@@ -108,11 +109,11 @@ fn others(
     room_bytes: u64,
 ) -> Vec<Tile> {
     let lanes = choice::lanes(caps);
-    let register = |rows: u8, quads: u8, lanes: u8| Tile::Register { rows, quads, lanes };
+    let register = |rows: u8, vec4s: u8, lanes: u8| Tile::Register { rows, vec4s, lanes };
     // A tile of which less than half is used is not worth its compilation.
     let fits = |rows: u32| problem.m == 1 && rows == 1 || problem.m > 1 && rows < 2 * problem.m;
     let is_wide = problem.n > u32::from(lanes.unwrap_or(8)) * 4;
-    let quads: &[u8] = if is_wide { &[1, 2] } else { &[1] };
+    let vec4s: &[u8] = if is_wide { &[1, 2] } else { &[1] };
     let mut tiles = Vec::new();
     if caps.kind == AdapterKind::Cpu {
         // Each tile takes such an adapter a while to compile: those near the rule's.
@@ -125,8 +126,8 @@ fn others(
         let near = near / 2..=most.min(near.saturating_mul(2));
         let rows = [32, 16, 8, 4, 1].into_iter();
         for rows in rows.filter(|rows| near.contains(rows) && fits((*rows).into())) {
-            let tile = |&quads: &u8| register(rows, quads, lanes.unwrap_or(0));
-            tiles.extend(quads.iter().map(tile));
+            let tile = |&vec4s: &u8| register(rows, vec4s, lanes.unwrap_or(0));
+            tiles.extend(vec4s.iter().map(tile));
         }
         tiles.extend(choice::split(caps, problem));
         let packed = choice::packed(caps, problem, room_bytes);
@@ -154,8 +155,8 @@ fn others(
     tiles
 }
 
-/// What a product takes beside its operands: a result in single precision that may be padded, and packed
-/// operands.
+/// What a product takes beside its operands: a result in single precision that may be padded, and
+/// packed operands.
 fn scratch_bytes(caps: &Caps, problem: &Problem, c: &Tensor) -> u64 {
     let lanes = choice::lanes(caps).unwrap_or(0);
     let packed = |side: &Side, edge| packed_len(problem, side, edge, lanes).saturating_mul(4);

@@ -18,12 +18,12 @@ const PACKED_ROWS: u8 = 64;
 /// Rows and columns of C from which an operand is read often enough to be packed first.
 const PACKED_EDGE: u32 = 48;
 
-/// Multiplications from which operands are packed that do not lie in quads.
+/// Multiplications from which operands are packed that do not lie in vec4s.
 const RAGGED_WORK: u64 = 96 * 96 * 96;
 
-/// Multiplications from which operands are packed although they lie in quads: what a tile reads
+/// Multiplications from which operands are packed although they lie in vec4s: what a tile reads
 /// then lies together.
-const QUADS_WORK: u64 = 450 * 450 * 450;
+const VEC4S_WORK: u64 = 450 * 450 * 450;
 
 /// Rows up to which a GPU shares out k rather than rows.
 pub(super) const SKINNY_ROWS: u32 = 8;
@@ -38,8 +38,8 @@ const SPLIT_ROWS: [u32; 2] = [4, 2];
 /// Steps of k from which each lane has enough of them, where C is narrow, and where it is wide.
 const SPLIT_STEPS: [u32; 2] = [64, 256];
 
-/// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in pages of
-/// their own, and each visit of one should be worth it.
+/// Columns from which a row by a matrix is shared out in wider tiles: rows of B that long lie in
+/// pages of their own, and each visit of one should be worth it.
 const FAR_COLUMNS: u32 = 2048;
 
 /// Steps of k of a part, at least, where long sums are cut: that many hide what a part costs more.
@@ -48,8 +48,9 @@ const LEAST_PART: u32 = 1024;
 /// The shortest sums that are cut.
 pub(super) const LEAST_SPLIT_K: usize = 2 * LEAST_PART as usize;
 
-/// Multiplications from which a cut saves a software adapter of two cores more than the launches cost that it
-/// takes: at half as many nothing is gained, at twice as many a product takes half the time.
+/// Multiplications from which a cut saves a software adapter of two cores more than the launches
+/// cost that it takes: at half as many nothing is gained, at twice as many a product takes half the
+/// time.
 const SPLIT_K_WORK_ON_CPU: u64 = 1 << 23;
 
 /// The same for a GPU, which has more cores and takes less for a launch.
@@ -59,7 +60,8 @@ const SPLIT_K_WORK: u64 = 1 << 22;
 const BUSY_GROUPS: u64 = 64;
 const BUSY_GROUPS_ON_CPU: u64 = 8;
 
-/// Elements that a result has at most whose sums are cut: as many tiles as keep a GPU busy have more.
+/// Elements that a result has at most whose sums are cut: as many tiles as keep a GPU busy have
+/// more.
 pub(super) const MOST_SPLIT_LEN: usize = 1 << 20;
 
 /// Tiles of 128 by 128 from which a GPU has enough to do with tiles of that size.
@@ -71,7 +73,8 @@ const TILE_BYTES: u32 = 16 << 10;
 /// The element types of a product: A, B, C.
 pub(super) type DTypes = [DType; 3];
 
-/// The tile for a product, where slabs may take `room_bytes` in all, which is asked for where it matters.
+/// The tile for a product, where slabs may take `room_bytes` in all, which is asked for where it
+/// matters.
 pub(super) fn choose(
     caps: &Caps,
     dtypes: DTypes,
@@ -108,8 +111,8 @@ pub(super) fn choose(
     }
 }
 
-/// The tile for at most `SKINNY_ROWS` rows: all of them; or, where that compiles slowly, a half, which
-/// reads the other matrix twice.
+/// The tile for at most `SKINNY_ROWS` rows: all of them; or, where that compiles slowly, a half,
+/// which reads the other matrix twice.
 pub(super) fn skinny(caps: &Caps, m: u32) -> Tile {
     let rows = m.next_power_of_two() as u8;
     let all = Tile::Skinny { rows };
@@ -119,8 +122,8 @@ pub(super) fn skinny(caps: &Caps, m: u32) -> Tile {
     }
 }
 
-/// Does the device's compiler take about a second for it, and not five? FXC's time grows faster than
-/// the text.
+/// Does the device's compiler take about a second for it, and not five? FXC's time grows faster
+/// than the text.
 pub(super) fn compiles_soon(caps: &Caps, tile: Tile) -> bool {
     let is_long = matches!(
         tile,
@@ -129,8 +132,8 @@ pub(super) fn compiles_soon(caps: &Caps, tile: Tile) -> bool {
     caps.compiler != ShaderCompiler::Fxc || !is_long
 }
 
-/// The tile by cooperative matrices, if the device has them and halves hold what the operands do. Where every
-/// element of a square counts for several that nobody stores it is not worth it.
+/// The tile by cooperative matrices, if the device has them and halves hold what the operands do.
+/// Where every element of a square counts for several that nobody stores it is not worth it.
 pub(super) fn cooperative(
     caps: &Caps,
     dtypes: DTypes,
@@ -165,7 +168,7 @@ pub(super) fn least(caps: &Caps, problem: &Problem) -> Tile {
     let lanes = lanes(caps).filter(|_| caps.kind == AdapterKind::Cpu);
     Tile::Register {
         rows,
-        quads: 1,
+        vec4s: 1,
         lanes: lanes.unwrap_or(0),
     }
 }
@@ -180,7 +183,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
         return Tile::Naive;
     }
     let Some(lanes) = lanes(caps) else {
-        let (rows, quads) = match problem.m {
+        let (rows, vec4s) = match problem.m {
             1 => (1, 2),
             2..=32 => (4, 2),
             33..=64 => (8, 2),
@@ -188,7 +191,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
         };
         let tile = |rows| Tile::Register {
             rows,
-            quads,
+            vec4s,
             lanes: 0,
         };
         let is_soon = compiles_soon(caps, tile(rows));
@@ -215,7 +218,7 @@ fn on_cpu(caps: &Caps, problem: &Problem, room_bytes: impl FnOnce() -> u64) -> T
     let is_worth_it = rows < 32 || problem.work() >= LARGE_WORK;
     Tile::Register {
         rows: rows as u8,
-        quads: if is_wide && is_worth_it { 2 } else { 1 },
+        vec4s: if is_wide && is_worth_it { 2 } else { 1 },
         lanes,
     }
 }
@@ -239,12 +242,13 @@ pub(super) fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
         rows: problem.m.next_power_of_two() as u8,
         columns,
         lanes,
-        octets: true,
+        vec8s: true,
     })
 }
 
-/// Into how many parts along k a product is cut, if there is too little of it side by side. By the shape and
-/// the sort of adapter alone: the same call gives the same bits, however many cores a process may use.
+/// Into how many parts along k a product is cut, if there is too little of it side by side. By the
+/// shape and the sort of adapter alone: the same call gives the same bits, however many cores a
+/// process may use.
 pub(super) fn parts_of_k(
     caps: &Caps,
     dtypes: DTypes,
@@ -280,11 +284,11 @@ fn has_room_for_parts(problem: &Problem, parts: u64, room_bytes: u64) -> bool {
 }
 
 /// Are the operands worth a copy? They are read many times over, and lie so that each reading takes
-/// longer than it must: off the quads, or too far apart for the caches.
+/// longer than it must: off the vec4s, or too far apart for the caches.
 fn pays_to_pack(problem: &Problem) -> bool {
     let is_read_often = problem.m.min(problem.n) >= PACKED_EDGE;
-    let is_ragged = !problem.a.is_quads() || !problem.b.is_quads();
-    let least_work = if is_ragged { RAGGED_WORK } else { QUADS_WORK };
+    let is_ragged = !problem.a.is_vec4_aligned() || !problem.b.is_vec4_aligned();
+    let least_work = if is_ragged { RAGGED_WORK } else { VEC4S_WORK };
     is_read_often && problem.work() >= least_work
 }
 
@@ -302,13 +306,13 @@ pub(super) fn packed(caps: &Caps, problem: &Problem, room_bytes: u64) -> Option<
         fits_tiles && sides.into_iter().all(fits) && has_room_to_pack(problem, lanes, room_bytes);
     can_be.then_some(Tile::Packed {
         rows: PACKED_ROWS,
-        quads: 1,
+        vec4s: 1,
         lanes,
     })
 }
 
-/// Do packed operands and the result take no more than half of the room? What fits without a copy must
-/// not fail for one.
+/// Do packed operands and the result take no more than half of the room? What fits without a copy
+/// must not fail for one.
 fn has_room_to_pack(problem: &Problem, lanes: u8, room_bytes: u64) -> bool {
     let a_len = packed_len(problem, &problem.a, problem.m, lanes);
     let b_len = packed_len(problem, &problem.b, problem.n, lanes);
@@ -324,7 +328,7 @@ fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
             2..=32 => 4,
             _ => 8,
         },
-        quads: 1,
+        vec4s: 1,
         lanes: 0,
     }
 }

@@ -47,7 +47,8 @@ impl Activation {
 }
 
 /// What [`Tensor::matmul_with`] does with a product before it is stored, in this order:
-/// `cast(activation(scale * columns * product + bias) + residual)`. What is not asked for is left out.
+/// `cast(activation(scale * columns * product + bias) + residual)`. What is not asked for is left
+/// out.
 ///
 /// It is computed in f32 and rounded once, in the kernel of the product where that can: nothing of
 /// it is a pass over memory of its own.
@@ -83,8 +84,8 @@ impl Epilogue {
         self
     }
 
-    /// Multiplies each column by a number of its own: the scales of i8 weights that have one for each output,
-    /// of shape `[n]`, of f32 whatever the product's type.
+    /// Multiplies each column by a number of its own: the scales of i8 weights that have one for
+    /// each output, of shape `[n]`, of f32 whatever the product's type.
     pub fn scale_columns(mut self, factors: &Tensor) -> Self {
         self.columns = Some(factors.clone());
         self
@@ -206,7 +207,8 @@ impl Epilogue {
         Ok(())
     }
 
-    /// The same by operations of their own, on a product that is there, and in its type: without the cast.
+    /// The same by operations of their own, on a product that is there, and in its type: without
+    /// the cast.
     #[track_caller]
     pub(super) fn apply_in(&self, product: Tensor) -> Result<Tensor> {
         let mut value = product;

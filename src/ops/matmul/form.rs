@@ -8,30 +8,31 @@ const WINDOWED_ROWS: u8 = 4;
 /// How the work is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tile {
-    /// A thread for each quad of C, from operands of any strides: the reference.
+    /// A thread for each vec4 of C, from operands of any strides: the reference.
     Naive,
-    /// `rows` rows of `quads` quads in a thread's registers. With `lanes` lanes of a subgroup that
+    /// `rows` rows of `vec4s` vec4s in a thread's registers. With `lanes` lanes of a subgroup that
     /// broadcast A to each other, or by 8 by 8 threads, each for itself, where `lanes` is 0.
-    Register { rows: u8, quads: u8, lanes: u8 },
+    Register { rows: u8, vec4s: u8, lanes: u8 },
     /// 16 by 16 threads share a tile in workgroup memory; each computes `rows` by `rows` elements,
     /// 4 or 8.
     Workgroup { rows: u8 },
     /// `rows` rows (at most 8) of C, with k split over the threads of a workgroup.
     Skinny { rows: u8 },
-    /// `rows` rows of `quads` quads in the registers of `lanes` lanes that broadcast A to each
+    /// `rows` rows of `vec4s` vec4s in the registers of `lanes` lanes that broadcast A to each
     /// other, from operands that were packed; `rows` is a multiple of four times `lanes`.
-    Packed { rows: u8, quads: u8, lanes: u8 },
-    /// `rows` rows (at most 4) of `columns` columns, a multiple of four, with k split over the `lanes`
-    /// lanes of a subgroup; `octets` says that B is read eight elements at a time where
-    /// it consists of them.
+    Packed { rows: u8, vec4s: u8, lanes: u8 },
+    /// `rows` rows (at most 4) of `columns` columns, a multiple of four, with k split over the
+    /// `lanes` lanes of a subgroup; `vec8s` says that B is read eight elements at a time where it
+    /// consists of them.
     Split {
         rows: u8,
         columns: u8,
         lanes: u8,
-        octets: bool,
+        vec8s: bool,
     },
-    /// Cooperative matrices of `size` by `size`, 8 or 16: the subgroups of a workgroup, of `lanes` lanes each,
-    /// multiply halves out of workgroup memory. A large tile has 8 by 8 such squares, others 4 by 4.
+    /// Cooperative matrices of `size` by `size`, 8 or 16: the subgroups of a workgroup, of `lanes`
+    /// lanes each, multiply halves out of workgroup memory. A large tile has 8 by 8 such squares,
+    /// others 4 by 4.
     Cooperative { size: u8, large: bool, lanes: u8 },
 }
 
@@ -184,8 +185,8 @@ pub(crate) struct Form {
 }
 
 impl Tile {
-    /// The same for a B that does not consist of octets.
-    pub(super) fn without_octets(self) -> Tile {
+    /// The same for a B that does not consist of vec8s.
+    pub(super) fn without_vec8s(self) -> Tile {
         match self {
             Tile::Split {
                 rows,
@@ -196,7 +197,7 @@ impl Tile {
                 rows,
                 columns,
                 lanes,
-                octets: false,
+                vec8s: false,
             },
             other => other,
         }
@@ -210,7 +211,7 @@ impl Tile {
             Tile::Register { rows, lanes, .. } | Tile::Packed { rows, lanes, .. } => {
                 Tile::Register {
                     rows: rows.min(WINDOWED_ROWS),
-                    quads: 1,
+                    vec4s: 1,
                     lanes,
                 }
             }
@@ -218,7 +219,7 @@ impl Tile {
                 rows,
                 columns: 4,
                 lanes,
-                octets: false,
+                vec8s: false,
             },
             other => other,
         }
@@ -257,44 +258,44 @@ impl Packing {
 
 impl Form {
     pub(crate) fn pack(self) -> u64 {
-        let [kind, rows, quads, lanes] = match self.tile {
+        let [kind, rows, vec4s, lanes] = match self.tile {
             Tile::Naive => [0, 0, 0, 0],
-            Tile::Register { rows, quads, lanes } => [1, rows, quads, lanes],
+            Tile::Register { rows, vec4s, lanes } => [1, rows, vec4s, lanes],
             Tile::Workgroup { rows } => [2, rows, 0, 0],
             Tile::Skinny { rows } => [3, rows, 0, 0],
-            Tile::Packed { rows, quads, lanes } => [4, rows, quads, lanes],
+            Tile::Packed { rows, vec4s, lanes } => [4, rows, vec4s, lanes],
             Tile::Split {
                 rows,
                 columns,
                 lanes,
-                octets,
-            } => [5 + u8::from(octets), rows, columns, lanes],
+                vec8s,
+            } => [5 + u8::from(vec8s), rows, columns, lanes],
             Tile::Cooperative { size, large, lanes } => [7, size, large.into(), lanes],
         };
         let sides = self.a as u8 | (self.b as u8) << 2 | self.group_log2 << 4;
         let [flags, activation] = self.end.pack();
         let spread = self.spread as u8;
-        u64::from_le_bytes([kind, rows, quads, lanes, sides, spread, flags, activation])
+        u64::from_le_bytes([kind, rows, vec4s, lanes, sides, spread, flags, activation])
     }
 
     pub(crate) fn unpack(code: u64) -> Form {
-        let [kind, rows, quads, lanes, sides, spread, flags, activation] = code.to_le_bytes();
+        let [kind, rows, vec4s, lanes, sides, spread, flags, activation] = code.to_le_bytes();
         let tile = match kind {
             0 => Tile::Naive,
-            1 => Tile::Register { rows, quads, lanes },
+            1 => Tile::Register { rows, vec4s, lanes },
             2 => Tile::Workgroup { rows },
             3 => Tile::Skinny { rows },
-            4 => Tile::Packed { rows, quads, lanes },
+            4 => Tile::Packed { rows, vec4s, lanes },
             7 => Tile::Cooperative {
                 size: rows,
-                large: quads != 0,
+                large: vec4s != 0,
                 lanes,
             },
             _ => Tile::Split {
                 rows,
-                columns: quads,
+                columns: vec4s,
                 lanes,
-                octets: kind == 6,
+                vec8s: kind == 6,
             },
         };
         Form {
@@ -316,13 +317,13 @@ impl Form {
     pub(crate) fn tile_size(self) -> (u32, u32) {
         match self.tile {
             Tile::Naive => (1, 1),
-            Tile::Register { rows, quads, lanes } => {
+            Tile::Register { rows, vec4s, lanes } => {
                 let across = if lanes == 0 { 8 } else { u32::from(lanes) };
                 let down = if lanes == 0 { 8 } else { 1 };
-                (u32::from(rows) * down, across * 4 * u32::from(quads))
+                (u32::from(rows) * down, across * 4 * u32::from(vec4s))
             }
-            Tile::Packed { rows, quads, lanes } => {
-                (u32::from(rows), u32::from(lanes) * 4 * u32::from(quads))
+            Tile::Packed { rows, vec4s, lanes } => {
+                (u32::from(rows), u32::from(lanes) * 4 * u32::from(vec4s))
             }
             Tile::Split { rows, columns, .. } => (rows.into(), columns.into()),
             Tile::Workgroup { rows } => (u32::from(rows) * 16, u32::from(rows) * 16),

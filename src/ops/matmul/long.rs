@@ -8,7 +8,8 @@ use lapidary_core::{DType, Result};
 /// Rows of a part, so that tiles stay whole.
 const UNIT: usize = 128;
 
-/// What a multiply-add counts: integers are multiplied by the naive kernel, which takes several times as long.
+/// What a multiply-add counts: integers are multiplied by the naive kernel, which takes several
+/// times as long.
 pub(super) fn cost(dtype: DType) -> u64 {
     if dtype.is_float() { 1 } else { 8 }
 }

@@ -1,10 +1,10 @@
 //! Products of operands that are packed first: copies in which a subgroup's loads lie side by side,
-//! start at quads and have whole steps of k, whatever the operands look like.
+//! start at vec4s and have whole steps of k, whatever the operands look like.
 
 use super::form::{End, Form, Order, Packing, Spread, Tile};
 use super::problem::{Problem, Side};
 use super::product::{Output, arg};
-use super::{choice, text};
+use super::{choice, variants};
 use crate::tensor::Tensor;
 use lapidary_core::internal::{Kernel, Launch, Operand};
 use lapidary_core::{DType, Result};
@@ -12,8 +12,8 @@ use lapidary_core::{DType, Result};
 pub(super) static PACK: Kernel = Kernel {
     name: "matmul_pack",
     operands: &[Operand::read("a"), Operand::write("c")],
-    text: text::pack,
-    twin: twin!(crate::ops::twin::matmul::pack),
+    text: variants::pack,
+    reference: reference!(crate::ops::reference::matmul::pack),
 };
 
 /// Elements of a packed operand with an edge of `edge`, for subgroups of `lanes`.
@@ -79,7 +79,7 @@ fn pack(
 ) -> Result<Tensor> {
     let len = packed_len(problem, side, edge, lanes);
     let packed = Tensor::output(&operand.engine, &[len as usize], dtype)?;
-    let args = [arg(operand, side.is_quads()), arg(&packed, true)];
+    let args = [arg(operand, side.is_vec4_aligned()), arg(&packed, true)];
     let packing = Packing {
         order: side.order(),
         lanes,

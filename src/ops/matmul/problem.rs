@@ -26,7 +26,8 @@ pub(crate) struct Params {
     pub(crate) strides: [u32; 4],
     /// Batch dimension 4, C's row stride, where A starts, where B starts.
     pub(crate) rest: [u32; 4],
-    /// The scale's bits; where the bias, the residual and the scales (of columns, or of B's groups) start.
+    /// The scale's bits; where the bias, the residual and the scales (of columns, or of B's groups)
+    /// start.
     pub(crate) more: [u32; 4],
 }
 
@@ -50,8 +51,8 @@ impl Side {
         }
     }
 
-    /// Does every line start at a quad?
-    pub(super) fn is_quads(&self) -> bool {
+    /// Does every line start at a vec4?
+    pub(super) fn is_vec4_aligned(&self) -> bool {
         let line = match self.order() {
             Order::AlongK => self.edge,
             Order::AlongEdge => self.along_k,
@@ -79,8 +80,8 @@ pub(super) struct Problem {
 
 impl Problem {
     /// The operands have their matrices in the last two dimensions, and `batch` is what the
-    /// dimensions before them broadcast to. The result is row-major. `may_swap` says that it does not
-    /// matter which operand is A.
+    /// dimensions before them broadcast to. The result is row-major. `may_swap` says that it does
+    /// not matter which operand is A.
     pub(super) fn new(batch: &[usize], a: &Layout, b: &Layout, may_swap: bool) -> Self {
         let [m, k] = last_two(&a.shape).map(|dim| dim as u32);
         let n = last_two(&b.shape)[1] as u32;
@@ -155,7 +156,7 @@ impl Problem {
     }
 
     /// Does B consist of runs of eight elements that start at multiples of eight?
-    pub(super) fn b_is_octets(&self) -> bool {
+    pub(super) fn b_is_vec8s(&self) -> bool {
         let b = &self.b;
         let (line, run) = match b.order() {
             Order::AlongK => (b.edge, self.k),

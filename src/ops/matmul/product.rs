@@ -66,7 +66,7 @@ impl Tensor {
             |c: &Tensor| tile.unwrap_or_else(|| self.tile(right, c, &problem, !end.is_empty()));
         let c = Tensor::output(&self.engine, &shapes.result, dtype)?;
         let of_c = tile(&c);
-        // Rows of halves that are no whole quads would share words between two threads: then the
+        // Rows of halves that are no whole vec4s would share words between two threads: then the
         // rows are padded, and a copy takes the padding out.
         if of_c == Tile::Naive || n.is_multiple_of(4) || dtype.size_bytes() == 4 {
             launch(
@@ -184,7 +184,7 @@ impl<'a> Output<'a> {
     ) -> Result<()> {
         let naive = form.tile == Tile::Naive;
         let whole = naive || self.c_row.is_multiple_of(4);
-        let quads = |index: usize| whole && self.more[index].is_multiple_of(4);
+        let vec4s = |index: usize| whole && self.more[index].is_multiple_of(4);
         let work = (params.size.iter()).fold(super::long::cost(a.dtype), |work, &dim| {
             work.saturating_mul(dim.into())
         });
@@ -195,15 +195,15 @@ impl<'a> Output<'a> {
         };
         let mut args = vec![a, b];
         args.extend(self.scales.iter().map(|scales| {
-            let by_quads = self.end.columns && self.more[3].is_multiple_of(4);
-            arg(scales, by_quads)
+            let by_vec4s = self.end.columns && self.more[3].is_multiple_of(4);
+            arg(scales, by_vec4s)
         }));
         args.extend(
             self.bias
                 .iter()
                 .map(|bias| arg(bias, self.more[1].is_multiple_of(4))),
         );
-        args.extend(self.residual.iter().map(|residual| arg(residual, quads(2))));
+        args.extend(self.residual.iter().map(|residual| arg(residual, vec4s(2))));
         args.push(arg(self.c, whole));
         let params = super::problem::Params {
             more: self.more,
@@ -222,24 +222,24 @@ fn launch([a, b]: [&Tensor; 2], problem: &Problem, tile: Tile, output: &Output<'
         return pack::launch([first, second], problem, tile, output);
     }
     let caps = a.engine.caps();
-    let tile = match problem.b_is_octets() {
+    let tile = match problem.b_is_vec8s() {
         true => tile,
-        false => tile.without_octets(),
+        false => tile.without_vec8s(),
     };
     let form = choice::plain(tile, problem, choice::spread_of(caps, tile, problem));
     let naive = tile == Tile::Naive;
     let operands = [
-        arg(first, !naive && problem.a.is_quads()),
-        arg(second, !naive && problem.b.is_quads()),
+        arg(first, !naive && problem.a.is_vec4_aligned()),
+        arg(second, !naive && problem.b.is_vec4_aligned()),
     ];
     let groups = choice::groups(caps, form, problem);
     output.command(operands, form, problem.params(output.c_row), groups)
 }
 
-pub(super) fn arg(tensor: &Tensor, quads: bool) -> Arg {
+pub(super) fn arg(tensor: &Tensor, vec4s: bool) -> Arg {
     Arg {
         storage: Arc::clone(&tensor.storage),
         dtype: tensor.dtype,
-        quads,
+        vec4s,
     }
 }

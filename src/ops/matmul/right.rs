@@ -1,4 +1,5 @@
-//! The second operand: a tensor, and what groups of its elements are multiplied by as they are loaded.
+//! The second operand: a tensor, and what groups of its elements are multiplied by as they are
+//! loaded.
 
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
@@ -36,8 +37,8 @@ impl<'a> Right<'a> {
         self.groups.map_or(0, |groups| groups.log2)
     }
 
-    /// The types that a product of an `a` by this into a `c` computes with: elements with scales are f32 when they
-    /// are multiplied.
+    /// The types that a product of an `a` by this into a `c` computes with: elements with scales
+    /// are f32 when they are multiplied.
     pub(super) fn dtypes(self, a: DType, c: DType) -> [DType; 3] {
         let b = match self.groups {
             Some(_) => DType::F32,

@@ -26,19 +26,20 @@ const fn split(rows: u8, columns: u8, lanes: u8) -> Tile {
         rows,
         columns,
         lanes,
-        octets: true,
+        vec8s: true,
     }
 }
 
-const fn register(rows: u8, quads: u8, lanes: u8) -> Tile {
-    Tile::Register { rows, quads, lanes }
+const fn register(rows: u8, vec4s: u8, lanes: u8) -> Tile {
+    Tile::Register { rows, vec4s, lanes }
 }
 
-/// Every tile that a product may get, by the rule or by tuning, for subgroups of `lanes`, or 0 where there are none.
+/// Every tile that a product may get, by the rule or by tuning, for subgroups of `lanes`, or 0
+/// where there are none.
 fn tiles(lanes: u8) -> Vec<Tile> {
     let both = |rows: &[u8], lanes| -> Vec<Tile> {
-        let quads = |&rows: &u8| [1, 2].map(|quads| register(rows, quads, lanes));
-        rows.iter().flat_map(quads).collect()
+        let vec4s = |&rows: &u8| [1, 2].map(|vec4s| register(rows, vec4s, lanes));
+        rows.iter().flat_map(vec4s).collect()
     };
     let mut tiles = vec![Tile::Naive];
     tiles.extend(both(&[1, 4, 8, 16], 0));
@@ -58,8 +59,8 @@ fn tiles(lanes: u8) -> Vec<Tile> {
             tiles.push(split(rows, columns, lanes));
         }
         if lanes <= 8 {
-            let (rows, quads) = (64, 1);
-            tiles.push(Tile::Packed { rows, quads, lanes });
+            let (rows, vec4s) = (64, 1);
+            tiles.push(Tile::Packed { rows, vec4s, lanes });
         }
     }
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
@@ -68,15 +69,15 @@ fn tiles(lanes: u8) -> Vec<Tile> {
 }
 
 /// Panics unless the form's shader is valid, in one window and in three.
-fn validate(form: Form, dtype: DType, quads: u8) {
-    validate_of(form, [dtype; MAX_OPERANDS], quads);
+fn validate(form: Form, dtype: DType, vec4s: u8) {
+    validate_of(form, [dtype; MAX_OPERANDS], vec4s);
 }
 
-fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
+fn validate_of(form: Form, dtypes: [DType; MAX_OPERANDS], vec4s: u8) {
     let variant = Variant {
         code: form.pack(),
         dtypes,
-        quads,
+        vec4s,
     };
     validate_variant(kernel_of(form), &variant);
 }
@@ -148,7 +149,7 @@ fn every_text_that_ends_with_more_is_a_valid_shader() {
         register(8, 1, 0),
         Tile::Packed {
             rows: 32,
-            quads: 1,
+            vec4s: 1,
             lanes: 8,
         },
         Tile::Workgroup { rows: 4 },
@@ -178,7 +179,7 @@ fn every_text_that_packs_is_a_valid_shader() {
             .into_iter()
             .flat_map(|o| [DType::F32, DType::F16, DType::Bf16, DType::I8].map(|dtype| (o, dtype)))
         {
-            for quads in [0b10, 0b11] {
+            for vec4s in [0b10, 0b11] {
                 let mut dtypes = [DType::F32; MAX_OPERANDS];
                 dtypes[0] = dtype;
                 for (spread, whole_k) in [
@@ -195,7 +196,7 @@ fn every_text_that_packs_is_a_valid_shader() {
                     let variant = Variant {
                         code: packing.pack(),
                         dtypes,
-                        quads: if order == Order::Stepped { 0b10 } else { quads },
+                        vec4s: if order == Order::Stepped { 0b10 } else { vec4s },
                     };
                     assert_eq!(Packing::unpack(packing.pack()), packing);
                     validate_variant(&PACK, &variant);
@@ -285,7 +286,7 @@ fn only_texts_that_broadcast_name_subgroups() {
             }
             .pack(),
             dtypes: [DType::F32; MAX_OPERANDS],
-            quads: 7,
+            vec4s: 7,
         };
         let broadcasts = matches!(
             tile,
@@ -317,7 +318,7 @@ fn a_batch_over_one_matrix_is_more_rows() {
         (folded.a.order(), folded.b.order()),
         (Order::AlongK, Order::AlongK)
     );
-    assert!(folded.a.is_quads() && folded.b.is_quads());
+    assert!(folded.a.is_vec4_aligned() && folded.b.is_vec4_aligned());
     let apart = problem(&x.narrow(1, 0, 6).unwrap(), &weight);
     assert_eq!((apart.m, apart.matrices), (6, 5));
     let rows = problem(&x.narrow(1, 0, 1).unwrap(), &weight);
@@ -328,24 +329,24 @@ fn a_batch_over_one_matrix_is_more_rows() {
 fn one_column_is_computed_as_one_row() {
     let product = problem(&Layout::contiguous(&[40, 16]), &Layout::contiguous(&[16]));
     assert_eq!((product.m, product.n, product.k), (1, 40, 16));
-    assert!(product.swapped && product.a.is_quads() && product.b.is_quads());
+    assert!(product.swapped && product.a.is_vec4_aligned() && product.b.is_vec4_aligned());
     assert_eq!(product.b.order(), Order::AlongK);
 }
 
 #[test]
-fn lines_that_start_anywhere_are_no_quads() {
+fn lines_that_start_anywhere_are_no_vec4s() {
     let b = Layout::contiguous(&[8, 8]);
-    let is_quads = |a: &Layout| problem(a, &b).a.is_quads();
-    assert!(is_quads(
+    let is_vec4_aligned = |a: &Layout| problem(a, &b).a.is_vec4_aligned();
+    assert!(is_vec4_aligned(
         &Layout::contiguous(&[12, 8]).narrow(0, 1, 9).unwrap()
     ));
-    assert!(!is_quads(
+    assert!(!is_vec4_aligned(
         &Layout::contiguous(&[12, 9]).narrow(1, 0, 8).unwrap()
     ));
-    assert!(!is_quads(
+    assert!(!is_vec4_aligned(
         &Layout::contiguous(&[12, 16]).narrow(1, 2, 8).unwrap()
     ));
-    assert!(is_quads(
+    assert!(is_vec4_aligned(
         &Layout::contiguous(&[12, 16]).narrow(1, 4, 8).unwrap()
     ));
 }
@@ -372,7 +373,7 @@ fn caps(kind: AdapterKind, lanes: Option<(u32, u32)>) -> Caps {
     caps.wide_words = false;
     caps.maps_slabs = false;
     caps.most_work = u64::MAX;
-    caps.host_kernels = false;
+    caps.runs_reference_kernels = false;
     caps
 }
 
@@ -394,7 +395,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [400, 400, 400], register(32, 1, 8));
     let packed = Tile::Packed {
         rows: 64,
-        quads: 1,
+        vec4s: 1,
         lanes: 8,
     };
     check(&lavapipe, [1024, 1024, 1024], packed);
@@ -522,7 +523,7 @@ fn every_variant_ends_like_operations_of_their_own() {
         ]);
         tiles.push(Tile::Packed {
             rows: 32,
-            quads: 1,
+            vec4s: 1,
             lanes,
         });
     }

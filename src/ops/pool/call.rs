@@ -15,8 +15,8 @@ use crate::tensor::layout::Layout;
 use lapidary_core::internal::Launch;
 use lapidary_core::{AdapterKind, DType, Error, Result};
 
-/// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in all of
-/// them.
+/// llvmpipe leaves the loops of an invocation, which makes four elements, after 65,535 rounds in
+/// all of them.
 const MOST_ROUNDS: u64 = 15_000;
 
 /// Planes to be pooled.

@@ -92,8 +92,8 @@ macro_rules! reductions {
 reductions! {
     /// The sum over `axes`; the sum of nothing is 0.
     ///
-    /// f16 and bf16 are accumulated in f32. Sums of `i32` and `u32` wrap around; those of `u8` and `bool`
-    /// are `u32`, so that a sum of bools counts, and those of `i8` are `i32`.
+    /// f16 and bf16 are accumulated in f32. Sums of `i32` and `u32` wrap around; those of `u8` and
+    /// `bool` are `u32`, so that a sum of bools counts, and those of `i8` are `i32`.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ use lapidary_core::{DType, Result};
 /// Elements from which what a variant saves is more than what a launch costs.
 const LEAST_ELEMENTS: u64 = 64 << 10;
 
-/// Elements that one invocation may fold one after the other, if the rule does not say more: software
-/// adapters leave longer loops.
+/// Elements that one invocation may fold one after the other, if the rule does not say more:
+/// software adapters leave longer loops.
 const MOST_IN_ONE: u32 = 32 << 10;
 
 /// Elements of a piece that is worth an invocation.

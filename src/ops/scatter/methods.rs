@@ -40,8 +40,9 @@ impl Tensor {
     /// `axis`, as PyTorch's `scatter_add`; shapes and indices as in [`scatter`](Tensor::scatter).
     /// Integers wrap; a bool is true if any is that was added.
     ///
-    /// Several that name one element are added in their order along `axis`, in f32 for f16 and bf16: the
-    /// result is the same in every run. An element that very many name takes as long as they are.
+    /// Several that name one element are added in their order along `axis`, in f32 for f16 and
+    /// bf16: the result is the same in every run. An element that very many name takes as long as
+    /// they are.
     ///
     /// # Errors
     ///
@@ -96,11 +97,11 @@ impl Tensor {
         Ok(at)
     }
 
-    /// [`scatter`](Tensor::scatter) in place. It takes no time or memory for what no index names, if
-    /// `self` is contiguous, `indices` is as large as `self` but for `axis`, and neither `indices`
-    /// nor `src` is a view of the same memory. For elements of fewer than 4 bytes, what comes after
-    /// `axis` must be a multiple of 4 elements besides, and so must where `self` starts, and
-    /// `indices` has one along `axis`. Else all of `self` is copied twice.
+    /// [`scatter`](Tensor::scatter) in place. It takes no time or memory for what no index names,
+    /// if `self` is contiguous, `indices` is as large as `self` but for `axis`, and neither
+    /// `indices` nor `src` is a view of the same memory. For elements of fewer than 4 bytes, what
+    /// comes after `axis` must be a multiple of 4 elements besides, and so must where `self`
+    /// starts, and `indices` has one along `axis`. Else all of `self` is copied twice.
     ///
     /// # Errors
     ///

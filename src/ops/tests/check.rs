@@ -23,15 +23,15 @@ const APART: Setting = Setting {
     wide_words: false,
 };
 
-/// Parses, validates and translates the shader of a variant with operands apart, and with all of them in one
-/// part, in one window and in three.
-pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
-    valid_by(translate, kernel, code, dtypes, quads);
+/// Parses, validates and translates the shader of a variant with operands apart, and with all of
+/// them in one part, in one window and in three.
+pub(super) fn valid(kernel: &Kernel, code: u64, dtypes: &[DType], vec4s: u8) {
+    valid_by(translate, kernel, code, dtypes, vec4s);
 }
 
 /// The same for a variant that no device gets whose compiler is FXC.
-pub(super) fn valid_beyond_fxc(kernel: &Kernel, code: u64, dtypes: &[DType], quads: u8) {
-    valid_by(translate_beyond_fxc, kernel, code, dtypes, quads);
+pub(super) fn valid_beyond_fxc(kernel: &Kernel, code: u64, dtypes: &[DType], vec4s: u8) {
+    valid_by(translate_beyond_fxc, kernel, code, dtypes, vec4s);
 }
 
 /// The same on an adapter that shows so little of a buffer that a launch takes many windows.
@@ -52,12 +52,12 @@ fn valid_by(
     kernel: &Kernel,
     code: u64,
     dtypes: &[DType],
-    quads: u8,
+    vec4s: u8,
 ) {
     let mut variant = Variant {
         code,
         dtypes: [DType::F32; MAX_OPERANDS],
-        quads,
+        vec4s,
     };
     variant.dtypes[..dtypes.len()].copy_from_slice(dtypes);
     assert_eq!(kernel.operands.len(), dtypes.len());

@@ -54,12 +54,12 @@ fn reshape_copies_only_where_no_strides_can_say_it() {
 }
 
 #[test]
-fn quads_start_at_multiples_of_four() {
+fn vec4s_start_at_multiples_of_four() {
     let base = Layout::contiguous(&[4, 6]);
-    assert!(base.is_quads());
-    assert!(!base.narrow(0, 1, 2).unwrap().is_quads());
-    assert!(base.narrow(0, 2, 2).unwrap().is_quads());
-    assert!(!base.narrow(1, 4, 2).unwrap().is_quads());
+    assert!(base.is_vec4_aligned());
+    assert!(!base.narrow(0, 1, 2).unwrap().is_vec4_aligned());
+    assert!(base.narrow(0, 2, 2).unwrap().is_vec4_aligned());
+    assert!(!base.narrow(1, 4, 2).unwrap().is_vec4_aligned());
 }
 
 #[test]

@@ -34,8 +34,9 @@ pub(crate) fn against(options: &Options) -> Result {
     }
     let new = build_table(&root(), &target_dir())?;
     let tree = Tree::check_out(commit, &folder)?;
-    // Outputs have the same names in every folder, so they must not lie beside ours. Whatever commit was there
-    // before, its outputs are older than files that were checked out a moment ago, so they are not taken for ours.
+    // Outputs have the same names in every folder, so they must not lie beside ours. Whatever
+    // commit was there before, its outputs are older than files that were checked out a moment ago,
+    // so they are not taken for ours.
     let target = target_dir().join("bench/against/target");
     let old = build_table(tree.0, &target)
         .map_err(|_| format!("the bench of {commit} could not be built; see above."))?;
@@ -160,7 +161,8 @@ fn best(rows: &[Row]) -> Option<&Figure> {
 }
 
 impl Pairs {
-    /// How many times as fast the new one is: the best of each, and in the pairs the least and the most.
+    /// How many times as fast the new one is: the best of each, and in the pairs the least and the
+    /// most.
     fn ratios(&self) -> Option<[f64; 3]> {
         let whole = best(&self.old)?.seconds / best(&self.new)?.seconds;
         let pairs = self.new.iter().zip(&self.old);

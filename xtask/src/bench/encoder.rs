@@ -1,5 +1,5 @@
-//! `bench embed`: a real sentence encoder, `examples/embed`, beside candle on the CPU with the same files and
-//! sentences, and under budgets that its weights have no room in.
+//! `bench embed`: a real sentence encoder, `examples/embed`, beside candle on the CPU with the same
+//! files and sentences, and under budgets that its weights have no room in.
 
 use std::fs::{self, File};
 
@@ -131,7 +131,7 @@ fn table(lines: &[String]) -> Result<String> {
                 Some(_) => String::new(),
                 None => mib(wanted(line, "least_bytes")?),
             },
-            mib(wanted(line, "brought_in_bytes")?),
+            mib(wanted(line, "restored_bytes")?),
         );
     }
     Ok(text)

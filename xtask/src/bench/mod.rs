@@ -1,9 +1,10 @@
-//! `bench`: the table of all figures, the same beside another commit or beside other libraries, and the
-//! single benches.
+//! `bench`: the table of all figures, the same beside another commit or beside other libraries, and
+//! the single benches.
 //!
-//! The programs that measure say what they find as lines of JSON; everything that is made of them is made
-//! here: [`row`] reads them, [`table`] writes text and Markdown, [`plot`] a picture, [`against`] and
-//! [`peers`] run several programs in turn, [`weight`] counts crates and times builds.
+//! The programs that measure say what they find as lines of JSON; everything that is made of them
+//! is made here: [`row`] reads them, [`table`] writes text and Markdown, [`plot`] a picture,
+//! [`against`] and [`peers`] run several programs in turn, [`weight`] counts crates and times
+//! builds.
 
 mod against;
 mod encoder;
@@ -225,7 +226,8 @@ fn built(build: &mut Command) -> Result<String> {
         .ok_or("it could not be built; see above.".into())
 }
 
-/// One case, by a program that measures: the row that it prints, or one that says why there is none.
+/// One case, by a program that measures: the row that it prints, or one that says why there is
+/// none.
 fn one(program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
     let mut measure = with_gpu(command(program))?;
     measure.args(["--json", "--exact", case]).args(extra);

@@ -1,5 +1,5 @@
-//! The same cases by other libraries, in turn with ours. They live in `benches/peers`, a workspace of its
-//! own, so that nobody else has to download or build them.
+//! The same cases by other libraries, in turn with ours. They live in `benches/peers`, a workspace
+//! of its own, so that nobody else has to download or build them.
 
 use std::fmt::Write as _;
 
@@ -98,7 +98,8 @@ fn limit_of(row: &Row) -> Option<(f64, Limit)> {
     Some((limit.share * figure.seconds, limit))
 }
 
-/// A figure is better than none, less time than more; an error is told, and what was wrong once is wrong.
+/// A figure is better than none, less time than more; an error is told, and what was wrong once is
+/// wrong.
 fn is_better(row: &Row, than: Option<&Row>) -> bool {
     let Some(than) = than else {
         return true;

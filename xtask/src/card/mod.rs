@@ -1,5 +1,5 @@
-//! `card`: one command for whoever has a GPU. It runs the suite and the benches of a card, and writes
-//! one file to send back.
+//! `card`: one command for whoever has a GPU. It runs the suite and the benches of a card, and
+//! writes one file to send back.
 //!
 //! [`seen`] reads what the test runner prints, [`private`] removes what concerns the person, and
 //! [`report`] writes the file.

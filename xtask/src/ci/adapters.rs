@@ -1,6 +1,6 @@
 //! The core tests again, elsewhere: on a second software adapter, whose limits are other ones, and
-//! under Vulkan's validation layer, which sees misuse that a forgiving driver lets pass. What runs on
-//! the simulated device, or looks at the host's side alone, would be the same there.
+//! under Vulkan's validation layer, which sees misuse that a forgiving driver lets pass. What runs
+//! on the simulated device, or looks at the host's side alone, would be the same there.
 
 use std::fs;
 use std::path::Path;
@@ -25,8 +25,9 @@ const CORE_FILES: &[&str] = &[
     "--test", "torch",
 ];
 
-/// The library's own tests that ask for variants which an adapter would not be given. Those of tiles, all of
-/// which take a software adapter minutes to compile, are left to the suite and to long runs.
+/// The library's own tests that ask for variants which an adapter would not be given. Those of
+/// tiles, all of which take a software adapter minutes to compile, are left to the suite and to
+/// long runs.
 #[rustfmt::skip]
 const FORCED: &[&str] = &[
     "ops::attention::",
@@ -60,7 +61,8 @@ pub(crate) fn every_pair() -> Result {
         .env("NEXTEST_PROFILE", "long"))
 }
 
-/// Hundreds of random programs of each sort with and without fusion, of which the suite takes a few.
+/// Hundreds of random programs of each sort with and without fusion, of which the suite takes a
+/// few.
 pub(crate) fn random_expressions() -> Result {
     const NAMES: &[&str] = &["on_an_adapter_", "expressions_before_and_after_reductions"];
     let mut tests = selected(&["--test", "fusion"], NAMES)?;

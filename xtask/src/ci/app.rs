@@ -1,5 +1,6 @@
-//! The program with a device of its own, `examples/fluid`: its tests, a run without a window whose budget moves,
-//! one whose device is lost, and a real window on a screen that is not there, used with a pointer.
+//! The program with a device of its own, `examples/fluid`: its tests, a run without a window whose
+//! budget moves, one whose device is lost, and a real window on a screen that is not there, used
+//! with a pointer.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,7 +11,8 @@ use crate::driver::{cargo_with_gpu, with_gpu};
 use crate::process::{Result, command, run, target_dir, watch};
 use crate::screen::Screen;
 
-/// A screen in memory, a hand for the pointer, and the libraries that the program opens for its window.
+/// A screen in memory, a hand for the pointer, and the libraries that the program opens for its
+/// window.
 const PACKAGES: &[&str] = &[
     "xvfb",
     "xdotool",
@@ -28,15 +30,17 @@ const MIB: f64 = (1 << 20) as f64;
 /// A fluid small enough for a software adapter, with a past of 1.1 MiB a frame.
 const FLUID: &[&str] = &["--size", "256x160", "--keep", "40"];
 
-/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels alone have 27.
+/// The fewest colours that a picture has, of 16 levels each of red, green and blue: the panels
+/// alone have 27.
 const LEAST_COLOURS: f64 = 120.0;
 
-/// How many times as long as [`HAND`] says a hand waits where that was too short: a machine that is busy draws a
-/// frame now and then.
+/// How many times as long as [`HAND`] says a hand waits where that was too short: a machine that is
+/// busy draws a frame now and then.
 const PATIENCE: f64 = 4.0;
 
-/// What a hand does within [`SECONDS`] to the window, whose left upper corner is the screen's: stirs, draws the
-/// budget's slider to the left, looks back, goes on from there, and makes the window as small as can be for a moment.
+/// What a hand does within [`SECONDS`] to the window, whose left upper corner is the screen's:
+/// stirs, draws the budget's slider to the left, looks back, goes on from there, and makes the
+/// window as small as can be for a moment.
 const HAND: &str = "
     search --sync --name fluid sleep 4
     mousemove 300 300 mousedown 1 sleep 0.3 mousemove 380 260 sleep 0.3 mousemove 460 300 sleep 0.3 mouseup 1
@@ -103,11 +107,11 @@ fn judge_budget(line: &Line) -> Result<String> {
         return line.complain("tells of a budget that was passed");
     }
     let (out, back) = (
-        line.number("put_out_bytes")?,
-        line.number("brought_in_bytes")?,
+        line.number("evicted_bytes")?,
+        line.number("restored_bytes")?,
     );
     if out < MIB || back < MIB {
-        return line.complain("tells of nothing that was put out and came back");
+        return line.complain("tells of nothing that was evicted and came back");
     }
     Ok(format!(
         "{:.0} MiB left, {:.0} came back",
@@ -116,7 +120,8 @@ fn judge_budget(line: &Line) -> Result<String> {
     ))
 }
 
-/// The device is lost in the middle: what had been put out is still there, and the fluid goes on from it.
+/// The device is lost in the middle: what had been evicted is still there, and the fluid goes on
+/// from it.
 fn loss() -> Result<String> {
     let mut fluid = fluid()?;
     fluid.args(["--frames", "50", "--budget", "24MiB", "--lose", "42"]);
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
 
     const BUDGET: &str = "fluid: frames=160 steps=140 colours=631 equal=true rewound=true over_budget_bytes=0 \
-                          peak_device_bytes=40 budget_bytes=83 put_out_bytes=5963760 brought_in_bytes=8519680 \
+                          peak_device_bytes=40 budget_bytes=83 evicted_bytes=5963760 restored_bytes=8519680 \
                           stood_still=0 losses=0";
     const WINDOW: &str = "fluid: frames=79 steps=5 budget_bytes=9437184 losses=0";
 
@@ -210,8 +215,8 @@ mod tests {
             ["rewound=true", "rewound=false"],
             ["over_budget_bytes=0", "over_budget_bytes=1"],
             ["bytes=40", "bytes=84"],
-            ["put_out_bytes=5963760", "put_out_bytes=0"],
-            ["brought_in_bytes=8519680", "brought_in_bytes=0"],
+            ["evicted_bytes=5963760", "evicted_bytes=0"],
+            ["restored_bytes=8519680", "restored_bytes=0"],
             ["stood_still=0", "stood_still=2"],
         ];
         let window: &[[&str; 2]] = &[

@@ -1,5 +1,6 @@
-//! The suite on DX12: built for Windows, and run under Wine over the newest lavapipe, with Microsoft's
-//! FXC as its compiler. The adapter calls itself a GPU, so the suite takes a GPU's ways through the library.
+//! The suite on DX12: built for Windows, and run under Wine over the newest lavapipe, with
+//! Microsoft's FXC as its compiler. The adapter calls itself a GPU, so the suite takes a GPU's ways
+//! through the library.
 
 mod outcome;
 
@@ -17,7 +18,8 @@ use crate::trixie::Trixie;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 
-/// What computes on an adapter. The rest of the suite looks at the host's side, which is the same there.
+/// What computes on an adapter. The rest of the suite looks at the host's side, which is the same
+/// there.
 #[rustfmt::skip]
 const FILES: &[&str] = &[
     "--lib",

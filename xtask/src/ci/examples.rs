@@ -8,7 +8,8 @@ use crate::suite::FEATURES;
 /// Programs that need only run to their end.
 const PROGRAMS: &[&str] = &["hello", "matmul", "custom_kernel", "adopt_device"];
 
-/// Programs whose last line says what came of them, each with its arguments and what must be true of that line.
+/// Programs whose last line says what came of them, each with its arguments and what must be true
+/// of that line.
 const JUDGED: &[(&str, &[&str], Judge)] = &[
     ("demo", &[], demo),
     ("oversubscribe", &[], oversubscribe),
@@ -17,7 +18,13 @@ const JUDGED: &[(&str, &[&str], Judge)] = &[
     ("monitor", &[], monitor),
     // The peaks are the same after one epoch.
     ("train", &["--epochs", "1"], train),
+    ("cache", &[], within_budget),
+    ("particles", &[], within_budget),
+    ("pipeline", &[], pipeline),
 ];
+
+/// Those of `lapidary-core`.
+const OF_CORE: &[&str] = &["cache", "particles", "pipeline"];
 
 /// Reads a last line. Returns what is worth telling, or what is wrong with it.
 type Judge = fn(&Line) -> Result<String>;
@@ -28,6 +35,9 @@ const LEAST_ACCURACY: f64 = 0.97;
 /// The most bytes that travel in `oversubscribe`, beside the fewest that may: 1.04 as a rule.
 const MOST_TRAFFIC: f64 = 1.25;
 
+/// The most buffers that the pipeline creates, for 60 frames: 2 as a rule.
+const MOST_BUFFERS: f64 = 8.0;
+
 /// How many times as much memory training takes without the habits that save it: 6 as a rule.
 const LEAST_SAVED: f64 = 4.0;
 
@@ -35,6 +45,7 @@ const LEAST_SAVED: f64 = 4.0;
 pub(crate) fn run_all() -> Result<String> {
     let mut build = cargo_with_gpu()?;
     build.args(["build", "--release"]).args(FEATURES);
+    build.args(["--package", "lapidary", "--package", "lapidary-core"]);
     let judged = JUDGED.iter().map(|(name, ..)| name);
     for name in PROGRAMS.iter().chain(judged) {
         build.args(["--example", name]);
@@ -63,7 +74,10 @@ fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
     let mut program = cargo_with_gpu()?;
     program
         .args(["run", "--quiet", "--release"])
-        .args(FEATURES)
+        .args(match OF_CORE.contains(&name) {
+            true => &["--package", "lapidary-core"],
+            false => FEATURES,
+        })
         .args(["--example", name, "--"])
         .args(args);
     let output = watch(&mut program, |_| true)?;
@@ -88,7 +102,8 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The last that begins with the program's name; a driver may have warned about something after it.
+    /// The last that begins with the program's name; a driver may have warned about something after
+    /// it.
     pub(super) fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
         let is_it = |line: &&String| line.starts_with(&format!("{name}: "));
         match lines.iter().rfind(is_it) {
@@ -125,7 +140,26 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `demo: accuracy=… buffers_after_first_epoch=… peak_reserved_bytes=… peak_live_bytes=… adapter="…"`
+/// `cache: right=… peak_bytes=… budget_bytes=…`, and the same of `particles`.
+fn within_budget(line: &Line) -> Result<String> {
+    line.expect("right", "yes")?;
+    match line.number("peak_bytes")? <= line.number("budget_bytes")? {
+        true => Ok("buffers within their budget".into()),
+        false => line.complain("has a peak above the budget"),
+    }
+}
+
+/// `pipeline: right=… frames=… frames_per_second=… buffers_created=…`
+fn pipeline(line: &Line) -> Result<String> {
+    line.expect("right", "yes")?;
+    match line.number("buffers_created")? <= MOST_BUFFERS {
+        true => Ok("a pipeline in few buffers".into()),
+        false => line.complain("creates buffers on and on"),
+    }
+}
+
+/// `demo: accuracy=… buffers_after_first_epoch=… peak_reserved_bytes=… peak_live_bytes=…
+/// adapter="…"`
 fn demo(line: &Line) -> Result<String> {
     let accuracy = line.number("accuracy")?;
     let (reserved, live) = (

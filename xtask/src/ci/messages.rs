@@ -43,8 +43,8 @@ impl AllowList {
     }
 }
 
-/// Whether a line of output is a message of the layer. The colon and bracket tell it from wgpu's own
-/// error of the same name, which tests provoke on purpose.
+/// Whether a line of output is a message of the layer. The colon and bracket tell it from wgpu's
+/// own error of the same name, which tests provoke on purpose.
 pub(super) fn is_message(line: &str) -> bool {
     const MARKS: [&str; 4] = [
         "VUID-",

@@ -104,7 +104,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "traces",
-        about: "recorded traces: what is reserved, created, moved and put out for them",
+        about: "recorded traces: what is reserved, created, moved and evicted for them",
         nightly: false,
         run: traces::check,
     },

@@ -1,4 +1,5 @@
-//! A real model: `examples/embed` computes what PyTorch does, also with too little memory, and finds texts.
+//! A real model: `examples/embed` computes what PyTorch does, also with too little memory, and
+//! finds texts.
 
 use std::fs;
 
@@ -15,7 +16,7 @@ const BUDGET: &str = "43MiB";
 
 /// Weights are dropped, never written out. An intermediate result may be, if the measured time says
 /// that it comes back sooner than a weight: so many bytes for each byte of weights that came in.
-const MOST_PUT_OUT: f64 = 0.001;
+const MOST_EVICTED: f64 = 0.001;
 
 pub(crate) fn check() -> Result<String> {
     model::test()?;
@@ -48,10 +49,10 @@ pub(crate) fn check() -> Result<String> {
 fn judge(line: &Line) -> Result<()> {
     line.expect("sentences", SENTENCES)?;
     let (out, back) = (
-        line.number("put_out_bytes")?,
-        line.number("brought_in_bytes")?,
+        line.number("evicted_bytes")?,
+        line.number("restored_bytes")?,
     );
-    match back > 0.0 && out <= MOST_PUT_OUT * back {
+    match back > 0.0 && out <= MOST_EVICTED * back {
         true => Ok(()),
         false => line.complain("tells of weights that were written out, or had room"),
     }
@@ -63,13 +64,13 @@ mod tests {
 
     #[test]
     fn weights_that_were_written_out_or_had_room_are_found() {
-        let good = "embed: sentences=500 put_out_bytes=58368 brought_in_bytes=241900032";
+        let good = "embed: sentences=500 evicted_bytes=58368 restored_bytes=241900032";
         let judged = |text: &str| judge(&Line::last("embed", &[text.to_owned()])?);
         assert_eq!(judged(good), Ok(()));
         for [from, to] in [
             ["sentences=500", "sentences=499"],
-            ["put_out_bytes=58368", "put_out_bytes=589824"],
-            ["brought_in_bytes=241900032", "brought_in_bytes=0"],
+            ["evicted_bytes=58368", "evicted_bytes=589824"],
+            ["restored_bytes=241900032", "restored_bytes=0"],
         ] {
             assert!(judged(&good.replace(from, to)).is_err(), "{to}");
         }

@@ -1,5 +1,5 @@
-//! The page of a snapshot in a browser: it opens, it can be used with pointer and keys, what it tells agrees
-//! with the snapshot, and no name that a program gave is anything but text.
+//! The page of a snapshot in a browser: it opens, it can be used with pointer and keys, what it
+//! tells agrees with the snapshot, and no name that a program gave is anything but text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ struct Page {
 }
 
 impl Page {
-    /// A real run: what is replayed ends as the statistics say, and a file that is opened gives the same.
+    /// A real run: what is replayed ends as the statistics say, and a file that is opened gives the
+    /// same.
     fn small(&mut self) -> Result {
         self.open("memory.html")?;
         self.screenshots("memory")?;
@@ -293,8 +294,8 @@ impl Page {
         Ok([read("left")?, read("top")?])
     }
 
-    /// The medians of 31 repetitions, in milliseconds: of what the script takes, and until it is seen, which
-    /// is two frames at least.
+    /// The medians of 31 repetitions, in milliseconds: of what the script takes, and until it is
+    /// seen, which is two frames at least.
     fn medians(&mut self, repeated: &str) -> Result<String> {
         self.browser.evaluate(&format!(
             "(async () => {{ const script = [], seen = []; for (let i = 0; i < 31; i++) {{ \

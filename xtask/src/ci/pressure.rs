@@ -1,15 +1,17 @@
-//! Memory under pressure: the random programs at length, and the suite again where nothing stays in its
-//! place: under budgets so tight that tensors must leave, and with everything moved after every command.
+//! Memory under pressure: the random programs at length, and the suite again where nothing stays in
+//! its place: under budgets so tight that tensors must leave, and with everything moved after every
+//! command.
 
 use crate::process::{Result, run};
 use crate::suite::selected;
 
-/// Steps of each kind of random program, of which there are four and a half: a million in all here, ten
-/// million before a release.
+/// Steps of each kind of random program, of which there are four and a half: a million in all here,
+/// ten million before a release.
 const STEPS: &str = "225000";
 const STEPS_BEFORE_A_RELEASE: &str = "2250000";
 
-/// Test files, the budget that they run under, and tests that need more to show what they are about.
+/// Test files, the budget that they run under, and tests that need more to show what they are
+/// about.
 struct Tight {
     files: &'static [&'static str],
     budget: &'static str,

@@ -51,7 +51,12 @@ fn of_examples(args: &[&str]) -> Command {
 
 /// Each crate as users build it, one by one: together they would have each other's features.
 pub(crate) fn clippy_bare() -> Result<String> {
-    for package in ["lapidary-alloc", "lapidary-core", "lapidary"] {
+    for package in [
+        "lapidary-alloc",
+        "lapidary-core",
+        "lapidary",
+        "lapidary-tools",
+    ] {
         run(cargo()
             .args(["clippy", "--package", package])
             .args(["--", "-D", "warnings"]))?;

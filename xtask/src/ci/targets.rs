@@ -1,5 +1,5 @@
-//! The other systems: the library is checked for each, with a toolchain that rustup has or, where it
-//! has none, with the one that Debian packages together with the standard library's source.
+//! The other systems: the library is checked for each, with a toolchain that rustup has or, where
+//! it has none, with the one that Debian packages together with the standard library's source.
 
 use std::env;
 use std::ffi::OsString;

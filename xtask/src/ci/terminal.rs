@@ -1,7 +1,8 @@
-//! `lapidary top` in a real terminal: tmux holds one of a known size, and what is on it is read back.
+//! `lapidary top` in a real terminal: tmux holds one of a known size, and what is on it is read
+//! back.
 //!
-//! Nothing here waits for a fixed time: each key is followed by looking at the screen until it shows what the
-//! key was for, or until it is too late.
+//! Nothing here waits for a fixed time: each key is followed by looking at the screen until it
+//! shows what the key was for, or until it is too late.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at the screen.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Starts a program that learns and serves its memory, looks on with `lapidary top`, presses keys, and ends the
-/// program while somebody looks.
+/// Starts a program that learns and serves its memory, looks on with `lapidary top`, presses keys,
+/// and ends the program while somebody looks.
 pub(crate) fn top() -> Result<String> {
     if cfg!(not(unix)) {
         return Ok("skipped: sockets are for Unix".into());

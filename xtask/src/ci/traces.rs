@@ -1,4 +1,4 @@
-//! Recorded traces through the whole engine: what it reserves, creates, moves and puts out for them
+//! Recorded traces through the whole engine: what it reserves, creates, moves and evicts for them
 //! stays within what the README promises.
 
 use std::ffi::OsStr;
@@ -11,13 +11,13 @@ use crate::suite::PROGRAM;
 
 /// Where all thirteen may lie, beside the checkout; the suite's own few are in the checkout.
 const ALL: &str = "../shared/traces";
-const OWN: &str = "tests/traces";
+const OWN: &str = "crates/tools/tests/traces";
 
 /// Peak reserved ÷ peak live: the geometric mean, and the worst.
 const MOST_RESERVED: (f64, f64) = (1.04, 1.10);
 const MOST_RESERVED_UNMOVED: (f64, f64) = (1.07, 1.22);
 
-/// What is put out and brought in ÷ what one who knows the future puts out and brings in.
+/// What is evicted and restored ÷ what one who knows the future evicts and brings in.
 const MOST_SPILLED: f64 = 1.3;
 
 /// Steps of fixed shapes, again and again: at the end no buffer is created for them.

@@ -1,5 +1,5 @@
-//! The library in a browser: the page of examples/web is built and tests itself, beside what the same calls
-//! give on this machine.
+//! The library in a browser: the page of examples/web is built and tests itself, beside what the
+//! same calls give on this machine.
 
 use super::targets;
 use crate::driver::with_gpu;
@@ -9,8 +9,8 @@ use crate::web;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Builds, checks what the page expects, and tests it. Where rustup has not the target and cannot get it, the
-/// table says so: what Debian's toolchain links has been tried by nobody.
+/// Builds, checks what the page expects, and tests it. Where rustup has not the target and cannot
+/// get it, the table says so: what Debian's toolchain links has been tried by nobody.
 pub(crate) fn check() -> Result<String> {
     if !targets::rustup_has(TARGET) {
         if let Err(sentence) = run(command("rustup").args(["target", "add", TARGET])) {

@@ -1,8 +1,9 @@
-//! The page's files, in a folder of the build outputs: wasm made small, the script that loads it, and the page.
+//! The page's files, in a folder of the build outputs: wasm made small, the script that loads it,
+//! and the page.
 //!
-//! The script between them is written by a program of the examples' workspace, `bindgen`: their one lock file
-//! keeps it at the version that the wasm was compiled with, which it has to be, and it compiles a third of
-//! what `cargo install wasm-bindgen-cli` does.
+//! The script between them is written by a program of the examples' workspace, `bindgen`: their one
+//! lock file keeps it at the version that the wasm was compiled with, which it has to be, and it
+//! compiles a third of what `cargo install wasm-bindgen-cli` does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,8 +49,8 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Compiles the program and returns its file. Where rustup has no such target, Debian's toolchain does it, and builds
-/// the standard library with it.
+/// Compiles the program and returns its file. Where rustup has no such target, Debian's toolchain
+/// does it, and builds the standard library with it.
 fn compile() -> Result<PathBuf> {
     let (mut build, folder) = if targets::rustup_has(TARGET) {
         (cargo(), target_dir())

@@ -1,5 +1,6 @@
-//! The search of the page, in a browser and by its own controls: its vectors are PyTorch's, also in a small budget
-//! and with smaller weights; what means the same is found; what cannot be is a sentence, after which it goes on.
+//! The search of the page, in a browser and by its own controls: its vectors are PyTorch's, also in
+//! a small budget and with smaller weights; what means the same is found; what cannot be is a
+//! sentence, after which it goes on.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// What the page's own script has not.
 const SCRIPT: &str = include_str!("search.js");
 
-/// So many of the texts that PyTorch has computed, which is all but the four longest; and where fewer do.
+/// So many of the texts that PyTorch has computed, which is all but the four longest; and where
+/// fewer do.
 const GOLDEN: usize = 21;
 const SHORT: usize = 3;
 
@@ -160,8 +162,8 @@ fn nonsense(browser: &mut Browser) -> Result {
     Ok(())
 }
 
-/// A device that is gone, and files that are no model, are told of; and it goes on with the right files, and where
-/// the device is gone before there are texts.
+/// A device that is gone, and files that are no model, are told of; and it goes on with the right
+/// files, and where the device is gone before there are texts.
 fn again(browser: &mut Browser) -> Result {
     browser.evaluate("lapidary.destroyDevices()")?;
     press(browser, "asking button", "the device is lost")?;
@@ -212,7 +214,8 @@ fn finds(browser: &mut Browser, (query, first): (&str, &str)) -> Result {
     }
 }
 
-/// Presses a button, and waits until the page has done what it does; what it says then must begin like this.
+/// Presses a button, and waits until the page has done what it does; what it says then must begin
+/// like this.
 fn press(browser: &mut Browser, button: &str, start: &str) -> Result<String> {
     browser.evaluate(&format!("searching.part('{button}').click()"))?;
     let said = settled(browser)?;

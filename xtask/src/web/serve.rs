@@ -35,8 +35,8 @@ impl Site {
     }
 }
 
-/// Answers for as long as the program runs: each connection on a thread of its own, since browsers open some
-/// before they need them.
+/// Answers for as long as the program runs: each connection on a thread of its own, since browsers
+/// open some before they need them.
 pub(super) fn serve(listener: &TcpListener, site: &Site) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {

@@ -1,5 +1,5 @@
-//! The page in Chromium without a window, on its software adapter: the test that it runs itself, and what it
-//! says where there is no WebGPU, or no model for its search.
+//! The page in Chromium without a window, on its software adapter: the test that it runs itself,
+//! and what it says where there is no WebGPU, or no model for its search.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -86,7 +86,8 @@ fn with_webgpu(site: &str) -> Result<String> {
     ))
 }
 
-/// The fluid flows, is stirred by the pointer, is seen, and is told of; and a lost device is told of too.
+/// The fluid flows, is stirred by the pointer, is seen, and is told of; and a lost device is told
+/// of too.
 fn fluid(browser: &mut Browser, site: &str) -> Result {
     browser.open_url(site, PATIENCE)?;
     browser.evaluate("document.querySelector('#fluid button').click()")?;

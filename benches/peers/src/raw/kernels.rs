@@ -1,5 +1,5 @@
-//! Textbook kernels: one element an invocation, squares of 16 through workgroup memory, trees in it. Sizes are
-//! part of the text.
+//! Textbook kernels: one element an invocation, squares of 16 through workgroup memory, trees in
+//! it. Sizes are part of the text.
 
 use crate::harness::{BATCH, CLASSES, RATE};
 
@@ -176,7 +176,8 @@ fn main(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_id) local
     (wgsl, groups.map(|count| count as u32))
 }
 
-/// Adds the bias `a` to a row of outputs and leaves the gradient of the mean cross entropy with classes `b`.
+/// Adds the bias `a` to a row of outputs and leaves the gradient of the mean cross entropy with
+/// classes `b`.
 pub(crate) fn loss_gradient() -> Kernel {
     let wgsl = format!(
         "{}

@@ -1,5 +1,5 @@
-//! Raw wgpu, as one writes it by hand: a buffer for each tensor, `Queue::write_buffer`, a fresh buffer to read
-//! back, textbook kernels, everything that belongs together in one submission.
+//! Raw wgpu, as one writes it by hand: a buffer for each tensor, `Queue::write_buffer`, a fresh
+//! buffer to read back, textbook kernels, everything that belongs together in one submission.
 
 #[path = "../../../table/harness/mod.rs"]
 #[allow(

@@ -8,9 +8,9 @@
 //!
 //! Nothing here moves anything. A plan is a list of [`Step`]s over the tables as they are; whoever
 //! carries them out may stop after any of them, because each leaves the tables complete and holds
-//! nothing in reserve. Blocks may be freed in the meantime: a step that concerns one is skipped, and
-//! the plan still serves. Once others have allocated it may not, and a step that does not apply any
-//! more is refused.
+//! nothing in reserve. Blocks may be freed in the meantime: a step that concerns one is skipped,
+//! and the plan still serves. Once others have allocated it may not, and a step that does not apply
+//! any more is refused.
 //!
 //! The search is greedy and bounded: [`MOST_WINDOWS`] windows, [`MOST_SLABS`] slabs and
 //! [`MOST_NODES`] blocks and holes are looked at, whatever there is, and for a slice of compaction
@@ -395,8 +395,8 @@ impl Planner {
     /// Releases empty slabs of at least `excess_bytes` together, or all of them. Returns their
     /// bytes.
     ///
-    /// As few slabs as that takes, since each may be wanted again. Close to a hard limit the longest
-    /// unused go first instead: large slabs are hard to have back there.
+    /// As few slabs as that takes, since each may be wanted again. Close to a hard limit the
+    /// longest unused go first instead: large slabs are hard to have back there.
     fn release(&mut self, query: &Query<'_>, excess_bytes: u64) -> u64 {
         let pools = query.pools;
         self.empty.clear();

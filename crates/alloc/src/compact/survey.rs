@@ -1,5 +1,5 @@
-//! What planning begins with, the slabs and their holes, and what every plan is made of: a block and
-//! the hole that it goes to.
+//! What planning begins with, the slabs and their holes, and what every plan is made of: a block
+//! and the hole that it goes to.
 
 use std::cmp::Reverse;
 

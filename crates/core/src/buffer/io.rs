@@ -14,14 +14,14 @@ use crate::transfer::Piece;
 impl Buffer {
     /// The bytes as elements, once all work before this call is done.
     ///
-    /// The read takes its place in the queue at the call, not at the first poll: it does not see what is
-    /// written after the call. Several reads may be under way. Natively the future blocks the thread
-    /// that polls it until the value is there, as [`Gpu::open_async`](crate::Gpu::open_async) says; in
-    /// a browser it waits without blocking.
+    /// The read takes its place in the queue at the call, not at the first poll: it does not see
+    /// what is written after the call. Several reads may be under way. Natively the future blocks
+    /// the thread that polls it until the value is there, as
+    /// [`Gpu::open_async`](crate::Gpu::open_async) says; in a browser it waits without blocking.
     ///
     /// # Errors
-    /// [`Error::Buffer`] for a size that is no whole number of elements; else what became of the work
-    /// that the value needs.
+    /// [`Error::Buffer`] for a size that is no whole number of elements; else what became of the
+    /// work that the value needs.
     ///
     /// ```no_run
     /// # async fn show() -> lapidary_core::Result<()> {
@@ -47,8 +47,8 @@ impl Buffer {
         self.read_now("Buffer::to_vec", Vec::new())
     }
 
-    /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is replaced, its
-    /// memory is used again. For programs that read every frame.
+    /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is replaced,
+    /// its memory is used again. For programs that read every frame.
     ///
     /// # Errors
     /// As [`read`](Self::read); then the vector is empty.
@@ -62,14 +62,14 @@ impl Buffer {
 
     /// Waits for the bytes, and lets a function see them as elements.
     ///
-    /// It sees the memory itself, without a copy, if the first byte is aligned for `T`: where host and
-    /// device share memory the buffer's own, unless another thread has the device's work in hand or the
-    /// buffer was evicted; elsewhere that which the device copied to, up to 32 MiB, less under a small
-    /// budget. Else it sees a copy.
+    /// It sees the memory itself, without a copy, if the first byte is aligned for `T`: where host
+    /// and device share memory the buffer's own, unless another thread has the device's work in
+    /// hand or the buffer was evicted; elsewhere that which the device copied to, up to 32 MiB,
+    /// less under a small budget. Else it sees a copy.
     ///
-    /// The function is called on this thread. It may record work; a call that waits for the device is
-    /// refused with [`Error::Reentered`]. If it panics, the panic goes on to the caller, and nothing else
-    /// is lost.
+    /// The function is called on this thread. It may record work; a call that waits for the device
+    /// is refused with [`Error::Reentered`]. If it panics, the panic goes on to the caller, and
+    /// nothing else is lost.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -103,14 +103,14 @@ impl Buffer {
         }
     }
 
-    /// Writes all bytes in place. The elements are taken over before this returns, and reach the device
-    /// after the work before this call and before that after it.
+    /// Writes all bytes in place. The elements are taken over before this returns, and reach the
+    /// device after the work before this call and before that after it.
     ///
     /// # Errors
     /// [`Error::Buffer`] for elements of another size than the buffer's, or for a slice that starts
     /// or ends inside a word of 4 bytes which holds others' bytes too; [`Error::DeviceLost`]. In a
-    /// browser also [`Error::WouldBlock`] for more than the staging memory has room for, and then the
-    /// buffer may have no value any more: there, [`write_async`](Self::write_async) waits.
+    /// browser also [`Error::WouldBlock`] for more than the staging memory has room for, and then
+    /// the buffer may have no value any more: there, [`write_async`](Self::write_async) waits.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -144,12 +144,12 @@ impl Buffer {
         self.engine.upload_async(&self.storage, at, bytes).await
     }
 
-    /// Sees to it that the buffer has a value: runs the work that it waits for, and returns when that is
-    /// submitted.
+    /// Sees to it that the buffer has a value: runs the work that it waits for, and returns when
+    /// that is submitted.
     ///
     /// # Errors
-    /// What became of that work. After [`Error::OutOfMemory`] it is still queued: drop some buffers and
-    /// call again.
+    /// What became of that work. After [`Error::OutOfMemory`] it is still queued: drop some buffers
+    /// and call again.
     pub async fn force_async(&self) -> Result<()> {
         self.engine.force(&self.storage).await
     }

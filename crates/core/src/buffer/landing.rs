@@ -63,7 +63,7 @@ impl<T: Element> Landing<T> {
     pub(super) fn elements(self) -> Result<Vec<T>> {
         match self.is_refused {
             false => Ok(self.elements),
-            true => Err(Error::Shape {
+            true => Err(Error::Buffer {
                 operation: "read",
                 reason: format!("the host has no room for {} bytes", self.arrived_bytes),
             }),
@@ -102,8 +102,9 @@ pub(super) fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>>
     landing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory from this size on comes zeroed from the system, so that nobody touches it before the bytes
-/// do. Less of it may be memory that was freed: to zero that would take as long as to fill it.
+/// Memory from this size on comes zeroed from the system, so that nobody touches it before the
+/// bytes do. Less of it may be memory that was freed: to zero that would take as long as to fill
+/// it.
 const ZEROED_BYTES: usize = 32 << 20;
 
 /// Elements so few that asking for room beforehand would be for nothing.

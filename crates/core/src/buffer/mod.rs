@@ -1,12 +1,14 @@
 //! Buffers: bytes that the engine places, moves, evicts and restores. Handles only; the bytes are a
 //! storage's.
 //!
-//! `io` is what goes to the device and comes back, `residency` where the bytes are to be, `landing`
+//! `io` is what goes to the device and comes back, `placement` where the bytes are to be, `landing`
 //! how they become elements, `words` the kernels that fill and copy.
 
 mod io;
 mod landing;
-mod residency;
+mod placement;
+#[cfg(test)]
+mod tests;
 pub(crate) mod words;
 
 use std::fmt;
@@ -19,17 +21,18 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::memory::{Residency, Source, Storage, Tag};
 
-pub use residency::Pin;
+pub use placement::Pin;
 
 /// Bytes on the device, or wherever the budget has put them.
 ///
-/// Cheap to clone: clones and slices share their bytes, and what is written through one is read through
-/// all. The memory is freed when the last of them is dropped, on any thread; that waits for nothing.
+/// Cheap to clone: clones and slices share their bytes, and what is written through one is read
+/// through all. The memory is freed when the last of them is dropped, on any thread; that waits for
+/// nothing.
 ///
-/// A buffer has no address. The engine looks up its place when a command that uses it is encoded, so it
-/// may move, be evicted to the host or the disk, and be restored, between any two commands. A
-/// [`Kernel`](crate::Kernel) binds it by name, [`Gpu::with_bound`] gives your own passes its place for
-/// the length of a call.
+/// A buffer has no address. The engine looks up its place when a command that uses it is encoded,
+/// so it may move, be evicted to the host or the disk, and be restored, between any two commands. A
+/// [`Kernel`](crate::Kernel) binds it by name, [`Gpu::with_bound`] gives your own passes its place
+/// for the length of a call.
 ///
 /// ```no_run
 /// use lapidary_core::{Gpu, Kernel, Options};
@@ -124,11 +127,11 @@ impl Buffer {
     /// New bytes with the same values.
     ///
     /// # Errors
-    /// [`Error::NeverFits`], [`Error::DeviceLost`]; [`Error::Buffer`] for a slice that starts inside a
-    /// word of 4 bytes.
+    /// [`Error::NeverFits`], [`Error::DeviceLost`]; [`Error::Buffer`] for a slice that starts
+    /// inside a word of 4 bytes.
     #[track_caller]
     pub fn copy(&self) -> Result<Buffer> {
-        if !self.offset_bytes.is_multiple_of(4) {
+        if !self.is_empty() && !self.offset_bytes.is_multiple_of(4) {
             return Err(Error::Buffer {
                 operation: "copy",
                 reason: format!(
@@ -139,8 +142,7 @@ impl Buffer {
         }
         let copy = self.engine.storage(self.size_bytes)?;
         if self.size_bytes > 0 {
-            let first = (self.offset_bytes / 4) as u32;
-            words::copy(&self.engine, &self.storage, first, &copy)?;
+            words::copy(&self.engine, &self.storage, self.offset_bytes, &copy)?;
         }
         Ok(Self::whole(&self.engine, copy))
     }

@@ -5,20 +5,23 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::dtype::DType;
-use crate::engine::kernel::TwinCall;
+use crate::engine::kernel::ReferenceCall;
 use crate::engine::sections::push_sections;
 use crate::engine::{Arg, Engine, Kernel, Launch, Operand};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Storage;
 
 const WGSL: &str = include_str!("../../shaders/words.wgsl");
+
+/// Words that the kernels count without wrapping, with all invocations of their last workgroups.
+const MOST_WORDS: u32 = 1 << 31;
 
 /// Writes one word everywhere.
 pub static FILL_WORDS: Kernel = Kernel {
     name: "fill_words",
     operands: &[Operand::write("y")],
     text: |_| text("fill"),
-    twin: Some(|call: &mut TwinCall| {
+    reference: Some(|call: &mut ReferenceCall| {
         let [count, word, ..] = call.params::<[u32; 4]>();
         for i in 0..count as usize {
             call.put_int(0, i, word);
@@ -31,7 +34,7 @@ pub static COPY_WORDS: Kernel = Kernel {
     name: "copy_words",
     operands: &[Operand::read("x"), Operand::write("y")],
     text: |_| text("copy"),
-    twin: Some(|call: &mut TwinCall| {
+    reference: Some(|call: &mut ReferenceCall| {
         let [count, first, ..] = call.params::<[u32; 4]>();
         for i in 0..count as usize {
             let word = call.int(0, first as usize + i);
@@ -42,31 +45,46 @@ pub static COPY_WORDS: Kernel = Kernel {
 
 /// Queues a fill of a whole storage.
 pub(crate) fn fill(engine: &Arc<Engine>, storage: &Arc<Storage>, word: u32) -> Result<()> {
-    let words = storage.len_bytes().div_ceil(4) as u32;
+    let words = words_of(storage.len_bytes())?;
     let groups = groups_of(engine, words);
     let params = [words, word, 0, 0];
     engine.launch(Launch::new(&FILL_WORDS, 0, [arg(storage)], &params, groups))
 }
 
-/// Queues a copy of the words from `first` on to all of `to`.
+/// Queues a copy of the words from a byte on to all of `to`.
 pub(crate) fn copy(
     engine: &Arc<Engine>,
     from: &Arc<Storage>,
-    first: u32,
+    offset_bytes: u64,
     to: &Arc<Storage>,
 ) -> Result<()> {
-    let words = to.len_bytes().div_ceil(4) as u32;
+    let words = words_of(to.len_bytes())?;
+    let first = words_of(offset_bytes)?;
+    // Their sum is an index too.
+    words_of(offset_bytes + to.len_bytes())?;
     let groups = groups_of(engine, words);
     let params = [words, first, 0, 0];
     let args = [arg(from), arg(to)];
     engine.launch(Launch::new(&COPY_WORDS, 0, args, &params, groups))
 }
 
+/// So many bytes in words, which the kernels count in 32 bits, four at a time.
+fn words_of(bytes: u64) -> Result<u32> {
+    let words = u32::try_from(bytes.div_ceil(4)).ok();
+    let words = words.filter(|words| *words <= MOST_WORDS);
+    words.ok_or(Error::NeverFits {
+        what: "a copy or a fill",
+        requested_bytes: bytes,
+        limit_bytes: 4 * u64::from(MOST_WORDS),
+        hint: "Copy slices of it",
+    })
+}
+
 fn arg(storage: &Arc<Storage>) -> Arg {
     Arg {
         storage: storage.clone(),
         dtype: DType::U32,
-        quads: false,
+        vec4s: false,
     }
 }
 
@@ -91,7 +109,7 @@ mod tests {
     use crate::engine::wgsl::{Layout, Target, shader};
 
     #[test]
-    fn both_kernels_are_valid_everywhere_with_any_windows() {
+    fn both_texts_are_valid_shaders_with_any_windows() {
         for kernel in [&FILL_WORDS, &COPY_WORDS] {
             for windows in [1, 3] {
                 let mut layout = Layout {
@@ -103,7 +121,7 @@ mod tests {
                 let variant = Variant {
                     code: 0,
                     dtypes: [DType::U32; MAX_OPERANDS],
-                    quads: 0,
+                    vec4s: 0,
                 };
                 let target = Target {
                     window_bytes: 64 << 10,

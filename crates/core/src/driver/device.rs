@@ -1,10 +1,10 @@
 //! A driver with an account: every buffer is paid for before it is created, and until the device
 //! has let go of it.
 //!
-//! [`Device`] is what the rooms above hold. It is a driver in all but three calls: creating a buffer
-//! asks the [`Ledger`] first, destroying one says when its bytes come back, and submissions are counted
-//! for that. So nothing, be it
-//! a slab, staging or a buffer for reading back, can pass the budget, not for a moment.
+//! [`Device`] is what the rooms above hold. It is a driver in all but three calls: creating a
+//! buffer asks the [`Ledger`] first, destroying one says when its bytes come back, and submissions
+//! are counted for that. So nothing, be it a slab, staging or a buffer for reading back, can pass
+//! the budget, not for a moment.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ impl Device {
                         continue;
                     }
                     if account == Account::Slabs {
-                        // The driver counts all that it holds for that, so it is asked where it may have taken much.
+                        // The driver counts all that it holds for that, so it is asked where it may
+                        // have taken much.
                         self.driver_bytes();
                     }
                 }
@@ -89,8 +90,8 @@ impl Device {
         Some(self.ledger.driver_holds(held_bytes))
     }
 
-    /// As [`create_buffer`](Self::create_buffer), mapped already and without a wait, where the driver
-    /// can do that.
+    /// As [`create_buffer`](Self::create_buffer), mapped already and without a wait, where the
+    /// driver can do that.
     pub(crate) fn create_mapped(
         &self,
         account: Account,
@@ -117,8 +118,8 @@ impl Device {
         Ok(submission)
     }
 
-    /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that whatever was submitted so far may
-    /// still use.
+    /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that whatever was submitted so far
+    /// may still use.
     pub(crate) fn destroy_in_use(&self, buffer: BufferId) {
         self.destroy_buffer(buffer, self.ledger.last_serial());
     }
@@ -147,7 +148,8 @@ struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
-    /// They are a buffer's now; or they are given back, since the device has been replaced meanwhile.
+    /// They are a buffer's now; or they are given back, since the device has been replaced
+    /// meanwhile.
     fn becomes(mut self, buffer: BufferId) -> bool {
         let size_bytes = std::mem::take(&mut self.size_bytes);
         self.ledger

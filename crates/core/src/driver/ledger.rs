@@ -1,8 +1,8 @@
 //! The account of a device's bytes: what they are spent on, and how many there may be.
 //!
-//! Staging has a part of the limit that slabs cannot take, since without staging nothing can be put
-//! out; and each kind of staging has a part of that, since an upload waits in its staging until its
-//! turn comes, which may take that somebody is put out or comes back.
+//! Staging has a part of the limit that slabs cannot take, since without staging nothing can be
+//! evicted; and each kind of staging has a part of that, since an upload waits in its staging until
+//! its turn comes, which may take that somebody is evicted or comes back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,26 +32,26 @@ pub(crate) enum Account {
     /// Staging for what the app uploads.
     Uploads,
     /// Staging for what comes back.
-    Arrivals,
-    /// Buffers for reading back, also what is put out.
+    Restores,
+    /// Buffers for reading back, also what is evicted.
     Readbacks,
 }
 
 /// Those that share what is kept for staging.
-const STAGING: [Account; 3] = [Account::Uploads, Account::Arrivals, Account::Readbacks];
+const STAGING: [Account; 3] = [Account::Uploads, Account::Restores, Account::Readbacks];
 
-/// To get down to a lowered limit where slabs are all that there is takes a little above it: one part in
-/// so many of the limit, at least and at most so many bytes.
-const SINKING_PART: u64 = 256;
-const SINKING_LEAST: u64 = 4 << 10;
-const SINKING_MOST: u64 = 4 << 20;
+/// To get down to a lowered limit where slabs are all that there is takes a little above it: one
+/// part in so many of the limit, at least and at most so many bytes.
+const DRAINING_PART: u64 = 256;
+const DRAINING_LEAST: u64 = 4 << 10;
+const DRAINING_MOST: u64 = 4 << 20;
 
 impl Account {
     /// What its buffers are for.
     pub(super) fn kind(self) -> BufferKind {
         match self {
             Account::Slabs => BufferKind::Slab,
-            Account::Uploads | Account::Arrivals => BufferKind::Upload,
+            Account::Uploads | Account::Restores => BufferKind::Upload,
             Account::Readbacks => BufferKind::Readback,
         }
     }
@@ -90,9 +90,9 @@ struct Books {
     limit_bytes: u64,
     /// Of the limit, what slabs leave to staging.
     staging_floor_bytes: u64,
-    /// Slabs must get down to what they may take, which takes read-backs: up to this level, which may
-    /// be above the limit.
-    sinking_to_bytes: Option<u64>,
+    /// Slabs must get down to what they may take, which takes read-backs: up to this level, which
+    /// may be above the limit.
+    draining_to_bytes: Option<u64>,
 }
 
 /// The levels of a [`Ledger`], in bytes.
@@ -102,7 +102,7 @@ pub(crate) struct Levels {
     pub(crate) reserved_bytes: Level,
     /// Of it, slabs, with those that retire.
     pub(crate) slab_bytes: Level,
-    /// Of it, what uploads, arrivals and read-backs take.
+    /// Of it, what uploads, restores and read-backs take.
     pub(crate) staging_bytes: [Level; 3],
     /// Of it, given back but still in use by the device.
     pub(crate) retiring_bytes: Level,
@@ -173,17 +173,18 @@ impl Ledger {
     }
 
     /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
-    /// reading back, without which nothing can be put out, may take what is kept for it on top of
+    /// reading back, without which nothing can be evicted, may take what is kept for it on top of
     /// what they still hold, as far as that is no more than there was to begin with, and a little.
-    pub(crate) fn set_sinking(&self, is_sinking: bool) {
+    pub(crate) fn set_draining(&self, is_draining: bool) {
         let mut books = self.lock();
         let level_bytes = books.reserved_bytes().max(books.limit_bytes);
-        let little_bytes = (books.limit_bytes / SINKING_PART).clamp(SINKING_LEAST, SINKING_MOST);
+        let little_bytes = (books.limit_bytes / DRAINING_PART).clamp(DRAINING_LEAST, DRAINING_MOST);
         let most_bytes = level_bytes.saturating_add(little_bytes);
-        books.sinking_to_bytes = is_sinking.then_some(most_bytes);
+        books.draining_to_bytes = is_draining.then_some(most_bytes);
     }
 
-    /// By how much slabs pass what they may take: above it a kind of staging lacks what is kept for it.
+    /// By how much slabs pass what they may take: above it a kind of staging lacks what is kept for
+    /// it.
     pub(crate) fn slab_excess_bytes(&self) -> u64 {
         self.lock().slab_excess_bytes()
     }
@@ -217,8 +218,8 @@ impl Ledger {
         }
     }
 
-    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for it, unless
-    /// it is the driver that has no more.
+    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for
+    /// it, unless it is the driver that has no more.
     pub(crate) fn staging_hinders(&self) -> bool {
         let books = self.lock();
         let is_beyond = books.kept_bytes(None) > books.staging_floor_bytes;
@@ -234,8 +235,8 @@ impl Ledger {
             u64::MAX => u64::MAX,
             _ => {
                 let room_bytes = books.room_bytes(Account::Slabs);
-                // However little refusals have taught that there is: who asks for no more is never told
-                // otherwise.
+                // However little refusals have taught that there is: who asks for no more is never
+                // told otherwise.
                 let least_bytes = STAGING_LEAST_BYTES.min(books.said_bytes / STAGING_MOST_SHARE);
                 (books.part_bytes(account))
                     .max(room_bytes / 8)
@@ -295,8 +296,8 @@ impl Ledger {
         books.update_limit();
     }
 
-    /// A buffer owns bytes that were reserved in this epoch. `false`, if that is over: nobody knows of
-    /// which device the buffer is, and nothing is reserved for it.
+    /// A buffer owns bytes that were reserved in this epoch. `false`, if that is over: nobody knows
+    /// of which device the buffer is, and nothing is reserved for it.
     pub(super) fn created(
         &self,
         buffer: BufferId,
@@ -412,7 +413,7 @@ impl Books {
         let floor_bytes = self.staging_floor_bytes;
         match account {
             Account::Slabs => 0,
-            Account::Uploads | Account::Arrivals => floor_bytes / 4,
+            Account::Uploads | Account::Restores => floor_bytes / 4,
             Account::Readbacks => floor_bytes - 2 * (floor_bytes / 4),
         }
     }
@@ -438,7 +439,7 @@ impl Books {
         let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
         let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
-        if let (Some(most_bytes), Account::Readbacks) = (self.sinking_to_bytes, account) {
+        if let (Some(most_bytes), Account::Readbacks) = (self.draining_to_bytes, account) {
             return part_bytes.min(most_bytes.saturating_sub(self.reserved_bytes()));
         }
         // Where slabs take what is kept for staging, since the limit was lowered, what they leave
@@ -463,11 +464,11 @@ fn staging_floor_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Account::{Arrivals, Readbacks, Slabs, Uploads};
+    use Account::{Readbacks, Restores, Slabs, Uploads};
 
     /// A limit of 100, of which 40 are kept for staging, with so much taken by slabs, uploads,
-    /// arrivals and read-backs.
-    fn check(taken_bytes: [u64; 4], is_sinking: bool, expected: [u64; 4]) {
+    /// restores and read-backs.
+    fn check(taken_bytes: [u64; 4], is_draining: bool, expected: [u64; 4]) {
         let ledger = Ledger::new();
         ledger.set_limit(100, 100, Some(40));
         for (account, taken_bytes) in [Slabs].into_iter().chain(STAGING).zip(taken_bytes) {
@@ -475,9 +476,9 @@ mod tests {
             books.taken_bytes[account as usize].raise(taken_bytes);
             books.all_bytes.raise(taken_bytes);
         }
-        ledger.set_sinking(is_sinking);
+        ledger.set_draining(is_draining);
         let books = ledger.lock();
-        let rooms = [Slabs, Uploads, Arrivals, Readbacks].map(|account| books.room_bytes(account));
+        let rooms = [Slabs, Uploads, Restores, Readbacks].map(|account| books.room_bytes(account));
         assert_eq!(rooms, expected, "{taken_bytes:?}");
     }
 

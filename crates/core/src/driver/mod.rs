@@ -14,7 +14,8 @@
 //! * Ops of one submission, and submissions, take effect in order.
 //! * A created buffer reads as zeros.
 //! * After an error nothing has changed, except that after [`DriverError::Lost`] every later call
-//!   is `Lost` as well until [`Driver::reopen`] has replaced the device, and nothing waits for ever.
+//!   is `Lost` as well until [`Driver::reopen`] has replaced the device, and nothing waits for
+//!   ever.
 //! * No method takes a lock that a callback of its own may want.
 
 mod device;
@@ -22,9 +23,9 @@ mod learned;
 mod ledger;
 mod os_budget;
 mod os_limit;
+mod replacement;
 mod signal;
 mod stack;
-mod stand_in;
 mod table;
 pub(crate) mod wgpu;
 
@@ -175,9 +176,9 @@ pub(crate) enum Op {
 /// device still uses them.
 pub(crate) const MOST_BIND_GROUPS: usize = 8192;
 
-/// A kernel's CPU twin as the simulated device calls it: the contents of each binding in order,
-/// and the parameters. What it leaves in the bindings that are read-write is the result.
-pub(crate) type HostKernel = Arc<dyn Fn(&mut [Vec<u8>], &[u8]) + Send + Sync>;
+/// A kernel's CPU reference kernel as the simulated device calls it: the contents of each binding
+/// in order, and the parameters. What it leaves in the bindings that are read-write is the result.
+pub(crate) type ReferenceKernel = Arc<dyn Fn(&mut [Vec<u8>], &[u8]) + Send + Sync>;
 
 /// A kernel to compile.
 #[derive(Clone)]
@@ -201,12 +202,12 @@ pub(crate) struct PipelineDesc {
         allow(dead_code, reason = "only a simulated device looks at what kernels do")
     )]
     pub(crate) written_whole: u64,
-    /// The twin, for a device that computes on the host.
+    /// The reference kernel, for a device that computes on the host.
     #[cfg_attr(
         not(any(test, feature = "sim")),
         allow(dead_code, reason = "only a simulated device computes on the host")
     )]
-    pub(crate) host: Option<HostKernel>,
+    pub(crate) reference: Option<ReferenceKernel>,
 }
 
 impl fmt::Debug for PipelineDesc {
@@ -252,9 +253,10 @@ pub enum AdapterKind {
 pub enum ShaderCompiler {
     /// The driver, on every backend but DX12.
     Driver,
-    /// Microsoft's older compiler for DX12, which every Windows has (`d3dcompiler_47.dll`). It compiles
-    /// slowly and knows no subgroups, no 64-bit integers and no f16. Attention then takes matmul and
-    /// softmax, with several launches, if a workgroup has less than 16 KiB or 128 invocations.
+    /// Microsoft's older compiler for DX12, which every Windows has (`d3dcompiler_47.dll`). It
+    /// compiles slowly and knows no subgroups, no 64-bit integers and no f16. Attention then takes
+    /// matmul and softmax, with several launches, if a workgroup has less than 16 KiB or 128
+    /// invocations.
     Fxc,
     /// Microsoft's newer compiler for DX12, which the app ships: see [`Dx12Compiler`].
     Dxc,
@@ -264,7 +266,8 @@ pub enum ShaderCompiler {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Caps {
-    /// The adapter's name, as its driver gives it; `unnamed adapter` where a browser keeps it to itself.
+    /// The adapter's name, as its driver gives it; `unnamed adapter` where a browser keeps it to
+    /// itself.
     pub name: String,
     /// The graphics API: `vulkan`, `metal`, `dx12`, `webgpu`, `sim`.
     pub backend: String,
@@ -279,8 +282,8 @@ pub struct Caps {
     pub max_buffer_bytes: u64,
     /// The largest range that one binding shows to a kernel; larger operands get several windows.
     pub max_binding_bytes: u64,
-    /// Storage buffers that one dispatch may bind, as far as its compiler copes with them. We use one fewer:
-    /// some drivers miscount.
+    /// Storage buffers that one dispatch may bind, as far as its compiler copes with them. We use
+    /// one fewer: some drivers miscount.
     pub max_storage_bindings: u32,
     /// Alignment of a storage binding's offset: the granule that slabs are carved in.
     pub offset_alignment_bytes: u64,
@@ -305,22 +308,23 @@ pub struct Caps {
     pub wide_words: bool,
     /// Slabs can be mapped: host and device share memory, and transfers need no staging.
     pub maps_slabs: bool,
-    /// What one submission is given to do, at most: multiply-adds, or bytes of operands, whichever are
-    /// more. Systems take a device for dead that is busy for two seconds.
+    /// What one submission is given to do, at most: multiply-adds, or bytes of operands, whichever
+    /// are more. Systems take a device for dead that is busy for two seconds.
     pub most_work: u64,
-    /// The device computes on the host by the kernels' twins (the simulation).
-    pub host_kernels: bool,
+    /// The device computes on the host by the reference kernels (the simulation).
+    pub runs_reference_kernels: bool,
 }
 
 impl Caps {
-    /// Does it gain by being given work before all of it is recorded? A software adapter computes on the
-    /// cores that record, and each submission costs it what several kernels do.
+    /// Does it gain by being given work before all of it is recorded? A software adapter computes
+    /// on the cores that record, and each submission costs it what several kernels do.
     pub(crate) fn begins_early(&self) -> bool {
         self.kind != AdapterKind::Cpu
     }
 }
 
-/// A dispatch that was timed: how long before the end of its submission was noticed it began and ended.
+/// A dispatch that was timed: how long before the end of its submission was noticed it began and
+/// ended.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelRun {
     pub(crate) ns: u64,
@@ -366,8 +370,8 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     ) -> BoxFuture<'_, DriverResult<BufferId>>;
 
     /// Creates a buffer for uploads that is mapped already, without a wait: in a browser, where an
-    /// upload may not wait for a mapping. `None` from all others. What is wrong with it, such as that
-    /// there is no memory for it, may become known later.
+    /// upload may not wait for a mapping. `None` from all others. What is wrong with it, such as
+    /// that there is no memory for it, may become known later.
     fn create_mapped(&self, size_bytes: u64, label: &str) -> Option<DriverResult<BufferId>> {
         let _ = (size_bytes, label);
         None
@@ -432,9 +436,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     ) -> DriverResult<()>;
 
     /// [`map`](Driver::map), [`wait`](Driver::wait), [`write_mapped`](Driver::write_mapped) and
-    /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses: `bytes` to an offset that
-    /// is a multiple of 4, with up to 3 bytes of room behind them. `None`, and nothing has happened,
-    /// where it takes those four.
+    /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses: `bytes` to an
+    /// offset that is a multiple of 4, with up to 3 bytes of room behind them. `None`, and nothing
+    /// has happened, where it takes those four.
     fn write_now(
         &self,
         _buffer: BufferId,
@@ -483,7 +487,8 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         None
     }
 
-    /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would hold.
+    /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would
+    /// hold.
     fn has_contents(&self) -> bool {
         true
     }
@@ -493,7 +498,8 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         cfg!(target_arch = "wasm32")
     }
 
-    /// Times kernels by the device's own clock from now on, or no longer; refused where it has none.
+    /// Times kernels by the device's own clock from now on, or no longer; refused where it has
+    /// none.
     fn time_kernels(&self, on: bool) -> DriverResult<()> {
         match on {
             true => Err(DriverError::Invalid("it has no clock".to_owned())),

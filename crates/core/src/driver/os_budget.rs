@@ -24,8 +24,8 @@ pub(crate) struct OsBudget {
     pub(crate) budget_bytes: u64,
     /// What of that it uses, ours and everybody else's in the process.
     pub(crate) used_bytes: u64,
-    /// Nobody keeps count: the budget is the heap's size, the use is not known, and the answer is the
-    /// same every time.
+    /// Nobody keeps count: the budget is the heap's size, the use is not known, and the answer is
+    /// the same every time.
     pub(crate) is_static: bool,
 }
 

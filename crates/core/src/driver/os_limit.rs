@@ -1,8 +1,8 @@
 //! A limit that follows what the operating system leaves to us: down at once, up with hesitation.
 //!
-//! Whoever gives memory back at every small dip and takes it again at every small rise spends the time
-//! on nothing else. So a rise counts only when it is worth it and has lasted; and it is counted in
-//! polls, not in time: a clock that jumps, or a program that sleeps, changes nothing.
+//! Whoever gives memory back at every small dip and takes it again at every small rise spends the
+//! time on nothing else. So a rise counts only when it is worth it and has lasted; and it is
+//! counted in polls, not in time: a clock that jumps, or a program that sleeps, changes nothing.
 
 use super::os_budget::OsBudget;
 

@@ -1,16 +1,16 @@
 //! Writing out ahead of need: what must leave before long is copied to the host while the device
 //! computes, so that it is clean by the time its room is wanted.
 //!
-//! How much that will be is read off the queue: it tells what will be made and brought back, and what will
-//! die. Where it tells of no shortage, nothing is copied. A storage whose copy is on its way stays
-//! where it is; a write to it, or its death, makes the copy worth nothing.
+//! How much that will be is read off the queue: it tells what will be made and restored, and what
+//! will die. Where it tells of no shortage, nothing is copied. A storage whose copy is on its way
+//! stays where it is; a write to it, or its death, makes the copy worth nothing.
 
 use std::sync::{Arc, Weak};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Engine;
-use super::evict::{LOOK_AHEAD_COMMANDS, Leaving, Taking, Tier};
+use super::evict::{DestinationGuard, LOOK_AHEAD_COMMANDS, PendingEviction, Tier};
 use super::read::Wanted;
 use super::state::State;
 use crate::memory::{Candidate, Copies, Storage};
@@ -22,7 +22,7 @@ pub(super) struct Cleaning {
     len_bytes: u64,
     /// The last write to it before the copy was recorded.
     writes: u64,
-    taker: Taking,
+    destination: DestinationGuard,
     reading: Wanted,
 }
 
@@ -48,28 +48,29 @@ impl Engine {
             if victim.storage.len_bytes() > self.readbacks.room_bytes() {
                 break;
             }
-            let Ok(taker) = self.taker_to_spare(&victim.storage, tier) else {
+            let Ok(destination) = self.spare_destination(&victim.storage, tier) else {
                 break;
             };
             let (storage, len_bytes) =
                 (Arc::downgrade(&victim.storage), victim.storage.len_bytes());
             let writes = self.lock().memory.writes_to(&victim.storage);
-            let Some(leaving) = self.start_leaving(victim, taker).await? else {
+            let Some(eviction) = self.start_eviction(victim, destination).await? else {
                 break;
             };
             self.lock().cleaning.push(Cleaning {
                 storage,
                 len_bytes,
                 writes,
-                taker: leaving.taker,
-                reading: leaving.reading,
+                destination: eviction.destination,
+                reading: eviction.reading,
             });
         }
         Ok(())
     }
 
-    /// The victim as one that is leaving, if a copy of what it holds is on its way already; else as it is.
-    pub(super) fn already_leaving(&self, victim: Candidate) -> Result<Leaving, Candidate> {
+    /// The victim as one that is leaving, if a copy of what it holds is on its way already; else as
+    /// it is.
+    pub(super) fn already_evicting(&self, victim: Candidate) -> Result<PendingEviction, Candidate> {
         let mut state = self.lock();
         let known = |one: &Cleaning| std::ptr::eq(one.storage.as_ptr(), &*victim.storage);
         let Some(index) = state.cleaning.iter().position(known) else {
@@ -77,20 +78,20 @@ impl Engine {
         };
         let one = state.cleaning.remove(index);
         if one.of(&state).is_none() {
-            state.counters.put_out_bytes += one.len_bytes;
+            state.counters.evicted_bytes += one.len_bytes;
             // Room on disk is given back without the lock.
             drop(state);
             return Err(victim);
         }
-        Ok(Leaving {
+        Ok(PendingEviction {
             victim,
-            taker: one.taker,
+            destination: one.destination,
             reading: one.reading,
         })
     }
 
     /// Takes in the copies that have arrived, and forgets those that are worth nothing. Waits for
-    /// nothing. The caller has the turn.
+    /// nothing. The caller has the execution lock.
     pub(super) fn take_in_cleaned(&self) {
         let on_their_way = std::mem::take(&mut self.lock().cleaning);
         if on_their_way.is_empty() {
@@ -103,7 +104,7 @@ impl Engine {
             let mut state = self.lock();
             let Some(storage) = one.of(&state) else {
                 // It has travelled all the same.
-                state.counters.put_out_bytes += one.len_bytes;
+                state.counters.evicted_bytes += one.len_bytes;
                 continue;
             };
             if !one.reading.0.is_done() {
@@ -112,9 +113,9 @@ impl Engine {
             }
             drop(state);
             let mut copies = Copies::default();
-            if one.taker.finish(&mut copies).is_ok() {
+            if one.destination.finish(&mut copies).is_ok() {
                 let mut state = self.lock();
-                state.counters.put_out_bytes += one.len_bytes;
+                state.counters.evicted_bytes += one.len_bytes;
                 state.memory.copied(&storage, |known| known.add(copies));
             }
         }
@@ -122,12 +123,12 @@ impl Engine {
 }
 
 impl State {
-    /// Takes out the copies on their way of storages that nobody holds any more: they keep room in the
-    /// host's memory or on disk, which is given back without the lock.
+    /// Takes out the copies on their way of storages that nobody holds any more: they keep room in
+    /// the host's memory or on disk, which is given back without the lock.
     pub(super) fn dead_cleanings(&mut self) -> Vec<Cleaning> {
         let is_dead = |one: &mut Cleaning| one.storage.strong_count() == 0;
         let dead: Vec<Cleaning> = self.cleaning.extract_if(.., is_dead).collect();
-        self.counters.put_out_bytes += dead.iter().map(|one| one.len_bytes).sum::<u64>();
+        self.counters.evicted_bytes += dead.iter().map(|one| one.len_bytes).sum::<u64>();
         dead
     }
 }
@@ -145,8 +146,9 @@ struct Span {
 }
 
 impl State {
-    /// Those that should be copied out now, since they will have to leave while the queue runs: after the
-    /// `victims`, so that the slabs hold no more than `limit_bytes`. At most `most_bytes` of them.
+    /// Those that should be copied out now, since they will have to leave while the queue runs:
+    /// after the `victims`, so that the slabs hold no more than `limit_bytes`. At most `most_bytes`
+    /// of them.
     pub(super) fn victims_ahead(
         &self,
         victims: &[Candidate],
@@ -155,8 +157,8 @@ impl State {
         limit_bytes: u64,
         most_bytes: u64,
     ) -> Vec<Candidate> {
-        let leaving = victims.iter().map(|victim| victim.storage.size_bytes());
-        let live_bytes = (self.memory.live_bytes()).saturating_sub(leaving.sum());
+        let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
+        let live_bytes = (self.memory.live_bytes()).saturating_sub(evicted_bytes.sum());
         let missing_bytes = self.missing_ahead(live_bytes, limit_bytes, most_bytes);
         if missing_bytes == 0 {
             return Vec::new();
@@ -178,8 +180,8 @@ impl State {
         chosen
     }
 
-    /// How many bytes more than the limit will be live at some time while the queue runs, if so many
-    /// are now. Looks no further once that is `most_bytes`.
+    /// How many bytes more than the limit will be live at some time while the queue runs, if so
+    /// many are now. Looks no further once that is `most_bytes`.
     fn missing_ahead(&self, mut live_bytes: u64, limit_bytes: u64, most_bytes: u64) -> u64 {
         let mut spans: FxHashMap<*const Storage, Span> = FxHashMap::default();
         for (index, cmd) in self.queue.iter().take(LOOK_AHEAD_COMMANDS).enumerate() {

@@ -54,7 +54,7 @@ impl Hash for PipelineKey {
         for bytes in [dtypes, layout.parts, layout.windows] {
             state.write_u64(u64::from_le_bytes(bytes));
         }
-        state.write_u16(u16::from_le_bytes([variant.quads, layout.writable]));
+        state.write_u16(u16::from_le_bytes([variant.vec4s, layout.writable]));
     }
 }
 
@@ -95,8 +95,8 @@ impl Pipelines {
 
 pub(super) type Bindings = SmallVec<[Binding; 4]>;
 
-/// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked
-/// for since the last time goes. That is within a factor of two of keeping the most recently used, for
+/// Bind groups of one generation; when it is full it becomes the old one, and what nobody asked for
+/// since the last time goes. That is within a factor of two of keeping the most recently used, for
 /// none of the bookkeeping.
 ///
 /// There are two generations, and a third and fourth that the device may still use.

@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::memory::{Residency, Storage};
 use crate::transfer::{LARGE_PIECE_BYTES, Piece, Reading, Region};
 
-/// A command. It holds its operands' storages, not their places: those are looked up when the
-/// walk comes to it. Dropping it is all that freeing an operand takes.
+/// A command. It holds its operands' storages, not their places: those are looked up when
+/// the execution pass comes to it. Dropping it is all that freeing an operand takes.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all commands are launches, and a box would be an allocation for each"
@@ -38,7 +38,7 @@ pub enum Cmd {
     /// Needs its operands on the device and does nothing with them.
     #[cfg(any(test, feature = "sim"))]
     Touch(Vec<(Arc<Storage>, Role)>),
-    /// What a recipe made becomes the bytes of the storage that it was made for.
+    /// What a rematerializer made becomes the bytes of the storage that it was made for.
     TakeOver {
         from: Arc<Storage>,
         to: Arc<Storage>,
@@ -75,10 +75,10 @@ impl Cmd {
     }
 
     /// Drops it, and hands on its operands one by one.
-    pub(super) fn into_operands(self, mut hand_on: impl FnMut(Arc<Storage>)) {
+    pub(super) fn into_operands(self, mut receive: impl FnMut(Arc<Storage>)) {
         match self {
-            Cmd::Launch(launch) => launch.args.into_iter().for_each(|arg| hand_on(arg.storage)),
-            Cmd::Clear(storage) => hand_on(storage),
+            Cmd::Launch(launch) => launch.args.into_iter().for_each(|arg| receive(arg.storage)),
+            Cmd::Clear(storage) => receive(storage),
             // Rarely the last to hold something: that is buried like all that dies elsewhere.
             _ => {}
         }
@@ -90,8 +90,8 @@ impl Cmd {
         matches!(self, Cmd::Upload { .. }) || self.is_custom()
     }
 
-    /// Is it best submitted without waiting for what comes after it? Somebody waits for a large read,
-    /// and copies it out while the device copies the next.
+    /// Is it best submitted without waiting for what comes after it? Somebody waits for a large
+    /// read, and copies it out while the device copies the next.
     pub(super) fn goes_at_once(&self) -> bool {
         matches!(self, Cmd::Read { piece, .. } if piece.size_bytes >= LARGE_PIECE_BYTES)
     }

@@ -28,7 +28,7 @@ pub(super) enum Outcome {
 
 impl Engine {
     /// Carries out the steps of a plan, as far as that goes. Whatever the outcome, every storage
-    /// is where the tables say. The caller has the turn.
+    /// is where the tables say. The caller has the execution lock.
     pub(super) async fn carry_out(&self, steps: &[Step]) -> Result<Outcome> {
         let has_moves = steps
             .iter()
@@ -146,8 +146,8 @@ impl Engine {
         })
     }
 
-    /// A limit that was said keeps room for staging. Without one, and where the driver has less than that,
-    /// slabs may take all there is: so a little is set aside for putting them out.
+    /// A limit that was said keeps room for staging. Without one, and where the driver has less
+    /// than that, slabs may take all there is: so a little is set aside for evicting them.
     async fn keep_readback(&self) {
         let levels = self.driver.ledger().levels();
         let is_said = levels.said_bytes < u64::MAX && levels.limit_bytes == levels.said_bytes;
@@ -162,7 +162,7 @@ impl Engine {
     pub(super) async fn compact_pass(&self, limit_bytes: u64) -> Result<(u64, u64)> {
         let (steps, moved_before, undone_before) = {
             let mut state = self.lock();
-            state.bury();
+            state.free_dead();
             (
                 state.memory.plan_pass(limit_bytes),
                 state.memory.moved_bytes(),

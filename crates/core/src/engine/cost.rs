@@ -1,9 +1,9 @@
-//! What it costs to have bytes back from the host's memory, and from the disk or a source: guesses to begin
-//! with, then what was measured on this machine.
+//! What it costs to have bytes back from the host's memory, and from the disk or a source: guesses
+//! to begin with, then what was measured on this machine.
 //!
-//! Only the work of bringing bytes in is timed, never a wait: what the device was busy with says nothing of
-//! the tier. Writing out is not, since the choice of victims does not ask for it. A simulated
-//! device keeps the guesses, so that the same calls have the same outcome.
+//! Only the work of bringing bytes in is timed, never a wait: what the device was busy with says
+//! nothing of the tier. Writing out is not, since the choice of victims does not ask for it. A
+//! simulated device keeps the guesses, so that the same calls have the same outcome.
 
 use std::time::Duration;
 #[cfg(not(target_arch = "wasm32"))]

@@ -8,9 +8,10 @@
 //!                          findings ◄──evaluate── collect ◄───────┘
 //! ```
 //!
-//! Everything is ops in the same batches as the commands, at the place in the queue where it is meant. The
-//! answers lie in a buffer of their own until a walk that somebody waits for has ended, or it is half full.
-//! Where nothing is looked for there is no [`Diagnose`], and asking for it is all that it costs.
+//! Everything is ops in the same batches as the commands, at the place in the queue where it is
+//! meant. The answers lie in a buffer of their own until an execution pass that somebody waits for
+//! has ended, or it is half full. Where nothing is looked for there is no [`Diagnose`], and asking
+//! for it is all that it costs.
 
 mod collect;
 mod evaluate;
@@ -18,16 +19,16 @@ mod finding;
 mod gear;
 pub(crate) mod kernels;
 mod leaks;
-mod twin;
+mod reference;
 mod watch;
 
 use std::sync::Arc;
 
 use super::Engine;
 use super::caches::Bindings;
+use super::execute::Need;
 use super::kernel::Launch;
 use super::state::State;
-use super::walk::Need;
 use crate::driver::{Binding, Caps, Op};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -239,7 +240,8 @@ impl Diagnose {
         self.used = last.map_or(0, |last| last.first + last.count);
     }
 
-    /// Something was not looked at, or what was seen is not known: whoever asks what was found is told.
+    /// Something was not looked at, or what was seen is not known: whoever asks what was found is
+    /// told.
     #[cold]
     fn miss(&mut self, reason: &str) {
         self.is_all_seen = false;
@@ -288,8 +290,8 @@ impl Engine {
         }
     }
 
-    /// A result is longer than what it is to hold: of each row of so many elements the rest is padding, in which
-    /// anything may be. Said before the launch that makes it.
+    /// A result is longer than what it is to hold: of each row of so many elements the rest is
+    /// padding, in which anything may be. Said before the launch that makes it.
     pub fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
         if row < of && self.wanted.is_some_and(|wanted| wanted.non_finite) {
             if let Some(diagnose) = &mut self.lock().diagnose {

@@ -1,8 +1,8 @@
 //! Transfers without staging, where host and device share memory: a slab is mapped where it lies.
 //!
-//! While a slab is mapped no submission may name it, so both directions need the slab idle and
-//! the turn: nobody else encodes meanwhile. In exchange the bytes are copied once, at the speed of
-//! memory.
+//! While a slab is mapped no submission may name it, so both directions need the slab idle and the
+//! execution lock: nobody else encodes meanwhile. In exchange the bytes are copied once, at the
+//! speed of memory.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::error::Result;
 use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading};
 
-/// Uploads from this on ask the device whether a slab is idle by now; those below go by what is known,
-/// since their copy out of staging costs hardly more than the question.
+/// Uploads from this on ask the device whether a slab is idle by now; those below go by what is
+/// known, since their copy out of staging costs hardly more than the question.
 const LARGE_BYTES: usize = 32 << 10;
 
-/// A slab that is mapped, or about to be, until this is dropped: also if the walk is dropped
-/// while it waits.
+/// A slab that is mapped, or about to be, until this is dropped: also if the execution pass is
+/// dropped while it waits.
 pub(super) struct Mapped<'a>(pub(super) &'a Engine, pub(super) BufferId);
 
 impl Drop for Mapped<'_> {
@@ -41,7 +41,7 @@ impl Engine {
         if !self.caps().maps_slabs || bytes.is_empty() || self.wanted.is_some() {
             return Ok(false);
         }
-        let Some(_turn) = self.turn.try_take() else {
+        let Some(_execution_lock) = self.execution_lock.try_lock() else {
             return Ok(false);
         };
         let is_fresh = dst.slot().is_none() && Arc::strong_count(dst) == 1;
@@ -88,7 +88,7 @@ impl Engine {
         for _ in 0..2 {
             {
                 let mut state = self.lock();
-                state.bury();
+                state.free_dead();
                 let placed = state.memory.place(storage);
                 state.memory.anywhere = false;
                 if let Ok(Some(place)) = placed {
@@ -149,8 +149,8 @@ impl Engine {
     }
 
     /// Shows bytes of a storage where they lie, once everything appended before has run. `false`
-    /// where that cannot be: then `look` was not called, and a read does it. The turn is held
-    /// meanwhile.
+    /// where that cannot be: then `look` was not called, and a read does it. The execution lock is
+    /// held meanwhile.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn show_in_place(
         &self,
@@ -162,12 +162,12 @@ impl Engine {
             return Ok(false);
         }
         self.check_lost()?;
-        let Some(_turn) = self.turn.try_take() else {
+        let Some(_execution_lock) = self.execution_lock.try_lock() else {
             return Ok(false);
         };
         let is_settled = self.lock().has_nothing_to_do();
         if !is_settled {
-            block_on("a read", self.walk())?;
+            block_on("a read", self.execute())?;
             self.error_of(src)?;
         }
         let (place, is_idle) = {
@@ -218,12 +218,13 @@ impl Engine {
 }
 
 impl State {
-    /// Would a walk have nothing to do?
+    /// Would an execution pass have nothing to do?
     fn has_nothing_to_do(&self) -> bool {
         self.queue.is_empty() && self.left.cmds.is_empty() && self.batch.is_empty()
     }
 
-    /// The place of a storage that is about to be written to before anything else runs, if it may be.
+    /// The place of a storage that is about to be written to before anything else runs, if it may
+    /// be.
     fn begin_write_in_place(&mut self, storage: &Storage, completed: u64) -> Option<Place> {
         if !self.has_nothing_to_do() || !self.memory.in_slab(storage) || storage.pins() > 0 {
             return None;

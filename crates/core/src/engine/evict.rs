@@ -1,4 +1,4 @@
-//! Putting storages out: who goes, and where their bytes are taken.
+//! Evicting storages: who goes, and where their bytes are taken.
 //!
 //! A storage leaves only after its bytes have arrived elsewhere, so whatever fails on the way,
 //! nothing is lost. Several victims travel in one submission. Where host and device share memory
@@ -34,31 +34,31 @@ pub(super) enum Tier {
 
 /// What takes a victim's bytes.
 #[derive(Debug)]
-pub(super) enum Taker {
+pub(super) enum Destination {
     Host(Vec<u8>, HostCharge),
     Disk(SpillWriter),
 }
 
-impl Taker {
+impl Destination {
     fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             // Room was made for all of them before, unless the device has none to give.
-            Taker::Host(copy, _) => {
+            Destination::Host(copy, _) => {
                 let room = copy.capacity() - copy.len();
                 copy.extend_from_slice(&bytes[..room.min(bytes.len())]);
                 Ok(())
             }
-            Taker::Disk(writer) => writer.write(bytes),
+            Destination::Disk(writer) => writer.write(bytes),
         }
     }
 
     /// All bytes have come: they are a copy from now on.
     fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
-            Taker::Host(bytes, charge) => {
+            Destination::Host(bytes, charge) => {
                 copies.host = Some(Arc::new(HostCopy { bytes, charge }));
             }
-            Taker::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
+            Destination::Disk(writer) => copies.disk = Some(Arc::new(writer.finish()?)),
         }
         Ok(())
     }
@@ -66,45 +66,45 @@ impl Taker {
 
 /// A taker that a reading's sink fills, and the first thing that went wrong with it.
 #[derive(Debug)]
-struct Shared(Mutex<(Option<Taker>, Option<Error>)>);
+struct Shared(Mutex<(Option<Destination>, Option<Error>)>);
 
 impl Shared {
     fn finish(&self, copies: &mut Copies) -> Result<()> {
         match std::mem::take(&mut *self.lock()) {
-            (Some(taker), None) => taker.finish(copies),
+            (Some(destination), None) => destination.finish(copies),
             (_, Some(error)) => Err(error),
             (None, None) => Ok(()),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Option<Taker>, Option<Error>)> {
+    fn lock(&self) -> MutexGuard<'_, (Option<Destination>, Option<Error>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What takes a victim's bytes, for as long as somebody wants them: a reading that was given up holds its
-/// sink until it is taken in, and would keep the room on the host or on disk for so long.
+/// What takes a victim's bytes, for as long as somebody wants them: a reading that was given up
+/// holds its sink until it is taken in, and would keep the room on the host or on disk for so long.
 #[derive(Debug)]
-pub(super) struct Taking(Arc<Shared>);
+pub(super) struct DestinationGuard(Arc<Shared>);
 
-impl Taking {
+impl DestinationGuard {
     /// All that was to come has come: it is a copy from now on.
     pub(super) fn finish(&self, copies: &mut Copies) -> Result<()> {
         self.0.finish(copies)
     }
 }
 
-impl Drop for Taking {
+impl Drop for DestinationGuard {
     fn drop(&mut self) {
-        let taker = self.0.lock().0.take();
-        drop(taker);
+        let destination = self.0.lock().0.take();
+        drop(destination);
     }
 }
 
 /// A victim whose bytes are on their way.
-pub(super) struct Leaving {
+pub(super) struct PendingEviction {
     pub(super) victim: Candidate,
-    pub(super) taker: Taking,
+    pub(super) destination: DestinationGuard,
     /// Whoever stops waiting gives up: the storage stays where it is.
     pub(super) reading: Wanted,
 }
@@ -115,7 +115,7 @@ impl Engine {
     pub(super) fn drop_copied(&self, wanted_bytes: u64) -> u64 {
         let mut state = self.lock();
         let stay = state.needed_slots();
-        let freed_bytes = state.memory.leave_poisoned(&stay);
+        let freed_bytes = state.memory.evict_poisoned(&stay);
         if freed_bytes > 0 {
             return freed_bytes;
         }
@@ -124,15 +124,15 @@ impl Engine {
     }
 
     /// Lets storages leave until so many bytes are free: those whose bytes are elsewhere too are
-    /// dropped, the others are put out. Returns how many bytes became free.
-    pub(super) async fn put_out(&self, wanted_bytes: u64, tier: Tier) -> Result<u64> {
+    /// dropped, the others are evicted. Returns how many bytes became free.
+    pub(super) async fn evict_bytes(&self, wanted_bytes: u64, tier: Tier) -> Result<u64> {
         if tier == Tier::Host && self.caps().maps_slabs {
             // Host and device share one memory: nothing would be gained.
             return Ok(0);
         }
         self.take_in_cleaned();
         let mut stay = self.lock().needed_slots();
-        let mut freed_bytes = self.lock().memory.leave_poisoned(&stay);
+        let mut freed_bytes = self.lock().memory.evict_poisoned(&stay);
         let (mut in_vain, mut most_bytes) = (0, u64::MAX);
         while freed_bytes < wanted_bytes && in_vain < ROUNDS_IN_VAIN {
             let missing_bytes = wanted_bytes - freed_bytes;
@@ -142,7 +142,7 @@ impl Engine {
             }
             stay.extend(victims.iter().filter_map(|victim| victim.storage.slot()));
             let ahead = self.who_comes_next(&victims, tier, &stay);
-            let taken_out = self.take_out(victims, ahead, tier);
+            let taken_out = self.evict_victims(victims, ahead, tier);
             let (left_bytes, too_large_bytes) =
                 in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
             freed_bytes += left_bytes;
@@ -156,46 +156,47 @@ impl Engine {
         Ok(freed_bytes)
     }
 
-    /// Lets these storages leave, as far as the tier has room, and starts to copy those out that will have
-    /// to leave next. Returns the bytes that became free, and the least that the tier had no room for.
-    pub(super) async fn take_out(
+    /// Lets these storages leave, as far as the tier has room, and starts to copy those out that
+    /// will have to leave next. Returns the bytes that became free, and the least that the tier had
+    /// no room for.
+    pub(super) async fn evict_victims(
         &self,
         victims: Vec<Candidate>,
         ahead: Vec<Candidate>,
         tier: Tier,
     ) -> Result<(u64, Option<u64>)> {
-        let (mut leaving, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
+        let (mut evictions, mut freed_bytes, mut too_large_bytes) = (Vec::new(), 0, None);
         self.drop_gone();
         for victim in victims {
             if victim.is_clean {
                 freed_bytes += self.lock().drop_one(&victim);
                 continue;
             }
-            let victim = match self.already_leaving(victim) {
+            let victim = match self.already_evicting(victim) {
                 Ok(begun) => {
-                    leaving.push(begun);
+                    evictions.push(begun);
                     continue;
                 }
                 Err(victim) => victim,
             };
-            let Ok(taker) = self.taker(&victim.storage, tier) else {
+            let Ok(destination) = self.destination(&victim.storage, tier) else {
                 let len_bytes = victim.storage.len_bytes();
                 too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
                 continue;
             };
             if self.caps().maps_slabs {
-                match self.leave_in_place(&victim, taker).await {
+                match self.evict_in_place(&victim, destination).await {
                     Ok(()) => freed_bytes += victim.storage.size_bytes(),
                     Err(_) => self.check_lost()?,
                 }
                 continue;
             }
-            match self.start_leaving(victim, taker).await? {
-                Some(next) => leaving.push(next),
+            match self.start_eviction(victim, destination).await? {
+                Some(next) => evictions.push(next),
                 None => break,
             }
         }
-        if !leaving.is_empty() {
+        if !evictions.is_empty() {
             // Nobody waits for more than these.
             self.submit()?;
         }
@@ -203,9 +204,9 @@ impl Engine {
             self.start_ahead(ahead, tier).await?;
             self.submit()?;
         }
-        for leaving in leaving {
-            let size_bytes = leaving.victim.storage.size_bytes();
-            match self.finish_leaving(leaving).await {
+        for eviction in evictions {
+            let size_bytes = eviction.victim.storage.size_bytes();
+            match self.finish_eviction(eviction).await {
                 Ok(()) => freed_bytes += size_bytes,
                 Err(_) => self.check_lost()?,
             }
@@ -213,25 +214,25 @@ impl Engine {
         Ok((freed_bytes, too_large_bytes))
     }
 
-    /// Puts one storage out, wherever there is room for it; it stays where it is if that fails.
+    /// Evicts one storage, wherever there is room for it; it stays where it is if that fails.
     pub async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         let storage = storage.clone();
         let work = move |engine: Arc<Self>| async move {
-            engine.walk().await?;
-            engine.put_out_one(&storage).await
+            engine.execute().await?;
+            engine.evict_one(&storage).await
         };
-        self.with_turn(turn, work).await
+        self.with_execution_lock(execution_lock, work).await
     }
 
     /// The same, once what was queued has run.
-    async fn put_out_one(&self, storage: &Arc<Storage>) -> Result<()> {
+    async fn evict_one(&self, storage: &Arc<Storage>) -> Result<()> {
         self.error_of(storage)?;
         while !in_span!(
             "eviction",
             { missing_bytes = storage.size_bytes() },
-            self.has_left(storage)
+            self.try_evict(storage)
         )
         .await?
         {
@@ -243,15 +244,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a storage leave, whatever has to be done for it. `false` if there is no buffer for its bytes.
-    async fn has_left(&self, storage: &Arc<Storage>) -> Result<bool> {
+    /// Lets a storage leave, whatever has to be done for it. `false` if there is no buffer for its
+    /// bytes.
+    async fn try_evict(&self, storage: &Arc<Storage>) -> Result<bool> {
         let pinned = || Error::Pinned {
             operation: "evict",
             made_at: storage.tag().to_string(),
         };
         let victim = {
             let mut state = self.lock();
-            if state.memory.is_away(storage) {
+            if state.memory.is_evicted(storage) {
                 return Ok(true);
             }
             let victim = match state.memory.candidate(storage) {
@@ -269,22 +271,25 @@ impl Engine {
         };
         self.drop_gone();
         if self.caps().maps_slabs {
-            let taker = self.taker(storage, Tier::Disk)?;
-            return self.leave_in_place(&victim, taker).await.map(|()| true);
+            let destination = self.destination(storage, Tier::Disk)?;
+            return self
+                .evict_in_place(&victim, destination)
+                .await
+                .map(|()| true);
         }
-        let victim = match self.already_leaving(victim) {
-            Ok(begun) => return self.finish_leaving(begun).await.map(|()| true),
+        let victim = match self.already_evicting(victim) {
+            Ok(begun) => return self.finish_eviction(begun).await.map(|()| true),
             Err(victim) => victim,
         };
-        let taker = match self.taker(storage, Tier::Host) {
-            Ok(taker) => taker,
-            Err(_) => self.taker(storage, Tier::Disk)?,
+        let destination = match self.destination(storage, Tier::Host) {
+            Ok(destination) => destination,
+            Err(_) => self.destination(storage, Tier::Disk)?,
         };
-        let Some(leaving) = self.start_leaving(victim, taker).await? else {
+        let Some(eviction) = self.start_eviction(victim, destination).await? else {
             return Ok(false);
         };
         self.submit()?;
-        self.finish_leaving(leaving).await.map(|()| true)
+        self.finish_eviction(eviction).await.map(|()| true)
     }
 
     /// Who should be copied out now, since they will have to leave after these.
@@ -304,15 +309,15 @@ impl Engine {
     }
 
     /// Somewhere to take a storage's bytes, that nobody else has to give way for.
-    pub(super) fn taker_to_spare(&self, storage: &Storage, tier: Tier) -> Result<Taker> {
+    pub(super) fn spare_destination(&self, storage: &Storage, tier: Tier) -> Result<Destination> {
         if tier == Tier::Host && self.host.missing_bytes(storage.len_bytes()) > 0 {
             return Err(no_room_on_host());
         }
-        self.taker(storage, tier)
+        self.destination(storage, tier)
     }
 
     /// Somewhere to take a storage's bytes.
-    fn taker(&self, storage: &Storage, tier: Tier) -> Result<Taker> {
+    fn destination(&self, storage: &Storage, tier: Tier) -> Result<Destination> {
         let len_bytes = storage.len_bytes();
         match tier {
             Tier::Host => {
@@ -324,31 +329,31 @@ impl Engine {
                 };
                 let reserved = bytes.try_reserve_exact(kept_bytes as usize);
                 match (charge, reserved) {
-                    (Some(charge), Ok(())) => Ok(Taker::Host(bytes, charge)),
+                    (Some(charge), Ok(())) => Ok(Destination::Host(bytes, charge)),
                     _ => Err(no_room_on_host()),
                 }
             }
             Tier::Disk => {
                 let tenant = storage.tenant().number();
-                Ok(Taker::Disk(self.spill.begin(len_bytes, tenant)?))
+                Ok(Destination::Disk(self.spill.begin(len_bytes, tenant)?))
             }
         }
     }
 
     /// Records the copies that take a victim's bytes to the host. `None` if there is no buffer
     /// for them.
-    pub(super) async fn start_leaving(
+    pub(super) async fn start_eviction(
         &self,
         victim: Candidate,
-        taker: Taker,
-    ) -> Result<Option<Leaving>> {
+        destination: Destination,
+    ) -> Result<Option<PendingEviction>> {
         // At once: when this is given up half-way, what was begun may still be on its way.
-        let taker = Taking(Arc::new(Shared(Mutex::new((Some(taker), None)))));
-        let into = taker.0.clone();
+        let destination = DestinationGuard(Arc::new(Shared(Mutex::new((Some(destination), None)))));
+        let into = destination.0.clone();
         let sink = Box::new(move |piece: &[u8]| {
-            let (taker, error) = &mut *into.lock();
-            if let (Some(taker), None) = (taker, &error) {
-                *error = taker.take(piece).err();
+            let (destination, error) = &mut *into.lock();
+            if let (Some(destination), None) = (destination, &error) {
+                *error = destination.take(piece).err();
             }
         });
         let len_bytes = victim.storage.len_bytes();
@@ -381,14 +386,14 @@ impl Engine {
                 size_bytes,
             });
         }
-        Ok(Some(Leaving {
+        Ok(Some(PendingEviction {
             victim,
-            taker,
+            destination,
             reading: wanted,
         }))
     }
 
-    /// The largest read-back buffer that there is memory for: what is put out because memory is
+    /// The largest read-back buffer that there is memory for: what is evicted because memory is
     /// short must do with little.
     async fn piece_bytes_to_be_had(&self, len_bytes: u64) -> Result<Option<u64>> {
         let whole_bytes = len_bytes.next_power_of_two().max(LEAST_PIECE_BYTES);
@@ -413,8 +418,8 @@ impl Engine {
     }
 
     /// Waits until a victim's bytes have arrived, and lets it leave.
-    async fn finish_leaving(&self, leaving: Leaving) -> Result<()> {
-        let reading = &leaving.reading.0;
+    async fn finish_eviction(&self, eviction: PendingEviction) -> Result<()> {
+        let reading = &eviction.reading.0;
         while !reading.is_done() {
             if let Some(error) = reading.failure() {
                 return Err(error);
@@ -427,13 +432,13 @@ impl Engine {
             }
         }
         let mut copies = Copies::default();
-        leaving.taker.finish(&mut copies)?;
-        self.let_go(&leaving.victim, copies);
+        eviction.destination.finish(&mut copies)?;
+        self.mark_evicted(&eviction.victim, copies);
         Ok(())
     }
 
     /// Takes a victim's bytes out of its slab, where the host can look into it.
-    async fn leave_in_place(&self, victim: &Candidate, mut taker: Taker) -> Result<()> {
+    async fn evict_in_place(&self, victim: &Candidate, mut destination: Destination) -> Result<()> {
         let refused = |error| refusal("to map a slab", error);
         self.submit()?;
         let idle = (self.lock().memory).idle(victim.place, self.driver.completed());
@@ -453,26 +458,26 @@ impl Engine {
             let _mapped = super::direct::Mapped(self, place.buffer);
             self.driver.wait(&signal).await.map_err(refused)?;
             let mut taken = Ok(());
-            let mut look = |bytes: &[u8]| taken = taker.take(&bytes[..len_bytes as usize]);
+            let mut look = |bytes: &[u8]| taken = destination.take(&bytes[..len_bytes as usize]);
             let read =
                 (self.driver).read_mapped(place.buffer, place.offset_bytes, size_bytes, &mut look);
             read.map_err(refused)?;
             taken?;
         }
         let mut copies = Copies::default();
-        taker.finish(&mut copies)?;
-        self.let_go(victim, copies);
+        destination.finish(&mut copies)?;
+        self.mark_evicted(victim, copies);
         Ok(())
     }
 
     /// The bytes have been taken: the storage leaves.
-    fn let_go(&self, victim: &Candidate, copies: Copies) {
+    fn mark_evicted(&self, victim: &Candidate, copies: Copies) {
         let mut state = self.lock();
         state
             .memory
             .copied(&victim.storage, |known| known.add(copies));
-        state.memory.leave(&victim.storage);
-        state.counters.put_out_bytes += victim.storage.len_bytes();
+        state.memory.evict_clean(&victim.storage);
+        state.counters.evicted_bytes += victim.storage.len_bytes();
     }
 }
 
@@ -486,7 +491,7 @@ fn no_room_on_host() -> Error {
 impl State {
     /// Drops a storage whose bytes are elsewhere too. Returns the bytes that became free.
     fn drop_one(&mut self, victim: &Candidate) -> u64 {
-        let freed_bytes = match self.memory.leave(&victim.storage) {
+        let freed_bytes = match self.memory.evict_clean(&victim.storage) {
             true => victim.storage.size_bytes(),
             false => 0,
         };
@@ -494,10 +499,10 @@ impl State {
         freed_bytes
     }
 
-    /// Who should be put out so that so many bytes become free, first those who gain the most for
-    /// what it costs to have them back. Without a tier to put them, only those that are elsewhere too.
-    /// Those of the slots that `stay` are no candidates; those that would have to be put out are of
-    /// at most `most_bytes` each.
+    /// Who should be evicted so that so many bytes become free, first those who gain the most for
+    /// what it costs to have them back. Without a tier to put them, only those that are elsewhere
+    /// too. Those of the slots that `stay` are no candidates; those that would have to be evicted
+    /// are of at most `most_bytes` each.
     ///
     /// One choice among all: where weights are read in a cycle, to drop first what is elsewhere too
     /// would move several times as much.
@@ -509,7 +514,7 @@ impl State {
         most_bytes: u64,
     ) -> Vec<Candidate> {
         let mut candidates = self.memory.candidates(stay);
-        self.makings
+        self.rematerializations
             .keep_what_was_made_twice(&mut candidates, &self.memory);
         candidates.retain(|candidate| {
             let may_go = tier.is_some() && candidate.storage.len_bytes() <= most_bytes;

@@ -1,15 +1,15 @@
 //! Kernels that are put together at run time out of several of the crate's, and who does it.
 //!
 //! The engine does not know what computes what: the front desk registers a [`Fuse`], to which the
-//! walk gives its commands before it encodes them. What comes back are commands like any others, fewer
-//! of them, that make whatever anybody still holds. A fused one can be taken apart again: where it
-//! cannot run, or must not fail as one, its parts take its place.
+//! execution pass gives its commands before it encodes them. What comes back are commands like any
+//! others, fewer of them, that make whatever anybody still holds. A fused one can be taken apart
+//! again: where it cannot run, or must not fail as one, its parts take its place.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::kernel::{Launch, Operand, Program, Role, TwinCall};
+use super::kernel::{Launch, Operand, Program, ReferenceCall, Role};
 use super::state::State;
 use super::{Cmd, Engine};
 use crate::memory::{Dead, DeadList};
@@ -19,7 +19,7 @@ use crate::memory::{Dead, DeadList};
 pub(crate) type Parts = Box<dyn Fn(&Launch) -> Option<Vec<Launch>> + Send + Sync>;
 
 /// The same work on the host.
-pub type FusedTwin = Arc<dyn Fn(&mut TwinCall) + Send + Sync>;
+pub type FusedReference = Arc<dyn Fn(&mut ReferenceCall) + Send + Sync>;
 
 /// A kernel that was put together at run time.
 pub struct Fused {
@@ -33,9 +33,9 @@ pub struct Fused {
     pub text: String,
     /// Takes a launch of it apart.
     pub parts: Parts,
-    /// The same work on the host, by the twins of its parts. `None` where the simulated device is
-    /// compiled out.
-    pub twin: Option<FusedTwin>,
+    /// The same work on the host, by the reference kernels of its parts. `None` where the simulated
+    /// device is compiled out.
+    pub reference: Option<FusedReference>,
     /// The whole shader of the first pipeline.
     pub shader: OnceLock<String>,
     /// Where it says that it is gone.

@@ -1,4 +1,5 @@
-//! A kernel as the engine sees it: a name, operands, a text that depends on the variant, a twin.
+//! A kernel as the engine sees it: a name, operands, a text that depends on the variant, a
+//! reference kernel.
 //!
 //! The text is WGSL in which the operands are not declared: [`wgsl`](super::wgsl) declares them
 //! when the places are known, since only then is it clear which bindings are written through,
@@ -10,11 +11,12 @@
 //! | `x_get(i) -> T` | element `i`, counted from the start of the storage |
 //! | `x_get4(i) -> vec4<T>` | elements `i..i+4`, `i` a multiple of 4 |
 //! | `x_put4(i, v)` | writes elements `i..i+4`, `i` a multiple of 4 (written operands only) |
-//! | `x_put(i, v)` | writes element `i`: types of 4 bytes only, and never where bound as quads |
+//! | `x_put(i, v)` | writes element `i`: types of 4 bytes only, and never where bound as vec4s |
 //! | `p` | the parameters: a `struct Params` that the text declares |
 //!
-//! `T` is [`DType::wgsl`]: f16 and bf16 are widened to f32, u8 and bool to u32, i8 to i32. Whole quads are written, so
-//! a storage is padded to 16 bytes, and elements narrower than a word need nothing special.
+//! `T` is [`DType::wgsl`]: f16 and bf16 are widened to f32, u8 and bool to u32, i8 to i32. Whole
+//! vec4s are written, so a storage is padded to 16 bytes, and elements narrower than a word need
+//! nothing special.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -115,21 +117,21 @@ pub struct RowsNamed {
 /// Which text of a kernel: small, compared and hashed once a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variant {
-    /// What the kernel's own room put there: the operation, the rank, the tile, ….
+    /// What the kernel's own module put there: the operation, the rank, the tile, ….
     pub code: u64,
     /// Element type of each operand.
     pub dtypes: [DType; MAX_OPERANDS],
-    /// Bit `i`: operand `i` is accessed by quads only (`x_get4`, `x_put4`), so it is bound as an
-    /// array of quads, which loads and stores several words at once.
-    pub quads: u8,
+    /// Bit `i`: operand `i` is accessed by vec4s only (`x_get4`, `x_put4`), so it is bound as an
+    /// array of vec4s, which loads and stores several words at once.
+    pub vec4s: u8,
 }
 
 impl fmt::Debug for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:#x} {:?} quads {:#b}",
-            self.code, self.dtypes, self.quads
+            "{:#x} {:?} vec4s {:#b}",
+            self.code, self.dtypes, self.vec4s
         )
     }
 }
@@ -144,7 +146,7 @@ pub struct Kernel {
     pub text: fn(&Variant) -> Cow<'static, str>,
     /// The same work, naively, on the host.
     /// `None` where the simulated device is compiled out.
-    pub twin: Option<fn(&mut TwinCall)>,
+    pub reference: Option<fn(&mut ReferenceCall)>,
 }
 
 impl fmt::Debug for Kernel {
@@ -160,8 +162,8 @@ pub struct Arg {
     pub storage: Arc<Storage>,
     /// What they are.
     pub dtype: DType,
-    /// Bound as quads (see [`Variant::quads`]).
-    pub quads: bool,
+    /// Bound as vec4s (see [`Variant::vec4s`]).
+    pub vec4s: bool,
 }
 
 /// Writes the whole shader of a custom kernel.
@@ -169,9 +171,10 @@ pub struct Arg {
 /// Bit `i` of the number: binding `i` shows some of the fence behind it.
 pub(crate) type CustomShader = Box<dyn Fn(&Layout, &Target, u64) -> String + Send + Sync>;
 
-/// The same work on the host: bindings, parameters, and the number that a [`CustomShader`] is given.
+/// The same work on the host: bindings, parameters, and the number that a [`CustomShader`] is
+/// given.
 #[cfg(any(test, feature = "sim"))]
-pub(crate) type CustomHost = Arc<dyn Fn(&mut [Vec<u8>], &[u8], u64) + Send + Sync>;
+pub(crate) type CustomReference = Arc<dyn Fn(&mut [Vec<u8>], &[u8], u64) + Send + Sync>;
 
 /// The ranges of their storages that a launch's operands show: (offset, size) in bytes.
 pub type Ranges = SmallVec<[(u64, u64); 0]>;
@@ -191,7 +194,7 @@ pub struct Custom {
     pub(crate) shader: CustomShader,
     /// The same work on the host, if the user gave it.
     #[cfg(any(test, feature = "sim"))]
-    pub(crate) host: Option<CustomHost>,
+    pub(crate) reference: Option<CustomReference>,
     /// Where it says that it is gone.
     pub(crate) dead: Arc<DeadList>,
 }
@@ -248,7 +251,7 @@ impl Program {
     }
 }
 
-/// A kernel to run: a value, which waits in the queue until a walk places its operands.
+/// A kernel to run: a value, which waits in the queue until an execution pass places its operands.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The kernel.
@@ -293,7 +296,8 @@ impl Launch {
         }
     }
 
-    /// A launch of a user's kernel, whose operands are ranges of their storages; the code says what is watched.
+    /// A launch of a user's kernel, whose operands are ranges of their storages; the code says what
+    /// is watched.
     pub(crate) fn custom(
         kernel: &Arc<Custom>,
         args: impl IntoIterator<Item = (Arg, (u64, u64))>,
@@ -368,7 +372,7 @@ impl Launch {
         let mut variant = Variant {
             code: self.code,
             dtypes: [DType::F32; MAX_OPERANDS],
-            quads: 0,
+            vec4s: 0,
         };
         if matches!(self.program, Program::Custom(_)) {
             // Its text is the same whatever the tensors hold.
@@ -377,15 +381,15 @@ impl Launch {
         }
         for (index, arg) in self.args.iter().enumerate() {
             variant.dtypes[index] = arg.dtype;
-            variant.quads |= u8::from(arg.quads) << index;
+            variant.vec4s |= u8::from(arg.vec4s) << index;
         }
         variant
     }
 }
 
-/// What a twin is called with: every operand's storage as bytes, from its start.
+/// What a reference kernel is called with: every operand's storage as bytes, from its start.
 #[derive(Debug)]
-pub struct TwinCall {
+pub struct ReferenceCall {
     /// One for each of [`Kernel::operands`]; what is left in the written ones is the result.
     pub operands: Vec<Vec<u8>>,
     /// The variant.
@@ -394,7 +398,7 @@ pub struct TwinCall {
     pub params: Vec<u8>,
 }
 
-impl TwinCall {
+impl ReferenceCall {
     /// The parameters as the struct that the launch was made from.
     pub fn params<P: bytemuck::AnyBitPattern>(&self) -> P {
         bytemuck::pod_read_unaligned(&self.params[..size_of::<P>()])
@@ -406,17 +410,18 @@ impl TwinCall {
             DType::F32 => f32::from_bits(self.word(operand, index)),
             DType::F16 => half::f16::from_bits(self.half(operand, index)).to_f32(),
             DType::Bf16 => half::bf16::from_bits(self.half(operand, index)).to_f32(),
-            dtype => unreachable!("a twin read {dtype} as a float"),
+            dtype => unreachable!("a reference kernel read {dtype} as a float"),
         }
     }
 
-    /// Element `index` of an operand of any integer type, with its sign drawn out, or a bool as 0 or 1.
+    /// Element `index` of an operand of any integer type, with its sign drawn out, or a bool as 0
+    /// or 1.
     pub fn int(&self, operand: usize, index: usize) -> u32 {
         match self.variant.dtypes[operand] {
             DType::I32 | DType::U32 => self.word(operand, index),
             DType::U8 | DType::Bool => u32::from(self.operands[operand][index]),
             DType::I8 => i32::from(self.operands[operand][index] as i8) as u32,
-            dtype => unreachable!("a twin read {dtype} as an integer"),
+            dtype => unreachable!("a reference kernel read {dtype} as an integer"),
         }
     }
 
@@ -426,7 +431,7 @@ impl TwinCall {
             DType::F32 => self.put_word(operand, index, value.to_bits()),
             DType::F16 => self.put_half(operand, index, half::f16::from_f32(value).to_bits()),
             DType::Bf16 => self.put_half(operand, index, half::bf16::from_f32(value).to_bits()),
-            dtype => unreachable!("a twin wrote a float to {dtype}"),
+            dtype => unreachable!("a reference kernel wrote a float to {dtype}"),
         }
     }
 
@@ -435,7 +440,7 @@ impl TwinCall {
         match self.variant.dtypes[operand] {
             DType::I32 | DType::U32 => self.put_word(operand, index, value),
             DType::U8 | DType::Bool | DType::I8 => self.operands[operand][index] = value as u8,
-            dtype => unreachable!("a twin wrote an integer to {dtype}"),
+            dtype => unreachable!("a reference kernel wrote an integer to {dtype}"),
         }
     }
 

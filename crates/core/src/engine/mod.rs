@@ -1,18 +1,17 @@
-//! Commands as values, and the one walk that places and runs them.
+//! Commands as values, and the one execution pass that places and runs them.
 //!
 //! An operation appends a [`Launch`] (or an upload, a clear, a read) and returns: nothing is
-//! placed, encoded or bound. At a flush one walk takes the queue in order; it places what each
-//! command needs, encodes it, and drops it, which frees what it was the last to hold, so the next
-//! command may have the room. See `walk` for the step, `needs` for what it waits for, `state` for
-//! what the lock guards.
+//! placed, encoded or bound. At a flush one execution pass takes the queue in order; it places what
+//! each command needs, encodes it, and drops it, which frees what it was the last to hold, so the
+//! next command may have the room. See `execute` for the step, `needs` for what it waits for,
+//! `state` for what the lock guards.
 //!
-//! Locks, in order: the turn (asynchronous, held across a whole walk), then the state or the
-//! staging, never both. Nothing is awaited, compiled, mapped or called back under the state's lock.
+//! Locks, in order: the execution lock (asynchronous, held across a whole execution pass), then the
+//! state or the staging, never both. Nothing is awaited, compiled, mapped or called back under the
+//! state's lock.
 
 mod ahead;
-mod anew;
 mod block;
-mod budget;
 mod caches;
 mod cmd;
 mod compact;
@@ -20,18 +19,22 @@ mod cost;
 pub(crate) mod diagnose;
 mod direct;
 mod evict;
+mod execute;
+mod execution_lock;
 pub(crate) mod fused;
-mod host;
 pub(crate) mod kernel;
-mod ladder;
+mod limits;
 mod needs;
 mod picked;
 mod pressure;
 mod read;
-mod recompute;
+mod reclaim;
 mod recovery;
+mod reference;
+mod rematerialize;
+mod repack;
 mod report;
-mod residency;
+mod restore;
 pub mod sections;
 mod share;
 mod state;
@@ -40,9 +43,7 @@ mod times;
 #[cfg(any(test, feature = "sim"))]
 mod touch;
 mod trial;
-mod turn;
 mod upload;
-mod walk;
 pub mod wgsl;
 
 use std::collections::VecDeque;
@@ -58,14 +59,14 @@ use crate::error::{Error, Result};
 use crate::memory::{DeadList, HostAccount, Memory, Storage, TenantId};
 use crate::transfer::{Readbacks, SpillOptions, SpillStore, Uploads};
 use crate::tuning::Tuning;
-use budget::Limits;
 use caches::{BindGroups, Pipelines};
 use cost::Costs;
 use diagnose::Diagnose;
+use execution_lock::ExecutionLock;
+use limits::Limits;
 use pressure::Outside;
-use recompute::Makings;
+use rematerialize::Rematerializations;
 use state::{Batch, Counters, LeftBehind, State};
-use turn::Turn;
 
 pub(crate) use crate::transfer::refusal;
 pub use block::block_on;
@@ -79,27 +80,29 @@ pub(crate) use report::{EngineReport, Tally};
 pub(crate) use share::Pinned;
 pub use times::KernelTime;
 
-/// Commands in the queue at which the caller walks, if nobody else does: the device has work early.
+/// Commands in the queue at which the caller executes the queue, if nobody else does: the device
+/// has work early.
 const FLUSH_AT_COMMANDS: usize = 256;
 
-/// So many more commands in the queue, and the caller walks if the device has nothing to do.
+/// So many more commands in the queue, and the caller executes the queue if the device has nothing
+/// to do.
 const EARLY_COMMANDS: usize = 32;
 
-/// Commands in the queue at which the caller waits for whoever walks.
+/// Commands in the queue at which the caller waits for whoever executes the queue.
 const QUEUE_LIMIT: usize = 16 * FLUSH_AT_COMMANDS;
 
 /// One device's queue of commands, and everything that it takes to run them.
 #[derive(Debug)]
 pub struct Engine {
-    /// The engine itself, for recipes.
+    /// The engine itself, for rematerializers.
     me: Weak<Engine>,
     driver: Device,
     uploads: Uploads,
-    /// Staging of the walk's own, for storages that come back.
-    arrivals: Uploads,
+    /// Staging of the execution pass's own, for storages that come back.
+    restore_staging: Uploads,
     readbacks: Arc<Readbacks>,
     dead: Arc<DeadList>,
-    /// The host's memory for storages that were put out.
+    /// The host's memory for storages that were evicted.
     host: Arc<HostAccount>,
     /// The disk for those that find no room there either.
     spill: SpillStore,
@@ -110,7 +113,7 @@ pub struct Engine {
     /// What is looked for, where something is.
     wanted: Option<Diagnostics>,
     findings: Findings,
-    turn: Arc<Turn>,
+    execution_lock: Arc<ExecutionLock>,
     /// Where bytes rest that come from the disk or a source, on their way to staging.
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
@@ -168,23 +171,23 @@ impl Engine {
             placed: Vec::new(),
             cleaning: Vec::new(),
             costs: Costs::default(),
-            is_sinking: false,
+            is_draining: false,
             memory,
             pipelines: Pipelines::default(),
             groups: BindGroups::new(driver.clone()),
             batch: Batch::default(),
-            most_batch_ops: walk::MAX_BATCH_OPS,
-            next_batch_ops: walk::MAX_BATCH_OPS,
+            most_batch_ops: execute::MAX_BATCH_OPS,
+            next_batch_ops: execute::MAX_BATCH_OPS,
             early_commands: EARLY_COMMANDS,
             counters: Counters::default(),
             peak_pending_bytes: 0,
             last_submission: None,
             staging_epoch: 0,
             staging_lost: None,
-            recipes: FxHashMap::default(),
-            next_recipe: 0,
-            dropped_recipes: Vec::new(),
-            makings: Makings::default(),
+            rematerializers: FxHashMap::default(),
+            next_rematerializer: 0,
+            dropped_rematerializers: Vec::new(),
+            rematerializations: Rematerializations::default(),
             recorded: VecDeque::new(),
             fuse: None,
             fused: Vec::new(),
@@ -194,7 +197,7 @@ impl Engine {
         Ok(Arc::new_cyclic(|me| Engine {
             me: me.clone(),
             uploads: Uploads::new(driver.clone(), Account::Uploads),
-            arrivals: Uploads::new(driver.clone(), Account::Arrivals),
+            restore_staging: Uploads::new(driver.clone(), Account::Restores),
             host: HostAccount::new(),
             spill,
             limits: Mutex::new(Limits::default()),
@@ -205,7 +208,7 @@ impl Engine {
             readbacks,
             driver,
             dead,
-            turn: Arc::default(),
+            execution_lock: Arc::default(),
             scratch: Mutex::default(),
             state: Mutex::new(state),
             #[cfg(feature = "tracing")]
@@ -242,10 +245,10 @@ impl Engine {
         let limit_bytes = self.caps().max_buffer_bytes & !15;
         if bytes > limit_bytes {
             return Err(Error::NeverFits {
-                what: "a tensor",
+                what: "a buffer",
                 requested_bytes: bytes,
                 limit_bytes,
-                hint: "Split it into several tensors",
+                hint: "Split it into several",
             });
         }
         let site = Location::caller();
@@ -299,25 +302,28 @@ impl Engine {
     /// that find no room stay queued: their error is for those who want their results.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<()> {
         self.check_lost()?;
-        let walk = async {
-            let turn = self.take_turn().await?;
-            self.with_turn(turn, move |engine| async move { engine.walk().await })
-                .await
+        let pass = async {
+            let execution_lock = self.lock_execution().await?;
+            self.with_execution_lock(execution_lock, move |engine| async move {
+                engine.execute().await
+            })
+            .await
         };
-        in_span!("flush", {}, walk).await
+        in_span!("flush", {}, pass).await
     }
 
     /// Runs what `storage` needs; the error is the storage's own.
     pub async fn force(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         let storage = storage.clone();
         let work = move |engine: Arc<Self>| async move {
-            engine.walk().await?;
-            // The next walk, of whichever thread, will forget what this one has left behind.
+            engine.execute().await?;
+            // The next execution pass, of whichever thread, will forget what this one has left
+            // behind.
             engine.error_of(&storage)
         };
-        self.with_turn(turn, work).await
+        self.with_execution_lock(execution_lock, work).await
     }
 
     /// Waits until the device has done everything that was appended.
@@ -326,7 +332,7 @@ impl Engine {
         self.wait_idle().await
     }
 
-    /// Why a storage has no value (yet), if that is so after a walk.
+    /// Why a storage has no value (yet), if that is so after an execution pass.
     pub(crate) fn error_of(&self, storage: &Arc<Storage>) -> Result<()> {
         self.check_lost()?;
         let state = self.lock();
@@ -334,7 +340,7 @@ impl Engine {
             let made_at = storage.tag().to_string();
             return Err(Error::Poisoned { made_at, cause });
         }
-        if let Some(cause) = state.makings.failure(storage) {
+        if let Some(cause) = state.rematerializations.failure(storage) {
             return Err((*cause).clone());
         }
         state.left.reason(storage).map_or(Ok(()), Err)
@@ -425,8 +431,8 @@ impl Engine {
 
     /// Lets what was appended run, unless somebody does anyway.
     fn run_if_nobody_does(&self) {
-        if let Some(_turn) = self.turn.try_take() {
-            let _ = block_on("an automatic flush", self.walk_early());
+        if let Some(_execution_lock) = self.execution_lock.try_lock() {
+            let _ = block_on("an automatic flush", self.execute_early());
         }
     }
 

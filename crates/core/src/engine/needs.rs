@@ -1,8 +1,9 @@
-//! What the walk needs and cannot do under its lock: slabs, pipelines, submissions, mappings.
+//! What the execution pass needs and cannot do under its lock: slabs, pipelines, submissions,
+//! mappings.
 //!
-//! Everything here is called by whoever has the turn, with the engine's lock released. A command
-//! whose need cannot be met is at the head of the queue: it is left behind (no room now), or what
-//! it writes is poisoned (never).
+//! Everything here is called by whoever has the execution lock, with the engine's lock released. A
+//! command whose need cannot be met is at the head of the queue: it is left behind (no room now),
+//! or what it writes is poisoned (never).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use std::sync::atomic::Ordering;
 
 use super::caches::PipelineKey;
 use super::cmd::Cmd;
+use super::execute::{FIRST_BATCH_OPS, MAX_BATCH_OPS, Need};
 use super::kernel::Program;
 use super::state::{Batch, Counters, State};
-use super::walk::{FIRST_BATCH_OPS, MAX_BATCH_OPS, Need};
 use super::wgsl::{self, Target};
 use super::{EARLY_COMMANDS, Engine};
 use crate::alloc::{AllocError, SlabId};
@@ -21,25 +22,25 @@ use crate::error::{Error, Result};
 use crate::memory::{Memory, Storage};
 use crate::transfer::refusal;
 
-/// So many submissions are refused while one command is at the head of the queue, and it is given up:
-/// what it needs is undone each time.
+/// So many submissions are refused while one command is at the head of the queue, and it is given
+/// up: what it needs is undone each time.
 const MOST_REFUSALS: u64 = 8;
 
 impl Engine {
-    /// Walks the queue to its end and submits what came of it. The caller has the turn.
-    pub(super) async fn walk(&self) -> Result<()> {
+    /// Walks the queue to its end and submits what came of it. The caller has the execution lock.
+    pub(super) async fn execute(&self) -> Result<()> {
         self.lock().may_wait = false;
-        in_span!("walk", {}, self.walk_through()).await
+        in_span!("execution_pass", {}, self.execute_queue()).await
     }
 
-    /// As [`walk`](Self::walk), before anybody wants a result: what later commands may become one with is
-    /// left at the end of the queue, unless room is short.
-    pub(super) async fn walk_early(&self) -> Result<()> {
+    /// As [`execute`](Self::execute), before anybody wants a result: what later commands may become
+    /// one with is left at the end of the queue, unless room is short.
+    pub(super) async fn execute_early(&self) -> Result<()> {
         self.lock().may_wait = true;
-        in_span!("walk", { early = true }, self.walk_through()).await
+        in_span!("execution_pass", { early = true }, self.execute_queue()).await
     }
 
-    async fn walk_through(&self) -> Result<()> {
+    async fn execute_queue(&self) -> Result<()> {
         self.outside.may_ask_anew();
         if self.wanted.is_some() {
             self.prepare_diagnose().await?;
@@ -53,13 +54,13 @@ impl Engine {
                 let state = self.lock();
                 (state.counters.commands_of_app, state.memory.freed())
             };
-            self.walk_once().await?;
+            self.execute_once().await?;
             // Room may have come free behind a command that found none.
             let state = self.lock();
             let has_run = state.counters.commands_of_app > begun;
             let has_freed = state.memory.freed() > freed;
             // What is left time and again, though some of it is done anew each time, waits for the
-            // next walk.
+            // next execution pass.
             let left = state.left.cmds.len();
             if left == 0 || left >= left_before || !(has_run && has_freed) {
                 break;
@@ -67,8 +68,9 @@ impl Engine {
             left_before = left;
         }
         loop {
-            self.bury_all();
-            // What recipes held that are gone by now may have been all that wanted what was left behind.
+            self.free_all_dead();
+            // What rematerializers held that are gone by now may have been all that wanted what was
+            // left behind.
             if !self.lock().drop_unwanted() {
                 break;
             }
@@ -80,7 +82,7 @@ impl Engine {
         Ok(())
     }
 
-    async fn walk_once(&self) -> Result<()> {
+    async fn execute_once(&self) -> Result<()> {
         let (mut commands, mut refusals) = {
             let mut state = self.lock();
             state.tell_time();
@@ -121,15 +123,15 @@ impl Engine {
                     let made = self.make_room(&storage).await?;
                     self.or_leave(made).await?;
                 }
-                Need::BringIn { storage } => {
-                    let brought = self.bring_in(&storage).await?;
+                Need::Restore { storage } => {
+                    let brought = self.restore(&storage).await?;
                     self.or_leave(brought).await?;
                 }
-                Need::ReadAway {
+                Need::ReadEvicted {
                     storage,
                     reading,
                     piece,
-                } => self.read_away(&storage, &reading, piece).await?,
+                } => self.read_evicted(&storage, &reading, piece).await?,
                 Need::Words(words) => self.lock().read_words(words),
                 Need::Rows(wanted) => {
                     let picked = self.pick_rows(&wanted).await?;
@@ -192,7 +194,7 @@ impl Engine {
 
     fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
         self.uploads.seal(&batch.regions);
-        self.arrivals.seal(&batch.regions);
+        self.restore_staging.seal(&batch.regions);
         let submitted = self.driver.submit(&batch.ops, &batch.params);
         batch.regions.clear();
         let (mut failure, mut awaited) = (None, None);
@@ -233,16 +235,17 @@ impl Engine {
             }
             // What should have brought these back was refused too: they are where they were.
             for storage in batch.arrived.iter().filter_map(std::sync::Weak::upgrade) {
-                state.memory.never_arrived(&storage, &cause);
+                state.memory.undo_restore(&storage, &cause);
             }
             state.not_answered();
         }
         // A chunk that cannot be mapped again is found broken at its next use.
         let _ = self.uploads.sweep();
-        let _ = self.arrivals.sweep();
+        let _ = self.restore_staging.sweep();
         self.driver.settle();
-        // While the device copies this piece: some drivers take a submission only when they are through with
-        // the last, and the pieces would all have arrived before the first is looked at.
+        // While the device copies this piece: some drivers take a submission only when they are
+        // through with the last, and the pieces would all have arrived before the first is looked
+        // at.
         if let Some(reading) = awaited {
             self.readbacks.take_in_arrived(&reading);
         }
@@ -410,11 +413,11 @@ impl State {
         }
     }
 
-    /// Puts what was left behind by the last walk back in front of the queue, but for what nobody
-    /// has a use for any more.
+    /// Puts what was left behind by the last execution pass back in front of the queue, but for
+    /// what nobody has a use for any more.
     pub(super) fn try_again(&mut self) {
         self.unplace_head();
-        self.makings.clear();
+        self.rematerializations.clear();
         let mut wanted = VecDeque::new();
         self.left.take_wanted(|cmd, _| wanted.push_front(cmd));
         for cmd in wanted.into_iter().rev() {
@@ -422,7 +425,8 @@ impl State {
         }
     }
 
-    /// Drops what was left behind and nobody has a use for any more. Returns whether there was anything.
+    /// Drops what was left behind and nobody has a use for any more. Returns whether there was
+    /// anything.
     fn drop_unwanted(&mut self) -> bool {
         let left_before = self.left.cmds.len();
         let mut wanted = VecDeque::new();
@@ -434,17 +438,18 @@ impl State {
         self.left.cmds.len() < left_before
     }
 
-    /// Takes back the places that the command at the head of the queue was given so far, or took over.
+    /// Takes back the places that the command at the head of the queue was given so far, or took
+    /// over.
     pub(super) fn unplace_head(&mut self) {
         if let Some(cmd) = self.queue.front() {
-            hand_back(cmd, &mut self.memory, &mut self.counters);
+            take_back(cmd, &mut self.memory, &mut self.counters);
         }
         self.unplace();
     }
 
     /// As [`unplace_head`](Self::unplace_head), of a command that was at the head.
     pub(super) fn unplace_cmd(&mut self, cmd: &Cmd) {
-        hand_back(cmd, &mut self.memory, &mut self.counters);
+        take_back(cmd, &mut self.memory, &mut self.counters);
         self.unplace();
     }
 
@@ -470,7 +475,7 @@ impl State {
         if head.as_ref().is_some_and(|cmd| self.take_apart(cmd)) {
             return;
         }
-        self.makings.is_the_apps();
+        self.rematerializations.is_the_apps();
         match head {
             // It was only a hint, and must not hold anybody up.
             Some(Cmd::Prefetch(_)) | None => {}
@@ -484,13 +489,13 @@ impl State {
     }
 }
 
-/// What a command took over that has not run. Only the last to hold a storage hands its place on, so it was
-/// this command that did.
-fn hand_back(cmd: &Cmd, memory: &mut Memory, counters: &mut Counters) {
+/// What a command took over that has not run. Only the last to hold a storage hands its place on,
+/// so it was this command that did.
+fn take_back(cmd: &Cmd, memory: &mut Memory, counters: &mut Counters) {
     cmd.each_operand(|storage, _| {
-        if storage.is_handed_on() {
-            memory.hand_back(storage);
-            counters.handed_on -= 1;
+        if storage.is_donated() {
+            memory.take_back(storage);
+            counters.donated -= 1;
         }
     });
 }
@@ -534,7 +539,12 @@ pub(super) fn describe(
                 params_bytes,
                 zeroes_workgroup: false,
                 written_whole: key.layout.written_whole(kernel.operands),
-                host: super::host::twin(kernel, key.variant, key.layout, caps),
+                reference: super::reference::builtin_reference(
+                    kernel,
+                    key.variant,
+                    key.layout,
+                    caps,
+                ),
             }
         }
         Program::Fused(fused) => {
@@ -549,7 +559,7 @@ pub(super) fn describe(
                 params_bytes,
                 zeroes_workgroup: false,
                 written_whole: key.layout.written_whole(&fused.operands),
-                host: super::host::fused_twin(fused, key.variant, key.layout, caps),
+                reference: super::reference::fused_reference(fused, key.variant, key.layout, caps),
             }
         }
         Program::Custom(custom) => PipelineDesc {
@@ -560,7 +570,7 @@ pub(super) fn describe(
             params_bytes,
             zeroes_workgroup: true,
             written_whole: 0,
-            host: super::host::custom_twin(custom, key.variant.code, caps),
+            reference: super::reference::custom_reference(custom, key.variant.code, caps),
         },
     }
 }

@@ -1,18 +1,18 @@
 //! Rows of a table that is not on the device: they alone are read where the table lies, and not
-//! the whole of it brought back.
+//! the whole of it restored.
 //!
 //! The host must know which rows: so the words that name them are read first, as any read, and the
 //! launch waits at the head of the queue until they have come. Then the rows go to its result the
-//! way that uploads go. A table whose rows come to more than itself is brought back as a whole.
+//! way that uploads go. A table whose rows come to more than itself is restored as a whole.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::Engine;
 use super::cmd::Cmd;
+use super::execute::{Need, Stop};
 use super::kernel::{Launch, Program, RowsNamed};
-use super::residency::Supply;
+use super::restore::Supply;
 use super::state::State;
-use super::walk::{Need, Stop};
 use crate::driver::Op;
 use crate::error::Result;
 use crate::memory::Storage;
@@ -62,7 +62,7 @@ impl State {
             return Ok(None);
         };
         // What is looked for is looked for in what kernels read.
-        if self.diagnose.is_some() || !self.memory.has_bytes_away(&table.storage) {
+        if self.diagnose.is_some() || !self.memory.is_evicted_with_bytes(&table.storage) {
             return Ok(None);
         }
         let Some(rows) = rows_of(launch) else {
@@ -75,7 +75,7 @@ impl State {
                 return Ok(None);
             }
             let had_place = self.memory.find(result).is_some();
-            self.place_anew(result)?;
+            self.place_for_overwrite(result)?;
             if !had_place {
                 self.placed.push(Arc::downgrade(result));
             }
@@ -155,7 +155,8 @@ impl Engine {
         };
         let taken_in = self.take_in(&reading).await;
         self.check_lost()?;
-        // They stay: whoever walks may be dropped below, and the next one comes here again.
+        // They stay: whoever executes the queue may be dropped below, and the next one comes here
+        // again.
         let words = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let picked = match taken_in {
             Ok(()) => self.picked(table, rows, &words),
@@ -168,7 +169,7 @@ impl Engine {
         };
         let (mut at, mut rest, mut watch) = (0, &picked[..], self.stopwatch());
         while !rest.is_empty() {
-            let staged = self.stage_arrival(result, rest, &mut watch).await;
+            let staged = self.stage_restore(result, rest, &mut watch).await;
             self.check_lost()?;
             let (region, taken) = match staged {
                 Ok(staged) => staged,
@@ -196,7 +197,7 @@ impl Engine {
         state.picking = None;
         state.memory.used(table);
         state.memory.was_read(table, picked.len() as u64);
-        state.counters.brought_in_bytes += picked.len() as u64;
+        state.counters.restored_bytes += picked.len() as u64;
         if let Some(cmd) = state.pop_head() {
             state.has_run(cmd);
         }
@@ -210,7 +211,7 @@ impl Engine {
         rows: &RowsNamed,
         words: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        let Some(copies) = self.away(table) else {
+        let Some(copies) = self.evicted_copies(table) else {
             return Ok(None);
         };
         let mut supply = Supply::new(self, table, &copies);

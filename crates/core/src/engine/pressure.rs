@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::turn::TurnGuard;
+use super::execution_lock::ExecutionGuard;
 use super::{Engine, block_on};
 use crate::driver::{AdapterKind, OsLimit};
 use crate::error::{Error, Result};
@@ -18,8 +18,8 @@ const POLLS_PER_QUESTION: u32 = 8;
 /// Polls after which what nobody has used is given back: ten seconds at 60 a second.
 const IDLE_POLLS: u32 = 600;
 
-/// How often the app is asked in one walk, at most. One that frees a little and records work that needs
-/// more, whenever it is asked, would keep the walk busy for ever.
+/// How often the app is asked in one execution pass, at most. One that frees a little and records
+/// work that needs more, whenever it is asked, would keep the execution pass busy for ever.
 const MOST_ROUNDS: u32 = 256;
 
 /// What an app is told when memory is short.
@@ -76,16 +76,16 @@ struct Listener {
 pub(super) struct Outside {
     listeners: Arc<Mutex<Vec<Listener>>>,
     next_id: AtomicU64,
-    /// How often the app may still be asked in this walk.
+    /// How often the app may still be asked in this execution pass.
     rounds_left: AtomicU32,
     polls: AtomicU32,
     idle_polls: AtomicU32,
     os: Mutex<Option<OsLimit>>,
     /// What the system said never changes: there is no need to ask again.
     os_is_static: AtomicBool,
-    /// The limit is below what is reserved: the next walk gets down to it.
+    /// The limit is below what is reserved: the next execution pass gets down to it.
     pub(super) must_shrink: AtomicBool,
-    /// How often the limit had been lowered when a walk last began to get down to it.
+    /// How often the limit had been lowered when an execution pass last began to get down to it.
     pub(super) lowered_before: AtomicU64,
 }
 
@@ -107,7 +107,7 @@ impl Outside {
         self.os_is_static.load(Ordering::Relaxed)
     }
 
-    /// A walk begins: the app may have something to drop again.
+    /// An execution pass begins: the app may have something to drop again.
     pub(super) fn may_ask_anew(&self) {
         self.rounds_left.store(MOST_ROUNDS, Ordering::Relaxed);
     }
@@ -119,7 +119,7 @@ thread_local! {
     static INSIDE: Cell<[usize; 4]> = const { Cell::new([0; 4]) };
 }
 
-/// This thread is inside a function of the app, perhaps with the turn.
+/// This thread is inside a function of the app, perhaps under the execution lock.
 pub(super) struct Inside([usize; 4]);
 
 impl Drop for Inside {
@@ -129,8 +129,8 @@ impl Drop for Inside {
 }
 
 impl Engine {
-    /// The thread calls a function of the app until this is dropped: what waits for the turn
-    /// meanwhile would wait for ever, and is refused.
+    /// The thread calls a function of the app until this is dropped: what waits for the execution
+    /// lock meanwhile would wait for ever, and is refused.
     pub(super) fn inside(&self) -> Inside {
         let [first, second, third, _] = INSIDE.get();
         let this = std::ptr::from_ref(self) as usize;
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Drops what may hold a function of the app, and whatever that holds: its `Drop` is the app's
-    /// code as well. No lock of ours is held but, at most, the turn.
+    /// code as well. No lock of ours is held but, at most, the execution lock.
     pub(super) fn drop_theirs<T>(&self, theirs: T) {
         let _inside = self.inside();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(theirs)));
@@ -156,12 +156,12 @@ impl Engine {
         INSIDE.get().contains(&(std::ptr::from_ref(self) as usize))
     }
 
-    /// Waits for the turn.
-    pub(super) async fn take_turn(&self) -> Result<TurnGuard> {
+    /// Waits for the execution lock.
+    pub(super) async fn lock_execution(&self) -> Result<ExecutionGuard> {
         if self.is_inside() {
             return Err(Error::Reentered);
         }
-        Ok(self.turn.take().await)
+        Ok(self.execution_lock.lock().await)
     }
 
     /// Calls back when memory is short.
@@ -175,8 +175,8 @@ impl Engine {
         }
     }
 
-    /// Asks the app; returns the bytes that came free. No lock of ours is held but the turn. After
-    /// a round that freed nothing it is not asked again in the same walk.
+    /// Asks the app; returns the bytes that came free. No lock of ours is held but the execution
+    /// lock. After a round that freed nothing it is not asked again in the same execution pass.
     pub(super) fn call_back(&self, wanted_bytes: u64) -> u64 {
         let rounds_left = self.outside.rounds_left.load(Ordering::Relaxed);
         if rounds_left == 0 {
@@ -204,7 +204,7 @@ impl Engine {
             self.drop_theirs(callback);
         }
         let mut state = self.lock();
-        state.bury();
+        state.free_dead();
         let freed_bytes = state.memory.freed_bytes() - freed_before;
         let rounds_left = if freed_bytes > 0 { rounds_left - 1 } else { 0 };
         (self.outside.rounds_left).store(rounds_left, Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Engine {
         if asks {
             self.follow_os();
         }
-        if let Some(_turn) = self.turn.try_take() {
+        if let Some(_execution_lock) = self.execution_lock.try_lock() {
             let must_shrink = self.outside.must_shrink.load(Ordering::Acquire);
             if asks && must_shrink && cfg!(not(target_arch = "wasm32")) {
                 // Whoever polls may have no other work that would get down to it.
@@ -246,7 +246,7 @@ impl Engine {
         let idle_polls = self.outside.idle_polls.load(Ordering::Relaxed);
         let idle_slab = {
             let mut state = self.lock();
-            state.bury();
+            state.free_dead();
             state.memory.polled(polls);
             let has_batch = !state.batch.is_empty();
             idle_polls > 0 && !has_batch && state.memory.next_idle(idle_polls).is_some()
@@ -255,7 +255,7 @@ impl Engine {
             self.release(|memory| memory.next_idle(idle_polls))?;
         }
         if idle_polls > 0 && polls % idle_polls == idle_polls - 1 {
-            for staging in [&self.uploads, &self.arrivals] {
+            for staging in [&self.uploads, &self.restore_staging] {
                 let _ = staging.sweep();
                 staging.trim_unused();
             }

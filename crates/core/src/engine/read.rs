@@ -22,9 +22,9 @@ impl Drop for Wanted {
 }
 
 impl Engine {
-    /// Reads bytes (any offset and length), once everything appended before has run, and hands
-    /// them to `sink` piece by piece, in order. The read is appended at the call, not at the first
-    /// poll. The sink is called from whichever thread walks, and must not call the engine.
+    /// Reads bytes (any offset and length), once everything appended before has run, and hands them
+    /// to `sink` piece by piece, in order. The read is appended at the call, not at the first poll.
+    /// The sink is called from whichever thread executes the queue, and must not call the engine.
     pub(crate) fn read_to(
         self: &Arc<Self>,
         src: &Arc<Storage>,
@@ -107,7 +107,8 @@ impl Engine {
         self.take_in(reading).await
     }
 
-    /// Runs what a read waits for, and the read; and takes in what arrives meanwhile, if that is asked for.
+    /// Runs what a read waits for, and the read; and takes in what arrives meanwhile, if that is
+    /// asked for.
     async fn submit_read(
         self: &Arc<Self>,
         src: &Arc<Storage>,
@@ -115,15 +116,15 @@ impl Engine {
         takes_in: bool,
     ) -> Result<()> {
         self.check_lost()?;
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         let (src, reading) = (src.clone(), reading.clone());
         let work = move |engine: Arc<Self>| async move {
             if takes_in {
                 reading.await_now();
             }
-            engine.walk().await?;
+            engine.execute().await?;
             // What became of the source later is no concern of a read that has been submitted,
-            // and the next walk will forget what this one has left behind.
+            // and the next execution pass will forget what this one has left behind.
             if !reading.is_submitted() {
                 engine.error_of(&src)?;
                 if let Some(error) = engine.lock().left.reason_of_reading(&reading) {
@@ -132,7 +133,7 @@ impl Engine {
             }
             Ok(())
         };
-        self.with_turn(turn, work).await
+        self.with_execution_lock(execution_lock, work).await
     }
 
     /// Takes in what has been submitted of a read, piece by piece.

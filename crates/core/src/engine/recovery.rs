@@ -1,7 +1,7 @@
 //! After a loss: another device in the place of the one that is gone, and what came over.
 //!
 //! A storage whose bytes are in the host's memory, on disk or at a source comes back when
-//! somebody uses it, as if it had been put out. One that was only on the device has no value any
+//! somebody uses it, as if it had been evicted. One that was only on the device has no value any
 //! more. Commands that had not run stay queued: they run on the new device, as far as what they
 //! need has come over.
 
@@ -19,13 +19,13 @@ use crate::transfer::refusal;
 impl Engine {
     /// Puts a new device into the place of one that was lost, and takes stock.
     pub(crate) async fn reopen(self: &Arc<Self>) -> Result<Recovered> {
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         let work = move |engine: Arc<Self>| async move {
             let cause = engine.give_up_lost()?;
             let reopened = engine.driver.reopen().await;
             engine.take_stock(cause, reopened)
         };
-        self.with_turn(turn, work).await
+        self.with_execution_lock(execution_lock, work).await
     }
 
     /// The same by `readopt`, which does not wait.
@@ -33,7 +33,7 @@ impl Engine {
         &self,
         readopt: impl FnOnce() -> DriverResult<()>,
     ) -> Result<Recovered> {
-        let _turn = self.take_turn().await?;
+        let _execution_lock = self.lock_execution().await?;
         let cause = self.give_up_lost()?;
         self.take_stock(cause, readopt())
     }
@@ -47,9 +47,10 @@ impl Engine {
             });
         };
         let cause = Error::DeviceLost { reason };
-        // While calls of other threads still fail: what they create from now on is the new device's.
+        // While calls of other threads still fail: what they create from now on is the new
+        // device's.
         self.uploads.forget_all();
-        self.arrivals.forget_all();
+        self.restore_staging.forget_all();
         self.readbacks.forget_all(&cause);
         self.driver.ledger().forget_all();
         Ok(cause)

@@ -4,7 +4,7 @@ use super::Engine;
 use super::state::State;
 use crate::driver::Levels;
 use crate::memory::{Map, MemoryReport, Moment, Tag, TagUse};
-use crate::shortage::Climbs;
+use crate::shortage::ReclaimCounts;
 use crate::units::Level;
 
 /// What the engine counts.
@@ -21,7 +21,7 @@ pub(crate) struct EngineReport {
     pub(crate) submissions: u64,
     pub(crate) buffers_created: u64,
     pub(crate) slabs_created: u64,
-    pub(crate) handed_on: u64,
+    pub(crate) donated: u64,
     pub(crate) refusals: u64,
     pub(crate) staging_waits: u64,
     pub(crate) staging_limit_bytes: u64,
@@ -29,11 +29,11 @@ pub(crate) struct EngineReport {
     pub(crate) host_bytes: Level,
     pub(crate) disk_bytes: Level,
     pub(crate) spilled_bytes: Level,
-    pub(crate) put_out_bytes: u64,
+    pub(crate) evicted_bytes: u64,
     pub(crate) dropped_bytes: u64,
-    pub(crate) brought_in_bytes: u64,
+    pub(crate) restored_bytes: u64,
     pub(crate) compactions: u64,
-    pub(crate) climbs: Climbs,
+    pub(crate) reclaim_counts: ReclaimCounts,
     pub(crate) pipelines: u64,
     pub(crate) bind_groups: u64,
 }
@@ -47,8 +47,8 @@ pub(crate) struct Tally {
     pub(crate) submissions: u64,
     pub(crate) buffers_created: u64,
     pub(crate) moved_bytes: u64,
-    pub(crate) put_out_bytes: u64,
-    pub(crate) brought_in_bytes: u64,
+    pub(crate) evicted_bytes: u64,
+    pub(crate) restored_bytes: u64,
     pub(crate) refusals: u64,
 }
 
@@ -59,8 +59,8 @@ impl Engine {
         self.report_of(&self.lock(), holders)
     }
 
-    /// The numbers, where everything is, and what happened: all as of one moment, which comes first, in
-    /// nanoseconds since the device was opened.
+    /// The numbers, where everything is, and what happened: all as of one moment, which comes
+    /// first, in nanoseconds since the device was opened.
     pub(crate) fn snapshot(&self, holders: usize) -> (u64, EngineReport, Map) {
         self.prepare_report();
         let state = self.lock();
@@ -71,7 +71,7 @@ impl Engine {
     /// What is gone is not to be reported as held.
     fn prepare_report(&self) {
         self.driver.settle();
-        self.bury_all();
+        self.free_all_dead();
     }
 
     fn report_of(&self, state: &State, holders: usize) -> EngineReport {
@@ -86,7 +86,7 @@ impl Engine {
             submissions: state.counters.submissions,
             buffers_created: self.driver.buffers_created(),
             slabs_created: state.counters.slabs_created,
-            handed_on: state.counters.handed_on,
+            donated: state.counters.donated,
             refusals: state.counters.refusals,
             staging_waits: state.counters.staging_waits,
             staging_limit_bytes: self.uploads.limit_bytes(),
@@ -94,11 +94,11 @@ impl Engine {
             host_bytes: self.host.level_bytes(),
             disk_bytes,
             spilled_bytes,
-            put_out_bytes: state.counters.put_out_bytes,
+            evicted_bytes: state.counters.evicted_bytes,
             dropped_bytes: state.counters.dropped_bytes,
-            brought_in_bytes: state.counters.brought_in_bytes,
+            restored_bytes: state.counters.restored_bytes,
             compactions: state.counters.compactions,
-            climbs: state.counters.climbs,
+            reclaim_counts: state.counters.reclaim_counts,
             pipelines: state.pipelines.len() as u64,
             bind_groups: state.groups.len() as u64,
         }
@@ -113,7 +113,7 @@ impl Engine {
 
     /// The events that were kept, the tags they name, and how many events were not kept.
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
-        self.bury_all();
+        self.free_all_dead();
         self.lock().memory.history()
     }
 
@@ -124,7 +124,7 @@ impl Engine {
 
     /// Begins to watch the peaks.
     pub(crate) fn begin_measure(&self) -> (u64, Tally) {
-        self.bury_all();
+        self.free_all_dead();
         let mut state = self.lock();
         let number = state.memory.measure();
         (number, state.tally(self.driver.buffers_created()))
@@ -132,7 +132,7 @@ impl Engine {
 
     /// What has come together, and the highest live and reserved bytes meanwhile.
     pub(crate) fn end_measure(&self, number: u64) -> (Tally, Option<(u64, u64)>) {
-        self.bury_all();
+        self.free_all_dead();
         let mut state = self.lock();
         let peaks = state.memory.measured(number);
         (state.tally(self.driver.buffers_created()), peaks)
@@ -164,8 +164,8 @@ impl State {
             submissions: self.counters.submissions,
             buffers_created,
             moved_bytes: self.memory.moved_bytes(),
-            put_out_bytes: self.counters.put_out_bytes,
-            brought_in_bytes: self.counters.brought_in_bytes,
+            evicted_bytes: self.counters.evicted_bytes,
+            restored_bytes: self.counters.restored_bytes,
             refusals: self.counters.refusals,
         }
     }
@@ -178,7 +178,8 @@ impl State {
         self.peak_pending_bytes = self.peak_pending_bytes.max(now_bytes);
     }
 
-    /// Bytes of what has no place yet. The peak is that of the moments at which something was appended.
+    /// Bytes of what has no place yet. The peak is that of the moments at which something was
+    /// appended.
     fn pending_bytes(&self) -> Level {
         let (up, down) = self.memory.pending_bytes();
         let now = up.wrapping_sub(down);

@@ -7,7 +7,7 @@ use super::cmd::Cmd;
 use crate::driver::{BufferId, Submission};
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage, TenantId};
-use crate::shortage::Climbs;
+use crate::shortage::ReclaimCounts;
 
 /// Storages that stay where they are for as long as this lives.
 #[derive(Debug)]
@@ -26,19 +26,19 @@ impl Drop for Pinned {
 }
 
 /// A storage that is to be pinned is restored so often, at most, while the budget falls.
-const MOST_ARRIVALS: u32 = 8;
+const MOST_RESTORES: u32 = 8;
 
 impl Engine {
     /// Runs what is queued and pins the storages at their places.
     pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
         self.check_lost()?;
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         let storages: Vec<_> = storages.iter().map(|&storage| storage.clone()).collect();
         let work = move |engine: Arc<Self>| async move {
-            engine.walk().await?;
+            engine.execute().await?;
             engine.pin_all(&storages).await
         };
-        self.with_turn(turn, work).await
+        self.with_execution_lock(execution_lock, work).await
     }
 
     /// The same, once what was queued has run.
@@ -71,20 +71,20 @@ impl Engine {
 
     /// Restores a storage that is pinned already, so that it stays once it is there.
     async fn restore_pinned(&self, storage: &Arc<Storage>) -> Result<()> {
-        for _ in 0..MOST_ARRIVALS {
-            match self.bring_in(storage).await? {
+        for _ in 0..MOST_RESTORES {
+            match self.restore(storage).await? {
                 Err(Error::OutOfMemory(_)) if self.was_lowered().await? => continue,
                 brought => brought?,
             }
-            if !self.lock().memory.is_away(storage) {
+            if !self.lock().memory.is_evicted(storage) {
                 return self.place_pinned(storage).await;
             }
             // What rematerializes it is in the queue now.
-            self.walk().await?;
+            self.execute().await?;
             self.error_of(storage)?;
         }
-        match self.lock().memory.is_away(storage) {
-            true => Err(self.out_of_memory(storage, Climbs::default())),
+        match self.lock().memory.is_evicted(storage) {
+            true => Err(self.out_of_memory(storage, ReclaimCounts::default())),
             false => Ok(()),
         }
     }
@@ -97,11 +97,11 @@ impl Engine {
             return Ok(());
         }
         self.lock().push_head(Cmd::Prefetch(storage.clone()));
-        self.walk().await?;
+        self.execute().await?;
         self.error_of(storage)?;
         match has_place() {
             true => Ok(()),
-            false => Err(self.out_of_memory(storage, Climbs::default())),
+            false => Err(self.out_of_memory(storage, ReclaimCounts::default())),
         }
     }
 
@@ -117,14 +117,14 @@ impl Engine {
         written: &[&Arc<Storage>],
         submit: impl FnOnce() -> Result<Submission>,
     ) -> Result<()> {
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         self.check_lost()?;
-        // Only who has the turn replaces a device.
+        // Only who has the execution lock replaces a device.
         if self.driver.ledger().epoch() != pinned.epoch {
             let reason = "it was replaced while the app recorded its commands".into();
             return Err(Error::DeviceLost { reason });
         }
-        // With the turn: whoever sees the new version reads what is written now.
+        // Under the execution lock: whoever sees the new version reads what is written now.
         for storage in written {
             storage.bump_version();
         }
@@ -142,8 +142,10 @@ impl Engine {
             state.watch_foreign()
         };
         if looks {
-            self.with_turn(turn, move |engine| async move { engine.look_over().await })
-                .await?;
+            self.with_execution_lock(execution_lock, move |engine| async move {
+                engine.look_over().await
+            })
+            .await?;
         }
         Ok(())
     }
@@ -160,7 +162,7 @@ impl Engine {
         let size_bytes = storage.size_bytes();
         // Under the lock, so that nobody forgets the buffer before a storage lies in it.
         let mut state = self.lock();
-        state.bury();
+        state.free_dead();
         let buffer = enter();
         if let Some(tag) = state
             .memory

@@ -14,13 +14,13 @@ use super::cost::Costs;
 use super::diagnose::Diagnose;
 use super::fused::{Fuse, Fused};
 use super::kernel::{Custom, Role};
-use super::recompute::{Makings, Recipe};
+use super::rematerialize::{Rematerializations, Rematerializer};
 use super::times::{Entry, Times};
 use super::{EARLY_COMMANDS, FLUSH_AT_COMMANDS};
 use crate::driver::{BufferId, Device, Op, Submission};
 use crate::error::Error;
 use crate::memory::{Event, Memory, Moved, Residency, Storage};
-use crate::shortage::Climbs;
+use crate::shortage::ReclaimCounts;
 use crate::transfer::{Piece, Readbacks, Reading, Region};
 
 pub(super) struct State {
@@ -37,20 +37,22 @@ pub(super) struct State {
     pub(super) fused: Vec<Weak<Fused>>,
     /// So many commands at the head of the queue have gone through that.
     pub(super) planned: usize,
-    /// The walk under way may leave commands at the end of the queue that others may yet join.
+    /// The execution pass under way may leave commands at the end of the queue that others may yet
+    /// join.
     pub(super) may_wait: bool,
-    /// Commands that could not run in the walk under way, in program order.
+    /// Commands that could not run in the execution pass under way, in program order.
     pub(super) left: LeftBehind,
-    /// The rows that the command at the head of the queue picks of a table that is not on the device.
+    /// The rows that the command at the head of the queue picks of a table that is not on the
+    /// device.
     pub(super) picking: Option<super::picked::Picking>,
     /// What was given a place for the command at the head of the queue, which still needs more.
     pub(super) placed: Vec<Weak<Storage>>,
     /// Copies on their way of what will have to leave before long.
     pub(super) cleaning: Vec<Cleaning>,
-    /// What it costs to have back what is put out.
+    /// What it costs to have back what is evicted.
     pub(super) costs: Costs,
     /// Slabs get down to a lowered limit: the command at the head of the queue spares nobody.
-    pub(super) is_sinking: bool,
+    pub(super) is_draining: bool,
     /// Looks for bugs, if that is wanted.
     pub(super) diagnose: Option<Box<Diagnose>>,
     /// What kernels take, if they are timed.
@@ -70,16 +72,16 @@ pub(super) struct State {
     pub(super) peak_pending_bytes: u64,
     pub(super) last_submission: Option<Submission>,
     /// How to make storages anew that were given up, by number.
-    pub(super) recipes: FxHashMap<u64, Recipe>,
-    pub(super) next_recipe: u64,
+    pub(super) rematerializers: FxHashMap<u64, Rematerializer>,
+    pub(super) next_rematerializer: u64,
     /// Uploads that were staged in an earlier epoch were lost, for this reason.
     pub(super) staging_epoch: u64,
     pub(super) staging_lost: Option<Arc<Error>>,
-    /// Recipes that nobody needs any more. They hold what is the app's: to be dropped without the
-    /// lock.
-    pub(super) dropped_recipes: Vec<Recipe>,
-    pub(super) makings: Makings,
-    /// What a recipe appends while it runs.
+    /// Rematerializers that nobody needs any more. They hold what is the app's: to be dropped
+    /// without the lock.
+    pub(super) dropped_rematerializers: Vec<Rematerializer>,
+    pub(super) rematerializations: Rematerializations,
+    /// What a rematerializer appends while it runs.
     pub(super) recorded: VecDeque<Cmd>,
 }
 
@@ -132,7 +134,8 @@ impl State {
         }
     }
 
-    /// What happens from now on happens at this time. The clock is not read where nobody wants to know.
+    /// What happens from now on happens at this time. The clock is not read where nobody wants to
+    /// know.
     pub(super) fn tell_time(&mut self) {
         if self.memory.keeps_history() {
             self.memory.set_time(self.now_ns());
@@ -153,8 +156,8 @@ impl State {
         last.is_none_or(|last| last.serial <= self.driver.completed())
     }
 
-    /// Is it time to let the queue run? There are many commands, or the device has had nothing to do while
-    /// some were recorded.
+    /// Is it time to let the queue run? There are many commands, or the device has had nothing to
+    /// do while some were recorded.
     pub(super) fn is_time_to_run(&mut self) -> bool {
         let waiting = self.queue.len();
         if waiting < self.early_commands.min(FLUSH_AT_COMMANDS) {
@@ -179,13 +182,14 @@ impl State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) commands: u64,
-    /// Those of them that no recipe recorded: what recipes do may be undone, and done again.
+    /// Those of them that no rematerializer recorded: what rematerializers do may be undone, and
+    /// done again.
     pub(super) commands_of_app: u64,
     /// Of the bytes that were moved, those that came to nothing, and those that were moved back.
     pub(super) undone_bytes: u64,
     pub(super) submissions: u64,
     pub(super) slabs_created: u64,
-    pub(super) handed_on: u64,
+    pub(super) donated: u64,
     pub(super) refusals: u64,
     pub(super) staging_waits: u64,
     /// Submissions that the driver refused.
@@ -193,13 +197,13 @@ pub(super) struct Counters {
     /// Plans carried out that moved blocks.
     pub(super) compactions: u64,
     /// Bytes written out to the host or to disk.
-    pub(super) put_out_bytes: u64,
+    pub(super) evicted_bytes: u64,
     /// Bytes given up because they were elsewhere too.
     pub(super) dropped_bytes: u64,
-    /// Bytes brought back.
-    pub(super) brought_in_bytes: u64,
-    /// What came of each rung of the ladder.
-    pub(super) climbs: Climbs,
+    /// Bytes restored.
+    pub(super) restored_bytes: u64,
+    /// What came of each reclaim step.
+    pub(super) reclaim_counts: ReclaimCounts,
 }
 
 /// Encoded commands on their way to one submission.
@@ -219,7 +223,8 @@ pub(super) struct Batch {
     pub(super) moved: Vec<Moved>,
     /// Nothing else may join: what it does is not ours to vouch for.
     pub(super) is_closed: bool,
-    /// About how much the dispatches are to do, as [`Caps::most_work`](crate::driver::Caps) counts it.
+    /// About how much the dispatches are to do, as [`Caps::most_work`](crate::driver::Caps) counts
+    /// it.
     pub(super) work: u64,
     /// The custom kernel in it, whose pipeline stays until it is submitted.
     pub(super) custom: Option<Arc<Custom>>,
@@ -254,14 +259,15 @@ impl Batch {
 /// Commands that wait for room, and those that must not overtake them.
 ///
 /// A command that finds no room stays behind, and with it every later one that reads what it
-/// writes, or writes what it reads or writes, or what a recipe would compute that from; all others go
-/// on. So one thread's shortage is not another's error, and order holds wherever it can be observed.
+/// writes, or writes what it reads or writes, or what a rematerializer would compute that from; all
+/// others go on. So one thread's shortage is not another's error, and order holds wherever it can
+/// be observed.
 #[derive(Debug, Default)]
 pub(super) struct LeftBehind {
     pub(super) cmds: Vec<(Cmd, Error)>,
     /// By address of the storage; the commands above, and what is below, keep the storages alive.
     touched: FxHashMap<usize, Touched>,
-    /// What recipes would compute the commands' operands from.
+    /// What rematerializers would compute the commands' operands from.
     sources: Vec<Arc<Storage>>,
 }
 
@@ -334,7 +340,7 @@ impl LeftBehind {
 
     /// Takes out all commands, the last first, and hands those on which are to be tried again. The
     /// others write what nobody asks for any more: no tensor, and no command behind them.
-    pub(super) fn take_wanted(&mut self, mut hand_on: impl FnMut(Cmd, Error)) {
+    pub(super) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
         // How often each storage is held by the commands that are still to be looked at.
@@ -359,7 +365,7 @@ impl LeftBehind {
                 }
             });
             if wanted {
-                hand_on(cmd, error);
+                receive(cmd, error);
             }
         }
     }

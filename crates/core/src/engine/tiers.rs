@@ -1,4 +1,4 @@
-//! The host's share of what was put out: what gives way when it is short, and what goes on to disk.
+//! The host's share of what was evicted: what gives way when it is short, and what goes on to disk.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings the host's share below its limit, as far as the disk has room. The caller has the
-    /// turn.
-    pub(super) fn sink_host(&self) -> Result<()> {
+    /// Brings the host's share below its limit, as far as the disk has room. The caller has
+    /// the execution lock.
+    pub(super) fn drain_host(&self) -> Result<()> {
         if self.host.excess_bytes() > 0 {
             // Those on their way there have their room already.
             let given_up = std::mem::take(&mut self.lock().cleaning);
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     fn send_to_disk(&self, storage: &Arc<Storage>) -> Result<()> {
-        let copies = self.away(storage);
+        let copies = self.evicted_copies(storage);
         let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
-//! Stand-ins for operators: commands that need their operands on the device and do nothing with
-//! them. With them the trace of another program is replayed on a simulated device, by the walk that runs
-//! everything else.
+//! Dummy operators: commands that need their operands on the device and do nothing with them. With
+//! them the trace of another program is replayed on a simulated device, by the execution pass that
+//! runs everything else.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 
 use super::Engine;
 use super::cmd::Cmd;
+use super::execute::{Need, Stop};
 use super::kernel::Role;
 use super::state::State;
-use super::walk::{Need, Stop};
 use crate::error::Result;
 use crate::memory::Storage;
 
 impl Engine {
-    /// Appends a stand-in for an operator with these operands, each storage once.
+    /// Appends a dummy operator with these operands, each storage once.
     pub(crate) fn touch(self: &Arc<Self>, operands: Vec<(Arc<Storage>, Role)>) -> Result<()> {
         self.push_one(Cmd::Touch(operands))
     }
@@ -54,8 +54,8 @@ impl State {
             if self.memory.find(storage).is_some() {
                 continue;
             }
-            let need = if self.memory.is_away(storage) {
-                Need::BringIn {
+            let need = if self.memory.is_evicted(storage) {
+                Need::Restore {
                     storage: storage.clone(),
                 }
             } else if self.memory.place(storage)?.is_some() {

@@ -1,5 +1,5 @@
-//! What a trial of a kernel's variants asks of the engine: whether it may be made here and now. It records
-//! and waits like any call does, with nothing held.
+//! What a trial of a kernel's variants asks of the engine: whether it may be made here and now. It
+//! records and waits like any call does, with nothing held.
 
 use std::sync::Arc;
 
@@ -14,14 +14,16 @@ impl Engine {
         self.tuning.as_ref()
     }
 
-    /// Runs all that was asked for before a trial that reads `operands` and takes `scratch_bytes`. It is not made
-    /// where this thread must not wait, where work waits for room, or where the trial would have to make room.
+    /// Runs all that was asked for before a trial that reads `operands` and takes `scratch_bytes`.
+    /// It is not made where this thread must not wait, where work waits for room, or where the
+    /// trial would have to make room.
     pub fn prepare_trial(
         self: &Arc<Self>,
         operands: &[&Arc<Storage>],
         scratch_bytes: u64,
     ) -> Ready {
-        // Before anything runs that need not run yet: what is refused now may be asked at each call.
+        // Before anything runs that need not run yet: what is refused now may be asked at each
+        // call.
         if self.is_recording() || self.is_inside() || !self.has_room_for(scratch_bytes) {
             return Ready::Later;
         }

@@ -22,8 +22,8 @@ async fn or_refuse<T>(may_wait: bool, wait: impl Future<Output = Result<T>>) -> 
     }
 }
 
-/// An upload of several pieces. If it does not end well, or is dropped while it waits, its storage has no
-/// value any more.
+/// An upload of several pieces. If it does not end well, or is dropped while it waits, its storage
+/// has no value any more.
 struct Writing<'a> {
     engine: &'a Arc<Engine>,
     dst: &'a Arc<Storage>,
@@ -55,8 +55,8 @@ impl Engine {
     /// Appends an upload: the bytes are copied before this returns. Offset a multiple of 4; a
     /// length that is not is padded with zeros to 4.
     ///
-    /// After an error nothing was written, unless the upload is more than what is fed to the device at
-    /// once, or was left waiting for staging memory: then the storage has no value any more.
+    /// After an error nothing was written, unless the upload is more than what is fed to the device
+    /// at once, or was left waiting for staging memory: then the storage has no value any more.
     pub fn upload(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -69,7 +69,8 @@ impl Engine {
         block_on(WHAT, self.stage_whole(dst, offset_bytes, bytes, BLOCKS))
     }
 
-    /// As [`upload`](Self::upload), for a browser too: it waits for staging memory without blocking.
+    /// As [`upload`](Self::upload), for a browser too: it waits for staging memory without
+    /// blocking.
     pub async fn upload_async(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -140,8 +141,8 @@ impl Engine {
         Ok(())
     }
 
-    /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are in
-    /// the queue. Unless it `may_wait`, what would wait is refused.
+    /// `whole`: it is the first part of what replaces all there is. `begun`: the first pieces are
+    /// in the queue. Unless it `may_wait`, what would wait is refused.
     async fn stage_all(
         self: &Arc<Self>,
         dst: &Arc<Storage>,
@@ -180,8 +181,8 @@ impl Engine {
                 continue;
             }
             if may_wait && self.driver.may_wait() {
-                // The app may keep this unpolled from here on. What is staged then runs with the next
-                // walk, or it would keep its chunks from everybody.
+                // The app may keep this unpolled from here on. What is staged then runs with the
+                // next execution pass, or it would keep its chunks from everybody.
                 self.push_begun(dst, begun, &mut staged)?;
                 waiting_bytes = 0;
             }
@@ -244,19 +245,19 @@ impl Engine {
         tries: u32,
     ) -> Result<()> {
         self.check_lost()?;
-        let turn = self.take_turn().await?;
+        let execution_lock = self.lock_execution().await?;
         let dst = dst.clone();
         let work = move |engine: Arc<Self>| async move {
             engine.find_staging(&dst, wanted_bytes, tries).await
         };
-        self.with_turn(turn, work).await
+        self.with_execution_lock(execution_lock, work).await
     }
 
-    /// The same, for who has the turn.
+    /// The same, for who has the execution lock.
     async fn find_staging(&self, dst: &Arc<Storage>, wanted_bytes: u64, tries: u32) -> Result<()> {
         let refused = |error| self.refused("staging memory", error, dst);
         self.lock().counters.staging_waits += 1;
-        self.walk().await?;
+        self.execute().await?;
         self.uploads.sweep().map_err(refused)?;
         if self.uploads.wait().await.map_err(refused)? || self.uploads.has_room() {
             return Ok(());
@@ -269,7 +270,7 @@ impl Engine {
         }
         let left_behind = self.lock().uploads_left_behind();
         if self.uploads.has_idle() || self.uploads.pending_regions() > left_behind {
-            // Another thread has a chunk, or has staged what runs with the next walk.
+            // Another thread has a chunk, or has staged what runs with the next execution pass.
             std::thread::yield_now();
             return Ok(());
         }

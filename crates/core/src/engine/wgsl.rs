@@ -4,7 +4,7 @@
 //! to override a binding's access, and one binding shows at most a window of a large operand. So
 //! the declarations are written last, from a [`Layout`]: which operands coincide (one *part*
 //! each), whether a part is written through, and through how many windows it is seen. Every
-//! binding is an array of words or of quads of words; operands are bit-cast on the way in and
+//! binding is an array of words or of vec4s of words; operands are bit-cast on the way in and
 //! out, which costs nothing, so that operands of one part may even differ in type.
 
 mod access;
@@ -49,8 +49,8 @@ impl Layout {
         bindings
     }
 
-    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. Of bindings after
-    /// the 64th, which no adapter has, nothing is said.
+    /// Bit `i`: all operands that binding `i` shows are written whole, and not read. Of bindings
+    /// after the 64th, which no adapter has, nothing is said.
     pub(crate) fn written_whole(&self, operands: &[Operand]) -> u64 {
         let (mut bits, mut binding) = (0, 0_u32);
         for part in 0..self.part_count(operands.len()) {
@@ -74,7 +74,7 @@ pub struct Target {
     pub immediates: bool,
     /// The `enable` lines that browsers need, and naga refuses natively.
     pub enables: bool,
-    /// Quads are loaded and stored as words of 64 bits (see `Caps::wide_words`).
+    /// Vec4s are loaded and stored as words of 64 bits (see `Caps::wide_words`).
     pub wide_words: bool,
 }
 
@@ -94,14 +94,14 @@ pub fn shader(
         out.push_str("enable subgroups;\n");
     }
     let mut binding = 0;
-    let unit = |part| match has_octets(text, operands, variant, layout, target, part) {
-        true => Unit::Octet,
+    let unit = |part| match has_vec8s(text, operands, variant, layout, target, part) {
+        true => Unit::Vec8,
         false => unit_of_part(operands.len(), variant, layout, part),
     };
-    let mut some_are_octets = false;
+    let mut some_are_vec8s = false;
     for part in 0..layout.part_count(operands.len()) {
         let unit = unit(part);
-        some_are_octets |= unit == Unit::Octet;
+        some_are_vec8s |= unit == Unit::Vec8;
         let stores = operands_of(layout, operands.len(), part)
             .any(|index| operands[index].role != Role::Read);
         declare_part(&mut out, layout, part, unit, stores, target, &mut binding);
@@ -109,8 +109,8 @@ pub fn shader(
     if target.wide_words {
         out.push_str(WIDE_WORDS);
     }
-    if some_are_octets {
-        out.push_str(OCTETS);
+    if some_are_vec8s {
+        out.push_str(VEC8S);
     }
     let writes = |of: DType| {
         let mut typed = operands.iter().zip(&variant.dtypes);
@@ -165,16 +165,16 @@ fn to_wide4(v: vec4<u32>) -> vec2<u64> {
 }
 ";
 
-/// Two quads, from and to four words of 64 bits.
-const OCTETS: &str = "struct Octet { low: vec4<u32>, high: vec4<u32> }
-fn to_wide8(v: Octet) -> vec4<u64> {
+/// Two vec4s, from and to four words of 64 bits.
+const VEC8S: &str = "struct Vec8 { low: vec4<u32>, high: vec4<u32> }
+fn to_wide8(v: Vec8) -> vec4<u64> {
   let low = vec4<u64>(vec4<u32>(v.low.xz, v.high.xz));
   return low | (vec4<u64>(vec4<u32>(v.low.yw, v.high.yw)) << vec4<u32>(32u));
 }
-fn from_wide8(v: vec4<u64>) -> Octet {
+fn from_wide8(v: vec4<u64>) -> Vec8 {
   let low = vec4<u32>(v);
   let high = vec4<u32>(v >> vec4<u32>(32u));
-  return Octet(vec4<u32>(low.x, high.x, low.y, high.y), vec4<u32>(low.z, high.z, low.w, high.w));
+  return Vec8(vec4<u32>(low.x, high.x, low.y, high.y), vec4<u32>(low.z, high.z, low.w, high.w));
 }
 ";
 
@@ -196,8 +196,8 @@ const PACK_HALVES: &str = "fn pack_halves(v: vec2<f32>) -> u32 {
 }
 ";
 
-/// Four f32, rounded to what their upper halves hold: a bf16 each, to the nearest, ties to the even one.
-/// A carry moves the exponent, up to infinity; NaN is kept from becoming that.
+/// Four f32, rounded to what their upper halves hold: a bf16 each, to the nearest, ties to the even
+/// one. A carry moves the exponent, up to infinity; NaN is kept from becoming that.
 const UPPER_HALVES: &str = "fn upper_halves(v: vec4<f32>) -> vec4<u32> {
   let bits = bitcast<vec4<u32>>(v);
   let odd = (bits >> vec4<u32>(16u)) & vec4<u32>(1u);
@@ -213,29 +213,29 @@ enum Unit {
     /// One word.
     Word,
     /// Four elements of two bytes: two words.
-    Quad2,
+    Vec4Words2,
     /// Four elements of four bytes: four words.
-    Quad4,
+    Vec4Words4,
     /// Eight elements of four bytes, as words of 64 bits.
-    Octet,
+    Vec8,
 }
 
 impl Unit {
     fn wgsl(self) -> &'static str {
         match self {
             Unit::Word => "u32",
-            Unit::Quad2 => "vec2<u32>",
-            Unit::Quad4 => "vec4<u32>",
-            Unit::Octet => "Octet",
+            Unit::Vec4Words2 => "vec2<u32>",
+            Unit::Vec4Words4 => "vec4<u32>",
+            Unit::Vec8 => "Vec8",
         }
     }
 
     /// The element of the array that is bound, and what turns one into the other and back.
     fn bound(self, wide_words: bool) -> (&'static str, [&'static str; 2]) {
         match (self, wide_words) {
-            (Unit::Quad2, true) => ("u64", ["from_wide2", "to_wide2"]),
-            (Unit::Quad4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
-            (Unit::Octet, _) => ("vec4<u64>", ["from_wide8", "to_wide8"]),
+            (Unit::Vec4Words2, true) => ("u64", ["from_wide2", "to_wide2"]),
+            (Unit::Vec4Words4, true) => ("vec2<u64>", ["from_wide4", "to_wide4"]),
+            (Unit::Vec8, _) => ("vec4<u64>", ["from_wide8", "to_wide8"]),
             (unit, _) => (unit.wgsl(), ["", ""]),
         }
     }
@@ -243,9 +243,9 @@ impl Unit {
     fn bytes(self) -> u64 {
         match self {
             Unit::Word => 4,
-            Unit::Quad2 => 8,
-            Unit::Quad4 => 16,
-            Unit::Octet => 32,
+            Unit::Vec4Words2 => 8,
+            Unit::Vec4Words4 => 16,
+            Unit::Vec8 => 32,
         }
     }
 }
@@ -255,9 +255,9 @@ fn operands_of(layout: &Layout, operands: usize, part: usize) -> impl Iterator<I
     (0..operands).filter(move |&index| usize::from(layout.parts[index]) == part)
 }
 
-/// Can a part be bound as octets? Where every operand of it is read or written by them alone, in one window: what
-/// is left at the end of another might be less than one.
-fn has_octets(
+/// Can a part be bound as vec8s? Where every operand of it is read or written by them alone, in one
+/// window: what is left at the end of another might be less than one.
+fn has_vec8s(
     text: &str,
     operands: &[Operand],
     variant: &Variant,
@@ -267,26 +267,26 @@ fn has_octets(
 ) -> bool {
     let all = operands_of(layout, operands.len(), part).all(|index| {
         let calls = |accessor| text.contains(&format!("{}_{accessor}(", operands[index].name));
-        let is_of_octets = match operands[index].role {
+        let is_of_vec8s = match operands[index].role {
             Role::Read => calls("get8"),
             Role::Write => calls("put8") && !calls("put4"),
             Role::Update => false,
         };
-        variant.dtypes[index] == DType::F32 && variant.quads >> index & 1 == 1 && is_of_octets
+        variant.dtypes[index] == DType::F32 && variant.vec4s >> index & 1 == 1 && is_of_vec8s
     });
     target.wide_words && layout.windows[part] == 1 && all
 }
 
-/// Quads if every operand of the part wants quads of the same size, else words.
+/// Vec4s if every operand of the part wants vec4s of the same size, else words.
 fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize) -> Unit {
     let mut unit = None;
     for index in operands_of(layout, operands, part) {
         let wanted = match (
-            variant.quads >> index & 1,
+            variant.vec4s >> index & 1,
             variant.dtypes[index].size_bytes(),
         ) {
-            (1, 4) => Unit::Quad4,
-            (1, 2) => Unit::Quad2,
+            (1, 4) => Unit::Vec4Words4,
+            (1, 2) => Unit::Vec4Words2,
             _ => Unit::Word,
         };
         if unit.is_some_and(|unit| unit != wanted) {
@@ -297,8 +297,8 @@ fn unit_of_part(operands: usize, variant: &Variant, layout: &Layout, part: usize
     unit.unwrap_or(Unit::Word)
 }
 
-/// The variables of a part's windows, and `b0_load`, which chooses among them; and `b0_store`, if an
-/// operand of the part is written.
+/// The variables of a part's windows, and `b0_load`, which chooses among them; and `b0_store`, if
+/// an operand of the part is written.
 fn declare_part(
     out: &mut String,
     layout: &Layout,
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn every_type_form_part_and_window_count_gives_a_valid_shader() {
         for dtype in DType::ALL {
-            for quads in 0..4 {
+            for vec4s in 0..4 {
                 for windows in [1, 3] {
                     for (parts, writable) in [([0, 1], 0b10), ([0, 1], 0b11), ([0, 0], 0b1)] {
                         let mut layout = Layout {
@@ -427,7 +427,7 @@ mod tests {
                         let variant = Variant {
                             code: 0,
                             dtypes: [dtype; MAX_OPERANDS],
-                            quads,
+                            vec4s,
                         };
                         check(variant, layout, 64 << 10, windows == 1);
                     }
@@ -437,10 +437,10 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_one_load_where_all_of_a_part_are_read_so() {
+    fn vec8s_are_one_load_where_all_of_a_part_are_read_so() {
         let operands = [Operand::read("x"), Operand::update("y")];
         let text = TEXT.replace("x_get4(i)", "x_get8(i)[1]");
-        let check = |quads, windows, same_part: bool| {
+        let check = |vec4s, windows, same_part: bool| {
             let mut layout = Layout {
                 parts: [0; MAX_OPERANDS],
                 windows: [windows; MAX_OPERANDS],
@@ -450,7 +450,7 @@ mod tests {
             let variant = Variant {
                 code: 0,
                 dtypes: [DType::F32; MAX_OPERANDS],
-                quads,
+                vec4s,
             };
             let target = Target {
                 window_bytes: 64 << 10,
@@ -459,7 +459,7 @@ mod tests {
                 wide_words: true,
             };
             let whole = shader(&text, &operands, &variant, &layout, &target);
-            translate("octets", &whole);
+            translate("vec8s", &whole);
             whole.contains("array<vec4<u64>>")
         };
         assert!(check(0b11, 1, false));
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_one_store_where_nothing_else_is_done_with_a_part() {
+    fn vec8s_are_one_store_where_nothing_else_is_done_with_a_part() {
         let operands = [Operand::read("x"), Operand::write("y")];
         let pair = TEXT
             .replace("y_get4(i) + x_get4(i)", "x_get8(i)[1]")
@@ -486,7 +486,7 @@ mod tests {
             let variant = Variant {
                 code: 0,
                 dtypes: [DType::F32; MAX_OPERANDS],
-                quads: 0b11,
+                vec4s: 0b11,
             };
             let target = Target {
                 window_bytes: 64 << 10,
@@ -495,14 +495,14 @@ mod tests {
                 wide_words: true,
             };
             let whole = shader(text, &operands, &variant, &layout, &target);
-            translate("octets", &whole);
+            translate("vec8s", &whole);
             whole.matches("array<vec4<u64>>").count()
         };
         assert_eq!(bindings(&pair, false), 2);
         assert_eq!(bindings(&pair, true), 1);
-        let and_a_quad = pair.replace("let v", "y_put4(i, vec4(1.0)); let v");
-        assert_eq!(bindings(&and_a_quad, false), 1);
-        assert_eq!(bindings(&and_a_quad, true), 0);
+        let and_a_vec4 = pair.replace("let v", "y_put4(i, vec4(1.0)); let v");
+        assert_eq!(bindings(&and_a_vec4, false), 1);
+        assert_eq!(bindings(&and_a_vec4, true), 0);
     }
 
     #[test]
@@ -515,7 +515,7 @@ mod tests {
         let variant = Variant {
             code: 0,
             dtypes: [DType::F32; MAX_OPERANDS],
-            quads: 0b11,
+            vec4s: 0b11,
         };
         let whole = check(variant, layout, 1 << 20, true);
         assert_eq!(whole.matches("@binding").count(), 1);
@@ -533,7 +533,7 @@ mod tests {
         let variant = Variant {
             code: 0,
             dtypes: [DType::F32; MAX_OPERANDS],
-            quads: 0,
+            vec4s: 0,
         };
         let first_line = |text: &str, enables| {
             let target = Target {

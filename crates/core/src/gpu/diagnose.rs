@@ -49,8 +49,8 @@ impl Drop for Handles {
 }
 
 impl Gpu {
-    /// Runs all that was asked for so far, looks for bugs, and takes what was found since the last time: none
-    /// where [`Options::diagnostics`] asks for nothing.
+    /// Runs all that was asked for so far, looks for bugs, and takes what was found since the last
+    /// time: none where [`Options::diagnostics`] asks for nothing.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -68,9 +68,9 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, where something could not be looked at since the last
-    /// call, as when memory is short: there may be bugs that were not found. Those that were stay in the list,
-    /// for the next call or [`findings`](Gpu::findings).
+    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, where something could not be looked at
+    /// since the last call, as when memory is short: there may be bugs that were not found. Those
+    /// that were stay in the list, for the next call or [`findings`](Gpu::findings).
     pub fn diagnose(&self) -> Result<Vec<Finding>> {
         block_on("Gpu::diagnose", self.diagnose_async())
     }
@@ -85,8 +85,8 @@ impl Gpu {
         Ok(self.engine.findings().take())
     }
 
-    /// The list of what is found. It may outlive this handle and all others, and then has what was alive when
-    /// the last of them went.
+    /// The list of what is found. It may outlive this handle and all others, and then has what was
+    /// alive when the last of them went.
     ///
     /// ```no_run
     /// # fn demo(gpu: lapidary_core::Gpu) {
@@ -99,8 +99,8 @@ impl Gpu {
         self.engine.findings().clone()
     }
 
-    /// The tensors that are alive, by who made them, the most bytes first: what has been asked for and not
-    /// computed counts too. Needs no [`Options::diagnostics`].
+    /// The tensors that are alive, by who made them, the most bytes first: what has been asked for
+    /// and not computed counts too. Needs no [`Options::diagnostics`].
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) {

@@ -12,11 +12,11 @@ impl Gpu {
         MemoryStats::of(&self.engine)
     }
 
-    /// Tells the numbers of [`memory`](Gpu::memory) to the app's recorder of `metrics`, as they are now:
-    /// `lapidary_live_bytes` and its like as gauges, `lapidary_submissions_total` and its like as counters, all
-    /// with the adapter's name as the label `adapter`, and what a rung of the ladder freed with the rung's as
-    /// `rung`. To be called as often as they are wanted, before an export or once a frame; nothing is told at
-    /// other times.
+    /// Tells the numbers of [`memory`](Gpu::memory) to the app's recorder of `metrics`, as they are
+    /// now: `lapidary_live_bytes` and its like as gauges, `lapidary_submissions_total` and its like
+    /// as counters, all with the adapter's name as the label `adapter`, and what a reclaim step
+    /// freed with the reclaim step's as `step`. To be called as often as they are wanted, before an
+    /// export or once a frame; nothing is told at other times.
     #[cfg(feature = "metrics")]
     pub fn record_metrics(&self) {
         self.memory().record();
@@ -27,9 +27,9 @@ impl Gpu {
         self.engine.reset_peaks();
     }
 
-    /// Until the scope is dropped, tensors that this thread makes have its name in their tags, and those
-    /// of the scopes around it: `step/forward: src/net.rs:17`. On whatever `Gpu`: a thread does one thing
-    /// at a time.
+    /// Until the scope is dropped, tensors that this thread makes have its name in their tags, and
+    /// those of the scopes around it: `step/forward: src/net.rs:17`. On whatever `Gpu`: a thread
+    /// does one thing at a time.
     ///
     /// ```
     /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
@@ -46,9 +46,9 @@ impl Gpu {
         Scope::enter(name)
     }
 
-    /// Begins to measure what a piece of the program takes, which is also a [`scope`](Gpu::scope). What was
-    /// asked for before runs first. Measurements may lie within each other; of two, the later one ends first, or the
-    /// names of both stay on.
+    /// Begins to measure what a piece of the program takes, which is also a [`scope`](Gpu::scope).
+    /// What was asked for before runs first. Measurements may lie within each other; of two, the
+    /// later one ends first, or the names of both stay on.
     ///
     /// What other threads do meanwhile counts as well: there is one memory.
     ///
@@ -74,33 +74,35 @@ impl Gpu {
         Measure::begin(self.engine.clone(), name).await
     }
 
-    /// From now on the last so many events are kept, for [`history`](Gpu::history); 0 for none, which is how
-    /// a device is opened. One takes 64 bytes.
+    /// From now on the last so many events are kept, for [`history`](Gpu::history); 0 for none,
+    /// which is how a device is opened. One takes 64 bytes.
     pub fn keep_history(&self, events: usize) {
         self.engine.keep_history(events);
     }
 
-    /// The last things that happened to memory, as many as [`keep_history`](Gpu::keep_history) was told.
+    /// The last things that happened to memory, as many as [`keep_history`](Gpu::keep_history) was
+    /// told.
     pub fn history(&self) -> History {
         History::of(&self.engine)
     }
 
-    /// All that there is to know of the memory now: the numbers, every block with its maker, and the history
-    /// if one is kept. Waits for nobody; takes microseconds for each thousand blocks and events.
+    /// All that there is to know of the memory now: the numbers, every block with its maker, and
+    /// the history if one is kept. Waits for nobody; takes microseconds for each thousand blocks
+    /// and events.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.engine)
     }
 
-    /// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top` shows it
-    /// live. Only on Unix: elsewhere there is no such function, and the app may draw a
+    /// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top`
+    /// shows it live. Only on Unix: elsewhere there is no such function, and the app may draw a
     /// [`Monitor`](crate::monitor::Monitor) itself.
     ///
-    /// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is given, with the
-    /// mode 0600 in a folder with 0700, which is made if it is not there; neither may be a symbolic link. On
-    /// Linux and Android the kernel is asked whose process comes, too: only this user's and the
-    /// administrator's are let in. One thread sleeps beside it until somebody asks. The `Gpu` may go
-    /// meanwhile: then clients are told that it has ended. [`Remote`](crate::monitor::Remote) is the other
-    /// end, for programs of your own.
+    /// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is
+    /// given, with the mode 0600 in a folder with 0700, which is made if it is not there; neither
+    /// may be a symbolic link. On Linux and Android the kernel is asked whose process comes, too:
+    /// only this user's and the administrator's are let in. One thread sleeps beside it until
+    /// somebody asks. The `Gpu` may go meanwhile: then clients are told that it has ended.
+    /// [`Remote`](crate::monitor::Remote) is the other end, for programs of your own.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -112,8 +114,8 @@ impl Gpu {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option): the folder is another user's or open to others, the path is
-    /// too long for a socket (about 100 bytes) or something else is there.
+    /// [`Error::Option`](crate::Error::Option): the folder is another user's or open to others, the
+    /// path is too long for a socket (about 100 bytes) or something else is there.
     #[cfg(all(feature = "serve", unix))]
     pub fn serve_monitor(
         &self,
@@ -122,8 +124,8 @@ impl Gpu {
         crate::monitor::MonitorServer::start(&self.engine, path)
     }
 
-    /// What to change so that the memory goes further, in sentences with figures; empty where nothing is the
-    /// matter.
+    /// What to change so that the memory goes further, in sentences with figures; empty where
+    /// nothing is the matter.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

@@ -12,10 +12,9 @@ impl Gpu {
     /// written anew, and are listed. All handles stay good. Work that had not begun runs on the
     /// new device, as far as what it needs is still there; what was under way has no results.
     ///
-    /// So it pays to [`evict`](crate::Buffer::evict) once what must survive and is only read from then
-    /// on (the copy stays good until it is written to), or to give it a
-    /// [`source`](crate::Buffer::backed_by); and to save now and then what
-    /// changes.
+    /// So it pays to [`evict`](crate::Buffer::evict) once what must survive and is only read from
+    /// then on (the copy stays good until it is written to), or to give it a
+    /// [`source`](crate::Buffer::backed_by); and to save now and then what changes.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -35,8 +34,8 @@ impl Gpu {
     /// # Errors
     /// [`DeviceLost`](crate::Error::DeviceLost) when no device can be had now: try again later.
     /// [`Option`](crate::Error::Option) when the device is not lost,
-    /// [`Driver`](crate::Error::Driver) when the new one can do less than the old one, or the device
-    /// was adopted: see [`readopt`](Gpu::readopt).
+    /// [`Driver`](crate::Error::Driver) when the new one can do less than the old one, or the
+    /// device was adopted: see [`readopt`](Gpu::readopt).
     pub fn reopen(&self) -> Result<Recovered> {
         block_on("Gpu::reopen", self.reopen_async())
     }

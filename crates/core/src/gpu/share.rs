@@ -23,8 +23,8 @@ pub struct BoundRange {
     /// The buffer; others lie in it as well. Its usages are `STORAGE`, `COPY_SRC` and
     /// `COPY_DST`.
     pub buffer: wgpu::Buffer,
-    /// First byte. A multiple of the device's storage offset alignment, unless it is a slice or a view
-    /// that starts elsewhere.
+    /// First byte. A multiple of the device's storage offset alignment, unless it is a slice or a
+    /// view that starts elsewhere.
     pub offset_bytes: u64,
     /// How many bytes, rounded up to whole words.
     pub size_bytes: u64,
@@ -66,11 +66,12 @@ impl Bound {
 
 impl Gpu {
     /// Lets the app use buffers in commands of its own: runs what is queued, keeps the buffers in
-    /// place, calls `encode` with where they are, submits the command buffers that it returns after our own
-    /// work, and lets go.
+    /// place, calls `encode` with where they are, submits the command buffers that it returns after
+    /// our own work, and lets go.
     ///
-    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What they
-    /// ask for meanwhile may run before the command buffers that `encode` returns, or after them.
+    /// Our locks are not held during `encode`: it may use lapidary, and so may other threads. What
+    /// they ask for meanwhile may run before the command buffers that `encode` returns, or after
+    /// them.
     ///
     /// ```no_run
     /// # fn draw(device: &wgpu::Device, gpu: &lapidary_core::Gpu, points: &lapidary_core::Buffer) -> lapidary_core::Result<()> {
@@ -162,8 +163,8 @@ impl Gpu {
     }
 
     /// Makes a buffer of a range of the app's own; nothing is copied. The app must not destroy its
-    /// buffer while ours lives, and orders its own accesses around ours by the order of submission (see
-    /// [`flush`](Gpu::flush)).
+    /// buffer while ours lives, and orders its own accesses around ours by the order of submission
+    /// (see [`flush`](Gpu::flush)).
     ///
     /// # Errors
     /// [`Error::Buffer`] when the app's buffer lacks one of the usages `STORAGE`, `COPY_SRC` and

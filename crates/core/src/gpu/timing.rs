@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 impl Gpu {
     /// Times every kernel from now on by the device's own clock, or no longer.
     ///
-    /// For finding out where the time goes: while it is on, every submission is waited for, so that the
-    /// device idles in between, and 64 KiB of memory are taken that no budget counts. A device that
-    /// takes the place of a lost one starts without.
+    /// For finding out where the time goes: while it is on, every submission is waited for, so that
+    /// the device idles in between, and 64 KiB of memory are taken that no budget counts. A device
+    /// that takes the place of a lost one starts without.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

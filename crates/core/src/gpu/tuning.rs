@@ -18,16 +18,18 @@ pub enum Tune {
     /// By rules, from the adapter and the shapes: the same call gives the same bits in every run.
     #[default]
     Off,
-    /// By trying, when a problem is met for the first time: the call runs all that was asked for before it,
-    /// then every variant a few times, waits for them, and takes the one that is clearly faster than the rules', if there is
-    /// one. What was found is kept in [`Options::cache_folder`], for this adapter, driver and version of the crate,
-    /// and read from there by the next process; without that folder, for as long as the [`Gpu`] lives.
+    /// By trying, when a problem is met for the first time: the call runs all that was asked for
+    /// before it, then every variant a few times, waits for them, and takes the one that is clearly
+    /// faster than the rules', if there is one. What was found is kept in
+    /// [`Options::cache_folder`], for this adapter, driver and version of the crate, and read from
+    /// there by the next process; without that folder, for as long as the [`Gpu`] lives.
     ///
     /// Matrix products, reductions, softmax and norms have variants. At most about four seconds of
-    /// a process are spent, none on small problems, and none where the trial's results would have to make
-    /// others leave: then the rules hold. A variant that lost the device or ended the process is not tried again
-    /// (a file in the folder marks what is being tried). The results differ by rounding, and so may those
-    /// of two processes. In a browser, where no call may wait, this is [`Off`](Tune::Off).
+    /// a process are spent, none on small problems, and none where the trial's results would have
+    /// to make others leave: then the rules hold. A variant that lost the device or ended the
+    /// process is not tried again (a file in the folder marks what is being tried). The results
+    /// differ by rounding, and so may those of two processes. In a browser, where no call may wait,
+    /// this is [`Off`](Tune::Off).
     FirstUse,
 }
 
@@ -35,7 +37,8 @@ pub enum Tune {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuned {
-    /// Problems, sizes rounded up, and the variant that is taken for each: found by this `Gpu`, or before.
+    /// Problems, sizes rounded up, and the variant that is taken for each: found by this `Gpu`, or
+    /// before.
     pub best: Vec<(String, String)>,
     /// Variants that lost a device or ended a process.
     pub never: Vec<String>,

@@ -1,7 +1,6 @@
 //! One call of a custom kernel: what was bound is checked against what the text declares.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::Kernel;
 use super::diagnose;
@@ -38,8 +37,11 @@ pub trait Bind {
     /// The type of the elements, if they have one: a binding must be declared for it.
     fn dtype(&self) -> Option<DType>;
 
-    /// What it is, for an error: `the elements of [2, 3] with strides [1, 2]`.
-    fn described(&self) -> String;
+    /// What errors call it: `the tensor`.
+    fn noun(&self) -> &'static str;
+
+    /// Which elements it has, for errors: `the elements of [2, 3] with strides [1, 2]`.
+    fn elements(&self) -> String;
 }
 
 impl Bind for Buffer {
@@ -56,7 +58,11 @@ impl Bind for Buffer {
         None
     }
 
-    fn described(&self) -> String {
+    fn noun(&self) -> &'static str {
+        "the buffer"
+    }
+
+    fn elements(&self) -> String {
         format!("the {} bytes of a buffer", self.size_bytes())
     }
 }
@@ -64,15 +70,27 @@ impl Bind for Buffer {
 /// What was given for a binding.
 #[derive(Clone)]
 enum Given {
-    Bound(Arc<dyn BindClone>),
+    Bound(Bound),
     /// A new buffer of so many bytes.
     Output(u64, Option<DType>),
 }
 
-/// A clone of what was bound, which need not outlive the call.
-trait BindClone: Bind + Send + Sync {}
+/// What was bound, or a copy of it.
+#[derive(Clone)]
+struct Bound {
+    buffer: std::result::Result<Buffer, Unfit>,
+    dtype: Option<DType>,
+    noun: &'static str,
+}
 
-impl<T: Bind + Send + Sync> BindClone for T {}
+/// Why what was bound cannot be used.
+#[derive(Clone)]
+enum Unfit {
+    /// The copy failed.
+    Failed(Error),
+    /// It must be changed in place, and cannot be: what is to be said after the binding's name.
+    InPlace(String),
+}
 
 /// An operand as the device will see it.
 struct Seen {
@@ -111,23 +129,74 @@ impl KernelCall {
         }
     }
 
-    /// Binds a buffer, or a tensor of the crate `lapidary`. For a `read` binding any view will do: one
-    /// whose elements do not lie one after the other is copied first, and so is one that another name
-    /// reads already. What is bound to a `read_write` binding is changed in place, and has to be
-    /// contiguous. A slice must start at a multiple of
-    /// [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes), or is copied too.
-    pub fn bind(
-        mut self,
-        name: &str,
-        operand: &(impl Bind + Clone + Send + Sync + 'static),
-    ) -> Self {
-        let given = Given::Bound(Arc::new(operand.clone()));
-        self.given.push((name.to_owned(), given));
+    /// Binds a buffer, or a tensor of the crate `lapidary`. A `read` binding takes any view. It
+    /// reads a copy where the elements do not lie one after the other, where they do not start at a
+    /// multiple of [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes), and where
+    /// another name reads them already. A slice of a buffer that starts inside a word of 4 bytes
+    /// cannot be copied: then [`run`](Self::run) gives [`Error::Buffer`]. A `read_write` binding
+    /// changes what is bound in place, so it takes neither.
+    #[track_caller]
+    pub fn bind(mut self, name: &str, operand: &impl Bind) -> Self {
+        let declared = self.operands().iter().find(|one| one.name == name);
+        let is_written = declared.is_some_and(|one| one.writes);
+        let buffer = match operand.buffer() {
+            Some(buffer) => match self.misfit(&buffer, is_written) {
+                None => Ok(buffer),
+                Some(reason) => Err(reason),
+            },
+            None => Err(format!(
+                "{} do not lie one after the other: change a copy of it, and copy that back",
+                operand.elements()
+            )),
+        };
+        let buffer = match (buffer, is_written) {
+            (Ok(buffer), _) => Ok(buffer),
+            (Err(reason), true) => Err(Unfit::InPlace(reason)),
+            (Err(_), false) => self.copy_of(operand).map_err(Unfit::Failed),
+        };
+        let bound = Bound {
+            buffer,
+            dtype: operand.dtype(),
+            noun: operand.noun(),
+        };
+        self.given.push((name.to_owned(), Given::Bound(bound)));
         self
     }
 
-    /// Makes a new buffer of so many bytes for a `read_write` binding, full of zeros until the kernel
-    /// writes.
+    /// A copy, which can be bound where it lies.
+    #[track_caller]
+    fn copy_of(&self, operand: &impl Bind) -> Result<Buffer> {
+        let copy = operand.copied()?;
+        match self.misfit(&copy, false) {
+            None => Ok(copy),
+            Some(reason) => Err(Error::Buffer {
+                operation: "bind",
+                reason: format!("of what `Bind::copied` has made, {reason}"),
+            }),
+        }
+    }
+
+    /// Why a buffer cannot be bound where it lies, if that is so.
+    fn misfit(&self, buffer: &Buffer, is_written: bool) -> Option<String> {
+        let alignment = self.kernel.engine.caps().offset_alignment_bytes;
+        let (start, end) = (
+            buffer.offset_bytes(),
+            buffer.offset_bytes() + buffer.size_bytes(),
+        );
+        let is_aligned = buffer.is_empty() || start.is_multiple_of(alignment);
+        // A word that the next elements of the storage begin in must not be written.
+        let is_whole = end.is_multiple_of(4) || end == buffer.storage().len_bytes();
+        let fits = is_aligned && (is_whole || !is_written);
+        (!fits).then(|| {
+            format!(
+                "bytes {start}..{end} of its memory do not start at a multiple of {alignment} or \
+                 end inside a word: change a copy of it, and copy that back"
+            )
+        })
+    }
+
+    /// Makes a new buffer of so many bytes for a `read_write` binding, full of zeros until the
+    /// kernel writes.
     pub fn out(mut self, name: &str, size_bytes: u64) -> Self {
         let given = Given::Output(size_bytes, None);
         self.given.push((name.to_owned(), given));
@@ -142,8 +211,8 @@ impl KernelCall {
         self
     }
 
-    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives
-    /// `bytemuck::Pod` (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
+    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives `bytemuck::Pod`
+    /// (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
     pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
         self.params_bytes(bytemuck::bytes_of(params))
     }
@@ -204,7 +273,7 @@ impl KernelCall {
             let arg = Arg {
                 storage: seen.buffer.storage().clone(),
                 dtype: seen.dtype,
-                quads: false,
+                vec4s: false,
             };
             (arg, seen.range)
         });
@@ -224,7 +293,7 @@ impl KernelCall {
         let count = self.given.iter().filter(is_output).count();
         let kernel = self.kernel.clone();
         let refuse = || {
-            let message = format!("`run_one` gives one new buffer, and this call makes {count}");
+            let message = format!("`run_one` gives one new output, and this call makes {count}");
             diagnose::error(&kernel.text.entry, message)
         };
         if count != 1 {
@@ -356,7 +425,7 @@ impl KernelCall {
     fn see(&self, operand: &Operand) -> Result<Seen> {
         let name = &operand.name;
         let (dtype, what) = match self.given(operand) {
-            Some(Given::Bound(bound)) => (bound.dtype(), "what is bound"),
+            Some(Given::Bound(bound)) => (bound.dtype, bound.noun),
             Some(Given::Output(_, dtype)) => (*dtype, "the output"),
             None => return self.refuse(format!("`{name}` is not bound")),
         };
@@ -371,7 +440,7 @@ impl KernelCall {
             return self.refuse_at(operand, &format!("not {dtype}"), message);
         }
         let seen = match self.given(operand) {
-            Some(Given::Bound(bound)) => self.see_bound(operand, bound.as_ref(), dtype)?,
+            Some(Given::Bound(bound)) => self.see_bound(operand, bound, dtype)?,
             Some(Given::Output(bytes, _)) => self.see_output(operand, *bytes, dtype)?,
             None => return self.refuse(format!("`{name}` is not bound")),
         };
@@ -397,7 +466,7 @@ impl KernelCall {
         if !operand.writes {
             let name = &operand.name;
             let message = format!(
-                "`{name}` is declared `read`, so it cannot be an output: bind what it reads, or \
+                "`{name}` is declared `read`, so it cannot be an output: bind something, or \
                  declare it `var<storage, read_write>`"
             );
             return self.refuse_at(operand, "read", message);
@@ -407,48 +476,32 @@ impl KernelCall {
         Ok(Seen::whole(buffer, dtype))
     }
 
-    /// What is bound: where it lies if that will do, else a copy of it.
-    #[track_caller]
-    fn see_bound(&self, operand: &Operand, bound: &dyn Bind, dtype: DType) -> Result<Seen> {
-        let alignment = self.kernel.engine.caps().offset_alignment_bytes;
-        let name = &operand.name;
-        let message = match bound.buffer() {
-            Some(buffer) => {
-                if !self.kernel.engine.owns(buffer.storage()) {
-                    return Err(Error::Foreign {
-                        operation: "a custom kernel",
-                    });
-                }
-                let start = buffer.offset_bytes();
-                let end = start + buffer.size_bytes();
-                let is_aligned = buffer.is_empty() || start.is_multiple_of(alignment);
-                // A word that the next elements of the storage begin in must not be written.
-                let is_whole = end.is_multiple_of(4) || end == buffer.storage().len_bytes();
-                if is_aligned && (is_whole || !operand.writes) {
-                    let start = if buffer.is_empty() { 0 } else { start };
-                    let range = (start, buffer.size_bytes().next_multiple_of(4));
-                    return Ok(Seen {
-                        buffer,
-                        dtype,
-                        range,
-                    });
-                }
-                format!(
-                    "`{name}` is changed in place, but the view's bytes {start}..{end} do not \
-                     start at a multiple of {alignment} or end inside a word: change a copy of \
-                     it, and copy from that"
-                )
+    /// What is bound.
+    fn see_bound(&self, operand: &Operand, bound: &Bound, dtype: DType) -> Result<Seen> {
+        let buffer = match &bound.buffer {
+            Ok(buffer) => buffer.clone(),
+            Err(Unfit::Failed(error)) => return Err(error.clone()),
+            Err(Unfit::InPlace(reason)) => {
+                let message = format!("`{}` is changed in place, but {reason}", operand.name);
+                return self.refuse_at(operand, "read_write", message);
             }
-            None => format!(
-                "`{name}` is changed in place, but {} do not lie one after the other: change a \
-                 contiguous tensor and `copy_` from it",
-                bound.described()
-            ),
         };
-        match operand.writes {
-            true => self.refuse_at(operand, "read_write", message),
-            false => Ok(Seen::whole(bound.copied()?, dtype)),
+        if !self.kernel.engine.owns(buffer.storage()) {
+            return Err(Error::Foreign {
+                operation: "a custom kernel",
+            });
         }
+        let start = if buffer.is_empty() {
+            0
+        } else {
+            buffer.offset_bytes()
+        };
+        let range = (start, buffer.size_bytes().next_multiple_of(4));
+        Ok(Seen {
+            buffer,
+            dtype,
+            range,
+        })
     }
 
     /// What is written must not be seen by another name. What two names read gets a copy for the
@@ -476,8 +529,9 @@ impl KernelCall {
         Ok(())
     }
 
-    /// Where bugs are looked for: lets what is written through show some of the fence behind it, where the
-    /// kernel cannot tell. Returns which do, and which outputs are looked at for what was not written.
+    /// Where bugs are looked for: lets what is written through show some of the fence behind it,
+    /// where the kernel cannot tell. Returns which do, and which outputs are looked at for what was
+    /// not written.
     fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
         let Some(wanted) = self.kernel.engine.diagnostics() else {
             return (0, 0);

@@ -1,24 +1,24 @@
 //! Kernels that users write: WGSL text, reflected by naga, with buffers bound by name.
 //!
 //! ```text
-//!   Kernel::new ─ scan ──── reflect ──── rewrite::check
+//!   Kernel::new ─ nesting ─ reflect ──── rewrite::check
 //!                 │ depth   │ parse,     │ valid also where inputs
 //!                 │         │ effort,    │ share a buffer with outputs
 //!                 │         │ bindings
-//!   kernel.call() ─ call ── names, types, sizes, overlaps ── a Launch; its walk calls rewrite
+//!   kernel.call() ─ call ── names, types, sizes, overlaps ── a Launch; the pass calls rewrite
 //! ```
 //!
-//! `diagnose` shows what is wrong at its line. Only this room knows naga.
+//! `diagnose` shows what is wrong at its line. Only this module knows naga.
 
 mod call;
 mod diagnose;
 mod effort;
+mod nesting;
+#[cfg(any(test, feature = "sim"))]
+mod reference;
 mod reflect;
 mod rewrite;
-mod scan;
 mod tokens;
-#[cfg(any(test, feature = "sim"))]
-mod twin;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ use reflect::Reflection;
 
 pub use call::{Bind, KernelCall};
 #[cfg(any(test, feature = "sim"))]
-pub use twin::HostCall;
+pub use reference::CustomReferenceCall;
 
 /// A kernel of your own: WGSL that computes on buffers.
 ///
@@ -47,17 +47,18 @@ pub use twin::HostCall;
 ///   yours to choose, buffers are bound by *name*.
 /// - One `var<uniform>`, of at most 128 bytes, takes the parameters of a call.
 /// - An array of `f32`, `i32` or `u32` (or of vectors, matrices, atomics or structs of them) takes
-///   tensors of that element type. Where all is `u32`, tensors of
-///   types that are narrower than a word fit too, packed into words, little end first: `unpack2x16float`,
-///   `unpack4xU8` and `unpack4xI8` take [`F16`](crate::DType::F16), [`U8`](crate::DType::U8) (and
-///   [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8) apart, and a [`Bf16`](crate::DType::Bf16) is
-///   `bitcast<f32>` of its bits as the upper half of a word.
-/// - `arrayLength(&x)` is the length of the tensor (of the tensor's words, if it is packed), not of
+///   buffers, and tensors of that element type of the crate `lapidary`. Where all is `u32`, tensors
+///   of types that are narrower than a word fit too, packed into words, little end first:
+///   `unpack2x16float`, `unpack4xU8` and `unpack4xI8` take [`F16`](crate::DType::F16),
+///   [`U8`](crate::DType::U8) (and [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8)
+///   apart, and a [`Bf16`](crate::DType::Bf16) is `bitcast<f32>` of its bits as the upper half of a
+///   word.
+/// - `arrayLength(&x)` is the length of what is bound (in words, if it is packed), not of
 ///   any padding. Indices beyond it reach no other memory.
 ///
-/// Override constants, textures, samplers, and what needs an extension other than subgroups are refused. Do not
-/// write `enable subgroups;`, or do: it is added in browsers, which need it, and left out
-/// elsewhere.
+/// Override constants, textures, samplers, and what needs an extension other than subgroups are
+/// refused. Do not write `enable subgroups;`, or do: it is added in browsers, which need it, and
+/// left out elsewhere.
 ///
 /// ```no_run
 /// use lapidary_core::{Gpu, Kernel};
@@ -111,15 +112,15 @@ pub use twin::HostCall;
 /// What a device finds wrong later, in compiling or running, is the error of those tensors that
 /// the kernel should have written: each call is a submission of its own.
 ///
-/// Whether a kernel writes past an end, or leaves some of its output unwritten, [`Diagnostics`](crate::Diagnostics)
-/// finds out.
+/// Whether a kernel writes past an end, or leaves some of its output unwritten,
+/// [`Diagnostics`](crate::Diagnostics) finds out.
 ///
-/// Three things are yours to see to. A loop that never ends holds up the device until its driver
-/// or operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error).
-/// The software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone
-/// round 65,535 times in all of them together: give longer work to more invocations. And an input
-/// may lie in the same buffer as an output, and is declared `read_write` then, as it always is on
-/// software adapters; so a barrier may not depend on a value of an input without `workgroupUniformLoad`.
+/// Three things are yours to see to. A loop that never ends holds up the device until its driver or
+/// operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error). The
+/// software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone round
+/// 65,535 times in all of them together: give longer work to more invocations. And an input may lie
+/// in the same buffer as an output, and is declared `read_write` then, as it always is on software
+/// adapters; so a barrier may not depend on a value of an input without `workgroupUniformLoad`.
 ///
 /// Cheap to clone. Compiled at its first use, and again (at most once for each way) when inputs
 /// share buffers with outputs in another way; what was compiled is given back when the last clone
@@ -138,9 +139,9 @@ impl Kernel {
     /// A kernel whose text has one entry point.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text: what does not parse or is not valid, what
-    /// cannot be bound, limits of the device, a text of more than 1 MiB or of more than about 160
-    /// nested operators and brackets.
+    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text: what does not parse or
+    /// is not valid, what cannot be bound, limits of the device, a text of more than 1 MiB or of
+    /// more than about 160 nested operators and brackets.
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
         Self::made(gpu, wgsl, None)
     }
@@ -194,7 +195,7 @@ impl Kernel {
     ///         if id.x < arrayLength(&x) { x[id.x] *= 2.0; }
     ///     }
     /// ")?
-    /// .with_twin(|call| {
+    /// .with_reference(|call| {
     ///     let doubled: Vec<f32> = call.read::<f32>("x").iter().map(|x| 2.0 * x).collect();
     ///     call.write("x", &doubled);
     /// });
@@ -206,9 +207,12 @@ impl Kernel {
     /// ```
     #[cfg(any(test, feature = "sim"))]
     #[must_use]
-    pub fn with_twin(mut self, twin: impl Fn(&mut HostCall<'_>) + Send + Sync + 'static) -> Kernel {
+    pub fn with_reference(
+        mut self,
+        reference: impl Fn(&mut CustomReferenceCall<'_>) + Send + Sync + 'static,
+    ) -> Kernel {
         let mut custom = custom(&self.engine, &self.text);
-        custom.host = Some(twin::host(self.text.clone(), twin));
+        custom.reference = Some(reference::for_simulation(self.text.clone(), reference));
         self.custom = Arc::new(custom);
         self
     }
@@ -259,7 +263,7 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
             )
         }),
         #[cfg(any(test, feature = "sim"))]
-        host: None,
+        reference: None,
         dead: engine.dead_list().clone(),
     }
 }

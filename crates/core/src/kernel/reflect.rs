@@ -14,14 +14,14 @@ use naga::{
 
 use super::diagnose;
 use super::effort;
-use super::scan::{self, Declaration};
+use super::nesting::{self, Declaration};
 use super::tokens::{self, MOST_TEXT_BYTES, Token};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};
 use crate::error::Result;
 use crate::excerpt::is_line_break;
-use crate::text::printable;
+use crate::printable::printable;
 
 /// How a kernel is called before its entry point is known.
 const UNKNOWN: &str = "?";
@@ -36,11 +36,11 @@ pub(super) struct Reflection {
     pub(super) operands: Vec<Operand>,
     /// The uniform, if there is one.
     pub(super) params: Option<Params>,
-    /// The bindings of other entry points: where their attributes, `var` and template list stand, and what
-    /// is between `var` and the name.
+    /// The bindings of other entry points: where their attributes, `var` and template list stand,
+    /// and what is between `var` and the name.
     pub(super) others: Vec<(Range<usize>, &'static str)>,
-    /// Where the lengths of bindings are asked for, with their numbers: `arrayLength(&name)`. None where a
-    /// length is asked for in another way.
+    /// Where the lengths of bindings are asked for, with their numbers: `arrayLength(&name)`. None
+    /// where a length is asked for in another way.
     pub(super) lengths: Option<Vec<(usize, Range<usize>)>>,
     /// Where `enable subgroups;` stands, which naga does not take.
     pub(super) enables: Vec<Range<usize>>,
@@ -86,7 +86,7 @@ impl Reflection {
             ));
         }
         let tokens = tokens::tokens(text);
-        scan::check_depth(text, &tokens)
+        nesting::check_depth(text, &tokens)
             .map_err(|(place, reason)| diagnose::error_at(known, text, place, "", reason))?;
         let enables = enables(text, &tokens);
         let plain = blank(text, &enables);
@@ -345,7 +345,7 @@ impl<'a> Reader<'a> {
                 AddressSpace::Handle => "",
                 _ => return None,
             };
-            Some((scan::declaration(self.tokens, span.start)?.head, of))
+            Some((nesting::declaration(self.tokens, span.start)?.head, of))
         });
         heads.collect()
     }
@@ -357,7 +357,7 @@ impl<'a> Reader<'a> {
             let span = self.module.global_variables.get_span(handle).to_range();
             let span = span.unwrap_or_default();
             let name = variable.name.clone().unwrap_or_default();
-            let Some(at) = scan::declaration(self.tokens, span.start) else {
+            let Some(at) = nesting::declaration(self.tokens, span.start) else {
                 let message = format!("the declaration of `{name}` is not understood");
                 return self.refuse(span, "", message);
             };

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::excerpt::is_line_break;
 use crate::memory::FENCE_BYTES;
 
-/// The text with binding `index` read-write if `is_writable(index)`, and with the length that it has without
-/// the fence that it is bound with if bit `index` of `fenced` is set.
+/// The text with binding `index` read-write if `is_writable(index)`, and with the length that it
+/// has without the fence that it is bound with if bit `index` of `fenced` is set.
 pub(super) fn rewrite(
     kernel: &Reflection,
     is_writable: impl Fn(usize) -> bool,

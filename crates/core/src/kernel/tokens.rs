@@ -1,7 +1,7 @@
 //! The words and marks of a user's WGSL.
 //!
 //! The text is cut exactly as naga cuts it. Where the two differ, a hostile text hides brackets
-//! from the [check of its depth](super::scan::check_depth), and naga overflows its stack.
+//! from the [check of its depth](super::nesting::check_depth), and naga overflows its stack.
 
 use std::ops::Range;
 
@@ -80,8 +80,8 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Where the lengths of bindings are asked for by `arrayLength(&name)` or `arrayLength(&name.member)`, and of
-/// which; none if one is asked for in another way.
+/// Where the lengths of bindings are asked for by `arrayLength(&name)` or
+/// `arrayLength(&name.member)`, and of which; none if one is asked for in another way.
 pub(super) fn lengths(
     text: &str,
     tokens: &[Token],

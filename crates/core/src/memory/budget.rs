@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::text::printable;
+use crate::printable::printable;
 use crate::units::{Level, parse_bytes};
 
 /// Columns of a text in an error, at most.
@@ -16,7 +16,7 @@ const MOST_QUOTED: usize = 60;
 /// The device's share holds everything that is created there: slabs, staging, buffers for reading
 /// back, and slabs that were given back but are still in use. Bytes are paid for before anything
 /// is created, so a limit is never passed, not for a moment. When work needs more, tensors that
-/// are not in use at that moment are put out to the host's memory or to disk, and brought back
+/// are not in use at that moment are evicted to the host's memory or to disk, and restored
 /// when somebody uses them; the operands and results of a single operation must still fit on the
 /// device together. Buffers of the app, which were imported, do not count.
 ///
@@ -42,12 +42,12 @@ pub struct Budget {
     /// callbacks, giving back what is empty, moving blocks together.
     pub soft_device_bytes: Option<u64>,
     /// Bytes of the device's share that tensors leave to staging: to uploads, reads, and tensors
-    /// that are put out or come back. `None`: one part in 32, at most 128 MiB.
+    /// that are evicted or come back. `None`: one part in 32, at most 128 MiB.
     pub staging_bytes: Option<u64>,
-    /// Bytes of tensors that are put out to the host's memory; 0 for none. Where host and device share
-    /// one memory nothing would be gained by that, and tensors go to disk at once.
+    /// Bytes of tensors that are evicted to the host's memory; 0 for none. Where host and device
+    /// share one memory nothing would be gained by that, and tensors go to disk at once.
     pub host_bytes: Option<u64>,
-    /// Bytes of tensors that are put out to disk; 0 for none.
+    /// Bytes of tensors that are evicted to disk; 0 for none.
     pub disk_bytes: Option<u64>,
 }
 

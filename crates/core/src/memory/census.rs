@@ -251,7 +251,7 @@ impl Memory {
     }
 
     /// The slot has become another storage's.
-    pub(super) fn handed_on(&mut self, index: u32, heir: &Storage) {
+    pub(super) fn donated(&mut self, index: u32, heir: &Storage) {
         let tag = self.census.tags.number(heir);
         let number = self.census.next_storage();
         let slot = &mut self.slots[index as usize];
@@ -262,7 +262,7 @@ impl Memory {
         }
         self.census.tags.lost(before, bytes);
         self.census.tags.gained(tag, bytes);
-        self.census.ring.push(Event::HandOn {
+        self.census.ring.push(Event::Donate {
             storage: dying,
             heir: number,
             tag,

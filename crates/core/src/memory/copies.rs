@@ -1,4 +1,5 @@
-//! Copies of a storage's bytes that are not on the device: each of them is valid, or it is not kept.
+//! Copies of a storage's bytes that are not on the device: each of them is valid, or it is not
+//! kept.
 
 use std::sync::Arc;
 
@@ -15,28 +16,28 @@ pub(crate) struct HostCopy {
     pub(crate) charge: HostCharge,
 }
 
-/// A recipe of the engine's, by number, and what it computes from, with the last write to each of
-/// those. When it goes, the recipe goes too.
+/// A rematerializer of the engine's, by number, and what it computes from, with the last write to
+/// each of those. When it goes, the rematerializer goes too.
 #[derive(Debug)]
-pub(crate) struct RecipeToken {
+pub(crate) struct RematerializerToken {
     pub(super) id: u64,
     pub(super) inputs: Vec<(Arc<Storage>, u64)>,
     pub(super) dead: Arc<DeadList>,
 }
 
-impl RecipeToken {
-    /// The recipe's number.
+impl RematerializerToken {
+    /// The rematerializer's number.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 }
 
-impl Drop for RecipeToken {
+impl Drop for RematerializerToken {
     fn drop(&mut self) {
         for (input, _) in &self.inputs {
-            input.unfeed_recipe();
+            input.unfeed_rematerializer();
         }
-        self.dead.push(Dead::Recipe(self.id));
+        self.dead.push(Dead::Rematerializer(self.id));
     }
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Copies {
     pub(crate) host: Option<Arc<HostCopy>>,
     pub(crate) disk: Option<Arc<SpillBlock>>,
     pub(crate) source: Option<Source>,
-    pub(crate) recipe: Option<Arc<RecipeToken>>,
+    pub(crate) rematerializer: Option<Arc<RematerializerToken>>,
 }
 
 /// Copies that are out of date, until they are dropped where nobody waits for that.
@@ -58,7 +59,7 @@ pub(crate) type Gone = Vec<Box<Copies>>;
 
 impl Copies {
     pub(crate) fn is_empty(&self) -> bool {
-        self.recipe.is_none() && !self.has_bytes()
+        self.rematerializer.is_none() && !self.has_bytes()
     }
 
     /// Are the bytes to be had as they are, without computing them again?
@@ -71,7 +72,7 @@ impl Copies {
         self.host = other.host.or_else(|| self.host.take());
         self.disk = other.disk.or_else(|| self.disk.take());
         self.source = other.source.or_else(|| self.source.take());
-        self.recipe = other.recipe.or_else(|| self.recipe.take());
+        self.rematerializer = other.rematerializer.or_else(|| self.rematerializer.take());
     }
 
     /// Where a storage is that is nowhere else.

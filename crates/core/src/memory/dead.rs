@@ -1,5 +1,5 @@
-//! What storages tell their memory without its lock: that they are gone, and wait for the next walk to free
-//! what they had, and how much has no place yet.
+//! What storages tell their memory without its lock: that they are gone, and wait for the next
+//! execution pass to free what they had, and how much has no place yet.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,24 @@ pub(crate) enum Dead {
     Kernel(u64),
     /// The fused kernel of this id.
     Fused(u64),
-    /// The recipe of this number.
-    Recipe(u64),
+    /// The rematerializer of this number.
+    Rematerializer(u64),
 }
 
-/// The dead of one engine. Its lock is a leaf that is held for one push, or while two lists change places,
-/// so a tensor may be dropped anywhere: in a callback, on another thread, after the engine itself.
+/// The dead of one engine. Its lock is a leaf that is held for one push, or while two lists change
+/// places, so a tensor may be dropped anywhere: in a callback, on another thread, after the engine
+/// itself.
 #[derive(Debug, Default)]
 pub struct DeadList {
     waiting: Mutex<Vec<Dead>>,
-    /// Is there any? Changed with the lock held, and read without it by walks that have nothing to bury.
+    /// Is there any? Changed with the lock held, and read without it by walks that have nothing to
+    /// bury.
     has_any: AtomicBool,
     pub(super) pending: Pending,
 }
 
-/// Bytes of storages without a place: those that came, and those that went. A storage is made and dropped by
-/// any thread, at any time, so each is one addition, and no lock.
+/// Bytes of storages without a place: those that came, and those that went. A storage is made and
+/// dropped by any thread, at any time, so each is one addition, and no lock.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     up_bytes: AtomicU64,

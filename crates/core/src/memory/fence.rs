@@ -5,8 +5,9 @@
 //!                 └── at least FENCE_BYTES, up to the end of the granule
 //! ```
 //!
-//! Blocks are neighbours, so the fence behind one is the fence before the next. This room only says what
-//! has changed, in order; the engine fills and looks, by ops that stand in the queue where the change was.
+//! Blocks are neighbours, so the fence behind one is the fence before the next. This module only
+//! says what has changed, in order; the engine fills and looks, by ops that stand in the queue
+//! where the change was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,8 +149,8 @@ impl Memory {
         (fences, watched.graves.values().cloned().collect())
     }
 
-    /// What was filled was not, since a submission was refused: fences are made anew, and nothing is known of
-    /// what was freed.
+    /// What was filled was not, since a submission was refused: fences are made anew, and nothing
+    /// is known of what was freed.
     pub(crate) fn fence_anew(&mut self) {
         let (fences, _) = self.zones();
         if let Some(watched) = &mut self.fences {
@@ -158,7 +159,8 @@ impl Memory {
         }
     }
 
-    /// Whatever is a fence of what was looked at is to be made anew, so that damage is not seen again.
+    /// Whatever is a fence of what was looked at is to be made anew, so that damage is not seen
+    /// again.
     pub(crate) fn mend(&mut self, zone: &Zone) {
         let is_it = |fence: &Zone| fence.place == zone.place && fence.size_bytes == zone.size_bytes;
         let slots = 0..self.slots.len() as u32;

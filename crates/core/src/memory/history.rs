@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 
 use super::Residency;
 use crate::alloc::SlabClass;
-use crate::shortage::Rung;
+use crate::shortage::ReclaimStep;
 
 /// Of more kernels than so many the rest share a name.
 const MOST_KERNELS: usize = 1 << 12;
 
-/// One thing that happened to memory. Storages and slabs are told by numbers that none before or after
-/// them has; tags by their place in the list that comes with the events.
+/// One thing that happened to memory. Storages and slabs are told by numbers that none before or
+/// after them has; tags by their place in the list that comes with the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -38,7 +38,7 @@ pub enum Event {
         bytes: u64,
     },
     /// An output took over the block of an operand that nobody holds any more.
-    HandOn {
+    Donate {
         /// Whose block it was.
         storage: u64,
         /// Whose it is.
@@ -104,10 +104,10 @@ pub enum Event {
         /// Commands encoded so far.
         commands: u64,
     },
-    /// A rung of the ladder freed something.
-    Rung {
+    /// A reclaim step freed something.
+    ReclaimStep {
         /// Which.
-        rung: Rung,
+        step: ReclaimStep,
         /// How much.
         freed_bytes: u64,
     },
@@ -132,8 +132,8 @@ pub enum Event {
         /// How many.
         bytes: u64,
     },
-    /// A kernel ran, while [kernels are timed](crate::Gpu::time_kernels). Its times are those of the device's
-    /// clock, put so that a submission ends when its end was noticed.
+    /// A kernel ran, while [kernels are timed](crate::Gpu::time_kernels). Its times are those of
+    /// the device's clock, put so that a submission ends when its end was noticed.
     Kernel {
         /// Which, by place in the list of kernels' names.
         kernel: u32,
@@ -147,8 +147,8 @@ pub enum Event {
 /// An event and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Nanoseconds since the device was opened, as of the walk that it happened in: the clock is read
-    /// once for many events. 0 in a browser.
+    /// Nanoseconds since the device was opened, as of the execution pass that it happened in: the
+    /// clock is read once for many events. 0 in a browser.
     pub at_ns: u64,
     /// What happened.
     pub event: Event,

@@ -56,9 +56,9 @@ pub enum BlockState {
 /// A storage that is not on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(from = "AwayRow", into = "AwayRow"))]
+#[cfg_attr(feature = "serde", serde(from = "EvictedRow", into = "EvictedRow"))]
 #[non_exhaustive]
-pub struct Away {
+pub struct EvictedStorage {
     /// Which.
     pub storage: u64,
     /// Who made it, by place in the list of tags.
@@ -74,7 +74,7 @@ pub struct Away {
 type BlockRow = (u64, u64, u64, u64, u32, BlockState, u32);
 
 #[cfg(feature = "serde")]
-type AwayRow = (u64, u32, u64, Residency);
+type EvictedRow = (u64, u32, u64, Residency);
 
 #[cfg(feature = "serde")]
 impl From<BlockRow> for Block {
@@ -107,9 +107,9 @@ impl From<Block> for BlockRow {
 }
 
 #[cfg(feature = "serde")]
-impl From<AwayRow> for Away {
-    fn from((storage, tag, bytes, residency): AwayRow) -> Away {
-        Away {
+impl From<EvictedRow> for EvictedStorage {
+    fn from((storage, tag, bytes, residency): EvictedRow) -> EvictedStorage {
+        EvictedStorage {
             storage,
             tag,
             bytes,
@@ -119,9 +119,14 @@ impl From<AwayRow> for Away {
 }
 
 #[cfg(feature = "serde")]
-impl From<Away> for AwayRow {
-    fn from(away: Away) -> AwayRow {
-        (away.storage, away.tag, away.bytes, away.residency)
+impl From<EvictedStorage> for EvictedRow {
+    fn from(evicted: EvictedStorage) -> EvictedRow {
+        (
+            evicted.storage,
+            evicted.tag,
+            evicted.bytes,
+            evicted.residency,
+        )
     }
 }
 
@@ -130,7 +135,7 @@ impl From<Away> for AwayRow {
 pub(crate) struct Map {
     pub(crate) granule_bytes: u64,
     pub(crate) slabs: Vec<SlabMap>,
-    pub(crate) away: Vec<Away>,
+    pub(crate) evicted: Vec<EvictedStorage>,
     pub(crate) tags: Vec<Option<Tag>>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) dropped: u64,
@@ -149,7 +154,7 @@ impl Memory {
             })
         });
         let mut slabs: Vec<Option<SlabMap>> = slabs.collect();
-        let mut away = Vec::new();
+        let mut evicted = Vec::new();
         for slot in &self.slots {
             let storage = slot.storage.upgrade();
             let slab = slot.place.and_then(|place| place.slab);
@@ -172,7 +177,7 @@ impl Memory {
                     residency,
                     Residency::Host | Residency::Disk | Residency::Backed
                 ) {
-                    away.push(Away {
+                    evicted.push(EvictedStorage {
                         storage: slot.number,
                         tag: slot.tag,
                         bytes: slot.size_bytes,
@@ -189,7 +194,7 @@ impl Memory {
         Map {
             granule_bytes: self.whole_granules(1),
             slabs,
-            away,
+            evicted,
             tags,
             moments,
             dropped,

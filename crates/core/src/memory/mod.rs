@@ -5,9 +5,9 @@
 //!                          └── alloc::Pools decides which block
 //! ```
 //!
-//! This room decides and counts. It never waits and never submits: where a slab must be created,
-//! or a submission awaited, it says so, and the engine's walk does it. Everything here happens
-//! under the engine's lock, in the hands of the one thread whose turn it is.
+//! This module decides and counts. It never waits and never submits: where a slab must be created,
+//! or a submission awaited, it says so, and the engine's execution pass does it. Everything here
+//! happens under the engine's lock, in the hands of the one thread whose turn it is.
 
 mod budget;
 mod census;
@@ -32,25 +32,25 @@ use crate::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools};
 use crate::driver::{BufferId, Caps};
 use crate::error::{Error, Result};
 
-pub(crate) use crate::text::{printable, printable_end};
+pub(crate) use crate::printable::{printable, printable_end};
 pub use budget::Budget;
 pub(crate) use budget::{HostAccount, HostCharge};
 use census::Census;
 pub use census::ClassUse;
 pub(crate) use census::Sums;
-pub(crate) use copies::{Copies, Gone, HostCopy, RecipeToken};
+pub(crate) use copies::{Copies, Gone, HostCopy, RematerializerToken};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;
 pub(crate) use fence::{Change, FENCE_BYTES, PATTERN, Zone};
 pub use history::{Event, Moment};
 pub(crate) use map::Map;
-pub use map::{Away, Block, BlockState, SlabMap};
+pub use map::{Block, BlockState, EvictedStorage, SlabMap};
 pub(crate) use moves::Moved;
 use moves::NOBODY;
 pub(crate) use report::MemoryReport;
 pub use report::SlabUse;
 pub use residency::Recovered;
-pub(crate) use residency::{Arrival, Candidate};
+pub(crate) use residency::{Candidate, PendingRestore};
 pub use scope::Scope;
 use slabs::Slab;
 pub use source::Source;
@@ -127,8 +127,8 @@ pub(crate) struct Memory {
     pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
     clock: Clock,
-    /// Writes so far, to whatever storage: each has a number that never comes again, also not when a
-    /// slot is another's, or a storage has lost its slot and got one anew.
+    /// Writes so far, to whatever storage: each has a number that never comes again, also not when
+    /// a slot is another's, or a storage has lost its slot and got one anew.
     writes: u64,
     /// How often the app has polled.
     polls: u32,
@@ -139,7 +139,7 @@ pub(crate) struct Memory {
     gone: Gone,
     dead_list: Arc<DeadList>,
     /// What was taken from it; empty but while that is buried.
-    buried: Vec<Dead>,
+    taken_dead: Vec<Dead>,
 }
 
 impl Memory {
@@ -175,7 +175,7 @@ impl Memory {
             freed_bytes: 0,
             gone: Vec::new(),
             dead_list,
-            buried: Vec::new(),
+            taken_dead: Vec::new(),
         })
     }
 
@@ -192,20 +192,20 @@ impl Memory {
     }
 
     /// Frees the places of storages that are gone. Calls `other` for what else is.
-    pub(crate) fn bury(&mut self, mut other: impl FnMut(Dead)) {
-        let mut buried = std::mem::take(&mut self.buried);
-        self.dead_list.swap(&mut buried);
-        for dead in buried.drain(..) {
+    pub(crate) fn free_dead(&mut self, mut other: impl FnMut(Dead)) {
+        let mut taken_dead = std::mem::take(&mut self.taken_dead);
+        self.dead_list.swap(&mut taken_dead);
+        for dead in taken_dead.drain(..) {
             match dead {
                 Dead::Slot(slot) => self.free_slot(slot),
                 dead => other(dead),
             }
         }
-        self.buried = buried;
+        self.taken_dead = taken_dead;
     }
 
     /// A command lets go of an operand. If nobody else holds it, its place is free at once.
-    pub(crate) fn let_go(&mut self, storage: Arc<Storage>) {
+    pub(crate) fn release_operand(&mut self, storage: Arc<Storage>) {
         if let Some(mut storage) = Arc::into_inner(storage) {
             if let Some(slot) = storage.take_slot() {
                 self.free_slot(slot);
@@ -214,7 +214,7 @@ impl Memory {
     }
 
     /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
-    /// What the block holds is old content: of one that was put out, not its bytes.
+    /// What the block holds is old content: of one that was evicted, not its bytes.
     #[inline]
     pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
         let Some((block, place)) = self.take_block(storage.size_bytes())? else {
@@ -285,7 +285,7 @@ impl Memory {
     pub(crate) fn unplace(&mut self, storage: &Storage) {
         let Some(index) = storage.slot() else { return };
         if self.slots[index as usize].copies.is_some() {
-            self.leave(storage);
+            self.evict_clean(storage);
         } else {
             storage.clear_slot();
             self.free_slot(index);
@@ -293,21 +293,22 @@ impl Memory {
     }
 
     /// `heir` takes over the bytes of `dying`, which is the last command's to hold.
-    pub(crate) fn hand_on(&mut self, dying: &Storage, heir: &Arc<Storage>) {
+    pub(crate) fn donate(&mut self, dying: &Storage, heir: &Arc<Storage>) {
         if let Some(slot) = dying.slot() {
             let handed = &mut self.slots[slot as usize];
             handed.storage = Arc::downgrade(heir);
             self.gone.extend(handed.copies.take());
             handed.uses = Uses::new(self.clock);
-            self.handed_on(slot, heir);
+            self.donated(slot, heir);
             heir.set_slot(slot, Residency::Device);
-            dying.hand_on_slot();
+            dying.donate_slot();
         }
     }
 
-    /// The command did not run after all: who took over the bytes of `dying`, if somebody did, has no place.
-    pub(crate) fn hand_back(&mut self, dying: &Arc<Storage>) {
-        let Some(index) = dying.slot().filter(|_| dying.is_handed_on()) else {
+    /// The command did not run after all: who took over the bytes of `dying`, if somebody did, has
+    /// no place.
+    pub(crate) fn take_back(&mut self, dying: &Arc<Storage>) {
+        let Some(index) = dying.slot().filter(|_| dying.is_donated()) else {
             return;
         };
         let slot = &mut self.slots[index as usize];
@@ -317,7 +318,7 @@ impl Memory {
             (None, Some(_)) => Residency::Device,
             (None, None) => (slot.copies.as_deref()).map_or(Residency::Pending, Copies::residency),
         };
-        self.handed_on(index, dying);
+        self.donated(index, dying);
         dying.set_slot(index, residency);
         if let Some(heir) = heir.upgrade() {
             heir.clear_slot();
@@ -408,7 +409,7 @@ impl Memory {
     }
 
     /// All of the storage is about to be written: what it held is of no interest.
-    pub(crate) fn cure(&mut self, storage: &Storage) {
+    pub(crate) fn clear_poison(&mut self, storage: &Storage) {
         let Some(index) = storage.slot() else { return };
         let slot = &mut self.slots[index as usize];
         if slot.poison.take().is_none() {

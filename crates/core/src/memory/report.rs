@@ -27,7 +27,7 @@ pub struct SlabUse {
     pub largest_hole_bytes: u64,
 }
 
-/// The numbers of this room.
+/// The numbers of this module.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryReport {
     pub(crate) alloc: AllocStats,

@@ -1,10 +1,10 @@
 //! Leaving the device and coming back: what a storage's slot goes through.
 //!
 //! ```text
-//!             leave (copies are valid)
+//!             evict (copies are valid)
 //!   Device ─────────────────────────────► Host │ Disk │ Backed
 //!     ▲                                          │
-//!     └──── arrive (its bytes are on their way) ─┘
+//!     └─── restore (its bytes are on their way) ─┘
 //! ```
 //!
 //! A storage leaves only once its bytes are elsewhere, and is back only once the copy that brings
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Advice, Copies, Gone, Memory, Place, RecipeToken, Residency, Storage};
+use super::{Advice, Copies, Gone, Memory, Place, RematerializerToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -33,25 +33,25 @@ pub struct Recovered {
     pub gone: Vec<(String, u64)>,
 }
 
-/// A recipe counts as a copy if what it computes from is on the device or kept elsewhere, or can be computed
-/// in its turn from what is: so many storages are looked at to find that out.
+/// A rematerializer counts as a copy if what it computes from is on the device or kept elsewhere,
+/// or can be computed in its turn from what is: so many storages are looked at to find that out.
 const INPUTS_LOOKED_AT: u32 = 32;
 
-/// A block for a storage that is coming back. To be given to [`Memory::arrive`] or
-/// [`Memory::turn_away`].
+/// A block for a storage that is coming back. To be given to [`Memory::finish_restore`] or
+/// [`Memory::cancel_restore`].
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct PendingRestore {
     block: BlockId,
     size_bytes: u64,
     pub(crate) place: Place,
 }
 
-/// A storage that may be put out.
+/// A storage that may be evicted.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) storage: Arc<Storage>,
     pub(crate) place: Place,
-    /// Its bytes are elsewhere too: to put it out costs nothing.
+    /// Its bytes are elsewhere too: to evict it costs nothing.
     pub(crate) is_clean: bool,
     /// It will come back from the disk or from a source: its bytes are there, and not in the host's
     /// memory.
@@ -61,8 +61,8 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// What speaks for and against putting it out, for one who knows the next `next.len()` commands: by
-    /// slot, the command that uses it first.
+    /// What speaks for and against evicting it, for one who knows the next `next.len()` commands:
+    /// by slot, the command that uses it first.
     pub(crate) fn weight(
         &self,
         now: Clock,
@@ -87,7 +87,7 @@ impl Candidate {
 
 impl Memory {
     /// Where the bytes of a storage are that is not on the device, if it has any.
-    pub(crate) fn away(&self, storage: &Storage) -> Option<Copies> {
+    pub(crate) fn evicted_copies(&self, storage: &Storage) -> Option<Copies> {
         let slot = &self.slots[storage.slot()? as usize];
         if slot.place.is_some() {
             return None;
@@ -95,16 +95,16 @@ impl Memory {
         slot.copies.as_deref().cloned()
     }
 
-    /// Was the storage put out?
-    pub(crate) fn is_away(&self, storage: &Storage) -> bool {
+    /// Was the storage evicted?
+    pub(crate) fn is_evicted(&self, storage: &Storage) -> bool {
         storage.slot().is_some_and(|index| {
             let slot = &self.slots[index as usize];
             slot.place.is_none() && slot.copies.is_some()
         })
     }
 
-    /// Was the storage put out, and can its bytes be had without computing them again?
-    pub(crate) fn has_bytes_away(&self, storage: &Storage) -> bool {
+    /// Was the storage evicted, and can its bytes be had without computing them again?
+    pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
         storage.slot().is_some_and(|index| {
             let slot = &self.slots[index as usize];
             let copies = slot.copies.as_deref();
@@ -119,8 +119,8 @@ impl Memory {
         copies.is_some_and(Copies::has_bytes)
     }
 
-    /// The copy on disk of a storage that is away turned out to be damaged. `false` if nothing else gives
-    /// its bytes.
+    /// The copy on disk of a storage that is evicted turned out to be damaged. `false` if nothing
+    /// else gives its bytes.
     pub(crate) fn disk_is_damaged(&mut self, storage: &Storage) -> bool {
         let Some(index) = storage.slot() else {
             return false;
@@ -128,10 +128,10 @@ impl Memory {
         let Some(copies) = &self.slots[index as usize].copies else {
             return false;
         };
-        let recipe = copies.recipe.as_ref();
+        let rematerializer = copies.rematerializer.as_ref();
         let gives = copies.host.is_some()
             || copies.source.is_some()
-            || recipe.is_some_and(|recipe| self.is_current(recipe));
+            || rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer));
         if gives {
             let mut disk = None;
             self.copied(storage, |copies| disk = copies.disk.take());
@@ -155,7 +155,7 @@ impl Memory {
     }
 
     /// A command that is being encoded names the storage, and writes to it or only reads.
-    pub(crate) fn named(&mut self, storage: &Storage, is_written: bool) {
+    pub(crate) fn record_operand(&mut self, storage: &Storage, is_written: bool) {
         let Some(index) = storage.slot() else { return };
         let slot = &mut self.slots[index as usize];
         slot.uses.touch(self.clock);
@@ -186,10 +186,13 @@ impl Memory {
     }
 
     /// A block for a storage that is coming back; `None` when there is no room.
-    pub(crate) fn receive(&mut self, storage: &Storage) -> Result<Option<Arrival>, AllocError> {
+    pub(crate) fn begin_restore(
+        &mut self,
+        storage: &Storage,
+    ) -> Result<Option<PendingRestore>, AllocError> {
         let size_bytes = storage.size_bytes();
         let taken = self.take_block(size_bytes)?;
-        Ok(taken.map(|(block, place)| Arrival {
+        Ok(taken.map(|(block, place)| PendingRestore {
             block,
             size_bytes,
             place,
@@ -197,17 +200,21 @@ impl Memory {
     }
 
     /// The ops that bring a storage's bytes are in the batch: it is back.
-    pub(crate) fn arrive(&mut self, storage: &Arc<Storage>, arrival: Arrival) {
-        self.settle_in(storage, arrival.block, arrival.place);
+    pub(crate) fn finish_restore(
+        &mut self,
+        storage: &Arc<Storage>,
+        pending_restore: PendingRestore,
+    ) {
+        self.settle_in(storage, pending_restore.block, pending_restore.place);
     }
 
     /// The bytes could not be brought.
-    pub(crate) fn turn_away(&mut self, arrival: Arrival) {
-        self.free_block(arrival.block, arrival.size_bytes);
+    pub(crate) fn cancel_restore(&mut self, pending_restore: PendingRestore) {
+        self.free_block(pending_restore.block, pending_restore.size_bytes);
     }
 
     /// Takes the place of a storage whose bytes are elsewhere too. `false` if they are not.
-    pub(crate) fn leave(&mut self, storage: &Storage) -> bool {
+    pub(crate) fn evict_clean(&mut self, storage: &Storage) -> bool {
         let Some(index) = storage.slot() else {
             return false;
         };
@@ -222,18 +229,18 @@ impl Memory {
         true
     }
 
-    /// What should have brought the storage was refused: it is where it was before. If that can be no
-    /// more, it has no value, for this reason.
-    pub(crate) fn never_arrived(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
+    /// What should have brought the storage was refused: it is where it was before. If that can be
+    /// no more, it has no value, for this reason.
+    pub(crate) fn undo_restore(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
         let Some(index) = storage.slot().filter(|_| self.in_slab(storage)) else {
             return;
         };
         let copies = self.slots[index as usize].copies.as_deref();
-        let recipe = |copies: &Copies| {
-            let recipe = copies.recipe.as_ref();
-            recipe.is_some_and(|recipe| self.is_current(recipe))
+        let rematerializer = |copies: &Copies| {
+            let rematerializer = copies.rematerializer.as_ref();
+            rematerializer.is_some_and(|rematerializer| self.is_current(rematerializer))
         };
-        match copies.is_some_and(|copies| copies.has_bytes() || recipe(copies)) {
+        match copies.is_some_and(|copies| copies.has_bytes() || rematerializer(copies)) {
             true => self.vacate(storage, index),
             false => self.poison(storage, cause),
         }
@@ -258,7 +265,7 @@ impl Memory {
 
     /// Takes the places of storages without a value, but for those of the slots that `stay`.
     /// Returns their bytes.
-    pub(crate) fn leave_poisoned(&mut self, stay: &FxHashSet<u32>) -> u64 {
+    pub(crate) fn evict_poisoned(&mut self, stay: &FxHashSet<u32>) -> u64 {
         let freed_before = self.freed_bytes;
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
@@ -302,31 +309,35 @@ impl Memory {
         self.slots[index as usize].copies = Some(Box::new(copies));
     }
 
-    /// A token for a recipe that computes from these.
-    pub(crate) fn recipe_token(&self, id: u64, inputs: Vec<Arc<Storage>>) -> RecipeToken {
+    /// A token for a rematerializer that computes from these.
+    pub(crate) fn rematerializer_token(
+        &self,
+        id: u64,
+        inputs: Vec<Arc<Storage>>,
+    ) -> RematerializerToken {
         let inputs = inputs.into_iter();
         let inputs = inputs.map(|input| {
-            input.feed_recipe();
+            input.feed_rematerializer();
             let writes = self.writes_to(&input);
             (input, writes)
         });
-        RecipeToken {
+        RematerializerToken {
             id,
             inputs: inputs.collect(),
             dead: self.dead_list.clone(),
         }
     }
 
-    /// Have the inputs of a recipe not been written to since, nor lost their values?
-    pub(crate) fn is_current(&self, token: &RecipeToken) -> bool {
+    /// Have the inputs of a rematerializer not been written to since, nor lost their values?
+    pub(crate) fn is_current(&self, token: &RematerializerToken) -> bool {
         let mut inputs = token.inputs.iter();
         inputs.all(|(input, writes)| {
             self.writes_to(input) == *writes && self.poison_of(input).is_none()
         })
     }
 
-    /// Is a storage one of these, or among what recipes compute them from? What recipes are worth nothing any
-    /// more is forgotten, so that they lead nowhere.
+    /// Is a storage one of these, or among what rematerializers compute them from? What
+    /// rematerializers are worth nothing any more is forgotten, so that they lead nowhere.
     pub(crate) fn comes_from(&mut self, inputs: &[Arc<Storage>], storage: &Arc<Storage>) -> bool {
         let (mut known, mut ahead) = (FxHashSet::default(), inputs.to_vec());
         while let Some(one) = ahead.pop() {
@@ -337,29 +348,33 @@ impl Memory {
                 return true;
             }
             let slot = one.slot().map(|index| &self.slots[index as usize]);
-            let Some((slot, recipe)) = slot.and_then(|slot| {
-                let recipe = slot.copies.as_ref()?.recipe.clone()?;
-                Some((slot, recipe))
+            let Some((slot, rematerializer)) = slot.and_then(|slot| {
+                let rematerializer = slot.copies.as_ref()?.rematerializer.clone()?;
+                Some((slot, rematerializer))
             }) else {
                 continue;
             };
             let copies = slot.copies.as_deref();
             let is_needed = slot.place.is_none() && !copies.is_some_and(Copies::has_bytes);
-            if !is_needed && !self.is_current(&recipe) {
-                self.copied(&one, |copies| copies.recipe = None);
+            if !is_needed && !self.is_current(&rematerializer) {
+                self.copied(&one, |copies| copies.rematerializer = None);
                 continue;
             }
-            ahead.extend(recipe.inputs.iter().map(|(input, _)| input.clone()));
+            ahead.extend(rematerializer.inputs.iter().map(|(input, _)| input.clone()));
         }
         false
     }
 
-    /// What recipes compute a storage from, if it comes to that, and in turn what they compute that from.
+    /// What rematerializers compute a storage from, if it comes to that, and in turn what they
+    /// compute that from.
     pub(crate) fn sources_of(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
         let inputs = |storage: &Storage| {
             let slot = storage.slot().map(|index| &self.slots[index as usize]);
-            let recipe = slot.and_then(|slot| slot.copies.as_ref()?.recipe.as_ref());
-            let inputs = recipe.into_iter().flat_map(|recipe| &recipe.inputs);
+            let rematerializer =
+                slot.and_then(|slot| slot.copies.as_ref()?.rematerializer.as_ref());
+            let inputs = rematerializer
+                .into_iter()
+                .flat_map(|rematerializer| &rematerializer.inputs);
             inputs.map(|(input, _)| input.clone()).collect::<Vec<_>>()
         };
         let (mut known, mut sources) = (FxHashSet::default(), inputs(storage));
@@ -376,9 +391,10 @@ impl Memory {
         sources
     }
 
-    /// Is a recipe current, and are its inputs there, or to be had? `most` is how many of them, and of those
-    /// they are computed from in turn, are looked at: what is further off is not relied upon.
-    fn is_computable(&self, token: &RecipeToken, most: &mut u32) -> bool {
+    /// Is a rematerializer current, and are its inputs there, or to be had? `most` is how many of
+    /// them, and of those they are computed from in turn, are looked at: what is further off is not
+    /// relied upon.
+    fn is_computable(&self, token: &RematerializerToken, most: &mut u32) -> bool {
         self.is_current(token)
             && token.inputs.iter().all(|(input, _)| {
                 let slot = input.slot().map(|index| &self.slots[index as usize]);
@@ -468,7 +484,7 @@ impl Memory {
         slots.filter_map(|slot| slot.storage.upgrade()).collect()
     }
 
-    /// The storages that could be put out now: in a slab, with a value, not pinned, and not one of
+    /// The storages that could be evicted now: in a slab, with a value, not pinned, and not one of
     /// `needed`.
     pub(crate) fn candidates(&self, needed: &FxHashSet<u32>) -> Vec<Candidate> {
         let slots = self.slots.iter().enumerate();
@@ -478,7 +494,7 @@ impl Memory {
             .collect()
     }
 
-    /// A storage as a candidate, if it can be put out.
+    /// A storage as a candidate, if it can be evicted.
     pub(crate) fn candidate(&self, storage: &Storage) -> Option<Candidate> {
         self.candidate_in(storage.slot()?)
     }
@@ -506,8 +522,9 @@ impl Memory {
     }
 
     fn gives_again(&self, copies: &Copies, most: &mut u32) -> bool {
-        let recipe = copies.recipe.as_ref().filter(|_| *most > 0);
-        copies.has_bytes() || recipe.is_some_and(|recipe| self.is_computable(recipe, most))
+        let rematerializer = copies.rematerializer.as_ref().filter(|_| *most > 0);
+        copies.has_bytes()
+            || rematerializer.is_some_and(|rematerializer| self.is_computable(rematerializer, most))
     }
 
     /// Is a storage in a buffer of the app?
@@ -518,7 +535,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// The device is gone, and every place with it. What has copies is put out; the rest has no
+    /// The device is gone, and every place with it. What has copies is evicted; the rest has no
     /// value any more, for this reason.
     pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
         self.pools = Pools::new(*self.pools.config())?;
@@ -548,8 +565,8 @@ impl Memory {
         loop {
             let slots = self.slots.iter().filter(|slot| {
                 let copies = slot.copies.as_deref().filter(|copies| !copies.has_bytes());
-                let recipe = copies.and_then(|copies| copies.recipe.as_ref());
-                recipe.is_some_and(|recipe| !self.is_current(recipe))
+                let rematerializer = copies.and_then(|copies| copies.rematerializer.as_ref());
+                rematerializer.is_some_and(|rematerializer| !self.is_current(rematerializer))
             });
             lost.extend(slots.filter_map(|slot| slot.storage.upgrade()));
             if lost.is_empty() {

@@ -1,4 +1,5 @@
-//! Scopes: names for what a thread is doing. Tensors that are made meanwhile have them in their tags.
+//! Scopes: names for what a thread is doing. Tensors that are made meanwhile have them in their
+//! tags.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,8 +10,8 @@ use rustc_hash::FxHashMap;
 /// No scope: as every thread begins.
 pub(crate) const NO_SCOPE: u32 = 0;
 
-/// Of more scopes than so many the rest are called like the one around them: a number in every name is no
-/// reason to keep a path for each.
+/// Of more scopes than so many the rest are called like the one around them: a number in every name
+/// is no reason to keep a path for each.
 const MOST_SCOPES: usize = 1 << 16;
 
 thread_local! {
@@ -28,8 +29,8 @@ struct Scopes {
     paths: Vec<Arc<str>>,
 }
 
-/// While it lives, what this thread makes is tagged with its name. It ends when it is dropped; those begun
-/// later on the same thread are to end before it.
+/// While it lives, what this thread makes is tagged with its name. It ends when it is dropped;
+/// those begun later on the same thread are to end before it.
 #[derive(Debug)]
 #[must_use = "a scope ends when it is dropped"]
 pub struct Scope {

@@ -15,7 +15,7 @@ type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
 /// Something that can give a tensor's bytes, as often as they are wanted: a range of a file, bytes
 /// that the app keeps, or a function.
 ///
-/// A tensor that has a source costs nothing to put out, and is brought back when somebody uses
+/// A tensor that has a source costs nothing to evict, and is restored when somebody uses
 /// it. Cheap to clone.
 ///
 /// ```
@@ -41,8 +41,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The bytes of a file from an offset on. The file is opened now and must not change: what is read
-    /// is not checked. As many bytes are read as the tensor has; a file may hold many tensors.
+    /// The bytes of a file from an offset on. The file is opened now and must not change: what is
+    /// read is not checked. As many bytes are read as the tensor has; a file may hold many tensors.
     ///
     /// # Errors
     /// What the system says when it cannot be opened; `InvalidInput` if it is no regular file: a

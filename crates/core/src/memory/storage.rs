@@ -1,10 +1,10 @@
 //! A storage: the bytes behind a tensor, wherever they are at the moment.
 //!
-//! Tensors, and the commands that wait in the queue, hold a storage by `Arc`. Nobody holds a
-//! place: the place is looked up when a command is encoded, so storages can move, leave and come
-//! back between two commands. When the last `Arc` goes, on whatever thread, the slot's number
-//! goes to the dead list and nothing else happens; the next walk frees the place. Of what a command
-//! of its own was the last to hold, the walk frees the place at once.
+//! Tensors, and the commands that wait in the queue, hold a storage by `Arc`. Nobody holds a place:
+//! the place is looked up when a command is encoded, so storages can move, leave and come back
+//! between two commands. When the last `Arc` goes, on whatever thread, the slot's number goes to
+//! the dead list and nothing else happens; the next execution pass frees the place. Of what a
+//! command of its own was the last to hold, the execution pass frees the place at once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,9 +29,9 @@ pub enum Residency {
     Device,
     /// In a buffer of the app, which was imported.
     Imported,
-    /// Put out to the host's memory.
+    /// Evicted to the host's memory.
     Host,
-    /// Put out to disk.
+    /// Evicted to disk.
     Disk,
     /// Nowhere but at its source, which gives them again.
     Backed,
@@ -61,7 +61,7 @@ pub enum Advice {
     /// Nothing: its past uses tell.
     #[default]
     Normal,
-    /// It is used again soon: put out others first.
+    /// It is used again soon: evict others first.
     Soon,
     /// It is not used for a long time: put it out first.
     Late,
@@ -157,12 +157,13 @@ const NAME_COLUMNS: usize = 60;
 /// A slot number that names no slot: the storage was never placed.
 const NO_SLOT: u32 = u32::MAX;
 
-/// In the place of a slot's number when somebody has taken the slot from a storage that is about to go.
-const TAKEN: u32 = HANDED_ON | ((u32::MAX >> 1) - 1);
+/// In the place of a slot's number when somebody has taken the slot from a storage that is about to
+/// go.
+const TAKEN: u32 = DONATED | ((u32::MAX >> 1) - 1);
 
 /// Added to the number of a slot that was handed on: the storage still finds its bytes there,
 /// but whoever took them over frees them.
-const HANDED_ON: u32 = 1 << 31;
+const DONATED: u32 = 1 << 31;
 
 /// The bytes behind tensors.
 pub struct Storage {
@@ -174,7 +175,8 @@ pub struct Storage {
     site: &'static Location<'static>,
     scope: u32,
     name: Mutex<Option<Arc<str>>>,
-    /// Was one given? Hardly any storage has a name, and the lock is more than the rest of the question.
+    /// Was one given? Hardly any storage has a name, and the lock is more than the rest of the
+    /// question.
     is_named: AtomicBool,
     /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
     version: AtomicU64,
@@ -182,8 +184,8 @@ pub struct Storage {
     pins: AtomicU32,
     /// How many are writing to it in several pieces, some of which others may see.
     writers: AtomicU32,
-    /// How many recipes compute from it.
-    recipes: AtomicU32,
+    /// How many rematerializers compute from it.
+    rematerializers: AtomicU32,
     /// Its slot in the memory's table once it has a place or a cause of poisoning.
     slot: AtomicU32,
     residency: AtomicU8,
@@ -214,7 +216,7 @@ impl Storage {
             version: AtomicU64::new(0),
             pins: AtomicU32::new(0),
             writers: AtomicU32::new(0),
-            recipes: AtomicU32::new(0),
+            rematerializers: AtomicU32::new(0),
             slot: AtomicU32::new(NO_SLOT),
             residency: AtomicU8::new(Residency::Pending as u8),
             advice: AtomicU8::new(Advice::Normal as u8),
@@ -308,19 +310,19 @@ impl Storage {
         self.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Would a recipe compute from it? To write to it may end what others hold.
-    pub fn feeds_recipes(&self) -> bool {
-        self.recipes.load(Ordering::Acquire) > 0
+    /// Would a rematerializer compute from it? To write to it may end what others hold.
+    pub fn feeds_rematerializers(&self) -> bool {
+        self.rematerializers.load(Ordering::Acquire) > 0
     }
 
-    /// One recipe more computes from it.
-    pub(super) fn feed_recipe(&self) {
-        self.recipes.fetch_add(1, Ordering::AcqRel);
+    /// One rematerializer more computes from it.
+    pub(super) fn feed_rematerializer(&self) {
+        self.rematerializers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A recipe that computes from it is gone.
-    pub(super) fn unfeed_recipe(&self) {
-        self.recipes.fetch_sub(1, Ordering::AcqRel);
+    /// A rematerializer that computes from it is gone.
+    pub(super) fn unfeed_rematerializer(&self) {
+        self.rematerializers.fetch_sub(1, Ordering::AcqRel);
     }
 
     pub(crate) fn pins(&self) -> u32 {
@@ -358,19 +360,19 @@ impl Storage {
     pub(crate) fn slot(&self) -> Option<u32> {
         match self.slot.load(Ordering::Acquire) {
             NO_SLOT => None,
-            slot => Some(slot & !HANDED_ON),
+            slot => Some(slot & !DONATED),
         }
     }
 
     /// Has another storage taken over the slot?
-    pub(crate) fn is_handed_on(&self) -> bool {
+    pub(crate) fn is_donated(&self) -> bool {
         let slot = self.slot.load(Ordering::Acquire);
-        slot != NO_SLOT && slot & HANDED_ON != 0
+        slot != NO_SLOT && slot & DONATED != 0
     }
 
     /// Another storage has taken over the slot.
-    pub(crate) fn hand_on_slot(&self) {
-        self.slot.fetch_or(HANDED_ON, Ordering::AcqRel);
+    pub(crate) fn donate_slot(&self) {
+        self.slot.fetch_or(DONATED, Ordering::AcqRel);
     }
 
     /// The storage has no place after all.
@@ -381,18 +383,19 @@ impl Storage {
         self.residency.store(pending, Ordering::Release);
     }
 
-    /// The slot of a storage that goes, if it has one that nobody took over. Whoever takes it frees it.
+    /// The slot of a storage that goes, if it has one that nobody took over. Whoever takes it frees
+    /// it.
     pub(crate) fn take_slot(&mut self) -> Option<u32> {
         match std::mem::replace(self.slot.get_mut(), TAKEN) {
             NO_SLOT => {
                 self.dead.pending.went(self.size_bytes);
                 None
             }
-            slot => (slot & HANDED_ON == 0).then_some(slot),
+            slot => (slot & DONATED == 0).then_some(slot),
         }
     }
 
-    /// Only the walk calls this, under the engine's lock.
+    /// Only the execution pass calls this, under the engine's lock.
     pub(crate) fn set_slot(&self, slot: u32, residency: Residency) {
         if self.slot.load(Ordering::Relaxed) == NO_SLOT {
             self.dead.pending.went(self.size_bytes);
@@ -401,7 +404,7 @@ impl Storage {
         self.residency.store(residency as u8, Ordering::Release);
     }
 
-    /// Only the walk calls this, under the engine's lock.
+    /// Only the execution pass calls this, under the engine's lock.
     pub(crate) fn set_residency(&self, residency: Residency) {
         self.residency.store(residency as u8, Ordering::Release);
     }

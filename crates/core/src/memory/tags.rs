@@ -1,5 +1,5 @@
-//! Who holds how much: a level for every place in the source that makes tensors, and for every name and
-//! scope that they were given.
+//! Who holds how much: a level for every place in the source that makes tensors, and for every name
+//! and scope that they were given.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ const MOST_TAGS: usize = 1 << 14;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TagUse {
-    /// Where they are made, with their name and scope; `None` for all of those for which there was no entry
-    /// of their own.
+    /// Where they are made, with their name and scope; `None` for all of those for which there was
+    /// no entry of their own.
     pub tag: Option<Tag>,
     /// Their bytes.
     pub bytes: Level,

@@ -3,21 +3,21 @@
 //! Pure arithmetic, without a storage, a place or a lock in sight: it knows nothing of the crate,
 //! so the replay of traces can hold this very file against one that sees the future.
 //!
-//! Dead data never comes here: it is freed, not put out. Nor does what the command at hand needs.
+//! Dead data never comes here: it is freed, not evicted. Nor does what the command at hand needs.
 
 /// A clock that counts commands and may wrap around.
 pub type Clock = u32;
 
-/// When a storage was last used, and how long it is away as a rule: 8 bytes a slot.
+/// When a storage was last used, and how long it is evicted as a rule: 8 bytes a slot.
 ///
-/// What is read in a cycle (weights, once a token) comes back after as long as before. What has not been
-/// used twice, or is overdue, is taken to stay away for as long as it is late: right for what a
-/// forward pass leaves behind, since the backward pass takes the oldest last.
+/// What is read in a cycle (weights, once a token) comes back after as long as before. What has not
+/// been used twice, or is overdue, is taken to stay away for as long as it is late: right for what
+/// a forward pass leaves behind, since the backward pass takes the oldest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     last: Clock,
-    /// The longest time between two uses, in commands, slowly forgotten; 0 when there was one use only.
-    /// Often several commands in a row use a storage: the time between those says nothing.
+    /// The longest time between two uses, in commands, slowly forgotten; 0 when there was one use
+    /// only. Often several commands in a row use a storage: the time between those says nothing.
     gap: u32,
 }
 
@@ -50,8 +50,8 @@ impl Uses {
         self.gap.abs_diff(age).max(1)
     }
 
-    /// As [`distance`](Self::distance), by one who knows the next `known` commands: the use is `next`
-    /// commands away, or not among them.
+    /// As [`distance`](Self::distance), by one who knows the next `known` commands: the use is
+    /// `next` commands away, or not among them.
     pub fn distance_knowing(&self, now: Clock, next: Option<u32>, known: u32) -> u32 {
         let beyond = || self.distance(now).max(known.saturating_add(1));
         next.unwrap_or_else(beyond)
@@ -90,11 +90,11 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Byte-commands of room gained for each nanosecond that it costs: the distance, made smaller for
-    /// what comes back slowly, and for what is so small that it is hardly worth a transfer.
+    /// Byte-commands of room gained for each nanosecond that it costs: the distance, made smaller
+    /// for what comes back slowly, and for what is so small that it is hardly worth a transfer.
     ///
     /// Writing it out counts for nothing: that is paid once, but coming back in each round. Where
-    /// weights are read in a cycle, putting out all clean ones first moves up to three times as much.
+    /// weights are read in a cycle, evicting all clean ones first moves up to three times as much.
     fn worth(&self) -> f64 {
         f64::from(self.distance) * self.size_bytes as f64 / self.back_ns.max(1) as f64
     }
@@ -108,16 +108,17 @@ impl Weight {
 /// A victim that is worth this part of the best is nearly as good: predictions are no more exact.
 const NEAR: f64 = 0.7;
 
-/// Several smaller ones leave in the place of one that is larger than what is missing, if they cost this
-/// part of it at most. The room that is left over is worth something: others come back into it.
+/// Several smaller ones leave in the place of one that is larger than what is missing, if they cost
+/// this part of it at most. The room that is left over is worth something: others come back into
+/// it.
 const CHEAPER: f64 = 0.5;
 
 /// Moves those that should leave to the front, in the order in which they should, until they cover
 /// `needed_bytes`; returns how many that is. All of them when all together do not suffice.
 ///
-/// The best go first. As soon as a single one that is nearly as good covers what is still missing, the
-/// smallest such one ends the list, so that little leaves for nothing; or several smaller ones do, if they
-/// are far cheaper. O(n log n) where nobody covers it alone, as among many small ones.
+/// The best go first. As soon as a single one that is nearly as good covers what is still missing,
+/// the smallest such one ends the list, so that little leaves for nothing; or several smaller ones
+/// do, if they are far cheaper. O(n log n) where nobody covers it alone, as among many small ones.
 pub fn choose<T>(candidates: &mut [T], weigh: impl Fn(&T) -> Weight, needed_bytes: u64) -> usize {
     let by_worth = |candidate: &T| {
         let weight = weigh(candidate);
@@ -166,8 +167,9 @@ fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize
     last.map(|(index, _)| index)
 }
 
-/// Of those that are sorted by worth, the indices of smaller ones that cover what the first would, far
-/// cheaper than it, and nearly as far away; `None` if there are none, or if the first is to leave in any case.
+/// Of those that are sorted by worth, the indices of smaller ones that cover what the first would,
+/// far cheaper than it, and nearly as far away; `None` if there are none, or if the first is to
+/// leave in any case.
 fn smaller_ones(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<Vec<usize>> {
     let (_, first, _) = weights.first()?;
     if first.size_bytes <= missing_bytes {
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_stays_away_for_as_long_as_it_is_late() {
+    fn what_is_overdue_stays_evicted_for_as_long_as_it_is_late() {
         check(&[0, 100], 210, 10);
         check(&[0, 2], 52, 48);
         check(&[5], 5, 1);

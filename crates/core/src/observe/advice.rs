@@ -67,8 +67,8 @@ impl fmt::Display for Suggestion {
 }
 
 impl Snapshot {
-    /// What to change, in sentences with figures: what is about most bytes comes first. Empty where nothing is
-    /// the matter.
+    /// What to change, in sentences with figures: what is about most bytes comes first. Empty where
+    /// nothing is the matter.
     pub fn advice(&self) -> Vec<Suggestion> {
         let rules = [
             Self::budget,
@@ -88,9 +88,12 @@ impl Snapshot {
     fn budget(&self) -> Option<Suggestion> {
         let budget_bytes = self.stats.budget_bytes?;
         let is_out = |residency| matches!(residency, Residency::Host | Residency::Disk);
-        let away = self.away.iter().filter(|away| is_out(away.residency));
-        let away_bytes = away.fold(0, |sum: u64, away| sum.saturating_add(away.bytes));
-        let wanted_bytes = self.stats.device_bytes.now.saturating_add(away_bytes);
+        let evicted = self
+            .evicted
+            .iter()
+            .filter(|evicted| is_out(evicted.residency));
+        let absent_bytes = evicted.fold(0, |sum: u64, evicted| sum.saturating_add(evicted.bytes));
+        let wanted_bytes = self.stats.device_bytes.now.saturating_add(absent_bytes);
         let short_bytes = wanted_bytes.checked_sub(budget_bytes)?;
         if self.stats.restores == 0 || short_bytes == 0 {
             return None;
@@ -105,7 +108,7 @@ impl Snapshot {
             Bytes(budget_bytes),
             Bytes(short_bytes),
             self.stats.restores,
-            Bytes(self.stats.brought_in_bytes),
+            Bytes(self.stats.restored_bytes),
         );
         suggest(Topic::Budget, short_bytes, text)
     }

@@ -9,8 +9,8 @@ use crate::memory::{Moment, Tag};
 pub struct History {
     /// What happened, the oldest first.
     pub moments: Vec<Moment>,
-    /// The tags that events name by their place here; `None` for all those of which there were too many to
-    /// keep apart.
+    /// The tags that events name by their place here; `None` for all those of which there were too
+    /// many to keep apart.
     pub tags: Vec<Option<Tag>>,
     /// The names of the kernels that events name by their place here.
     pub kernels: Vec<String>,

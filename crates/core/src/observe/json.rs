@@ -13,7 +13,7 @@ use crate::memory::{Event, SlabMap};
 pub(super) const FORMAT: &str = "lapidary-snapshot";
 
 /// ... and which of its kind.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -65,8 +65,8 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Format`] where it is no snapshot, of another version, cut off, or at odds with itself; it says
-    /// where.
+    /// [`Error::Format`] where it is no snapshot, of another version, cut off, or at odds with
+    /// itself; it says where.
     pub fn from_json(json: &[u8]) -> Result<Snapshot> {
         let head: Head = serde_json::from_slice(json).map_err(|error| broken(&error))?;
         if head.format != FORMAT {
@@ -91,8 +91,8 @@ impl Snapshot {
             self.check_slab(slab)?;
         }
         self.check_sums()?;
-        for (index, away) in self.away.iter().enumerate() {
-            self.check_tag(away.tag, || format!("`away`, row {index}"))?;
+        for (index, evicted) in self.evicted.iter().enumerate() {
+            self.check_tag(evicted.tag, || format!("`evicted`, row {index}"))?;
         }
         let mut before_ns = 0;
         for (index, moment) in self.moments.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Snapshot {
             before_ns = moment.at_ns;
             if let Event::Alloc { tag, .. }
             | Event::Restore { tag, .. }
-            | Event::HandOn { tag, .. } = moment.event
+            | Event::Donate { tag, .. } = moment.event
             {
                 self.check_tag(tag, place)?;
             }
@@ -148,13 +148,15 @@ impl Snapshot {
             live_bytes = granted.fold(live_bytes, u64::saturating_add);
         }
         let stats = &self.stats;
-        for (index, one) in stats.rungs.iter().enumerate() {
-            if stats.rungs[..index]
+        for (index, one) in stats.reclaim_steps.iter().enumerate() {
+            if stats.reclaim_steps[..index]
                 .iter()
-                .any(|other| other.rung == one.rung)
+                .any(|other| other.step == one.step)
             {
-                let name = one.rung.name();
-                return Err(wrong(format!("`stats.rungs`: {name} is there twice")));
+                let name = one.step.name();
+                return Err(wrong(format!(
+                    "`stats.reclaim_steps`: {name} is there twice"
+                )));
             }
         }
         for (what, told, found) in [

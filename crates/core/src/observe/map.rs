@@ -29,8 +29,8 @@ const SHADES: [char; 3] = ['-', '+', '#'];
 const COLORS: [u8; LETTERS] = [32, 166, 34, 133, 172, 37, 161, 67, 106, 97];
 
 impl Snapshot {
-    /// A picture of the slabs, to be printed: rows of cells, each of which stands for some bytes, with a
-    /// letter for whoever has most of it.
+    /// A picture of the slabs, to be printed: rows of cells, each of which stands for some bytes,
+    /// with a letter for whoever has most of it.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

@@ -52,9 +52,9 @@ pub struct Measured {
     /// Bytes moved to make room.
     pub moved_bytes: u64,
     /// Bytes of tensors written out to the host or to disk.
-    pub put_out_bytes: u64,
-    /// Bytes of tensors brought back.
-    pub brought_in_bytes: u64,
+    pub evicted_bytes: u64,
+    /// Bytes of tensors restored.
+    pub restored_bytes: u64,
     /// Requests that found no room.
     pub refusals: u64,
 }
@@ -103,8 +103,8 @@ impl Measure {
             submissions: after.submissions - before.submissions,
             buffers_created: after.buffers_created - before.buffers_created,
             moved_bytes: after.moved_bytes - before.moved_bytes,
-            put_out_bytes: after.put_out_bytes - before.put_out_bytes,
-            brought_in_bytes: after.brought_in_bytes - before.brought_in_bytes,
+            evicted_bytes: after.evicted_bytes - before.evicted_bytes,
+            restored_bytes: after.restored_bytes - before.restored_bytes,
             refusals: after.refusals - before.refusals,
         })
     }
@@ -133,9 +133,9 @@ impl fmt::Display for Measured {
             self.commands,
             self.submissions,
         )?;
-        if self.put_out_bytes > 0 || self.brought_in_bytes > 0 {
-            let (out, back) = (Bytes(self.put_out_bytes), Bytes(self.brought_in_bytes));
-            write!(f, "; {out} put out, {back} back")?;
+        if self.evicted_bytes > 0 || self.restored_bytes > 0 {
+            let (out, back) = (Bytes(self.evicted_bytes), Bytes(self.restored_bytes));
+            write!(f, "; {out} evicted, {back} back")?;
         }
         Ok(())
     }

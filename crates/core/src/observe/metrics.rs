@@ -32,13 +32,13 @@ impl MemoryStats {
         for (name, total) in self.totals() {
             counter!(name, "adapter" => adapter.clone()).absolute(total);
         }
-        for one in &self.rungs {
+        for one in &self.reclaim_steps {
             for (name, total) in [
                 ("lapidary_freed_bytes_total", one.freed_bytes),
-                ("lapidary_rung_tries_total", one.tries),
-                ("lapidary_rung_gains_total", one.gains),
+                ("lapidary_reclaim_step_tries_total", one.tries),
+                ("lapidary_reclaim_step_gains_total", one.gains),
             ] {
-                counter!(name, "adapter" => adapter.clone(), "rung" => one.rung.name())
+                counter!(name, "adapter" => adapter.clone(), "step" => one.step.name())
                     .absolute(total);
             }
         }
@@ -64,7 +64,7 @@ impl MemoryStats {
             level!(retiring_bytes),
             level!(imported_bytes),
             level!(upload_bytes),
-            level!(arrival_bytes),
+            level!(restore_staging_bytes),
             level!(readback_bytes),
             level!(device_bytes),
             level!(host_bytes),
@@ -82,16 +82,16 @@ impl MemoryStats {
             ("lapidary_buffers_created_total", self.buffers_created),
             ("lapidary_slabs_created_total", self.slabs_created),
             ("lapidary_slabs_released_total", self.slabs_released),
-            ("lapidary_handed_on_total", self.handed_on),
+            ("lapidary_donated_total", self.donated),
             ("lapidary_commands_total", self.commands),
             ("lapidary_submissions_total", self.submissions),
             ("lapidary_refusals_total", self.refusals),
             ("lapidary_staging_waits_total", self.staging_waits),
             ("lapidary_compactions_total", self.compactions),
             ("lapidary_moved_bytes_total", self.moved_bytes),
-            ("lapidary_put_out_bytes_total", self.put_out_bytes),
+            ("lapidary_evicted_bytes_total", self.evicted_bytes),
             ("lapidary_dropped_bytes_total", self.dropped_bytes),
-            ("lapidary_brought_in_bytes_total", self.brought_in_bytes),
+            ("lapidary_restored_bytes_total", self.restored_bytes),
         ]
     }
 }

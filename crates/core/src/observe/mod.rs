@@ -1,5 +1,5 @@
-//! What happened and what is there, for people: it reads, and changes nothing but that what is gone already is
-//! freed first.
+//! What happened and what is there, for people: it reads, and changes nothing but that what is gone
+//! already is freed first.
 
 mod advice;
 #[cfg(feature = "snapshot")]

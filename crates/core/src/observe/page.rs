@@ -4,10 +4,11 @@
 //!   head.html  page.css  body.html │ for each snapshot: what it says as JSON, its events as numbers │ *.js
 //! ```
 //!
-//! What comes from a snapshot never becomes markup: it lies in elements that no browser parses, with every
-//! `<` written as an escape, and the script shows it as text. The script, in `page/`, is read in this order:
-//! `decode.js`, `model.js`, `groups.js` make of it what can be asked; `timeline.js`, `slabmap.js`,
-//! `table.js`, `panels.js` show that; `input.js` and `main.js` connect them.
+//! What comes from a snapshot never becomes markup: it lies in elements that no browser parses,
+//! with every `<` written as an escape, and the script shows it as text. The script, in `page/`, is
+//! read in this order: `decode.js`, `model.js`, `groups.js` make of it what can be asked;
+//! `timeline.js`, `slabmap.js`, `table.js`, `panels.js` show that; `input.js` and `main.js` connect
+//! them.
 
 use std::io::{self, Write};
 
@@ -15,8 +16,8 @@ use serde::Serialize;
 
 use super::Snapshot;
 use super::json::{FORMAT, VERSION};
-use crate::memory::{Away, Event, Moment, SlabMap, Tag};
-use crate::shortage::{Rung, RungUse};
+use crate::memory::{Event, EvictedStorage, Moment, SlabMap, Tag};
+use crate::shortage::{ReclaimStep, ReclaimStepUse};
 use crate::units::Level;
 
 /// What is before the snapshots, ...
@@ -51,9 +52,9 @@ const MOST_TEXT_BYTES: usize = 1024;
 const MOST_NUMBER: u64 = (1 << 53) - 1;
 
 impl Snapshot {
-    /// Writes it as a page to open in a browser: live memory over time by who holds it, every slab at any
-    /// moment of the history, and the greatest holders. The page is one file and loads nothing. Texts of more
-    /// than 1 KiB are clipped, and the page says so.
+    /// Writes it as a page to open in a browser: live memory over time by who holds it, every slab
+    /// at any moment of the history, and the greatest holders. The page is one file and loads
+    /// nothing. Texts of more than 1 KiB are clipped, and the page says so.
     ///
     /// A million events are about 9 MB.
     ///
@@ -75,8 +76,9 @@ impl Snapshot {
         write_page(&[self], to)
     }
 
-    /// Writes a page with this snapshot and a later one, or one of another run: what each tag held in either,
-    /// by how much that differs, and both maps. Each can also be looked at as on a page of its own.
+    /// Writes a page with this snapshot and a later one, or one of another run: what each tag held
+    /// in either, by how much that differs, and both maps. Each can also be looked at as on a page
+    /// of its own.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -128,7 +130,7 @@ struct Head<'a> {
     stats: Stats<'a>,
     tags: Vec<Option<ClippedTag<'a>>>,
     slabs: &'a [SlabMap],
-    away: &'a [Away],
+    evicted: &'a [EvictedStorage],
     kernels: Vec<&'a str>,
     dropped: u64,
     event_count: usize,
@@ -152,7 +154,7 @@ struct Stats<'a> {
     restores: u64,
     refusals: u64,
     submissions: u64,
-    rungs: &'a [RungUse],
+    reclaim_steps: &'a [ReclaimStepUse],
 }
 
 #[derive(Serialize)]
@@ -188,7 +190,7 @@ impl<'a> Head<'a> {
             restores: stats.restores,
             refusals: stats.refusals,
             submissions: stats.submissions,
-            rungs: &stats.rungs,
+            reclaim_steps: &stats.reclaim_steps,
         };
         let kernels = snapshot.kernels.iter().map(|name| clip(name)).collect();
         let mut tag = |tag: &'a Tag| ClippedTag {
@@ -208,7 +210,7 @@ impl<'a> Head<'a> {
             stats,
             tags: tags.collect(),
             slabs: &snapshot.slabs,
-            away: &snapshot.away,
+            evicted: &snapshot.evicted,
             kernels,
             dropped: snapshot.dropped,
             event_count: snapshot.moments.len(),
@@ -226,8 +228,8 @@ fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// Passes JSON on, where `<` can only be part of a text, with that as an escape: so nothing in it ends the
-/// element that it lies in.
+/// Passes JSON on, where `<` can only be part of a text, with that as an escape: so nothing in it
+/// ends the element that it lies in.
 struct WithoutTags<W>(W);
 
 impl<W: Write> Write for WithoutTags<W> {
@@ -246,9 +248,10 @@ impl<W: Write> Write for WithoutTags<W> {
     }
 }
 
-/// The events as bytes: for each its kind, how much later it is than the one before, and its fields, as
-/// numbers of seven bits a byte, the least first. Numbers of storages and slabs are told by their distance
-/// from the last: most are one or two bytes. `eventsFromBytes` of `decode.js` reads it.
+/// The events as bytes: for each its kind, how much later it is than the one before, and its
+/// fields, as numbers of seven bits a byte, the least first. Numbers of storages and slabs are told
+/// by their distance from the last: most are one or two bytes. `eventsFromBytes` of `decode.js`
+/// reads it.
 fn events(moments: &[Moment]) -> Vec<u8> {
     let mut to = Numbers::default();
     for moment in moments {
@@ -290,7 +293,7 @@ impl Numbers {
                 self.number(bytes);
                 1
             }
-            Event::HandOn {
+            Event::Donate {
                 storage,
                 heir,
                 tag,
@@ -338,8 +341,8 @@ impl Numbers {
                 self.numbers(7, [bytes])
             }
             Event::Submission { serial, commands } => self.numbers(8, [serial, commands]),
-            Event::Rung { rung, freed_bytes } => {
-                let place = Rung::ALL.iter().position(|one| *one == rung);
+            Event::ReclaimStep { step, freed_bytes } => {
+                let place = ReclaimStep::ALL.iter().position(|one| *one == step);
                 self.numbers(9, [place.unwrap_or_default() as u64, freed_bytes])
             }
             Event::Refusal { bytes } => self.numbers(10, [bytes]),
@@ -363,7 +366,7 @@ impl Numbers {
             // `fields` has them.
             Event::Alloc { .. }
             | Event::Free { .. }
-            | Event::HandOn { .. }
+            | Event::Donate { .. }
             | Event::Move { .. }
             | Event::Evict { .. }
             | Event::Restore { .. } => self.fields(event),

@@ -48,14 +48,14 @@ macro_rules! rows {
 rows! {
     Alloc { storage, tag, bytes, slab, offset_bytes }
     Free { storage, bytes }
-    HandOn { storage, heir, tag, bytes }
+    Donate { storage, heir, tag, bytes }
     Move { storage, bytes, slab, offset_bytes }
     Evict { storage, bytes, to }
     Restore { storage, tag, bytes, slab, offset_bytes }
     SlabCreated { slab, bytes, class }
     SlabReleased { slab, bytes }
     Submission { serial, commands }
-    Rung { rung, freed_bytes }
+    ReclaimStep { step, freed_bytes }
     Refusal { bytes }
     Reopened { }
     Upload { storage, bytes }

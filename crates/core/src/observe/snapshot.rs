@@ -1,19 +1,19 @@
-//! Everything there is to know of the memory at one moment: what it is counted as, where every block is,
-//! who made it, and what happened before.
+//! Everything there is to know of the memory at one moment: what it is counted as, where every
+//! block is, who made it, and what happened before.
 
 use crate::engine::Engine;
-use crate::memory::{Away, Moment, SlabMap, Tag};
+use crate::memory::{EvictedStorage, Moment, SlabMap, Tag};
 
 use super::stats::{HOLDERS, MemoryStats};
 
-/// The memory at one moment: see [`Gpu::snapshot`](crate::Gpu::snapshot). With the feature `snapshot` it is
-/// written to files and read from them.
+/// The memory at one moment: see [`Gpu::snapshot`](crate::Gpu::snapshot). With the feature
+/// `snapshot` it is written to files and read from them.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// When it was taken, by the clock of `moments`: nanoseconds since the device was opened; 0 in a
-    /// browser.
+    /// When it was taken, by the clock of `moments`: nanoseconds since the device was opened; 0 in
+    /// a browser.
     pub taken_at_ns: u64,
     /// When it was taken, in milliseconds since 1970; 0 in a browser.
     pub taken_unix_ms: u64,
@@ -21,13 +21,13 @@ pub struct Snapshot {
     pub granule_bytes: u64,
     /// The numbers.
     pub stats: MemoryStats,
-    /// Who made what: blocks and moments name tags by their place here. `None` stands for all those of
-    /// which there were too many to keep apart.
+    /// Who made what: blocks and moments name tags by their place here. `None` stands for all those
+    /// of which there were too many to keep apart.
     pub tags: Vec<Option<Tag>>,
     /// Every slab, block by block.
     pub slabs: Vec<SlabMap>,
     /// What is not on the device.
-    pub away: Vec<Away>,
+    pub evicted: Vec<EvictedStorage>,
     /// The names of the kernels that moments name by their place here.
     #[cfg_attr(feature = "serde", serde(default))]
     pub kernels: Vec<String>,
@@ -48,7 +48,7 @@ impl Snapshot {
             stats: MemoryStats::from_report(engine, report),
             tags: map.tags,
             slabs: map.slabs,
-            away: map.away,
+            evicted: map.evicted,
             kernels: map.kernels,
             dropped: map.dropped,
             moments: map.moments,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::engine::{Engine, EngineReport};
 use crate::memory::{ClassUse, SlabUse, TagUse, printable, printable_end};
-use crate::shortage::{Holder, RungUse};
+use crate::shortage::{Holder, ReclaimStepUse};
 use crate::units::{Bytes, Level};
 
 /// How many holders the value has; the page prints fewer.
@@ -37,8 +37,9 @@ pub struct MemoryStats {
     pub live_bytes: Level,
     /// Storages that have a block: views share one.
     pub live_storages: Level,
-    /// What tensors have asked for that have no place yet: queued work makes them. All come this way, so
-    /// `up` is what was ever asked for. The peak is that of the moments at which work was queued.
+    /// What tensors have asked for that have no place yet: queued work makes them. All come this
+    /// way, so `up` is what was ever asked for. The peak is that of the moments at which work was
+    /// queued.
     pub pending_bytes: Level,
     /// Free inside slabs.
     pub cached_bytes: Level,
@@ -51,19 +52,19 @@ pub struct MemoryStats {
     /// Staging for uploads.
     pub upload_bytes: Level,
     /// Staging for what comes back to the device.
-    pub arrival_bytes: Level,
+    pub restore_staging_bytes: Level,
     /// Buffers for reading back.
     pub readback_bytes: Level,
-    /// What the driver holds for the whole device, where it tells. It is asked when a slab has been created
-    /// and for each report, so it may have held more in between.
+    /// What the driver holds for the whole device, where it tells. It is asked when a slab has been
+    /// created and for each report, so it may have held more in between.
     pub driver_bytes: Option<Level>,
     /// The largest free range in a slab.
     pub largest_hole_bytes: u64,
     /// 1 − largest hole ÷ all holes: 0 when what is free lies together.
     pub fragmentation: f64,
-    /// Tensors put out to the host, to disk or to their source.
+    /// Tensors evicted to the host, to disk or to their source.
     pub evictions: u64,
-    /// Tensors brought back.
+    /// Tensors restored.
     pub restores: u64,
     /// Buffers created for whatever purpose: slabs, staging, reading back, parameters. A steady
     /// loop creates none.
@@ -73,7 +74,7 @@ pub struct MemoryStats {
     /// Slabs released.
     pub slabs_released: u64,
     /// Outputs that took over the storage of a dying operand.
-    pub handed_on: u64,
+    pub donated: u64,
     /// Commands run.
     pub commands: u64,
     /// Commands that wait.
@@ -82,32 +83,35 @@ pub struct MemoryStats {
     pub submissions: u64,
     /// Requests that found no room.
     pub refusals: u64,
-    /// How often an upload, or what came back to the device, waited because all staging was on its way.
+    /// How often an upload, or what came back to the device, waited because all staging was on its
+    /// way.
     pub staging_waits: u64,
-    /// The most that staging for uploads may take: the library's own limit, or what the budget leaves.
+    /// The most that staging for uploads may take: the library's own limit, or what the budget
+    /// leaves.
     pub staging_limit_bytes: u64,
     /// The most bytes that the device may take, if there is a limit.
     pub budget_bytes: Option<u64>,
     /// Everything that is created on the device: slabs, staging, what retires.
     pub device_bytes: Level,
-    /// Copies of tensors in the host's memory, of those that were put out and of those that are back.
+    /// Copies of tensors in the host's memory, of those that were evicted and of those that are
+    /// back.
     pub host_bytes: Level,
     /// The length of the spill file.
     pub disk_bytes: Level,
     /// Of it, what tensors take: headers and rounding to pages included.
     pub spilled_bytes: Level,
     /// Bytes of tensors written out to the host or to disk so far.
-    pub put_out_bytes: u64,
+    pub evicted_bytes: u64,
     /// Bytes of tensors given up so far because they were elsewhere too.
     pub dropped_bytes: u64,
-    /// Bytes of tensors brought back so far, and of rows that were read of those that were not.
-    pub brought_in_bytes: u64,
+    /// Bytes of tensors restored so far, and of rows that were read of those that were not.
+    pub restored_bytes: u64,
     /// Bytes of tensors moved so far to make room.
     pub moved_bytes: u64,
     /// How often tensors were moved to make room.
     pub compactions: u64,
-    /// What came of each rung of the ladder so far, in the order in which they are climbed.
-    pub rungs: Vec<RungUse>,
+    /// What came of each reclaim step so far, in the order in which they are run.
+    pub reclaim_steps: Vec<ReclaimStepUse>,
     /// Compiled kernels.
     pub pipelines: u64,
     /// Bind groups in the cache.
@@ -129,7 +133,7 @@ impl MemoryStats {
 
     pub(super) fn from_report(engine: &Engine, report: EngineReport) -> Self {
         let (alloc, sums) = (report.memory.alloc, report.memory.sums);
-        let [upload_bytes, arrival_bytes, readback_bytes] = report.levels.staging_bytes;
+        let [upload_bytes, restore_staging_bytes, readback_bytes] = report.levels.staging_bytes;
         let caps = engine.caps();
         MemoryStats {
             adapter: caps.name.clone(),
@@ -146,7 +150,7 @@ impl MemoryStats {
             retiring_bytes: report.levels.retiring_bytes,
             imported_bytes: sums.imported_bytes,
             upload_bytes,
-            arrival_bytes,
+            restore_staging_bytes,
             readback_bytes,
             driver_bytes: engine.driver().driver_bytes(),
             largest_hole_bytes: alloc.largest_hole_bytes,
@@ -156,7 +160,7 @@ impl MemoryStats {
             buffers_created: report.buffers_created,
             slabs_created: report.slabs_created,
             slabs_released: alloc.slabs_released,
-            handed_on: report.handed_on,
+            donated: report.donated,
             commands: report.commands,
             queued: report.queued,
             submissions: report.submissions,
@@ -168,12 +172,12 @@ impl MemoryStats {
             host_bytes: report.host_bytes,
             disk_bytes: report.disk_bytes,
             spilled_bytes: report.spilled_bytes,
-            put_out_bytes: report.put_out_bytes,
+            evicted_bytes: report.evicted_bytes,
             dropped_bytes: report.dropped_bytes,
-            brought_in_bytes: report.brought_in_bytes,
+            restored_bytes: report.restored_bytes,
             moved_bytes: alloc.moved_bytes,
             compactions: report.compactions,
-            rungs: report.climbs.uses(),
+            reclaim_steps: report.reclaim_counts.uses(),
             pipelines: report.pipelines,
             bind_groups: report.bind_groups,
             classes: report.memory.classes.to_vec(),
@@ -199,14 +203,14 @@ impl fmt::Display for MemoryStats {
         }
         writeln!(
             f,
-            "  {} in {}, {} queued, {} handed on, {}",
+            "  {} in {}, {} queued, {} donated, {}",
             counted(self.commands, "command"),
             counted(self.submissions, "submission"),
             self.queued,
-            counted(self.handed_on, "storage"),
+            counted(self.donated, "storage"),
             counted(self.refusals, "refusal"),
         )?;
-        self.print_ladder(f)?;
+        self.print_reclaim(f)?;
         self.print_slabs(f)?;
         self.print_holders(f)
     }
@@ -224,7 +228,10 @@ impl MemoryStats {
     /// The sums of the page: name, bytes, and what else there is to say.
     fn rows(&self) -> Vec<(&'static str, u64, String)> {
         let rounding_bytes = self.live_bytes.now.saturating_sub(self.requested_bytes.now);
-        let upload_bytes = self.upload_bytes.now.saturating_add(self.arrival_bytes.now);
+        let upload_bytes = self
+            .upload_bytes
+            .now
+            .saturating_add(self.restore_staging_bytes.now);
         let (up, down) = (Bytes(upload_bytes), Bytes(self.readback_bytes.now));
         let live = format!(
             "peak {}, {}, {} of it rounding",
@@ -272,20 +279,15 @@ impl MemoryStats {
             );
             rows.push(("device", self.device_bytes.now, budget));
         }
-        if [
-            self.put_out_bytes,
-            self.dropped_bytes,
-            self.brought_in_bytes,
-        ] != [0; 3]
-        {
+        if [self.evicted_bytes, self.dropped_bytes, self.restored_bytes] != [0; 3] {
             let (host, disk) = (Bytes(self.host_bytes.now), Bytes(self.disk_bytes.now));
             let (peak, used) = (Bytes(self.host_bytes.peak), Bytes(self.spilled_bytes.now));
             let out = format!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
             let out_bytes = self.host_bytes.now.saturating_add(self.spilled_bytes.now);
-            rows.push(("put out", out_bytes, out));
-            let (written, dropped) = (Bytes(self.put_out_bytes), Bytes(self.dropped_bytes));
+            rows.push(("evicted", out_bytes, out));
+            let (written, dropped) = (Bytes(self.evicted_bytes), Bytes(self.dropped_bytes));
             let back = format!("so far; {written} written out, {dropped} given up");
-            rows.push(("back", self.brought_in_bytes, back));
+            rows.push(("back", self.restored_bytes, back));
         }
         if self.moved_bytes > 0 {
             let times = counted(self.compactions, "time");
@@ -299,15 +301,15 @@ impl MemoryStats {
         rows
     }
 
-    /// The rungs that were climbed: how often they freed something, of how many tries.
-    fn print_ladder(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tried = self.rungs.iter().filter(|one| one.tries > 0);
+    /// The reclaim steps that were run: how often they freed something, of how many tries.
+    fn print_reclaim(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tried = self.reclaim_steps.iter().filter(|one| one.tries > 0);
         let words = tried.map(|one| {
             let (gains, tries) = (short(one.gains), short(one.tries));
-            format!("{} {gains}/{tries}", one.rung.name())
+            format!("{} {gains}/{tries}", one.step.name())
         });
         let words: Vec<String> = words.collect();
-        let lead = "  rungs that freed something, of how many tries: ";
+        let lead = "  reclaim steps that freed something, of how many tries: ";
         let mut line = String::new();
         for (index, word) in words.iter().enumerate() {
             let fits = line.len() + 2 + word.len() < MOST_COLUMNS;

@@ -1,13 +1,13 @@
 //! Bytes between host and device: staging for uploads, buffers for reading back.
 //!
 //! Both are bounded and reused: after a few rounds a steady loop creates no buffer here. This
-//! room knows the driver and nothing of tensors; the engine decides when a copy is encoded.
-//! Further down than the host is the disk: `spill` keeps blocks of bytes in a file that ends with the
-//! process.
+//! module knows the driver and nothing of tensors; the engine decides when a copy is encoded.
+//! Further down than the host is the disk: `spill` keeps blocks of bytes in a file that ends with
+//! the process.
 
 mod readback;
 mod spill;
-mod upload;
+mod staging;
 
 use crate::driver::DriverError;
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::error::Error;
 pub(crate) use readback::{LARGE_PIECE_BYTES, Piece, Readbacks, Reading, Sink};
 pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub use spill::{SpillFile, random};
-pub(crate) use upload::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
+pub(crate) use staging::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
 
 /// A driver's refusal as the crate's error.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {

@@ -1,10 +1,10 @@
 //! Reading back: the device copies into a buffer that the CPU maps once the copy is done.
 //!
-//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command; when
-//! the walk encodes it, it takes a buffer from the pool, and when its submission is done the
-//! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when
-//! it is used up, whoever walks takes in the oldest pieces, also those of readings that nobody is
-//! waiting for at the moment. So any number of reads may be in flight.
+//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command; when the
+//! execution pass encodes it, it takes a buffer from the pool, and when its submission is done the
+//! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when it
+//! is used up, whoever executes the queue takes in the oldest pieces, also those of readings that
+//! nobody is waiting for at the moment. So any number of reads may be in flight.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod shown;
@@ -123,7 +123,7 @@ impl Reading {
         self.awaited.store(true, Ordering::Release);
     }
 
-    /// Does whoever walks wait for the bytes?
+    /// Does whoever executes the queue wait for the bytes?
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Acquire)
     }
@@ -201,7 +201,7 @@ struct Pool {
     shown_bytes: u64,
 }
 
-/// A buffer for when there is no memory for another: without one nothing could be put out to make
+/// A buffer for when there is no memory for another: without one nothing could be evicted to make
 /// some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kept {
@@ -332,7 +332,7 @@ impl Readbacks {
             .await
     }
 
-    /// Keeps a small buffer aside for as long as there is something to put out. Where there is no
+    /// Keeps a small buffer aside for as long as there is something to evict. Where there is no
     /// memory for it, there is none to save either.
     pub(crate) async fn keep_one(&self) {
         if self.lock().kept != Kept::None {
@@ -343,7 +343,7 @@ impl Readbacks {
         }
     }
 
-    /// There is nothing left that could be put out.
+    /// There is nothing left that could be evicted.
     pub(crate) fn keep_none(&self) {
         let kept = std::mem::take(&mut self.lock().kept);
         if let Kept::Idle(buffer) = kept {
@@ -499,7 +499,8 @@ impl Readbacks {
         }
     }
 
-    /// Asked while the reading is under way: a device that is lost is not replaced before that is over.
+    /// Asked while the reading is under way: a device that is lost is not replaced before that is
+    /// over.
     fn why_not_mapped(&self) -> DriverError {
         match self.driver.lost() {
             Some(reason) => DriverError::Lost(reason.to_string()),

@@ -96,7 +96,7 @@ impl SpillStore {
         if options.compress && cfg!(not(feature = "lz4")) {
             return Err(Error::Option {
                 option: "spill_compress",
-                reason: "compressing what is put out to disk needs the feature `lz4`".into(),
+                reason: "compressing what is evicted to disk needs the feature `lz4`".into(),
             });
         }
         let folder = match options.folder {
@@ -170,8 +170,8 @@ impl SpillStore {
         self.0.lock().room.file_bytes().now
     }
 
-    /// What blocks take of the file, with headers and rounded up to pages, and its length, which the quota
-    /// limits.
+    /// What blocks take of the file, with headers and rounded up to pages, and its length, which
+    /// the quota limits.
     pub(crate) fn levels(&self) -> (Level, Level) {
         let state = self.0.lock();
         (state.room.used_bytes(), state.room.file_bytes())

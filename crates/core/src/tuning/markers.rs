@@ -1,5 +1,5 @@
-//! Markers: a file beside the findings for as long as a variant is being tried. Whoever finds one whose
-//! process is no more knows which variant ended it.
+//! Markers: a file beside the findings for as long as a variant is being tried. Whoever finds one
+//! whose process is no more knows which variant ended it.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::KIND;
-use crate::kept;
+use crate::cache_file;
 
-/// No trial takes so long: whoever left a marker that is older has ended, whatever has its number now.
+/// No trial takes so long: whoever left a marker that is older has ended, whatever has its number
+/// now.
 const LONGEST_TRIAL: Duration = Duration::from_secs(600);
 
 /// A file that names a variant.
@@ -19,16 +20,16 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(600);
 pub(super) struct Marker(PathBuf);
 
 impl Marker {
-    /// Leaves word beside the findings of what is about to be tried, `for_sure` even if the machine stops;
-    /// `None` if that cannot be.
+    /// Leaves word beside the findings of what is about to be tried, `for_sure` even if the machine
+    /// stops; `None` if that cannot be.
     pub(super) fn leave(file: &Path, name: &str, for_sure: bool) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, unique) = this_process();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let marker = file.with_extension(format!("{process}-{unique:016x}-{number}.trying"));
         let is_there = match for_sure {
-            true => kept::replace_for_sure(&marker, KIND, name.as_bytes()),
-            false => kept::replace(&marker, KIND, name.as_bytes()),
+            true => cache_file::replace_for_sure(&marker, KIND, name.as_bytes()),
+            false => cache_file::replace(&marker, KIND, name.as_bytes()),
         };
         is_there.then_some(Marker(marker))
     }
@@ -63,7 +64,7 @@ pub(super) fn left_behind(file: &Path) -> Left {
         if state == State::Runs {
             continue;
         }
-        let variant = kept::read(&path, KIND).and_then(|bytes| String::from_utf8(bytes).ok());
+        let variant = cache_file::read(&path, KIND).and_then(|bytes| String::from_utf8(bytes).ok());
         let variant = variant.filter(|variant| !variant.contains(char::is_control));
         match (variant, state) {
             (Some(variant), State::Ended) => left.ended.push((variant, Marker(path))),
@@ -75,7 +76,8 @@ pub(super) fn left_behind(file: &Path) -> Left {
     left
 }
 
-/// This process's number, and what no other has: in containers every process may have the same number.
+/// This process's number, and what no other has: in containers every process may have the same
+/// number.
 fn this_process() -> (u32, u64) {
     static UNIQUE: OnceLock<u64> = OnceLock::new();
     let unique = UNIQUE.get_or_init(|| RandomState::new().build_hasher().finish());

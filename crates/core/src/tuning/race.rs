@@ -1,5 +1,5 @@
-//! A race of variants: each is run once to be compiled, once to see how long it takes, and those that
-//! are not far behind run in turns, so that what disturbs one disturbs the others as well.
+//! A race of variants: each is run once to be compiled, once to see how long it takes, and those
+//! that are not far behind run in turns, so that what disturbs one disturbs the others as well.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,8 +58,9 @@ impl Entrant {
 }
 
 impl Tuning {
-    /// The fastest of the `allowed` variants, the first of which is the rule's choice, or the first that
-    /// runs if that one does not; `None` if none does. The caller has seen to it that nobody else tries.
+    /// The fastest of the `allowed` variants, the first of which is the rule's choice, or the first
+    /// that runs if that one does not; `None` if none does. The caller has seen to it that nobody
+    /// else tries.
     pub(super) fn race(
         &self,
         names: &[String],

@@ -1,4 +1,5 @@
-//! Findings, files and markers, by variants that take as long as they say, by a clock of the test's own.
+//! Findings, files and markers, by variants that take as long as they say, by a clock of the test's
+//! own.
 
 use std::cell::Cell;
 use std::fs;
@@ -30,7 +31,7 @@ impl Folder {
     fn leave_marker(&self, tuning: &Tuning, owner: &str, variant: &str) -> PathBuf {
         let file = tuning.file.as_ref().unwrap();
         let marker = file.with_extension(format!("{owner}.trying"));
-        assert!(kept::replace(&marker, KIND, variant.as_bytes()));
+        assert!(cache_file::replace(&marker, KIND, variant.as_bytes()));
         marker
     }
 }
@@ -232,7 +233,7 @@ fn files_that_are_broken_foreign_or_older_are_not_used_and_replaced() {
     );
     // Lines that say nothing are passed over, names that end lines come from nowhere.
     let strange = "device an adapter / 2\nbest\nbest x\nnever \u{7}\n\nbest p = q\n";
-    assert!(kept::replace(&file, KIND, strange.as_bytes()));
+    assert!(cache_file::replace(&file, KIND, strange.as_bytes()));
     let found = alone(subject("2"), Some(&folder)).findings();
     assert_eq!(found.best, [("p".to_owned(), "q".to_owned())]);
     assert!(found.never.is_empty());
@@ -293,10 +294,10 @@ fn whoever_ignores_a_file_says_so_once() {
     fs::write(&file, b"nonsense").unwrap();
     check("2", "broken");
     let text = b"device another\n";
-    assert!(kept::replace(&file, KIND, text));
+    assert!(cache_file::replace(&file, KIND, text));
     check("2", "of another driver or version");
     let newer = Kind { version: 9, ..KIND };
-    assert!(kept::replace(&file, newer, text));
+    assert!(cache_file::replace(&file, newer, text));
     check("2", "of another version");
     check("2", "");
     // A file that cannot be written: one warning, not one a problem.
@@ -431,7 +432,8 @@ fn while_a_variant_runs_a_marker_names_it() {
         let named = format!("family {variant:?}");
         let marked = folder.files().into_iter().any(|name| {
             let path = folder.0.join(&name);
-            name.ends_with(".trying") && kept::read(&path, KIND) == Some(named.clone().into_bytes())
+            name.ends_with(".trying")
+                && cache_file::read(&path, KIND) == Some(named.clone().into_bytes())
         });
         assert!(marked, "{variant}: {:?}", folder.files());
         Trial::Ran

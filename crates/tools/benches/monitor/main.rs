@@ -1,13 +1,13 @@
-//! What looking on costs: the share of a core that a program's serving thread takes, and that `lapidary top`
-//! takes, at ten pictures a second in a terminal of 120 by 32.
+//! What looking on costs: the share of a core that a program's serving thread takes, and that
+//! `lapidary top` takes, at ten pictures a second in a terminal of 120 by 32.
 //!
 //! ```text
 //! cargo bench --package lapidary-tools --bench monitor [-- SECONDS]
 //! ```
 //!
-//! Both are CPU time by the kernel's own count for each thread, which Linux tells, beside the time that passes,
-//! so how busy the machine is else hardly matters. tmux has the terminal. It fails where one of them takes more
-//! than 2 % of a core.
+//! Both are CPU time by the kernel's own count for each thread, which Linux tells, beside the time
+//! that passes, so how busy the machine is else hardly matters. tmux has the terminal. It fails
+//! where one of them takes more than 2 % of a core.
 
 #[cfg(target_os = "linux")]
 mod share;

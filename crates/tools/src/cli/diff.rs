@@ -119,7 +119,7 @@ fn totals(before: &Snapshot, after: &Snapshot) -> Vec<Change> {
     let (b, a) = (&before.stats, &after.stats);
     let staging = |s: &lapidary_core::MemoryStats| {
         (s.upload_bytes.now)
-            .saturating_add(s.arrival_bytes.now)
+            .saturating_add(s.restore_staging_bytes.now)
             .saturating_add(s.readback_bytes.now)
     };
     let sums = [

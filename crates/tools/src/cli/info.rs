@@ -1,4 +1,5 @@
-//! `lapidary info`: the adapters of this machine, what they can do, and what that means for a program.
+//! `lapidary info`: the adapters of this machine, what they can do, and what that means for a
+//! program.
 
 use std::io::{self, Write};
 
@@ -12,7 +13,8 @@ use crate::cli::style::{Style, clean};
 /// Show the adapters of this machine: limits, budgets, and what each of them means for you
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this adapter: an index, or a part of a name, a backend, or a kind, as LAPIDARY_ADAPTER takes it
+    /// Only this adapter: an index, or a part of a name, a backend, or a kind, as LAPIDARY_ADAPTER
+    /// takes it
     #[arg(long, value_name = "WHICH")]
     adapter: Option<String>,
     /// As JSON

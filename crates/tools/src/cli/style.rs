@@ -1,4 +1,5 @@
-//! Colours of what is printed, where they are wanted; and names that others chose, so that they can be printed.
+//! Colours of what is printed, where they are wanted; and names that others chose, so that they can
+//! be printed.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -21,7 +22,8 @@ pub(crate) const SERIES: [Color; 5] = [
 /// Names are cut off where they are longer.
 const MOST_COLUMNS: usize = 400;
 
-/// A text that others chose (an adapter's name, a trace's, a tensor's), without what a terminal would obey or hide.
+/// A text that others chose (an adapter's name, a trace's, a tensor's), without what a terminal
+/// would obey or hide.
 pub(crate) fn clean(text: &str) -> String {
     printable(text, MOST_COLUMNS)
 }

@@ -12,8 +12,8 @@ use crate::cli::style::{Style, clean_path, width};
 
 /// Show a snapshot: where the memory is, who has it, and what to change
 ///
-/// Prints the page of statistics, a map of the slabs, and advice. With one of --html, --perfetto, --pickle and
-/// --rmm it writes that file instead; with --map, prints the map alone.
+/// Prints the page of statistics, a map of the slabs, and advice. With one of --html, --perfetto,
+/// --pickle and --rmm it writes that file instead; with --map, prints the map alone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The snapshot, as `gpu.snapshot().write_json(…)` writes it

@@ -35,8 +35,8 @@ struct Replay<'a> {
     refused: u64,
 }
 
-/// Runs a trace on a simulated device. What finds no room is counted and skipped. `progress` is told
-/// of the events that are done.
+/// Runs a trace on a simulated device. What finds no room is counted and skipped. `progress` is
+/// told of the events that are done.
 pub fn replay(
     trace: &Trace,
     setting: Setting,
@@ -150,7 +150,7 @@ impl Replay<'_> {
         let reads: Vec<&Buffer> = of_role(Role::Read).filter_map(present).collect();
         let updates: Vec<&Buffer> = of_role(Role::Update).filter_map(present).collect();
         let makes: Vec<u64> = of_role(Role::Make).map(|id| self.sizes[id]).collect();
-        let made = self.gpu.stand_in(&reads, &updates, &makes)?;
+        let made = self.gpu.dummy_operator(&reads, &updates, &makes)?;
         match made.iter().chain(updates).next() {
             Some(written) => written.force()?,
             None => self.gpu.flush()?,
@@ -195,7 +195,7 @@ impl Replay<'_> {
         outcome.refused = self.refused;
         outcome.moved_bytes = stats.moved_bytes;
         outcome.compactions_last_third = stats.compactions - before.compactions;
-        outcome.out_bytes = stats.put_out_bytes;
-        outcome.in_bytes = stats.brought_in_bytes;
+        outcome.out_bytes = stats.evicted_bytes;
+        outcome.in_bytes = stats.restored_bytes;
     }
 }

@@ -1,8 +1,8 @@
-//! What a budget costs when nothing but bytes is in the way: a device of so many bytes without slabs or
-//! fragmentation, on which the operators of a trace run one after the other.
+//! What a budget costs when nothing but bytes is in the way: a device of so many bytes without
+//! slabs or fragmentation, on which the operators of a trace run one after the other.
 //!
-//! An operator needs all its operands at once. To put out what was changed since the host last had it
-//! costs its bytes, and so does bringing it back. What is released costs nothing.
+//! An operator needs all its operands at once. To evict what was changed since the host last had it
+//! costs its bytes, and so does restoring it. What is released costs nothing.
 //!
 //! Either somebody who knows the future decides who leaves (the one whose next use is furthest;
 //! what is never used again is dropped free): the reference. Or `victims` of the core does.
@@ -25,7 +25,7 @@ pub enum Order {
 pub struct Spilled {
     pub out_bytes: u64,
     pub in_bytes: u64,
-    /// Storages put out, each time counted.
+    /// Storages evicted, each time counted.
     pub victims: u64,
     /// Operators that did not run, since their operands alone are more than the device holds.
     pub refused: u64,
@@ -185,7 +185,7 @@ impl Device<'_> {
             }
         };
         for &id in &candidates[..count] {
-            self.put_out(id);
+            self.evict(id);
         }
     }
 
@@ -203,7 +203,7 @@ impl Device<'_> {
         }
     }
 
-    fn put_out(&mut self, id: usize) {
+    fn evict(&mut self, id: usize) {
         self.take_away(id);
         self.spilled.victims += 1;
         let storage = &mut self.storages[id];

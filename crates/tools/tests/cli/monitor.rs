@@ -143,7 +143,7 @@ fn it_fits_into_any_terminal_and_takes_any_numbers() {
             &mut stats.device_bytes,
             &mut stats.cached_bytes,
             &mut stats.upload_bytes,
-            &mut stats.arrival_bytes,
+            &mut stats.restore_staging_bytes,
             &mut stats.host_bytes,
             &mut stats.spilled_bytes,
         ] {
@@ -160,7 +160,7 @@ fn it_fits_into_any_terminal_and_takes_any_numbers() {
         let mut stats: MemoryStats = serde_json::from_str(&text).unwrap();
         stats.adapter = "\x1b[2J\n\u{202e}".repeat(100);
         stats.evictions = u64::MAX - bytes;
-        stats.put_out_bytes = bytes;
+        stats.evicted_bytes = bytes;
         stats.fragmentation = f64::NAN;
         // Time that stands still, and time that goes back.
         monitor.push_at(Duration::ZERO, stats.clone());

@@ -1,4 +1,5 @@
-//! The socket that tells of the memory: who may connect, what a hostile client can do, and `lapidary top`.
+//! The socket that tells of the memory: who may connect, what a hostile client can do, and
+//! `lapidary top`.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -1,5 +1,5 @@
 //! Recorded traces through the whole engine, on a simulated device whose queue runs late: what it
-//! reserves, moves and puts out stays within the bounds that we promise.
+//! reserves, moves and evicts stays within the bounds that we promise.
 
 use std::path::Path;
 

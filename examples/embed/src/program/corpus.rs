@@ -104,8 +104,8 @@ impl Taken {
     }
 }
 
-/// The folders of the packages that this program's lock names, as far as cargo has unpacked them: it
-/// was built from them. Nothing is downloaded.
+/// The folders of the packages that this program's lock names, as far as cargo has unpacked them:
+/// it was built from them. Nothing is downloaded.
 fn dependencies() -> Result<Vec<PathBuf>> {
     let refuse = |reason: String| {
         Error::Input(format!(

@@ -62,7 +62,7 @@ pub(super) fn run(
         index.save(&gpu, &path)
     })?;
 
-    let (peak_bytes, put_out_bytes) = (memory.device_bytes.peak, memory.put_out_bytes);
+    let (peak_bytes, evicted_bytes) = (memory.device_bytes.peak, memory.evicted_bytes);
     let Pace {
         seconds,
         per_second,
@@ -75,8 +75,8 @@ pub(super) fn run(
             "by": "lapidary", "adapter": adapter, "sentences": count, "cut": embedded.cut, "seconds": seconds,
             "per_second": per_second, "first_batch_seconds": first_batch_seconds, "rest_per_second": rest_per_second,
             "likeness": likeness(&embedded), "peak_device_bytes": peak_bytes,
-            "peak_live_bytes": memory.live_bytes.peak, "least_bytes": model.least_bytes(), "brought_in_bytes": memory.brought_in_bytes,
-            "put_out_bytes": put_out_bytes, "weights": setup.weights.to_string(),
+            "peak_live_bytes": memory.live_bytes.peak, "least_bytes": model.least_bytes(), "restored_bytes": memory.restored_bytes,
+            "evicted_bytes": evicted_bytes, "weights": setup.weights.to_string(),
             "weights_bytes": model.encoder.weights_bytes(), "budget_bytes": memory.budget_bytes, "index": path,
         });
         return out.line(found);
@@ -102,9 +102,9 @@ pub(super) fn run(
     let rest = rest_per_second.map_or(String::new(), |rate| format!(" rest_per_second={rate:.1}"));
     out.line(format_args!(
         "embed: sentences={count} per_second={per_second:.1} first_batch_seconds={first_batch_seconds:.1}{rest} \
-         peak_device_bytes={peak_bytes} put_out_bytes={put_out_bytes} brought_in_bytes={} weights={} \
+         peak_device_bytes={peak_bytes} evicted_bytes={evicted_bytes} restored_bytes={} weights={} \
          weights_bytes={} adapter={adapter:?}",
-        memory.brought_in_bytes,
+        memory.restored_bytes,
         setup.weights,
         model.encoder.weights_bytes()
     ))

@@ -36,7 +36,8 @@ enum Command {
         #[arg(long, conflicts_with = "json")]
         kernels: bool,
     },
-    /// Find the sentences that are closest to a query; without one, ask for queries until an empty line.
+    /// Find the sentences that are closest to a query; without one, ask for queries until an empty
+    /// line.
     Search {
         /// What to look for.
         query: Vec<String>,
@@ -56,8 +57,8 @@ enum Command {
 /// Which sentences.
 #[derive(Args, Debug)]
 struct Texts {
-    /// A folder with sources in Rust (whose documentation is taken), Markdown and plain text. Without it: the
-    /// sources of the packages that this was built from.
+    /// A folder with sources in Rust (whose documentation is taken), Markdown and plain text.
+    /// Without it: the sources of the packages that this was built from.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// Take so many sentences at most, spread evenly.
@@ -100,8 +101,8 @@ impl Setup {
     }
 }
 
-/// Does something with a device; if that is lost meanwhile, once more with another one. Weights and indices come
-/// from files, so nothing is missing on it.
+/// Does something with a device; if that is lost meanwhile, once more with another one. Weights and
+/// indices come from files, so nothing is missing on it.
 fn once_more<T>(gpu: &Gpu, work: impl Fn() -> Result<T>) -> Result<T> {
     match work() {
         Err(Error::Gpu(lapidary::Error::DeviceLost { .. })) => {

@@ -1,4 +1,5 @@
-//! What the program prints: until nobody reads it any more, and with nothing in it that a terminal obeys.
+//! What the program prints: until nobody reads it any more, and with nothing in it that a terminal
+//! obeys.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Result as Written, Write};
@@ -54,9 +55,9 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// A text in one line, as a terminal may have it. Texts and names of files are somebody else's: what would
-/// move the cursor, change colours, or turn around the order of what follows is shown as `\u001b`, which
-/// means the same in JSON.
+/// A text in one line, as a terminal may have it. Texts and names of files are somebody else's:
+/// what would move the cursor, change colours, or turn around the order of what follows is shown as
+/// `\u001b`, which means the same in JSON.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

@@ -92,7 +92,8 @@ fn plain(paragraph: &str) -> String {
     text
 }
 
-/// Hands over the sentences of a paragraph: each ends with a mark that a space and a capital follow.
+/// Hands over the sentences of a paragraph: each ends with a mark that a space and a capital
+/// follow.
 fn split(paragraph: &str, mut take: impl FnMut(&str)) {
     let mut keep = |sentence: &str| {
         let sentence = sentence.trim();

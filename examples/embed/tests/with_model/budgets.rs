@@ -8,7 +8,8 @@ use crate::setup;
 /// What the tensors of the file take.
 const WEIGHTS_BYTES: u64 = 90_864_384;
 
-/// The texts that are encoded, one of which is nearly as long as the model takes, in several batches.
+/// The texts that are encoded, one of which is nearly as long as the model takes, in several
+/// batches.
 const TEXTS: usize = 22;
 const BATCH_TOKENS: usize = 256;
 
@@ -34,7 +35,7 @@ fn check(free: &[f32], budget_bytes: u64) {
         memory.device_bytes.peak
     );
     assert_eq!(
-        memory.put_out_bytes, 0,
+        memory.evicted_bytes, 0,
         "weights are dropped, not written out"
     );
     assert!(memory.dropped_bytes > 0, "there was room for all weights");

@@ -6,7 +6,8 @@ use lapidary::{Gpu, Options};
 use crate::golden::cosine;
 use crate::setup;
 
-/// The vectors by weights of this precision beside PyTorch's: the least cosine, and the bytes of the weights.
+/// The vectors by weights of this precision beside PyTorch's: the least cosine, and the bytes of
+/// the weights.
 fn worst(precision: Precision) -> (f64, u64) {
     let gpu = Gpu::open(Options::default()).unwrap();
     let model = Model::open_as(&gpu, &places::model_folder(), precision).unwrap();

@@ -1,4 +1,5 @@
-//! Searching: what means the same is found, before what only shares a word; an index is kept in a file.
+//! Searching: what means the same is found, before what only shares a word; an index is kept in a
+//! file.
 
 use embed::{Entry, Error, Index};
 

@@ -1,4 +1,5 @@
-//! The app's side: a render pipeline that shows colours out of the range of a buffer in which they lie.
+//! The app's side: a render pipeline that shows colours out of the range of a buffer in which they
+//! lie.
 
 mod picture;
 

@@ -4,8 +4,8 @@
 //! velocity, dye ─ advect ─► velocity, dye ─ diverge ─► divergence ─ relax × 20 ─► pressure ─ project ─► velocity
 //! ```
 //!
-//! Every step makes new tensors and drops the old ones, so keeping a frame is keeping the handles: nothing is
-//! copied, and where those frames are is the business of the memory manager.
+//! Every step makes new tensors and drops the old ones, so keeping a frame is keeping the handles:
+//! nothing is copied, and where those frames are is the business of the memory manager.
 
 use std::collections::VecDeque;
 
@@ -86,7 +86,7 @@ impl Frame {
         &self.state.dye
     }
 
-    /// Where its colours are: on the device, or put out to the host's memory or to disk.
+    /// Where its colours are: on the device, or evicted to the host's memory or to disk.
     pub fn residency(&self) -> Residency {
         self.state.dye.residency()
     }
@@ -168,8 +168,8 @@ impl Fluid {
     /// Asks for one step: nothing waits, and nothing is computed before somebody wants to see it.
     ///
     /// # Errors
-    /// Those of a call that cannot be recorded: a lost device, for one. What is short of memory says so when
-    /// the result is used, and nothing is lost by it.
+    /// Those of a call that cannot be recorded: a lost device, for one. What is short of memory
+    /// says so when the result is used, and nothing is lost by it.
     pub fn step(&mut self, stir: Stir) -> Result<()> {
         let next = self.stepped(&self.now, stir)?;
         let past = std::mem::replace(&mut self.now, next);
@@ -184,7 +184,8 @@ impl Fluid {
         Ok(())
     }
 
-    /// Makes a kept frame the present; what came after it is forgotten. False if there is none of that number.
+    /// Makes a kept frame the present; what came after it is forgotten. False if there is none of
+    /// that number.
     pub fn go_back(&mut self, index: usize) -> bool {
         if index >= self.history.len() {
             return false;
@@ -198,8 +199,8 @@ impl Fluid {
         true
     }
 
-    /// After a lost device: goes on from the last kept frame that still has all its bytes, or, where there is
-    /// none, from a calm fluid. Returns how many kept frames there still are.
+    /// After a lost device: goes on from the last kept frame that still has all its bytes, or,
+    /// where there is none, from a calm fluid. Returns how many kept frames there still are.
     ///
     /// # Errors
     /// Those of making tensors.
@@ -332,8 +333,8 @@ mod tests {
         fluid.keep(30, 1);
         gpu.set_budget(Budget::device(1 << 20)).expect("a budget");
         assert_eq!(run(&mut fluid, 40), expected);
-        let is_away = |frame: &&Frame| frame.residency() != Residency::Device;
-        assert!(fluid.history().iter().filter(is_away).count() > 5);
+        let is_evicted = |frame: &&Frame| frame.residency() != Residency::Device;
+        assert!(fluid.history().iter().filter(is_evicted).count() > 5);
         assert!(gpu.memory().device_bytes.now <= 1 << 20);
 
         assert_eq!(fluid.history()[3].step(), 13);

@@ -13,8 +13,8 @@ fn sound() -> Vec<u8> {
     fs::read(folder.file()).unwrap()
 }
 
-/// Files in a folder of their own, each in the place of the one before. Written over, not made anew:
-/// that takes some systems a while.
+/// Files in a folder of their own, each in the place of the one before. Written over, not made
+/// anew: that takes some systems a while.
 struct Scratch {
     folder: Folder,
     file: fs::File,

@@ -1,11 +1,12 @@
-//! What the rule or tuning may choose computes every class of shapes, in every pair of orders and in every type of
-//! float, be it chosen on this adapter or not.
+//! What the rule or tuning may choose computes every class of shapes, in every pair of orders and
+//! in every type of float, be it chosen on this adapter or not.
 
 use super::*;
 
-/// The classes of shapes, rows by columns by steps, and by how much lines are longer than what is multiplied: a
-/// whole tile; an edge inside of one whose lines lie in quads; one whose lines do not, with a tail of k; few rows
-/// and many steps; less of everything than a quad; a few steps for each lane that splits k, and a tail.
+/// The classes of shapes, rows by columns by steps, and by how much lines are longer than what is
+/// multiplied: a whole tile; an edge inside of one whose lines lie in vec4s; one whose lines do
+/// not, with a tail of k; few rows and many steps; less of everything than a vec4; a few steps for
+/// each lane that splits k, and a tail.
 const CLASSES: [([usize; 3], usize); 6] = [
     ([64, 64, 32], 0),
     ([36, 132, 20], 4),
@@ -15,7 +16,8 @@ const CLASSES: [([usize; 3], usize); 6] = [
     ([5, 37, 77], 1),
 ];
 
-/// The product of two matrices by two, summed on the host: of small whole numbers, so that the order is all one.
+/// The product of two matrices by two, summed on the host: of small whole numbers, so that the
+/// order is all one.
 fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
     let ([m, k], n) = ([a.shape()[1], a.shape()[2]], b.shape()[2]);
     let [a, b] = [a, b].map(|of| of.to_vec::<f32>().unwrap());
@@ -31,9 +33,9 @@ fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
     c
 }
 
-/// Runs tiles on every class of shapes and with the operands in every pair of orders, some with weights of 8 bits.
-/// A pipeline takes a software adapter a third of a second, so each class meets a tile in two pairs, unless this
-/// is set, and then in all.
+/// Runs tiles on every class of shapes and with the operands in every pair of orders, some with
+/// weights of 8 bits. A pipeline takes a software adapter a third of a second, so each class meets
+/// a tile in two pairs, unless this is set, and then in all.
 fn check_everywhere(is_meant: fn(&Tile) -> bool) {
     let is_whole = std::env::var_os("LAPIDARY_EVERY_PAIR").is_some();
     let gpu = Gpu::open(Options::default()).unwrap();
@@ -101,8 +103,8 @@ fn operands_of_half_the_width_compute_the_same_as_the_reference() {
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
     if let Some(lanes) = lanes(&gpu) {
         tiles.extend([register(16, 1, lanes), split(2, 8, lanes)]);
-        let (rows, quads) = (64, 1);
-        tiles.extend((lanes <= 8).then_some(Tile::Packed { rows, quads, lanes }));
+        let (rows, vec4s) = (64, 1);
+        tiles.extend((lanes <= 8).then_some(Tile::Packed { rows, vec4s, lanes }));
     }
     for (index, tile) in tiles.into_iter().enumerate() {
         for (dtype, ([m, n, k], slack)) in [

@@ -1,5 +1,5 @@
-//! Cooperative matrices: valid on every size, chosen where they fit, and the same as the reference where the
-//! adapter has them, which Mesa's software adapter does from 25.2 on.
+//! Cooperative matrices: valid on every size, chosen where they fit, and the same as the reference
+//! where the adapter has them, which Mesa's software adapter does from 25.2 on.
 
 use super::*;
 use crate::ops::matmul::choice::cooperative;
@@ -52,11 +52,11 @@ fn every_text_by_cooperative_matrices_is_a_valid_shader() {
 }
 
 /// As [`validate_of`], but not for browsers, which are never asked.
-fn validate_natively(form: Form, dtypes: [DType; MAX_OPERANDS], quads: u8) {
+fn validate_natively(form: Form, dtypes: [DType; MAX_OPERANDS], vec4s: u8) {
     let variant = Variant {
         code: form.pack(),
         dtypes,
-        quads,
+        vec4s,
     };
     let kernel = kernel_of(form);
     let text = (kernel.text)(&variant);
@@ -170,7 +170,7 @@ fn products(
 #[test]
 fn squares_of_halves_compute_the_same_as_the_reference() {
     let gpu = Gpu::open(Options::default()).unwrap();
-    // Whole tiles, ragged ones that lie in quads, ones that do not, and less than a tile.
+    // Whole tiles, ragged ones that lie in vec4s, ones that do not, and less than a tile.
     let shapes = [
         ([128, 64, 64], 0),
         ([36, 132, 20], 4),
@@ -196,7 +196,8 @@ fn squares_of_halves_keep_the_sums_and_the_ends_of_others() {
     for (index, tile) in tiles_of(&gpu).into_iter().enumerate() {
         let activation = Activation::ALL[index];
         let [m, n, k] = [70, 100, 300];
-        // Sums far beyond what a half counts exactly, and some that only a whole number of them holds.
+        // Sums far beyond what a half counts exactly, and some that only a whole number of them
+        // holds.
         let a = (exact(&gpu, &[m, k], 1) * 8.0)
             .unwrap()
             .cast(DType::F16)

@@ -1,4 +1,5 @@
-//! Scales of groups, which are part of what each variant loads, and of columns, which are part of its end.
+//! Scales of groups, which are part of what each variant loads, and of columns, which are part of
+//! its end.
 
 use super::*;
 use crate::ops::matmul::right::{Groups, Right};
@@ -10,11 +11,11 @@ fn tiles_with_scales(lanes: Option<u8>) -> Vec<Tile> {
     tiles.extend([1, 4].map(|rows| Tile::Skinny { rows }));
     let Some(lanes) = lanes else { return tiles };
     let shapes = [(1, 2), (4, 1), (16, 1), (32, 1)];
-    tiles.extend(shapes.map(|(rows, quads)| register(rows, quads, lanes)));
+    tiles.extend(shapes.map(|(rows, vec4s)| register(rows, vec4s, lanes)));
     tiles.extend([split(1, 8, lanes), split(4, 8, lanes)]);
     if lanes <= 8 {
         let rows = [(32, 1), (64, 1)];
-        tiles.extend(rows.map(|(rows, quads)| Tile::Packed { rows, quads, lanes }));
+        tiles.extend(rows.map(|(rows, vec4s)| Tile::Packed { rows, vec4s, lanes }));
     }
     tiles
 }
@@ -36,7 +37,7 @@ fn every_text_that_scales_groups_is_a_valid_shader() {
         assert_eq!(Form::unpack(form.pack()), form);
         let mut dtypes = [DType::F32; MAX_OPERANDS];
         dtypes[1] = DType::I8;
-        // The scales of groups are read one by one; packed operands lie in quads.
+        // The scales of groups are read one by one; packed operands lie in vec4s.
         let packed = matches!(tile, Tile::Packed { .. });
         let a = u8::from(packed || form.a != Order::Stepped);
         validate_of(form, dtypes, 0b11010 | a);
@@ -53,13 +54,13 @@ fn every_text_that_scales_groups_is_a_valid_shader() {
         }
         .pack(),
         dtypes: [DType::I8; MAX_OPERANDS],
-        quads: 0b11,
+        vec4s: 0b11,
     };
     validate_variant(&PACK, &variant);
 }
 
-/// Compares a tile with the reference, which has the weights in floats: values and scales whose products
-/// are exact.
+/// Compares a tile with the reference, which has the weights in floats: values and scales whose
+/// products are exact.
 fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: usize) {
     let is_single = matches!(tile, Tile::Register { rows: 1, .. });
     let x = exact(gpu, &[if is_single { 1 } else { m }, k], 1);
@@ -93,7 +94,7 @@ fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: u
 fn every_variant_scales_groups_like_the_reference() {
     let gpu = Gpu::open(Options::default()).unwrap();
     for tile in tiles_with_scales(lanes(&gpu)) {
-        // Whole quads of a whole number of groups, and neither.
+        // Whole vec4s of a whole number of groups, and neither.
         check_groups(&gpu, tile, [36, 68, 96], 5, 4);
         check_groups(&gpu, tile, [33, 37, 77], 3, 1);
     }

@@ -29,8 +29,8 @@ impl Kind {
         }
     }
 
-    /// When a compilation is given up, in milliseconds on a core. DXC takes long for products of software
-    /// adapters through several windows, which are rare.
+    /// When a compilation is given up, in milliseconds on a core. DXC takes long for products of
+    /// software adapters through several windows, which are rare.
     fn limit_ms(self) -> &'static str {
         match self {
             Kind::Fxc => "15000",

@@ -54,7 +54,8 @@ impl Figures {
         table
     }
 
-    /// The figures in a few words, as an error if they are not good enough for what every user gets.
+    /// The figures in a few words, as an error if they are not good enough for what every user
+    /// gets.
     pub(super) fn judged(&self) -> Result<String> {
         let (count, found) = (self.0.len(), self.found());
         let is_good = self.having(Outcome::Refused).count() == 0

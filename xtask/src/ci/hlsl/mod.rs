@@ -51,8 +51,9 @@ fn check(kind: Kind, most_of_a_kernel: usize) -> Result<String> {
     judged.map(|found| format!("{found} of {of_all}"))
 }
 
-/// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the order
-/// of their lengths, from the shortest to the longest: texts of one length are nearly the same.
+/// At most so many texts of each kernel. They are spread evenly over the kernel's texts in the
+/// order of their lengths, from the shortest to the longest: texts of one length are nearly the
+/// same.
 fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
     let mut kernels: BTreeMap<String, Vec<(u64, &PathBuf)>> = BTreeMap::new();
     for path in all {

@@ -68,7 +68,7 @@ impl Interpreted {
             seed: options.seed,
             written_whole: desc.written_whole,
             zeroes_workgroup: desc.zeroes_workgroup,
-            is_ours: desc.host.is_some() && options.kernels == SimKernels::Interpreted,
+            is_ours: desc.reference.is_some() && options.kernels == SimKernels::Interpreted,
             has_run: AtomicBool::new(false),
         })
     }

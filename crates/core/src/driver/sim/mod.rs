@@ -134,10 +134,10 @@ impl SimDriver {
             state
                 .check_pipeline(&desc)
                 .map_err(|why| state.refuse(why))?;
-            let work = match &desc.host {
+            let work = match &desc.reference {
                 _ if !state.has_contents() => Work::Nothing,
-                Some(host) if state.options.kernels == SimKernels::References => {
-                    Work::Host(host.clone())
+                Some(reference) if state.options.kernels == SimKernels::References => {
+                    Work::Reference(reference.clone())
                 }
                 _ => Work::Wgsl(Arc::new(Interpreted::new(&desc, &state.options)?)),
             };
@@ -166,7 +166,7 @@ impl Driver for SimDriver {
     }
 
     fn has_contents(&self) -> bool {
-        self.device.caps.host_kernels
+        self.device.caps.runs_reference_kernels
     }
 
     fn may_wait(&self) -> bool {

@@ -8,7 +8,8 @@ use crate::units::{GIB, MIB};
 /// Whether the simulated device holds bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SimMode {
-    /// Buffers hold bytes in RAM; copies, clears and kernels (by their host twins) act on them.
+    /// Buffers hold bytes in RAM; copies, clears and kernels (by their host reference kernels) act
+    /// on them.
     Contents,
     /// Buffers have sizes and nothing else, so that traces of many GiB can be replayed on a
     /// laptop. Every rule is still checked; reads give zeros.
@@ -19,8 +20,9 @@ pub enum SimMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SimKernels {
-    /// The library's kernels, and yours that have a [twin](crate::Kernel::with_twin), compute by
-    /// a reference on the host, which is fast. The WGSL of all others is interpreted.
+    /// The library's kernels, and yours that have a [reference
+    /// kernel](crate::Kernel::with_reference), compute on the host by that, which is fast.
+    /// The WGSL of all others is interpreted.
     References,
     /// The WGSL of every kernel is interpreted, invocation by invocation. A race, a barrier that
     /// some invocations do not reach, or an index beyond its end is [`Error::Kernel`].
@@ -49,8 +51,8 @@ pub struct SimOptions {
     /// destroyed counts until the submissions that use it are done. Beyond it, out of memory.
     pub memory_bytes: u64,
     /// What the operating system lets the process use, as it says; it only says so, and refuses
-    /// nothing. `None`: it says nothing. [`SimHandle::set_os_budget`](super::SimHandle::set_os_budget)
-    /// changes it.
+    /// nothing. `None`: it says nothing.
+    /// [`SimHandle::set_os_budget`](super::SimHandle::set_os_budget) changes it.
     pub os_budget_bytes: Option<u64>,
     /// See [`Caps::max_buffer_bytes`].
     pub max_buffer_bytes: u64,
@@ -98,8 +100,8 @@ pub struct SimOptions {
     /// Parses and validates each kernel's WGSL, and compares its bindings with what they are
     /// said to be. Costs well under a millisecond a kernel.
     pub checks_shaders: bool,
-    /// Submits every command alone, and moves all that can be moved after it: to find what relies on
-    /// a place. `None`: if there is an environment variable `LAPIDARY_SIM_COMPACT`.
+    /// Submits every command alone, and moves all that can be moved after it: to find what relies
+    /// on a place. `None`: if there is an environment variable `LAPIDARY_SIM_COMPACT`.
     pub compact_always: Option<bool>,
     /// Where all chance comes from: same seed and same calls, same behaviour.
     pub seed: u64,
@@ -207,7 +209,7 @@ impl SimOptions {
             wide_words: self.wide_words,
             maps_slabs: self.maps_slabs,
             most_work: self.most_work,
-            host_kernels: self.mode == SimMode::Contents,
+            runs_reference_kernels: self.mode == SimMode::Contents,
         })
     }
 }

@@ -21,7 +21,7 @@ use super::interpreted::Interpreted;
 use super::options::{SimMode, SimOptions};
 use crate::driver::table::Table;
 use crate::driver::{
-    Access, Binding, BufferId, DriverError, DriverResult, HostKernel, PipelineId, Signal,
+    Access, Binding, BufferId, DriverError, DriverResult, PipelineId, ReferenceKernel, Signal,
     Submission,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct Pipeline {
 pub(super) enum Work {
     /// Not at all: there are only sizes.
     Nothing,
-    Host(HostKernel),
+    Reference(ReferenceKernel),
     Wgsl(Arc<Interpreted>),
 }
 
@@ -367,8 +367,8 @@ impl State {
                 let params = &params[range];
                 return match &kernel.work {
                     Work::Nothing => Ok(()),
-                    Work::Host(host) => self
-                        .dispatch(host, &kernel, &bindings, params)
+                    Work::Reference(reference) => self
+                        .dispatch(reference, &kernel, &bindings, params)
                         .map_err(DriverError::Lost),
                     Work::Wgsl(program) => {
                         let views =
@@ -392,19 +392,19 @@ impl State {
         Ok(())
     }
 
-    /// Runs a twin on copies of what it sees. A twin that panics takes the device with it, as a
-    /// kernel that crashes does.
+    /// Runs a reference kernel on copies of what it sees. A reference kernel that panics takes the
+    /// device with it, as a kernel that crashes does.
     fn dispatch(
         &mut self,
-        host: &HostKernel,
+        reference: &ReferenceKernel,
         kernel: &Pipeline,
         bindings: &[Binding],
         params: &[u8],
     ) -> Result<(), String> {
         let mut seen: Vec<Vec<u8>> = bindings.iter().map(|b| self.memory.load(b)).collect();
-        catch_unwind(AssertUnwindSafe(|| host(&mut seen, params))).map_err(|panic| {
+        catch_unwind(AssertUnwindSafe(|| reference(&mut seen, params))).map_err(|panic| {
             format!(
-                "the twin of `{}` panicked: {}",
+                "the reference kernel of `{}` panicked: {}",
                 kernel.label,
                 words(&*panic)
             )
@@ -412,7 +412,9 @@ impl State {
         for ((binding, access), bytes) in bindings.iter().zip(&kernel.bindings).zip(&seen) {
             if bytes.len() as u64 != binding.size_bytes {
                 let label = &kernel.label;
-                return Err(format!("the twin of `{label}` changed a binding's length"));
+                return Err(format!(
+                    "the reference kernel of `{label}` changed a binding's length"
+                ));
             }
             if *access == Access::ReadWrite {
                 self.memory.store(binding, bytes);

@@ -4,7 +4,7 @@
 use super::faults::{FaultKind, Site};
 use super::options::SimOptions;
 use super::queue::State;
-use crate::driver::stand_in::refusal;
+use crate::driver::replacement::refusal;
 use crate::driver::{DriverError, DriverResult};
 
 impl State {

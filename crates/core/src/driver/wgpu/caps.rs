@@ -26,8 +26,8 @@ pub(super) fn kind_of(device_type: wgpu::DeviceType) -> AdapterKind {
     }
 }
 
-/// What wgpu has kernels compiled by. wgpu does not say which compiler it loaded for DX12; but these
-/// features need shader model 6, which it offers with DXC alone.
+/// What wgpu has kernels compiled by. wgpu does not say which compiler it loaded for DX12; but
+/// these features need shader model 6, which it offers with DXC alone.
 pub(super) fn compiler_of(info: &wgpu::AdapterInfo, offered: Features) -> ShaderCompiler {
     const BY_DXC: Features = Features::SUBGROUP
         .union(Features::SHADER_INT64)
@@ -51,8 +51,8 @@ pub(super) fn shares_memory(kind: AdapterKind) -> bool {
     matches!(kind, AdapterKind::Cpu | AdapterKind::Integrated)
 }
 
-/// The features worth having, of those that the adapter offers. What multiplies squares of halves is asked for
-/// where there is a `cooperative_size`.
+/// The features worth having, of those that the adapter offers. What multiplies squares of halves
+/// is asked for where there is a `cooperative_size`.
 pub(super) fn wanted(
     offered: Features,
     kind: AdapterKind,
@@ -86,8 +86,8 @@ pub(super) fn limits(adapter: wgpu::Limits, features: Features) -> wgpu::Limits 
     }
 }
 
-/// A quarter of a second or less, were a small GPU to do a hundredth of what the largest do: 32 billion
-/// multiply-adds, or 32 billion bytes, a second.
+/// A quarter of a second or less, were a small GPU to do a hundredth of what the largest do: 32
+/// billion multiply-adds, or 32 billion bytes, a second.
 const MOST_WORK: u64 = 1 << 33;
 
 /// The same on cards with memory of their own, the smallest of which do a multiple of that.
@@ -106,8 +106,8 @@ pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
     }
 }
 
-/// How many storage bindings a compiler copes with. FXC takes seconds for a copy that chooses among 20
-/// windows, and refuses one among 60 (X3705). Eight operands, which no kernel exceeds, need 9.
+/// How many storage bindings a compiler copes with. FXC takes seconds for a copy that chooses among
+/// 20 windows, and refuses one among 60 (X3705). Eight operands, which no kernel exceeds, need 9.
 fn most_bindings(compiler: ShaderCompiler) -> u32 {
     match compiler {
         ShaderCompiler::Fxc => 9,
@@ -153,7 +153,9 @@ pub(super) fn caps(
         subgroup_lanes: (features.contains(Features::SUBGROUP) && lanes.0 > 0).then_some(lanes),
         // How many subgroups a workgroup has must be known.
         cooperative_size: cooperative_size
-            .filter(|_| features.contains(cooperative::FEATURES) && lanes.0 == lanes.1),
+            .filter(|_| features.contains(cooperative::FEATURES) && lanes.0 == lanes.1)
+            // Mesa's software driver ends the process at such a kernel where it has 16 lanes.
+            .filter(|_| kind != AdapterKind::Cpu || lanes.0 == 8),
         wide_words: features.contains(Features::SHADER_INT64)
             && kind == AdapterKind::Cpu
             && info.backend == wgpu::Backend::Vulkan,
@@ -164,7 +166,7 @@ pub(super) fn caps(
             AdapterKind::Discrete => MOST_WORK_OF_DISCRETE,
             _ => MOST_WORK,
         },
-        host_kernels: false,
+        runs_reference_kernels: false,
     }
 }
 

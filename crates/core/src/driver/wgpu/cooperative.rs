@@ -12,7 +12,8 @@ use wgpu::{CooperativeMatrixProperties, CooperativeScalarType, ExperimentalFeatu
 pub(super) const FEATURES: Features =
     Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(Features::SHADER_F16);
 
-/// Rows, and columns, of the largest squares of halves that the adapter multiplies with sums in single precision.
+/// Rows, and columns, of the largest squares of halves that the adapter multiplies with sums in
+/// single precision.
 ///
 /// On Vulkan alone: Metal has them too, but nobody has seen these kernels run there.
 pub(super) fn size(adapter: &wgpu::Adapter) -> Option<u32> {
@@ -23,8 +24,9 @@ pub(super) fn size(adapter: &wgpu::Adapter) -> Option<u32> {
     largest(&adapter.cooperative_matrix_properties())
 }
 
-/// Whether the driver grants them to a device. wgpu offers them as soon as the driver lists sizes, and
-/// panics if it then refuses the device, as Mesa's software driver does where subgroups have four lanes.
+/// Whether the driver grants them to a device. wgpu offers them as soon as the driver lists sizes,
+/// and panics if it then refuses the device, as Mesa's software driver does where subgroups have
+/// four lanes.
 #[cfg(any(
     windows,
     target_os = "linux",
@@ -45,8 +47,8 @@ fn is_granted(adapter: &wgpu::Adapter) -> bool {
     let mut granted = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
     let mut asked = vk::PhysicalDeviceFeatures2::default().push_next(&mut granted);
     let (raw, physical) = (instance.raw_instance(), adapter.raw_physical_device());
-    // SAFETY: the instance has the function, since its version has it; the physical device is its own and
-    // lists sizes, so it knows the structure that is chained, which outlives the call.
+    // SAFETY: the instance has the function, since its version has it; the physical device is its
+    // own and lists sizes, so it knows the structure that is chained, which outlives the call.
     unsafe { raw.get_physical_device_features2(physical, &mut asked) };
     granted.cooperative_matrix == vk::TRUE
 }
@@ -75,10 +77,10 @@ fn largest(offered: &[CooperativeMatrixProperties]) -> Option<u32> {
 /// What a device is opened with, so that it has these features.
 pub(super) fn permission(features: Features) -> ExperimentalFeatures {
     match features.contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
-        // SAFETY: what may go wrong is the use of these matrices in a shader. Only a text of ours names them
-        // (`shaders/matmul/cooperative.wgsl`): in uniform control flow, out of workgroup memory, inside its
-        // bounds, in a size and with types that the adapter has listed. Kernels of the app's are validated
-        // without the capability (`ops/custom/reflect.rs`) and cannot.
+        // SAFETY: what may go wrong is the use of these matrices in a shader. Only a text of ours
+        // names them (`shaders/matmul/cooperative.wgsl`): in uniform control flow, out of workgroup
+        // memory, inside its bounds, in a size and with types that the adapter has listed. Kernels
+        // of the app's are validated without the capability (`ops/custom/reflect.rs`) and cannot.
         true => unsafe { ExperimentalFeatures::enabled() },
         false => ExperimentalFeatures::disabled(),
     }

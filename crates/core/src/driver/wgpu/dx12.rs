@@ -18,14 +18,14 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dx12Compiler {
-    /// DXC if the feature `static-dxc` links it in. Else DXC from `dxcompiler.dll`, if Windows finds
-    /// that file (it looks beside the program first) and the GPU can take its code. Else FXC.
+    /// DXC if the feature `static-dxc` links it in. Else DXC from `dxcompiler.dll`, if Windows
+    /// finds that file (it looks beside the program first) and the GPU can take its code. Else FXC.
     #[default]
     Auto,
-    /// FXC, from `d3dcompiler_47.dll`, which is part of Windows. It compiles slowly, and some kernels
-    /// have a slower form for it. In the forms for GPUs, run by a software rasterizer, large products
-    /// take 1.9 times as long, those of five to eight rows 1.2 times, and others as long as with DXC.
-    /// No GPU was measured.
+    /// FXC, from `d3dcompiler_47.dll`, which is part of Windows. It compiles slowly, and some
+    /// kernels have a slower form for it. In the forms for GPUs, run by a software rasterizer,
+    /// large products take 1.9 times as long, those of five to eight rows 1.2 times, and others as
+    /// long as with DXC. No GPU was measured.
     Fxc,
     /// DXC from a DLL that the app ships.
     DynamicDxc {
@@ -133,8 +133,8 @@ fn failure(compiler: &wgpu::Dx12Compiler) -> Option<String> {
         telemetry: None,
         display: None,
     };
-    // SAFETY: wgpu calls it as well, with the same descriptor and no other condition, each time that an
-    // instance is made; what it returns is dropped here, before anything was made of it.
+    // SAFETY: wgpu calls it as well, with the same descriptor and no other condition, each time
+    // that an instance is made; what it returns is dropped here, before anything was made of it.
     let error = unsafe { <Dx12 as Api>::Instance::init(&desc) }.err()?;
     let mut text = error.to_string();
     let mut cause = error.source();

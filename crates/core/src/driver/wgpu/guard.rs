@@ -74,8 +74,8 @@ impl Opened {
         })
     }
 
-    /// Runs calls in scopes and tells what they caught: natively that is known at once, and what could
-    /// keep it for later is not made.
+    /// Runs calls in scopes and tells what they caught: natively that is known at once, and what
+    /// could keep it for later is not made.
     #[cfg(not(target_arch = "wasm32"))]
     fn at_once<T>(&self, call: impl FnOnce() -> T) -> DriverResult<T> {
         let scopes = SCOPES.map(|filter| self.device.push_error_scope(filter));
@@ -131,8 +131,9 @@ impl Opened {
         late.push(scope);
     }
 
-    /// Keeps a scope for later. Nobody may ever wait or poll, so what is known by now goes where the
-    /// list would have to grow: half of it is free after that, and a scope costs little on average.
+    /// Keeps a scope for later. Nobody may ever wait or poll, so what is known by now goes where
+    /// the list would have to grow: half of it is free after that, and a scope costs little on
+    /// average.
     #[cfg(target_arch = "wasm32")]
     fn keep(&self, scope: Late) {
         let mut late = self.late();
@@ -146,7 +147,8 @@ impl Opened {
         late.push(scope);
     }
 
-    /// Lets go of the scopes that are known by now. The first error among them stays for the next wait.
+    /// Lets go of the scopes that are known by now. The first error among them stays for the next
+    /// wait.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn sweep(&self) {
         if let Some(error) = self.take_late() {

@@ -36,7 +36,8 @@ impl Opened {
                 seen.store(result.is_err(), Ordering::Release);
                 notice.tell(result.is_ok());
             });
-            // Natively a request that is wrong, or comes after a loss, is refused before it returns.
+            // Natively a request that is wrong, or comes after a loss, is refused before it
+            // returns.
             match refused.load(Ordering::Acquire) {
                 true => invalid("the buffer cannot be mapped so"),
                 false => Ok(signal),
@@ -85,7 +86,8 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
-        // A software adapter copies the piece before this one on the same cores: threads would be in its way.
+        // A software adapter copies the piece before this one on the same cores: threads would be
+        // in its way.
         let by_threads = self.caps.kind != AdapterKind::Cpu;
         self.in_view(|| copy_into(&raw, first..end, offset_bytes, bytes, by_threads))
     }
@@ -110,8 +112,8 @@ impl Opened {
     /// Asks for a view of a buffer that is mapped, inside of it.
     fn in_view<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
         let shown = self.in_passing(call);
-        // A browser refuses that where the page has destroyed the device, of which its promise tells later; but for
-        // a RangeError, by which the page has no room for the bytes.
+        // A browser refuses that where the page has destroyed the device, of which its promise
+        // tells later; but for a RangeError, by which the page has no room for the bytes.
         #[cfg(target_arch = "wasm32")]
         let shown = shown.map_err(|error| match &error {
             DriverError::Invalid(reason) if reason.contains("RangeError") => error,
@@ -120,9 +122,9 @@ impl Opened {
         shown
     }
 
-    /// Maps a range, lets `look` have it and ends the mapping: what takes four calls else, each with a
-    /// question to the device. `None` where the mapping does not come at once; then nothing has
-    /// happened.
+    /// Maps a range, lets `look` have it and ends the mapping: what takes four calls else, each
+    /// with a question to the device. `None` where the mapping does not come at once; then nothing
+    /// has happened.
     ///
     /// That the device takes calls need not be asked here: wgpu refuses the request for a mapping
     /// where it does not, and what was done before the request was done by a device that is there.
@@ -235,8 +237,8 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Writes to a mapped buffer at `offset_bytes`, which `view` has inside; what is large by several threads, where it
-/// pays.
+/// Writes to a mapped buffer at `offset_bytes`, which `view` has inside; what is large by several
+/// threads, where it pays.
 fn copy_into(
     raw: &wgpu::Buffer,
     view: Range<u64>,

@@ -22,7 +22,8 @@ const PARAMS_BYTES: u64 = caps::IMMEDIATE_BYTES as u64;
 /// The highest alignment of an offset: sizes and windows are multiples of it.
 const ALIGNMENT_BYTES: u64 = 256;
 
-/// Storage buffers of a dispatch, of which one stays unused; the rest holds every kernel's operands.
+/// Storage buffers of a dispatch, of which one stays unused; the rest holds every kernel's
+/// operands.
 const STORAGE_BUFFERS: u64 = 8;
 
 /// Bindings of all bind groups that exist at once, each of a kernel's operands and parameters. DX12

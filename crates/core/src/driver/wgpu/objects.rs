@@ -24,8 +24,9 @@ pub(super) struct BufferEntry {
     named: usize,
 }
 
-/// A buffer that nobody has heard of yet: if nobody does, because the future that makes it is dropped in a
-/// browser while it waits, its memory goes at once and not when the garbage is collected.
+/// A buffer that nobody has heard of yet: if nobody does, because the future that makes it is
+/// dropped in a browser while it waits, its memory goes at once and not when the garbage is
+/// collected.
 struct Begun(Option<wgpu::Buffer>);
 
 impl Drop for Begun {
@@ -82,8 +83,8 @@ impl Opened {
         })
     }
 
-    /// A buffer for uploads that is mapped before the browser has told whether it is a good one. What is
-    /// wrong with it is told to the next wait, and the submission that names it is refused.
+    /// A buffer for uploads that is mapped before the browser has told whether it is a good one.
+    /// What is wrong with it is told to the next wait, and the submission that names it is refused.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn mapped_buffer(&self, size_bytes: u64, label: &str) -> DriverResult<BufferId> {
         self.check().and_then(|()| self.check_size(size_bytes))?;

@@ -30,7 +30,8 @@ pub(crate) struct OpenRequest {
     pub(crate) power: wgpu::PowerPreference,
     /// Which graphics APIs to look at: by default all, or what `WGPU_BACKEND` says.
     pub(crate) backends: Option<wgpu::Backends>,
-    /// What compiles kernels on DX12: by default what `WGPU_DX12_COMPILER` says, else the best there is.
+    /// What compiles kernels on DX12: by default what `WGPU_DX12_COMPILER` says, else the best
+    /// there is.
     pub(crate) dx12_compiler: Option<Dx12Compiler>,
 }
 

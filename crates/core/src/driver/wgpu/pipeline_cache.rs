@@ -1,6 +1,6 @@
-//! Compiled pipelines, kept on disk where the driver hands them out: Vulkan's does. They save the next
-//! start most of what compiling takes. (Many desktop drivers keep such a cache by themselves; those of
-//! phones do not.)
+//! Compiled pipelines, kept on disk where the driver hands them out: Vulkan's does. They save the
+//! next start most of what compiling takes. (Many desktop drivers keep such a cache by themselves;
+//! those of phones do not.)
 
 #![allow(
     unsafe_code,
@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::kept::{self, Kind};
+use crate::cache_file::{self, Kind};
 
 const KIND: Kind = Kind {
     name: "pipelines",
@@ -33,10 +33,11 @@ impl PipelineCache {
         }
         let name = wgpu::util::pipeline_cache_key(&device.adapter_info())?;
         let file = folder.join(name);
-        let data = kept::read(&file, KIND);
-        // SAFETY: the bytes are what `get_data` returned to us: their checksum, and our name for the format,
-        // stand before them in a file that only the user may write. wgpu checks that they are from
-        // this adapter, the driver that it is still the same, and with `fallback` both start empty where not.
+        let data = cache_file::read(&file, KIND);
+        // SAFETY: the bytes are what `get_data` returned to us: their checksum, and our name for
+        // the format, stand before them in a file that only the user may write. wgpu checks that
+        // they are from this adapter, the driver that it is still the same, and with `fallback`
+        // both start empty where not.
         let raw = unsafe {
             device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("lapidary"),
@@ -63,7 +64,7 @@ impl PipelineCache {
             return;
         }
         if let Some(data) = self.raw.get_data() {
-            kept::replace(&self.file, KIND, &data);
+            cache_file::replace(&self.file, KIND, &data);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::super::stand_in::refusal;
+use super::super::replacement::refusal;
 use super::super::{Caps, DriverError, DriverResult};
 use super::open::{Found, LONGEST_WAIT, find};
 use super::opened::Opened;

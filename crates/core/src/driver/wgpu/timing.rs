@@ -1,14 +1,14 @@
-//! How long kernels run, by the device's own clock. While it is on, each dispatch has a pass of its own
-//! with a timestamp before and after it, and each submission is waited for and its timestamps read: the
-//! times are right, but the device idles between submissions.
+//! How long kernels run, by the device's own clock. While it is on, each dispatch has a pass of its
+//! own with a timestamp before and after it, and each submission is waited for and its timestamps
+//! read: the times are right, but the device idles between submissions.
 
 use std::sync::PoisonError;
 
 use super::super::{DriverError, DriverResult, KernelRun};
 use super::{Opened, invalid};
 
-/// Dispatches of one submission that are timed; those after them run untimed. Submissions have 256 as a
-/// rule.
+/// Dispatches of one submission that are timed; those after them run untimed. Submissions have 256
+/// as a rule.
 const MOST_DISPATCHES: u32 = 1024;
 
 const STAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;

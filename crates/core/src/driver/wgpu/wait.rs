@@ -165,8 +165,9 @@ mod web {
         }
     }
 
-    /// A scope that is waited for, out of the list meanwhile. What it caught goes back into the list, to
-    /// be told after what was caught before it; so does the scope itself, if the wait is given up.
+    /// A scope that is waited for, out of the list meanwhile. What it caught goes back into the
+    /// list, to be told after what was caught before it; so does the scope itself, if the wait is
+    /// given up.
     struct Awaited<'a> {
         of: &'a Opened,
         scope: Option<Late>,

@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::memory::Zone;
 use crate::transfer::{Piece, Reading};
 
-/// What was freed and has more bytes than so many is looked at by many invocations, all else by one each.
+/// What was freed and has more bytes than so many is looked at by many invocations, all else by one
+/// each.
 const TABLED_BYTES: u64 = 4 << 10;
 
 /// A zone, and what an answer is about that tells of it.
@@ -23,8 +24,8 @@ struct Group {
 }
 
 impl Engine {
-    /// At the end of a walk that somebody waits for: looks at every fence and all that is poisoned, and has
-    /// the answers. The caller has the turn.
+    /// At the end of an execution pass that somebody waits for: looks at every fence and all that
+    /// is poisoned, and has the answers. The caller has the execution lock.
     pub(in crate::engine) async fn look_over(&self) -> Result<()> {
         let (fences, graves) = {
             let mut state = self.lock();
@@ -68,7 +69,7 @@ impl Engine {
             let looked = self.look_at_groups(some).await;
             self.check_lost()?;
             if let Err(error) = looked {
-                // There is no memory for it now: the next walk looks again.
+                // There is no memory for it now: the next execution pass looks again.
                 if let Some(diagnose) = &mut self.lock().diagnose {
                     diagnose.miss(&format!("{error:?}"));
                 }
@@ -77,7 +78,8 @@ impl Engine {
         }
         self.collect().await?;
         if let Some(diagnose) = &mut self.lock().diagnose {
-            // Who damaged what was not seen is still to be named by the walk that sees it.
+            // Who damaged what was not seen is still to be named by the execution pass that sees
+            // it.
             if diagnose.is_all_seen {
                 diagnose.suspects.clear();
             }
@@ -225,8 +227,8 @@ impl State {
         free.unwrap_or(0) as usize
     }
 
-    /// Zones, which are sorted by slab and offset, as bindings show them; so few in each that their answers
-    /// find room.
+    /// Zones, which are sorted by slab and offset, as bindings show them; so few in each that their
+    /// answers find room.
     fn by_window(&self, zones: Vec<Tabled>) -> Vec<Group> {
         let (alignment, window_bytes) = steps(self.driver.caps());
         let gear = self.diagnose.as_ref().and_then(|one| one.gear.as_ref());

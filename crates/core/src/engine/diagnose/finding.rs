@@ -9,16 +9,18 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::Tag;
 
-/// Which bugs are looked for while a program runs: [`Options::diagnostics`](crate::Options::diagnostics).
+/// Which bugs are looked for while a program runs:
+/// [`Options::diagnostics`](crate::Options::diagnostics).
 ///
-/// All are off by default, and then cost nothing. What is found is a [`Finding`]: a warning to the crate
-/// `log`, and in the list of [`Gpu::findings`](crate::Gpu::findings). Every flush, read and finish waits for the
-/// device and looks; results are the same, bit for bit.
+/// All are off by default, and then cost nothing. What is found is a [`Finding`]: a warning to the
+/// crate `log`, and in the list of [`Gpu::findings`](crate::Gpu::findings). Every flush, read and
+/// finish waits for the device and looks; results are the same, bit for bit.
 ///
-/// They take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes a tensor for its fence. And time: a small
-/// network's steps, each of which was read, took on lavapipe 1.9 times as long with canaries, 2.7 times with poison,
-/// 2.1 times with `non_finite` and 3.2 times with all (`cargo bench --bench diagnostics`). Buffers of the app that
-/// were [imported](crate::Gpu::import) have no fences, and a device that is lost takes along what was not told.
+/// They take memory: 128 to 320 KiB of the budget, and 256 to 511 bytes a tensor for its fence. And
+/// time: a small network's steps, each of which was read, took on lavapipe 1.9 times as long with
+/// canaries, 2.7 times with poison, 2.1 times with `non_finite` and 3.2 times with all
+/// (`cargo bench --bench diagnostics`). Buffers of the app that were [imported](crate::Gpu::import)
+/// have no fences, and a device that is lost takes along what was not told.
 ///
 /// ```
 /// use lapidary_core::{Diagnostics, Options};
@@ -30,31 +32,35 @@ use crate::memory::Tag;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Diagnostics {
-    /// Behind every tensor lies a fence of at least 256 bytes, and one kernel looks at all of them: whoever
-    /// writes past an end is found ([`Finding::Overrun`]). A write before the beginning hits the fence of the
-    /// neighbour, which the finding names too.
+    /// Behind every tensor lies a fence of at least 256 bytes, and one kernel looks at all of them:
+    /// whoever writes past an end is found ([`Finding::Overrun`]). A write before the beginning
+    /// hits the fence of the neighbour, which the finding names too.
     ///
-    /// What is written through by a [`Kernel`](crate::Kernel) of the app's is bound with 256 bytes of its fence,
-    /// so that a wrong index lands there instead of being cut off at the last element; `arrayLength` says
-    /// what it always says. It is bound exactly, and wrong indices are not found, where it is a view that ends
-    /// before its storage does, an import, an array of elements that do not divide 256, or where the text hands
-    /// `arrayLength` something else than `&name`.
+    /// What is written through by a [`Kernel`](crate::Kernel) of the app's is bound with 256 bytes
+    /// of its fence, so that a wrong index lands there instead of being cut off at the last
+    /// element; `arrayLength` says what it always says. It is bound exactly, and wrong indices are
+    /// not found, where it is a view that ends before its storage does, an import, an array of
+    /// elements that do not divide 256, or where the text hands `arrayLength` something else than
+    /// `&name`.
     pub canaries: bool,
-    /// What is freed is filled with words of `0xffed_ffed`, which are NaN in floats of every width, and is
-    /// looked at before it is given out again, and at every flush: a write to it through a range that
-    /// an app has kept is found ([`Finding::WrittenAfterFree`]), and what is read from there shows.
+    /// What is freed is filled with words of `0xffed_ffed`, which are NaN in floats of every width,
+    /// and is looked at before it is given out again, and at every flush: a write to it through a
+    /// range that an app has kept is found ([`Finding::WrittenAfterFree`]), and what is read from
+    /// there shows.
     pub poison: bool,
-    /// What a [`Kernel`](crate::Kernel) of the app's leaves unwritten in its [`out`](crate::KernelCall::out) is
-    /// found as soon as an operation or the host reads that tensor ([`Finding::Unwritten`]). It reads as zeros as
-    /// ever. An output that the kernel itself reads is not watched, and a word of `0xffed_ffed` counts as unwritten
-    /// and becomes zero. Nothing else can be without a value: whatever else makes a tensor writes all of it.
+    /// What a [`Kernel`](crate::Kernel) of the app's leaves unwritten in its
+    /// [`out`](crate::KernelCall::out) is found as soon as an operation or the host reads that
+    /// tensor ([`Finding::Unwritten`]). It reads as zeros as ever. An output that the kernel itself
+    /// reads is not watched, and a word of `0xffed_ffed` counts as unwritten and becomes zero.
+    /// Nothing else can be without a value: whatever else makes a tensor writes all of it.
     pub unwritten: bool,
-    /// When the last [`Gpu`](crate::Gpu) goes while tensors live, they are listed ([`Finding::Leak`]).
-    /// [`Gpu::leaks`](crate::Gpu::leaks) lists them at any time, also without this.
+    /// When the last [`Gpu`](crate::Gpu) goes while tensors live, they are listed
+    /// ([`Finding::Leak`]). [`Gpu::leaks`](crate::Gpu::leaks) lists them at any time, also without
+    /// this.
     pub leaks: bool,
-    /// Looks at every result of floats, and names the operation of which one has a NaN though its operands had
-    /// none, or an infinity though they had neither ([`Finding::NonFinite`]). Operations are not put together meanwhile
-    /// ([`Options::fuse`](crate::Options::fuse)).
+    /// Looks at every result of floats, and names the operation of which one has a NaN though its
+    /// operands had none, or an infinity though they had neither ([`Finding::NonFinite`]).
+    /// Operations are not put together meanwhile ([`Options::fuse`](crate::Options::fuse)).
     pub non_finite: bool,
 }
 
@@ -359,7 +365,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Takes what was found since the last time, in the order in which it was found. At most 256 are kept.
+    /// Takes what was found since the last time, in the order in which it was found. At most 256
+    /// are kept.
     pub fn take(&self) -> Vec<Finding> {
         self.lock().drain(..).collect()
     }

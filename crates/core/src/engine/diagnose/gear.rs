@@ -26,7 +26,7 @@ fn variant(look: Look) -> Variant {
     Variant {
         code: look as u64,
         dtypes: [DType::U32; MAX_OPERANDS],
-        quads: 0,
+        vec4s: 0,
     }
 }
 
@@ -43,7 +43,7 @@ fn layout(look: Look) -> Layout {
 }
 
 impl Engine {
-    /// Makes what looking takes, before the first command runs. The caller has the turn.
+    /// Makes what looking takes, before the first command runs. The caller has the execution lock.
     pub(in crate::engine) async fn prepare_diagnose(&self) -> Result<()> {
         let wants = {
             let state = self.lock();
@@ -54,7 +54,8 @@ impl Engine {
         };
         let made = self.make_gear(wants).await;
         self.check_lost()?;
-        // Without it values would be wrong, not only unwatched: outputs of kernels begin full of the pattern.
+        // Without it values would be wrong, not only unwatched: outputs of kernels begin full of
+        // the pattern.
         made.map_err(|error| Error::Driver {
             what: "memory to look for bugs",
             message: format!("{error:?}; give it more, or look for none"),
@@ -105,7 +106,7 @@ impl Engine {
     pub(super) async fn stage_for_gear(&self, bytes: &[u8], offset_bytes: u64) -> DriverResult<()> {
         let (mut rest, mut at) = (bytes, offset_bytes);
         while !rest.is_empty() {
-            if let Some((region, taken)) = self.arrivals.stage(rest)? {
+            if let Some((region, taken)) = self.restore_staging.stage(rest)? {
                 let mut state = self.lock();
                 let gear = state.diagnose.as_ref().and_then(|one| one.gear.as_ref());
                 let Some(dst) = gear.map(|gear| gear.buffer) else {
@@ -122,15 +123,15 @@ impl Engine {
                 (rest, at) = (&rest[taken..], at + taken as u64);
                 continue;
             }
-            match self.arrivals.grow(rest.len() as u64).await {
+            match self.restore_staging.grow(rest.len() as u64).await {
                 Ok(true) => continue,
                 Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
                 Err(error) => return Err(error),
             }
             let submitted = self.submit();
             submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
-            self.arrivals.sweep()?;
-            if !self.arrivals.wait().await? && !self.arrivals.has_room() {
+            self.restore_staging.sweep()?;
+            if !self.restore_staging.wait().await? && !self.restore_staging.has_room() {
                 return Err(DriverError::OutOfMemory);
             }
         }

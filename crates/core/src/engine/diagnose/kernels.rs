@@ -12,7 +12,7 @@ pub static PROBE: Kernel = Kernel {
     name: "probe",
     operands: &[Operand::read("x"), Operand::update("y")],
     text,
-    twin: Some(super::twin::run),
+    reference: Some(super::reference::run),
 };
 
 /// The same, and writes to `x`.
@@ -20,7 +20,7 @@ pub static MEND: Kernel = Kernel {
     name: "mend",
     operands: &[Operand::update("x"), Operand::update("y")],
     text,
-    twin: Some(super::twin::run),
+    reference: Some(super::reference::run),
 };
 
 fn text(variant: &Variant) -> Cow<'static, str> {

@@ -11,8 +11,8 @@ use crate::engine::kernel::{Launch, Program, Role};
 use crate::engine::state::State;
 use crate::memory::{FENCE_BYTES, Storage, Tag, Zone};
 
-/// Bit `i` of the code of a user's launch: operand `i` is bound with some of its fence. Bit `UNWRITTEN + i`: it
-/// is an output full of the pattern, of which what is left is found.
+/// Bit `i` of the code of a user's launch: operand `i` is bound with some of its fence. Bit
+/// `UNWRITTEN + i`: it is an output full of the pattern, of which what is left is found.
 pub(crate) const UNWRITTEN: u32 = 8;
 
 /// The bits of the operands with some of their fence.
@@ -72,8 +72,8 @@ pub(super) struct Watch {
     pub(super) outputs: FxHashMap<u64, Output>,
     /// Results with padding, of rows of so many elements of which so many are none.
     padded: Vec<(Weak<Storage>, (u32, u32))>,
-    /// Of the launch that is being encoded: what it computes, from what, and which operands hold values as a
-    /// whole after it.
+    /// Of the launch that is being encoded: what it computes, from what, and which operands hold
+    /// values as a whole after it.
     operation: String,
     inputs: SmallVec<[u64; 4]>,
     whole: u8,
@@ -90,7 +90,8 @@ impl Watch {
         self.padded.iter().find(is_it).map_or((0, 0), |one| one.1)
     }
 
-    /// What a value was made of had: of those of which that is unknown, what they in turn were made of.
+    /// What a value was made of had: of those of which that is unknown, what they in turn were made
+    /// of.
     pub(super) fn taint_of_inputs(&self, version: u64) -> Taint {
         let mut all = Taint::default();
         let mut seen = FxHashSet::default();
@@ -280,8 +281,8 @@ impl State {
         }
     }
 
-    /// The operands of a user's kernel that are bound with some of their fence: from the end of what it may
-    /// write to the end of that.
+    /// The operands of a user's kernel that are bound with some of their fence: from the end of
+    /// what it may write to the end of that.
     fn ends(&self, launch: &Launch) -> SmallVec<[Zone; 2]> {
         let mut ends = SmallVec::new();
         if !matches!(launch.program, Program::Custom(_)) {

@@ -21,11 +21,11 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
         );
     }
-    let reads_octets = text.contains(&format!("{name}_get8("));
-    if reads_octets {
+    let reads_vec8s = text.contains(&format!("{name}_get8("));
+    if reads_vec8s {
         debug_assert!(dtype == DType::F32, "{name}_get8");
         let body = match unit {
-            Unit::Octet => format!(
+            Unit::Vec8 => format!(
                 "let o = b{part}_load(i >> 3u); \
                  return mat2x4<f32>(bitcast<vec4<f32>>(o.low), bitcast<vec4<f32>>(o.high));"
             ),
@@ -36,19 +36,19 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_get8(i: u32) -> mat2x4<f32> {{ {body} }}"),
         );
     }
-    if reads_octets || text.contains(&format!("{name}_get4(")) {
+    if reads_vec8s || text.contains(&format!("{name}_get4(")) {
         let body = get4(part, dtype, unit);
         line(
             out,
             format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
         );
     }
-    let writes_octets = operand.role != Role::Read && text.contains(&format!("{name}_put8("));
-    if writes_octets {
+    let writes_vec8s = operand.role != Role::Read && text.contains(&format!("{name}_put8("));
+    if writes_vec8s {
         debug_assert!(dtype == DType::F32, "{name}_put8");
         let body = match unit {
-            Unit::Octet => format!(
-                "b{part}_store(i >> 3u, Octet(bitcast<vec4<u32>>(v[0]), bitcast<vec4<u32>>(v[1])));"
+            Unit::Vec8 => format!(
+                "b{part}_store(i >> 3u, Vec8(bitcast<vec4<u32>>(v[0]), bitcast<vec4<u32>>(v[1])));"
             ),
             _ => format!("{name}_put4(i, v[0]); {name}_put4(i + 4u, v[1]);"),
         };
@@ -57,8 +57,8 @@ pub(super) fn declare_operand(
             format_args!("fn {name}_put8(i: u32, v: mat2x4<f32>) {{ {body} }}"),
         );
     }
-    let writes_quads = operand.role != Role::Read && text.contains(&format!("{name}_put4("));
-    if writes_quads || writes_octets && unit != Unit::Octet {
+    let writes_vec4s = operand.role != Role::Read && text.contains(&format!("{name}_put4("));
+    if writes_vec4s || writes_vec8s && unit != Unit::Vec8 {
         let body = put4(part, dtype, unit);
         line(
             out,
@@ -83,13 +83,13 @@ fn get(part: usize, dtype: DType, unit: Unit) -> String {
         _ => "let h = unpack2x16float(w); return select(h.x, h.y, (i & 1u) != 0u);",
     };
     match (dtype.size_bytes(), unit) {
-        (4, Unit::Quad4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
-        (4, Unit::Octet) => format!(
+        (4, Unit::Vec4Words4) => format!("return bitcast<{kind}>(b{part}_load(i >> 2u)[i & 3u]);"),
+        (4, Unit::Vec8) => format!(
             "let o = b{part}_load(i >> 3u); let q = select(o.low, o.high, (i & 4u) != 0u); \
              return bitcast<{kind}>(q[i & 3u]);"
         ),
         (4, _) => format!("return bitcast<{kind}>(b{part}_load(i));"),
-        (2, Unit::Quad2) => format!(
+        (2, Unit::Vec4Words2) => format!(
             "let q = b{part}_load(i >> 2u); let w = select(q.x, q.y, (i & 2u) != 0u); {one}"
         ),
         (2, _) => format!("let w = b{part}_load(i >> 1u); {one}"),
@@ -110,8 +110,8 @@ fn get4(part: usize, dtype: DType, unit: Unit) -> String {
         _ => "return vec4<f32>(unpack2x16float(q.x), unpack2x16float(q.y));",
     };
     match (dtype.size_bytes(), unit) {
-        (4, Unit::Quad4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
-        (4, Unit::Octet) => format!(
+        (4, Unit::Vec4Words4) => format!("return bitcast<vec4<{kind}>>(b{part}_load(i >> 2u));"),
+        (4, Unit::Vec8) => format!(
             "let o = b{part}_load(i >> 3u); \
              return bitcast<vec4<{kind}>>(select(o.low, o.high, (i & 4u) != 0u));"
         ),
@@ -119,7 +119,7 @@ fn get4(part: usize, dtype: DType, unit: Unit) -> String {
             "return bitcast<vec4<{kind}>>(vec4<u32>(b{part}_load(i), b{part}_load(i + 1u), \
              b{part}_load(i + 2u), b{part}_load(i + 3u)));"
         ),
-        (2, Unit::Quad2) => format!("let q = b{part}_load(i >> 2u); {halves}"),
+        (2, Unit::Vec4Words2) => format!("let q = b{part}_load(i >> 2u); {halves}"),
         (2, _) => format!(
             "let q = vec2<u32>(b{part}_load(i >> 1u), b{part}_load((i >> 1u) + 1u)); {halves}"
         ),
@@ -140,12 +140,12 @@ fn put4(part: usize, dtype: DType, unit: Unit) -> String {
         _ => "let q = vec2<u32>(pack_halves(v.xy), pack_halves(v.zw));",
     };
     match (dtype.size_bytes(), unit) {
-        (4, Unit::Quad4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
+        (4, Unit::Vec4Words4) => format!("b{part}_store(i >> 2u, bitcast<vec4<u32>>(v));"),
         (4, _) => format!(
             "let q = bitcast<vec4<u32>>(v); b{part}_store(i, q.x); b{part}_store(i + 1u, q.y); \
              b{part}_store(i + 2u, q.z); b{part}_store(i + 3u, q.w);"
         ),
-        (2, Unit::Quad2) => format!("{halves} b{part}_store(i >> 2u, q);"),
+        (2, Unit::Vec4Words2) => format!("{halves} b{part}_store(i >> 2u, q);"),
         (2, _) => {
             format!("{halves} b{part}_store(i >> 1u, q.x); b{part}_store((i >> 1u) + 1u, q.y);")
         }

@@ -1,5 +1,6 @@
-//! PyTorch's memory snapshots, for its tools: `torch/cuda/_memory_viz.py` and the viewer. Slabs are their
-//! segments, blocks are blocks, and a tag is a stack of frames: the place, then the scopes around it.
+//! PyTorch's memory snapshots, for its tools: `torch/cuda/_memory_viz.py` and the viewer. Slabs are
+//! their segments, blocks are blocks, and a tag is a stack of frames: the place, then the scopes
+//! around it.
 
 use std::io::{self, Write};
 
@@ -16,9 +17,10 @@ impl Snapshot {
     /// Writes it as a pickle that PyTorch's tools read: `python _memory_viz.py trace_plot` of
     /// `torch/cuda/`, and the viewer that <https://pytorch.org/memory_viz> is.
     ///
-    /// Addresses are made up from the numbers of slabs and the offsets in them; what moves, leaves or is
-    /// handed on is freed in one place and allocated in another. Blocks of which nothing tells where they
-    /// were, since they were made before the history begins and are gone, lie in a segment of their own.
+    /// Addresses are made up from the numbers of slabs and the offsets in them; what moves, leaves
+    /// or is handed on is freed in one place and allocated in another. Blocks of which nothing
+    /// tells where they were, since they were made before the history begins and are gone, lie in a
+    /// segment of their own.
     ///
     /// ```no_run
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;

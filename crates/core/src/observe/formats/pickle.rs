@@ -1,6 +1,6 @@
 //! Python's pickle, as much of it as a snapshot takes and its readers know: the viewer of PyTorch's
-//! snapshots, which is JavaScript, understands a part of protocol 2 alone. Strings and what is named is
-//! written once, and afterwards by a number.
+//! snapshots, which is JavaScript, understands a part of protocol 2 alone. Strings and what is
+//! named is written once, and afterwards by a number.
 
 use std::io::{self, Write};
 
@@ -39,7 +39,8 @@ impl<W: Write> Pickle<W> {
         self.to.flush()
     }
 
-    /// A number: at most 8 bytes long where it is long, since longer ones are of another type in JavaScript.
+    /// A number: at most 8 bytes long where it is long, since longer ones are of another type in
+    /// JavaScript.
     pub(super) fn int(&mut self, number: u64) -> io::Result<()> {
         if let Ok(small) = u8::try_from(number) {
             return self.to.write_all(&[b'K', small]);

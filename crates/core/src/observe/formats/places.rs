@@ -1,20 +1,21 @@
-//! The history with places: what came where and what left from where, since other formats name a block by
-//! its address, and begin with what was there.
+//! The history with places: what came where and what left from where, since other formats name a
+//! block by its address, and begin with what was there.
 //!
-//! A snapshot's events name storages, and say of a storage that goes only which it is. So they are gone
-//! through twice: once to find out what there was before the first of them, and once to tell.
+//! A snapshot's events name storages, and say of a storage that goes only which it is. So they are
+//! gone through twice: once to find out what there was before the first of them, and once to tell.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::memory::{Event, Moment};
 use crate::observe::Snapshot;
 
-/// Slabs lie so far apart in the addresses that are made up for them. A slab has the same address in every
-/// snapshot of a device that did not have thousands of them, so that snapshots can be compared.
+/// Slabs lie so far apart in the addresses that are made up for them. A slab has the same address
+/// in every snapshot of a device that did not have thousands of them, so that snapshots can be
+/// compared.
 const STRIDE_BYTES: u64 = 1 << 38;
 
-/// With these all addresses are below 2^53: numbers in JavaScript are exact up to there. What has no place
-/// comes after the last of them.
+/// With these all addresses are below 2^53: numbers in JavaScript are exact up to there. What has
+/// no place comes after the last of them.
 const PLACES: u32 = (1 << 15) - 3;
 
 /// A storage and where it is.
@@ -59,8 +60,8 @@ pub(super) struct Places<'a> {
     nowhere: Range,
     /// How many those are.
     placeless: usize,
-    /// The last tags of storages whose first are not told, or may have been others: a storage may have been
-    /// given a name after it was made.
+    /// The last tags of storages whose first are not told, or may have been others: a storage may
+    /// have been given a name after it was made.
     tags: FxHashMap<u64, u32>,
 }
 
@@ -92,8 +93,11 @@ impl<'a> Places<'a> {
                 places.tags.insert(storage, tag);
             }
         }
-        let away = snapshot.away.iter().map(|away| (away.storage, away.tag));
-        places.tags.extend(away);
+        let evicted = snapshot
+            .evicted
+            .iter()
+            .map(|evicted| (evicted.storage, evicted.tag));
+        places.tags.extend(evicted);
         for (slab, block) in each_block(snapshot) {
             places.tags.insert(block.storage, block.tag);
             let place = Some((slab, block.offset_bytes));
@@ -200,7 +204,7 @@ impl<'a> Places<'a> {
             Event::Free { storage, .. } | Event::Evict { storage, .. } => {
                 self.lose(now, storage, each).map(|_| ())
             }
-            Event::HandOn {
+            Event::Donate {
                 storage, heir, tag, ..
             } => {
                 let Some(held) = now.live.remove(&storage) else {
@@ -373,7 +377,7 @@ impl Past {
                 let is_new = self.known.insert(storage);
                 self.met_unless(!is_new, storage, bytes);
             }
-            Event::HandOn {
+            Event::Donate {
                 storage,
                 heir,
                 bytes,
@@ -460,7 +464,8 @@ fn slabs_of(snapshot: &Snapshot) -> FxHashMap<u32, Slab> {
 struct Found {
     slabs: FxHashMap<u32, Slab>,
     taken: FxHashSet<u32>,
-    /// So many places were tried, from the last on, for slabs whose own was taken: none of them is free.
+    /// So many places were tried, from the last on, for slabs whose own was taken: none of them is
+    /// free.
     tried: u32,
 }
 

@@ -1,5 +1,5 @@
-//! The log of RMM's logging adaptor: `Thread,Time,Action,Pointer,Size,Stream`, a row an event. Written for
-//! the tools that read it, and read for ours: logs of RMM's are of real programs.
+//! The log of RMM's logging adaptor: `Thread,Time,Action,Pointer,Size,Stream`, a row an event.
+//! Written for the tools that read it, and read for ours: logs of RMM's are of real programs.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -19,8 +19,8 @@ const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 impl Snapshot {
     /// Writes the history as a log of RMM's, from what there was at its beginning on: rows of
-    /// `Thread,Time,Action,Pointer,Size,Stream`, where addresses are made up from slabs and offsets, and times
-    /// are of the day in UTC. Without a history it has what is there now.
+    /// `Thread,Time,Action,Pointer,Size,Stream`, where addresses are made up from slabs and
+    /// offsets, and times are of the day in UTC. Without a history it has what is there now.
     ///
     /// What leaves the device is freed there, and allocated when it is back; what moves is both.
     ///
@@ -94,9 +94,9 @@ pub struct RmmRow {
     pub event: RmmEvent,
 }
 
-/// Reads a log of RMM's logging adaptor, or what [`Snapshot::write_rmm`] has written. Rows of nothing
-/// (allocations of no bytes, and those that failed) are left out; columns may be in any order, and more than
-/// the three that say what happens.
+/// Reads a log of RMM's logging adaptor, or what [`Snapshot::write_rmm`] has written. Rows of
+/// nothing (allocations of no bytes, and those that failed) are left out; columns may be in any
+/// order, and more than the three that say what happens.
 ///
 /// ```
 /// use lapidary_core::{RmmEvent, read_rmm};
@@ -113,8 +113,9 @@ pub struct RmmRow {
 /// ```
 ///
 /// # Errors
-/// [`Error::Format`] with the line: no such columns, a row that ends early, a bad number or action, a block
-/// allocated where another is, freed twice or with another size, and whatever the reader says.
+/// [`Error::Format`] with the line: no such columns, a row that ends early, a bad number or action,
+/// a block allocated where another is, freed twice or with another size, and whatever the reader
+/// says.
 pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
     let (mut log, mut rows, mut buffer) = (None, Vec::new(), Vec::new());
     for line in 1.. {

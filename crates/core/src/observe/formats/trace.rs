@@ -1,5 +1,5 @@
-//! The trace events of Chrome, which Perfetto opens: what is live and reserved as counters, what happened as
-//! instants on tracks by subject, kernels as slices.
+//! The trace events of Chrome, which Perfetto opens: what is live and reserved as counters, what
+//! happened as instants on tracks by subject, kernels as slices.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -25,11 +25,12 @@ const KERNELS: u32 = 4;
 const PRESSURE: u32 = 5;
 
 impl Snapshot {
-    /// Writes the history as a trace that <https://ui.perfetto.dev> and `chrome://tracing` open: counters of
-    /// what is live (granted, as [`MemoryStats::live_bytes`](crate::MemoryStats::live_bytes)), reserved and
-    /// the budget, and of the tags that had most; submissions, transfers, moves, slabs, rungs of the ladder and
-    /// refusals; and kernels, if [they were timed](crate::Gpu::time_kernels). Times begin when the device was
-    /// opened.
+    /// Writes the history as a trace that <https://ui.perfetto.dev> and `chrome://tracing` open:
+    /// counters of what is live (granted, as
+    /// [`MemoryStats::live_bytes`](crate::MemoryStats::live_bytes)), reserved and the budget, and
+    /// of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps and
+    /// refusals; and kernels, if [they were timed](crate::Gpu::time_kernels). Times begin when the
+    /// device was opened.
     ///
     /// # Errors
     /// The writer's own.
@@ -68,7 +69,7 @@ impl Snapshot {
         let mut instant =
             |track, name: &str, args: &[(&str, u64)]| to.instant(track, name, at_ns, args);
         match event {
-            Event::Alloc { .. } | Event::Free { .. } | Event::HandOn { .. } => Ok(()),
+            Event::Alloc { .. } | Event::Free { .. } | Event::Donate { .. } => Ok(()),
             Event::SlabCreated { slab, bytes, .. } => {
                 let args = [("slab", slab.into()), ("bytes", bytes)];
                 instant(SLABS, "slab created", &args)
@@ -101,8 +102,8 @@ impl Snapshot {
             Event::Move { storage, bytes, .. } => {
                 instant(PRESSURE, "move", &[("storage", storage), ("bytes", bytes)])
             }
-            Event::Rung { rung, freed_bytes } => {
-                let name = format!("rung: {}", rung.name());
+            Event::ReclaimStep { step, freed_bytes } => {
+                let name = format!("reclaim step: {}", step.name());
                 instant(PRESSURE, &name, &[("freed_bytes", freed_bytes)])
             }
             Event::Refusal { bytes } => instant(PRESSURE, "refusal", &[("bytes", bytes)]),

@@ -21,7 +21,7 @@ const STAGING: Style = Style::new().fg(Color::Yellow);
 const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Columns of the panels of slabs and of the ladder.
+/// Columns of the panels of slabs and of reclaim.
 const SIDE_COLUMNS: u16 = 44;
 const SLAB_CELLS: usize = 18;
 
@@ -60,12 +60,12 @@ pub(super) fn draw(monitor: &Monitor, area: Rect, buffer: &mut Buffer) {
     let halves = [Constraint::Percentage(share), Constraint::Fill(1)];
     let [upper, lower] = Layout::vertical(halves).areas(rest);
     let [curve, slabs] = Layout::horizontal(sides).areas(upper);
-    let [holders, ladder] = Layout::horizontal(sides).areas(lower);
+    let [holders, events] = Layout::horizontal(sides).areas(lower);
     view.curve.draw(curve, buffer, window, stats.budget_bytes);
     monitor.holders.draw(holders, buffer, stats);
     if is_wide {
         draw_slabs(stats, slabs, buffer);
-        view.ladder.draw(ladder, buffer, stats);
+        view.events.draw(events, buffer, stats);
     }
     if monitor.shows_help {
         draw_help(area, buffer);
@@ -156,7 +156,7 @@ fn draw_budget(stats: &MemoryStats, area: Rect, buffer: &mut Buffer) {
 /// What the device's bytes are.
 fn parts(stats: &MemoryStats) -> [(&'static str, u64, Style); 4] {
     let staging_bytes = (stats.upload_bytes.now)
-        .saturating_add(stats.arrival_bytes.now)
+        .saturating_add(stats.restore_staging_bytes.now)
         .saturating_add(stats.readback_bytes.now);
     [
         ("live", stats.live_bytes.now, LIVE),
@@ -266,7 +266,7 @@ const HELP: [(&str, &str); 9] = [
         "live, free in slabs",
         "what tensors take of slabs, and what is left",
     ),
-    ("ladder", "what was done to make room, and who found none"),
+    ("reclaim", "what was done to make room, and who found none"),
 ];
 
 fn draw_help(area: Rect, buffer: &mut Buffer) {

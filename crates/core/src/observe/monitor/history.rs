@@ -92,7 +92,7 @@ impl Curve {
             Span::styled("■ reserved ", RESERVED),
         ];
         if most(&out) > 0.0 {
-            legend.push(Span::styled("■ put out ", OUT));
+            legend.push(Span::styled("■ evicted ", OUT));
         }
         let block = panel(title).title_top(Line::from(legend).right_aligned());
         let inner = block.inner(area);
@@ -127,7 +127,7 @@ impl Curve {
             .render(inner, buffer);
     }
 
-    /// The most that there was in each of so many parts of the window: live, reserved, put out.
+    /// The most that there was in each of so many parts of the window: live, reserved, evicted.
     fn columns(&self, window: Duration, columns: usize) -> [Vec<(f64, f64)>; 3] {
         let last = self.last_at();
         let mut parts: Vec<Option<[u64; 3]>> = vec![None; columns];

@@ -1,13 +1,14 @@
-//! The memory live, on a terminal: takes samples, keeps what is needed for curves and lists, answers keys.
+//! The memory live, on a terminal: takes samples, keeps what is needed for curves and lists,
+//! answers keys.
 //!
-//! `draw` lays it out and draws it, `holders` is the table, `ladder` what happened between two samples,
-//! `terminal` the loop for whoever has a whole terminal to give. Nothing here knows where samples come
-//! from: from this process, through a socket, or from a test.
+//! `draw` lays it out and draws it, `holders` is the table, `events` what happened between two
+//! samples, `terminal` the loop for whoever has a whole terminal to give. Nothing here knows where
+//! samples come from: from this process, through a socket, or from a test.
 
 mod draw;
+mod events;
 mod history;
 mod holders;
-mod ladder;
 mod terminal;
 
 use std::time::{Duration, Instant};
@@ -18,9 +19,9 @@ use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
 use super::MemoryStats;
+use events::RecentEvents;
 use history::Curve;
 use holders::Holders;
-use ladder::Ladder;
 
 /// How much of the past the curve shows.
 const WINDOWS: [Duration; 4] = [
@@ -39,11 +40,11 @@ pub enum Control {
     Quit,
 }
 
-/// The memory live, in the manner of `nvtop`: the budget as a bar, slabs and how full they are, live and
-/// reserved bytes over time, who holds how much, and what was done to make room.
+/// The memory live, in the manner of `nvtop`: the budget as a bar, slabs and how full they are,
+/// live and reserved bytes over time, who holds how much, and what was done to make room.
 ///
-/// It takes samples and draws itself wherever the app says, with [ratatui]; it has no thread, no timer and no
-/// terminal of its own.
+/// It takes samples and draws itself wherever the app says, with [ratatui]; it has no thread, no
+/// timer and no terminal of its own.
 ///
 /// ```no_run
 /// use lapidary_core::monitor::Monitor;
@@ -84,7 +85,7 @@ pub struct Monitor {
 struct View {
     stats: Option<MemoryStats>,
     curve: Curve,
-    ladder: Ladder,
+    events: RecentEvents,
 }
 
 impl Default for Monitor {
@@ -112,13 +113,13 @@ impl Monitor {
         self.push_at(self.start.elapsed(), stats);
     }
 
-    /// Takes a sample of so long after the first: for what was recorded. Times that go back count as the
-    /// last one.
+    /// Takes a sample of so long after the first: for what was recorded. Times that go back count
+    /// as the last one.
     pub fn push_at(&mut self, at: Duration, stats: MemoryStats) {
         let view = &mut self.live;
         let at = at.max(view.curve.last_at());
         if let Some(before) = &view.stats {
-            view.ladder.compare(at, before, &stats);
+            view.events.compare(at, before, &stats);
         }
         view.curve.push(at, &stats);
         view.stats = Some(stats);

@@ -28,9 +28,9 @@ impl Drop for Restore {
 }
 
 impl Monitor {
-    /// Draws on this process's terminal until the user quits: a sample and a picture each time that `every`
-    /// has passed, which is a day at most. When a sample fails, its message is shown with what was seen before,
-    /// and another is tried after a second or more.
+    /// Draws on this process's terminal until the user quits: a sample and a picture each time that
+    /// `every` has passed, which is a day at most. When a sample fails, its message is shown with
+    /// what was seen before, and another is tried after a second or more.
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) -> std::io::Result<()> {

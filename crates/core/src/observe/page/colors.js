@@ -34,7 +34,7 @@ function inks() {
     sizes: SIZE_COLORS[theme],
     states: STATE_COLORS[theme],
     font: style.getPropertyValue("--font").trim(),
-    ...Object.fromEntries(["text", "soft", "faint", "line", "panel", "free", "cached", "accent", "slab", "rung", "evict", "refuse", "submit", "other"].map(name => [name, ink(name)])),
+    ...Object.fromEntries(["text", "soft", "faint", "line", "panel", "free", "cached", "accent", "slab", "reclaim", "evict", "refuse", "submit", "other"].map(name => [name, ink(name)])),
   };
 }
 

@@ -2,13 +2,13 @@
 // opened. Nothing of either is trusted: numbers are made numbers, texts are clipped.
 
 const KINDS = [
-  "Alloc", "Free", "HandOn", "Move", "Evict", "Restore",
-  "SlabCreated", "SlabReleased", "Submission", "Rung", "Refusal", "Reopened",
+  "Alloc", "Free", "Donate", "Move", "Evict", "Restore",
+  "SlabCreated", "SlabReleased", "Submission", "ReclaimStep", "Refusal", "Reopened",
   "Upload", "Read", "Kernel",
 ];
 const [
-  ALLOC, FREE, HAND_ON, MOVE, EVICT, RESTORE,
-  SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RUNG, REFUSAL, REOPENED,
+  ALLOC, FREE, DONATE, MOVE, EVICT, RESTORE,
+  SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RECLAIM_STEP, REFUSAL, REOPENED,
   UPLOAD, READ, KERNEL,
 ] = KINDS.keys();
 
@@ -16,14 +16,14 @@ const [
 const FIELDS = {
   Alloc: ["id", "who", "bytes", "slab", "offset"],
   Free: ["id", "bytes"],
-  HandOn: ["id", "heir", "who", "bytes"],
+  Donate: ["id", "heir", "who", "bytes"],
   Move: ["id", "bytes", "slab", "offset"],
   Evict: ["id", "bytes", "where"],
   Restore: ["id", "who", "bytes", "slab", "offset"],
   SlabCreated: ["slab", "bytes", "class"],
   SlabReleased: ["slab", "bytes"],
   Submission: ["id", "bytes"],
-  Rung: ["rung", "bytes"],
+  ReclaimStep: ["step", "bytes"],
   Refusal: ["bytes"],
   Reopened: [],
   Upload: ["id", "bytes"],
@@ -35,7 +35,7 @@ const FIELDS = {
 const WORDS = {
   where: ["Pending", "Device", "Imported", "Host", "Disk", "Backed", "Poisoned"],
   class: ["Small", "Middle", "Own", "Alone"],
-  rung: ["retire", "caches", "callbacks", "trim", "compact", "wait", "host", "disk", "drop", "anew"],
+  step: ["retire", "caches", "callbacks", "trim", "compact", "wait", "host", "disk", "drop", "repack"],
 };
 const CLASSES = WORDS.class;
 
@@ -155,7 +155,7 @@ function tagOf(value) {
 // A snapshot's parts; throws with a sentence if it is none.
 function snapshotOf(doc, name, events = null) {
   if (!doc || doc.format !== "lapidary-snapshot") throw new Error("This is no snapshot of lapidary.");
-  if (doc.version !== 2) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 2.");
+  if (doc.version !== 3) throw new Error("This snapshot has version " + printable(doc.version, 20) + "; this page reads version 3.");
   const slabs = list(doc.slabs).map(slab => ({
     id: number(slab?.slab), className: text(slab?.class), bytes: number(slab?.size_bytes), blocks: list(slab?.blocks),
   }));
@@ -169,7 +169,7 @@ function snapshotOf(doc, name, events = null) {
     kernels: list(doc.kernels).map(text),
     slabs,
     slabCount: slabs.length,
-    away: list(doc.away).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),
+    evicted: list(doc.evicted).map(row => ({ id: number(row?.[0]), tag: number(row?.[1]), bytes: number(row?.[2]), where: text(row?.[3]) })),
     dropped: number(doc.dropped),
     events: events ?? eventsFromRows(list(doc.moments)),
   };

@@ -127,7 +127,7 @@ function staysOf(snapshot) {
       case EVICT:
         end(i, id);
         break;
-      case HAND_ON: {
+      case DONATE: {
         const stay = end(i, id);
         put(begin(i, events.offset[i], events.who[i], CAME_HANDED), stays.slab[stay], stays.offset[stay]);
         break;
@@ -166,7 +166,7 @@ function tellBack(events, stays, ended, began) {
   for (let i = events.count - 1; i >= 0; i--) {
     const before = ended[i], after = began[i];
     if (before < 0 || after < 0) continue;
-    if (events.kind[i] === HAND_ON && stays.slab[before] === UNKNOWN) {
+    if (events.kind[i] === DONATE && stays.slab[before] === UNKNOWN) {
       stays.slab[before] = stays.slab[after];
       stays.offset[before] = stays.offset[after];
     } else if (events.kind[i] === MOVE) {
@@ -183,7 +183,7 @@ function storagesIn(events, more) {
     const kind = events.kind[i];
     if (kind > RESTORE) continue;
     all[count++] = events.id[i];
-    if (kind === HAND_ON) all[count++] = events.offset[i];
+    if (kind === DONATE) all[count++] = events.offset[i];
   }
   all.set(more, count);
   return all.subarray(0, count + more.length);
@@ -245,7 +245,7 @@ function modelOf(snapshot) {
 // if there is something to see.
 const LANES = [
   { name: "slabs", kinds: [SLAB_CREATED, SLAB_RELEASED], color: "slab" },
-  { name: "ladder", kinds: [RUNG], color: "rung" },
+  { name: "reclaim", kinds: [RECLAIM_STEP], color: "reclaim" },
   { name: "out · back", kinds: [EVICT, RESTORE], color: "evict" },
   { name: "refused", kinds: [REFUSAL, REOPENED], color: "refuse" },
   { name: "submitted", kinds: [SUBMISSION], color: "submit" },

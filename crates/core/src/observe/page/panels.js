@@ -18,7 +18,7 @@ function meter(model, inks) {
   const budget = number(stats.budget_bytes);
   const rest = Math.max(0, device.now - live.now - cached.now);
   const whole = Math.max(budget, device.now, live.now + cached.now) || 1;
-  const parts = [["live", live.now, inks.tags[0]], ["free in slabs", cached.now, inks.other], ["staging and else", rest, inks.rung]].filter(([, bytes]) => bytes > 0);
+  const parts = [["live", live.now, inks.tags[0]], ["free in slabs", cached.now, inks.other], ["staging and else", rest, inks.reclaim]].filter(([, bytes]) => bytes > 0);
   const bar = el("div", { class: "meter", role: "img", "aria-label": parts.map(([name, bytes]) => name + " " + bytesText(bytes)).join(", ") },
     ...parts.map(([, bytes, color]) => el("i", { style: { width: (100 * bytes) / whole + "%", background: color } })));
   const legend = el("span", {}, ...parts.map(([name, bytes, color]) => el("span", { style: { "margin-right": "14px" } }, swatch(color), name + " " + bytesText(bytes))));
@@ -28,12 +28,12 @@ function meter(model, inks) {
   return el("div", { class: "figure wide" }, el("span", {}, title), bar, legend);
 }
 
-// How often a rung of the ladder freed something, of all tries; each by itself where the pointer rests.
-function ladderFigure(stats) {
-  const rungs = list(stats.rungs).filter(one => number(one?.tries));
-  const sum = name => rungs.reduce((sum, one) => sum + number(one[name]), 0);
-  const each = rungs.map(one => `${printable(text(one.rung), 20)}: ${countText(number(one.gains))} of ${countText(number(one.tries))}, ${bytesText(number(one.freed_bytes))}`);
-  return figure("ladder", `${countText(sum("gains"))} of ${countText(sum("tries"))}`, `tries freed ${bytesText(sum("freed_bytes"))}`, each.join("\n"));
+// How often a reclaim step freed something, of all tries; each by itself where the pointer rests.
+function reclaimFigure(stats) {
+  const steps = list(stats.reclaim_steps).filter(one => number(one?.tries));
+  const sum = name => steps.reduce((sum, one) => sum + number(one[name]), 0);
+  const each = steps.map(one => `${printable(text(one.step), 20)}: ${countText(number(one.gains))} of ${countText(number(one.tries))}, ${bytesText(number(one.freed_bytes))}`);
+  return figure("reclaim", `${countText(sum("gains"))} of ${countText(sum("tries"))}`, `tries freed ${bytesText(sum("freed_bytes"))}`, each.join("\n"));
 }
 
 function summary(model, inks) {
@@ -45,9 +45,9 @@ function summary(model, inks) {
     meter(model, inks),
     figure("largest hole", bytesText(number(stats.largest_hole_bytes)), `fragmentation ${percentText(number(stats.fragmentation))}`),
     figure("storages", countText(storages.now), `in ${counted(model.slabCount, "slab")}`),
-    figure("put out", countText(number(stats.evictions)), `${countText(number(stats.restores))} came back`),
+    figure("evicted", countText(number(stats.evictions)), `${countText(number(stats.restores))} came back`),
     figure("refusals", countText(number(stats.refusals)), `${counted(number(stats.submissions), "submission")}`),
-    ladderFigure(stats),
+    reclaimFigure(stats),
   ];
   return figures;
 }
@@ -70,14 +70,14 @@ function eventWords(model, grouped, i) {
   switch (kind[i]) {
     case ALLOC: return ["alloc " + size, title(who[i])];
     case FREE: return ["free " + size, ending];
-    case HAND_ON: return ["handed on " + size, title(who[i])];
+    case DONATE: return ["donated " + size, title(who[i])];
     case MOVE: return ["moved " + size, ending];
     case EVICT: return [`out to ${WORDS.where[who[i]]?.toLowerCase() ?? "?"} ${size}`, ending];
     case RESTORE: return ["back " + size, title(who[i])];
     case SLAB_CREATED: return ["slab created " + size, `#${slab[i]}, ${CLASSES[who[i]] ?? "?"}`];
     case SLAB_RELEASED: return ["slab released " + size, `#${slab[i]}`];
     case SUBMISSION: return ["submission " + countText(id[i]), `${counted(bytes[i], "command")} so far`];
-    case RUNG: return [`rung: ${WORDS.rung[who[i]] ?? "?"}`, `freed ${size}`];
+    case RECLAIM_STEP: return [`reclaim step: ${WORDS.step[who[i]] ?? "?"}`, `freed ${size}`];
     case REFUSAL: return ["no room for " + size, ""];
     case UPLOAD: return ["upload " + size, "storage " + countText(id[i])];
     case READ: return ["read " + size, "storage " + countText(id[i])];
@@ -86,7 +86,7 @@ function eventWords(model, grouped, i) {
   }
 }
 
-const KIND_WORDS = ["alloc", "free", "hand-on", "move", "out", "back", "slab created", "slab released", "submission", "rung", "refusal", "reopening", "upload", "read", "kernel"];
+const KIND_WORDS = ["alloc", "free", "donation", "move", "out", "back", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel"];
 
 // The events of a column: each if they are few, else how many of each kind.
 function eventRows(model, grouped, first, end) {
@@ -174,6 +174,6 @@ function differenceSummary(before, after) {
   return [
     pair("live", "live_bytes"), pair("reserved", "reserved_bytes"), pair("on the device", "device_bytes"),
     figure("largest hole", signedBytesText(y - x), `${bytesText(x)} → ${bytesText(y)}`),
-    counts("put out", "evictions"), counts("refusals", "refusals"), counts("submissions", "submissions"),
+    counts("evicted", "evictions"), counts("refusals", "refusals"), counts("submissions", "submissions"),
   ];
 }

@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// As much of an answer is taken at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The memory of another process that serves it: see [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+/// The memory of another process that serves it: see
+/// [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
 ///
 /// ```no_run
 /// use lapidary_core::monitor::Remote;
@@ -49,8 +50,8 @@ pub struct Served {
 }
 
 impl Remote {
-    /// The processes of this user that serve at the place that is taken where none is named; of those that
-    /// end in the meantime nobody knows.
+    /// The processes of this user that serve at the place that is taken where none is named; of
+    /// those that end in the meantime nobody knows.
     pub fn find() -> Vec<Served> {
         let folder = fs::read_dir(place::folder())
             .into_iter()
@@ -70,12 +71,13 @@ impl Remote {
         served
     }
 
-    /// Connects to a socket, which must be this user's. On Linux and Android the kernel is asked whose process
-    /// is at the other end, too; elsewhere the socket's owner is all that is looked at.
+    /// Connects to a socket, which must be this user's. On Linux and Android the kernel is asked
+    /// whose process is at the other end, too; elsewhere the socket's owner is all that is looked
+    /// at.
     ///
     /// # Errors
-    /// [`Error::Option`]: there is no socket, it is another user's, nobody listens, or nobody has answered
-    /// within 2 s.
+    /// [`Error::Option`]: there is no socket, it is another user's, nobody listens, or nobody has
+    /// answered within 2 s.
     pub fn connect(path: &Path) -> Result<Remote> {
         Ok(Remote {
             stream: Some(open(path).map_err(refuse)?),
@@ -84,12 +86,13 @@ impl Remote {
         })
     }
 
-    /// The numbers of this moment. Of more than 512 makers the greatest are told. After an error the next call
-    /// connects anew, so that a process that did not answer in time may be asked again.
+    /// The numbers of this moment. Of more than 512 makers the greatest are told. After an error
+    /// the next call connects anew, so that a process that did not answer in time may be asked
+    /// again.
     ///
     /// # Errors
-    /// [`Error::Option`]: the process has ended, has not given its whole answer within 5 s, or says something
-    /// that is no answer.
+    /// [`Error::Option`]: the process has ended, has not given its whole answer within 5 s, or says
+    /// something that is no answer.
     pub fn memory(&mut self) -> Result<MemoryStats> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
@@ -174,7 +177,8 @@ fn ask(mut stream: &UnixStream) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Sleeps until there is something to read. False: it was woken for nothing; an error when it is too late.
+/// Sleeps until there is something to read. False: it was woken for nothing; an error when it is
+/// too late.
 fn wait(stream: &UnixStream, deadline: Instant) -> std::io::Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {

@@ -1,10 +1,11 @@
-//! Statistics for another process of the same user: a local socket that the app opens when it is asked to,
-//! and nothing else that listens.
+//! Statistics for another process of the same user: a local socket that the app opens when it is
+//! asked to, and nothing else that listens.
 //!
-//! A client sends a line, [`REQUEST`]; the answer is a line of JSON, an [`Answer`]. Nobody else's process
-//! comes in: the socket has the mode 0600 and lies in a folder with 0700, and on Linux and Android, but not
-//! elsewhere, both ends ask the kernel who is at the other. A server answers when it is asked and sleeps else;
-//! what a client may make it hold is bounded, and so is how long it waits for one.
+//! A client sends a line, [`REQUEST`]; the answer is a line of JSON, an [`Answer`]. Nobody else's
+//! process comes in: the socket has the mode 0600 and lies in a folder with 0700, and on Linux and
+//! Android, but not elsewhere, both ends ask the kernel who is at the other. A server answers when
+//! it is asked and sleeps else; what a client may make it hold is bounded, and so is how long it
+//! waits for one.
 
 mod client;
 mod place;
@@ -21,7 +22,7 @@ pub use server::MonitorServer;
 
 const REQUEST: &str = "memory 1\n";
 /// Of the answer: a program that knows another says so.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// An answer is never longer: of more holders and slabs than so many the smallest are left out.
 const MOST_ANSWER_BYTES: u64 = 4 << 20;

@@ -98,8 +98,9 @@ pub(super) fn check_socket(path: &Path) -> Result<(), String> {
     owned(path, &found)
 }
 
-/// Connects to a socket; somebody whose queue of arrivals is full, as of a process that was stopped, is given up
-/// after a while with `WouldBlock`. (Systems other than Linux and Android refuse at once then.)
+/// Connects to a socket; somebody whose queue of arrivals is full, as of a process that was
+/// stopped, is given up after a while with `WouldBlock`. (Systems other than Linux and Android
+/// refuse at once then.)
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -126,8 +127,8 @@ pub(super) fn is_served(path: &Path) -> bool {
     }
 }
 
-/// Whether the process at the other end is this user's or the administrator's. The kernel is asked on Linux
-/// and Android only: elsewhere the folder has decided.
+/// Whether the process at the other end is this user's or the administrator's. The kernel is asked
+/// on Linux and Android only: elsewhere the folder has decided.
 pub(super) fn is_friend(stream: &UnixStream) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| {

@@ -28,14 +28,15 @@ const PACE: Duration = Duration::from_millis(10);
 /// A client that has not taken its answer by then is dropped.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// When nobody can be let in, as when the process has no file descriptors left, it is not tried again sooner.
+/// When nobody can be let in, as when the process has no file descriptors left, it is not tried
+/// again sooner.
 const REST: Duration = Duration::from_millis(100);
 
-/// Tells other processes of this user, such as `lapidary top`, of the memory for as long as it is there: see
-/// [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+/// Tells other processes of this user, such as `lapidary top`, of the memory for as long as it is
+/// there: see [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
 ///
-/// The modes of the socket and of its folder keep other users out. On Linux and Android the kernel is asked
-/// whose process comes, too; elsewhere it is not.
+/// The modes of the socket and of its folder keep other users out. On Linux and Android the kernel
+/// is asked whose process comes, too; elsewhere it is not.
 #[derive(Debug)]
 #[must_use = "the socket is closed when this is dropped"]
 pub struct MonitorServer {
@@ -84,7 +85,8 @@ impl Drop for MonitorServer {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // It may be dropped by the thread itself, with the last that held the device: that ends by itself.
+            // It may be dropped by the thread itself, with the last that held the device: that ends
+            // by itself.
             if thread.thread().id() != std::thread::current().id() {
                 // A thread that failed has nothing more to say.
                 let _ = thread.join();

@@ -34,16 +34,16 @@ impl Drop for Lent<'_> {
 }
 
 impl Readbacks {
-    /// Can a piece of so many bytes be looked into where it arrives? Half of the pool at most is taken by
-    /// such: nobody knows for how long.
+    /// Can a piece of so many bytes be looked into where it arrives? Half of the pool at most is
+    /// taken by such: nobody knows for how long.
     pub(crate) fn shows(&self, size_bytes: u64) -> bool {
         let most_bytes = self.limit_bytes() / 2;
         let shown_bytes = self.lock().shown_bytes;
         shown_bytes + size_bytes.next_power_of_two() <= most_bytes
     }
 
-    /// Waits for the one piece of a reading, and lets `look` have it, with nothing locked. `false` where
-    /// somebody who needed room has passed it to the sink meanwhile.
+    /// Waits for the one piece of a reading, and lets `look` have it, with nothing locked. `false`
+    /// where somebody who needed room has passed it to the sink meanwhile.
     pub(crate) async fn show(
         &self,
         reading: &Arc<Reading>,

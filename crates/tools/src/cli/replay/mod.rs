@@ -1,9 +1,9 @@
-//! `lapidary replay`: recorded allocations through our engine on a simulated device, beside what other
-//! allocators would make of them.
+//! `lapidary replay`: recorded allocations through our engine on a simulated device, beside what
+//! other allocators would make of them.
 //!
-//! Each storage of a trace becomes a buffer on the simulated device (sizes only, so that traces of many
-//! GiB fit), placed at once, by the engine that runs everything else. A trace that says what its operators
-//! read is replayed operator by operator, so that tensors can leave in between.
+//! Each storage of a trace becomes a buffer on the simulated device (sizes only, so that traces of
+//! many GiB fit), placed at once, by the engine that runs everything else. A trace that says what
+//! its operators read is replayed operator by operator, so that tensors can leave in between.
 
 mod plot;
 mod report;
@@ -59,8 +59,8 @@ enum Ours {
     Default,
     /// Nothing is moved on the device.
     NoMove,
-    /// The choice of victims alone, on a device without slabs; needs --budget and a trace that says what
-    /// operators read.
+    /// The choice of victims alone, on a device without slabs; needs --budget and a trace that says
+    /// what operators read.
     Choice,
 }
 
@@ -96,8 +96,9 @@ impl Against {
 
 /// Replay recorded allocations: what they reserve here, and under other allocators' rules
 ///
-/// A file is a trace (`a ID BYTES`, `f ID`, a line each; `r` and `w` lines say what operators read and
-/// change) or a log of RMM's (`Thread,Time,Action,Pointer,Size,Stream`), plain or compressed with gzip.
+/// A file is a trace (`a ID BYTES`, `f ID`, a line each; `r` and `w` lines say what operators read
+/// and change) or a log of RMM's (`Thread,Time,Action,Pointer,Size,Stream`), plain or compressed
+/// with gzip.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Traces, or logs of RMM's
@@ -106,7 +107,8 @@ pub(crate) struct Args {
     /// The largest buffer of the device
     #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = bytes)]
     limit: u64,
-    /// What slabs may take: bytes, or a multiple of the trace's peak (0.75x). The others have no budget
+    /// What slabs may take: bytes, or a multiple of the trace's peak (0.75x). The others have no
+    /// budget
     #[arg(long, value_name = "BYTES|FACTORx")]
     budget: Option<Budget>,
     /// What our engine may do

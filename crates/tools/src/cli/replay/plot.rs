@@ -16,8 +16,8 @@ use lapidary_tools::replay::outcome::{POINTS, Point};
 const HEIGHT: u16 = 14;
 const MOST_WIDTH: u16 = 110;
 
-/// Draws what all runs reserved, in the colours of their rows, and below it what was live. Where there
-/// are no colours only the first run is drawn.
+/// Draws what all runs reserved, in the colours of their rows, and below it what was live. Where
+/// there are no colours only the first run is drawn.
 pub(super) fn print(out: &mut dyn Write, style: Style, runs: &[Run]) -> io::Result<()> {
     let Some(first) = runs.first().filter(|run| !run.outcome.curve.is_empty()) else {
         return Ok(());

@@ -93,8 +93,8 @@ fn print_notes(out: &mut dyn Write, run: &Run) -> io::Result<()> {
     if spilled_bytes == 0 {
         return Ok(());
     }
-    let (put_out, back) = (Bytes(outcome.out_bytes), Bytes(outcome.in_bytes));
-    write!(out, "    {put_out} put out, {back} brought back")?;
+    let (evicted, back) = (Bytes(outcome.out_bytes), Bytes(outcome.in_bytes));
+    write!(out, "    {evicted} evicted, {back} restored")?;
     if let Some(bytes) = outcome.reference_bytes.filter(|bytes| *bytes > 0) {
         let share = spilled_bytes as f64 / bytes as f64;
         write!(out, ": {share:.3} × what one who knows the future moves")?;

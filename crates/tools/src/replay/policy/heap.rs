@@ -1,5 +1,5 @@
-//! Best fit on one heap that grows at its end, by as much as is missing: what no buffer of a GPU can do
-//! without being created anew and copied, counted as a buffer each time.
+//! Best fit on one heap that grows at its end, by as much as is missing: what no buffer of a GPU
+//! can do without being created anew and copied, counted as a buffer each time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,7 +1,8 @@
-//! PyTorch's caching allocator for CUDA, as it is set by default: sizes are rounded up to 512 B; requests
-//! up to 1 MiB are cut from segments of 2 MiB, those below 10 MiB from segments of 20 MiB, larger ones get
-//! segments of their own, in steps of 2 MiB; best fit; neighbours in one segment are joined when they are
-//! free. Segments go back only when the driver refuses, which it does not do here.
+//! PyTorch's caching allocator for CUDA, as it is set by default: sizes are rounded up to 512 B;
+//! requests up to 1 MiB are cut from segments of 2 MiB, those below 10 MiB from segments of 20 MiB,
+//! larger ones get segments of their own, in steps of 2 MiB; best fit; neighbours in one segment
+//! are joined when they are free. Segments go back only when the driver refuses, which it does not
+//! do here.
 
 use std::collections::{BTreeSet, HashMap};
 

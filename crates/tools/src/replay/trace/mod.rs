@@ -1,5 +1,5 @@
-//! Recorded allocation traces: what a program created and released, in order. Text, one event a line,
-//! plain or compressed with gzip.
+//! Recorded allocation traces: what a program created and released, in order. Text, one event a
+//! line, plain or compressed with gzip.
 
 mod recorded;
 #[cfg(test)]

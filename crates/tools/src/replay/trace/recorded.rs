@@ -1,5 +1,5 @@
-//! The format of our recordings: `a ID BYTES MAKER` and `f ID`, `r` and `w` for what operators read and
-//! change, `m` for marks, `#` for what there is to say of it all.
+//! The format of our recordings: `a ID BYTES MAKER` and `f ID`, `r` and `w` for what operators read
+//! and change, `m` for marks, `#` for what there is to say of it all.
 
 use super::{Book, Event, Operand, Role, Trace, number, shown};
 
@@ -59,8 +59,8 @@ impl Parser {
         }
     }
 
-    /// The operator whose lines these are makes a storage. A line that cannot be of the one before it
-    /// (another maker; nothing read, so nothing tells them apart) begins the next.
+    /// The operator whose lines these are makes a storage. A line that cannot be of the one before
+    /// it (another maker; nothing read, so nothing tells them apart) begins the next.
     fn make(&mut self, id: usize, maker: &str) {
         let before = self.maker.as_deref();
         let reads = self.operands.get(self.first);

@@ -33,7 +33,7 @@ pub(super) fn add() -> PipelineDesc {
         params_bytes: 4,
         zeroes_workgroup: true,
         written_whole: 0,
-        host: Some(Arc::new(|seen, params| {
+        reference: Some(Arc::new(|seen, params| {
             let more = u32::from_le_bytes(params.try_into().unwrap());
             let x = seen[0].clone();
             for (y, x) in seen[1].chunks_exact_mut(4).zip(x.chunks_exact(4)) {
@@ -282,10 +282,10 @@ fn same_calls_give_the_same_digest_and_other_calls_another() {
 }
 
 #[test]
-fn a_twin_that_panics_takes_the_device_with_it() {
+fn a_reference_that_panics_takes_the_device_with_it() {
     let bench = Bench::new(SimOptions::default());
     let mut desc = add();
-    desc.host = Some(Arc::new(|_, _| panic!("out of its depth")));
+    desc.reference = Some(Arc::new(|_, _| panic!("out of its depth")));
     let pipeline = bench.pipeline(desc).unwrap();
     let (x, y) = (bench.slab(4), bench.slab(4));
     let ranges = [binding(x, 0, 4), binding(y, 0, 4)];
@@ -293,7 +293,7 @@ fn a_twin_that_panics_takes_the_device_with_it() {
     let work = [dispatch(pipeline, group, (0, 4))];
     let first = bench.driver.submit(&work, &[0; 4]).unwrap();
     let second = bench.driver.submit(&work, &[0; 4]).unwrap();
-    let reason = "the twin of `add` panicked: out of its depth";
+    let reason = "the reference kernel of `add` panicked: out of its depth";
     assert_eq!(
         bench.wait(&second.done),
         Err(DriverError::Lost(reason.to_string()))

@@ -169,7 +169,7 @@ fn a_lesser_device_is_refused_and_one_with_less_memory_taken() {
     };
     let new = SimOptions::default;
     let mode = SimMode::SizesOnly;
-    lesser(SimOptions { mode, ..new() }, "host_kernels");
+    lesser(SimOptions { mode, ..new() }, "runs_reference_kernels");
     let max_buffer_bytes = new().max_buffer_bytes / 2;
     lesser(
         SimOptions {

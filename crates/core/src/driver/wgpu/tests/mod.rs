@@ -127,7 +127,7 @@ fn kernel(wgsl: &str, bindings: &[Access]) -> PipelineDesc {
         params_bytes: 16,
         zeroes_workgroup: true,
         written_whole: 0,
-        host: None,
+        reference: None,
     }
 }
 

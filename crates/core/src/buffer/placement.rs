@@ -1,0 +1,196 @@
+//! Where a buffer's bytes are to be: hints, and orders.
+
+use std::sync::Arc;
+
+use super::{Buffer, check_source};
+use crate::driver::Shared;
+use crate::engine::{Engine, block_on};
+use crate::error::{Error, Result};
+use crate::memory::{Advice, Source, Storage};
+
+/// What errors call it.
+const RECOMPUTE: &str = "recompute_with";
+
+/// Keeps a buffer where it is on the device until this is dropped: see [`Buffer::pin`].
+#[derive(Debug)]
+#[must_use = "the bytes may move again as soon as this is dropped"]
+pub struct Pin(Arc<Storage>);
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
+}
+
+impl Buffer {
+    /// Evicts the buffer now, with all that share its bytes: to the host's memory, to disk, or, if
+    /// the bytes are elsewhere already, nowhere. The next command that uses it restores it.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] for one that is pinned or imported; [`Error::Spill`] when neither the host
+    /// nor the disk has room; what [`force`](Self::force) says. The buffer stays where it is then.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary_core::Result<()> {
+    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+    /// use lapidary_core::Residency;
+    ///
+    /// let buffer = gpu.buffer_from(&[1.0_f32, 2.0])?;
+    /// buffer.evict()?;
+    /// assert_ne!(buffer.residency(), Residency::Device);
+    /// assert_eq!(buffer.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn evict(&self) -> Result<()> {
+        block_on("Buffer::evict", self.evict_async())
+    }
+
+    /// As [`evict`](Self::evict), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`evict`](Self::evict).
+    pub async fn evict_async(&self) -> Result<()> {
+        self.engine.evict(&self.storage).await
+    }
+
+    /// Asks for the buffer to be on the device soon: the queue restores it before the work that is
+    /// recorded next. It is a hint: where no room can be made, nothing happens.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub fn prefetch(&self) -> Result<()> {
+        self.engine.prefetch(&self.storage)
+    }
+
+    /// Says when the buffer is used next, where its past uses would mislead. It only decides what
+    /// is evicted first; the last advice counts.
+    pub fn advise(&self, advice: Advice) {
+        self.storage.advise(advice);
+    }
+
+    /// Restores the buffer to the device, if it is not there, and keeps it at its place until the
+    /// [`Pin`] is dropped: it is neither evicted nor moved. A pin should be short, since it is in
+    /// the way of everybody else.
+    ///
+    /// # Errors
+    /// What [`force`](Self::force) says.
+    pub fn pin(&self) -> Result<Pin> {
+        block_on("Buffer::pin", self.pin_async())
+    }
+
+    /// As [`pin`](Self::pin), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub async fn pin_async(&self) -> Result<Pin> {
+        if self.storage.len_bytes() == 0 {
+            // It is nowhere.
+            self.engine.force(&self.storage).await?;
+            self.storage.pin();
+        } else {
+            let pinned = self.engine.pin(&[&self.storage]).await?;
+            self.storage.pin();
+            drop(pinned);
+        }
+        Ok(Pin(self.storage.clone()))
+    }
+
+    /// Lets a function stand in for the bytes that the buffer has now: when memory is short they
+    /// are given up, and computed again from `inputs` when a command uses them.
+    ///
+    /// The function gets the inputs, and returns a new buffer of this size. It is called while work
+    /// is under way: it may record commands, but calls that wait are refused with
+    /// [`Error::Reentered`]. It should not hold buffers of its own. Once an input has been written
+    /// to, the bytes are kept, or, if they had been given up, gone: [`Error::Recompute`].
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] for a slice, [`Error::Foreign`], [`Error::Pinned`] for an imported buffer,
+    /// [`Error::Recompute`] for one that is among the inputs; what [`force`](Self::force) says.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn recompute_with(
+        &self,
+        inputs: &[&Buffer],
+        compute: impl Fn(&[Buffer]) -> Result<Buffer> + Send + Sync + 'static,
+    ) -> Result<()> {
+        block_on(RECOMPUTE, self.recompute(inputs, compute))
+    }
+
+    /// As [`recompute_with`](Self::recompute_with), as a future.
+    ///
+    /// # Errors
+    /// As [`recompute_with`](Self::recompute_with).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn recompute_with_async(
+        &self,
+        inputs: &[&Buffer],
+        compute: impl Fn(&[Buffer]) -> Result<Buffer> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.recompute(inputs, compute).await
+    }
+
+    /// Lets a function stand in for the bytes that the buffer has now: when memory is short they
+    /// are given up, and computed again from `inputs` when a command uses them.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; what
+    /// [`force_async`](Self::force_async) says.
+    #[cfg(target_arch = "wasm32")]
+    pub async fn recompute_with_async(
+        &self,
+        inputs: &[&Buffer],
+        compute: impl Fn(&[Buffer]) -> Result<Buffer> + 'static,
+    ) -> Result<()> {
+        self.recompute(inputs, compute).await
+    }
+
+    async fn recompute(
+        &self,
+        inputs: &[&Buffer],
+        compute: impl Fn(&[Buffer]) -> Result<Buffer> + Shared + 'static,
+    ) -> Result<()> {
+        self.check_whole(RECOMPUTE)?;
+        let mut parts = Vec::new();
+        for input in inputs {
+            if !self.engine.owns(&input.storage) {
+                return Err(Error::Foreign {
+                    operation: RECOMPUTE,
+                });
+            }
+            parts.push((input.storage.clone(), input.offset_bytes, input.size_bytes));
+        }
+        let storages = inputs.iter().map(|input| input.storage.clone()).collect();
+        let (size_bytes, made_at) = (self.size_bytes, self.tag().to_string());
+        let rematerializer = move |engine: &Arc<Engine>| {
+            let inputs = parts.iter().map(|(storage, offset_bytes, size_bytes)| {
+                Buffer::part(engine, storage.clone(), *offset_bytes, *size_bytes)
+            });
+            let made = compute(&inputs.collect::<Vec<_>>())?;
+            let is_whole = made.check_whole(RECOMPUTE).is_ok();
+            match is_whole && made.size_bytes == size_bytes && engine.owns(&made.storage) {
+                true => Ok(made.storage),
+                false => Err(Error::Recompute {
+                    made_at: made_at.clone(),
+                    reason: format!("{size_bytes} bytes are wanted, {made} was made"),
+                }),
+            }
+        };
+        let (engine, rematerializer) = (&self.engine, Arc::new(rematerializer));
+        engine
+            .recompute_with(&self.storage, storages, rematerializer)
+            .await
+    }
+
+    /// Lets a source stand in for the bytes that the buffer has now: to evict it costs nothing from
+    /// now on, until it is written to. They are not compared.
+    ///
+    /// # Errors
+    /// [`Error::Buffer`] for a slice or a source that is too short, [`Error::Pinned`] for an
+    /// imported buffer; what [`force`](Self::force) says.
+    pub fn backed_by(&self, source: Source) -> Result<()> {
+        const OPERATION: &str = "backed_by";
+        self.check_whole(OPERATION)?;
+        check_source(OPERATION, &source, self.size_bytes)?;
+        block_on("Buffer::backed_by", self.engine.back(&self.storage, source))
+    }
+}

@@ -1,0 +1,158 @@
+//! Small files that make the next start faster, and that may be lost at any time: compiled
+//! pipelines and what tuning found. A line of text heads each: what it is, and a checksum of the
+//! rest. What is broken, or of another version, counts as not there; a warning goes to the crate
+//! `log`.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// What a file holds, and the version of its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    pub(crate) version: u32,
+}
+
+/// Larger files are not ours.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// What was kept; nothing if there is no such file, or none that can be trusted.
+pub(crate) fn read(path: &Path, kind: Kind) -> Option<Vec<u8>> {
+    look(path, kind).unwrap_or_else(|why| {
+        log::warn!("lapidary: {} is not used: {why}", path.display());
+        None
+    })
+}
+
+/// As [`read`], for whoever has been warned: why there is a file and it is not to be trusted.
+pub(crate) fn look(path: &Path, kind: Kind) -> Result<Option<Vec<u8>>, String> {
+    match fs::metadata(path).map(|file| file.len()) {
+        Ok(0..=MOST_BYTES) => {}
+        Ok(_) => return Err("it is too large".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    }
+    let file = fs::read(path).map_err(|error| error.to_string())?;
+    let end = file.iter().position(|byte| *byte == b'\n');
+    let (head, rest) = file.split_at(end.map_or(file.len(), |end| end + 1));
+    match head == headline(kind, rest).as_bytes() {
+        true => Ok(Some(rest.to_vec())),
+        false => Err("it is broken, or of another version".to_owned()),
+    }
+}
+
+/// Puts `bytes` where the file was, at once and whole. A failure is a warning: the next start is
+/// slower. Returns whether the file is there.
+pub(crate) fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
+    put(path, kind, bytes, false)
+}
+
+/// As [`replace`], and the file is on the disk: it is there even if the machine stops now.
+pub(crate) fn replace_for_sure(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
+    put(path, kind, bytes, true)
+}
+
+fn put(path: &Path, kind: Kind, bytes: &[u8], for_sure: bool) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unique = RandomState::new().build_hasher().finish();
+    let beside = path.with_file_name(format!("{name}.{unique:016x}.new"));
+    let written = (path.parent())
+        .map_or(Ok(()), |folder| folder_builder().create(folder))
+        .and_then(|()| new_file().open(&beside))
+        .and_then(|mut file| {
+            file.write_all(headline(kind, bytes).as_bytes())?;
+            file.write_all(bytes)?;
+            if for_sure {
+                file.sync_all()?;
+            }
+            Ok(())
+        })
+        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| match path.parent() {
+            Some(folder) if for_sure => sync_folder(folder),
+            _ => Ok(()),
+        });
+    if let Err(error) = &written {
+        let _ = fs::remove_file(&beside);
+        log::warn!("lapidary: {} is not kept: {error}", path.display());
+    }
+    written.is_ok()
+}
+
+/// Lets a name that was given in a folder last. Only Unix opens folders.
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    match cfg!(unix) {
+        true => fs::File::open(folder)?.sync_all(),
+        false => Ok(()),
+    }
+}
+
+fn headline(kind: Kind, rest: &[u8]) -> String {
+    let Kind { name, version } = kind;
+    format!(
+        "lapidary {name} {version} crc32 {:08x}\n",
+        crc32fast::hash(rest)
+    )
+}
+
+/// What a driver reads back is for its owner alone to write.
+fn folder_builder() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind {
+        name: "test",
+        version: 1,
+    };
+
+    #[test]
+    fn what_was_kept_is_read_again_and_nothing_else_is() {
+        let folder = std::env::temp_dir().join(format!("lapidary-kept-{}", std::process::id()));
+        let path = folder.join("file");
+        assert_eq!(read(&path, KIND), None);
+        for bytes in [&b"some\nlines\n"[..], b"", b"others"] {
+            assert!(replace_for_sure(&path, KIND, b"before"));
+            assert!(replace(&path, KIND, bytes));
+            assert_eq!(read(&path, KIND).as_deref(), Some(bytes));
+        }
+        let whole = fs::read(&path).unwrap();
+        let next = Kind { version: 2, ..KIND };
+        assert_eq!(read(&path, next), None, "another version's");
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 4;
+            fs::write(&path, &flipped).unwrap();
+            assert_eq!(read(&path, KIND), None, "flipped at {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(read(&path, KIND), None, "cut at {at}");
+        }
+        let left = fs::read_dir(&folder).unwrap().count();
+        assert_eq!(left, 1, "nothing lies beside it");
+        // A folder in the way, and one that cannot be made.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(!replace(&path, KIND, b"x"));
+        assert_eq!(read(&path, KIND), None);
+        let nowhere = path.join("no\0name").join("file");
+        assert!(!replace_for_sure(&nowhere, KIND, b"x"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

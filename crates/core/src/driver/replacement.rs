@@ -1,0 +1,177 @@
+//! Whether a device can take the place of one that was lost: tensors were laid out, and kernels
+//! chosen, by what that one could do.
+
+use super::{Caps, ShaderCompiler};
+
+/// Why a device with the caps `new` cannot do what was planned for `old`; none if it can. What it
+/// is called does not matter: a driver that was updated may bring another name.
+pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
+    let same = |what, old: String, new: String| {
+        (old != new).then(|| format!("{what} was {old} and is now {new}"))
+    };
+    // What was aligned for the one must be aligned for the other.
+    let aligned = |what, old: u64, new: u64| {
+        (!old.is_multiple_of(new)).then(|| format!("{what} was {old} and is now {new}"))
+    };
+    let least = |what, old: u64, new: u64| {
+        (new < old).then(|| format!("{what} was {old} and is now {new}, which is less"))
+    };
+    let least_32 = |what, old: u32, new: u32| least(what, old.into(), new.into());
+    let lanes = old.subgroup_lanes.is_some() && old.subgroup_lanes != new.subgroup_lanes;
+    let sizes = [old.cooperative_size, new.cooperative_size];
+    let cooperates = sizes[0].is_some() && sizes[0] != sizes[1];
+    let weaker = [old.compiler, new.compiler] == [ShaderCompiler::Dxc, ShaderCompiler::Fxc];
+    let maps = old.maps_slabs && !new.maps_slabs;
+    let found = [
+        same("backend", old.backend.clone(), new.backend.clone()),
+        same("kind", format!("{:?}", old.kind), format!("{:?}", new.kind)),
+        // What DXC compiles, FXC may refuse; the other way round there is no such text.
+        weaker.then(|| "compiler was Dxc and is now Fxc".to_owned()),
+        same(
+            "runs_reference_kernels",
+            old.runs_reference_kernels.to_string(),
+            new.runs_reference_kernels.to_string(),
+        ),
+        least(
+            "max_buffer_bytes",
+            old.max_buffer_bytes,
+            new.max_buffer_bytes,
+        ),
+        least(
+            "max_binding_bytes",
+            old.max_binding_bytes,
+            new.max_binding_bytes,
+        ),
+        least_32(
+            "max_storage_bindings",
+            old.max_storage_bindings,
+            new.max_storage_bindings,
+        ),
+        aligned(
+            "offset_alignment_bytes",
+            old.offset_alignment_bytes,
+            new.offset_alignment_bytes,
+        ),
+        aligned(
+            "uniform_alignment_bytes",
+            old.uniform_alignment_bytes,
+            new.uniform_alignment_bytes,
+        ),
+        least_32(
+            "max_immediate_bytes",
+            old.max_immediate_bytes,
+            new.max_immediate_bytes,
+        ),
+        least_32("max_groups", old.max_groups, new.max_groups),
+        least_32("max_invocations", old.max_invocations, new.max_invocations),
+        least_32(
+            "max_workgroup_bytes",
+            old.max_workgroup_bytes,
+            new.max_workgroup_bytes,
+        ),
+        lanes.then(|| {
+            let (old, new) = (old.subgroup_lanes, new.subgroup_lanes);
+            format!("subgroup_lanes was {old:?} and is now {new:?}")
+        }),
+        cooperates.then(|| {
+            let [old, new] = sizes;
+            format!("cooperative_size was {old:?} and is now {new:?}")
+        }),
+        maps.then(|| "maps_slabs was true and is now false".to_owned()),
+    ];
+    let found: Vec<String> = found.into_iter().flatten().collect();
+    let (name, list) = (&new.name, found.join("; "));
+    (!found.is_empty())
+        .then(|| format!("`{name}` cannot take the place of the lost device: {list}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::AdapterKind;
+
+    fn caps() -> Caps {
+        Caps {
+            name: "a device".to_owned(),
+            backend: "vulkan".to_owned(),
+            driver: "1.0".to_owned(),
+            kind: AdapterKind::Discrete,
+            compiler: ShaderCompiler::Dxc,
+            max_buffer_bytes: 1 << 30,
+            max_binding_bytes: 1 << 27,
+            max_storage_bindings: 8,
+            offset_alignment_bytes: 64,
+            uniform_alignment_bytes: 64,
+            max_immediate_bytes: 128,
+            max_groups: 65_535,
+            max_invocations: 256,
+            max_workgroup_bytes: 16 << 10,
+            subgroup_lanes: Some((32, 32)),
+            cooperative_size: None,
+            wide_words: false,
+            maps_slabs: true,
+            most_work: 1 << 35,
+            runs_reference_kernels: false,
+        }
+    }
+
+    /// Changes one thing; the complaint names it, or there is none.
+    fn check(expected: Option<&str>, change: impl FnOnce(&mut Caps)) {
+        let mut new = caps();
+        change(&mut new);
+        let found = refusal(&caps(), &new);
+        match (expected, &found) {
+            (None, None) => (),
+            (Some(named), Some(why)) => assert!(why.contains(named), "{why}"),
+            _ => panic!("expected {expected:?}, found {found:?}"),
+        }
+    }
+
+    #[test]
+    fn a_device_that_can_do_as_much_takes_over() {
+        // FXC's kernels are for DXC too.
+        let of_fxc = Caps {
+            compiler: ShaderCompiler::Fxc,
+            ..caps()
+        };
+        assert_eq!(refusal(&of_fxc, &caps()), None);
+        check(None, |_| ());
+        check(None, |new| new.name = "the same, renamed".to_owned());
+        check(None, |new| new.driver = "1.1".to_owned());
+        check(None, |new| new.max_buffer_bytes *= 2);
+        check(None, |new| new.offset_alignment_bytes = 32);
+    }
+
+    #[test]
+    fn a_device_that_can_do_less_is_refused_with_what_it_lacks() {
+        check(Some("backend"), |new| new.backend = "dx12".to_owned());
+        check(Some("kind"), |new| new.kind = AdapterKind::Cpu);
+        check(Some("compiler"), |new| new.compiler = ShaderCompiler::Fxc);
+        check(Some("runs_reference_kernels"), |new| {
+            new.runs_reference_kernels = true
+        });
+        check(Some("max_buffer_bytes"), |new| new.max_buffer_bytes -= 256);
+        check(Some("max_binding_bytes"), |new| {
+            new.max_binding_bytes -= 256
+        });
+        check(Some("max_storage_bindings"), |new| {
+            new.max_storage_bindings = 4
+        });
+        check(Some("offset_alignment_bytes"), |new| {
+            new.offset_alignment_bytes = 256
+        });
+        check(Some("uniform_alignment_bytes"), |new| {
+            new.uniform_alignment_bytes = 256
+        });
+        check(Some("max_immediate_bytes"), |new| {
+            new.max_immediate_bytes = 0
+        });
+        check(Some("max_groups"), |new| new.max_groups = 1024);
+        check(Some("max_invocations"), |new| new.max_invocations = 128);
+        check(Some("max_workgroup_bytes"), |new| {
+            new.max_workgroup_bytes = 1024
+        });
+        check(Some("subgroup_lanes"), |new| new.subgroup_lanes = None);
+        check(Some("maps_slabs"), |new| new.maps_slabs = false);
+    }
+}

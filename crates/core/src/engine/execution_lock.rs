@@ -1,0 +1,358 @@
+//! The execution lock: an asynchronous mutex without data.
+//!
+//! The execution pass must await (a slab, a pipeline, a submission) with the engine's own lock
+//! released, and yet be the only one: whoever holds this lock is. A waiter that is dropped leaves
+//! nothing behind: an unlock wakes all who wait, and the first to be polled has the lock.
+//!
+//! Where a pass really waits, as in a browser, an app may keep a future without polling it, and
+//! with it the lock. So the pass lends its work to the lock as [`Work`]: whoever waits for the lock
+//! polls that work in the meantime.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::Engine;
+use crate::driver::{BoxFuture, MaybeSend};
+use crate::error::Result;
+
+#[derive(Debug, Default)]
+pub(super) struct ExecutionLock {
+    whose: Arc<Whose>,
+    /// What whoever has the execution lock does, if others may do some of it. Locked after `whose`.
+    work: Mutex<Option<Arc<Work>>>,
+}
+
+/// Apart from the work, which in a browser may not leave its thread as a waker may.
+#[derive(Debug, Default)]
+struct Whose(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    taken: bool,
+    /// There is work.
+    is_lent: bool,
+    /// Those who wait for the execution lock, and whoever has it and waits for something else.
+    waiting: Wakers,
+}
+
+/// Those who are to be woken, each once.
+#[derive(Debug, Default)]
+struct Wakers(Vec<Waker>);
+
+/// The execution lock, given back on drop.
+#[derive(Debug)]
+pub(super) struct ExecutionGuard(Arc<ExecutionLock>);
+
+impl ExecutionLock {
+    /// Waits for the execution lock, and works for whoever has it.
+    pub(super) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
+        poll_fn(|context| {
+            loop {
+                let mut state = self.whose.lock();
+                if !state.taken {
+                    state.taken = true;
+                    return Poll::Ready(());
+                }
+                state.waiting.add(context.waker());
+                let work = state.is_lent.then(|| self.work().clone()).flatten();
+                drop(state);
+                if !work.is_some_and(|work| work.has_ended(&self.whose, context.waker())) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+        ExecutionGuard(self.clone())
+    }
+
+    /// The execution lock, if nobody has it.
+    pub(super) fn try_lock(self: &Arc<Self>) -> Option<ExecutionGuard> {
+        if std::mem::replace(&mut self.whose.lock().taken, true) {
+            return None;
+        }
+        Some(ExecutionGuard(self.clone()))
+    }
+
+    /// Lets others do some of what is done under the execution lock.
+    fn lend(&self, work: Arc<Work>) {
+        let mut state = self.whose.lock();
+        state.is_lent = true;
+        *self.work() = Some(work);
+    }
+
+    fn work(&self) -> MutexGuard<'_, Option<Arc<Work>>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Whose {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What wakes it wakes all who wait.
+impl Wake for Whose {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        waiting.wake();
+    }
+}
+
+impl Wakers {
+    fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|other| other.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for ExecutionGuard {
+    fn drop(&mut self) {
+        let (work, waiting) = {
+            let mut state = self.0.whose.lock();
+            state.taken = false;
+            let is_lent = std::mem::take(&mut state.is_lent);
+            let work = is_lent.then(|| self.0.work().take());
+            (work, std::mem::take(&mut state.waiting))
+        };
+        waiting.wake();
+        // What it holds is dropped without the lock.
+        drop(work);
+    }
+}
+
+/// What is done under the execution lock, which ends with it.
+struct Work {
+    future: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Those who found another polling it. They poll it next: what they were woken for may have
+    /// come too late for that one, which may never poll again.
+    missed: Mutex<Wakers>,
+    /// Whoever wanted its result is gone: it is to be dropped where it is.
+    is_given_up: AtomicBool,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work").finish_non_exhaustive()
+    }
+}
+
+impl Work {
+    fn new(future: BoxFuture<'static, ()>) -> Self {
+        Work {
+            future: Mutex::new(Some(future)),
+            missed: Mutex::default(),
+            is_given_up: AtomicBool::new(false),
+        }
+    }
+
+    /// Goes on with it, unless another thread does, which then wakes `by`; whether it has ended.
+    fn has_ended(&self, whose: &Arc<Whose>, by: &Waker) -> bool {
+        let tried = self.try_lock().or_else(|| {
+            self.missed().add(by);
+            // The other may have looked there just before.
+            self.try_lock()
+        });
+        let Some(mut future) = tried else {
+            return false;
+        };
+        let waker = Waker::from(whose.clone());
+        let mut context = Context::from_waker(&waker);
+        let ended = match future.as_mut() {
+            Some(running) => running.as_mut().poll(&mut context).is_ready(),
+            None => true,
+        };
+        let done = ended.then(|| future.take());
+        drop(future);
+        let missed = std::mem::take(&mut *self.missed());
+        missed.wake();
+        // What it held is dropped without its lock.
+        drop(done);
+        if self.is_given_up.load(Ordering::SeqCst) {
+            self.end();
+            return true;
+        }
+        ended
+    }
+
+    fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::SeqCst);
+        self.end();
+    }
+
+    /// Drops what is left of it, unless it is being polled: then that will.
+    fn end(&self) {
+        let future = self.try_lock().and_then(|mut future| future.take());
+        drop(future);
+    }
+
+    fn missed(&self) -> MutexGuard<'_, Wakers> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<BoxFuture<'static, ()>>>> {
+        match self.future.try_lock() {
+            Ok(future) => Some(future),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+/// Gives its work up when it is dropped.
+struct Owner(Arc<Work>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+impl Engine {
+    /// Does `work` under the execution lock. Where it may have to wait, others do some of it who
+    /// want the execution lock.
+    ///
+    /// It is made in its place: an execution pass is thousands of bytes, too many to move for each
+    /// call.
+    pub(super) async fn with_execution_lock<T, F>(
+        self: &Arc<Self>,
+        execution_lock: ExecutionGuard,
+        work: impl FnOnce(Arc<Self>) -> F + MaybeSend + 'static,
+    ) -> Result<T>
+    where
+        T: MaybeSend + 'static,
+        F: Future<Output = Result<T>> + MaybeSend + 'static,
+    {
+        let engine = self.clone();
+        if !self.driver.may_wait() {
+            let result = work(engine).await;
+            drop(execution_lock);
+            return result;
+        }
+        let result = Arc::new(Mutex::new(None));
+        let theirs = result.clone();
+        let (lender, whose) = (execution_lock.0.clone(), execution_lock.0.whose.clone());
+        let owner = Owner(Arc::new(Work::new(Box::pin(async move {
+            let done = work(engine).await;
+            *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
+            drop(execution_lock);
+        }))));
+        lender.lend(owner.0.clone());
+        poll_fn(|context| {
+            loop {
+                whose.lock().waiting.add(context.waker());
+                let done = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(done) = done {
+                    return Poll::Ready(done);
+                }
+                if !owner.0.has_ended(&whose, context.waker()) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn one_at_a_time_and_everyone_in_the_end() {
+        let (execution_lock, inside, done) = (
+            Arc::new(ExecutionLock::default()),
+            AtomicU32::new(0),
+            AtomicU32::new(0),
+        );
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let guard = pollster::block_on(execution_lock.lock());
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(guard);
+                        done.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::SeqCst), 1600);
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn what_happens_while_another_polls_is_not_missed() {
+        let execution_lock = Arc::new(ExecutionLock::default());
+        let guard = execution_lock.try_lock();
+        let (polled, goes_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let mut is_first = true;
+        let (inside, until) = (polled.clone(), goes_on.clone());
+        let work = poll_fn(move |_| {
+            if std::mem::take(&mut is_first) {
+                inside.wait();
+                until.wait();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        });
+        execution_lock.lend(Arc::new(Work::new(Box::pin(async move {
+            work.await;
+            drop(guard);
+        }))));
+        let mut here = pin!(execution_lock.lock());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut kept = pin!(execution_lock.lock());
+                let mut noop = Context::from_waker(Waker::noop());
+                // Polled once, and never again.
+                assert!(kept.as_mut().poll(&mut noop).is_pending());
+            });
+            polled.wait();
+            execution_lock.whose.wake_by_ref();
+            assert!(here.as_mut().poll(&mut context).is_pending());
+            goes_on.wait();
+        });
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(here.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_waiter_that_gave_up_keeps_nobody_waiting() {
+        let execution_lock = Arc::new(ExecutionLock::default());
+        let held = execution_lock.try_lock();
+        let mut waiting = Box::pin(execution_lock.lock());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop(waiting);
+        drop(held);
+        assert!(execution_lock.try_lock().is_some());
+    }
+}

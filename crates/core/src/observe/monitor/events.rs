@@ -1,0 +1,159 @@
+//! What happened between two samples: reclaim steps that freed something, refusals, what left and
+//! came back.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Widget};
+
+use super::super::MemoryStats;
+use super::super::stats::counted;
+use super::draw::{DIM, panel};
+use crate::shortage::{ReclaimStep, ReclaimStepUse};
+use crate::units::Bytes;
+
+const MOST_LINES: usize = 200;
+
+#[derive(Clone, Debug)]
+struct Happened {
+    at: Duration,
+    what: String,
+    style: Style,
+}
+
+/// The last things that happened, the newest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecentEvents {
+    happened: VecDeque<Happened>,
+}
+
+impl RecentEvents {
+    /// Enters what the two samples differ in. A count that went back began anew.
+    pub(super) fn compare(&mut self, at: Duration, before: &MemoryStats, after: &MemoryStats) {
+        let more = |count: fn(&MemoryStats) -> u64| count(after).saturating_sub(count(before));
+        let created = more(|stats| stats.slabs_created);
+        if created > 0 {
+            self.enter(
+                at,
+                format!("{} created", counted(created, "slab")),
+                Color::Blue,
+            );
+        }
+        let released = more(|stats| stats.slabs_released);
+        if released > 0 {
+            self.enter(
+                at,
+                format!("{} given back", counted(released, "slab")),
+                Color::Blue,
+            );
+        }
+        for one in &after.reclaim_steps {
+            let known = before
+                .reclaim_steps
+                .iter()
+                .find(|known| known.step == one.step);
+            let more = |count: fn(&ReclaimStepUse) -> u64| {
+                count(one).saturating_sub(known.map_or(0, &count))
+            };
+            let freed_bytes = more(|one| one.freed_bytes);
+            if freed_bytes > 0 {
+                let what = format!(
+                    "{:<9} freed {}, {} of {}",
+                    one.step.name(),
+                    Bytes(freed_bytes),
+                    more(|one| one.gains),
+                    counted_tries(more(|one| one.tries)),
+                );
+                self.enter(at, what, colour(one.step));
+            }
+        }
+        let left_bytes = more(|stats| stats.evicted_bytes.saturating_add(stats.dropped_bytes));
+        let left = more(|stats| stats.evictions);
+        if left > 0 {
+            let what = format!("{} left, {}", counted(left, "tensor"), Bytes(left_bytes));
+            self.enter(at, what, Color::Magenta);
+        }
+        let back = more(|stats| stats.restores);
+        if back > 0 {
+            let bytes = Bytes(more(|stats| stats.restored_bytes));
+            self.enter(
+                at,
+                format!("{} came back, {bytes}", counted(back, "tensor")),
+                Color::Cyan,
+            );
+        }
+        let refusals = more(|stats| stats.refusals);
+        if refusals > 0 {
+            self.enter(
+                at,
+                format!("{} REFUSED", counted(refusals, "request")),
+                Color::Red,
+            );
+        }
+    }
+
+    fn enter(&mut self, at: Duration, what: String, colour: Color) {
+        self.happened.truncate(MOST_LINES - 1);
+        let style = match colour {
+            Color::Red => Style::new().fg(colour).add_modifier(Modifier::BOLD),
+            colour => Style::new().fg(colour),
+        };
+        self.happened.push_front(Happened { at, what, style });
+    }
+
+    pub(super) fn draw(&self, area: Rect, buffer: &mut Buffer, stats: &MemoryStats) {
+        let title = match stats.refusals {
+            0 => Line::from(" reclaim "),
+            refusals => Line::from_iter([
+                Span::raw(" reclaim: "),
+                Span::styled(
+                    format!("{} ", counted(refusals, "refusal")),
+                    Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+                ),
+            ]),
+        };
+        let lines = self
+            .happened
+            .iter()
+            .take(usize::from(area.height))
+            .map(|happened| {
+                let seconds = happened.at.as_secs_f64();
+                Line::from_iter([
+                    Span::styled(format!("{seconds:>7.1} s  "), DIM),
+                    Span::styled(happened.what.as_str(), happened.style),
+                ])
+            });
+        let mut lines: Vec<Line<'_>> = lines.collect();
+        if lines.is_empty() {
+            lines.push(Line::styled(" nothing was short so far", DIM));
+        }
+        Paragraph::new(lines)
+            .block(panel(title))
+            .render(area, buffer);
+    }
+}
+
+fn counted_tries(tries: u64) -> String {
+    match tries {
+        1 => "1 try".into(),
+        tries => format!("{tries} tries"),
+    }
+}
+
+/// What costs nothing is quiet; what costs traffic is seen.
+fn colour(step: ReclaimStep) -> Color {
+    match step {
+        ReclaimStep::Retire | ReclaimStep::Caches | ReclaimStep::Trim | ReclaimStep::Wait => {
+            Color::Gray
+        }
+        ReclaimStep::Callbacks => Color::Green,
+        ReclaimStep::Compact => Color::Cyan,
+        ReclaimStep::Host | ReclaimStep::Drop => Color::Yellow,
+        ReclaimStep::Disk => Color::LightRed,
+        ReclaimStep::Repack => Color::Red,
+    }
+}

@@ -1,0 +1,400 @@
+//! Staging for uploads: a few mapped chunks, filled at the call, copied from by a command.
+//!
+//! ```text
+//!   chunk  │ region │ region │ region │        room        │
+//!          └ copied from by queued commands ┘  ▲ used_bytes
+//!
+//!   Mapped ──seal, before a submission──► Sealed ──no region left──► Returning ──signal──► Mapped
+//! ```
+//!
+//! A region's bytes are copied in under the lock of this module, so a chunk is never sealed in the
+//! middle of one. `Queue::write_buffer` is not used: it runs ahead of everything that was recorded
+//! before it, and makes a buffer for each call.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
+use crate::units::MIB;
+
+/// Chunks together are at most this large: an upload that finds no room waits for the device.
+pub(crate) const UPLOAD_LIMIT_BYTES: u64 = 64 * MIB;
+
+/// So much of a larger upload is given to the device at once, which copies it while the CPU fills
+/// the next chunk: enough for a submission to cost little beside it, and few enough for the CPU's
+/// caches to hold what is on its way.
+pub(crate) const FEED_BYTES: u64 = 4 * MIB;
+
+/// One chunk is at least and at most this large.
+const CHUNK_BYTES: std::ops::RangeInclusive<u64> = MIB..=FEED_BYTES;
+
+/// With so many bytes on their way, chunks that come back before long serve better than new ones,
+/// whose memory has never been touched.
+const ENOUGH_BYTES: u64 = 4 * FEED_BYTES;
+
+/// Room that is not worth splitting a larger upload for.
+const LEAST_PIECE_BYTES: u64 = 64 << 10;
+
+/// Bytes that wait in a chunk for the submission that copies them.
+#[derive(Debug)]
+pub struct Region {
+    pub(crate) buffer: BufferId,
+    pub(crate) offset_bytes: u64,
+    /// A multiple of 4.
+    pub(crate) size_bytes: u64,
+    /// Which of the devices that there were one after another has it, as [`Uploads::epoch`] counts.
+    pub(crate) epoch: u64,
+    pending: Arc<AtomicU32>,
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.pending.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The CPU may write into its room.
+    Mapped,
+    /// Unmapped; regions are still to be submitted.
+    Sealed,
+    /// Asked to be mapped again, as soon as the device has read it.
+    Returning(Signal),
+}
+
+#[derive(Debug)]
+struct Chunk {
+    buffer: BufferId,
+    size_bytes: u64,
+    used_bytes: u64,
+    phase: Phase,
+    pending: Arc<AtomicU32>,
+}
+
+/// The staging chunks.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    driver: Device,
+    account: Account,
+    /// Somebody has staged since the last look.
+    used: AtomicBool,
+    chunks: Mutex<Vec<Chunk>>,
+    /// How often all chunks were forgotten; changed with the lock on them.
+    epoch: AtomicU64,
+}
+
+impl Uploads {
+    pub(crate) fn new(driver: Device, account: Account) -> Self {
+        Uploads {
+            driver,
+            account,
+            used: AtomicBool::new(false),
+            chunks: Mutex::new(Vec::new()),
+            epoch: AtomicU64::new(0),
+        }
+    }
+
+    /// Copies the first of `bytes` into a chunk: as many as one chunk has room for, padded with
+    /// zeros to a multiple of 4. `None` when no chunk has room; then [`grow`](Self::grow), or
+    /// submit and [`wait`](Self::wait).
+    pub(crate) fn stage(&self, bytes: &[u8]) -> DriverResult<Option<(Region, usize)>> {
+        self.used.store(true, Ordering::Relaxed);
+        let mut chunks = self.lock();
+        self.sweep_locked(&mut chunks)?;
+        let wanted_bytes = bytes.len() as u64;
+        let room = |chunk: &Chunk| match chunk.phase {
+            Phase::Mapped => chunk.size_bytes - chunk.used_bytes,
+            _ => 0,
+        };
+        let Some(chunk) = chunks.iter_mut().max_by_key(|chunk| room(chunk)) else {
+            return Ok(None);
+        };
+        let room_bytes = room(chunk);
+        // Where the budget is small, a whole chunk is less than what is worth a split.
+        let least_bytes = wanted_bytes.clamp(8, LEAST_PIECE_BYTES);
+        if room_bytes < least_bytes.min(chunk.size_bytes) {
+            return Ok(None);
+        }
+        // The room is a multiple of 8, so only the last piece of an upload is padded.
+        let taken = wanted_bytes.min(room_bytes) as usize;
+        let (whole, tail) = bytes[..taken].split_at(taken & !3);
+        let offset_bytes = chunk.used_bytes;
+        self.driver
+            .write_mapped(chunk.buffer, offset_bytes, whole)?;
+        if !tail.is_empty() {
+            let mut word = [0; 4];
+            word[..tail.len()].copy_from_slice(tail);
+            let at = offset_bytes + whole.len() as u64;
+            self.driver.write_mapped(chunk.buffer, at, &word)?;
+        }
+        let size_bytes = (taken as u64).next_multiple_of(4);
+        // A view of mapped memory starts at a multiple of 8.
+        chunk.used_bytes += size_bytes.next_multiple_of(8);
+        chunk.pending.fetch_add(1, Ordering::AcqRel);
+        let region = Region {
+            buffer: chunk.buffer,
+            offset_bytes,
+            size_bytes,
+            epoch: self.epoch(),
+            pending: chunk.pending.clone(),
+        };
+        Ok(Some((region, taken)))
+    }
+
+    /// Adds a chunk for an upload of `wanted_bytes` without a wait, where the driver can do that;
+    /// else `false`, as when that would pass the limit.
+    pub(crate) fn grow_now(&self, wanted_bytes: u64) -> DriverResult<bool> {
+        let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
+            return Ok(false);
+        };
+        let mut chunks = self.lock();
+        let label = "lapidary upload";
+        let Some(made) = self.driver.create_mapped(self.account, size_bytes, label) else {
+            return Ok(false);
+        };
+        chunks.push(Chunk {
+            buffer: made?,
+            size_bytes,
+            used_bytes: 0,
+            phase: Phase::Mapped,
+            pending: Arc::new(AtomicU32::new(0)),
+        });
+        Ok(true)
+    }
+
+    /// How large a chunk for an upload of `wanted_bytes` is; `None` when it would pass the limit.
+    fn size_of_next(&self, wanted_bytes: u64) -> Option<u64> {
+        let (least, most) = (*CHUNK_BYTES.start(), *CHUNK_BYTES.end());
+        let most = most.min(self.driver.caps().max_buffer_bytes);
+        // Two chunks at least: one is filled while the device reads the other.
+        let limit_bytes = self.limit_bytes();
+        let most = most.min(limit_bytes / 2) & !7;
+        let size_bytes = wanted_bytes.clamp(least.min(most), most);
+        let size_bytes = size_bytes.next_power_of_two().min(most);
+        let total_bytes: u64 = self.lock().iter().map(|chunk| chunk.size_bytes).sum();
+        (most > 0 && total_bytes + size_bytes <= limit_bytes).then_some(size_bytes)
+    }
+
+    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit. `true`
+    /// without a chunk when the device was replaced meanwhile: then to be asked again.
+    pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
+        let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
+            return Ok(false);
+        };
+        let limit_bytes = self.limit_bytes();
+        let epoch = self.epoch();
+        let (buffer, size_bytes) = self.create(size_bytes).await?;
+        let mapped = self.driver.map(buffer, MapMode::Write, 0, size_bytes);
+        let mapped = match mapped {
+            Ok(mapped) => mapped,
+            Err(error) => {
+                self.driver.destroy_buffer(buffer, 0);
+                return self.or_replaced(epoch, error);
+            }
+        };
+        // Into the table before the wait, so that a dropped future loses nothing; unless others
+        // have grown meanwhile, or the device has been replaced.
+        let (kept, is_here) = {
+            let mut chunks = self.lock();
+            let is_here = self.epoch() == epoch;
+            let total_bytes: u64 = chunks.iter().map(|chunk| chunk.size_bytes).sum();
+            let fits = total_bytes + size_bytes <= limit_bytes;
+            if fits && is_here {
+                chunks.push(Chunk {
+                    buffer,
+                    size_bytes,
+                    used_bytes: 0,
+                    phase: Phase::Returning(mapped.clone()),
+                    pending: Arc::new(AtomicU32::new(0)),
+                });
+            }
+            (fits && is_here, is_here)
+        };
+        if !kept {
+            self.driver.unmap(buffer);
+            self.driver.destroy_buffer(buffer, 0);
+            return Ok(!is_here);
+        }
+        if let Err(error) = self.driver.wait(&mapped).await {
+            // It would count as one that comes back before long.
+            self.lock().retain(|chunk| chunk.buffer != buffer);
+            self.driver.unmap(buffer);
+            self.driver.destroy_buffer(buffer, 0);
+            return self.or_replaced(epoch, error);
+        }
+        Ok(true)
+    }
+
+    /// A buffer of so many bytes; of fewer, where the driver has no more.
+    async fn create(&self, mut size_bytes: u64) -> DriverResult<(BufferId, u64)> {
+        loop {
+            let made = self
+                .driver
+                .create_buffer(self.account, size_bytes, "lapidary upload");
+            match made.await {
+                Ok(buffer) => return Ok((buffer, size_bytes)),
+                Err(DriverError::OutOfMemory) if size_bytes / 4 >= LEAST_PIECE_BYTES => {
+                    size_bytes = (size_bytes / 4) & !7;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What came of a chunk that was begun in this epoch and met an error.
+    fn or_replaced(&self, epoch: u64, error: DriverError) -> DriverResult<bool> {
+        match self.epoch() == epoch {
+            true => Err(error),
+            false => Ok(true),
+        }
+    }
+
+    /// Can so many bytes be staged at once?
+    pub(crate) fn holds(&self, size_bytes: u64) -> bool {
+        self.limit_bytes() >= size_bytes
+    }
+
+    /// The most that chunks may take together.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        UPLOAD_LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
+    }
+
+    /// Regions that have not been submitted yet.
+    pub(crate) fn pending_regions(&self) -> u64 {
+        let chunks = self.lock();
+        let pending = chunks
+            .iter()
+            .map(|chunk| chunk.pending.load(Ordering::Acquire));
+        pending.map(u64::from).sum()
+    }
+
+    /// Unmaps the chunks that a submission is about to name.
+    pub(crate) fn seal(&self, regions: &[Region]) {
+        if regions.is_empty() {
+            return;
+        }
+        for chunk in self.lock().iter_mut() {
+            let named = regions.iter().any(|region| region.buffer == chunk.buffer);
+            if named && matches!(chunk.phase, Phase::Mapped) {
+                self.driver.unmap(chunk.buffer);
+                chunk.phase = Phase::Sealed;
+            }
+        }
+    }
+
+    /// Asks for the chunks back whose regions have all been submitted.
+    pub(crate) fn sweep(&self) -> DriverResult<()> {
+        self.sweep_locked(&mut self.lock())
+    }
+
+    fn sweep_locked(&self, chunks: &mut Vec<Chunk>) -> DriverResult<()> {
+        let mut broken = Vec::new();
+        for (index, chunk) in chunks.iter_mut().enumerate() {
+            let idle = chunk.pending.load(Ordering::Acquire) == 0;
+            match &chunk.phase {
+                Phase::Mapped if idle => chunk.used_bytes = 0,
+                Phase::Mapped => {}
+                Phase::Sealed if idle => {
+                    let (buffer, size_bytes) = (chunk.buffer, chunk.size_bytes);
+                    let back = self.driver.map(buffer, MapMode::Write, 0, size_bytes)?;
+                    chunk.phase = Phase::Returning(back);
+                }
+                Phase::Sealed => {}
+                Phase::Returning(signal) => match signal.outcome() {
+                    Some(true) => {
+                        chunk.phase = Phase::Mapped;
+                        chunk.used_bytes = 0;
+                    }
+                    Some(false) => broken.push(index),
+                    None => {}
+                },
+            }
+        }
+        for index in broken.into_iter().rev() {
+            let chunk = chunks.swap_remove(index);
+            self.driver.destroy_in_use(chunk.buffer);
+        }
+        Ok(())
+    }
+
+    /// Waits until a chunk that is on its way back is mapped; `false` if none is on its way.
+    pub(crate) async fn wait(&self) -> DriverResult<bool> {
+        let next = {
+            let chunks = self.lock();
+            let signals = chunks.iter().filter_map(|chunk| match &chunk.phase {
+                Phase::Returning(signal) => Some(signal.clone()),
+                _ => None,
+            });
+            signals.min_by_key(Signal::serial)
+        };
+        let Some(signal) = next else {
+            return Ok(false);
+        };
+        self.driver.wait(&signal).await?;
+        Ok(true)
+    }
+
+    /// Are there chunks enough on their way back?
+    pub(crate) fn has_enough(&self) -> bool {
+        let chunks = self.lock();
+        let back = chunks
+            .iter()
+            .filter(|chunk| matches!(chunk.phase, Phase::Returning(_)));
+        back.map(|chunk| chunk.size_bytes).sum::<u64>() >= ENOUGH_BYTES
+    }
+
+    /// Is there a chunk that may be written to?
+    pub(crate) fn has_room(&self) -> bool {
+        let chunks = self.lock();
+        let mapped = chunks
+            .iter()
+            .filter(|chunk| matches!(chunk.phase, Phase::Mapped));
+        mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
+    }
+
+    /// Is there a chunk whose regions have all been submitted? It can be written to before long.
+    pub(crate) fn has_idle(&self) -> bool {
+        let chunks = self.lock();
+        let mut pending = chunks
+            .iter()
+            .map(|chunk| chunk.pending.load(Ordering::Acquire));
+        pending.any(|pending| pending == 0)
+    }
+
+    /// Gives the chunks that hold nothing back to the driver.
+    pub(crate) fn trim(&self) {
+        self.lock().retain(|chunk| {
+            let idle = chunk.pending.load(Ordering::Acquire) == 0;
+            let kept = !(idle && matches!(chunk.phase, Phase::Mapped));
+            if !kept {
+                self.driver.unmap(chunk.buffer);
+                self.driver.destroy_buffer(chunk.buffer, 0);
+            }
+            kept
+        });
+    }
+
+    /// As [`trim`](Self::trim), unless somebody has staged since the last call.
+    pub(crate) fn trim_unused(&self) {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            self.trim();
+        }
+    }
+
+    /// Forgets all chunks: the device that they were on is gone. What was staged is lost.
+    pub(crate) fn forget_all(&self) {
+        let mut chunks = self.lock();
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        chunks.clear();
+    }
+
+    /// How often all chunks were forgotten. Regions of an earlier epoch are lost.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Chunk>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,318 @@
+//! Which commands may run together, and where.
+//!
+//! Commands are looked at in program order. A *group* holds elementwise launches that run together
+//! at the place of the last of them: until it is closed, nothing that came after its first one
+//! reads what it writes, or writes what it reads or writes, or what a rematerializer would compute
+//! that from. A launch joins the groups whose results it takes up, which become one; so does a
+//! reader the group that makes its `x`. Whatever else touches a group closes it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::Member;
+use super::expr::MOST_LAUNCHES;
+use crate::ops::readers::Reader;
+use lapidary_core::internal::{Cmd, Launch, Role, Storage};
+
+/// Groups that are open at a time, at most.
+const MOST_OPEN: usize = 4;
+
+/// Launches that are left waiting for others, at most.
+const MOST_WAITING: usize = 64;
+
+/// Readers of one group, at most.
+const MOST_READERS: usize = 4;
+
+/// Launches that may run together: `members` after what is `earlier`.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Launches, perhaps none, and the reader that takes up what they make, in turns.
+    pub(super) earlier: Vec<(Vec<Member>, Reading)>,
+    pub(super) members: Vec<Member>,
+    /// By address.
+    reads: Vec<usize>,
+    writes: Vec<usize>,
+}
+
+/// A launch of a reader.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) reader: &'static Reader,
+    pub(super) launch: Launch,
+}
+
+/// Groups in the making.
+#[derive(Debug, Default)]
+pub(super) struct Grouping {
+    open: Vec<Group>,
+    /// Groups that are to run now, in this order, ...
+    pub(super) closed: Vec<Group>,
+    /// ... and after them this.
+    pub(super) passed: Option<Cmd>,
+    /// Groups that have run, empty: as many as ever were there at a time.
+    pub(super) spare: Vec<Group>,
+}
+
+fn address(storage: &Arc<Storage>) -> usize {
+    Arc::as_ptr(storage) as usize
+}
+
+impl Group {
+    /// Forgets all, but keeps the allocations.
+    pub(super) fn clear(&mut self) {
+        self.earlier.clear();
+        self.members.clear();
+        self.reads.clear();
+        self.writes.clear();
+    }
+
+    /// The members are done with: what follows takes up what the reader makes of theirs.
+    fn go_on_after(&mut self, reading: Reading) {
+        if let Some((y, others)) = reading.launch.args.split_last() {
+            self.writes.push(address(&y.storage));
+            let others = others.iter().map(|arg| address(&arg.storage));
+            self.reads.extend(others);
+        }
+        let members = std::mem::take(&mut self.members);
+        self.earlier.push((members, reading));
+    }
+
+    fn take_in(&mut self, member: Member) {
+        let args = &member.launch.args;
+        let Some((out, inputs)) = args.split_last() else {
+            return;
+        };
+        for arg in inputs {
+            let read = address(&arg.storage);
+            // What it makes itself, as nearly always, concerns it anyway.
+            let is_known = self.writes.iter().rev().any(|&written| written == read);
+            if !is_known && !self.reads.contains(&read) {
+                self.reads.push(read);
+            }
+        }
+        let written = address(&out.storage);
+        if self.writes.last() != Some(&written) {
+            self.writes.push(written);
+        }
+        self.members.push(member);
+    }
+
+    /// Must this come before a command that does so with a storage?
+    fn concerns(&self, storage: usize, role: Role) -> bool {
+        let writes = || self.writes.iter().rev().any(|&written| written == storage);
+        writes() || role != Role::Read && self.reads.contains(&storage)
+    }
+
+    fn has_readers(&self) -> bool {
+        !self.earlier.is_empty()
+    }
+
+    /// Elements that the members make, if there are any yet.
+    fn len(&self) -> Option<u32> {
+        self.members.last().map(|member| member.seen.len)
+    }
+}
+
+impl Grouping {
+    /// A command that cannot be fused.
+    pub(super) fn pass(&mut self, cmd: Cmd) {
+        if !self.open.is_empty() {
+            let mut concerned = 0_u32;
+            cmd.each_operand(|storage, role| {
+                concerned |= self.concerned(address(storage), role) | self.ended_by(storage, role);
+            });
+            self.close(concerned);
+        }
+        self.passed = Some(cmd);
+    }
+
+    /// A reader: a group may compute the elements of its operand `x`, and go on with its result.
+    pub(super) fn read(&mut self, reading: Reading) {
+        let x = address(&reading.launch.args[0].storage);
+        let mut concerned = 0_u32;
+        for (index, arg) in reading.launch.args.iter().enumerate() {
+            let role = reading.launch.program.role(index);
+            concerned |= self.concerned(address(&arg.storage), role);
+            concerned |= self.ended_by(&arg.storage, role);
+        }
+        let makes_x =
+            |group: &Group| group.writes.contains(&x) && group.earlier.len() < MOST_READERS;
+        let joined = match self.open.iter().position(makes_x) {
+            Some(group) => 1 << group,
+            None => 0,
+        };
+        // The others are independent of it.
+        let group = self.merge(joined, concerned & !joined);
+        let mut group = group.unwrap_or_else(|| self.empty());
+        group.go_on_after(reading);
+        self.open(group);
+    }
+
+    /// A launch that can.
+    pub(super) fn join(&mut self, member: Member) {
+        let (mut concerned, mut ended) = (0, 0);
+        for (index, arg) in member.launch.args.iter().enumerate() {
+            let role = member.launch.program.role(index);
+            // What is made anew is known to nobody yet.
+            if role != Role::Write {
+                concerned |= self.concerned(address(&arg.storage), role);
+                ended |= self.ended_by(&arg.storage, role);
+            }
+        }
+        // Those that it can be one with, as far as there is room.
+        let (mut joined, mut launches, mut has_reader) = (0_u32, 1, false);
+        for (index, group) in self.open.iter().enumerate() {
+            // Of another length, it may still read a view of what one makes.
+            let is_alike =
+                group.len().is_none_or(|len| len == member.seen.len) || concerned.is_power_of_two();
+            // One of them may have begun with readers.
+            let is_alike = is_alike && !(has_reader && group.has_readers());
+            if concerned >> index & 1 == 1
+                && is_alike
+                && launches + group.members.len() <= MOST_LAUNCHES
+            {
+                joined |= 1 << index;
+                has_reader |= group.has_readers();
+                launches += group.members.len();
+            }
+        }
+        match self.merge(joined, (concerned | ended) & !joined) {
+            Some(mut group) => {
+                group.take_in(member);
+                self.open.push(group);
+            }
+            None => {
+                let mut group = self.empty();
+                group.take_in(member);
+                self.open(group);
+            }
+        }
+    }
+
+    fn empty(&mut self) -> Group {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    fn open(&mut self, group: Group) {
+        if self.open.len() >= MOST_OPEN {
+            let oldest = self.open.remove(0);
+            self.closed.push(oldest);
+        }
+        self.open.push(group);
+    }
+
+    /// The open groups that a command concerns, as bits.
+    fn concerned(&self, storage: usize, role: Role) -> u32 {
+        let groups = self.open.iter().enumerate();
+        groups
+            .map(|(index, group)| u32::from(group.concerns(storage, role)) << index)
+            .sum()
+    }
+
+    /// The open groups that must come before a command that does so with a storage, because a
+    /// rematerializer might have to compute what they read from what that holds now: any of them,
+    /// since only the memory knows what is computed from what, and such writes are rare.
+    fn ended_by(&self, storage: &Storage, role: Role) -> u32 {
+        match role != Role::Read && storage.feeds_rematerializers() {
+            true => (1 << self.open.len()) - 1,
+            false => 0,
+        }
+    }
+
+    /// Closes some of the open groups.
+    fn close(&mut self, which: u32) {
+        for index in (0..self.open.len()).rev() {
+            if which >> index & 1 == 1 {
+                let group = self.open.remove(index);
+                self.closed.push(group);
+            }
+        }
+    }
+
+    /// Takes out some of the open groups as one, and closes others.
+    fn merge(&mut self, joined: u32, others: u32) -> Option<Group> {
+        if joined == 0 {
+            self.close(others);
+            return None;
+        }
+        let mut whole: Option<Group> = None;
+        for index in (0..self.open.len()).rev() {
+            if others >> index & 1 == 1 {
+                let group = self.open.remove(index);
+                self.closed.push(group);
+            } else if joined >> index & 1 == 1 {
+                let mut group = self.open.remove(index);
+                whole = Some(match whole {
+                    None => group,
+                    Some(mut whole) => {
+                        whole.members.append(&mut group.members);
+                        whole.members.sort_unstable_by_key(|member| member.order);
+                        whole.reads.append(&mut group.reads);
+                        whole.writes.append(&mut group.writes);
+                        whole.earlier.append(&mut group.earlier);
+                        self.spare.push(group);
+                        whole
+                    }
+                });
+            }
+        }
+        whole
+    }
+
+    /// Closes all groups that are still open, in the order in which they were begun.
+    pub(super) fn close_all(&mut self) {
+        self.closed.append(&mut self.open);
+    }
+
+    /// Takes out what later commands may still become one with, in program order. What keeps more
+    /// memory than its results take is not left waiting.
+    pub(super) fn leave_waiting(&mut self) -> Vec<Member> {
+        let mut left = 0;
+        let mut waiting = Vec::new();
+        for index in (0..self.open.len()).rev() {
+            let group = &self.open[index];
+            let is_read = |member: &Member| !member.seen.element.names.is_empty();
+            let may_wait = group.members.iter().any(is_read)
+                && !group.has_readers()
+                && !group.keeps_more_than_it_makes();
+            if may_wait && left + group.members.len() <= MOST_WAITING {
+                left += group.members.len();
+                let mut group = self.open.remove(index);
+                waiting.append(&mut group.members);
+                group.clear();
+                self.spare.push(group);
+            }
+        }
+        waiting.sort_unstable_by_key(|member| member.order);
+        waiting
+    }
+}
+
+impl Group {
+    fn keeps_more_than_it_makes(&self) -> bool {
+        // How often the group holds each storage.
+        let mut held: SmallVec<[(&Arc<Storage>, usize); 16]> = SmallVec::new();
+        let args = self.members.iter().flat_map(|member| &member.launch.args);
+        for arg in args {
+            let known = held
+                .iter()
+                .rposition(|(one, _)| Arc::ptr_eq(one, &arg.storage));
+            match known {
+                Some(known) => held[known].1 += 1,
+                None => held.push((&arg.storage, 1)),
+            }
+        }
+        let (mut kept_bytes, mut made_bytes) = (0_u64, 0_u64);
+        for (storage, times) in held {
+            let is_made = self.writes.contains(&address(storage));
+            let is_held = Arc::strong_count(storage) > times;
+            match (is_made, is_held) {
+                (true, true) => made_bytes += storage.size_bytes(),
+                (false, false) => kept_bytes += storage.size_bytes(),
+                _ => {}
+            }
+        }
+        kept_bytes > made_bytes
+    }
+}

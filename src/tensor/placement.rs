@@ -1,0 +1,277 @@
+//! Where a tensor's bytes are to be: hints, and orders.
+
+use std::sync::Arc;
+
+use super::Tensor;
+use lapidary_core::internal::{Engine, Shared, block_on};
+use lapidary_core::{Advice, Buffer, Error, Pin, Residency, Result, Source};
+
+/// What errors call it.
+const OPERATION: &str = "recompute_with";
+
+impl Tensor {
+    /// Evicts the tensor now, with all its views: to the host's memory, to disk, or, if its
+    /// bytes are elsewhere already, nowhere. Whoever uses it next restores it.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] for one that is pinned or imported; [`Error::Spill`] when neither the host
+    /// nor the disk has room; what [`force`](Self::force) says. The tensor stays where it is then.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::Residency;
+    ///
+    /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
+    /// t.evict()?;
+    /// assert_ne!(t.residency(), Residency::Device);
+    /// assert_eq!(t.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn evict(&self) -> Result<()> {
+        block_on("Tensor::evict", self.evict_async())
+    }
+
+    /// As [`evict`](Self::evict), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`evict`](Self::evict).
+    pub async fn evict_async(&self) -> Result<()> {
+        self.engine.evict(&self.storage).await
+    }
+
+    /// Asks for the tensor to be on the device soon: it is restored when the queue comes to
+    /// it, ahead of the work that is asked for next. It is a hint: where no room can be made,
+    /// nothing happens.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// # let layers = [gpu.ones(&[8, 8], lapidary::DType::F32)?];
+    /// # let mut x = layers[0].clone();
+    /// for (index, layer) in layers.iter().enumerate() {
+    ///     if let Some(next) = layers.get(index + 1) {
+    ///         next.prefetch()?;
+    ///     }
+    ///     x = x.matmul(layer)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub fn prefetch(&self) -> Result<()> {
+        self.engine.prefetch(&self.storage)
+    }
+
+    /// Says when the tensor is used next, where its past uses would mislead. It only decides who
+    /// is evicted first; the last advice counts, for all views.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::Advice;
+    ///
+    /// let best_so_far = gpu.ones(&[1000, 1000], lapidary::DType::F32)?;
+    /// best_so_far.advise(Advice::Late);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn advise(&self, advice: Advice) {
+        self.storage.advise(advice);
+    }
+
+    /// Restores the tensor to the device, if it is not there, and keeps it at its place, with all
+    /// its views, until the [`Pin`] is dropped: it is neither evicted nor moved. What is pinned is
+    /// in the way of everybody else, so a pin should be short.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let weights = gpu.ones(&[1000, 1000], lapidary::DType::F32)?;
+    /// let pin = weights.pin()?;
+    /// assert!(weights.evict().is_err());
+    /// drop(pin);
+    /// weights.evict()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What [`force`](Self::force) says.
+    pub fn pin(&self) -> Result<Pin> {
+        block_on("Tensor::pin", self.pin_async())
+    }
+
+    /// As [`pin`](Self::pin), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`pin`](Self::pin).
+    pub async fn pin_async(&self) -> Result<Pin> {
+        Buffer::part(
+            &self.engine,
+            self.storage.clone(),
+            0,
+            self.storage.len_bytes(),
+        )
+        .pin_async()
+        .await
+    }
+
+    /// Lets a function stand in for the elements that the tensor has now: when memory is short they
+    /// are given up, and computed again from `inputs` when somebody uses them. That is activation
+    /// checkpointing, without automatic differentiation.
+    ///
+    /// The function is handed the inputs, and returns a new tensor of this shape and type. It is
+    /// called while work is under way: it may record operations, but calls that wait are refused
+    /// with [`Error::Reentered`]. It should not hold tensors of its own. Once an input has been
+    /// written to, the elements are kept, or, if they had been given up, gone:
+    /// [`Error::Recompute`]. Where it fails, so does what wanted the elements; they can be asked
+    /// for again.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// let x = gpu.ones(&[512, 512], lapidary::DType::F32)?;
+    /// let activation = x.matmul(&x)?.relu()?;
+    /// activation.recompute_with(&[&x], |inputs| inputs[0].matmul(&inputs[0])?.relu())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a view that does not show all of its memory in order,
+    /// [`Error::Foreign`], [`Error::Pinned`] for an imported tensor, [`Error::Recompute`] for one
+    /// that is among the inputs, or among what those are computed from; what [`force`](Self::force)
+    /// says.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn recompute_with(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<()> {
+        block_on(OPERATION, self.recompute(inputs, compute))
+    }
+
+    /// As [`recompute_with`](Self::recompute_with), as a future.
+    ///
+    /// # Errors
+    /// As [`recompute_with`](Self::recompute_with).
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn recompute_with_async(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.recompute(inputs, compute).await
+    }
+
+    /// Lets a function stand in for the elements that the tensor has now: when memory is short they
+    /// are given up, and computed again from `inputs` when somebody uses them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; what
+    /// [`force_async`](Self::force_async) says.
+    #[cfg(target_arch = "wasm32")]
+    pub async fn recompute_with_async(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + 'static,
+    ) -> Result<()> {
+        self.recompute(inputs, compute).await
+    }
+
+    async fn recompute(
+        &self,
+        inputs: &[&Tensor],
+        compute: impl Fn(&[Tensor]) -> Result<Tensor> + Shared + 'static,
+    ) -> Result<()> {
+        self.check_whole(OPERATION)?;
+        let mut parts = Vec::new();
+        for input in inputs {
+            self.same_engine(OPERATION, input)?;
+            let storage = Arc::clone(&input.storage);
+            parts.push((storage, input.layout.clone(), input.dtype));
+        }
+        let storages = inputs.iter().map(|input| Arc::clone(&input.storage));
+        let (shape, dtype) = (self.shape().to_vec(), self.dtype);
+        let made_at = self.tag().to_string();
+        let rematerializer = move |engine: &Arc<Engine>| {
+            let inputs = parts.iter().map(|(storage, layout, dtype)| {
+                Tensor::from_parts(engine, Arc::clone(storage), layout.clone(), *dtype)
+            });
+            let made = compute(&inputs.collect::<Vec<_>>())?;
+            let fits = made.shape() == shape && made.dtype == dtype;
+            match made.check_whole(OPERATION) {
+                Ok(()) if fits && Arc::ptr_eq(&made.engine, engine) => Ok(made.storage),
+                _ => Err(Error::Recompute {
+                    made_at: made_at.clone(),
+                    reason: format!("{shape:?} of {dtype} is wanted, {made} was made"),
+                }),
+            }
+        };
+        let storages = storages.collect();
+        let rematerializer = Arc::new(rematerializer);
+        let engine = &self.engine;
+        engine
+            .recompute_with(&self.storage, storages, rematerializer)
+            .await
+    }
+
+    /// Refuses a view that does not show all of its memory in order.
+    fn check_whole(&self, operation: &'static str) -> Result<()> {
+        let is_whole = self.is_contiguous()
+            && self.layout.offset == 0
+            && self.size_bytes() == self.storage.len_bytes();
+        match (is_whole, self.residency()) {
+            (true, Residency::Imported) => Err(Error::Pinned {
+                operation,
+                made_at: self.tag().to_string(),
+            }),
+            (true, _) => Ok(()),
+            (false, _) => Err(Error::Shape {
+                operation,
+                reason: "a view does not show all of its memory; name the tensor that it looks at"
+                    .into(),
+            }),
+        }
+    }
+
+    /// Lets a source stand in for the elements that the tensor has now: it costs nothing to evict
+    /// from now on, until it is written to. The bytes are those of the whole tensor, in row-major
+    /// order and the byte order of this machine; they are not compared.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::Source;
+    ///
+    /// // The app keeps these bytes anyhow.
+    /// let image: std::sync::Arc<[u8]> = vec![7; 1 << 20].into();
+    /// let tensor = gpu.tensor(&image[..], &[1024, 1024])?;
+    /// tensor.backed_by(Source::bytes(image))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a view that does not show all of its memory in order, [`Error::Length`]
+    /// for a source that is too short, [`Error::Pinned`] for an imported tensor; what
+    /// [`force`](Self::force) says.
+    pub fn backed_by(&self, source: Source) -> Result<()> {
+        const OPERATION: &str = "backed_by";
+        self.check_whole(OPERATION)?;
+        if let Some(len_bytes) = source.len_bytes() {
+            if len_bytes < self.size_bytes() {
+                return Err(Error::Length {
+                    expected: self.len(),
+                    got: (len_bytes / self.dtype.size_bytes()) as usize,
+                    shape: self.shape().to_vec(),
+                });
+            }
+        }
+        block_on("Tensor::backed_by", self.engine.back(&self.storage, source))
+    }
+}

@@ -1,0 +1,62 @@
+//! Tensors and buffers of the same bytes.
+
+use lapidary::{DType, Error, Kernel};
+
+use crate::{ended, open, options};
+
+#[test]
+fn a_tensor_and_its_buffer_share_what_is_written() {
+    let (gpu, sim) = open(options());
+    let words: Vec<u32> = (0..24).collect();
+    let buffer = gpu.buffer_from(&words).unwrap().named("words");
+    let part = buffer.slice(32..96).unwrap();
+    let tensor = gpu.tensor_of(&part, &[2, 8], DType::U32).unwrap();
+    assert_eq!(tensor.to_vec::<u32>().unwrap(), words[8..]);
+    assert_eq!(tensor.tag().name(), Some("words"));
+    tensor.select(0, 1).unwrap().write(&[9_u32; 8]).unwrap();
+    assert_eq!(buffer.to_vec::<u32>().unwrap()[16..], [9; 8]);
+    let row = tensor.select(0, 1).unwrap().buffer().unwrap();
+    row.write(&[7_u32; 8]).unwrap();
+    assert_eq!(tensor.to_vec::<u32>().unwrap()[8..], [7; 8]);
+    assert!(tensor.t().unwrap().buffer().is_none());
+    assert!(row.shares_memory_with(&buffer));
+    drop((buffer, part, tensor, row));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn kernels_take_tensors_and_buffers_side_by_side() {
+    let (gpu, sim) = open(options());
+    let text = "
+        @group(0) @binding(0) var<storage, read> x: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+        @compute @workgroup_size(4)
+        fn add(@builtin(global_invocation_id) id: vec3<u32>) { y[id.x] += x[id.x]; }";
+    let add = Kernel::new(&gpu, text).unwrap();
+    let x = gpu.tensor(&[1.0_f32, 2.0, 3.0, 4.0], &[4]).unwrap();
+    let y = gpu.buffer_from(&[10.0_f32; 4]).unwrap();
+    let call = add.call().bind("x", &x).bind("y", &y);
+    assert!(call.groups([1, 1, 1]).run().unwrap().is_empty());
+    assert_eq!(y.to_vec::<f32>().unwrap(), [11.0, 12.0, 13.0, 14.0]);
+    drop((add, x, y));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn a_buffer_that_is_no_such_tensor_is_refused() {
+    let ((gpu, sim), (other, _)) = (open(options()), open(options()));
+    let buffer = gpu.buffer(16).unwrap();
+    let refused = |shape: &[usize], bytes: std::ops::Range<u64>| {
+        let part = buffer.slice(bytes).unwrap();
+        match gpu.tensor_of(&part, shape, DType::F32) {
+            Err(Error::Buffer { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(refused(&[5], 0..16).contains("takes 20"));
+    assert!(refused(&[2], 2..10).contains("starts at byte 2"));
+    let foreign = other.tensor_of(&buffer, &[4], DType::F32);
+    assert!(matches!(foreign, Err(Error::Foreign { .. })), "{foreign:?}");
+    drop(buffer);
+    ended(gpu, &sim);
+}

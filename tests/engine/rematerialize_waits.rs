@@ -1,0 +1,192 @@
+//! Tensors that are given up and computed again, beside work that waits: what was recorded before,
+//! and what finds no room.
+
+use lapidary::sim::SimOptions;
+use lapidary::{Budget, DType, Error, Gpu, Residency, Tensor};
+
+use crate::rematerialize::{doubled, expected, in_time, rematerialized};
+use crate::{ended, nothing_leaves, numbers, open, open_alone, options};
+
+#[test]
+fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {
+    let (gpu, sim) = open(options());
+    type Write = fn(&Tensor) -> lapidary::Result<()>;
+    let writes: [Write; 4] = [
+        |x| x.write(&numbers(100, 64)),
+        |x| x.fill_(7),
+        |x| x.add_scalar_(1),
+        |x| x.add_(&x.sum(&[0])?.broadcast_to(&[64])?),
+    ];
+    for write in writes {
+        let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
+        let y = rematerialized(&x);
+        y.evict().unwrap();
+        let more = y.add_scalar(1).unwrap();
+        write(&x).unwrap();
+        // Both become one kernel, which runs at the place of the second.
+        let most = more.add_scalar(1).unwrap();
+        let sums: Vec<f32> = expected(3).iter().map(|n| n + 2.0).collect();
+        assert_eq!(most.to_vec::<f32>().unwrap(), sums);
+    }
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_found_no_room_before_an_input_is_written_reads_what_was_there() {
+    let (gpu, sim) = open_alone(SimOptions {
+        memory_bytes: 15 << 20,
+        max_binding_bytes: 128 << 20,
+        ..options()
+    });
+    nothing_leaves(&gpu);
+    let [first, x] = [0, 3].map(|start| gpu.tensor(&numbers(start, 64), &[64]).unwrap());
+    let y = rematerialized(&x);
+    let z = rematerialized(&y);
+    let holder = gpu.zeros(&[2 << 20], DType::F32).unwrap();
+    holder.force().unwrap();
+    for evicted in [&z, &y] {
+        evicted.evict().unwrap();
+    }
+    let column = z.view_as(&[64, 1]).unwrap();
+    let wide = column.broadcast_to(&[64, 1 << 15]).unwrap().copy().unwrap();
+    drop(column);
+    assert!(matches!(wide.force(), Err(Error::OutOfMemory(_))));
+    x.write(&numbers(100, 64)).unwrap();
+    // Whom that does not concern does not wait.
+    first.write(&numbers(9, 64)).unwrap();
+    assert_eq!(first.to_vec::<f32>().unwrap(), numbers(9, 64));
+    assert!(matches!(x.to_vec::<f32>(), Err(Error::OutOfMemory(_))));
+    drop(holder);
+    let column = wide.narrow(1, 5, 1).unwrap().to_vec::<f32>().unwrap();
+    let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
+    assert_eq!(column, twice);
+    assert_eq!(x.to_vec::<f32>().unwrap(), numbers(100, 64));
+    drop((first, x, y, z, wide));
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_not_computed_again() {
+    let (gpu, sim) = open_alone(options());
+    let budget = Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        ..Budget::device(160 << 10)
+    };
+    gpu.set_budget(budget).unwrap();
+    let len = 8_000;
+    let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
+    let y = rematerialized(&x);
+    let z = rematerialized(&y);
+    for evicted in [&z, &y] {
+        evicted.evict().unwrap();
+    }
+    let holder = gpu.zeros(&[26_000], DType::F32).unwrap();
+    holder.force().unwrap();
+    let sum = z.add(&x).unwrap();
+    assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
+    drop((x, y, z, sum));
+    gpu.finish().unwrap();
+    let memory = gpu.memory();
+    assert_eq!(
+        (memory.queued, memory.live_storages.now),
+        (0, 1),
+        "{memory}"
+    );
+    drop(holder);
+    ended(gpu, &sim);
+}
+
+#[test]
+fn what_was_given_up_and_is_written_anew_waits_for_room_like_any_other() {
+    in_time(|| {
+        let (gpu, sim) = open_alone(options());
+        let budget = Budget {
+            host_bytes: Some(0),
+            disk_bytes: Some(0),
+            ..Budget::device(160 << 10)
+        };
+        gpu.set_budget(budget).unwrap();
+        let len = 10_000;
+        let x = gpu.tensor(&numbers(3, len), &[len]).unwrap();
+        let y = rematerialized(&x);
+        y.evict().unwrap();
+        let holder = gpu.zeros(&[25_000], DType::F32).unwrap();
+        holder.force().unwrap();
+        // The first part of what replaces it finds no room.
+        let written = y.write(&numbers(7, len)).and_then(|()| y.force());
+        assert!(matches!(written, Err(Error::OutOfMemory(_))), "{written:?}");
+        drop(holder);
+        y.write(&numbers(7, len)).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), numbers(7, len));
+        assert_eq!(x.to_vec::<f32>().unwrap(), numbers(3, len));
+        drop((x, y));
+        ended(gpu, &sim);
+    });
+}
+
+/// Rematerializers that need rematerializers, in memory that holds a few of the tensors, beside
+/// clears that wait for room: whoever pins one gets it, or hears that there is no room.
+#[test]
+fn what_rematerializers_of_rematerializers_make_is_pinned_or_finds_no_room() {
+    let seed = std::env::var("LAPIDARY_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut pinned, mut refused) = (0, 0);
+    for round in 0..150 {
+        let (gpu, _sim) = open_alone(SimOptions {
+            maps_slabs: random.bool(),
+            lag_submissions: random.u32(..4),
+            ..options()
+        });
+        let budget = Budget {
+            host_bytes: Some(random.choice([0, 16 << 10, 1 << 20]).unwrap()),
+            disk_bytes: Some(0),
+            ..Budget::device(random.u64(40 << 10..160 << 10))
+        };
+        gpu.set_budget(budget).unwrap();
+        let len = random.choice([1000, 4000, 8000]).unwrap();
+        let Ok(chain) = chain(&gpu, len, &mut random) else {
+            continue;
+        };
+        let waiting = (0..4).map(|_| gpu.zeros(&[random.usize(1..20_000)], DType::F32));
+        let waiting: Vec<Tensor> = waiting.flatten().collect();
+        for one in &chain {
+            // Whether they are there or not.
+            drop(one.evict());
+        }
+        for one in [random.choice(&chain).unwrap(), chain.last().unwrap()] {
+            match one.pin() {
+                Ok(pin) => {
+                    assert_eq!(
+                        one.residency(),
+                        Residency::Device,
+                        "round {round} of {seed}"
+                    );
+                    drop(pin);
+                    pinned += 1;
+                }
+                Err(Error::OutOfMemory(_) | Error::NeverFits { .. }) => refused += 1,
+                Err(other) => panic!("round {round} of seed {seed}: {other}"),
+            }
+        }
+        drop(waiting);
+    }
+    assert!(
+        pinned > 20 && refused > 2,
+        "{pinned} pinned, {refused} refused"
+    );
+}
+
+/// Tensors each of which is computed again from two of those before it.
+fn chain(gpu: &Gpu, len: usize, random: &mut fastrand::Rng) -> lapidary::Result<Vec<Tensor>> {
+    let mut chain = vec![gpu.tensor(&numbers(3, len), &[len])?];
+    for last in 0..random.usize(2..6) {
+        let (x, other) = (chain[last].clone(), chain[random.usize(..=last)].clone());
+        let y = doubled(&x)?;
+        y.recompute_with(&[&x, &other], |inputs| {
+            doubled(&inputs[0])?.add(&inputs[1])?.sub(&inputs[1])
+        })?;
+        chain.push(y);
+    }
+    Ok(chain)
+}

@@ -1,0 +1,199 @@
+//! What happens is told to the app's own subscriber and recorder, if the features are on, and to
+//! nobody else.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lapidary::DType;
+use lapidary::sim::{Fault, FaultKind, Site};
+
+use super::open_scarce;
+
+/// A program that runs short of memory, and loses its device in the end.
+fn program() {
+    let (gpu, sim) = open_scarce();
+    let make = |len| gpu.zeros(&[len], DType::F32).unwrap();
+    let held: Vec<_> = (0..5).map(|_| make(300_000)).collect();
+    held.iter().for_each(|one| one.force().unwrap());
+    let pins: Vec<_> = held[3..].iter().map(|one| one.pin().unwrap()).collect();
+    assert!(make(500_000).force().is_err());
+    drop((held, pins));
+    gpu.flush().unwrap();
+    #[cfg(feature = "metrics")]
+    gpu.record_metrics();
+    sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
+    let lost = (make(5) + 1.0).unwrap();
+    (0..3).for_each(|_| assert!(lost.force().is_err()));
+}
+
+/// Names of spans, and messages of events with their fields.
+#[derive(Clone, Default)]
+struct Collected(Arc<Mutex<Vec<String>>>, Arc<AtomicU64>);
+
+struct Fields<'a>(&'a mut String);
+
+impl tracing::field::Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+        self.0.push_str(&format!(" {}={value:?}", field.name()));
+    }
+}
+
+impl tracing::Subscriber for Collected {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "lapidary"
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut text = format!("span {}", span.metadata().name());
+        span.record(&mut Fields(&mut text));
+        self.0.lock().unwrap().push(text);
+        tracing::span::Id::from_u64(1 + self.1.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = event.metadata().level().to_string();
+        event.record(&mut Fields(&mut text));
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_subscriber_hears_of_passes_reclaim_steps_refusals_and_the_loss() {
+    let collected = Collected::default();
+    tracing::subscriber::with_default(collected.clone(), program);
+    let told = collected.0.lock().unwrap();
+    let count = |beginning: &str| told.iter().filter(|one| one.starts_with(beginning)).count();
+    if cfg!(not(feature = "tracing")) {
+        assert_eq!(told[..], [""; 0]);
+        return;
+    }
+    for span in [
+        "flush",
+        "execution_pass",
+        "submission ops=",
+        "eviction missing_bytes=",
+    ] {
+        assert!(count(&format!("span {span}")) > 0, "{span}: {told:?}");
+    }
+    assert!(
+        count("INFO message=a reclaim step made room step=\"host\" freed_bytes=") > 0,
+        "{told:?}"
+    );
+    let refused =
+        "WARN message=a tensor found no room bytes=2000000 made_at=\"tests/engine/telemetry.rs:";
+    assert_eq!(count(refused), 1, "{told:?}");
+    assert_eq!(
+        count("ERROR message=the device is lost reason="),
+        1,
+        "{told:?}"
+    );
+}
+
+/// The last value of each number.
+#[derive(Clone, Default)]
+struct Recorded(Arc<Mutex<BTreeMap<String, f64>>>);
+
+struct Number(Recorded, String);
+
+impl Number {
+    fn set_to(&self, value: f64) {
+        (self.0.0.lock().unwrap()).insert(self.1.clone(), value);
+    }
+}
+
+impl metrics::GaugeFn for Number {
+    fn increment(&self, _: f64) {}
+    fn decrement(&self, _: f64) {}
+    fn set(&self, value: f64) {
+        self.set_to(value);
+    }
+}
+
+impl metrics::CounterFn for Number {
+    fn increment(&self, _: u64) {}
+    fn absolute(&self, value: u64) {
+        self.set_to(value as f64);
+    }
+}
+
+impl metrics::Recorder for Recorded {
+    fn describe_counter(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+    fn describe_gauge(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+    fn describe_histogram(
+        &self,
+        _: metrics::KeyName,
+        _: Option<metrics::Unit>,
+        _: metrics::SharedString,
+    ) {
+    }
+
+    fn register_counter(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Counter {
+        metrics::Counter::from_arc(Arc::new(Number(self.clone(), named(key))))
+    }
+
+    fn register_gauge(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Gauge {
+        metrics::Gauge::from_arc(Arc::new(Number(self.clone(), named(key))))
+    }
+
+    fn register_histogram(
+        &self,
+        _: &metrics::Key,
+        _: &metrics::Metadata<'_>,
+    ) -> metrics::Histogram {
+        metrics::Histogram::noop()
+    }
+}
+
+/// The name, and the labels but for the adapter's.
+fn named(key: &metrics::Key) -> String {
+    let mut labels = key.labels();
+    assert!(labels.any(|label| label.key() == "adapter" && label.value() == "simulated device"));
+    let step = key.labels().find(|label| label.key() == "step");
+    let step = step.map(|step| format!(" {}", step.value()));
+    format!("{}{}", key.name(), step.unwrap_or_default())
+}
+
+#[test]
+fn a_recorder_is_told_the_numbers_when_the_app_asks() {
+    let recorded = Recorded::default();
+    metrics::with_local_recorder(&recorded, program);
+    let told = recorded.0.lock().unwrap();
+    if cfg!(not(feature = "metrics")) {
+        assert!(told.is_empty());
+        return;
+    }
+    let number = |name: &str| *told.get(name).unwrap_or_else(|| panic!("{name}: {told:?}"));
+    assert_eq!(number("lapidary_live_bytes"), 0.0);
+    assert!(number("lapidary_live_bytes_peak") >= 2.0 * 1_200_000.0);
+    assert_eq!(number("lapidary_budget_bytes"), f64::from(4 << 20));
+    assert_eq!(number("lapidary_allocations_total"), 5.0);
+    assert_eq!(number("lapidary_refusals_total"), 1.0);
+    assert!(number("lapidary_evictions_total") >= 2.0);
+    assert!(number("lapidary_freed_bytes_total host") > 0.0);
+    assert!(
+        number("lapidary_reclaim_step_tries_total host")
+            >= number("lapidary_reclaim_step_gains_total host")
+    );
+    assert!(number("lapidary_reclaim_step_gains_total host") > 0.0);
+    assert!(number("lapidary_pending_bytes_peak") >= 1_200_000.0);
+    assert!(told.keys().all(|name| name.starts_with("lapidary_")));
+}
