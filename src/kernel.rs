@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use lapidary_core::{Bind, Buffer, DType, Error, Result};
+use lapidary_core::internal::Bind;
+use lapidary_core::{Buffer, DType, Error, Result};
 
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
@@ -112,7 +113,7 @@ impl Kernel {
     /// Starts a call: bind tensors by name, and run it.
     pub fn call(&self) -> KernelCall {
         KernelCall {
-            call: self.0.call(),
+            call: self.0.call_of(),
             outputs: Vec::new(),
             error: None,
         }
@@ -131,11 +132,76 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// A call of a [`Kernel`] in the making. Nothing is checked before [`run`](Self::run).
+/// What a kernel's binding shows: a tensor or a [`Buffer`]. [`KernelCall::bind`] takes a reference
+/// to either.
+#[derive(Clone, Debug)]
+pub struct Operand(Shown);
+
+#[derive(Clone, Debug)]
+enum Shown {
+    Tensor(Tensor),
+    Buffer(Buffer),
+}
+
+impl From<&Tensor> for Operand {
+    fn from(tensor: &Tensor) -> Self {
+        Operand(Shown::Tensor(tensor.clone()))
+    }
+}
+
+impl From<&Buffer> for Operand {
+    fn from(buffer: &Buffer) -> Self {
+        Operand(Shown::Buffer(buffer.clone()))
+    }
+}
+
+impl Bind for Operand {
+    fn buffer(&self) -> Option<Buffer> {
+        match &self.0 {
+            Shown::Tensor(tensor) => tensor.buffer(),
+            Shown::Buffer(buffer) => Some(buffer.clone()),
+        }
+    }
+
+    #[track_caller]
+    fn copied(&self) -> Result<Buffer> {
+        match &self.0 {
+            Shown::Tensor(tensor) => Ok(tensor.copy()?.bytes()),
+            Shown::Buffer(buffer) => buffer.copy(),
+        }
+    }
+
+    fn dtype(&self) -> Option<DType> {
+        match &self.0 {
+            Shown::Tensor(tensor) => Some(tensor.dtype),
+            Shown::Buffer(_) => None,
+        }
+    }
+
+    fn noun(&self) -> &'static str {
+        match &self.0 {
+            Shown::Tensor(_) => "the tensor",
+            Shown::Buffer(_) => "the buffer",
+        }
+    }
+
+    fn elements(&self) -> String {
+        match &self.0 {
+            Shown::Tensor(tensor) => format!(
+                "the elements of {:?} with strides {:?}",
+                tensor.shape(),
+                tensor.strides()
+            ),
+            Shown::Buffer(buffer) => buffer.elements(),
+        }
+    }
+}
+
+/// A call of a [`Kernel`] in the making. Nothing is checked or copied before [`run`](Self::run).
 #[must_use = "a call does nothing before it is run"]
 #[derive(Clone)]
 pub struct KernelCall {
-    call: lapidary_core::KernelCall,
+    call: lapidary_core::KernelCall<Operand>,
     /// What the new buffers are as tensors.
     outputs: Vec<(Vec<usize>, DType)>,
     /// Why one of these cannot be.
@@ -147,9 +213,8 @@ impl KernelCall {
     /// do not lie one after the other is copied first, and so is one that another name reads
     /// already. What is bound to a `read_write` binding is changed in place, and has to be
     /// contiguous.
-    #[track_caller]
-    pub fn bind(mut self, name: &str, operand: &impl Bind) -> Self {
-        self.call = self.call.bind(name, operand);
+    pub fn bind(mut self, name: &str, operand: impl Into<Operand>) -> Self {
+        self.call = self.call.bind(name, &operand.into());
         self
     }
 
@@ -240,31 +305,4 @@ impl fmt::Debug for KernelCall {
 fn tensor(buffer: &Buffer, shape: &[usize], dtype: DType) -> Tensor {
     let layout = Layout::contiguous(shape);
     Tensor::from_parts(buffer.engine(), buffer.storage().clone(), layout, dtype)
-}
-
-impl Bind for Tensor {
-    fn buffer(&self) -> Option<Buffer> {
-        Tensor::buffer(self)
-    }
-
-    #[track_caller]
-    fn copied(&self) -> Result<Buffer> {
-        self.copy().map(|copy| copy.bytes())
-    }
-
-    fn dtype(&self) -> Option<DType> {
-        Some(self.dtype)
-    }
-
-    fn noun(&self) -> &'static str {
-        "the tensor"
-    }
-
-    fn elements(&self) -> String {
-        format!(
-            "the elements of {:?} with strides {:?}",
-            self.shape(),
-            self.strides()
-        )
-    }
 }

@@ -88,11 +88,11 @@ mod tensor;
 #[cfg(not(target_arch = "wasm32"))]
 pub use lapidary_core::adapters;
 pub use lapidary_core::{
-    Access, AdapterKind, AdapterSummary, Advice, Bind, Block, BlockState, Bound, BoundRange,
-    Budget, Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error,
-    Event, EvictedStorage, Finding, Findings, History, Holder, KernelError, KernelTime, Leak,
-    Measure, Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin,
-    Pressure, PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Scope,
+    Access, AdapterKind, AdapterSummary, Advice, Block, BlockState, Bound, BoundRange, Budget,
+    Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error, Event,
+    EvictedStorage, Finding, Findings, History, Holder, KernelError, KernelTime, Leak, Measure,
+    Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin, Pressure,
+    PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Scope,
     ShaderCompiler, SlabMap, SlabUse, Snapshot, Source, SpillError, SpillFailure, StateFailure,
     Suggestion, Tag, TagUse, Topic, Tune, Tuned,
 };
@@ -104,7 +104,7 @@ pub use lapidary_core::{alloc, units};
 pub use self::gpu::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use self::{
     gpu::{FusedKernel, Gpu, State, Upload},
-    kernel::{Kernel, KernelCall},
+    kernel::{Kernel, KernelCall, Operand},
     ops::{
         Activation, Causal, Choice, ClassLoss, Conv, Epilogue, PadMode, Pool, Quantized, Reduction,
         Scalar, ScatterReduce,

@@ -60,3 +60,28 @@ fn a_buffer_that_is_no_such_tensor_is_refused() {
     drop(buffer);
     ended(gpu, &sim);
 }
+
+#[test]
+fn a_call_reads_what_its_operands_hold_when_it_runs() {
+    let (gpu, sim) = open(options());
+    let text = "
+        @group(0) @binding(0) var<storage, read> x: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+        @compute @workgroup_size(4)
+        fn copy(@builtin(global_invocation_id) id: vec3<u32>) { y[id.x] = x[id.x]; }";
+    let copy = Kernel::new(&gpu, text).unwrap();
+    let x = gpu.tensor(&[1_u32, 2, 3, 4], &[2, 2]).unwrap();
+    let y = gpu.buffer(16).unwrap();
+    // Its elements do not lie one after the other, so the kernel reads a copy.
+    let across = x.t().unwrap();
+    let call = copy.call().bind("x", &across).bind("y", &y);
+    let call = call.groups([1, 1, 1]);
+    x.write(&[5_u32, 6, 7, 8]).unwrap();
+    call.clone().run().unwrap();
+    assert_eq!(y.to_vec::<u32>().unwrap(), [5, 7, 6, 8]);
+    x.write(&[9_u32, 10, 11, 12]).unwrap();
+    call.run().unwrap();
+    assert_eq!(y.to_vec::<u32>().unwrap(), [9, 11, 10, 12]);
+    drop((copy, x, across, y));
+    ended(gpu, &sim);
+}

@@ -13,6 +13,7 @@ pub use crate::engine::sections;
 pub use crate::engine::wgsl;
 pub use crate::engine::{Cmd, Engine, Look, block_on};
 pub use crate::gpu::Layer;
+pub use crate::kernel::Bind;
 pub use crate::memory::{DeadList, Storage, victims};
 pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};

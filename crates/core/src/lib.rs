@@ -38,7 +38,7 @@ pub use self::{
     engine::{Diagnostics, Finding, Findings, KernelTime, Leak, Pressure, PressureGuard},
     error::{Error, KernelError, ModelFailure, Result, SpillError, SpillFailure, StateFailure},
     gpu::{Access, Bound, BoundRange, Compacted, Gpu, Options, Tune, Tuned},
-    kernel::{Bind, Kernel, KernelCall},
+    kernel::{Kernel, KernelCall},
     memory::{
         Advice, Block, BlockState, Budget, ClassUse, Event, EvictedStorage, Moment, Recovered,
         Residency, Scope, SlabMap, SlabUse, Source, Tag, TagUse,

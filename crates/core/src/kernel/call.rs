@@ -12,12 +12,12 @@ use crate::engine::kernel::{Arg, Launch};
 use crate::error::{Error, Result};
 use crate::memory::{FENCE_BYTES, PATTERN, Residency};
 
-/// A call of a [`Kernel`] in the making. Nothing is checked before [`run`](Self::run).
+/// A call of a [`Kernel`] in the making. Nothing is checked or copied before [`run`](Self::run).
 #[must_use = "a call does nothing before it is run"]
 #[derive(Clone)]
-pub struct KernelCall {
+pub struct KernelCall<T = Buffer> {
     kernel: Kernel,
-    given: Vec<(String, Given)>,
+    given: Vec<(String, Given<T>)>,
     params: Option<Vec<u8>>,
     groups: Option<[u32; 3]>,
 }
@@ -69,27 +69,10 @@ impl Bind for Buffer {
 
 /// What was given for a binding.
 #[derive(Clone)]
-enum Given {
-    Bound(Bound),
+enum Given<T> {
+    Bound(T),
     /// A new buffer of so many bytes.
     Output(u64, Option<DType>),
-}
-
-/// What was bound, or a copy of it.
-#[derive(Clone)]
-struct Bound {
-    buffer: std::result::Result<Buffer, Unfit>,
-    dtype: Option<DType>,
-    noun: &'static str,
-}
-
-/// Why what was bound cannot be used.
-#[derive(Clone)]
-enum Unfit {
-    /// The copy failed.
-    Failed(Error),
-    /// It must be changed in place, and cannot be: what is to be said after the binding's name.
-    InPlace(String),
 }
 
 /// An operand as the device will see it.
@@ -101,9 +84,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// A buffer that has its storage to itself.
-    fn whole(buffer: Buffer, dtype: DType) -> Self {
-        let range = (0, buffer.size_bytes().next_multiple_of(4));
+    /// All of a buffer, in whole words.
+    fn part(buffer: Buffer, dtype: DType) -> Self {
+        let start = match buffer.is_empty() {
+            true => 0,
+            false => buffer.offset_bytes(),
+        };
+        let range = (start, buffer.size_bytes().next_multiple_of(4));
         Seen {
             buffer,
             dtype,
@@ -119,7 +106,7 @@ impl Seen {
     }
 }
 
-impl KernelCall {
+impl<T: Bind + Clone> KernelCall<T> {
     pub(super) fn new(kernel: &Kernel) -> Self {
         KernelCall {
             kernel: kernel.clone(),
@@ -129,51 +116,16 @@ impl KernelCall {
         }
     }
 
-    /// Binds a buffer, or a tensor of the crate `lapidary`. A `read` binding takes any view. It
+    /// Binds a buffer. A `read` binding takes any. It
     /// reads a copy where the elements do not lie one after the other, where they do not start at a
     /// multiple of [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes), and where
     /// another name reads them already. A slice of a buffer that starts inside a word of 4 bytes
     /// cannot be copied: then [`run`](Self::run) gives [`Error::Buffer`]. A `read_write` binding
     /// changes what is bound in place, so it takes neither.
-    #[track_caller]
-    pub fn bind(mut self, name: &str, operand: &impl Bind) -> Self {
-        let declared = self.operands().iter().find(|one| one.name == name);
-        let is_written = declared.is_some_and(|one| one.writes);
-        let buffer = match operand.buffer() {
-            Some(buffer) => match self.misfit(&buffer, is_written) {
-                None => Ok(buffer),
-                Some(reason) => Err(reason),
-            },
-            None => Err(format!(
-                "{} do not lie one after the other: change a copy of it, and copy that back",
-                operand.elements()
-            )),
-        };
-        let buffer = match (buffer, is_written) {
-            (Ok(buffer), _) => Ok(buffer),
-            (Err(reason), true) => Err(Unfit::InPlace(reason)),
-            (Err(_), false) => self.copy_of(operand).map_err(Unfit::Failed),
-        };
-        let bound = Bound {
-            buffer,
-            dtype: operand.dtype(),
-            noun: operand.noun(),
-        };
-        self.given.push((name.to_owned(), Given::Bound(bound)));
+    pub fn bind(mut self, name: &str, operand: &T) -> Self {
+        let given = Given::Bound(operand.clone());
+        self.given.push((name.to_owned(), given));
         self
-    }
-
-    /// A copy, which can be bound where it lies.
-    #[track_caller]
-    fn copy_of(&self, operand: &impl Bind) -> Result<Buffer> {
-        let copy = operand.copied()?;
-        match self.misfit(&copy, false) {
-            None => Ok(copy),
-            Some(reason) => Err(Error::Buffer {
-                operation: "bind",
-                reason: format!("of what `Bind::copied` has made, {reason}"),
-            }),
-        }
     }
 
     /// Why a buffer cannot be bound where it lies, if that is so.
@@ -289,7 +241,7 @@ impl KernelCall {
     /// exactly once.
     #[track_caller]
     pub fn run_one(self) -> Result<Buffer> {
-        let is_output = |given: &&(String, Given)| matches!(given.1, Given::Output(..));
+        let is_output = |given: &&(String, Given<T>)| matches!(given.1, Given::Output(..));
         let count = self.given.iter().filter(is_output).count();
         let kernel = self.kernel.clone();
         let refuse = || {
@@ -306,11 +258,11 @@ impl KernelCall {
         &self.kernel.text.operands
     }
 
-    fn refuse<T>(&self, message: String) -> Result<T> {
+    fn refuse<R>(&self, message: String) -> Result<R> {
         Err(diagnose::error(&self.kernel.text.entry, message))
     }
 
-    fn refuse_at<T>(&self, operand: &Operand, label: &str, message: String) -> Result<T> {
+    fn refuse_at<R>(&self, operand: &Operand, label: &str, message: String) -> Result<R> {
         let text = &self.kernel.text;
         let place = operand.at.name.clone();
         Err(diagnose::error_at(
@@ -332,7 +284,7 @@ impl KernelCall {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    fn given(&self, operand: &Operand) -> Option<&Given> {
+    fn given(&self, operand: &Operand) -> Option<&Given<T>> {
         let mut given = self.given.iter();
         let found = given.find(|(name, _)| *name == operand.name);
         found.map(|(_, given)| given)
@@ -425,7 +377,7 @@ impl KernelCall {
     fn see(&self, operand: &Operand) -> Result<Seen> {
         let name = &operand.name;
         let (dtype, what) = match self.given(operand) {
-            Some(Given::Bound(bound)) => (bound.dtype, bound.noun),
+            Some(Given::Bound(bound)) => (bound.dtype(), bound.noun()),
             Some(Given::Output(_, dtype)) => (*dtype, "the output"),
             None => return self.refuse(format!("`{name}` is not bound")),
         };
@@ -473,35 +425,36 @@ impl KernelCall {
         }
         let engine = &self.kernel.engine;
         let buffer = Buffer::whole(engine, engine.storage(size_bytes)?);
-        Ok(Seen::whole(buffer, dtype))
+        Ok(Seen::part(buffer, dtype))
     }
 
-    /// What is bound.
-    fn see_bound(&self, operand: &Operand, bound: &Bound, dtype: DType) -> Result<Seen> {
-        let buffer = match &bound.buffer {
-            Ok(buffer) => buffer.clone(),
-            Err(Unfit::Failed(error)) => return Err(error.clone()),
-            Err(Unfit::InPlace(reason)) => {
-                let message = format!("`{}` is changed in place, but {reason}", operand.name);
-                return self.refuse_at(operand, "read_write", message);
+    /// What is bound: where it lies if that will do, else a copy of it.
+    #[track_caller]
+    fn see_bound(&self, operand: &Operand, bound: &T, dtype: DType) -> Result<Seen> {
+        let reason = match bound.buffer() {
+            Some(buffer) => {
+                if !self.kernel.engine.owns(buffer.storage()) {
+                    return Err(Error::Foreign {
+                        operation: "a custom kernel",
+                    });
+                }
+                match self.misfit(&buffer, operand.writes) {
+                    None => return Ok(Seen::part(buffer, dtype)),
+                    Some(reason) => reason,
+                }
             }
+            None => format!(
+                "{} do not lie one after the other: change a copy of it, and copy that back",
+                bound.elements()
+            ),
         };
-        if !self.kernel.engine.owns(buffer.storage()) {
-            return Err(Error::Foreign {
-                operation: "a custom kernel",
-            });
+        match operand.writes {
+            true => {
+                let message = format!("`{}` is changed in place, but {reason}", operand.name);
+                self.refuse_at(operand, "read_write", message)
+            }
+            false => Ok(Seen::part(bound.copied()?, dtype)),
         }
-        let start = if buffer.is_empty() {
-            0
-        } else {
-            buffer.offset_bytes()
-        };
-        let range = (start, buffer.size_bytes().next_multiple_of(4));
-        Ok(Seen {
-            buffer,
-            dtype,
-            range,
-        })
     }
 
     /// What is written must not be seen by another name. What two names read gets a copy for the
@@ -524,7 +477,7 @@ impl KernelCall {
             }
             // What begins inside a word has been copied already.
             let copy = &seen[second];
-            seen[second] = Seen::whole(copy.buffer.copy()?, copy.dtype);
+            seen[second] = Seen::part(copy.buffer.copy()?, copy.dtype);
         }
         Ok(())
     }
@@ -580,7 +533,7 @@ impl KernelCall {
     }
 }
 
-impl fmt::Debug for KernelCall {
+impl<T> fmt::Debug for KernelCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.given.iter().map(|(name, _)| name);
         f.debug_struct("KernelCall")

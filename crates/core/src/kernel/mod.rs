@@ -219,6 +219,12 @@ impl Kernel {
 
     /// Starts a call: bind buffers by name, and run it.
     pub fn call(&self) -> KernelCall {
+        self.call_of()
+    }
+
+    /// A call with operands of another type.
+    #[doc(hidden)]
+    pub fn call_of<T: Bind + Clone>(&self) -> KernelCall<T> {
         KernelCall::new(self)
     }
 
