@@ -235,12 +235,10 @@ impl Tensor {
         if elements.is_empty() {
             return Ok(None);
         }
-        let bytes = T::bytes_of(elements);
-        let start = self.layout.offset as u64 * self.dtype.size_bytes();
-        let end = start + bytes.len() as u64;
-        let is_whole_words =
-            start.is_multiple_of(4) && (end.is_multiple_of(4) || end == self.storage.len_bytes());
-        if !is_whole_words {
+        let bytes = self.bytes();
+        let start = bytes.offset_bytes();
+        if !bytes.is_whole_words() {
+            let end = start + bytes.size_bytes();
             return refuse(format!(
                 "bytes {start} to {end} of the memory start or end inside a word of 4 bytes \
                  which holds other elements too; write to more of the tensor"

@@ -1,9 +1,7 @@
 //! Where a tensor's bytes are to be: hints, and orders.
 
-use std::sync::Arc;
-
 use super::Tensor;
-use lapidary_core::internal::{Engine, Shared, block_on};
+use lapidary_core::internal::{Shared, block_on};
 use lapidary_core::{Advice, Buffer, Error, Pin, Residency, Result, Source};
 
 /// What errors call it.
@@ -110,14 +108,7 @@ impl Tensor {
     /// # Errors
     /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
-        Buffer::part(
-            &self.engine,
-            self.storage.clone(),
-            0,
-            self.storage.len_bytes(),
-        )
-        .pin_async()
-        .await
+        self.memory().pin_async().await
     }
 
     /// Lets a function stand in for the elements that the tensor has now: when memory is short they
@@ -189,35 +180,38 @@ impl Tensor {
         compute: impl Fn(&[Tensor]) -> Result<Tensor> + Shared + 'static,
     ) -> Result<()> {
         self.check_whole(OPERATION)?;
-        let mut parts = Vec::new();
+        let (mut buffers, mut views) = (Vec::new(), Vec::new());
         for input in inputs {
             self.same_engine(OPERATION, input)?;
-            let storage = Arc::clone(&input.storage);
-            parts.push((storage, input.layout.clone(), input.dtype));
+            buffers.push(input.memory());
+            views.push((input.layout.clone(), input.dtype));
         }
-        let storages = inputs.iter().map(|input| Arc::clone(&input.storage));
         let (shape, dtype) = (self.shape().to_vec(), self.dtype);
         let made_at = self.tag().to_string();
-        let rematerializer = move |engine: &Arc<Engine>| {
-            let inputs = parts.iter().map(|(storage, layout, dtype)| {
-                Tensor::from_parts(engine, Arc::clone(storage), layout.clone(), *dtype)
+        let recompute = move |buffers: &[Buffer]| {
+            let inputs = buffers.iter().zip(&views).map(|(buffer, (layout, dtype))| {
+                let storage = buffer.storage().clone();
+                Tensor::from_parts(buffer.engine(), storage, layout.clone(), *dtype)
             });
             let made = compute(&inputs.collect::<Vec<_>>())?;
             let fits = made.shape() == shape && made.dtype == dtype;
-            match made.check_whole(OPERATION) {
-                Ok(()) if fits && Arc::ptr_eq(&made.engine, engine) => Ok(made.storage),
-                _ => Err(Error::Recompute {
+            match fits && made.check_whole(OPERATION).is_ok() {
+                true => Ok(made.memory()),
+                false => Err(Error::Recompute {
                     made_at: made_at.clone(),
                     reason: format!("{shape:?} of {dtype} is wanted, {made} was made"),
                 }),
             }
         };
-        let storages = storages.collect();
-        let rematerializer = Arc::new(rematerializer);
-        let engine = &self.engine;
-        engine
-            .recompute_with(&self.storage, storages, rematerializer)
-            .await
+        let buffers: Vec<&Buffer> = buffers.iter().collect();
+        let memory = self.memory();
+        memory.recompute_with_async(&buffers, recompute).await
+    }
+
+    /// All bytes of the memory that it shows, or shows a part of.
+    fn memory(&self) -> Buffer {
+        let len_bytes = self.storage.len_bytes();
+        Buffer::part(&self.engine, self.storage.clone(), 0, len_bytes)
     }
 
     /// Refuses a view that does not show all of its memory in order.

@@ -225,11 +225,9 @@ impl Buffer {
     fn check_write<T: Element>(&self, elements: &[T]) -> Result<()> {
         let (start, got) = (self.offset_bytes, size_of_val(elements) as u64);
         let end = start + self.size_bytes;
-        let is_whole =
-            start.is_multiple_of(4) && (end.is_multiple_of(4) || end == self.storage.len_bytes());
         let reason = if got != self.size_bytes {
             format!("{got} bytes were given to a buffer of {}", self.size_bytes)
-        } else if !is_whole && got > 0 {
+        } else if !self.is_whole_words() && got > 0 {
             format!(
                 "bytes {start} to {end} of the memory start or end inside a word of 4 bytes which \
                  holds others' bytes too; write to more of the buffer"

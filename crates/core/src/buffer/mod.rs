@@ -191,6 +191,19 @@ impl Buffer {
         self.offset_bytes
     }
 
+    /// Does no word that it ends in hold others' bytes? What follows the memory is padding.
+    #[doc(hidden)]
+    pub fn ends_with_word(&self) -> bool {
+        let end = self.offset_bytes + self.size_bytes;
+        end.is_multiple_of(4) || end == self.storage.len_bytes()
+    }
+
+    /// Can it be written word by word, without touching others' bytes?
+    #[doc(hidden)]
+    pub fn is_whole_words(&self) -> bool {
+        self.offset_bytes.is_multiple_of(4) && self.ends_with_word()
+    }
+
     /// Refuses a slice that is not the whole of its memory.
     fn check_whole(&self, operation: &'static str) -> Result<()> {
         let is_whole = self.offset_bytes == 0 && self.size_bytes == self.storage.len_bytes();

@@ -5,7 +5,7 @@
 //! ([`Op`]), so no room but this one ever holds a GPU object.
 //!
 //! ```text
-//!   engine's walk ──► [Op, Op, Op, …] ──► Driver::submit ──► serial 17
+//!   engine's pass ──► [Op, Op, Op, …] ──► Driver::submit ──► serial 17
 //!                                              │
 //!                      Driver::wait(&done) ◄───┘ Signal, set from a callback
 //! ```

@@ -3,7 +3,7 @@
 //! ```text
 //!   blocks come and go ──► memory's changes ──attend──► fills of fences and poison ─┐
 //!   a launch ────────────► watch ──────────────────────► looks at what it wrote ────┤ ops of the batch
-//!   a walk's end ────────► look_over ──────────────────► one look at all fences ────┘
+//!   a pass's end ────────► look_over ──────────────────► one look at all fences ────┘
 //!                                                                 │ four words an answer
 //!                          findings ◄──evaluate── collect ◄───────┘
 //! ```

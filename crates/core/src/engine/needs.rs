@@ -27,7 +27,7 @@ use crate::transfer::refusal;
 const MOST_REFUSALS: u64 = 8;
 
 impl Engine {
-    /// Walks the queue to its end and submits what came of it. The caller has the execution lock.
+    /// Takes the queue to its end and submits what came of it. The caller has the execution lock.
     pub(super) async fn execute(&self) -> Result<()> {
         self.lock().may_wait = false;
         in_span!("execution_pass", {}, self.execute_queue()).await

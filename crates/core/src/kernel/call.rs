@@ -137,8 +137,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         );
         let is_aligned = buffer.is_empty() || start.is_multiple_of(alignment);
         // A word that the next elements of the storage begin in must not be written.
-        let is_whole = end.is_multiple_of(4) || end == buffer.storage().len_bytes();
-        let fits = is_aligned && (is_whole || !is_written);
+        let fits = is_aligned && (buffer.ends_with_word() || !is_written);
         (!fits).then(|| {
             format!(
                 "bytes {start}..{end} of its memory do not start at a multiple of {alignment} or \

@@ -23,8 +23,8 @@ pub(crate) enum Dead {
 #[derive(Debug, Default)]
 pub struct DeadList {
     waiting: Mutex<Vec<Dead>>,
-    /// Is there any? Changed with the lock held, and read without it by walks that have nothing to
-    /// bury.
+    /// Is there any? Changed with the lock held, and read without it by passes that have nothing to
+    /// free.
     has_any: AtomicBool,
     pub(super) pending: Pending,
 }

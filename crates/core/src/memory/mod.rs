@@ -185,7 +185,7 @@ impl Memory {
         self.dead_list.pending_bytes()
     }
 
-    /// Is there anything to bury?
+    /// Is anything dead that is not freed yet?
     #[inline]
     pub(crate) fn has_dead(&self) -> bool {
         self.dead_list.has_any()

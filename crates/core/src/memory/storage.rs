@@ -169,7 +169,7 @@ const DONATED: u32 = 1 << 31;
 pub struct Storage {
     /// Bytes that its maker asked for; what follows them is padding, which anyone may overwrite.
     len_bytes: u64,
-    /// Bytes, a multiple of 16, so that kernels may write whole quads.
+    /// Bytes, a multiple of 16, so that kernels may write whole vec4s.
     size_bytes: u64,
     tenant: TenantId,
     site: &'static Location<'static>,

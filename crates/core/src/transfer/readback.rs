@@ -118,7 +118,7 @@ impl Reading {
         (Arc::new(reading), pieces)
     }
 
-    /// Who walks from now on has nothing better to do than to take the bytes in.
+    /// Who executes from now on has nothing better to do than to take the bytes in.
     pub(crate) fn await_now(&self) {
         self.awaited.store(true, Ordering::Release);
     }
