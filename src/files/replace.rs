@@ -92,11 +92,9 @@ impl Replacement {
             .strike_plain(FileSite::Create)
             .map_err(made)?;
         let file = new_file(readers).open(&temp_path).map_err(made)?;
-        let file = SpillFile::over(
-            file,
-            #[cfg(any(test, feature = "sim"))]
-            options.faults.clone(),
-        );
+        let file = SpillFile::over(file);
+        #[cfg(any(test, feature = "sim"))]
+        let file = file.with_faults(options.faults.clone());
         Ok(Replacement {
             target,
             folder,

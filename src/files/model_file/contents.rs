@@ -39,11 +39,7 @@ impl Contents {
         }
         let file = File::open(path).map_err(failed)?;
         let known = file.metadata().map_err(failed)?;
-        let file = SpillFile::over(
-            file,
-            #[cfg(any(test, feature = "sim"))]
-            Default::default(),
-        );
+        let file = SpillFile::over(file);
         Ok(Contents::File {
             file,
             len_bytes: known.len(),

@@ -43,11 +43,9 @@ impl StateReader {
         }
         let file = File::open(path).map_err(opened)?;
         let file_bytes = file.metadata().map_err(opened)?.len();
-        let file = SpillFile::over(
-            file,
-            #[cfg(any(test, feature = "sim"))]
-            options.faults.clone(),
-        );
+        let file = SpillFile::over(file);
+        #[cfg(any(test, feature = "sim"))]
+        let file = file.with_faults(options.faults.clone());
         let mut reader = StateReader {
             path: path.to_owned(),
             file,

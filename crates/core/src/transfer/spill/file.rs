@@ -69,13 +69,21 @@ impl SpillFile {
     }
 
     /// A file that is somebody else's to name and to remove.
-    pub fn over(file: File, #[cfg(any(test, feature = "sim"))] faults: FileFaults) -> SpillFile {
+    pub fn over(file: File) -> SpillFile {
         SpillFile {
             file,
             _leftovers: Leftovers::default(),
             #[cfg(any(test, feature = "sim"))]
-            faults,
+            faults: FileFaults::default(),
         }
+    }
+
+    /// The same, with what goes wrong. Apart from [`over`](Self::over), whose form must not change
+    /// with a feature that the crate above may not have.
+    #[cfg(any(test, feature = "sim"))]
+    #[must_use]
+    pub fn with_faults(self, faults: FileFaults) -> SpillFile {
+        SpillFile { faults, ..self }
     }
 
     /// What the system knows of the file now.
