@@ -1,8 +1,10 @@
 //! The programs that a user starts from: they run, the demo learns what it should, and those that
 //! have too little memory, or lose their device, end with the right result.
 
-use crate::driver::cargo_with_gpu;
-use crate::process::{Result, run, watch};
+use std::env::consts::EXE_SUFFIX;
+
+use crate::driver::{cargo_with_gpu, with_gpu};
+use crate::process::{Result, command, run, target_dir, watch};
 use crate::suite::FEATURES;
 
 /// Programs that need only run to their end.
@@ -22,9 +24,6 @@ const JUDGED: &[(&str, &[&str], Judge)] = &[
     ("particles", &[], within_budget),
     ("pipeline", &[], pipeline),
 ];
-
-/// Those of `lapidary-core`.
-const OF_CORE: &[&str] = &["cache", "particles", "pipeline"];
 
 /// Reads a last line. Returns what is worth telling, or what is wrong with it.
 type Judge = fn(&Line) -> Result<String>;
@@ -71,15 +70,10 @@ pub(crate) fn run_all() -> Result<String> {
 
 /// Runs one program and returns the lines it printed.
 fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
-    let mut program = cargo_with_gpu()?;
-    program
-        .args(["run", "--quiet", "--release"])
-        .args(match OF_CORE.contains(&name) {
-            true => &["--package", "lapidary-core"],
-            false => FEATURES,
-        })
-        .args(["--example", name, "--"])
-        .args(args);
+    let folder = target_dir().join("release/examples");
+    let file = folder.join(format!("{name}{EXE_SUFFIX}"));
+    let mut program = with_gpu(command(&file.to_string_lossy()))?;
+    program.args(args);
     let output = watch(&mut program, |_| true)?;
     if !output.succeeded {
         return Err(format!("the example `{name}` failed."));

@@ -58,10 +58,10 @@ pub(crate) fn copy(
     offset_bytes: u64,
     to: &Arc<Storage>,
 ) -> Result<()> {
-    let words = words_of(to.len_bytes())?;
-    let first = words_of(offset_bytes)?;
-    // Their sum is an index too.
-    words_of(offset_bytes + to.len_bytes())?;
+    // The last index is the largest of the numbers that the kernel has.
+    let end = words_of(offset_bytes + to.len_bytes())?;
+    let words = to.len_bytes().div_ceil(4) as u32;
+    let first = end - words;
     let groups = groups_of(engine, words);
     let params = [words, first, 0, 0];
     let args = [arg(from), arg(to)];
