@@ -11,6 +11,8 @@
 //! and OffsetAllocator (Aaltonen) do it, with three differences: the search begins in the request's
 //! own bin, one index covers all slabs, and handles are checked.
 
+use alloc::vec::Vec;
+
 use super::bins::MAX_GRANULES;
 use super::holes::{LOOKS, Zone};
 use super::nodes::{NONE, Node, NodeTable};
@@ -18,7 +20,7 @@ use super::slabs::SlabTable;
 use super::stats::Counters;
 use super::{AllocError, Block, BlockId, SlabId};
 use crate::units::{Granules, Unit};
-use std::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The largest slab in bytes; also limited to 2^43 granules.
 pub(super) const MAX_SLAB_BYTES: u64 = 1 << 48;
@@ -165,7 +167,7 @@ impl Carver {
             });
         }
         let (first, bytes) = (entry.first, self.unit.bytes(entry.size));
-        let before = std::mem::replace(&mut entry.zone, zone);
+        let before = core::mem::replace(&mut entry.zone, zone);
         let zones = &mut self.zones;
         zones[before as usize].empty.remove(&mut self.nodes, first);
         zones[before as usize].reserved_bytes -= bytes;
@@ -284,13 +286,13 @@ impl Carver {
     /// The nodes of one slab by address, given the one at its start.
     pub(super) fn nodes_of(&self, first: u32) -> impl Iterator<Item = &Node> {
         let node = |index: u32| (index != NONE).then(|| &self.nodes[index]);
-        std::iter::successors(node(first), move |last| node(last.next))
+        core::iter::successors(node(first), move |last| node(last.next))
     }
 
     /// The nodes from `first` on to the end of its slab, each with its index.
     pub(super) fn indexed_nodes_of(&self, first: u32) -> impl Iterator<Item = (u32, &Node)> {
         let node = |index: u32| (index != NONE).then(|| (index, &self.nodes[index]));
-        std::iter::successors(node(first), move |(_, last)| node(last.next))
+        core::iter::successors(node(first), move |(_, last)| node(last.next))
     }
 
     /// Would the most patient search find a hole? O(holes of the request's own bin).

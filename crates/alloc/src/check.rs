@@ -1,5 +1,8 @@
 //! The walker: every promise of the carver's tables, checked from scratch. For tests.
 
+use alloc::format;
+use alloc::string::String;
+
 use super::Carver;
 use super::nodes::NONE;
 use super::slabs::Slab;
@@ -127,7 +130,7 @@ struct Seen {
     reserved_bytes: u64,
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+fn equal<T: PartialEq + core::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
     if found == expected {
         Ok(())
     } else {

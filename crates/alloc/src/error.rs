@@ -1,7 +1,7 @@
 //! The one error type of this module. Every variant carries the numbers that a caller acts on.
 
 use super::{BlockId, SlabId};
-use std::fmt;
+use core::fmt;
 
 /// What can be wrong with a call to an allocator. No call that returns an error changes anything.
 ///
@@ -128,4 +128,4 @@ impl fmt::Display for AllocError {
     }
 }
 
-impl std::error::Error for AllocError {}
+impl core::error::Error for AllocError {}

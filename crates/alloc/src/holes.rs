@@ -1,5 +1,8 @@
 //! The index of holes: a list for every bin, and the search of a segregated fit.
 
+use alloc::format;
+use alloc::string::String;
+
 use super::bins::{BIN_COUNT, BinMap, bin_of};
 use super::nodes::{NONE, Node, NodeTable};
 use crate::units::Granules;
@@ -180,7 +183,7 @@ impl HoleIndex {
         bin: usize,
     ) -> impl Iterator<Item = u32> + 'a {
         let link = |index: u32| (index != NONE).then_some(index);
-        std::iter::successors(link(self.heads[bin]), move |&index| link(nodes[index].down))
+        core::iter::successors(link(self.heads[bin]), move |&index| link(nodes[index].down))
     }
 
     /// Walks every list: each hole must be in its bin, linked both ways. Returns their number.

@@ -15,6 +15,9 @@
 //! Below those, `nodes` is the table of blocks and holes, `holes` the search, `slabs` the table of
 //! slabs, `relocate` a block's change of place, `check` the walker that tests lean on.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
 
 pub mod bins;
 mod carver;

@@ -11,6 +11,8 @@
 //! A block and a hole never need the same extra fields, so those share their place. An unused node
 //! is neither: its extent is zero and `next` chains it to the next unused one.
 
+use alloc::vec::Vec;
+
 use crate::units::Granules;
 
 /// The index that names no node.
@@ -197,7 +199,7 @@ impl NodeTable {
     }
 }
 
-impl std::ops::Index<u32> for NodeTable {
+impl core::ops::Index<u32> for NodeTable {
     type Output = Node;
     #[inline]
     fn index(&self, index: u32) -> &Node {
@@ -205,7 +207,7 @@ impl std::ops::Index<u32> for NodeTable {
     }
 }
 
-impl std::ops::IndexMut<u32> for NodeTable {
+impl core::ops::IndexMut<u32> for NodeTable {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut Node {
         &mut self.nodes[index as usize]

@@ -36,6 +36,8 @@
 //!
 //! The small and the middle pool come from PyTorch's caching allocator.
 
+use alloc::string::String;
+
 use super::carver::Carver;
 use super::config::{Growth, PoolConfig, SlabClass, ZONES};
 use super::holes::LOOKS;
@@ -145,7 +147,7 @@ impl Pools {
     pub fn allocate_anywhere(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.check_fits(size_bytes)?;
         let own = self.class(size_bytes).zone();
-        let zones = std::iter::once(own).chain((0..ZONES).filter(|&zone| zone != own));
+        let zones = core::iter::once(own).chain((0..ZONES).filter(|&zone| zone != own));
         let mut block = Err(AllocError::NeedsSlab {
             requested_bytes: size_bytes,
         });

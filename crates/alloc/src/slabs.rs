@@ -1,5 +1,7 @@
 //! The slab table: dense indices with generations, and the list of empty slabs by age.
 
+use alloc::vec::Vec;
+
 use super::nodes::{MAX_SLABS, NONE};
 use super::{AllocError, SlabId};
 use crate::units::Granules;
@@ -149,7 +151,7 @@ impl SlabTable {
     /// The empty slabs, longest unused first.
     pub(super) fn empty(&self) -> impl Iterator<Item = SlabId> {
         let link = |index: u32| (index != NONE).then_some(index);
-        let indices = std::iter::successors(link(self.oldest_empty), move |&index| {
+        let indices = core::iter::successors(link(self.oldest_empty), move |&index| {
             link(self[index].next)
         });
         indices.map(|index| self.id(index))
@@ -183,7 +185,7 @@ impl SlabTable {
     }
 }
 
-impl std::ops::Index<u32> for SlabTable {
+impl core::ops::Index<u32> for SlabTable {
     type Output = Slab;
     #[inline]
     fn index(&self, index: u32) -> &Slab {
@@ -191,7 +193,7 @@ impl std::ops::Index<u32> for SlabTable {
     }
 }
 
-impl std::ops::IndexMut<u32> for SlabTable {
+impl core::ops::IndexMut<u32> for SlabTable {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut Slab {
         &mut self.slabs[index as usize]

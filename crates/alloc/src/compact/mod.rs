@@ -24,6 +24,8 @@
 //! forbids the last: any hole in slabs of any kind, a slab no larger than the request, and moves
 //! whatever they cost.
 
+use alloc::vec::Vec;
+
 mod pass;
 mod room;
 mod sorted;
@@ -431,7 +433,7 @@ impl Planner {
     fn compact(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
         self.survey(query.pools);
         let hole = self.plan_window(query, most_bytes);
-        std::mem::swap(&mut self.steps, &mut self.other);
+        core::mem::swap(&mut self.steps, &mut self.other);
         self.room.undo_to(0);
         let most_bytes = hole.map_or(most_bytes, |bytes| {
             bytes.saturating_sub(RELEASE_ADVANTAGE_BYTES)
@@ -441,7 +443,7 @@ impl Planner {
             self.steps.push(Step::Create(query.growth));
             return true;
         }
-        std::mem::swap(&mut self.steps, &mut self.other);
+        core::mem::swap(&mut self.steps, &mut self.other);
         hole.is_some()
     }
 }

@@ -3,6 +3,8 @@
 //! A copy of the holes as they are when planning begins. A plan takes from the copy what its steps
 //! will take from the slabs, so that later steps of it see what earlier ones leave.
 
+use alloc::vec::Vec;
+
 use super::sorted::Sorted;
 use crate::config::ZONES;
 

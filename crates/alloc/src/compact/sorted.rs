@@ -1,5 +1,7 @@
 //! Holes in the order of size, in short runs, so that taking one out or putting one in shifts few.
 
+use alloc::vec::Vec;
+
 use super::room::Hole;
 
 /// A run that gets longer is halved.

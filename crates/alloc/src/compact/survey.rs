@@ -1,7 +1,7 @@
 //! What planning begins with, the slabs and their holes, and what every plan is made of: a block
 //! and the hole that it goes to.
 
-use std::cmp::Reverse;
+use core::cmp::Reverse;
 
 use super::room::Hole;
 use super::{Candidate, Fate, MOST_NODES, Planner, Query, Step, Tenant};
@@ -84,7 +84,7 @@ impl Planner {
         let fates = &self.fates;
         let allowed = |slab: u32| slab != source && fates[slab as usize] != Fate::Leaves;
         let room = &mut self.room;
-        let hole = std::iter::once(own)
+        let hole = core::iter::once(own)
             .chain(others)
             .find_map(|zone| room.take(zone, tenant.size, allowed))?;
         let offset_bytes = pools.carver.unit.bytes(Granules(hole.offset));

@@ -1,5 +1,7 @@
 //! The plan without a driver call: empty a window of one slab into holes of other slabs.
 
+use alloc::vec::Vec;
+
 use super::{MOST_NODES, MOST_SLABS, MOST_WINDOWS, Planner, Query, Tenant};
 use crate::nodes::Node;
 
