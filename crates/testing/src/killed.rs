@@ -24,16 +24,21 @@ pub fn work_until_killed(mut work: impl FnMut(&Path, usize)) {
     rounds.for_each(|round| work(&folder, round));
 }
 
+/// After so many children in a row that had done nothing, the next ones get twice the time: a
+/// machine that is busy with other work is slow.
+const IN_VAIN: u32 = 10;
+
 /// So many times: starts the ignored test `child`, kills it within `soon` of its beginning, and
-/// looks at what it left.
+/// looks at what it left: `look` says whether the child had done some of its work.
 pub fn kill(
     times: usize,
     child: &str,
     folder: &Path,
-    soon: Duration,
+    mut soon: Duration,
     random: &mut fastrand::Rng,
-    mut look: impl FnMut(),
+    mut look: impl FnMut() -> bool,
 ) {
+    let mut in_vain = 0;
     for _ in 0..times {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args([child, "--ignored", "--nocapture", "--test-threads=1"])
@@ -50,6 +55,9 @@ pub fn kill(
         process.kill().unwrap();
         let ended = process.wait().unwrap();
         assert!(ended.code().is_none(), "it ended by itself: {ended}");
-        look();
+        in_vain = if look() { 0 } else { in_vain + 1 };
+        if in_vain == IN_VAIN {
+            (soon, in_vain) = ((2 * soon).min(MOST / 4), 0);
+        }
     }
 }

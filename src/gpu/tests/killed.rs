@@ -138,6 +138,7 @@ fn a_killed_process_leaves_nothing_but_its_last_state() -> Result<()> {
         // So that none is found twice.
         fs::remove_dir_all(folder.join("saved")).unwrap();
         fs::create_dir(folder.join("saved")).unwrap();
+        is_saved
     });
     println!(
         "of 200, {with_state} had saved a state and {with_leftovers} left an empty folder or file"

@@ -41,6 +41,7 @@ fn a_killed_process_leaves_no_file_and_the_folder_is_usable() {
         let block = spill(&folder.store(), 1, &[5; 5000]).unwrap();
         assert_eq!(read(&block).unwrap(), [5; 5000]);
         assert!(folder.names().is_empty(), "the next one tidies up");
+        true
     });
     println!("{leftovers} of 200 left an empty folder or file for the next one to remove");
 }
