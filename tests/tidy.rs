@@ -1,12 +1,12 @@
 //! The architecture and the house style, as tests: plain reading of the files, no compiler.
 //!
 //! [`source`] reads a file and knows which of its bytes are code; [`layers`] says who may know
-//! whom, [`size`] how long things may be, [`panics`] how code may give up, [`prose`] what text must
-//! and must not say, [`markdown`] how long its pages and lines may be, [`kernels`] that a shader
-//! has its layout and its reference kernel, [`manifest`] that dependencies are explained. Each
-//! check returns the offences it finds as `file:line: what`, so that each can be shown a bad
-//! sample: a check that cannot fail checks nothing. The exceptions that are granted stand, with
-//! their reasons, at the top of those files.
+//! whom, [`structure`] how modules hang together, [`size`] how long things may be, [`panics`] how
+//! code may give up, [`prose`] what text must and must not say, [`markdown`] how long its pages and
+//! lines may be, [`kernels`] that a shader has its layout and its reference kernel, [`manifest`]
+//! that dependencies are explained. Each check returns the offences it finds as `file:line: what`,
+//! so that each can be shown a bad sample: a check that cannot fail checks nothing. The exceptions
+//! that are granted stand, with their reasons, at the top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
@@ -24,6 +24,8 @@ mod prose;
 mod size;
 #[path = "tidy/source.rs"]
 mod source;
+#[path = "tidy/structure.rs"]
+mod structure;
 
 use source::{Source, root};
 
@@ -62,6 +64,16 @@ fn rust_files() -> Vec<Source> {
 #[test]
 fn data_flows_down_the_list_of_layers() {
     assert_tidy(layers::check_order(&crate_files()));
+}
+
+#[test]
+fn modules_import_each_other_in_small_circles_only() {
+    assert_tidy(structure::check_cycles(&crate_files(), &CRATES));
+}
+
+#[test]
+fn a_type_of_the_engine_has_few_files() {
+    assert_tidy(structure::check_implementors(&crate_files()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::tensor::Tensor;
 use lapidary_core::Result;
-use lapidary_core::internal::{Runner, Storage};
+use lapidary_core::internal::{Runner, Storage, end_trial, prepare_trial};
 
 /// A call whose kernel has variants.
 pub(super) struct Call<'a, P> {
@@ -35,14 +35,14 @@ impl<P: Hash + Display> Call<'_, P> {
         };
         let operands: Vec<&Arc<Storage>> = self.operands.iter().map(|x| &x.storage).collect();
         let mut runner = Runner {
-            prepare: &mut || engine.prepare_trial(&operands, self.scratch_bytes),
+            prepare: &mut || prepare_trial(engine, &operands, self.scratch_bytes),
             run: &mut |index, times| {
                 let mut last = run(variants[index]);
                 for _ in 1..times {
                     // Each result goes before the next is placed, and leaves it its room.
                     last = last.and_then(|_| run(variants[index]));
                 }
-                engine.end_trial(last.map(|last| last.storage.clone()))
+                end_trial(engine, last.map(|last| last.storage.clone()))
             },
         };
         let (family, problem) = (self.family, &self.problem);

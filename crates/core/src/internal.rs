@@ -4,12 +4,14 @@
 pub use crate::buffer::words::{COPY_WORDS, FILL_WORDS};
 pub use crate::driver::{BoxFuture, Shared};
 pub use crate::engine::diagnose::kernels::{MEND, PROBE};
-pub use crate::engine::fused::{Fuse, Fused, FusedReference, Pending};
+pub use crate::engine::fused::{Fused, FusedReference};
+pub use crate::engine::fusion::{Fuse, Pending};
 pub use crate::engine::kernel::{
     Arg, Kernel, Launch, MAX_OPERANDS, MAX_PARAMS_BYTES, Operand, Program, Ranges, ReferenceCall,
     Role, RowsNamed, Variant,
 };
 pub use crate::engine::sections;
+pub use crate::engine::trial::{end_trial, prepare_trial};
 pub use crate::engine::wgsl;
 pub use crate::engine::{Cmd, Engine, Look, block_on};
 pub use crate::gpu::Layer;

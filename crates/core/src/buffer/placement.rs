@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Buffer, check_source};
 use crate::driver::Shared;
-use crate::engine::{Engine, block_on};
+use crate::engine::block_on;
 use crate::error::{Error, Result};
 use crate::memory::{Advice, Source, Storage};
 
@@ -161,7 +161,13 @@ impl Buffer {
         }
         let storages = inputs.iter().map(|input| input.storage.clone()).collect();
         let (size_bytes, made_at) = (self.size_bytes, self.tag().to_string());
-        let rematerializer = move |engine: &Arc<Engine>| {
+        let engine = Arc::downgrade(&self.engine);
+        let rematerializer = move || {
+            // The engine holds this, and calls it.
+            let engine = &engine.upgrade().ok_or_else(|| Error::Recompute {
+                made_at: made_at.clone(),
+                reason: "its device is gone".into(),
+            })?;
             let inputs = parts.iter().map(|(storage, offset_bytes, size_bytes)| {
                 Buffer::part(engine, storage.clone(), *offset_bytes, *size_bytes)
             });

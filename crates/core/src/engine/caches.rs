@@ -63,7 +63,7 @@ impl Hash for PipelineKey {
 pub(super) struct Pipelines {
     made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
     /// Of kernels that are gone, but the batch may name them.
-    pub(super) discarded: Vec<PipelineId>,
+    discarded: Vec<PipelineId>,
 }
 
 impl Pipelines {
@@ -75,17 +75,24 @@ impl Pipelines {
         self.made.insert(key, made);
     }
 
-    /// Takes out the pipelines of a custom or fused kernel that is gone.
-    pub(super) fn remove(&mut self, program: ProgramId) -> Vec<PipelineId> {
-        let mut removed = Vec::new();
+    /// Discards the pipelines of a custom or fused kernel that is gone, and their bind groups.
+    pub(super) fn discard(&mut self, program: ProgramId, groups: &mut BindGroups) {
+        let discarded = &mut self.discarded;
         self.made.retain(|key, made| {
             let gone = key.program == program;
             if let (true, Ok(pipeline)) = (gone, made) {
-                removed.push(*pipeline);
+                groups.forget_pipeline(*pipeline);
+                discarded.push(*pipeline);
             }
             !gone
         });
-        removed
+    }
+
+    /// Destroys what is no longer in the cache. Call when no batch is being encoded.
+    pub(super) fn sweep(&mut self, driver: &Device) {
+        for pipeline in self.discarded.drain(..) {
+            driver.destroy_pipeline(pipeline);
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,7 +116,7 @@ pub(super) struct BindGroups {
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     /// Out of the cache, but the batch may name them.
-    pub(super) discarded: Vec<BindGroupId>,
+    discarded: Vec<BindGroupId>,
 }
 
 impl BindGroups {
@@ -159,7 +166,7 @@ impl BindGroups {
     }
 
     /// Forgets the groups of a pipeline that is about to be destroyed.
-    pub(super) fn forget_pipeline(&mut self, pipeline: PipelineId) {
+    fn forget_pipeline(&mut self, pipeline: PipelineId) {
         self.forget(|(other, _)| *other == pipeline);
     }
 
@@ -173,6 +180,12 @@ impl BindGroups {
                 !gone
             });
         }
+    }
+
+    /// Takes out what is no longer in the cache, to be destroyed. Call when no batch is being
+    /// encoded.
+    pub(super) fn take_discarded(&mut self) -> Vec<BindGroupId> {
+        std::mem::take(&mut self.discarded)
     }
 
     /// Destroys what is no longer in the cache. Call when no batch is being encoded.

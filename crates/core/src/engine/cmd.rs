@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::kernel::{Launch, Role};
+use super::kernel::{Launch, Program, Role};
 use crate::error::Error;
 use crate::memory::{Residency, Storage};
 use crate::transfer::{LARGE_PIECE_BYTES, Piece, Reading, Region};
@@ -99,7 +99,6 @@ impl Cmd {
     /// Does it run a kernel of the app's? Those get a submission of their own: a driver that
     /// refuses it refuses nothing else.
     pub(super) fn is_custom(&self) -> bool {
-        use super::kernel::Program;
         matches!(self, Cmd::Launch(launch) if matches!(launch.program, Program::Custom(_)))
     }
 
@@ -109,5 +108,19 @@ impl Cmd {
         let mut foreign = false;
         self.each_operand(|storage, _| foreign |= storage.residency() == Residency::Imported);
         foreign
+    }
+
+    /// Does it make several results, of which one may be had without the others?
+    pub(super) fn has_several_results(&self) -> bool {
+        match self {
+            Cmd::Launch(launch) => match &launch.program {
+                Program::Fused(fused) => {
+                    let written = fused.operands.iter().filter(|one| one.role != Role::Read);
+                    written.count() > 1
+                }
+                _ => false,
+            },
+            _ => false,
+        }
     }
 }

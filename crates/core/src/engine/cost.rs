@@ -9,8 +9,7 @@ use std::time::Duration;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
-use super::Engine;
-use super::evict::Tier;
+use super::destination::Tier;
 use crate::memory::TransferCost;
 
 /// Less than this says more of the clock than of the tier.
@@ -71,13 +70,21 @@ impl Costs {
 }
 
 /// Time spent working, without the waits in between.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stopwatch {
     runs: bool,
     spent: Duration,
 }
 
 impl Stopwatch {
+    /// One that `runs` where there is a clock.
+    pub(super) fn new(runs: bool) -> Self {
+        Stopwatch {
+            runs: runs && cfg!(not(target_arch = "wasm32")),
+            spent: Duration::ZERO,
+        }
+    }
+
     /// Does some work, and counts the time that it takes.
     pub(super) fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
         #[cfg(not(target_arch = "wasm32"))]
@@ -93,17 +100,6 @@ impl Stopwatch {
     /// The time, if there was a clock to take it.
     pub(super) fn spent(&self) -> Option<Duration> {
         self.runs.then_some(self.spent)
-    }
-}
-
-impl Engine {
-    /// A stopwatch; one that stands still where times must not matter, or there is no clock.
-    pub(super) fn stopwatch(&self) -> Stopwatch {
-        let runs = cfg!(not(target_arch = "wasm32")) && self.caps().backend != "sim";
-        Stopwatch {
-            runs,
-            spent: Duration::ZERO,
-        }
     }
 }
 

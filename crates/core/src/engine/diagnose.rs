@@ -13,36 +13,33 @@
 //! has ended, or it is half full. Where nothing is looked for there is no [`Diagnose`], and asking
 //! for it is all that it costs.
 
-mod collect;
 mod evaluate;
 mod finding;
 mod gear;
 pub(crate) mod kernels;
-mod leaks;
+mod over;
 mod reference;
 mod watch;
 
-use std::sync::Arc;
-
-use super::Engine;
 use super::caches::Bindings;
-use super::execute::Need;
 use super::kernel::Launch;
 use super::state::State;
-use crate::driver::{Binding, Caps, Op};
+use std::sync::Arc;
+
+use crate::driver::{Binding, BufferId, Caps, DriverResult, Op};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
 use crate::memory::{Change, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
-use gear::Gear;
+pub(super) use gear::Gear;
+pub(super) use over::{Group, begin_look_over, look_at_grave, look_at_groups};
 use watch::Watch;
-pub(crate) use watch::{FENCED, UNWRITTEN};
+pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
 
 /// The pattern lies ready in so many bytes, to be copied from.
-const PATTERN_BYTES: u64 = 64 << 10;
+pub(super) const PATTERN_BYTES: u64 = 64 << 10;
 
 /// An answer is four words.
-const ANSWER_BYTES: u64 = 16;
+pub(super) const ANSWER_BYTES: u64 = 16;
 
 /// So many answers find room, where a binding shows as many.
 const MOST_ANSWERS: u64 = 16 << 10;
@@ -54,7 +51,7 @@ const LEAST_ANSWERS: u64 = 4 << 10;
 const PAGE_ANSWERS: u32 = 256;
 
 /// Bytes of the parameters of a look.
-const PARAMS_BYTES: u32 = 32;
+pub(super) const PARAMS_BYTES: u32 = 32;
 
 /// A workgroup looks at so many elements at least, before another one helps; so many do at most.
 const LEAST_SHARE: u64 = 8192;
@@ -198,6 +195,30 @@ impl Diagnose {
         self.wanted.diagnostics
     }
 
+    /// Is there what looking takes?
+    pub(super) fn has_gear(&self) -> bool {
+        self.gear.is_some()
+    }
+
+    pub(super) fn set_gear(&mut self, gear: Gear) {
+        self.gear = Some(gear);
+    }
+
+    /// So many answers are spoken for.
+    pub(super) fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Why something was missed of which nobody has been told.
+    pub(super) fn take_missed(&mut self) -> Option<String> {
+        self.missed.take()
+    }
+
+    /// A result has padding: see [`Watch::pads`].
+    pub(super) fn pads(&mut self, storage: &Arc<Storage>, rows: (u32, u32)) {
+        self.watch.pads(storage, rows);
+    }
+
     /// Must answers be collected before more is asked?
     pub(super) fn is_half_full(&self) -> bool {
         let answers = self.gear.as_ref().map_or(u32::MAX, |gear| gear.answers);
@@ -243,7 +264,7 @@ impl Diagnose {
     /// Something was not looked at, or what was seen is not known: whoever asks what was found is
     /// told.
     #[cold]
-    fn miss(&mut self, reason: &str) {
+    pub(super) fn miss(&mut self, reason: &str) {
         self.is_all_seen = false;
         if self.missed.is_none() {
             log::warn!("lapidary: some of what was looked for is not known: {reason}");
@@ -263,104 +284,15 @@ impl Diagnose {
     }
 }
 
-impl Engine {
-    /// What is looked for, where something is.
-    pub(crate) fn diagnostics(&self) -> Option<Diagnostics> {
-        self.wanted
-    }
-
-    /// What was found.
-    pub(crate) fn findings(&self) -> &Findings {
-        &self.findings
-    }
-
-    /// Was all seen that was to be looked at, since this was asked the last time?
-    pub(crate) fn check_missed(&self) -> Result<()> {
-        let mut state = self.lock();
-        let missed = state.diagnose.as_mut().and_then(|one| one.missed.take());
-        match missed {
-            None => Ok(()),
-            Some(reason) => Err(Error::Driver {
-                what: "some of the looks for bugs",
-                message: format!(
-                    "{reason}; give the device more memory, or flush more often. What was found is \
-                     listed still"
-                ),
-            }),
-        }
-    }
-
-    /// A result is longer than what it is to hold: of each row of so many elements the rest is
-    /// padding, in which anything may be. Said before the launch that makes it.
-    pub fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
-        if row < of && self.wanted.is_some_and(|wanted| wanted.non_finite) {
-            if let Some(diagnose) = &mut self.lock().diagnose {
-                diagnose.watch.pads(storage, (of as u32, row as u32));
-            }
-        }
-    }
-}
-
-impl State {
-    /// What looking for bugs needs before the next command, if it needs something.
-    #[inline]
-    pub(super) fn need_of_diagnose(&self) -> Option<Need> {
-        let diagnose = self.diagnose.as_ref()?;
-        diagnose.is_half_full().then_some(Need::Answers)
-    }
-
-    /// An op of a command: what happened to blocks before comes first.
-    #[inline]
-    pub(super) fn push_op(&mut self, op: Op) {
-        if self.memory.has_changes() {
-            self.attend();
-        }
-        self.batch.ops.push(op);
-    }
-
-    /// Fills and looks where blocks came and went.
-    #[cold]
-    pub(super) fn attend(&mut self) {
-        let changes = self.memory.take_changes();
-        let Some(mut diagnose) = self.diagnose.take() else {
-            return;
-        };
-        let wants = diagnose.wants();
-        for change in changes {
-            match change {
-                Change::Came(fence) => self.fill(&diagnose, &fence),
-                Change::Went { block, fence } => {
-                    if wants.canaries {
-                        self.look_at_zone(&mut diagnose, fence, About::Fence);
-                    }
-                    if wants.poison {
-                        self.fill(&diagnose, &block);
-                    }
-                }
-                Change::Reused(zone) => self.look_at_zone(&mut diagnose, zone, About::Grave),
-            }
-        }
-        self.diagnose = Some(diagnose);
-    }
-
-    /// A submission was refused, and with it what it should have filled and answered.
-    pub(super) fn not_answered(&mut self) {
-        if let Some(diagnose) = &mut self.diagnose {
-            diagnose.forget_asked(diagnose.submitted);
-            // Fences are made anew, whether or not somebody has seen them.
-            diagnose.miss("a submission was refused");
-            self.memory.fence_anew();
-        }
-    }
-
+impl Diagnose {
     /// Copies the pattern all over a zone.
-    fn fill(&mut self, diagnose: &Diagnose, zone: &Zone) {
-        let Some(gear) = &diagnose.gear else { return };
-        self.memory.touch(zone.place);
+    fn fill(&self, state: &mut State, zone: &Zone) {
+        let Some(gear) = &self.gear else { return };
+        state.memory.touch(zone.place);
         let mut done = 0;
         while done < zone.size_bytes {
             let size_bytes = PATTERN_BYTES.min(zone.size_bytes - done);
-            self.batch.ops.push(Op::Copy {
+            state.batch.push(Op::Copy {
                 src: gear.buffer,
                 src_offset_bytes: 0,
                 dst: zone.place.buffer,
@@ -372,14 +304,14 @@ impl State {
     }
 
     /// Looks at a zone, unless only as many answers are left as a launch may need.
-    fn look_at_zone(&mut self, diagnose: &mut Diagnose, zone: Zone, about: fn(Zone) -> About) {
+    fn look_at_zone(&mut self, state: &mut State, zone: Zone, about: fn(Zone) -> About) {
         let (place, size_bytes) = (zone.place, zone.size_bytes);
-        let answers = diagnose.gear.as_ref().map_or(0, |gear| gear.answers);
-        if diagnose.used > answers / 4 * 3 {
-            diagnose.miss(NO_ROOM);
+        let answers = self.gear.as_ref().map_or(0, |gear| gear.answers);
+        if self.used > answers / 4 * 3 {
+            self.miss(NO_ROOM);
             return;
         }
-        self.look_at(diagnose, Look::Words, place, size_bytes, || {
+        self.look_at(state, Look::Words, place, size_bytes, || {
             about(zone.clone())
         });
     }
@@ -387,25 +319,25 @@ impl State {
     /// Looks at a range of a slab. What finds no room for its answers is not looked at.
     fn look_at(
         &mut self,
-        diagnose: &mut Diagnose,
+        state: &mut State,
         look: Look,
         place: Place,
         size_bytes: u64,
         about: impl Fn() -> About,
     ) {
-        self.look_at_rows(diagnose, look, (place, size_bytes), (0, 0), about);
+        self.look_at_rows(state, look, (place, size_bytes), (0, 0), about);
     }
 
     /// The same, where so many elements are a row, and so many of each are no padding.
     fn look_at_rows(
         &mut self,
-        diagnose: &mut Diagnose,
+        state: &mut State,
         look: Look,
         (place, size_bytes): (Place, u64),
         (of, row): (u32, u32),
         about: impl Fn() -> About,
     ) {
-        let (alignment, window_bytes) = steps(self.driver.caps());
+        let (alignment, window_bytes) = steps(state.driver.caps());
         let end = place.offset_bytes + size_bytes;
         let mut at = place.offset_bytes;
         while at < end {
@@ -413,14 +345,14 @@ impl State {
             let stop = end.min(base + window_bytes);
             let elements = (stop - at) / look.element_bytes();
             let shares = (elements / LEAST_SHARE).clamp(1, MOST_SHARES);
-            let Some(first) = diagnose.take_answers(shares as u32) else {
-                if diagnose.gear.is_some() {
-                    diagnose.miss(NO_ROOM);
+            let Some(first) = self.take_answers(shares as u32) else {
+                if self.gear.is_some() {
+                    self.miss(NO_ROOM);
                 }
                 return;
             };
             let from = (at - place.offset_bytes) / look.element_bytes();
-            diagnose.asked.push(Asked {
+            self.asked.push(Asked {
                 about: about(),
                 first,
                 count: shares as u32,
@@ -439,21 +371,21 @@ impl State {
                 shares as u32,
             ];
             let params = [range, rows];
-            self.dispatch(diagnose, look, seen, params, shares as u32);
+            self.dispatch(state, look, seen, params, shares as u32);
             at = stop;
         }
-        self.memory.touch(place);
+        state.memory.touch(place);
     }
 
     fn dispatch(
         &mut self,
-        diagnose: &mut Diagnose,
+        state: &mut State,
         look: Look,
         seen: Binding,
         params: [[u32; 4]; 2],
         groups: u32,
     ) {
-        let Some(gear) = &diagnose.gear else { return };
+        let Some(gear) = &self.gear else { return };
         // All of them, or a page.
         let [[start, elements, first, shares], rows] = params;
         let (page, shown) = match look {
@@ -468,27 +400,75 @@ impl State {
         let params = [[start, elements, first - page, shares], rows];
         let bindings = Bindings::from_slice(&[seen, answers]);
         let pipeline = gear.pipelines[look as usize];
-        let group = pipeline.map(|pipeline| (pipeline, self.groups.get(pipeline, bindings)));
+        let group = pipeline.map(|pipeline| (pipeline, state.groups.get(pipeline, bindings)));
         let Some((pipeline, Ok(bind_group))) = group else {
             // Nothing answers, so nothing is to be read from there.
             let is_asked = |asked: &Asked| asked.first + asked.count <= first;
-            diagnose.asked.retain(is_asked);
-            diagnose.miss("a bind group was refused");
+            self.asked.retain(is_asked);
+            self.miss("a bind group was refused");
             return;
         };
-        let start = self.batch.params.len() as u32;
-        self.batch
-            .params
-            .extend_from_slice(bytemuck::bytes_of(&params));
-        self.batch.ops.push(Op::Dispatch {
-            pipeline,
-            bind_group,
-            params: (start, PARAMS_BYTES),
-            groups: [groups, 1, 1],
-        });
-        if let Some(times) = &mut self.times {
-            self.batch.timed.push(times.of_check("probe"));
+        let params = bytemuck::bytes_of(&params);
+        (state.batch).dispatch(pipeline, bind_group, params, [groups, 1, 1]);
+        if let Some(entry) = state.timing.of_check("probe") {
+            state.batch.count_time(entry);
         }
+    }
+}
+
+/// The buffer of the pattern and the answers.
+pub(super) fn gear_buffer(state: &State) -> Option<BufferId> {
+    let gear = state.diagnose.as_ref()?.gear.as_ref();
+    gear.map(|gear| gear.buffer)
+}
+
+/// The answers to all that was asked have come, or will not. Returns what was found.
+pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(mut diagnose) = state.diagnose.take() {
+        match answers {
+            Ok(answers) => diagnose.evaluate(state, &answers, &mut found),
+            // Where there is no memory to read them, nothing is known of what was asked.
+            Err(error) => diagnose.miss(&format!("{error:?}")),
+        }
+        diagnose.forget_asked(0);
+        state.diagnose = Some(diagnose);
+    }
+    found
+}
+
+/// Fills and looks where blocks came and went.
+#[cold]
+pub(in crate::engine) fn attend(state: &mut State) {
+    let changes = state.memory.take_changes();
+    let Some(mut diagnose) = state.diagnose.take() else {
+        return;
+    };
+    let wants = diagnose.wants();
+    for change in changes {
+        match change {
+            Change::Came(fence) => diagnose.fill(state, &fence),
+            Change::Went { block, fence } => {
+                if wants.canaries {
+                    diagnose.look_at_zone(state, fence, About::Fence);
+                }
+                if wants.poison {
+                    diagnose.fill(state, &block);
+                }
+            }
+            Change::Reused(zone) => diagnose.look_at_zone(state, zone, About::Grave),
+        }
+    }
+    state.diagnose = Some(diagnose);
+}
+
+/// A submission was refused, and with it what it should have filled and answered.
+pub(in crate::engine) fn not_answered(state: &mut State) {
+    if let Some(diagnose) = &mut state.diagnose {
+        diagnose.forget_asked(diagnose.submitted);
+        // Fences are made anew, whether or not somebody has seen them.
+        diagnose.miss("a submission was refused");
+        state.memory.fence_anew();
     }
 }
 

@@ -13,9 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::Engine;
 use crate::driver::{BoxFuture, MaybeSend};
-use crate::error::Result;
 
 #[derive(Debug, Default)]
 pub(super) struct ExecutionLock {
@@ -219,34 +217,19 @@ impl Drop for Owner {
     }
 }
 
-impl Engine {
-    /// Does `work` under the execution lock. Where it may have to wait, others do some of it who
-    /// want the execution lock.
-    ///
-    /// It is made in its place: an execution pass is thousands of bytes, too many to move for each
-    /// call.
-    pub(super) async fn with_execution_lock<T, F>(
-        self: &Arc<Self>,
-        execution_lock: ExecutionGuard,
-        work: impl FnOnce(Arc<Self>) -> F + MaybeSend + 'static,
-    ) -> Result<T>
-    where
-        T: MaybeSend + 'static,
-        F: Future<Output = Result<T>> + MaybeSend + 'static,
-    {
-        let engine = self.clone();
-        if !self.driver.may_wait() {
-            let result = work(engine).await;
-            drop(execution_lock);
-            return result;
-        }
+impl ExecutionGuard {
+    /// Does `work` and gives the lock back. Others who want the lock do some of the work meanwhile.
+    pub(super) async fn lend<T: MaybeSend + 'static>(
+        self,
+        work: impl Future<Output = T> + MaybeSend + 'static,
+    ) -> T {
         let result = Arc::new(Mutex::new(None));
         let theirs = result.clone();
-        let (lender, whose) = (execution_lock.0.clone(), execution_lock.0.whose.clone());
+        let (lender, whose) = (self.0.clone(), self.0.whose.clone());
         let owner = Owner(Arc::new(Work::new(Box::pin(async move {
-            let done = work(engine).await;
+            let done = work.await;
             *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(done);
-            drop(execution_lock);
+            drop(self);
         }))));
         lender.lend(owner.0.clone());
         poll_fn(|context| {

@@ -29,6 +29,13 @@ use super::wgsl::{Layout, Target};
 use crate::dtype::DType;
 use crate::memory::{Dead, DeadList, Storage};
 
+/// Bit `i` of the code of a user's launch: operand `i` is bound with some of its fence. Bit
+/// `UNWRITTEN + i`: it is an output full of the pattern, of which what is left is found.
+pub(crate) const UNWRITTEN: u32 = 8;
+
+/// The bits of the operands with some of their fence.
+pub(crate) const FENCED: u64 = 0xff;
+
 /// Operands of one kernel, at most.
 pub const MAX_OPERANDS: usize = 8;
 
@@ -376,7 +383,7 @@ impl Launch {
         };
         if matches!(self.program, Program::Custom(_)) {
             // Its text is the same whatever the tensors hold.
-            variant.code &= super::diagnose::FENCED;
+            variant.code &= FENCED;
             return variant;
         }
         for (index, arg) in self.args.iter().enumerate() {

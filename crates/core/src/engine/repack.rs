@@ -6,124 +6,126 @@
 
 use std::sync::Arc;
 
-use super::Engine;
-use super::evict::Tier;
-use super::restore::RestoreGuard;
+use super::destination::Tier;
+use super::pass::Pass;
+use super::restore::{self, RestoreGuard};
+use super::{compact, evict, needed, retire};
 use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::error::Result;
-use crate::memory::{PendingRestore, Storage};
+use crate::memory::{Fit, PendingRestore, Storage};
 
-impl Engine {
-    /// Evicts what the command at the head of the queue needs, or this storage alone, and gives
-    /// each of them a block of its own. Returns what came of it, `None` where that is not possible,
-    /// and the bytes that were evicted.
-    pub(super) async fn repack(&self, storage: &Arc<Storage>) -> Result<(Option<Result<()>>, u64)> {
-        let (mut needed, is_head) = {
-            let mut state = self.lock();
-            state.unplace_head();
-            let is_head = state.is_needed(storage);
-            (state.needed_storages(storage), is_head)
+/// Evicts what the command at the head of the queue needs, or this storage alone, and gives
+/// each of them a block of its own. Returns what came of it, `None` where that is not possible,
+/// and the bytes that were evicted.
+pub(super) async fn repack(
+    pass: &Pass,
+    storage: &Arc<Storage>,
+) -> Result<(Option<Result<()>>, u64)> {
+    let (mut needed, is_head) = {
+        let mut state = pass.lock();
+        state.unplace_head();
+        let is_head = needed::is_needed(&state, storage);
+        (needed::needed_storages(&state, storage), is_head)
+    };
+    let freed_bytes = evict_needed(pass, &needed).await?;
+    retire::trim_slabs(pass)?;
+    retire::wait_for_all(pass).await?;
+    // The largest first: they have the least choice.
+    needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
+    let mut blocks = Vec::new();
+    for one in needed {
+        let is_unmade = {
+            let memory = &pass.lock().memory;
+            if memory.find(&one).is_some() {
+                continue;
+            }
+            memory.is_evicted(&one) && !memory.is_evicted_with_bytes(&one)
         };
-        let freed_bytes = self.evict_needed(&needed).await?;
-        self.trim_slabs()?;
-        self.wait_for_all().await?;
-        // The largest first: they have the least choice.
-        needed.sort_by_key(|storage| std::cmp::Reverse(storage.size_bytes()));
-        let mut blocks = Vec::new();
-        for one in needed {
-            let is_unmade = {
-                let memory = &self.lock().memory;
-                if memory.find(&one).is_some() {
+        // What has no bytes is computed when the command asks for it; unless room is all that
+        // the command asks for, since it writes all of it.
+        if is_unmade && !Arc::ptr_eq(&one, storage) {
+            continue;
+        }
+        match block_of_its_own(pass, &one).await? {
+            Some(pending_restore) => {
+                blocks.push((one, is_unmade, RestoreGuard(pass, Some(pending_restore))))
+            }
+            None => return Ok((None, freed_bytes)),
+        }
+    }
+    for (one, is_unmade, mut restore_guard) in blocks {
+        if is_unmade {
+            continue;
+        }
+        if pass.lock().memory.is_evicted(&one) {
+            if let Err(error) = restore::restore_into(pass, &one, &mut restore_guard).await? {
+                return Ok((Some(Err(error)), freed_bytes));
+            }
+        } else if is_head {
+            let mut state = pass.lock();
+            if let Some(pending_restore) = restore_guard.1.take() {
+                state.memory.finish_restore(&one, pending_restore);
+                state.head.placed(&one);
+            }
+        }
+    }
+    // The hole of one that is no operand, or is written anew, is for whoever asked.
+    pass.lock().head.may_lie(Fit::Anywhere);
+    Ok((Some(Ok(())), freed_bytes))
+}
+
+/// Evicts these storages, those that can be. Returns their bytes.
+async fn evict_needed(pass: &Pass, needed: &[Arc<Storage>]) -> Result<u64> {
+    let mut freed_bytes = 0;
+    for tier in [Tier::Host, Tier::Disk] {
+        if tier == Tier::Host && pass.caps().maps_slabs {
+            continue;
+        }
+        let mut victims = Vec::new();
+        {
+            let mut state = pass.lock();
+            for storage in needed {
+                let Some(mut victim) = state.memory.candidate(storage) else {
                     continue;
-                }
-                memory.is_evicted(&one) && !memory.is_evicted_with_bytes(&one)
-            };
-            // What has no bytes is computed when the command asks for it; unless room is all that
-            // the command asks for, since it writes all of it.
-            if is_unmade && !Arc::ptr_eq(&one, storage) {
-                continue;
-            }
-            match self.block_of_its_own(&one).await? {
-                Some(pending_restore) => {
-                    blocks.push((one, is_unmade, RestoreGuard(self, Some(pending_restore))))
-                }
-                None => return Ok((None, freed_bytes)),
-            }
-        }
-        for (one, is_unmade, mut restore_guard) in blocks {
-            if is_unmade {
-                continue;
-            }
-            if self.lock().memory.is_evicted(&one) {
-                if let Err(error) = self.restore_into(&one, &mut restore_guard).await? {
-                    return Ok((Some(Err(error)), freed_bytes));
-                }
-            } else if is_head {
-                let mut state = self.lock();
-                if let Some(pending_restore) = restore_guard.1.take() {
-                    state.memory.finish_restore(&one, pending_restore);
-                    state.placed.push(Arc::downgrade(&one));
+                };
+                // What would be computed again would need room for that.
+                if !state.memory.has_bytes_elsewhere(storage) {
+                    victim.is_clean = false;
+                    victims.push(victim);
+                } else if state.memory.evict_clean(storage) {
+                    freed_bytes += storage.size_bytes();
                 }
             }
         }
-        // The hole of one that is no operand, or is written anew, is for whoever asked.
-        self.lock().memory.anywhere = true;
-        Ok((Some(Ok(())), freed_bytes))
+        freed_bytes += evict::evict_victims(pass, victims, Vec::new(), tier)
+            .await?
+            .0;
     }
+    Ok(freed_bytes)
+}
 
-    /// Evicts these storages, those that can be. Returns their bytes.
-    async fn evict_needed(&self, needed: &[Arc<Storage>]) -> Result<u64> {
-        let mut freed_bytes = 0;
-        for tier in [Tier::Host, Tier::Disk] {
-            if tier == Tier::Host && self.caps().maps_slabs {
-                continue;
+/// A block in whatever hole there is, or in a slab that is no larger.
+async fn block_of_its_own(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<PendingRestore>> {
+    for _ in 0..2 {
+        let growth = {
+            let mut state = pass.lock();
+            let received = state.memory.begin_restore(storage, Fit::Anywhere);
+            if let Ok(Some(pending_restore)) = received {
+                return Ok(Some(pending_restore));
             }
-            let mut victims = Vec::new();
-            {
-                let mut state = self.lock();
-                for storage in needed {
-                    let Some(mut victim) = state.memory.candidate(storage) else {
-                        continue;
-                    };
-                    // What would be computed again would need room for that.
-                    if !state.memory.has_bytes_elsewhere(storage) {
-                        victim.is_clean = false;
-                        victims.push(victim);
-                    } else if state.memory.evict_clean(storage) {
-                        freed_bytes += storage.size_bytes();
-                    }
-                }
-            }
-            freed_bytes += self.evict_victims(victims, Vec::new(), tier).await?.0;
+            state.memory.growth(storage.size_bytes())
+        };
+        let Ok(growth) = growth else { return Ok(None) };
+        let least = Growth {
+            slab_bytes: growth.least_bytes,
+            ..growth
+        };
+        match compact::create_planned(pass, &least).await {
+            Ok(_) => {}
+            Err(DriverError::Lost(_)) => pass.check_lost()?,
+            Err(_) => return Ok(None),
         }
-        Ok(freed_bytes)
     }
-
-    /// A block in whatever hole there is, or in a slab that is no larger.
-    async fn block_of_its_own(&self, storage: &Arc<Storage>) -> Result<Option<PendingRestore>> {
-        for _ in 0..2 {
-            let growth = {
-                let mut state = self.lock();
-                state.memory.anywhere = true;
-                let received = state.memory.begin_restore(storage);
-                state.memory.anywhere = false;
-                if let Ok(Some(pending_restore)) = received {
-                    return Ok(Some(pending_restore));
-                }
-                state.memory.growth(storage.size_bytes())
-            };
-            let Ok(growth) = growth else { return Ok(None) };
-            let least = Growth {
-                slab_bytes: growth.least_bytes,
-                ..growth
-            };
-            match self.create_planned(&least).await {
-                Ok(_) => {}
-                Err(DriverError::Lost(_)) => self.check_lost()?,
-                Err(_) => return Ok(None),
-            }
-        }
-        Ok(None)
-    }
+    Ok(None)
 }

@@ -1,9 +1,16 @@
 //! The engine's numbers, for reports.
 
-use super::Engine;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::diagnose::Leak;
+use super::handle::Engine;
 use super::state::State;
-use crate::driver::Levels;
-use crate::memory::{Map, MemoryReport, Moment, Tag, TagUse};
+use super::times::KernelTime;
+use crate::driver::{DriverResult, Levels};
+use crate::error::{Error, Result};
+use crate::memory::{Map, MemoryReport, Moment, Storage, Tag, TagUse};
 use crate::shortage::ReclaimCounts;
 use crate::units::Level;
 
@@ -65,7 +72,7 @@ impl Engine {
         self.prepare_report();
         let state = self.lock();
         let report = self.report_of(&state, holders);
-        (state.now_ns(), report, state.memory.map())
+        (state.timing.now_ns(), report, state.memory.map())
     }
 
     /// What is gone is not to be reported as held.
@@ -80,8 +87,8 @@ impl Engine {
             memory: state.memory.report(holders),
             tags: state.memory.tag_uses(),
             levels: self.driver.ledger().levels(),
-            pending_bytes: state.pending_bytes(),
-            queued: (state.queue.len() + state.left.cmds.len()) as u64,
+            pending_bytes: pending_bytes(state),
+            queued: (state.queue.len() + state.left.len()) as u64,
             commands: state.counters.commands,
             submissions: state.counters.submissions,
             buffers_created: self.driver.buffers_created(),
@@ -127,7 +134,7 @@ impl Engine {
         self.free_all_dead();
         let mut state = self.lock();
         let number = state.memory.measure();
-        (number, state.tally(self.driver.buffers_created()))
+        (number, tally(&state, self.driver.buffers_created()))
     }
 
     /// What has come together, and the highest live and reserved bytes meanwhile.
@@ -135,7 +142,7 @@ impl Engine {
         self.free_all_dead();
         let mut state = self.lock();
         let peaks = state.memory.measured(number);
-        (state.tally(self.driver.buffers_created()), peaks)
+        (tally(&state, self.driver.buffers_created()), peaks)
     }
 
     /// Nobody wants to know.
@@ -150,44 +157,122 @@ impl Engine {
         self.spill.reset_peaks();
         let mut state = self.lock();
         state.memory.reset_peaks();
-        state.peak_pending_bytes = 0;
+        state.counters.peak_pending_bytes = 0;
+    }
+
+    /// Times kernels from now on, or no longer.
+    pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
+        self.driver.time_kernels(on)?;
+        self.lock().time_kernels(on);
+        Ok(())
+    }
+
+    /// What was timed since this was last asked.
+    pub(crate) fn take_kernel_times(&self) -> Vec<KernelTime> {
+        self.lock().timing.take()
+    }
+
+    /// Was all seen that was to be looked at, since this was asked the last time?
+    pub(crate) fn check_missed(&self) -> Result<()> {
+        let mut state = self.lock();
+        let missed = state.diagnose.as_mut().and_then(|one| one.take_missed());
+        match missed {
+            None => Ok(()),
+            Some(reason) => Err(Error::Driver {
+                what: "some of the looks for bugs",
+                message: format!(
+                    "{reason}; give the device more memory, or flush more often. What was found is \
+                     listed still"
+                ),
+            }),
+        }
+    }
+
+    /// A result is longer than what it is to hold: of each row of so many elements the rest is
+    /// padding, in which anything may be. Said before the launch that makes it.
+    pub fn pads(&self, storage: &Arc<Storage>, row: usize, of: usize) {
+        if row < of && self.wanted.is_some_and(|wanted| wanted.non_finite) {
+            if let Some(diagnose) = &mut self.lock().diagnose {
+                diagnose.pads(storage, (of as u32, row as u32));
+            }
+        }
     }
 }
 
-impl State {
-    fn tally(&self, buffers_created: u64) -> Tally {
-        let sums = self.memory.sums();
-        Tally {
-            live_bytes: sums.live_bytes,
-            allocations: sums.storages.up,
-            commands: self.counters.commands,
-            submissions: self.counters.submissions,
-            buffers_created,
-            moved_bytes: self.memory.moved_bytes(),
-            evicted_bytes: self.counters.evicted_bytes,
-            restored_bytes: self.counters.restored_bytes,
-            refusals: self.counters.refusals,
-        }
+fn tally(state: &State, buffers_created: u64) -> Tally {
+    let sums = state.memory.sums();
+    Tally {
+        live_bytes: sums.live_bytes,
+        allocations: sums.storages.up,
+        commands: state.counters.commands,
+        submissions: state.counters.submissions,
+        buffers_created,
+        moved_bytes: state.memory.moved_bytes(),
+        evicted_bytes: state.counters.evicted_bytes,
+        restored_bytes: state.counters.restored_bytes,
+        refusals: state.counters.refusals,
     }
+}
 
-    /// Something was appended, and so was made before.
-    #[inline]
-    pub(super) fn notice_pending(&mut self) {
-        let (up_bytes, down_bytes) = self.memory.pending_bytes();
-        let now_bytes = up_bytes.wrapping_sub(down_bytes);
-        self.peak_pending_bytes = self.peak_pending_bytes.max(now_bytes);
+/// Bytes of what has no place yet. The peak is that of the moments at which something was
+/// appended.
+fn pending_bytes(state: &State) -> Level {
+    let (up, down) = state.memory.pending_bytes();
+    let now = up.wrapping_sub(down);
+    Level {
+        now,
+        peak: state.counters.peak_pending_bytes.max(now),
+        up,
+        down,
     }
+}
 
-    /// Bytes of what has no place yet. The peak is that of the moments at which something was
-    /// appended.
-    fn pending_bytes(&self) -> Level {
-        let (up, down) = self.memory.pending_bytes();
-        let now = up.wrapping_sub(down);
-        Level {
-            now,
-            peak: self.peak_pending_bytes.max(now),
-            up,
-            down,
+impl Engine {
+    /// The storages that somebody but the queue holds, by who made them, the most bytes first.
+    pub(crate) fn leaks(&self) -> Vec<Leak> {
+        let mut leaks: Vec<Leak> = Vec::new();
+        let alive = alive(&self.lock());
+        let mut places = FxHashMap::default();
+        for storage in &alive {
+            let (site, scope) = storage.made_at();
+            let maker = (std::ptr::from_ref(site) as usize, scope, storage.name());
+            let place = *places.entry(maker).or_insert_with(|| {
+                leaks.push(Leak {
+                    made_at: storage.tag(),
+                    storages: 0,
+                    bytes: 0,
+                });
+                leaks.len() - 1
+            });
+            leaks[place].storages += 1;
+            leaks[place].bytes += storage.len_bytes();
         }
+        leaks.sort_by_key(|leak| std::cmp::Reverse(leak.bytes));
+        leaks
     }
+}
+
+/// The storages that somebody but the queue holds.
+fn alive(state: &State) -> Vec<Arc<Storage>> {
+    // By address, how often the queue holds one; the queue keeps it alive meanwhile.
+    let mut queued: FxHashMap<usize, (Arc<Storage>, usize)> = FxHashMap::default();
+    for cmd in state.queue.iter().chain(state.left.iter()) {
+        cmd.each_operand(|storage, _| {
+            let entry = queued.entry(storage.address());
+            entry.or_insert_with(|| (storage.clone(), 0)).1 += 1;
+        });
+    }
+    let mut alive = state.memory.alive();
+    alive.retain(|storage| {
+        let held = queued
+            .get(&storage.address())
+            .map_or(0, |(_, held)| held + 1);
+        // One is this list's.
+        Arc::strong_count(storage) > held + 1
+    });
+    let unplaced = queued.into_values().filter(|(storage, held)| {
+        storage.slot().is_none() && Arc::strong_count(storage) > held + 1
+    });
+    alive.extend(unplaced.map(|(storage, _)| storage));
+    alive
 }

@@ -1,79 +1,112 @@
-//! The host's share of what was evicted: what gives way when it is short, and what goes on to disk.
+//! Where storages go that leave the device: the host's share, what gives way in it, and the disk.
 
 use std::sync::Arc;
 
-use super::Engine;
-use crate::error::Result;
+use super::destination::{Destination, Tier};
+use super::pass::Pass;
+use super::supply;
+use crate::error::{Error, Result};
 use crate::memory::{HostCharge, Storage};
 
-impl Engine {
-    /// Takes bytes of the host's share, if need be of copies that are not the only ones.
-    pub(super) fn host_charge(&self, size_bytes: u64) -> Result<Option<HostCharge>> {
-        let charge = self.host.charge(size_bytes);
-        if charge.is_some() || self.host.limit_bytes() < size_bytes {
-            return Ok(charge);
-        }
-        let missing_bytes = self.host.missing_bytes(size_bytes);
-        self.shed_host_copies(missing_bytes)?;
-        Ok(self.host.charge(size_bytes))
+/// Somewhere to take a storage's bytes, that nobody else has to give way for.
+pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
+    if tier == Tier::Host && pass.host.missing_bytes(storage.len_bytes()) > 0 {
+        return Err(no_room_on_host());
     }
+    destination(pass, storage, tier)
+}
 
-    /// Gives up copies in the host's memory of what is on the device or on disk as well.
-    fn shed_host_copies(&self, wanted_bytes: u64) -> Result<()> {
-        // The copies that bring back what has arrived in the batch may still be refused.
-        self.submit()?;
-        let mut state = self.lock();
-        state.memory.shed_host_copies(wanted_bytes);
-        drop(state);
-        self.drop_gone();
-        Ok(())
+/// Somewhere to take a storage's bytes.
+pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
+    let len_bytes = storage.len_bytes();
+    match tier {
+        Tier::Host => {
+            let mut bytes = Vec::new();
+            let charge = host_charge(pass, len_bytes)?;
+            let kept_bytes = match pass.driver.has_contents() {
+                true => len_bytes,
+                false => 0,
+            };
+            let reserved = bytes.try_reserve_exact(kept_bytes as usize);
+            match (charge, reserved) {
+                (Some(charge), Ok(())) => Ok(Destination::Host(bytes, charge)),
+                _ => Err(no_room_on_host()),
+            }
+        }
+        Tier::Disk => {
+            let tenant = storage.tenant().number();
+            Ok(Destination::Disk(pass.spill.begin(len_bytes, tenant)?))
+        }
     }
+}
 
-    /// Brings the host's share below its limit, as far as the disk has room. The caller has
-    /// the execution lock.
-    pub(super) fn drain_host(&self) -> Result<()> {
-        if self.host.excess_bytes() > 0 {
-            // Those on their way there have their room already.
-            let given_up = std::mem::take(&mut self.lock().cleaning);
-            drop(given_up);
-        }
-        if self.host.excess_bytes() > 0 {
-            self.shed_host_copies(self.host.excess_bytes())?;
-        }
-        let mut on_host = match self.host.excess_bytes() {
-            0 => Vec::new(),
-            _ => self.lock().memory.on_host(),
-        };
-        while self.host.excess_bytes() > 0 {
-            let Some(storage) = on_host.pop() else { break };
-            // What finds no room on the disk stays: it has nowhere to go.
-            let _ = self.send_to_disk(&storage);
-        }
-        Ok(())
+/// Takes bytes of the host's share, if need be of copies that are not the only ones.
+pub(super) fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
+    let charge = pass.host.charge(size_bytes);
+    if charge.is_some() || pass.host.limit_bytes() < size_bytes {
+        return Ok(charge);
     }
+    let missing_bytes = pass.host.missing_bytes(size_bytes);
+    shed_host_copies(pass, missing_bytes)?;
+    Ok(pass.host.charge(size_bytes))
+}
 
-    fn send_to_disk(&self, storage: &Arc<Storage>) -> Result<()> {
-        let copies = self.evicted_copies(storage);
-        let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
-            return Ok(());
-        };
-        let tenant = storage.tenant().number();
-        let mut writer = self.spill.begin(storage.len_bytes(), tenant)?;
-        match self.driver.has_contents() {
-            true => writer.write(&host.bytes)?,
-            false => writer.write(&vec![0; storage.len_bytes() as usize])?,
-        }
-        let disk = Arc::new(writer.finish()?);
-        self.lock().memory.copied(storage, |copies| {
-            copies.disk = Some(disk);
-            copies.host = None;
-        });
-        Ok(())
+/// Gives up copies in the host's memory of what is on the device or on disk as well.
+fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<()> {
+    // The copies that bring back what has arrived in the batch may still be refused.
+    pass.submit()?;
+    let mut state = pass.lock();
+    state.memory.shed_host_copies(wanted_bytes);
+    drop(state);
+    pass.drop_gone();
+    Ok(())
+}
+
+/// Brings the host's share below its limit, as far as the disk has room. The caller has
+/// the execution lock.
+pub(super) fn drain_host(pass: &Pass) -> Result<()> {
+    if pass.host.excess_bytes() > 0 {
+        // Those on their way there have their room already.
+        let given_up = pass.lock().cleanings.take_all();
+        drop(given_up);
     }
+    if pass.host.excess_bytes() > 0 {
+        shed_host_copies(pass, pass.host.excess_bytes())?;
+    }
+    let mut on_host = match pass.host.excess_bytes() {
+        0 => Vec::new(),
+        _ => pass.lock().memory.on_host(),
+    };
+    while pass.host.excess_bytes() > 0 {
+        let Some(storage) = on_host.pop() else { break };
+        // What finds no room on the disk stays: it has nowhere to go.
+        let _ = send_to_disk(pass, &storage);
+    }
+    Ok(())
+}
 
-    /// Drops copies that are out of date, which may take the file system a while.
-    pub(super) fn drop_gone(&self) {
-        let gone = self.lock().memory.take_gone();
-        gone.into_iter().for_each(|copies| self.drop_theirs(copies));
+fn send_to_disk(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
+    let copies = supply::evicted_copies(pass, storage);
+    let Some(host) = copies.as_ref().and_then(|copies| copies.host.clone()) else {
+        return Ok(());
+    };
+    let tenant = storage.tenant().number();
+    let mut writer = pass.spill.begin(storage.len_bytes(), tenant)?;
+    match pass.driver.has_contents() {
+        true => writer.write(&host.bytes)?,
+        false => writer.write(&vec![0; storage.len_bytes() as usize])?,
+    }
+    let disk = Arc::new(writer.finish()?);
+    pass.lock().memory.copied(storage, |copies| {
+        copies.disk = Some(disk);
+        copies.host = None;
+    });
+    Ok(())
+}
+
+fn no_room_on_host() -> Error {
+    Error::Option {
+        option: "budget",
+        reason: "the host has no room for the tensor".into(),
     }
 }

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::Engine;
 use super::kernel::{Launch, Role};
-use crate::driver::DriverResult;
 use crate::dtype::DType;
 use crate::memory::{Storage, Tag};
 
@@ -216,22 +214,6 @@ impl Times {
             std::mem::replace(time, none)
         });
         taken.collect()
-    }
-}
-
-impl Engine {
-    /// Times kernels from now on, or no longer.
-    pub(crate) fn time_kernels(&self, on: bool) -> DriverResult<()> {
-        self.driver.time_kernels(on)?;
-        self.lock().time_kernels(on);
-        Ok(())
-    }
-
-    /// What was timed since this was last asked.
-    pub(crate) fn take_kernel_times(&self) -> Vec<KernelTime> {
-        let mut state = self.lock();
-        let times = state.times.as_mut();
-        times.map(|times| times.take()).unwrap_or_default()
     }
 }
 

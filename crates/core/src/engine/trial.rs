@@ -3,64 +3,57 @@
 
 use std::sync::Arc;
 
-use super::{Engine, block_on};
+use super::block_on;
+use super::handle::Engine;
 use crate::error::Result;
 use crate::memory::Storage;
-use crate::tuning::{Ready, Trial, Tuning};
+use crate::tuning::{Ready, Trial};
 
-impl Engine {
-    /// What trials found, where they are made.
-    pub fn tuning(&self) -> Option<&Tuning> {
-        self.tuning.as_ref()
+/// Runs all that was asked for before a trial that reads `operands` and takes `scratch_bytes`.
+/// It is not made where this thread must not wait, where work waits for room, or where the
+/// trial would have to make room.
+pub fn prepare_trial(
+    engine: &Arc<Engine>,
+    operands: &[&Arc<Storage>],
+    scratch_bytes: u64,
+) -> Ready {
+    // Before anything runs that need not run yet: what is refused now may be asked at each
+    // call.
+    if engine.is_recording() || engine.is_inside() || !has_room_for(engine, scratch_bytes) {
+        return Ready::Later;
     }
+    if block_on("a trial", engine.finish()).is_err() {
+        return Ready::Later;
+    }
+    let is_here = |storage: &&Arc<Storage>| engine.error_of(storage).is_ok();
+    let all_are_here = operands.iter().all(is_here) && {
+        let state = engine.lock();
+        let mut operands = operands.iter();
+        state.left.is_empty() && operands.all(|storage| state.memory.find(storage).is_some())
+    };
+    match all_are_here && has_room_for(engine, scratch_bytes) {
+        true => Ready::Yes,
+        false => Ready::No,
+    }
+}
 
-    /// Runs all that was asked for before a trial that reads `operands` and takes `scratch_bytes`.
-    /// It is not made where this thread must not wait, where work waits for room, or where the
-    /// trial would have to make room.
-    pub fn prepare_trial(
-        self: &Arc<Self>,
-        operands: &[&Arc<Storage>],
-        scratch_bytes: u64,
-    ) -> Ready {
-        // Before anything runs that need not run yet: what is refused now may be asked at each
-        // call.
-        if self.is_recording() || self.is_inside() || !self.has_room_for(scratch_bytes) {
-            return Ready::Later;
-        }
-        if block_on("a trial", self.finish()).is_err() {
-            return Ready::Later;
-        }
-        let is_here = |storage: &&Arc<Storage>| self.error_of(storage).is_ok();
-        let all_are_here = operands.iter().all(is_here) && {
-            let state = self.lock();
-            let mut operands = operands.iter();
-            state.left.cmds.is_empty()
-                && operands.all(|storage| state.memory.find(storage).is_some())
-        };
-        match all_are_here && self.has_room_for(scratch_bytes) {
-            true => Ready::Yes,
-            false => Ready::No,
-        }
+/// Waits for what a trial has recorded, whose last result is this.
+pub fn end_trial(engine: &Arc<Engine>, recorded: Result<Arc<Storage>>) -> Trial {
+    let ran = recorded.and_then(|last| {
+        block_on("a trial", engine.finish())?;
+        engine.error_of(&last)
+    });
+    match (ran, engine.driver.lost()) {
+        (_, Some(_)) => Trial::Lost,
+        (Ok(()), None) => Trial::Ran,
+        (Err(_), None) => Trial::Failed,
     }
+}
 
-    /// Waits for what a trial has recorded, whose last result is this.
-    pub fn end_trial(self: &Arc<Self>, recorded: Result<Arc<Storage>>) -> Trial {
-        let ran = recorded.and_then(|last| {
-            block_on("a trial", self.finish())?;
-            self.error_of(&last)
-        });
-        match (ran, self.driver.lost()) {
-            (_, Some(_)) => Trial::Lost,
-            (Ok(()), None) => Trial::Ran,
-            (Err(_), None) => Trial::Failed,
-        }
-    }
-
-    /// Is there so much that nobody would have to make way?
-    fn has_room_for(&self, bytes: u64) -> bool {
-        let limit_bytes = self.driver.ledger().slab_limit_now_bytes();
-        let limit_bytes = limit_bytes.min(self.limits().soft_bytes);
-        let live_bytes = self.lock().memory.live_bytes();
-        bytes <= limit_bytes.saturating_sub(live_bytes)
-    }
+/// Is there so much that nobody would have to make way?
+fn has_room_for(engine: &Engine, bytes: u64) -> bool {
+    let limit_bytes = engine.driver.ledger().slab_limit_now_bytes();
+    let limit_bytes = limit_bytes.min(engine.limits().soft_bytes);
+    let live_bytes = engine.lock().memory.live_bytes();
+    bytes <= limit_bytes.saturating_sub(live_bytes)
 }

@@ -121,7 +121,7 @@ impl Gpu {
         let written: Vec<_> = written.map(|(buffer, _)| buffer.storage()).collect();
         let submit = || {
             let submitted = driver.submit_app(commands);
-            submitted.map_err(|error| crate::engine::refusal("the app's commands", error))
+            submitted.map_err(|error| crate::transfer::refusal("the app's commands", error))
         };
         self.engine.submit_foreign(&pinned, &written, submit).await
     }

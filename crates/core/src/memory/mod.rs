@@ -71,6 +71,16 @@ pub(crate) struct Place {
     slab: Option<u32>,
 }
 
+/// Which holes will do for a storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Those that the pools keep for its size.
+    #[default]
+    Best,
+    /// No slab can be created: any hole, in slabs of any kind.
+    Anywhere,
+}
+
 /// Nobody's, unless it was given to a storage.
 #[derive(Debug, Default)]
 struct Slot {
@@ -123,8 +133,6 @@ pub(crate) struct Memory {
     /// So many bytes behind every storage are a fence; 0 where bugs are not looked for.
     fence_bytes: u64,
     fences: Option<Box<fence::Fences>>,
-    /// No slab can be created: any hole will do, in slabs of any kind.
-    pub(crate) anywhere: bool,
     /// Commands encoded so far: the time by which uses are told.
     clock: Clock,
     /// Writes so far, to whatever storage: each has a number that never comes again, also not when
@@ -167,7 +175,6 @@ impl Memory {
             forgotten: Vec::new(),
             fence_bytes: 0,
             fences: None,
-            anywhere: false,
             clock: 0,
             writes: 0,
             polls: 0,
@@ -216,8 +223,12 @@ impl Memory {
     /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
     /// What the block holds is old content: of one that was evicted, not its bytes.
     #[inline]
-    pub(crate) fn place(&mut self, storage: &Arc<Storage>) -> Result<Option<Place>, AllocError> {
-        let Some((block, place)) = self.take_block(storage.size_bytes())? else {
+    pub(crate) fn place(
+        &mut self,
+        storage: &Arc<Storage>,
+        fit: Fit,
+    ) -> Result<Option<Place>, AllocError> {
+        let Some((block, place)) = self.take_block(storage.size_bytes(), fit)? else {
             return Ok(None);
         };
         self.settle_in(storage, block, place);
@@ -226,10 +237,14 @@ impl Memory {
 
     /// A block of the slabs there are, and where it is.
     #[inline]
-    fn take_block(&mut self, size_bytes: u64) -> Result<Option<(BlockId, Place)>, AllocError> {
+    fn take_block(
+        &mut self,
+        size_bytes: u64,
+        fit: Fit,
+    ) -> Result<Option<(BlockId, Place)>, AllocError> {
         let block_bytes = size_bytes + self.fence_bytes;
         let block = match self.pools.allocate(block_bytes) {
-            Err(AllocError::NeedsSlab { .. }) if self.anywhere => {
+            Err(AllocError::NeedsSlab { .. }) if fit == Fit::Anywhere => {
                 self.pools.allocate_anywhere(block_bytes)
             }
             done => done,

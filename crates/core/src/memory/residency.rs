@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::victims::{Clock, TransferCost, Uses, Weight};
-use super::{Advice, Copies, Gone, Memory, Place, RematerializerToken, Residency, Storage};
+use super::{Advice, Copies, Fit, Gone, Memory, Place, RematerializerToken, Residency, Storage};
 use crate::alloc::{AllocError, BlockId, Pools};
 use crate::error::Error;
 
@@ -189,9 +189,10 @@ impl Memory {
     pub(crate) fn begin_restore(
         &mut self,
         storage: &Storage,
+        fit: Fit,
     ) -> Result<Option<PendingRestore>, AllocError> {
         let size_bytes = storage.size_bytes();
-        let taken = self.take_block(size_bytes)?;
+        let taken = self.take_block(size_bytes, fit)?;
         Ok(taken.map(|(block, place)| PendingRestore {
             block,
             size_bytes,

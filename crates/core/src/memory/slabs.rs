@@ -1,7 +1,7 @@
 //! The slabs behind the places: which buffer, who names it, when it may go.
 
 use super::history::Event;
-use super::{Memory, Place};
+use super::{Fit, Memory, Place};
 use crate::alloc::{AllocError, Growth, SlabClass, SlabId};
 use crate::driver::BufferId;
 
@@ -29,12 +29,12 @@ impl Memory {
             .growth(size_bytes.saturating_add(self.fence_bytes))
     }
 
-    /// Would a storage of this size find a place, or (`anywhere`) any hole at all?
-    pub(crate) fn has_room(&mut self, size_bytes: u64, anywhere: bool) -> bool {
+    /// Would a storage of this size find a place?
+    pub(crate) fn has_room(&mut self, size_bytes: u64, fit: Fit) -> bool {
         let size_bytes = size_bytes + self.fence_bytes;
-        let block = match anywhere {
-            true => self.pools.allocate_anywhere(size_bytes),
-            false => self.pools.allocate(size_bytes),
+        let block = match fit {
+            Fit::Anywhere => self.pools.allocate_anywhere(size_bytes),
+            Fit::Best => self.pools.allocate(size_bytes),
         };
         block.is_ok_and(|block| self.pools.free(block).is_ok())
     }

@@ -196,6 +196,11 @@ pub struct Storage {
 }
 
 impl Storage {
+    /// Where it is, as a key for as long as somebody holds it.
+    pub(crate) fn address(self: &Arc<Self>) -> usize {
+        Arc::as_ptr(self) as usize
+    }
+
     /// A storage for `len_bytes`, which are padded to a multiple of 16, at least 16.
     pub(crate) fn new(
         len_bytes: u64,

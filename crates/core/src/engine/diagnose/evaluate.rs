@@ -67,65 +67,70 @@ fn is_same(one: &Asked, next: &Asked) -> bool {
     }
 }
 
-impl State {
+impl Diagnose {
     /// What the answers to all that was asked say, in order.
-    pub(super) fn evaluate(
-        &mut self,
-        diagnose: &mut Diagnose,
-        answers: &[u8],
-        found: &mut Vec<Finding>,
-    ) {
-        let asked = std::mem::take(&mut diagnose.asked);
+    pub(super) fn evaluate(&mut self, state: &mut State, answers: &[u8], found: &mut Vec<Finding>) {
+        let asked = std::mem::take(&mut self.asked);
         for of_one in asked.chunk_by(is_same) {
             let each = of_one.iter().map(|asked| answer(asked, answers));
             let answer = each.fold(Answer::NOTHING, Answer::and);
             match &of_one[0].about {
-                About::Result(version) => found.extend(diagnose.judge(*version, answer)),
+                About::Result(version) => found.extend(self.judge(*version, answer)),
                 About::Output(version) => {
-                    if let Some(output) = diagnose.watch.outputs.get_mut(version) {
+                    if let Some(output) = self.watch.outputs.get_mut(version) {
                         output.left = Some((answer.counts[0], answer.first));
                     }
                 }
                 _ if answer.is_nothing() => {}
                 About::Fence(zone) => {
-                    found.push(self.overrun(zone, answer, diagnose.suspects.clone()));
-                    self.memory.mend(zone);
+                    found.push(overrun(state, zone, answer, self.suspects.clone()));
+                    state.memory.mend(zone);
                 }
                 About::End(zone, kernel) => {
                     let suspects = vec![format!("the kernel `{kernel}`")];
-                    found.push(self.overrun(zone, answer, suspects));
+                    found.push(overrun(state, zone, answer, suspects));
                 }
                 About::Grave(zone) => {
-                    found.push(self.written_after_free(zone, answer, diagnose.suspects.clone()));
-                    self.memory.forget_grave(zone);
+                    found.push(written_after_free(
+                        state,
+                        zone,
+                        answer,
+                        self.suspects.clone(),
+                    ));
+                    state.memory.forget_grave(zone);
                 }
             }
         }
-        found.extend(diagnose.unwritten());
-        diagnose.watch.forget_all_but(&self.memory.live_writes());
+        found.extend(self.unwritten());
+        self.watch.forget_all_but(&state.memory.live_writes());
     }
+}
 
-    fn overrun(&self, zone: &Zone, answer: Answer, suspects: Vec<String>) -> Finding {
-        Finding::Overrun {
-            made_at: self.memory.tag_of(zone),
-            size_bytes: zone.of_bytes,
-            first_byte: zone.from_bytes + 4 * answer.first,
-            end_byte: zone.from_bytes + 4 * answer.end,
-            words: answer.counts[0],
-            next: self.memory.tag_behind(zone),
-            suspects,
-        }
+fn overrun(state: &State, zone: &Zone, answer: Answer, suspects: Vec<String>) -> Finding {
+    Finding::Overrun {
+        made_at: state.memory.tag_of(zone),
+        size_bytes: zone.of_bytes,
+        first_byte: zone.from_bytes + 4 * answer.first,
+        end_byte: zone.from_bytes + 4 * answer.end,
+        words: answer.counts[0],
+        next: state.memory.tag_behind(zone),
+        suspects,
     }
+}
 
-    fn written_after_free(&self, zone: &Zone, answer: Answer, suspects: Vec<String>) -> Finding {
-        Finding::WrittenAfterFree {
-            made_at: self.memory.tag_of(zone),
-            size_bytes: zone.of_bytes,
-            first_byte: zone.from_bytes + 4 * answer.first,
-            end_byte: zone.from_bytes + 4 * answer.end,
-            words: answer.counts[0],
-            suspects,
-        }
+fn written_after_free(
+    state: &State,
+    zone: &Zone,
+    answer: Answer,
+    suspects: Vec<String>,
+) -> Finding {
+    Finding::WrittenAfterFree {
+        made_at: state.memory.tag_of(zone),
+        size_bytes: zone.of_bytes,
+        first_byte: zone.from_bytes + 4 * answer.first,
+        end_byte: zone.from_bytes + 4 * answer.end,
+        words: answer.counts[0],
+        suspects,
     }
 }
 

@@ -7,16 +7,9 @@ use smallvec::SmallVec;
 
 use super::{About, Diagnose, Look};
 use crate::dtype::DType;
-use crate::engine::kernel::{Launch, Program, Role};
+use crate::engine::kernel::{Launch, Program, Role, UNWRITTEN};
 use crate::engine::state::State;
 use crate::memory::{FENCE_BYTES, Storage, Tag, Zone};
-
-/// Bit `i` of the code of a user's launch: operand `i` is bound with some of its fence. Bit
-/// `UNWRITTEN + i`: it is an output full of the pattern, of which what is left is found.
-pub(crate) const UNWRITTEN: u32 = 8;
-
-/// The bits of the operands with some of their fence.
-pub(crate) const FENCED: u64 = 0xff;
 
 /// NaN, and infinities, are in a value.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,166 +144,35 @@ impl Watch {
     }
 }
 
-impl State {
-    /// A launch has places, and is about to be encoded.
-    #[cold]
-    pub(in crate::engine) fn watch_before(&mut self, launch: &Launch) {
-        let Some(mut diagnose) = self.diagnose.take() else {
-            return;
-        };
-        let operation = (diagnose.wanted.operation)(launch);
-        let by = match launch.program {
-            Program::Custom(_) => format!("the kernel `{operation}`"),
-            _ => format!("`{operation}`"),
-        };
-        let watches = diagnose.wants().non_finite;
-        diagnose.watch.inputs.clear();
-        diagnose.watch.whole = 0;
-        for (index, arg) in launch.args.iter().enumerate() {
-            let (role, storage) = (launch.program.role(index), &arg.storage);
-            let version = self.memory.writes_to(storage);
-            let is_fresh = role == Role::Write || self.memory.is_unwritten(storage);
-            let was_whole = match role {
-                Role::Write => launch.ranges.get(index).is_none(),
-                _ => {
-                    let maker = diagnose.watch.makers.get(&version);
-                    !is_fresh && maker.is_none_or(|maker| maker.is_asked)
-                }
-            };
-            diagnose.watch.whole |= u8::from(was_whole) << index;
-            if is_fresh {
-                continue;
-            }
-            diagnose.watch.is_read(version, &by);
-            if watches && Look::of_dtype(arg.dtype).is_some() {
-                if !diagnose.watch.inputs.contains(&version) {
-                    diagnose.watch.inputs.push(version);
-                }
-                if role == Role::Read {
-                    self.look_at_value(&mut diagnose, storage, arg.dtype);
-                }
-            }
-        }
-        for zone in self.ends(launch) {
-            // The padding is anybody's, and may hold anything.
-            let padding_bytes = zone.of_bytes - zone.from_bytes;
-            let padding = Zone {
-                size_bytes: padding_bytes,
-                ..zone
-            };
-            self.fill(&diagnose, &padding);
-        }
-        diagnose.ran(by);
-        diagnose.watch.operation = operation;
-        self.diagnose = Some(diagnose);
-    }
-
-    /// The launch has been encoded.
-    #[cold]
-    pub(in crate::engine) fn watch_after(&mut self, launch: &Launch) {
-        let Some(mut diagnose) = self.diagnose.take() else {
-            return;
-        };
-        for zone in self.ends(launch) {
-            let name = launch.program.name();
-            let (place, size_bytes) = (zone.place, zone.size_bytes);
-            let about = || About::End(zone.clone(), name.to_owned());
-            self.look_at(&mut diagnose, Look::Words, place, size_bytes, about);
-            // So that it is not found a second time.
-            self.fill(&diagnose, &zone);
-        }
-        self.look_for_unwritten(&mut diagnose, launch);
-        if diagnose.wants().non_finite {
-            for (index, arg) in launch.args.iter().enumerate() {
-                let is_float = Look::of_dtype(arg.dtype).is_some();
-                if launch.program.role(index) == Role::Read || !is_float {
-                    continue;
-                }
-                let version = self.memory.writes_to(&arg.storage);
-                let maker = Maker {
-                    operation: Some(diagnose.watch.operation.clone()),
-                    inputs: diagnose.watch.inputs.clone(),
-                    ..maker(&arg.storage, arg.dtype)
-                };
-                diagnose.watch.makers.insert(version, maker);
-                if diagnose.watch.whole >> index & 1 == 1 {
-                    self.look_at_value(&mut diagnose, &arg.storage, arg.dtype);
-                }
-            }
-        }
-        self.diagnose = Some(diagnose);
-    }
-
-    /// Commands of the app's own were submitted. Returns whether to look at what they did.
-    pub(in crate::engine) fn watch_foreign(&mut self) -> bool {
-        let Some(diagnose) = &mut self.diagnose else {
-            return false;
-        };
-        diagnose.ran("commands of the app's own, with a bound tensor".to_owned());
-        true
-    }
-
-    /// The host is about to read a storage.
-    #[cold]
-    pub(in crate::engine) fn watch_read(&mut self, storage: &Storage) {
-        let Some(mut diagnose) = self.diagnose.take() else {
-            return;
-        };
-        let version = self.memory.writes_to(storage);
-        diagnose.watch.is_read(version, "the host");
-        let maker = diagnose.watch.makers.get(&version);
-        if let Some(dtype) = maker.map(|maker| maker.dtype) {
-            self.look_at_value(&mut diagnose, storage, dtype);
-        }
-        self.diagnose = Some(diagnose);
-    }
-
+impl Diagnose {
     /// Counts what is not finite in what a storage holds, unless that was done.
-    fn look_at_value(&mut self, diagnose: &mut Diagnose, storage: &Storage, dtype: DType) {
-        let version = self.memory.writes_to(storage);
-        let makers = &mut diagnose.watch.makers;
+    fn look_at_value(&mut self, state: &mut State, storage: &Storage, dtype: DType) {
+        let version = state.memory.writes_to(storage);
+        let makers = &mut self.watch.makers;
         let maker = makers
             .entry(version)
             .or_insert_with(|| maker(storage, dtype));
-        let (Some(place), Some(look)) = (self.memory.find(storage), Look::of_dtype(dtype)) else {
+        let (Some(place), Some(look)) = (state.memory.find(storage), Look::of_dtype(dtype)) else {
             return;
         };
         if !std::mem::replace(&mut maker.is_asked, true) {
-            let (range, rows) = ((place, storage.len_bytes()), diagnose.watch.rows(storage));
-            self.look_at_rows(diagnose, look, range, rows, || About::Result(version));
+            let (range, rows) = ((place, storage.len_bytes()), self.watch.rows(storage));
+            self.look_at_rows(state, look, range, rows, || About::Result(version));
         }
-    }
-
-    /// The operands of a user's kernel that are bound with some of their fence: from the end of
-    /// what it may write to the end of that.
-    fn ends(&self, launch: &Launch) -> SmallVec<[Zone; 2]> {
-        let mut ends = SmallVec::new();
-        if !matches!(launch.program, Program::Custom(_)) {
-            return ends;
-        }
-        for (index, (arg, (start, size_bytes))) in
-            launch.args.iter().zip(&launch.ranges).enumerate()
-        {
-            if launch.code >> index & 1 == 1 {
-                let end = start + size_bytes - FENCE_BYTES;
-                ends.extend(self.memory.fence_behind(&arg.storage, end));
-            }
-        }
-        ends
     }
 
     /// Counts what a user's kernel left of the pattern in its outputs, which becomes zeros.
-    fn look_for_unwritten(&mut self, diagnose: &mut Diagnose, launch: &Launch) {
+    fn look_for_unwritten(&mut self, state: &mut State, launch: &Launch) {
         if !matches!(launch.program, Program::Custom(_)) || launch.code >> UNWRITTEN == 0 {
             return;
         }
         for (index, arg) in launch.args.iter().enumerate() {
-            let place = self.memory.find(&arg.storage);
+            let place = state.memory.find(&arg.storage);
             let (Some(place), 1) = (place, launch.code >> UNWRITTEN >> index & 1) else {
                 continue;
             };
             let size_bytes = arg.storage.len_bytes().next_multiple_of(4);
-            let version = self.memory.writes_to(&arg.storage);
+            let version = state.memory.writes_to(&arg.storage);
             let output = Output {
                 kernel: launch.program.name().to_owned(),
                 tag: arg.storage.tag(),
@@ -318,12 +180,141 @@ impl State {
                 left: None,
                 read_by: None,
             };
-            diagnose.watch.outputs.insert(version, output);
-            self.look_at(diagnose, Look::Mend, place, size_bytes, || {
+            self.watch.outputs.insert(version, output);
+            self.look_at(state, Look::Mend, place, size_bytes, || {
                 About::Output(version)
             });
         }
     }
+}
+
+/// A launch has places, and is about to be encoded.
+#[cold]
+pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
+    let Some(mut diagnose) = state.diagnose.take() else {
+        return;
+    };
+    let operation = (diagnose.wanted.operation)(launch);
+    let by = match launch.program {
+        Program::Custom(_) => format!("the kernel `{operation}`"),
+        _ => format!("`{operation}`"),
+    };
+    let watches = diagnose.wants().non_finite;
+    diagnose.watch.inputs.clear();
+    diagnose.watch.whole = 0;
+    for (index, arg) in launch.args.iter().enumerate() {
+        let (role, storage) = (launch.program.role(index), &arg.storage);
+        let version = state.memory.writes_to(storage);
+        let is_fresh = role == Role::Write || state.memory.is_unwritten(storage);
+        let was_whole = match role {
+            Role::Write => launch.ranges.get(index).is_none(),
+            _ => {
+                let maker = diagnose.watch.makers.get(&version);
+                !is_fresh && maker.is_none_or(|maker| maker.is_asked)
+            }
+        };
+        diagnose.watch.whole |= u8::from(was_whole) << index;
+        if is_fresh {
+            continue;
+        }
+        diagnose.watch.is_read(version, &by);
+        if watches && Look::of_dtype(arg.dtype).is_some() {
+            if !diagnose.watch.inputs.contains(&version) {
+                diagnose.watch.inputs.push(version);
+            }
+            if role == Role::Read {
+                diagnose.look_at_value(state, storage, arg.dtype);
+            }
+        }
+    }
+    for zone in ends(state, launch) {
+        // The padding is anybody's, and may hold anything.
+        let padding_bytes = zone.of_bytes - zone.from_bytes;
+        let padding = Zone {
+            size_bytes: padding_bytes,
+            ..zone
+        };
+        diagnose.fill(state, &padding);
+    }
+    diagnose.ran(by);
+    diagnose.watch.operation = operation;
+    state.diagnose = Some(diagnose);
+}
+
+/// The launch has been encoded.
+#[cold]
+pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
+    let Some(mut diagnose) = state.diagnose.take() else {
+        return;
+    };
+    for zone in ends(state, launch) {
+        let name = launch.program.name();
+        let (place, size_bytes) = (zone.place, zone.size_bytes);
+        let about = || About::End(zone.clone(), name.to_owned());
+        diagnose.look_at(state, Look::Words, place, size_bytes, about);
+        // So that it is not found a second time.
+        diagnose.fill(state, &zone);
+    }
+    diagnose.look_for_unwritten(state, launch);
+    if diagnose.wants().non_finite {
+        for (index, arg) in launch.args.iter().enumerate() {
+            let is_float = Look::of_dtype(arg.dtype).is_some();
+            if launch.program.role(index) == Role::Read || !is_float {
+                continue;
+            }
+            let version = state.memory.writes_to(&arg.storage);
+            let maker = Maker {
+                operation: Some(diagnose.watch.operation.clone()),
+                inputs: diagnose.watch.inputs.clone(),
+                ..maker(&arg.storage, arg.dtype)
+            };
+            diagnose.watch.makers.insert(version, maker);
+            if diagnose.watch.whole >> index & 1 == 1 {
+                diagnose.look_at_value(state, &arg.storage, arg.dtype);
+            }
+        }
+    }
+    state.diagnose = Some(diagnose);
+}
+
+/// Commands of the app's own were submitted. Returns whether to look at what they did.
+pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
+    let Some(diagnose) = &mut state.diagnose else {
+        return false;
+    };
+    diagnose.ran("commands of the app's own, with a bound tensor".to_owned());
+    true
+}
+
+/// The host is about to read a storage.
+#[cold]
+pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
+    let Some(mut diagnose) = state.diagnose.take() else {
+        return;
+    };
+    let version = state.memory.writes_to(storage);
+    diagnose.watch.is_read(version, "the host");
+    let maker = diagnose.watch.makers.get(&version);
+    if let Some(dtype) = maker.map(|maker| maker.dtype) {
+        diagnose.look_at_value(state, storage, dtype);
+    }
+    state.diagnose = Some(diagnose);
+}
+
+/// The operands of a user's kernel that are bound with some of their fence: from the end of
+/// what it may write to the end of that.
+fn ends(state: &State, launch: &Launch) -> SmallVec<[Zone; 2]> {
+    let mut ends = SmallVec::new();
+    if !matches!(launch.program, Program::Custom(_)) {
+        return ends;
+    }
+    for (index, (arg, (start, size_bytes))) in launch.args.iter().zip(&launch.ranges).enumerate() {
+        if launch.code >> index & 1 == 1 {
+            let end = start + size_bytes - FENCE_BYTES;
+            ends.extend(state.memory.fence_behind(&arg.storage, end));
+        }
+    }
+    ends
 }
 
 fn maker(storage: &Storage, dtype: DType) -> Maker {

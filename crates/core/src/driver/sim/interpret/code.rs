@@ -7,8 +7,7 @@
 
 use std::ops::Range;
 
-use super::collective::Collective;
-use super::cooperative::Cooperative;
+use super::together::{Collective, Cooperative};
 
 /// A register: the first of the words that hold a value.
 pub(super) type Reg = u32;

@@ -4,36 +4,8 @@ use naga::{CollectiveOperation, SubgroupOperation};
 
 use super::arithmetic;
 use super::code::{Binary, NONE, Num, Pair, Reg};
+use super::together::{Collective, Gather, Kind};
 use super::value::POISON;
-
-/// An operation of a subgroup, with the registers that it reads and writes in each lane.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Collective {
-    pub(super) to: Reg,
-    pub(super) from: Reg,
-    /// Numbers of a reduction; words of all others.
-    pub(super) count: u8,
-    pub(super) kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
-    Ballot,
-    Reduce(SubgroupOperation, CollectiveOperation, Num),
-    /// The register says which lane, or how far.
-    Gather(Gather, Reg),
-}
-
-/// Which lane's value a lane gets.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Gather {
-    First,
-    Lane,
-    Down,
-    Up,
-    Xor,
-    Quad,
-}
 
 /// The registers of the lanes of a subgroup, one lane after the other.
 pub(super) struct Lanes<'a> {

@@ -4,51 +4,13 @@
 //! over the lanes is not told. Which lane touches which element of memory is not told either, so
 //! chance says it, and a lane that relies on its own element is found out.
 
-use super::code::{Address, NONE, Reg, Space};
+use super::code::{NONE, Reg, Space};
 use super::collective::Lanes;
 use super::memory::Memory;
 use super::shadow::Now;
+use super::together::{Cooperative, Operand};
 use super::value::Half;
 use super::value::Number;
-
-/// A matrix in memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operand {
-    pub(super) space: Space,
-    pub(super) place: Address,
-    /// The register that says how far rows, or columns, are apart: in `unit`s.
-    pub(super) stride: Reg,
-    /// Numbers of what the pointer leads to.
-    pub(super) unit: u32,
-    pub(super) row_major: bool,
-    pub(super) is_half: bool,
-}
-
-/// What a subgroup does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Cooperative {
-    Load {
-        matrix: Reg,
-        rows: u32,
-        columns: u32,
-        operand: Operand,
-    },
-    Store {
-        matrix: Reg,
-        rows: u32,
-        columns: u32,
-        operand: Operand,
-    },
-    MultiplyAdd {
-        to: Reg,
-        factors: [Reg; 2],
-        sum: Reg,
-        /// Rows, the inner size and columns.
-        shape: [u32; 3],
-        /// Of the factors, and of the sum.
-        is_half: [bool; 2],
-    },
-}
 
 impl Operand {
     /// Where a lane believes the matrix to be, and its stride.

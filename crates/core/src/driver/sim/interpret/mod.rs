@@ -27,6 +27,7 @@ mod lane;
 mod memory;
 mod report;
 mod shadow;
+mod together;
 mod value;
 
 #[cfg(test)]

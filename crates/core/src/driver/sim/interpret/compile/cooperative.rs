@@ -4,7 +4,7 @@ use naga::{CooperativeData, Expression, Handle, TypeInner};
 
 use super::{Body, Result};
 use crate::driver::sim::interpret::code::{Flow, Instr, Num};
-use crate::driver::sim::interpret::cooperative::{Cooperative, Operand};
+use crate::driver::sim::interpret::together::{Cooperative, Operand};
 
 impl Body<'_, '_> {
     /// A load of a matrix, or a product.

@@ -6,7 +6,7 @@ use naga::{
 
 use super::{Body, Result};
 use crate::driver::sim::interpret::code::{Atomic, Flow, Instr, Memory, NONE, Reg, Switch};
-use crate::driver::sim::interpret::collective::{Collective, Gather, Kind};
+use crate::driver::sim::interpret::together::{Collective, Gather, Kind};
 
 /// A loop or a switch that surrounds a statement, and the jumps out of it that wait for a target.
 #[derive(Debug, Default)]

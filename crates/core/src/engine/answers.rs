@@ -1,0 +1,140 @@
+//! Looking at all there is while bugs are looked for, and having the answers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::diagnose::{self, ANSWER_BYTES, Group, PATTERN_BYTES};
+use super::gear;
+use super::pass::Pass;
+use crate::driver::{DriverError, DriverResult, Op};
+use crate::error::Result;
+use crate::transfer::{Piece, Reading};
+
+/// At the end of an execution pass that somebody waits for: looks at every fence and all that
+/// is poisoned, and has the answers.
+pub(super) async fn look_over(pass: &Pass) -> Result<()> {
+    let Some((graves, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
+        return Ok(());
+    };
+    for grave in graves {
+        if is_half_full(pass) {
+            collect(pass).await?;
+        }
+        diagnose::look_at_grave(&mut pass.lock(), grave);
+    }
+    let mut rest = groups.into_iter().peekable();
+    while rest.peek().is_some() {
+        if is_half_full(pass) {
+            collect(pass).await?;
+        }
+        let free = |one: &diagnose::Diagnose| one.free_answers();
+        let most = pass.lock().diagnose.as_deref().map_or(0, free);
+        let (mut some, mut count) = (Vec::new(), 0);
+        while let Some(group) = rest.next_if(|group| count + group.len() <= most) {
+            count += group.len();
+            some.push(group);
+        }
+        if some.is_empty() {
+            break;
+        }
+        let looked = look_at_groups(pass, some).await;
+        pass.check_lost()?;
+        if let Err(error) = looked {
+            // There is no memory for it now: the next execution pass looks again.
+            if let Some(diagnose) = &mut pass.lock().diagnose {
+                diagnose.miss(&format!("{error:?}"));
+            }
+            break;
+        }
+    }
+    collect(pass).await?;
+    if let Some(diagnose) = &mut pass.lock().diagnose {
+        diagnose.end_look_over();
+    }
+    Ok(())
+}
+
+/// Must answers be collected before more is asked?
+fn is_half_full(pass: &Pass) -> bool {
+    let state = pass.lock();
+    state
+        .diagnose
+        .as_ref()
+        .is_some_and(|one| one.is_half_full())
+}
+
+/// One dispatch a slab, or window of one, over a table of their places.
+async fn look_at_groups(pass: &Pass, groups: Vec<Group>) -> DriverResult<()> {
+    let table: Vec<u8> = groups.iter().flat_map(Group::table).collect();
+    let count = (table.len() as u64 / ANSWER_BYTES) as u32;
+    let (first, at) = match &mut pass.lock().diagnose {
+        Some(diagnose) => diagnose.take_table(count),
+        None => return Ok(()),
+    };
+    gear::stage_for_gear(pass, &table, at).await?;
+    diagnose::look_at_groups(&mut pass.lock(), groups, first);
+    Ok(())
+}
+
+/// Waits for the answers to all that was asked, and says what was found.
+pub(super) async fn collect(pass: &Pass) -> Result<()> {
+    // What the batch asks is answered with it; a refusal takes the questions back.
+    pass.submit()?;
+    let used = match &pass.lock().diagnose {
+        Some(diagnose) => diagnose.used(),
+        None => return Ok(()),
+    };
+    if used == 0 {
+        return Ok(());
+    }
+    let answers = read_answers(pass, used).await;
+    pass.check_lost()?;
+    let found = diagnose::answered(&mut pass.lock(), answers);
+    found
+        .into_iter()
+        .for_each(|finding| pass.findings().push(finding));
+    Ok(())
+}
+
+async fn read_answers(pass: &Pass, used: u32) -> DriverResult<Vec<u8>> {
+    let arrived = Arc::new(Mutex::new(Vec::new()));
+    let into = arrived.clone();
+    let sink = move |bytes: &[u8]| {
+        let mut arrived = into.lock().unwrap_or_else(PoisonError::into_inner);
+        arrived.extend_from_slice(bytes);
+    };
+    let size_bytes = u64::from(used) * ANSWER_BYTES;
+    let piece_bytes = pass.readbacks.piece_bytes();
+    let (reading, pieces) = Reading::new(PATTERN_BYTES, size_bytes, piece_bytes, Box::new(sink));
+    for piece in pieces {
+        pass.readbacks.provide(piece.size_bytes).await?;
+        if !read_answer(pass, &reading, piece) {
+            return Err(DriverError::OutOfMemory);
+        }
+        let submitted = pass.submit();
+        submitted.map_err(|error| DriverError::Lost(error.to_string()))?;
+        pass.readbacks.take_in(&reading).await?;
+    }
+    let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
+    match arrived.len() as u64 == size_bytes {
+        true => Ok(std::mem::take(&mut *arrived)),
+        false => Err(DriverError::Invalid("the answers did not arrive".into())),
+    }
+}
+
+fn read_answer(pass: &Pass, reading: &Arc<Reading>, piece: Piece) -> bool {
+    let mut state = pass.lock();
+    let gear = diagnose::gear_buffer(&state);
+    let buffer = state.readbacks.take(piece.size_bytes);
+    let (Some(src), Some(buffer)) = (gear, buffer) else {
+        return false;
+    };
+    state.batch.push(Op::Copy {
+        src,
+        src_offset_bytes: piece.offset_bytes,
+        dst: buffer.0,
+        dst_offset_bytes: 0,
+        size_bytes: piece.size_bytes,
+    });
+    state.batch.reads(reading.clone(), piece, buffer);
+    true
+}

@@ -1,0 +1,32 @@
+//! Asking the app for memory.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::outside::Pressure;
+use super::pass::Pass;
+
+/// Asks the app; returns the bytes that came free. No lock of ours is held but the execution lock.
+pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
+    let Some(round) = pass.outside.begin_round() else {
+        return 0;
+    };
+    let freed_before = pass.lock().memory.freed_bytes();
+    let levels = pass.driver.ledger().levels();
+    let pressure = Pressure {
+        wanted_bytes,
+        reserved_bytes: levels.reserved_bytes.now,
+        limit_bytes: (levels.limit_bytes != u64::MAX).then_some(levels.limit_bytes),
+    };
+    for callback in round.callbacks {
+        let _inside = pass.inside();
+        // A panic is the app's affair; what it freed before counts.
+        let _ = catch_unwind(AssertUnwindSafe(|| callback(&pressure)));
+        // Its guard may be gone by now, and this the last to hold it.
+        pass.drop_theirs(callback);
+    }
+    let mut state = pass.lock();
+    state.free_dead();
+    let freed_bytes = state.memory.freed_bytes() - freed_before;
+    pass.outside.end_round(round.rounds_left, freed_bytes > 0);
+    freed_bytes
+}

@@ -1,0 +1,81 @@
+//! Copies on their way of storages that are still on the device.
+
+use std::sync::{Arc, Weak};
+
+use super::destination::DestinationGuard;
+use super::reading_guard::ReadingGuard;
+use crate::memory::{Memory, Storage};
+
+/// A copy on its way, of a storage that is still on the device.
+#[derive(Debug)]
+pub(super) struct Cleaning {
+    storage: Weak<Storage>,
+    pub(super) len_bytes: u64,
+    /// The last write to it before the copy was recorded.
+    writes: u64,
+    pub(super) destination: DestinationGuard,
+    pub(super) reading: ReadingGuard,
+}
+
+impl Cleaning {
+    /// A copy of what a storage holds after so many writes.
+    pub(super) fn new(
+        storage: &Arc<Storage>,
+        writes: u64,
+        destination: DestinationGuard,
+        reading: ReadingGuard,
+    ) -> Self {
+        Cleaning {
+            storage: Arc::downgrade(storage),
+            len_bytes: storage.len_bytes(),
+            writes,
+            destination,
+            reading,
+        }
+    }
+
+    /// The storage, if what is copied is what it still holds.
+    pub(super) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
+        let storage = self.storage.upgrade()?;
+        let is_same = memory.writes_to(&storage) == self.writes;
+        let has_value = storage.slot().is_some() && memory.poison_of(&storage).is_none();
+        (is_same && has_value && self.reading.failure().is_none()).then_some(storage)
+    }
+
+    fn is_of(&self, storage: &Storage) -> bool {
+        std::ptr::eq(self.storage.as_ptr(), storage)
+    }
+}
+
+/// All copies on their way of what will have to leave before long.
+#[derive(Debug, Default)]
+pub(super) struct Cleanings(Vec<Cleaning>);
+
+impl Cleanings {
+    pub(super) fn push(&mut self, one: Cleaning) {
+        self.0.push(one);
+    }
+
+    /// Is a copy of the storage on its way?
+    pub(super) fn holds(&self, storage: &Storage) -> bool {
+        self.0.iter().any(|one| one.is_of(storage))
+    }
+
+    /// Takes out the copy of a storage.
+    pub(super) fn take(&mut self, storage: &Storage) -> Option<Cleaning> {
+        let index = self.0.iter().position(|one| one.is_of(storage))?;
+        Some(self.0.remove(index))
+    }
+
+    /// Takes out all of them. They keep room in the host's memory or on disk, which is given back
+    /// without the engine's lock.
+    pub(super) fn take_all(&mut self) -> Vec<Cleaning> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Takes out those of storages that nobody holds any more, to be dropped like the others.
+    pub(super) fn take_dead(&mut self) -> Vec<Cleaning> {
+        let is_dead = |one: &mut Cleaning| one.storage.strong_count() == 0;
+        self.0.extract_if(.., is_dead).collect()
+    }
+}

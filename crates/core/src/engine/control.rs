@@ -1,0 +1,311 @@
+//! What the app controls: budgets, where storages are, and which device there is.
+
+use std::mem::swap;
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::cmd::Cmd;
+use super::handle::Engine;
+use super::outside::{Callback, Polled, PressureGuard};
+use super::pass::Pass;
+use super::pins::Pinned;
+use super::refuse::HOLDERS_NAMED;
+use super::rematerializers::Rematerializer;
+use super::{
+    answers, block_on, compact, diagnose, evict_one, follow, pins, recovery, rematerialize,
+    reserve, retire, shrink,
+};
+use crate::driver::{BufferId, DriverResult, Submission};
+use crate::error::{Error, Result};
+use crate::memory::{Budget, Copies, Recovered, Source, Storage, TenantId};
+use crate::shortage::Holder;
+
+impl Engine {
+    /// All that slabs may take.
+    pub fn slab_limit_bytes(&self) -> u64 {
+        self.driver.ledger().slab_limit_bytes()
+    }
+
+    /// What the app allows.
+    pub(crate) fn budget(&self) -> Budget {
+        self.limits().budget
+    }
+
+    /// Sets the limits, and gets down to them as far as that goes. Returns the bytes by which what
+    /// is in use still passes them.
+    pub(crate) async fn set_budget(self: &Arc<Self>, budget: Budget) -> Result<u64> {
+        budget.check()?;
+        if self.is_inside() {
+            return Err(Error::Reentered);
+        }
+        self.driver.ledger().forget_learned();
+        follow::follow_os(self);
+        {
+            let mut limits = self.lock_limits();
+            limits.budget = budget;
+            limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
+            follow::apply(self, &limits);
+            self.host.set_limit(budget.host_bytes.unwrap_or(u64::MAX));
+            let disk_bytes = budget.disk_bytes.unwrap_or(u64::MAX);
+            self.spill.set_quota(disk_bytes);
+        }
+        self.check_lost()?;
+        if follow::excess_bytes(self) == 0
+            && !follow::must_drain(self)
+            && self.host.excess_bytes() == 0
+        {
+            return Ok(0);
+        }
+        Pass::run(self, move |pass| async move { shrink::shrink(&pass).await }).await
+    }
+
+    /// Gives back empty slabs, longest unused first, while more than `keep_bytes` are reserved.
+    /// Returns the bytes given back.
+    pub(crate) async fn trim(self: &Arc<Self>, keep_bytes: u64) -> Result<u64> {
+        self.check_lost()?;
+        let pass = Pass::with(self, Pass::lock(self).await?);
+        pass.lock().free_dead();
+        pass.submit()?;
+        let before_bytes = pass.lock().memory.reserved_bytes();
+        pass.release(|memory| {
+            let above = memory.reserved_bytes() > keep_bytes;
+            above.then(|| memory.next_empty()).flatten()
+        })?;
+        let after_bytes = pass.lock().memory.reserved_bytes();
+        if keep_bytes == 0 {
+            retire::shed_caches(&pass)?;
+        }
+        Ok(before_bytes - after_bytes)
+    }
+
+    /// Creates slabs until so many bytes are reserved, up to 64 KiB less, or the soft budget's end.
+    /// Returns how many are.
+    pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<u64> {
+        self.check_lost()?;
+        let work = move |pass: Pass| async move { reserve::create_slabs(&pass, bytes).await };
+        Pass::run(self, work).await
+    }
+
+    /// Moves blocks together, at most so many bytes of them. Returns the bytes moved and given
+    /// back.
+    pub(crate) async fn compact(self: &Arc<Self>, limit_bytes: u64) -> Result<(u64, u64)> {
+        self.check_lost()?;
+        let work = move |pass: Pass| async move {
+            pass.submit()?;
+            compact::compact_pass(&pass, limit_bytes).await
+        };
+        Pass::run(self, work).await
+    }
+
+    /// The greatest holders of what is pinned in slabs with free room.
+    pub(crate) fn pinned_in_the_way(&self) -> Vec<Holder> {
+        self.lock().memory.pinned_in_the_way(HOLDERS_NAMED)
+    }
+
+    /// Calls back when memory is short.
+    pub(crate) fn on_pressure(&self, callback: Arc<Callback>) -> PressureGuard {
+        self.outside.listen(callback)
+    }
+
+    /// Lets finished work be noticed, the limit follow what the operating system leaves, and
+    /// what is idle go. Waits only to get down to a limit that has fallen below what is held, and
+    /// not in a browser.
+    pub(crate) fn poll(self: &Arc<Self>) -> Result<()> {
+        // Losing the device is the only failure that concerns the caller here.
+        let _ = self.driver.poll();
+        self.check_lost()?;
+        self.driver.settle();
+        self.driver.ledger().polled();
+        let Polled { polls, asks } = self.outside.poll();
+        if asks {
+            follow::follow_os(self);
+        }
+        if let Some(pass) = Pass::try_begin(self) {
+            if asks && self.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
+                // Whoever polls may have no other work that would get down to it.
+                block_on("Gpu::poll", shrink::shrink(&pass))?;
+            }
+            retire::take_in_cleaned(&pass);
+            retire::release_idle(&pass, polls)?;
+        }
+        self.check_lost()
+    }
+
+    /// So many polls without a use, and what is reserved is given back; 0 for never.
+    pub(crate) fn set_idle_polls(&self, polls: u32) {
+        self.outside.set_idle_polls(polls);
+    }
+
+    /// Evicts one storage, wherever there is room for it; it stays where it is if that fails.
+    pub async fn evict(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
+        self.check_lost()?;
+        let storage = storage.clone();
+        let work = move |pass: Pass| async move {
+            pass.execute().await?;
+            evict_one::evict_one(&pass, &storage).await
+        };
+        Pass::run(self, work).await
+    }
+
+    /// Asks for a storage to be back on the device when the queue comes to it.
+    pub fn prefetch(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
+        self.push_one(Cmd::Prefetch(storage.clone()))
+    }
+
+    /// Lets a source stand in for the bytes that a storage has now, once what is queued has run.
+    pub async fn back(self: &Arc<Self>, storage: &Arc<Storage>, source: Source) -> Result<()> {
+        self.check_lost()?;
+        let storage = storage.clone();
+        let work = move |pass: Pass| async move {
+            pass.execute().await?;
+            pass.enter_source(&storage, source)
+        };
+        Pass::run(self, work).await
+    }
+
+    /// The same, once what was queued has run.
+    fn enter_source(&self, storage: &Arc<Storage>, source: Source) -> Result<()> {
+        self.error_of(storage)?;
+        let mut state = self.lock();
+        if state.memory.is_imported(storage) {
+            return Err(Error::Pinned {
+                operation: "backed_by",
+                made_at: storage.tag().to_string(),
+            });
+        }
+        let mut other = Some(source);
+        state
+            .memory
+            .copied(storage, |copies| swap(&mut copies.source, &mut other));
+        drop(state);
+        // The one before it; or itself, of a storage without bytes.
+        self.drop_theirs(other);
+        Ok(())
+    }
+
+    /// A storage whose bytes its source will give when somebody uses it.
+    pub fn back_new(&self, storage: &Arc<Storage>, source: Source) {
+        let copies = Copies {
+            source: Some(source),
+            ..Copies::default()
+        };
+        self.lock().memory.back(storage, copies);
+    }
+
+    /// Lets a rematerializer stand in for the bytes that a storage has now, for as long as its
+    /// inputs stay what they are.
+    pub async fn recompute_with(
+        self: &Arc<Self>,
+        storage: &Arc<Storage>,
+        inputs: Vec<Arc<Storage>>,
+        rematerializer: Rematerializer,
+    ) -> Result<()> {
+        self.check_lost()?;
+        let storage = storage.clone();
+        let work = move |pass: Pass| async move {
+            pass.execute().await?;
+            rematerialize::register_rematerializer(&pass, &storage, inputs, rematerializer)
+        };
+        Pass::run(self, work).await
+    }
+
+    /// Runs what is queued and pins the storages at their places.
+    pub(crate) async fn pin(self: &Arc<Self>, storages: &[&Arc<Storage>]) -> Result<Pinned> {
+        self.check_lost()?;
+        let storages: Vec<_> = storages.iter().map(|&storage| storage.clone()).collect();
+        let work = move |pass: Pass| async move {
+            pass.execute().await?;
+            pins::pin_all(&pass, &storages).await
+        };
+        Pass::run(self, work).await
+    }
+
+    /// Lets the app submit commands of its own that use pinned places, after everything of ours
+    /// that is queued; `submit` gives them to the device. They may write to those `written`.
+    ///
+    /// # Errors
+    /// `DeviceLost` when the device is gone on which the places were, also if there is another one
+    /// by now: then nothing is submitted and nothing written. What `submit` says.
+    pub(crate) async fn submit_foreign(
+        self: &Arc<Self>,
+        pinned: &Pinned,
+        written: &[&Arc<Storage>],
+        submit: impl FnOnce() -> Result<Submission>,
+    ) -> Result<()> {
+        let lock = Pass::lock(self).await?;
+        self.check_lost()?;
+        // Only who has the execution lock replaces a device.
+        if self.driver.ledger().epoch() != pinned.epoch() {
+            let reason = "it was replaced while the app recorded its commands".into();
+            return Err(Error::DeviceLost { reason });
+        }
+        // Under the execution lock: whoever sees the new version reads what is written now.
+        for storage in written {
+            storage.bump_version();
+        }
+        let submission = submit()?;
+        let looks = {
+            let mut state = self.lock();
+            for storage in written {
+                state.memory.written(storage);
+            }
+            for place in &pinned.places {
+                state.memory.used_by(*place, submission.serial);
+            }
+            state.submitted(submission, &[]);
+            diagnose::watch_foreign(&mut state)
+        };
+        if looks {
+            let work = move |pass: Pass| async move { answers::look_over(&pass).await };
+            Pass::run_locked(self, lock, work).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a storage of a range of the app's buffer, which `enter` gives an id.
+    pub(crate) fn import(
+        &self,
+        enter: impl FnOnce() -> BufferId,
+        offset_bytes: u64,
+        len_bytes: u64,
+        site: &'static Location<'static>,
+    ) -> Result<Arc<Storage>> {
+        let storage = Storage::new(len_bytes, TenantId::MAIN, site, self.dead_list().clone());
+        let size_bytes = storage.size_bytes();
+        // Under the lock, so that nobody forgets the buffer before a storage lies in it.
+        let mut state = self.lock();
+        state.free_dead();
+        let buffer = enter();
+        if let Some(tag) = state
+            .memory
+            .overlapping_import(buffer, offset_bytes, size_bytes)
+        {
+            return Err(Error::Buffer {
+                operation: "import",
+                reason: format!("the range overlaps the one imported at {tag}"),
+            });
+        }
+        state.memory.import(&storage, buffer, offset_bytes);
+        Ok(storage)
+    }
+
+    /// Puts a new device into the place of one that was lost, and takes stock.
+    pub(crate) async fn reopen(self: &Arc<Self>) -> Result<Recovered> {
+        let work = move |pass: Pass| async move {
+            let cause = recovery::give_up_lost(&pass)?;
+            let reopened = pass.driver.reopen().await;
+            recovery::take_stock(&pass, cause, reopened)
+        };
+        Pass::run(self, work).await
+    }
+
+    /// The same by `readopt`, which does not wait.
+    pub(crate) async fn reopen_by(
+        self: &Arc<Self>,
+        readopt: impl FnOnce() -> DriverResult<()>,
+    ) -> Result<Recovered> {
+        let pass = Pass::with(self, Pass::lock(self).await?);
+        let cause = recovery::give_up_lost(&pass)?;
+        recovery::take_stock(&pass, cause, readopt())
+    }
+}

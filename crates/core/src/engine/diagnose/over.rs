@@ -1,0 +1,159 @@
+//! One look at all there is: every fence, and all that is poisoned.
+
+use super::{ANSWER_BYTES, About, Asked, Diagnose, Look, steps};
+use crate::driver::Binding;
+use crate::engine::state::State;
+use crate::memory::Zone;
+
+/// What was freed and has more bytes than so many is looked at by many invocations, all else by one
+/// each.
+const TABLED_BYTES: u64 = 4 << 10;
+
+/// A zone, and what an answer is about that tells of it.
+type Tabled = (Zone, fn(Zone) -> About);
+
+/// Zones of one slab that one binding shows.
+pub(in crate::engine) struct Group {
+    seen: Binding,
+    zones: Vec<Tabled>,
+}
+
+impl Group {
+    /// How many answers it takes.
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// Where its zones are in the binding, four words a zone.
+    pub(in crate::engine) fn table(&self) -> Vec<u8> {
+        let words = self.zones.iter().map(|(zone, _)| {
+            let start = (zone.place.offset_bytes - self.seen.offset_bytes) / 4;
+            [start as u32, (zone.size_bytes / 4) as u32, 0, 0]
+        });
+        words
+            .flat_map(|words| bytemuck::bytes_of(&words).to_vec())
+            .collect()
+    }
+}
+
+/// What there is to be looked at: what was freed and is large, one by one, and all else in groups.
+/// Nothing was missed from now on.
+pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<Group>)> {
+    state.diagnose.as_mut()?.is_all_seen = true;
+    super::attend(state);
+    let (fences, graves) = state.memory.zones();
+    let is_large = |grave: &Zone| grave.size_bytes > TABLED_BYTES;
+    let (large, small): (Vec<_>, Vec<_>) = graves.into_iter().partition(is_large);
+    let fences = fences
+        .into_iter()
+        .map(|zone| (zone, About::Fence as fn(_) -> _));
+    let graves = small
+        .into_iter()
+        .map(|zone| (zone, About::Grave as fn(_) -> _));
+    let mut zones: Vec<Tabled> = fences.chain(graves).collect();
+    zones.sort_unstable_by_key(|(zone, _)| zone.order());
+    Some((large, by_window(state, zones)))
+}
+
+/// Looks at a range that was freed.
+pub(in crate::engine) fn look_at_grave(state: &mut State, grave: Zone) {
+    if let Some(mut diagnose) = state.diagnose.take() {
+        diagnose.look_at_zone(state, grave, About::Grave);
+        state.diagnose = Some(diagnose);
+    }
+}
+
+/// One dispatch for each group, over a table of the places of its zones, which lies where the
+/// answers go: from the answer `first` on.
+pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<Group>, first: u32) {
+    let Some(mut diagnose) = state.diagnose.take() else {
+        return;
+    };
+    let mut answer = first;
+    for group in groups {
+        let (first, count) = (answer, group.zones.len() as u32);
+        for (zone, about) in group.zones {
+            state.memory.touch(zone.place);
+            diagnose.asked.push(Asked {
+                about: about(zone),
+                first: answer,
+                count: 1,
+                from: 0,
+            });
+            answer += 1;
+        }
+        let params = [[0, count, first, 0], [0; 4]];
+        let groups = count.div_ceil(64);
+        diagnose.dispatch(state, Look::Table, group.seen, params, groups);
+    }
+    // A refusal meanwhile may have taken back what was asked before.
+    diagnose.used = diagnose.used.max(answer);
+    state.diagnose = Some(diagnose);
+}
+
+/// Zones, which are sorted by slab and offset, as bindings show them; so few in each that their
+/// answers find room.
+fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<Group> {
+    let (alignment, window_bytes) = steps(state.driver.caps());
+    let gear = state.diagnose.as_ref().and_then(|one| one.gear.as_ref());
+    let most = gear.map_or(0, |gear| gear.answers as usize / 4);
+    let mut groups: Vec<Group> = Vec::new();
+    for (zone, about) in zones {
+        let place = zone.place;
+        let end = place.offset_bytes + zone.size_bytes;
+        match groups.last_mut() {
+            Some(Group { seen, zones })
+                if seen.buffer == place.buffer
+                    && end - seen.offset_bytes <= window_bytes
+                    && zones.len() < most =>
+            {
+                seen.size_bytes = end - seen.offset_bytes;
+                zones.push((zone, about));
+            }
+            _ => {
+                let base = place.offset_bytes & !(alignment - 1);
+                groups.push(Group {
+                    seen: Binding {
+                        buffer: place.buffer,
+                        offset_bytes: base,
+                        size_bytes: end - base,
+                    },
+                    zones: vec![(zone, about)],
+                });
+            }
+        }
+    }
+    groups
+}
+
+impl Diagnose {
+    /// So many more answers find room.
+    pub(in crate::engine) fn free_answers(&self) -> usize {
+        let free = self.gear.as_ref().map(|gear| gear.answers - self.used);
+        free.unwrap_or(0) as usize
+    }
+
+    /// Speaks for the answers to a table of so many zones; returns the first, and where it lies in
+    /// the buffer of the answers.
+    pub(in crate::engine) fn take_table(&mut self, count: u32) -> (u32, u64) {
+        let first = self.used;
+        self.used += count;
+        (
+            first,
+            super::PATTERN_BYTES + u64::from(first) * ANSWER_BYTES,
+        )
+    }
+
+    /// All was looked at. Who damaged what was not seen is still to be named by the execution pass
+    /// that sees it.
+    pub(in crate::engine) fn end_look_over(&mut self) {
+        if self.is_all_seen {
+            self.suspects.clear();
+        }
+    }
+
+    /// All that was asked so far is on its way.
+    pub(in crate::engine) fn was_submitted(&mut self) {
+        self.submitted = self.asked.len();
+    }
+}

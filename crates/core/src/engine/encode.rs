@@ -1,0 +1,404 @@
+//! Encoding: a command becomes ops once all that it needs has a place.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::caches::{Bindings, PipelineKey};
+use super::cmd::Cmd;
+use super::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
+use super::state::State;
+use super::step::{Need, Stop};
+use super::wgsl::Layout;
+use super::{diagnose, pick};
+use crate::driver::{AdapterKind, Binding, BufferId, Op};
+use crate::error::Error;
+use crate::memory::{Place, Storage};
+use crate::transfer::{Piece, Reading};
+
+/// What several operands may have in common: a storage, or one range of it.
+struct Part<'a> {
+    /// Its slot.
+    slot: Option<u32>,
+    range: Option<&'a (u64, u64)>,
+    buffer: BufferId,
+}
+
+impl State {
+    /// Turns the command at the head of the queue into ops, unless it needs more for that.
+    pub(super) fn encode(&mut self, cmd: &Cmd) -> Result<(), Stop> {
+        match cmd {
+            Cmd::Launch(launch) => self.encode_launch(launch),
+            Cmd::Clear(storage) => {
+                self.memory.clear_poison(storage);
+                let place = self.place_for_overwrite(storage)?;
+                self.write(
+                    storage,
+                    Op::Clear {
+                        buffer: place.buffer,
+                        offset_bytes: place.offset_bytes,
+                        size_bytes: storage.size_bytes(),
+                    },
+                );
+                Ok(())
+            }
+            Cmd::Upload {
+                dst,
+                offset_bytes,
+                region,
+                whole,
+            } => {
+                if *whole {
+                    self.memory.clear_poison(dst);
+                } else if self.memory.poison_of(dst).is_some() {
+                    // A part of a value is none.
+                    return Ok(());
+                }
+                let place = match whole {
+                    true => self.place_for_overwrite(dst)?,
+                    false => self.place(dst)?,
+                };
+                self.memory.uploaded(dst, region.size_bytes);
+                self.write(
+                    dst,
+                    Op::Copy {
+                        src: region.buffer,
+                        src_offset_bytes: region.offset_bytes,
+                        dst: place.buffer,
+                        dst_offset_bytes: place.offset_bytes + offset_bytes,
+                        size_bytes: region.size_bytes,
+                    },
+                );
+                Ok(())
+            }
+            Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
+            #[cfg(any(test, feature = "sim"))]
+            Cmd::Touch(operands) => self.encode_touch(operands),
+            Cmd::TakeOver { from, to } => {
+                if self.memory.is_evicted(from) {
+                    // It has been evicted while more was made.
+                    self.place(from)?;
+                }
+                self.take_over_made(from, to);
+                Ok(())
+            }
+            Cmd::Prefetch(storage) => match self.memory.poison_of(storage) {
+                None => self.place(storage).map(|_| ()),
+                Some(_) => Ok(()),
+            },
+            Cmd::Read {
+                src,
+                reading,
+                piece,
+            } => self.encode_read(src, reading, *piece),
+        }
+    }
+
+    fn encode_read(
+        &mut self,
+        src: &Arc<Storage>,
+        reading: &Arc<Reading>,
+        piece: Piece,
+    ) -> Result<(), Stop> {
+        if let Some(cause) = self.memory.poison_of(src) {
+            let made_at = src.tag().to_string();
+            reading.fail(Error::Poisoned { made_at, cause });
+            return Ok(());
+        }
+        if self.memory.is_evicted_with_bytes(src) {
+            return Err(Stop::Need(Need::ReadEvicted {
+                storage: src.clone(),
+                reading: reading.clone(),
+                piece,
+            }));
+        }
+        let place = self.place(src)?;
+        if self.diagnose.is_some() {
+            diagnose::watch_read(self, src);
+        }
+        let (start, size_bytes) = piece.words();
+        if self.driver.caps().maps_slabs && self.memory.idle(place, 0).is_some() {
+            return Err(Stop::Need(Need::Direct {
+                reading: reading.clone(),
+                piece,
+                place,
+            }));
+        }
+        let Some(buffer) = self.readbacks.take(size_bytes) else {
+            let storage = src.clone();
+            return Err(Stop::Need(Need::Readback {
+                storage,
+                size_bytes,
+            }));
+        };
+        self.memory.record_operand(src, false);
+        self.memory.was_read(src, piece.size_bytes);
+        self.batch.reads(reading.clone(), piece, buffer);
+        self.push_op(Op::Copy {
+            src: place.buffer,
+            src_offset_bytes: place.offset_bytes + start,
+            dst: buffer.0,
+            dst_offset_bytes: 0,
+            size_bytes,
+        });
+        Ok(())
+    }
+
+    fn encode_launch(&mut self, launch: &Launch) -> Result<(), Stop> {
+        let most_work = self.driver.caps().most_work;
+        let Some(work) = self.batch.work_with(launch.amount(), most_work) else {
+            return Err(Stop::Need(Need::Submit));
+        };
+        let (mut all_are_here, mut written) = (true, 0_u8);
+        for (index, arg) in launch.args.iter().enumerate() {
+            let role = launch.program.role(index);
+            written |= u8::from(role != Role::Read) << index;
+            if role != Role::Write {
+                if let Some(cause) = self.memory.poison_of(&arg.storage) {
+                    return Err(Stop::Poison(cause));
+                }
+            }
+            all_are_here &= self.memory.find(&arg.storage).is_some();
+        }
+        if !all_are_here {
+            if let Some(need) = pick::pick(self, launch)? {
+                return Err(Stop::Need(need));
+            }
+            self.acquire(launch)?;
+        }
+        let (layout, bindings) = self.bind(launch, written)?;
+        let key = PipelineKey::new(&launch.program, launch.variant(), layout);
+        let pipeline = match self.pipelines.get(&key) {
+            Some(Ok(pipeline)) => *pipeline,
+            Some(Err(cause)) => return Err(Stop::Poison(cause.clone())),
+            None => {
+                return Err(Stop::Need(Need::Pipeline {
+                    program: launch.program.clone(),
+                    key,
+                    params_bytes: launch.params.len() as u32,
+                }));
+            }
+        };
+        let bind_group = self.groups.get(pipeline, bindings)?;
+        if self.diagnose.is_some() {
+            diagnose::attend(self);
+            diagnose::watch_before(self, launch);
+        }
+        for (index, arg) in launch.args.iter().enumerate() {
+            self.memory
+                .record_operand(&arg.storage, written >> index & 1 == 1);
+        }
+        self.batch.set_work(work);
+        (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
+        if let Some(entry) = self.timing.of_launch(launch) {
+            self.batch.count_time(entry);
+        }
+        if self.diagnose.is_some() {
+            diagnose::watch_after(self, launch);
+        }
+        Ok(())
+    }
+
+    /// Gives every operand that has none a place. Those that were evicted are restored first.
+    /// What was placed when one finds no room is kept for the command until that is found, or it
+    /// is said that there is none: two that both take the one hole there is would never end.
+    fn acquire(&mut self, launch: &Launch) -> Result<(), Stop> {
+        let mut placed = SmallVec::<[&Arg; 4]>::new();
+        for (index, arg) in launch.args.iter().enumerate() {
+            if self.memory.find(&arg.storage).is_some() {
+                continue;
+            }
+            let storage = || arg.storage.clone();
+            let need = if self.memory.is_evicted(&arg.storage) {
+                Need::Restore { storage: storage() }
+            } else if launch.program.role(index) == Role::Write && self.take_over(launch, arg) {
+                continue;
+            } else if self.memory.place(&arg.storage, self.head.fit())?.is_some() {
+                placed.push(arg);
+                continue;
+            } else {
+                Need::Room { storage: storage() }
+            };
+            placed.iter().for_each(|arg| self.head.placed(&arg.storage));
+            return Err(Stop::Need(need));
+        }
+        Ok(())
+    }
+
+    /// Lets an output become what an operand was that this command is the last to hold.
+    fn take_over(&mut self, launch: &Launch, output: &Arg) -> bool {
+        for (index, arg) in launch.args.iter().enumerate() {
+            if launch.may_reuse >> index & 1 == 0 {
+                continue;
+            }
+            let dying = &arg.storage;
+            let args = launch.args.iter().enumerate();
+            let same = args.filter(|(_, other)| Arc::ptr_eq(&other.storage, dying));
+            let (mut here, mut reusable) = (0, true);
+            for (index, _) in same {
+                here += 1;
+                // Another operand may show the same bytes under another map.
+                reusable &= launch.may_reuse >> index & 1 == 1;
+            }
+            let last = reusable && Arc::strong_count(dying) == here && dying.pins() == 0;
+            let ours = self.memory.in_slab(dying) && dying.tenant() == output.storage.tenant();
+            // The same elements have the same places, and nobody else has taken them.
+            let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !dying.is_donated();
+            if last && ours && fits && dying.size_bytes() == output.storage.size_bytes() {
+                self.memory.donate(dying, &output.storage);
+                self.counters.donated += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Decides how the operands are bound: one part for each storage or range of one, in as many
+    /// windows as it needs, and one for each operand of a custom kernel. Bit `i` of `written`:
+    /// operand `i` is.
+    fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
+        let window_bytes = self.driver.caps().max_binding_bytes;
+        let mut layout = Layout {
+            parts: [0; MAX_OPERANDS],
+            windows: [0; MAX_OPERANDS],
+            writable: 0,
+        };
+        let mut parts = SmallVec::<[Part<'_>; 4]>::new();
+        let mut bindings = Bindings::new();
+        for (index, arg) in launch.args.iter().enumerate() {
+            let (slot, range) = (arg.storage.slot(), launch.ranges.get(index));
+            let known = match launch.program {
+                Program::Builtin(_) | Program::Fused(_) => (parts.iter())
+                    .position(|part: &Part<'_>| part.slot == slot && part.range == range),
+                Program::Custom(_) => None,
+            };
+            let part = known.unwrap_or(parts.len());
+            if known.is_none() {
+                let place = self.memory.find(&arg.storage).ok_or(Stop::Lost)?;
+                let buffer = place.buffer;
+                parts.push(Part {
+                    slot,
+                    range,
+                    buffer,
+                });
+                let (start, size_bytes) = range.copied().unwrap_or((0, arg.storage.size_bytes()));
+                let mut shown_bytes = 0;
+                while shown_bytes < size_bytes {
+                    let binding = Binding {
+                        buffer,
+                        offset_bytes: place.offset_bytes + start + shown_bytes,
+                        size_bytes: window_bytes.min(size_bytes - shown_bytes),
+                    };
+                    shown_bytes += binding.size_bytes;
+                    layout.windows[part] = layout.windows[part].wrapping_add(1);
+                    bindings.push(binding);
+                }
+            }
+            layout.parts[index] = part as u8;
+            layout.writable |= (written >> index & 1) << part;
+        }
+        layout.writable = self.writable(&parts, layout.writable);
+        Ok((layout, bindings))
+    }
+
+    /// Which parts are bound read-write, as a bit each, if those are `written`: the others of their
+    /// slabs too, as wgpu wants it. Where a slab's neighbours are is chance, and every combination
+    /// is a pipeline of its own. So on a software adapter all are: it compiles for seconds, and
+    /// reads no faster what cannot be written. Elsewhere that would be barriers between what only
+    /// reads the same slab.
+    fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
+        let is_software = self.driver.caps().kind == AdapterKind::Cpu;
+        let is_beside_written = |part: &Part<'_>| {
+            (0..parts.len()).any(|of| written >> of & 1 == 1 && parts[of].buffer == part.buffer)
+        };
+        (parts.iter().enumerate())
+            .filter(|(_, part)| is_software || is_beside_written(part))
+            .fold(0, |bits, (index, _)| bits | 1 << index)
+    }
+
+    /// The place of a storage, with what it holds: it gets one if it has none.
+    fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+        if self.memory.is_evicted(storage) {
+            let storage = storage.clone();
+            return Err(Stop::Need(Need::Restore { storage }));
+        }
+        self.place_for_overwrite(storage)
+    }
+
+    /// The place of a storage all of which is about to be written.
+    pub(super) fn place_for_overwrite(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
+        if let Some(place) = self.memory.find(storage) {
+            return Ok(place);
+        }
+        self.memory.place(storage, self.head.fit())?.ok_or_else(|| {
+            let storage = storage.clone();
+            Stop::Need(Need::Room { storage })
+        })
+    }
+}
+
+#[cfg(any(test, feature = "sim"))]
+impl State {
+    pub(super) fn encode_touch(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<(), Stop> {
+        let read = operands.iter().filter(|(_, role)| *role != Role::Write);
+        for (storage, _) in read {
+            if let Some(cause) = self.memory.poison_of(storage) {
+                return Err(Stop::Poison(cause));
+            }
+        }
+        if let Some(need) = self.acquire_all(operands)? {
+            return Err(Stop::Need(need));
+        }
+        for (storage, role) in operands {
+            self.memory.used(storage);
+            if *role != Role::Read {
+                self.memory.written(storage);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every operand a place, as `acquire` does for a launch.
+    fn acquire_all(&mut self, operands: &[(Arc<Storage>, Role)]) -> Result<Option<Need>, Stop> {
+        let mut placed = SmallVec::<[&Arc<Storage>; 4]>::new();
+        for (storage, _) in operands {
+            if self.memory.find(storage).is_some() {
+                continue;
+            }
+            let need = if self.memory.is_evicted(storage) {
+                Need::Restore {
+                    storage: storage.clone(),
+                }
+            } else if self.memory.place(storage, self.head.fit())?.is_some() {
+                placed.push(storage);
+                continue;
+            } else {
+                Need::Room {
+                    storage: storage.clone(),
+                }
+            };
+            placed.iter().for_each(|storage| self.head.placed(storage));
+            return Ok(Some(need));
+        }
+        Ok(None)
+    }
+}
+
+impl State {
+    /// A rematerializer's result becomes the bytes of the storage that it was made for.
+    pub(super) fn take_over_made(&mut self, from: &Arc<Storage>, to: &Arc<Storage>) {
+        let failure = self.memory.poison_of(from);
+        self.rematerializers.ended(to, failure.clone());
+        if failure.is_some() || !self.memory.is_evicted(to) {
+            // Another time it may go well. Or there is nothing to be taken over any more.
+        } else if Arc::strong_count(from) != 1 || !self.memory.take_over_place(from, to) {
+            let reason = "it kept what it made, or made nothing new".into();
+            let made_at = to.tag().to_string();
+            let cause = Error::Recompute { made_at, reason };
+            self.memory.poison(to, &Arc::new(cause));
+        } else {
+            // The batch that made it may still be refused.
+            self.batch.brings(to);
+        }
+    }
+}

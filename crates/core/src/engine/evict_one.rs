@@ -1,0 +1,75 @@
+//! Evicting one storage because the app asks for it.
+
+use std::sync::Arc;
+
+use super::destination::Tier;
+use super::pass::Pass;
+use super::{ahead, evict, refuse, shrink, tiers, victims};
+use crate::driver::DriverError;
+use crate::error::{Error, Result};
+use crate::memory::Storage;
+
+/// Evicts a storage, once what was queued has run.
+pub(super) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
+    pass.error_of(storage)?;
+    while !in_span!(
+        "eviction",
+        { missing_bytes = storage.size_bytes() },
+        try_evict(pass, storage)
+    )
+    .await?
+    {
+        if !shrink::was_lowered(pass).await? {
+            let error = DriverError::OutOfMemory;
+            return Err(refuse::refused(pass, "a read-back buffer", error, storage));
+        }
+    }
+    Ok(())
+}
+
+/// Lets a storage leave, whatever has to be done for it. `false` if there is no buffer for its
+/// bytes.
+async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
+    let pinned = || Error::Pinned {
+        operation: "evict",
+        made_at: storage.tag().to_string(),
+    };
+    let victim = {
+        let mut state = pass.lock();
+        if state.memory.is_evicted(storage) {
+            return Ok(true);
+        }
+        let victim = match state.memory.candidate(storage) {
+            Some(victim) => victim,
+            // It has no bytes, or no place since nobody has written to it or used it.
+            None if storage.len_bytes() == 0 || state.memory.find(storage).is_none() => {
+                return Ok(true);
+            }
+            None => return Err(pinned()),
+        };
+        if victim.is_clean && victims::drop_one(&mut state, &victim) > 0 {
+            return Ok(true);
+        }
+        victim
+    };
+    pass.drop_gone();
+    if pass.caps().maps_slabs {
+        let destination = tiers::destination(pass, storage, Tier::Disk)?;
+        return evict::evict_in_place(pass, &victim, destination)
+            .await
+            .map(|()| true);
+    }
+    let victim = match ahead::already_evicting(pass, victim) {
+        Ok(begun) => return evict::finish_eviction(pass, begun).await.map(|()| true),
+        Err(victim) => victim,
+    };
+    let destination = match tiers::destination(pass, storage, Tier::Host) {
+        Ok(destination) => destination,
+        Err(_) => tiers::destination(pass, storage, Tier::Disk)?,
+    };
+    let Some(eviction) = evict::start_eviction(pass, victim, destination).await? else {
+        return Ok(false);
+    };
+    pass.submit()?;
+    evict::finish_eviction(pass, eviction).await.map(|()| true)
+}

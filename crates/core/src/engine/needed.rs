@@ -1,0 +1,52 @@
+//! What the command at the head of the queue needs.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::state::State;
+use crate::memory::Storage;
+
+/// The slots of the command at the head of the queue: what it needs must stay.
+pub(super) fn needed_slots(state: &State) -> FxHashSet<u32> {
+    let mut needed = FxHashSet::default();
+    if let Some(cmd) = state.queue.head().filter(|_| !state.head.is_fair_game()) {
+        cmd.each_operand(|storage, _| needed.extend(storage.slot()));
+    }
+    needed
+}
+
+/// Does the command at the head of the queue need the storage?
+pub(super) fn is_needed(state: &State, storage: &Arc<Storage>) -> bool {
+    let mut needs = false;
+    if let Some(cmd) = state.queue.head() {
+        cmd.each_operand(|operand, _| needs |= Arc::ptr_eq(operand, storage));
+    }
+    needs
+}
+
+/// The storages that the command at the head of the queue needs, if this is one of them; else
+/// only this one.
+pub(super) fn needed_storages(state: &State, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
+    let mut seen: Vec<Arc<Storage>> = vec![storage.clone()];
+    if let Some(cmd) = state.queue.head() {
+        let mut needs = false;
+        cmd.each_operand(|operand, _| needs |= Arc::ptr_eq(operand, storage));
+        cmd.each_operand(|operand, _| {
+            let known = seen.iter().any(|other| Arc::ptr_eq(other, operand));
+            if needs && !known && !state.memory.is_imported(operand) {
+                seen.push(operand.clone());
+            }
+        });
+    }
+    seen
+}
+
+/// Bytes of the [`needed_storages`](Self::needed_storages).
+pub(super) fn needed_bytes(state: &State, storage: &Arc<Storage>) -> u64 {
+    let needed = needed_storages(state, storage);
+    needed
+        .iter()
+        .map(|storage| state.memory.granted_bytes(storage.size_bytes()))
+        .sum()
+}

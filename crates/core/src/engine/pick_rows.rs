@@ -1,0 +1,120 @@
+//! Rows of a table that is not on the device: they alone are read where the table lies, and not
+//! the whole of it restored.
+//!
+//! The host must know which rows: so the words that name them are read first, as any read, and the
+//! launch waits at the head of the queue until they have come. Then the rows go to its result the
+//! way that uploads go. A table whose rows come to more than itself is restored as a whole.
+
+use std::sync::{Arc, PoisonError};
+
+use super::kernel::RowsNamed;
+use super::pass::Pass;
+use super::picking::{Picking, Rows};
+use super::supply::{self, Supply};
+use super::{pick, read, restore};
+use crate::driver::Op;
+use crate::error::Result;
+use crate::memory::Storage;
+
+/// Gives the launch at the head of the queue the rows that it copies. The inner error is its
+/// own.
+pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> {
+    let Rows {
+        table,
+        result,
+        rows,
+    } = wanted;
+    pass.submit()?;
+    let (reading, words) = match pass.lock().head.picking() {
+        Some(Picking {
+            words,
+            reading: Some(reading),
+            ..
+        }) => (reading.clone(), words.clone()),
+        _ => return Ok(Ok(())),
+    };
+    let taken_in = read::take_in(pass, &reading).await;
+    pass.check_lost()?;
+    // They stay: whoever executes the queue may be dropped below, and the next one comes here
+    // again.
+    let words = words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let picked = match taken_in {
+        Ok(()) => picked(pass, table, rows, &words),
+        Err(error) => Err(error),
+    };
+    let Ok(Some(picked)) = picked else {
+        // Whatever it was, bringing the table back says so, or finds another way.
+        pick::pick_nothing(&mut pass.lock());
+        return Ok(Ok(()));
+    };
+    let (mut at, mut rest, mut watch) = (0, &picked[..], pass.stopwatch());
+    while !rest.is_empty() {
+        let staged = restore::stage_restore(pass, result, rest, &mut watch).await;
+        pass.check_lost()?;
+        let (region, taken) = match staged {
+            Ok(staged) => staged,
+            Err(error) => {
+                pick::pick_nothing(&mut pass.lock());
+                return Ok(Err(error));
+            }
+        };
+        let mut state = pass.lock();
+        if let Some(place) = state.memory.find(result) {
+            let copy = Op::Copy {
+                src: region.buffer,
+                src_offset_bytes: region.offset_bytes,
+                dst: place.buffer,
+                dst_offset_bytes: place.offset_bytes + at,
+                size_bytes: region.size_bytes,
+            };
+            state.write(result, copy);
+        }
+        state.batch.copies_from(region);
+        at += taken as u64;
+        rest = &rest[taken..];
+    }
+    let mut state = pass.lock();
+    state.head.set_picking(None);
+    state.memory.used(table);
+    state.memory.was_read(table, picked.len() as u64);
+    state.counters.restored_bytes += picked.len() as u64;
+    if let Some(cmd) = state.queue.pop_head() {
+        state.has_run(cmd);
+    }
+    Ok(Ok(()))
+}
+
+/// The rows that the words name; `None` if the table has come back, or a word is missing.
+fn picked(
+    pass: &Pass,
+    table: &Arc<Storage>,
+    rows: &RowsNamed,
+    words: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    let Some(copies) = supply::evicted_copies(pass, table) else {
+        return Ok(None);
+    };
+    let mut supply = Supply::new(pass, table, &copies);
+    let mut picked = vec![0; rows.count as usize * rows.row_bytes as usize];
+    let step = rows.step();
+    // Downwards, the last word comes first.
+    let first = if step < 0 { rows.count as i64 - 1 } else { 0 };
+    for (index, row) in picked.chunks_exact_mut(rows.row_bytes as usize).enumerate() {
+        let at = 4 * ((index as i64 - first) * step) as usize;
+        let word = words.get(at..at + 4).and_then(|word| word.try_into().ok());
+        let Some(number) = word.map(u32::from_le_bytes) else {
+            return Ok(None);
+        };
+        if number >= rows.rows {
+            continue;
+        }
+        let start = rows.start_bytes + u64::from(number) * rows.step_bytes;
+        let mut done = 0;
+        while done < row.len() {
+            let piece = supply.piece(start + done as u64, (row.len() - done) as u64)?;
+            row[done..done + piece.len()].copy_from_slice(piece);
+            done += piece.len();
+        }
+    }
+    Ok(Some(picked))
+}

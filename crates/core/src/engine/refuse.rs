@@ -1,0 +1,93 @@
+//! Refusals: what is said when there is no room.
+
+use std::sync::Arc;
+
+use super::handle::Engine;
+use super::state::State;
+use crate::alloc::AllocError;
+use crate::driver::DriverError;
+use crate::error::Error;
+use crate::memory::{Event, Storage};
+use crate::shortage::{OutOfMemory, ReclaimCounts, ReclaimStep};
+use crate::transfer::refusal;
+
+/// How many holders an error or a report of a pass names.
+pub(super) const HOLDERS_NAMED: usize = 5;
+
+/// A reclaim step was run, and freed so much.
+pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed_bytes: u64) {
+    let mut state = engine.lock();
+    state.counters.reclaim_counts.enter(step, freed_bytes);
+    if freed_bytes > 0 {
+        state
+            .memory
+            .happened(Event::ReclaimStep { step, freed_bytes });
+        drop(state);
+        tell!(INFO, "a reclaim step made room", { step = step.name(), freed_bytes = freed_bytes });
+    }
+}
+
+/// A storage found no room: says what there is.
+pub(super) fn out_of_memory(
+    engine: &Engine,
+    storage: &Storage,
+    reclaim_counts: ReclaimCounts,
+) -> Error {
+    let error = shortage(&mut engine.lock(), storage, reclaim_counts);
+    tell!(WARN, "a tensor found no room", {
+        bytes = storage.size_bytes(),
+        made_at = storage.tag().to_string().as_str()
+    });
+    error
+}
+
+/// A refusal of the driver, met on behalf of a storage: for want of memory it is no reason to
+/// give up, and nothing is lost.
+pub(super) fn refused(
+    engine: &Engine,
+    what: &'static str,
+    error: DriverError,
+    storage: &Storage,
+) -> Error {
+    match error {
+        DriverError::OutOfMemory | DriverError::OverBudget => {
+            out_of_memory(engine, storage, ReclaimCounts::default())
+        }
+        error => refusal(what, error),
+    }
+}
+
+fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts) -> Error {
+    state.counters.refusals += 1;
+    let bytes = storage.size_bytes();
+    state.memory.happened(Event::Refusal { bytes });
+    let report = state.memory.report(HOLDERS_NAMED);
+    let levels = state.driver.ledger().levels();
+    Error::OutOfMemory(Arc::new(OutOfMemory {
+        requested_bytes: storage.size_bytes(),
+        live_bytes: report.alloc.requested_bytes,
+        reserved_bytes: report.alloc.reserved_bytes,
+        retiring_bytes: levels.retiring_bytes.now,
+        largest_hole_bytes: report.alloc.largest_hole_bytes,
+        pinned_bytes: state.memory.pinned_bytes(),
+        budget_bytes: (levels.said_bytes != u64::MAX).then_some(levels.said_bytes),
+        reclaim_steps: reclaim_counts.tried(),
+        made_at: storage.tag().to_string(),
+        holders: report.holders,
+    }))
+}
+
+pub(super) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
+    match *error {
+        AllocError::NeverFits { limit_bytes, .. } => Error::NeverFits {
+            what: "a tensor",
+            requested_bytes: storage.size_bytes(),
+            limit_bytes,
+            hint: "Split it",
+        },
+        ref other => Error::Driver {
+            what: "a block",
+            message: other.to_string(),
+        },
+    }
+}

@@ -1,0 +1,223 @@
+//! One step of the execution pass: turns commands into ops with places, until something is needed
+//! that takes time.
+//!
+//! A step runs under the engine's lock and never waits. When it needs a slab, a pipeline or a
+//! submission, it leaves the command at the head of the queue and says so;
+//! [`execute`](super::execute) provides it with the lock released, and goes on.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::caches::{PipelineKey, ProgramId};
+use super::cmd::Cmd;
+use super::kernel::{Launch, Program};
+use super::picking::{Rows, Words};
+use super::state::State;
+use crate::alloc::AllocError;
+use crate::driver::DriverError;
+use crate::error::Error;
+use crate::memory::{Dead, Place, Storage};
+use crate::transfer::{Piece, Reading};
+
+/// What the execution pass cannot go on without.
+#[derive(Debug)]
+pub(super) enum Need {
+    /// The batch is to be submitted first.
+    Submit,
+    /// Room for a storage that has no place yet.
+    Room { storage: Arc<Storage> },
+    /// A storage that was evicted back on the device.
+    Restore { storage: Arc<Storage> },
+    /// The bytes of a storage that is not on the device, for the reading at the head of the queue.
+    ReadEvicted {
+        storage: Arc<Storage>,
+        reading: Arc<Reading>,
+        piece: Piece,
+    },
+    /// The words that name rows of a table that is not on the device.
+    Words(Words),
+    /// Those rows of the table, in the result of the command at the head of the queue.
+    Rows(Rows),
+    /// A compiled kernel.
+    Pipeline {
+        program: Program,
+        key: PipelineKey,
+        params_bytes: u32,
+    },
+    /// A read-back buffer of so many bytes, for a piece of a storage.
+    Readback {
+        storage: Arc<Storage>,
+        size_bytes: u64,
+    },
+    /// The answers to what bugs were looked for.
+    Answers,
+    /// The slab of this place idle, to be mapped and read where it lies.
+    Direct {
+        reading: Arc<Reading>,
+        piece: Piece,
+        place: Place,
+    },
+}
+
+/// Why a command did not become ops.
+pub(super) enum Stop {
+    Need(Need),
+    /// What it writes has no value, for this reason.
+    Poison(Arc<Error>),
+    Lost,
+}
+
+impl From<DriverError> for Stop {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::Lost(_) => Stop::Lost,
+            DriverError::OutOfMemory | DriverError::OverBudget => {
+                Stop::Poison(Arc::new(Error::Driver {
+                    what: "a bind group",
+                    message: "out of memory".into(),
+                }))
+            }
+            DriverError::Kernel(fault) => Stop::Poison(Arc::new(Error::Kernel(fault))),
+            DriverError::Invalid(message) => Stop::Poison(Arc::new(Error::Driver {
+                what: "a command",
+                message,
+            })),
+        }
+    }
+}
+
+impl From<AllocError> for Stop {
+    fn from(error: AllocError) -> Self {
+        Stop::Poison(Arc::new(Error::Driver {
+            what: "a block",
+            message: error.to_string(),
+        }))
+    }
+}
+
+impl State {
+    /// Encodes commands until the queue is empty (`None`) or something is needed.
+    pub(super) fn step(&mut self) -> Option<Need> {
+        loop {
+            self.free_dead();
+            if self.batch.is_full(self.pace.most_ops()) {
+                return Some(Need::Submit);
+            }
+            if self.diagnose.as_ref().is_some_and(|one| one.is_half_full()) {
+                return Some(Need::Answers);
+            }
+            let driver = &self.driver;
+            let limit_bytes = || driver.ledger().slab_limit_now_bytes();
+            let done = match self.queue.next(limit_bytes) {
+                Some(cmd) => self.run(cmd),
+                None => ControlFlow::Break(None),
+            };
+            if let ControlFlow::Break(need) = done {
+                return need;
+            }
+        }
+    }
+
+    /// Encodes the command that was at the head of the queue, or puts it where it belongs. Breaks
+    /// off where the execution pass must: with what is needed, or because the device is lost.
+    #[inline(never)]
+    fn run(&mut self, cmd: Cmd) -> ControlFlow<Option<Need>> {
+        if matches!(&cmd, Cmd::Read { reading, .. } if reading.is_cancelled()) {
+            return ControlFlow::Continue(());
+        }
+        if let Some(error) = self.left.holds_up(&cmd) {
+            // One of its results may not have to wait.
+            if cmd.has_several_results() && self.queue.take_apart(&cmd) {
+                return ControlFlow::Continue(());
+            }
+            if let Cmd::TakeOver { to, .. } = &cmd {
+                self.rematerializers.ended(to, None);
+            }
+            self.left.push(cmd, error, &self.memory);
+            return ControlFlow::Continue(());
+        }
+        let alone = cmd.is_custom() || self.memory.has_imports() && cmd.is_foreign();
+        if alone && !self.batch.is_empty() {
+            self.queue.push_head(cmd);
+            return ControlFlow::Break(Some(Need::Submit));
+        }
+        match self.encode(&cmd) {
+            Ok(()) => {
+                self.batch.close(alone || cmd.goes_at_once());
+                self.has_run(cmd);
+            }
+            Err(Stop::Need(need)) => {
+                self.queue.push_head(cmd);
+                return ControlFlow::Break(Some(need));
+            }
+            Err(Stop::Poison(cause)) => {
+                self.unplace_cmd(&cmd);
+                if !self.queue.take_apart(&cmd) {
+                    self.rematerializers.is_the_apps();
+                    self.poison(&cmd, &cause);
+                }
+            }
+            // The caller finds the device lost as soon as it asks the driver. The command stays,
+            // for the device that may come after.
+            Err(Stop::Lost) => {
+                self.queue.push_head(cmd);
+                return ControlFlow::Break(None);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A command has become ops.
+    pub(super) fn has_run(&mut self, cmd: Cmd) {
+        self.head.has_run();
+        self.counters.commands += 1;
+        let is_the_apps = !matches!(cmd, Cmd::TakeOver { .. });
+        if is_the_apps && self.rematerializers.is_the_apps() {
+            self.counters.commands_of_app += 1;
+        }
+        self.memory.tick();
+        match cmd.outlasts_encoding() {
+            true => self.keep(cmd),
+            false => cmd.into_operands(|storage| self.memory.release_operand(storage)),
+        }
+    }
+
+    /// Frees what nobody holds any more.
+    #[inline]
+    pub(super) fn free_dead(&mut self) {
+        if self.memory.has_dead() {
+            self.free_dead_now();
+        }
+    }
+
+    fn free_dead_now(&mut self) {
+        let mut kernels = SmallVec::<[ProgramId; 2]>::new();
+        let mut rematerializers = SmallVec::<[u64; 2]>::new();
+        self.memory.free_dead(|dead| match dead {
+            Dead::Kernel(id) => kernels.push(ProgramId::Custom(id)),
+            Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
+            Dead::Rematerializer(id) => rematerializers.push(id),
+            Dead::Slot(_) => {}
+        });
+        for id in rematerializers {
+            self.rematerializers.forget(id);
+        }
+        for kernel in kernels {
+            self.pipelines.discard(kernel, &mut self.groups);
+        }
+    }
+
+    /// A command has been encoded: keeps what the submission still needs of it.
+    fn keep(&mut self, cmd: Cmd) {
+        match cmd {
+            Cmd::Upload { region, .. } => self.batch.copies_from(region),
+            Cmd::Launch(Launch {
+                program: Program::Custom(custom),
+                ..
+            }) => self.batch.holds(custom),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Submitting the batch, and giving back slabs that it does not name.
+
+use std::sync::Arc;
+
+use super::batch::Batch;
+use super::diagnose;
+use super::pass::Pass;
+use super::state::State;
+use crate::alloc::SlabId;
+use crate::driver::{BindGroupId, BufferId};
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::transfer::refusal;
+
+impl Pass {
+    /// Submits the batch. A refusal poisons what the batch should have written.
+    pub(super) fn submit(&self) -> Result<()> {
+        let mut batch = {
+            let mut state = self.lock();
+            if state.memory.has_changes() {
+                diagnose::attend(&mut state);
+            }
+            std::mem::take(&mut state.batch)
+        };
+        let result = match batch.is_empty() {
+            true => Ok(()),
+            false => {
+                within!("submission", { ops = batch.ops().len() as u64 }, {
+                    self.submit_batch(&mut batch)
+                })
+            }
+        };
+        batch.clear();
+        self.drop_gone();
+        let mut state = self.lock();
+        state.batch = batch;
+        for buffer in state.memory.take_forgotten_imports() {
+            state.groups.forget_buffer(buffer);
+            self.driver.destroy_buffer(buffer, 0);
+        }
+        state.groups.sweep();
+        state.pipelines.sweep(&self.driver);
+        result
+    }
+
+    fn submit_batch(&self, batch: &mut Batch) -> Result<()> {
+        self.uploads.seal(batch.regions());
+        self.restore_staging.seal(batch.regions());
+        let submitted = self.driver.submit(batch.ops(), batch.params());
+        batch.forget_regions();
+        let (mut failure, mut awaited) = (None, None);
+        match submitted {
+            Ok(submission) => {
+                for (reading, piece, buffer) in batch.take_reads() {
+                    if let Err(error) = self.readbacks.submitted(&reading, piece, buffer) {
+                        reading.fail(refusal("to map a read-back buffer", error));
+                    }
+                    if reading.is_awaited() {
+                        awaited = Some(reading);
+                    }
+                }
+                let mut state = self.lock();
+                state.memory.batch_ended(Some(submission.serial));
+                state.submitted(submission, batch.timed());
+                state.pace.grow();
+                if let Some(diagnose) = &mut state.diagnose {
+                    diagnose.was_submitted();
+                }
+            }
+            Err(error) => failure = Some(refusal("a submission", error)),
+        }
+        if let Some(error) = failure {
+            let cause = Arc::new(error);
+            for (reading, _, buffer) in batch.take_reads() {
+                reading.fail((*cause).clone());
+                self.readbacks.give_back(buffer);
+            }
+            let mut state = self.lock();
+            let written = state.memory.written_in_batch();
+            state.memory.batch_ended(None);
+            state.counters.refused_submissions += 1;
+            undo_moves(&mut state, batch, &cause);
+            for storage in written {
+                state.memory.poison(&storage, &cause);
+            }
+            // What should have brought these back was refused too: they are where they were.
+            for storage in batch.arrived() {
+                state.memory.undo_restore(&storage, &cause);
+            }
+            diagnose::not_answered(&mut state);
+        }
+        // A chunk that cannot be mapped again is found broken at its next use.
+        let _ = self.uploads.sweep();
+        let _ = self.restore_staging.sweep();
+        self.driver.settle();
+        // While the device copies this piece: some drivers take a submission only when they are
+        // through with the last, and the pieces would all have arrived before the first is looked
+        // at.
+        if let Some(reading) = awaited {
+            self.readbacks.take_in_arrived(&reading);
+        }
+        self.check_lost()
+    }
+
+    /// Releases one slab, if it is empty.
+    pub(super) fn release_one(&self, slab: SlabId) -> Result<u64> {
+        self.release(|memory| memory.if_empty(slab))
+    }
+
+    /// Releases the empty slabs that `next` names, one after the other.
+    pub(super) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
+        let mut released = 0;
+        loop {
+            let mut buffers = Vec::new();
+            let (is_over, groups) = {
+                let mut state = self.lock();
+                if state.memory.has_changes() {
+                    // What lay in a slab that goes is looked at first.
+                    diagnose::attend(&mut state);
+                }
+                let is_over = release_slabs(&mut state, &next, &mut buffers);
+                if !buffers.is_empty() && state.memory.reserved_bytes() == 0 {
+                    self.readbacks.keep_none();
+                }
+                (is_over, forget_buffers(&mut state, &buffers))
+            };
+            // That takes a while where there are many, and others may record meanwhile.
+            for group in groups {
+                self.driver.destroy_bind_group(group);
+            }
+            for &(buffer, last_serial) in &buffers {
+                self.driver.destroy_buffer(buffer, last_serial);
+            }
+            released += buffers.len() as u64;
+            if is_over {
+                return Ok(released);
+            }
+            self.submit()?;
+        }
+    }
+}
+
+/// Gives up the empty slabs that `next` names. Returns whether that was all: if not, the batch
+/// names the next one, and must be submitted first.
+fn release_slabs(
+    state: &mut State,
+    next: impl Fn(&Memory) -> Option<(SlabId, bool)>,
+    buffers: &mut Vec<(BufferId, u64)>,
+) -> bool {
+    while let Some((slab, in_batch)) = next(&state.memory) {
+        if in_batch {
+            return false;
+        }
+        match state.memory.release(slab) {
+            Some(buffer) => buffers.push(buffer),
+            None => break,
+        }
+    }
+    true
+}
+
+/// Forgets the bind groups that name buffers which are about to be destroyed. Returns what is
+/// to be destroyed now; with a batch on its way that waits for the batch.
+fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGroupId> {
+    match buffers {
+        [] => return Vec::new(),
+        [(buffer, _)] => state.groups.forget_buffer(*buffer),
+        _ => {
+            let gone = buffers.iter().map(|(buffer, _)| *buffer).collect();
+            state.groups.forget_buffers(&gone);
+        }
+    }
+    match state.batch.is_empty() {
+        true => state.groups.take_discarded(),
+        false => Vec::new(),
+    }
+}
+
+/// The batch was refused: what it should have moved is where it was. A block whose old range
+/// was taken since has lost its bytes.
+fn undo_moves(state: &mut State, batch: &mut Batch, cause: &Arc<Error>) {
+    for one in batch.take_moves() {
+        let before_bytes = state.memory.moved_bytes();
+        if !state.memory.move_back(&one) {
+            state.memory.poison_block(one.block, cause);
+        }
+        // There and back; or only there, of one that has died or lost its bytes.
+        state.counters.undone_bytes += match state.memory.moved_bytes() - before_bytes {
+            0 => one.size_bytes,
+            back_bytes => 2 * back_bytes,
+        };
+    }
+}

@@ -1,0 +1,132 @@
+//! The bytes of a storage that is not on the device: from the host's memory, from the disk, or from
+//! its source.
+
+use std::ops::Deref;
+
+use super::destination::Tier;
+use super::handle::Engine;
+use crate::error::{Error, Result};
+use crate::memory::{Copies, Storage};
+use crate::units::MIB;
+
+/// A source is asked for so many bytes at a time.
+const SOURCE_PIECE_BYTES: u64 = MIB;
+
+/// The bytes of a storage that is not on the device, piece by piece.
+pub(super) struct Supply<'a> {
+    engine: &'a Engine,
+    storage: &'a Storage,
+    copies: &'a Copies,
+    /// The engine's, for as long as this lasts: its content is of no interest.
+    scratch: Vec<u8>,
+}
+
+impl Drop for Supply<'_> {
+    fn drop(&mut self) {
+        *self.engine.lock_scratch() = std::mem::take(&mut self.scratch);
+    }
+}
+
+impl<'a> Supply<'a> {
+    pub(super) fn new(engine: &'a Engine, storage: &'a Storage, copies: &'a Copies) -> Self {
+        let scratch = std::mem::take(&mut *engine.lock_scratch());
+        Supply {
+            engine,
+            storage,
+            copies,
+            scratch,
+        }
+    }
+
+    /// Where the bytes come from; a source counts as a disk.
+    pub(super) fn tier(&self) -> Tier {
+        match self.copies.host {
+            Some(_) => Tier::Host,
+            None => Tier::Disk,
+        }
+    }
+
+    /// Room for some bytes, with anything in it.
+    fn room(&mut self, size_bytes: u64) -> &mut [u8] {
+        let size = size_bytes as usize;
+        if self.scratch.len() < size {
+            self.scratch.resize(size, 0);
+        }
+        &mut self.scratch[..size]
+    }
+
+    /// Some of the bytes from an offset on, at most so many.
+    pub(super) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
+        let left_bytes = self.storage.len_bytes() - offset_bytes;
+        let piece_bytes = left_bytes.min(most_bytes);
+        if let Some(host) = &self.copies.host {
+            if !self.engine.driver.has_contents() {
+                // Any bytes will do.
+                return Ok(self.room(piece_bytes.min(SOURCE_PIECE_BYTES)));
+            }
+            let range = offset_bytes as usize..(offset_bytes + piece_bytes) as usize;
+            return host.bytes.get(range).ok_or_else(|| Error::Source {
+                made_at: self.storage.tag().to_string(),
+                offset_bytes,
+                message: "its copy in the host's memory ends before".into(),
+            });
+        }
+        let piece_bytes = piece_bytes.min(SOURCE_PIECE_BYTES);
+        let mut missing = Error::Source {
+            made_at: self.storage.tag().to_string(),
+            offset_bytes,
+            message: "it has none".into(),
+        };
+        if let Some(disk) = &self.copies.disk {
+            let (scratch, mut at) = (self.room(piece_bytes), 0);
+            let mut keep = |piece: &[u8]| {
+                scratch[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+                Ok(())
+            };
+            match disk.read(offset_bytes, piece_bytes, &mut keep) {
+                Ok(()) => return Ok(self.room(piece_bytes)),
+                Err(error) => missing = error,
+            }
+        }
+        if let Some(source) = &self.copies.source {
+            let engine = self.engine;
+            let _inside = engine.inside();
+            match source.read(offset_bytes, self.room(piece_bytes)) {
+                Ok(()) => return Ok(self.room(piece_bytes)),
+                Err(error) => {
+                    missing = Error::Source {
+                        made_at: self.storage.tag().to_string(),
+                        offset_bytes,
+                        message: error.to_string(),
+                    };
+                }
+            }
+        }
+        Err(missing)
+    }
+}
+
+/// Copies that were looked up. Whatever becomes of the storage meanwhile: what they are the last to
+/// hold goes as the app's.
+pub(super) struct Lent<'a>(&'a Engine, Copies);
+
+impl Deref for Lent<'_> {
+    type Target = Copies;
+
+    fn deref(&self) -> &Copies {
+        &self.1
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0.drop_theirs(std::mem::take(&mut self.1));
+    }
+}
+
+/// Where the bytes of a storage are that is not on the device, if it has any.
+pub(super) fn evicted_copies<'a>(engine: &'a Engine, storage: &Storage) -> Option<Lent<'a>> {
+    let copies = engine.lock().memory.evicted_copies(storage);
+    copies.map(|copies| Lent(engine, copies))
+}

@@ -1,0 +1,95 @@
+//! The time since the device was opened, and what kernels take, if they are timed.
+
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Instant;
+
+use super::kernel::Launch;
+use super::times::{Entry, KernelTime, Times};
+use crate::driver::Device;
+use crate::memory::Memory;
+
+/// The clock of one device, and the times of its kernels.
+#[derive(Debug)]
+pub(super) struct Timing {
+    /// When the engine was made.
+    #[cfg(not(target_arch = "wasm32"))]
+    opened: Instant,
+    /// What kernels take, if they are timed.
+    times: Option<Box<Times>>,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            #[cfg(not(target_arch = "wasm32"))]
+            opened: Instant::now(),
+            times: None,
+        }
+    }
+}
+
+impl Timing {
+    /// Nanoseconds since the device was opened; 0 in a browser.
+    pub(super) fn now_ns(&self) -> u64 {
+        #[cfg(not(target_arch = "wasm32"))]
+        return u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        #[cfg(target_arch = "wasm32")]
+        return 0;
+    }
+
+    /// Are kernels timed?
+    pub(super) fn is_on(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Times kernels from now on, or no longer. Returns where dispatches count that nothing is
+    /// known about.
+    pub(super) fn set(&mut self, on: bool) -> Option<Entry> {
+        self.times = on.then(|| Box::new(Times::new()));
+        self.times.as_ref().map(|times| times.others())
+    }
+
+    /// Where the time of a launch counts.
+    #[inline]
+    pub(super) fn of_launch(&mut self, launch: &Launch) -> Option<Entry> {
+        self.times.as_mut().map(|times| times.of_launch(launch))
+    }
+
+    /// Where the time of a kernel counts that checks others.
+    pub(super) fn of_check(&mut self, kernel: &str) -> Option<Entry> {
+        self.times.as_mut().map(|times| times.of_check(kernel))
+    }
+
+    /// The kernels of the last submission, which are timed: it has been waited for.
+    #[cold]
+    pub(super) fn kernels_ran(
+        &mut self,
+        dispatches: &[Entry],
+        driver: &Device,
+        memory: &mut Memory,
+    ) {
+        let now_ns = self.now_ns();
+        let Some(times) = &mut self.times else { return };
+        for (run, &entry) in driver.take_kernel_runs().iter().zip(dispatches) {
+            let Some(kernel) = times.ran(entry, run.ns) else {
+                continue;
+            };
+            if memory.keeps_history() {
+                let [begin_ns, end_ns] = [run.began_before_ns, run.ended_before_ns]
+                    .map(|before_ns| now_ns.saturating_sub(before_ns));
+                memory.kernel_ran(kernel, begin_ns, end_ns);
+            }
+        }
+    }
+
+    /// What was timed since this was last asked.
+    pub(super) fn take(&mut self) -> Vec<KernelTime> {
+        let times = self.times.as_mut();
+        times.map(|times| times.take()).unwrap_or_default()
+    }
+
+    /// The device is gone: nothing is timed on the next one until it is asked for.
+    pub(super) fn forget(&mut self) {
+        self.times = None;
+    }
+}
