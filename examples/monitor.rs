@@ -2,8 +2,8 @@
 //! process, or served to `lapidary top` in another.
 //!
 //! ```text
-//! cargo run --release --features monitor --example monitor
-//! cargo run --release --features monitor,serve --example monitor -- --serve
+//! cargo run --release --example monitor
+//! cargo run --release --example monitor -- --serve
 //! ```
 //!
 //! Where there is no terminal it makes a few steps and prints where the memory is.
@@ -13,9 +13,9 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lapidary::monitor::Monitor;
 use lapidary::units::MIB;
 use lapidary::{Budget, DType, Gpu, Options, Result, Tensor};
+use lapidary_tools::monitor::Monitor;
 
 const BUDGET_BYTES: u64 = 24 * MIB;
 const LAYERS: usize = 10;
@@ -60,9 +60,9 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
 }
 
 /// Waits, and lets `lapidary top` look on.
-#[cfg(all(feature = "serve", unix))]
+#[cfg(unix)]
 fn serve<T>(gpu: &Gpu, worker: &std::thread::ScopedJoinHandle<'_, T>) -> std::io::Result<()> {
-    let served = gpu.serve_monitor(None).map_err(std::io::Error::other)?;
+    let served = lapidary_tools::socket::serve(gpu, None).map_err(std::io::Error::other)?;
     println!("lapidary top {}", served.path().display());
     while !worker.is_finished() {
         std::thread::sleep(Duration::from_millis(100));
@@ -70,11 +70,9 @@ fn serve<T>(gpu: &Gpu, worker: &std::thread::ScopedJoinHandle<'_, T>) -> std::io
     Ok(())
 }
 
-#[cfg(not(all(feature = "serve", unix)))]
+#[cfg(not(unix))]
 fn serve<T>(_: &Gpu, _: &std::thread::ScopedJoinHandle<'_, T>) -> std::io::Result<()> {
-    Err(std::io::Error::other(
-        "this example was built without the feature `serve`",
-    ))
+    Err(std::io::Error::other("sockets of this kind are Unix's"))
 }
 
 struct Layer {

@@ -43,12 +43,15 @@
 //!
 //! [`Gpu::snapshot`](lapidary_core::Gpu::snapshot) is all of it as one value, with every block, and
 //! what happened before if [`Gpu::keep_history`](lapidary_core::Gpu::keep_history) was called.
-//! [`Snapshot::map`] prints it as a picture. With the feature `snapshot` it is written as JSON, as
-//! a pickle for PyTorch's viewer (`write_pickle`), as a trace for Perfetto (`write_trace`) and as a
-//! log of RMM's (`write_rmm`; `read_rmm` reads one), as a page of HTML to look around in
-//! (`write_html`). [`Gpu::advice`](lapidary_core::Gpu::advice) says in sentences what to change.
-//! Who comes from PyTorch finds its habits in [`guides::from_torch`], and each function of its
-//! memory in [`guides::torch_memory`].
+//! [`Snapshot::map`] prints it as a picture. With the feature `snapshot`, `Snapshot::write_json`
+//! writes it to a file. [`Gpu::advice`](lapidary_core::Gpu::advice) says in sentences what to
+//! change. Who comes from PyTorch finds its habits in [`guides::from_torch`], and each function of
+//! its memory in [`guides::torch_memory`].
+//!
+//! The package `lapidary-tools` shows all of that. Its program `lapidary` opens the files of
+//! snapshots, and makes of them a page of HTML to look around in, or files for PyTorch's viewer,
+//! Perfetto and RMM's tools. Its library does the same within your app, draws the memory live on a
+//! terminal, and tells it to `lapidary top` through a local socket.
 //!
 //! # Finding bugs
 //!
@@ -72,11 +75,9 @@
 //!   `Tensor::to_array`.
 //! * `static-dxc`: DX12's better compiler linked into a program for Windows: see [`Dx12Compiler`].
 //! * `sim`: a simulated device for tests, see the module `sim`.
-//! * `monitor`: the memory live on a terminal, drawn by the app; `serve`: told to `lapidary top`
-//!   through a local socket. See the module `monitor`.
 //!
-//! The program `lapidary` is the package `lapidary-tools`. The memory manager alone, for kernels of
-//! your own and without tensors, is the crate [`lapidary_core`].
+//! The memory manager alone, for kernels of your own and without tensors, is the crate
+//! [`lapidary_core`].
 
 mod files;
 mod fuse;
@@ -92,12 +93,10 @@ pub use lapidary_core::{
     Buffer, Caps, ClassUse, Compacted, DType, Diagnostics, Dx12Compiler, Element, Error, Event,
     EvictedStorage, Finding, Findings, History, Holder, KernelError, KernelTime, Leak, Measure,
     Measured, MemoryStats, ModelFailure, Moment, Options, OutOfMemory, Picture, Pin, Pressure,
-    PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Scope,
+    PressureGuard, ReclaimStep, ReclaimStepUse, Recovered, Residency, Result, Sampler, Scope,
     ShaderCompiler, SlabMap, SlabUse, Snapshot, Source, SpillError, SpillFailure, StateFailure,
     Suggestion, Tag, TagUse, Topic, Tune, Tuned,
 };
-#[cfg(feature = "snapshot")]
-pub use lapidary_core::{RmmEvent, RmmRow, read_rmm};
 pub use lapidary_core::{alloc, units};
 
 #[cfg(feature = "safetensors")]
@@ -143,10 +142,5 @@ pub struct Readme;
 /// The wgpu that [`Gpu::adopt`] and [`Gpu::with_bound`] speak of.
 pub use lapidary_core::wgpu;
 
-#[cfg(any(
-    all(feature = "monitor", not(target_arch = "wasm32")),
-    all(feature = "serve", unix)
-))]
-pub use lapidary_core::monitor;
 #[cfg(any(test, feature = "sim"))]
 pub use lapidary_core::sim;

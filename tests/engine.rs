@@ -1,6 +1,8 @@
 //! The engine's promises, on a simulated device: order without waits, reuse, what happens when
 //! the driver refuses, many threads, futures dropped half-way, and the reports.
 
+#[path = "common/adding_up.rs"]
+mod adding_up;
 #[path = "engine/advice.rs"]
 mod advice;
 #[path = "engine/buffers.rs"]
@@ -19,8 +21,6 @@ mod dummy_operators;
 mod faults;
 #[path = "engine/foreign.rs"]
 mod foreign;
-#[path = "engine/formats.rs"]
-mod formats;
 #[path = "engine/history.rs"]
 mod history;
 #[path = "engine/in_place.rs"]
@@ -37,12 +37,12 @@ mod operations;
 mod order;
 #[path = "engine/overlap.rs"]
 mod overlap;
-#[path = "engine/page.rs"]
-mod page;
 #[path = "engine/pauses.rs"]
 mod pauses;
 #[path = "engine/picked.rs"]
 mod picked;
+#[path = "engine/picture.rs"]
+mod picture;
 #[path = "engine/recovery.rs"]
 mod recovery;
 #[path = "engine/rematerialize.rs"]

@@ -77,6 +77,11 @@ fn a_type_of_the_engine_has_few_files() {
 }
 
 #[test]
+fn what_shows_memory_has_no_device() {
+    assert_tidy(layers::check_showing(&crate_files()));
+}
+
+#[test]
 fn only_the_driver_calls_wgpu_and_only_custom_kernels_reflect() {
     assert_tidy(layers::check_foreign(&crate_files()));
 }

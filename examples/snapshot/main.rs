@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use lapidary::Snapshot;
 use lapidary::units::Bytes;
+use lapidary_tools::page;
 
 fn main() -> ExitCode {
     let (options, folders): (Vec<_>, Vec<_>) =
@@ -42,9 +43,9 @@ fn main() -> ExitCode {
 fn write_small(folder: &Path) -> Result<(), Box<dyn Error>> {
     let run = train::run()?;
     write(folder, "memory.json", |file| run.last.write_json(file))?;
-    write(folder, "memory.html", |file| run.last.write_html(file))?;
+    write(folder, "memory.html", |file| page::write(&run.last, file))?;
     write(folder, "compare.html", |file| {
-        run.first.compare_html(&run.last, file)
+        page::write_comparison(&run.first, &run.last, file)
     })?;
     let stats = &run.last.stats;
     println!(
@@ -62,7 +63,7 @@ fn write_many(folder: &Path) -> Result<(), Box<dyn Error>> {
     let snapshot: Snapshot = many::run()?;
     println!("simulated in {:.1} s", start.elapsed().as_secs_f64());
     let json = write(folder, "many.json", |file| snapshot.write_json(file))?;
-    let page = write(folder, "many.html", |file| snapshot.write_html(file))?;
+    let page = write(folder, "many.html", |file| page::write(&snapshot, file))?;
     let blocks: usize = snapshot.slabs.iter().map(|slab| slab.blocks.len()).sum();
     println!(
         "snapshot: {blocks} blocks, {} events, {json} bytes of JSON, {page} bytes of HTML",

@@ -210,7 +210,7 @@ fn survives_its_file(snapshot: &Snapshot) {
     let mut json = Vec::new();
     snapshot.write_json(&mut json).unwrap();
     assert!(&Snapshot::from_json(&json).unwrap() == snapshot);
-    super::formats::add_up(snapshot);
+    super::adding_up::add_up(snapshot);
 }
 
 /// Random programs whose tensors come and go, leave and come back, hand on and move.
@@ -389,4 +389,26 @@ fn peaks_begin_anew_and_sums_go_on() {
     assert_eq!((after.live_bytes.now, after.live_bytes.peak), (0, 0));
     assert_eq!(after.live_bytes.up, before.live_bytes.up);
     assert!(before.live_bytes.peak >= 1 << 18);
+}
+
+#[test]
+fn transfers_are_in_the_history() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    gpu.keep_history(100);
+    let x = gpu.tensor(&[1.0f32; 64], &[64]).unwrap();
+    (&x + 1.0).unwrap().to_vec::<f32>().unwrap();
+    let moments = gpu.history().moments;
+    let events: Vec<_> = moments.iter().map(|moment| moment.event).collect();
+    let uploaded = Event::Upload {
+        storage: 1,
+        bytes: 256,
+    };
+    let read = Event::Read {
+        storage: 2,
+        bytes: 256,
+    };
+    assert!(
+        events.contains(&uploaded) && events.contains(&read),
+        "{events:?}"
+    );
 }

@@ -18,7 +18,7 @@ struct Layers {
     name_the_handle: &'static [&'static str],
 }
 
-const CRATES: [Layers; 2] = [
+const CRATES: [Layers; 3] = [
     Layers {
         folder: "crates/core/src/",
         modules: &[
@@ -47,6 +47,20 @@ const CRATES: [Layers; 2] = [
         front: &["lib.rs", "gpu.rs", "gpu/", "kernel.rs"],
         name_the_handle: &["tensor", "ops", "fuse"],
     },
+    Layers {
+        folder: "crates/tools/src/",
+        modules: &["formats", "page", "monitor", "socket", "replay"],
+        leaves: &[("error", &[])],
+        front: &["lib.rs", "main.rs", "cli/"],
+        name_the_handle: &[],
+    },
+];
+
+/// The files of the tools that show what they are given: a snapshot or a sample, and no device.
+const SHOWING_FILES: &[&str] = &[
+    "crates/tools/src/formats/",
+    "crates/tools/src/monitor/",
+    "crates/tools/src/page.rs",
 ];
 
 /// Names that a crate's root re-exports and that are too common to spell out.
@@ -106,6 +120,17 @@ pub(crate) fn check_order(files: &[Source]) -> Vec<String> {
                     file.offence(offset, "`super` climbs out of the module: write `crate::…`"),
                 );
             }
+        }
+    }
+    offences
+}
+
+/// What shows memory names no handle of a device, and so cannot change what it shows.
+pub(crate) fn check_showing(files: &[Source]) -> Vec<String> {
+    let mut offences = Vec::new();
+    for file in files.iter().filter(|file| is_under(&file.path, SHOWING_FILES)) {
+        for offset in words(&file.shipped, "Gpu") {
+            offences.push(file.offence(offset, "it shows snapshots and samples, and has no `Gpu`"));
         }
     }
     offences
@@ -467,6 +492,16 @@ fn the_handle_is_known_to_few_and_leaves_to_all() {
         order_of("crates/core/src/error.rs", "use crate::units::Bytes;"),
         0
     );
+}
+
+#[test]
+fn a_device_in_the_hands_of_what_shows_is_found() {
+    let found = |path: &str, text: &str| check_showing(&[Source::new(path, text)]).len();
+    let naming = "use lapidary_core::Gpu;";
+    assert_eq!(found("crates/tools/src/page.rs", naming), 1);
+    assert_eq!(found("crates/tools/src/formats/rmm.rs", naming), 1);
+    assert_eq!(found("crates/tools/src/socket/server.rs", naming), 0);
+    assert_eq!(found("crates/tools/src/page.rs", "/// A `Gpu`'s."), 0);
 }
 
 #[test]

@@ -23,8 +23,8 @@ pub(crate) const PROGRAM: &[&str] = &["--package", "lapidary-tools", "--bin", "l
 /// builds means that nothing is compiled twice.
 pub(crate) const FEATURES: &[&str] = &[
     "--features",
-    "lapidary/sim,lapidary/snapshot,lapidary/monitor,lapidary/serve,lapidary/tracing,lapidary/metrics,\
-     lapidary/safetensors,lapidary/ndarray",
+    "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/safetensors,\
+     lapidary/ndarray",
 ];
 
 /// What needs no program: other systems, and what is measured.

@@ -17,6 +17,9 @@ pub use crate::engine::{Cmd, Engine, Look, block_on};
 pub use crate::gpu::Layer;
 pub use crate::kernel::Bind;
 pub use crate::memory::{DeadList, Storage, victims};
+pub use crate::observe::counted;
+#[cfg(feature = "snapshot")]
+pub use crate::observe::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
 pub use crate::printable::{printable, printable_end};
 pub use crate::transfer::{SpillFile, random};
 pub use crate::tuning::{Ready, Runner, Trial, Tuning};

@@ -29,8 +29,6 @@ pub use lapidary_alloc as alloc;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::gpu::adapters;
-#[cfg(feature = "snapshot")]
-pub use self::observe::{RmmEvent, RmmRow, read_rmm};
 pub use self::{
     buffer::{Buffer, Pin},
     driver::{AdapterKind, AdapterSummary, Caps, Dx12Compiler, ShaderCompiler},
@@ -43,7 +41,9 @@ pub use self::{
         Advice, Block, BlockState, Budget, ClassUse, Event, EvictedStorage, Moment, Recovered,
         Residency, Scope, SlabMap, SlabUse, Source, Tag, TagUse,
     },
-    observe::{History, Measure, Measured, MemoryStats, Picture, Snapshot, Suggestion, Topic},
+    observe::{
+        History, Measure, Measured, MemoryStats, Picture, Sampler, Snapshot, Suggestion, Topic,
+    },
     shortage::{Holder, OutOfMemory, ReclaimStep, ReclaimStepUse},
 };
 
@@ -72,17 +72,4 @@ pub mod sim {
         SimHandle, SimKernels, SimMode, SimOptions, Site,
     };
     pub use crate::kernel::CustomReferenceCall;
-}
-
-/// The memory live: drawn by the app itself on a terminal, or told to another process of the same
-/// user.
-#[cfg(all(
-    any(feature = "monitor", feature = "serve"),
-    not(target_arch = "wasm32")
-))]
-pub mod monitor {
-    #[cfg(feature = "monitor")]
-    pub use crate::observe::monitor::{Control, Monitor};
-    #[cfg(all(feature = "serve", unix))]
-    pub use crate::observe::socket::{MonitorServer, Remote, Served};
 }

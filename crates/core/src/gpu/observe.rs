@@ -4,7 +4,7 @@ use super::Gpu;
 use crate::engine::block_on;
 use crate::error::Result;
 use crate::memory::Scope;
-use crate::observe::{History, Measure, MemoryStats, Snapshot, Suggestion};
+use crate::observe::{History, Measure, MemoryStats, Sampler, Snapshot, Suggestion};
 
 impl Gpu {
     /// Where the memory is, in numbers; prints as a report.
@@ -93,35 +93,22 @@ impl Gpu {
         Snapshot::of(&self.engine)
     }
 
-    /// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top`
-    /// shows it live. Only on Unix: elsewhere there is no such function, and the app may draw a
-    /// [`Monitor`](crate::monitor::Monitor) itself.
-    ///
-    /// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is
-    /// given, with the mode 0600 in a folder with 0700, which is made if it is not there; neither
-    /// may be a symbolic link. On Linux and Android the kernel is asked whose process comes, too:
-    /// only this user's and the administrator's are let in. One thread sleeps beside it until
-    /// somebody asks. The `Gpu` may go meanwhile: then clients are told that it has ended.
-    /// [`Remote`](crate::monitor::Remote) is the other end, for programs of your own.
+    /// Takes samples of the memory for somebody who looks on, on whatever thread, and does not keep
+    /// the device alive by that.
     ///
     /// ```no_run
-    /// # fn main() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// let served = gpu.serve_monitor(None)?;
-    /// println!("lapidary top {}", served.path().display());
-    /// # Ok(())
-    /// # }
+    /// let sampler = gpu.sampler();
+    /// std::thread::spawn(move || {
+    ///     while let Some(stats) = sampler.memory() {
+    ///         println!("{}", stats.live_bytes.now);
+    ///         std::thread::sleep(std::time::Duration::from_secs(1));
+    ///     }
+    /// });
+    /// # Ok::<(), lapidary_core::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option): the folder is another user's or open to others, the
-    /// path is too long for a socket (about 100 bytes) or something else is there.
-    #[cfg(all(feature = "serve", unix))]
-    pub fn serve_monitor(
-        &self,
-        path: Option<&std::path::Path>,
-    ) -> Result<crate::monitor::MonitorServer> {
-        crate::monitor::MonitorServer::start(&self.engine, path)
+    pub fn sampler(&self) -> Sampler {
+        Sampler::of(&self.engine)
     }
 
     /// What to change so that the memory goes further, in sentences with figures; empty where

@@ -119,9 +119,9 @@ impl Tag {
         self.name.as_deref()
     }
 
-    /// What of it prints: an app's names may be of any length.
-    #[cfg(all(feature = "serve", unix))]
-    pub(crate) fn shorten(&mut self) {
+    /// Cuts it to what of it prints, as an app's names may be of any length: for copies that are
+    /// sent elsewhere.
+    pub fn shorten(&mut self) {
         let is_long = |text: &&mut Arc<str>| text.len() > NAME_COLUMNS;
         if let Some(name) = self.name.as_mut().filter(is_long) {
             *name = super::printable(name, NAME_COLUMNS).into();

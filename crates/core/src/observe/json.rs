@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::memory::{Event, SlabMap};
 
 /// What a file says that it is, ...
-pub(super) const FORMAT: &str = "lapidary-snapshot";
+pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 
 /// ... and which of its kind.
-pub(super) const VERSION: u32 = 3;
+pub const SNAPSHOT_VERSION: u32 = 3;
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -37,8 +37,8 @@ impl Snapshot {
     /// The writer's own.
     pub fn write_json(&self, to: impl io::Write) -> io::Result<()> {
         let file = File {
-            format: FORMAT,
-            version: VERSION,
+            format: SNAPSHOT_FORMAT,
+            version: SNAPSHOT_VERSION,
             snapshot: self,
         };
         let mut to = io::BufWriter::new(to);
@@ -69,14 +69,16 @@ impl Snapshot {
     /// itself; it says where.
     pub fn from_json(json: &[u8]) -> Result<Snapshot> {
         let head: Head = serde_json::from_slice(json).map_err(|error| broken(&error))?;
-        if head.format != FORMAT {
+        if head.format != SNAPSHOT_FORMAT {
             let format = crate::memory::printable(&head.format, 40);
-            return Err(wrong(format!("it is a `{format}`, not a `{FORMAT}`")));
+            return Err(wrong(format!(
+                "it is a `{format}`, not a `{SNAPSHOT_FORMAT}`"
+            )));
         }
-        if head.version != VERSION {
+        if head.version != SNAPSHOT_VERSION {
             let version = head.version;
             return Err(wrong(format!(
-                "it is of version {version}, and only version {VERSION} can be read: use the lapidary \
+                "it is of version {version}, and only version {SNAPSHOT_VERSION} can be read: use the lapidary \
                  that wrote it"
             )));
         }

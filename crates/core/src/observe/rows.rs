@@ -10,6 +10,9 @@ use crate::memory::{Event, Moment};
 /// A row is the time, the kind, and the fields in this order.
 macro_rules! rows {
     ($($kind:ident { $($field:ident),* })*) => {
+        /// How many kinds of events there are.
+        pub const EVENT_KINDS: usize = [$(stringify!($kind)),*].len();
+
         #[derive(Clone, Copy, Serialize, Deserialize)]
         enum Kind {
             $($kind,)*

@@ -189,7 +189,7 @@ impl MemoryStats {
 }
 
 /// `1 slab`, `2 slabs`.
-pub(super) fn counted(count: u64, what: &str) -> String {
+pub fn counted(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

@@ -31,7 +31,7 @@ pub(crate) fn measure(seconds: f64) -> Result<bool, Box<dyn Error>> {
         }
         gpu.finish()?;
         let path = std::env::temp_dir().join(format!("lapidary-bench-{}", std::process::id()));
-        let served = gpu.serve_monitor(Some(&path.join("s")))?;
+        let served = lapidary_tools::socket::serve(&gpu, Some(&path.join("s")))?;
         let top = Top::start(served.path())?;
         let server = format!("/proc/self/task/{}", server()?);
 

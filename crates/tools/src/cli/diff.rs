@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lapidary_core::units::Bytes;
 use lapidary_core::{Snapshot, TagUse};
+use lapidary_tools::page;
 use serde_json::json;
 
 use crate::cli::failure::Result;
@@ -50,7 +51,7 @@ pub(crate) fn diff(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     let before = read_snapshot(&args.before)?;
     let after = read_snapshot(&args.after)?;
     if let Some(path) = &args.html {
-        write_file(path, |to| before.compare_html(&after, to))?;
+        write_file(path, |to| page::write_comparison(&before, &after, to))?;
     }
     let totals = totals(&before, &after);
     let tags = tags(&before, &after);

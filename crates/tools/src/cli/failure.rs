@@ -54,6 +54,12 @@ impl From<io::Error> for Failure {
     }
 }
 
+impl From<lapidary_tools::Error> for Failure {
+    fn from(error: lapidary_tools::Error) -> Self {
+        Failure::new(error.to_string())
+    }
+}
+
 impl From<lapidary_core::Error> for Failure {
     fn from(error: lapidary_core::Error) -> Self {
         Failure::new(error.to_string())

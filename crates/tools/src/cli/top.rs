@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use lapidary_core::Error;
-use lapidary_core::monitor::{Monitor, Remote};
+use lapidary_tools::Error;
+use lapidary_tools::monitor::Monitor;
+use lapidary_tools::socket::Remote;
 
 use crate::cli::failure::{Failure, Result};
 use crate::cli::style::{clean, clean_path};
 
-/// Watch the memory of a running program that serves it (`gpu.serve_monitor(None)`)
+/// Watch the memory of a running program that serves it (`lapidary_tools::socket::serve`)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The program's socket, or its process id. Without it: the one program of yours that serves
@@ -50,7 +51,7 @@ pub(crate) fn top(args: &Args, out: &mut dyn Write) -> Result {
 /// What is the matter, without the socket's path: there is one line for it.
 fn why(error: Error, path: &Path) -> String {
     match error {
-        Error::Option { reason, .. } => {
+        Error::Socket { reason } => {
             let path = format!("{}: ", path.display());
             reason.strip_prefix(&path).unwrap_or(&reason).to_owned()
         }
@@ -93,8 +94,8 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
     }
     match &served[..] {
         [] => Err(Failure::new(
-            "no program of yours serves its memory: in the program, keep what `gpu.serve_monitor(None)?` \
-             returns (feature `serve`)",
+            "no program of yours serves its memory: in the program, keep what \
+             `lapidary_tools::socket::serve(&gpu, None)?` returns (feature `serve`)",
         )),
         [only] => Ok(only.path.clone()),
         several => {

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use lapidary_core::Snapshot;
+use lapidary_tools::{formats, page};
 
 use crate::cli::failure::Result;
 use crate::cli::files::{read_snapshot, said};
@@ -43,10 +44,14 @@ type Face = fn(&Snapshot, &mut dyn Write) -> io::Result<()>;
 pub(crate) fn view(args: &Args, style: Style, out: &mut dyn Write) -> Result {
     let snapshot = read_snapshot(&args.snapshot)?;
     let files: [(&Option<PathBuf>, Face); 4] = [
-        (&args.html, |snapshot, to| snapshot.write_html(to)),
-        (&args.perfetto, |snapshot, to| snapshot.write_trace(to)),
-        (&args.pickle, |snapshot, to| snapshot.write_pickle(to)),
-        (&args.rmm, |snapshot, to| snapshot.write_rmm(to)),
+        (&args.html, |snapshot, to| page::write(snapshot, to)),
+        (&args.perfetto, |snapshot, to| {
+            formats::write_trace(snapshot, to)
+        }),
+        (&args.pickle, |snapshot, to| {
+            formats::write_pickle(snapshot, to)
+        }),
+        (&args.rmm, |snapshot, to| formats::write_rmm(snapshot, to)),
     ];
     let mut wrote = false;
     for (path, face) in files {

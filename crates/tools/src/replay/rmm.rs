@@ -3,9 +3,8 @@
 use std::io::BufRead;
 use std::path::Path;
 
-use lapidary_core::{RmmEvent, read_rmm};
-
 use super::trace::{self, Book, Trace};
+use crate::formats::{RmmEvent, read_rmm};
 
 /// What such a log says in its first line, and no trace does.
 const COLUMN: &[u8] = b"Action,";

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lapidary::monitor::{Control, Monitor};
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Gpu, MemoryStats, Tensor};
+use lapidary_tools::monitor::{Control, Monitor};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;

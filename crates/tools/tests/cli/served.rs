@@ -9,9 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lapidary::monitor::Remote;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, MemoryStats, Tensor};
+use lapidary_tools::socket::{Remote, serve};
 
 use crate::{check_fails, program, run};
 
@@ -36,7 +36,7 @@ fn open() -> (Gpu, Tensor) {
 fn top_prints_what_the_other_process_holds_and_notices_its_end() {
     let (gpu, _kept) = open();
     let path = place("top");
-    let served = gpu.serve_monitor(Some(&path)).unwrap();
+    let served = serve(&gpu, Some(&path)).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     assert_eq!(
         fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777,
@@ -92,15 +92,11 @@ fn top_finds_the_one_program_that_serves_and_asks_which_of_several() {
     let (gpu, _kept) = open();
     let at = |name: &str| folder.join("lapidary").join(name);
     let pid = std::process::id();
-    let _first = gpu
-        .serve_monitor(Some(&at(&format!("{pid}.sock"))))
-        .unwrap();
+    let _first = serve(&gpu, Some(&at(&format!("{pid}.sock")))).unwrap();
     assert_eq!(top(&[]).0, Some(0));
     assert_eq!(top(&[&pid.to_string()]).0, Some(0));
     assert!(top(&["1"]).2.contains("process 1 serves no monitor"));
-    let _second = gpu
-        .serve_monitor(Some(&at(&format!("{pid}-2.sock"))))
-        .unwrap();
+    let _second = serve(&gpu, Some(&at(&format!("{pid}-2.sock")))).unwrap();
     let (code, _, said) = top(&[]);
     assert!(
         code == Some(1) && said.contains("which?") && said.contains("-2.sock"),
@@ -112,7 +108,7 @@ fn top_finds_the_one_program_that_serves_and_asks_which_of_several() {
 fn nothing_that_a_client_sends_or_leaves_unread_keeps_others_from_their_answer() {
     let (gpu, _kept) = open();
     let path = place("hostile");
-    let served = gpu.serve_monitor(Some(&path)).unwrap();
+    let served = serve(&gpu, Some(&path)).unwrap();
     let connect = || UnixStream::connect(&path).unwrap();
     let patient = Duration::from_secs(20);
 
@@ -155,7 +151,7 @@ fn nothing_that_a_client_sends_or_leaves_unread_keeps_others_from_their_answer()
 fn who_answers_too_slowly_or_too_much_is_asked_anew() {
     let (gpu, _kept) = open();
     let path = place("slow");
-    let served = gpu.serve_monitor(Some(&path)).unwrap();
+    let served = serve(&gpu, Some(&path)).unwrap();
     let mut asked = UnixStream::connect(&path).unwrap();
     asked.write_all(b"memory 1\n").unwrap();
     let mut line = String::new();
@@ -197,7 +193,7 @@ fn names_of_any_length_make_no_long_answer() {
         })
         .collect();
     let path = place("names");
-    let _served = gpu.serve_monitor(Some(&path)).unwrap();
+    let _served = serve(&gpu, Some(&path)).unwrap();
     let stats = Remote::connect(&path).unwrap().memory().unwrap();
     let longest = stats
         .tags
@@ -213,7 +209,7 @@ fn names_of_any_length_make_no_long_answer() {
 fn a_socket_lies_only_where_nobody_else_can_reach_it() {
     let (gpu, _kept) = open();
     let refuses = |path: &PathBuf, said: &str| {
-        let error = gpu.serve_monitor(Some(path)).unwrap_err().to_string();
+        let error = serve(&gpu, Some(path)).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     };
     let path = place("open");
@@ -231,7 +227,7 @@ fn a_socket_lies_only_where_nobody_else_can_reach_it() {
     symlink(&folder, folder.join("link")).unwrap();
     refuses(&folder.join("link").join("s"), "is a link");
 
-    let served = gpu.serve_monitor(Some(&path)).unwrap();
+    let served = serve(&gpu, Some(&path)).unwrap();
     refuses(&path, "somebody serves");
     // Another file of that name is not the guard's to remove.
     fs::remove_file(&path).unwrap();
@@ -245,7 +241,7 @@ fn a_socket_lies_only_where_nobody_else_can_reach_it() {
 fn a_socket_of_another_user_is_refused_from_both_ends() {
     let (gpu, _kept) = open();
     let path = place("other");
-    let _served = gpu.serve_monitor(Some(&path)).unwrap();
+    let _served = serve(&gpu, Some(&path)).unwrap();
     if fs::metadata(&path).unwrap().uid() != 0 {
         eprintln!("skipped: not the administrator");
         return;
@@ -272,8 +268,7 @@ fn a_socket_of_another_user_is_refused_from_both_ends() {
         "{error}"
     );
     chown(folder, Some(NOBODY), None).unwrap();
-    let error = gpu
-        .serve_monitor(Some(&folder.join("t")))
+    let error = serve(&gpu, Some(&folder.join("t")))
         .unwrap_err()
         .to_string();
     assert!(error.contains("belongs to another user"), "{error}");

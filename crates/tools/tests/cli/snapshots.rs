@@ -7,6 +7,7 @@ use std::process::Stdio;
 
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Snapshot, Tensor};
+use lapidary_tools::{formats, page};
 use serde_json::Value;
 
 use crate::{check_fails, file, folder, program, run};
@@ -260,18 +261,18 @@ fn show_all(json: &[u8], other: &Snapshot) -> bool {
     }
     assert!(!shown.is_empty());
     let _ = snapshot.write_json(io::sink());
-    let _ = snapshot.write_html(io::sink());
-    let _ = snapshot.compare_html(other, io::sink());
-    let _ = other.compare_html(&snapshot, io::sink());
-    let _ = snapshot.write_trace(io::sink());
-    let _ = snapshot.write_pickle(io::sink());
-    let _ = snapshot.write_rmm(io::sink());
+    let _ = page::write(&snapshot, io::sink());
+    let _ = page::write_comparison(&snapshot, other, io::sink());
+    let _ = page::write_comparison(other, &snapshot, io::sink());
+    let _ = formats::write_trace(&snapshot, io::sink());
+    let _ = formats::write_pickle(&snapshot, io::sink());
+    let _ = formats::write_rmm(&snapshot, io::sink());
     true
 }
 
 #[test]
 fn whatever_number_a_snapshot_says_it_is_shown_or_refused() {
-    let golden = fs::read("../../tests/engine/golden/snapshot.json").unwrap();
+    let golden = fs::read("tests/snapshots/golden/snapshot.json").unwrap();
     let other = Snapshot::from_json(&golden).unwrap();
     let whole: Value = serde_json::from_slice(&golden).unwrap();
     let mut places = Vec::new();

@@ -7,17 +7,14 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lapidary_core::{Gpu, Sampler, Tag};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::MemoryStats;
-use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place};
-use crate::engine::Engine;
-use crate::error::{Error, Result};
-use crate::memory::Tag;
+use super::{Answer, MOST_SLABS, MOST_TAGS, REQUEST, VERSION, place, refuse};
+use crate::Result;
 
 /// Whoever comes when there are so many takes the place of the one that has been quiet longest.
 const MOST_CLIENTS: usize = 8;
@@ -33,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const REST: Duration = Duration::from_millis(100);
 
 /// Tells other processes of this user, such as `lapidary top`, of the memory for as long as it is
-/// there: see [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+/// there: see [`serve`].
 ///
 /// The modes of the socket and of its folder keep other users out. On Linux and Android the kernel
 /// is asked whose process comes, too; elsewhere it is not.
@@ -48,8 +45,33 @@ pub struct MonitorServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Tells other processes of this user of the memory, until the guard is dropped: `lapidary top`
+/// shows it live. Only on Unix: elsewhere there is no such function, and the app may draw the
+/// monitor itself.
+///
+/// It is a local socket, no port: `$XDG_RUNTIME_DIR/lapidary/<pid>.sock` where no path is given,
+/// with the mode 0600 in a folder with 0700, which is made if it is not there; neither may be a
+/// symbolic link. On Linux and Android the kernel is asked whose process comes, too: only this
+/// user's and the administrator's are let in. One thread sleeps beside it until somebody asks. The
+/// `Gpu` may go meanwhile: then clients are told that it has ended. [`Remote`](super::Remote) is
+/// the other end, for programs of your own.
+///
+/// ```no_run
+/// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+/// let served = lapidary_tools::socket::serve(&gpu, None)?;
+/// println!("lapidary top {}", served.path().display());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Socket`](crate::Error::Socket): the folder is another user's or open to others, the
+/// path is too long for a socket (about 100 bytes) or something else is there.
+pub fn serve(gpu: &Gpu, path: Option<&Path>) -> Result<MonitorServer> {
+    MonitorServer::start(gpu.sampler(), path)
+}
+
 impl MonitorServer {
-    pub(crate) fn start(engine: &Arc<Engine>, path: Option<&Path>) -> Result<Self> {
+    fn start(sampler: Sampler, path: Option<&Path>) -> Result<Self> {
         let (listener, path) = match path {
             Some(path) => (listen(path).map_err(refuse)?, path.to_owned()),
             None => listen_by_default().map_err(refuse)?,
@@ -59,7 +81,7 @@ impl MonitorServer {
         listener.set_nonblocking(true).map_err(io)?;
         let (wake, woken) = UnixStream::pair().map_err(io)?;
         let mut server = Server {
-            engine: Arc::downgrade(engine),
+            sampler,
             listener,
             woken,
             clients: VecDeque::new(),
@@ -96,13 +118,6 @@ impl Drop for MonitorServer {
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
-    }
-}
-
-fn refuse(reason: String) -> Error {
-    Error::Option {
-        option: "monitor socket",
-        reason,
     }
 }
 
@@ -156,7 +171,7 @@ struct Client {
 }
 
 struct Server {
-    engine: Weak<Engine>,
+    sampler: Sampler,
     listener: UnixListener,
     woken: UnixStream,
     clients: VecDeque<Client>,
@@ -176,10 +191,10 @@ impl Server {
             }
             let now = Instant::now();
             let mut ready = clients.iter();
-            let engine = &self.engine;
+            let sampler = &self.sampler;
             self.clients.retain_mut(|client| {
                 let is_ready = ready.next().copied().unwrap_or(false);
-                client.step(now, is_ready, engine).is_ok()
+                client.step(now, is_ready, sampler).is_ok()
             });
             if *arrived {
                 self.accept(now);
@@ -266,13 +281,13 @@ impl Client {
     }
 
     /// Does what there is to do. An error is the end of it.
-    fn step(&mut self, now: Instant, is_ready: bool, engine: &Weak<Engine>) -> io::Result<()> {
+    fn step(&mut self, now: Instant, is_ready: bool, sampler: &Sampler) -> io::Result<()> {
         if is_ready && self.answer.is_empty() && !self.has_asked() {
             self.hear(now)?;
         }
         let is_time = self.answered_at.is_none_or(|at| now >= at + PACE);
         if self.answer.is_empty() && self.has_asked() && is_time {
-            self.answer = answer(engine)?;
+            self.answer = answer(sampler)?;
             self.asked.clear();
             self.answered_at = Some(now);
             return self.tell();
@@ -321,10 +336,8 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// A line with the numbers of this moment; an error when the device is gone.
-fn answer(engine: &Weak<Engine>) -> io::Result<Vec<u8>> {
-    let engine = engine.upgrade().ok_or(ErrorKind::NotConnected)?;
-    let mut stats = MemoryStats::of(&engine);
-    drop(engine);
+fn answer(sampler: &Sampler) -> io::Result<Vec<u8>> {
+    let mut stats = sampler.memory().ok_or(ErrorKind::NotConnected)?;
     // The greatest come first.
     stats.tags.truncate(MOST_TAGS);
     stats.slabs.truncate(MOST_SLABS);

@@ -9,10 +9,10 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, Widget};
 
-use super::super::MemoryStats;
 use super::draw::{DIM, LIVE, panel};
-use crate::memory::TagUse;
-use crate::units::Bytes;
+use lapidary_core::MemoryStats;
+use lapidary_core::TagUse;
+use lapidary_core::units::Bytes;
 
 /// A longer filter finds nothing more.
 const MOST_FILTER_CHARS: usize = 60;

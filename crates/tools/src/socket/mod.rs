@@ -13,12 +13,13 @@ mod server;
 #[cfg(all(test, any(target_os = "linux", target_os = "android")))]
 mod tests;
 
+use lapidary_core::MemoryStats;
 use serde::{Deserialize, Serialize};
 
-use super::MemoryStats;
+use crate::Error;
 
 pub use client::{Remote, Served};
-pub use server::MonitorServer;
+pub use server::{MonitorServer, serve};
 
 const REQUEST: &str = "memory 1\n";
 /// Of the answer: a program that knows another says so.
@@ -33,6 +34,10 @@ const MOST_SLABS: usize = 4096;
 #[derive(Deserialize)]
 struct Head {
     version: u32,
+}
+
+fn refuse(reason: String) -> Error {
+    Error::Socket { reason }
 }
 
 #[derive(Deserialize, Serialize)]

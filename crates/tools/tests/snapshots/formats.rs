@@ -1,17 +1,23 @@
 //! Snapshots in other programs' formats: each is what a golden file says, and adds up.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{DType, Event, Gpu, Moment, RmmEvent, Snapshot, read_rmm};
+use lapidary::{DType, Gpu, Snapshot};
+use lapidary_tools::formats::{read_rmm, write_pickle};
 use serde_json::Value;
+
+use super::adding_up::{add_up, rmm, trace};
 
 /// Set, the golden files are written anew.
 const WRITE_GOLDEN: &str = "LAPIDARY_WRITE_GOLDEN";
 
 fn golden(name: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/engine/golden")).join(name)
+    PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/snapshots/golden"
+    ))
+    .join(name)
 }
 
 fn is_golden(name: &str, found: &[u8]) {
@@ -149,7 +155,7 @@ fn snapshots_are_written_for_other_tools() {
     ] {
         add_up(&snapshot);
         let mut pickle = Vec::new();
-        snapshot.write_pickle(&mut pickle).unwrap();
+        write_pickle(&snapshot, &mut pickle).unwrap();
         let mut json = Vec::new();
         snapshot.write_json(&mut json).unwrap();
         if let Some(folder) = std::env::var_os("LAPIDARY_FORMATS_FOLDER") {
@@ -168,70 +174,6 @@ fn snapshots_are_written_for_other_tools() {
     }
 }
 
-fn rmm(snapshot: &Snapshot) -> Vec<u8> {
-    let mut log = Vec::new();
-    snapshot.write_rmm(&mut log).unwrap();
-    log
-}
-
-/// What a history says in the formats of others is what the statistics say.
-pub(crate) fn add_up(snapshot: &Snapshot) {
-    let mut live: HashMap<usize, u64> = HashMap::new();
-    for row in read_rmm(&rmm(snapshot)[..]).unwrap() {
-        match row.event {
-            RmmEvent::Alloc { id, bytes } => assert!(live.insert(id, bytes).is_none()),
-            RmmEvent::Free { id } => assert!(live.remove(&id).is_some()),
-        }
-    }
-    let stats = &snapshot.stats;
-    if !snapshot.moments.is_empty() {
-        counters_add_up(snapshot);
-    }
-    let live_bytes: u64 = live.values().sum();
-    assert_eq!(live_bytes, stats.requested_bytes.now);
-    assert_eq!(live.len() as u64, stats.live_storages.now);
-}
-
-fn trace(snapshot: &Snapshot) -> Vec<u8> {
-    let mut trace = Vec::new();
-    snapshot.write_trace(&mut trace).unwrap();
-    trace
-}
-
-/// The last of each counter is what there is, tracks are in order, and nothing is left out.
-fn counters_add_up(snapshot: &Snapshot) {
-    let trace: Value = serde_json::from_slice(&trace(snapshot)).unwrap();
-    let mut last: HashMap<&str, u64> = HashMap::new();
-    let mut times: HashMap<u64, f64> = HashMap::new();
-    let mut count = 0;
-    for event in trace["traceEvents"].as_array().unwrap() {
-        let name = event["name"].as_str().unwrap();
-        if event["ph"] == "M" {
-            continue;
-        }
-        let us = event["ts"].as_f64().unwrap();
-        let before = times.insert(event["tid"].as_u64().unwrap(), us);
-        assert!(before.is_none_or(|before| before <= us), "{event}");
-        match event["ph"].as_str().unwrap() {
-            "C" => {
-                last.insert(name, event["args"]["bytes"].as_u64().unwrap());
-            }
-            "i" | "X" => count += 1,
-            other => panic!("{other}"),
-        }
-    }
-    let stats = &snapshot.stats;
-    assert_eq!(last["live"], stats.live_bytes.now);
-    assert_eq!(last["reserved"], stats.reserved_bytes.now);
-    assert_eq!(last.get("budget").copied(), stats.budget_bytes);
-    let counted = |moment: &&Moment| {
-        let event = moment.event;
-        use Event::{Alloc, Donate, Free};
-        !matches!(event, Alloc { .. } | Free { .. } | Donate { .. })
-    };
-    assert_eq!(count, snapshot.moments.iter().filter(counted).count());
-}
-
 #[test]
 fn a_trace() {
     is_golden("snapshot.trace.json", &trace(&sample()));
@@ -243,86 +185,6 @@ fn a_picture_of_the_slabs() {
     is_golden("snapshot.map.txt", snapshot.map().to_string().as_bytes());
     let colored = snapshot.map().columns(60).lines(16).colored(true);
     is_golden("snapshot.colored.txt", colored.to_string().as_bytes());
-}
-
-/// Whatever there is, and whatever it is called, the picture has its size and is text.
-#[test]
-fn a_picture_stays_in_its_frame() {
-    for name in [
-        "two\nlines\r\n",
-        "\u{1b}[31mred",
-        &"long".repeat(1000),
-        "記憶装置",
-        "\u{202e}x",
-    ] {
-        let (gpu, _) = super::open_alone(SimOptions {
-            max_buffer_bytes: 64 << 10,
-            ..super::options()
-        });
-        let held: Vec<_> = (0..300)
-            .map(|i| {
-                let x = gpu.zeros(&[(64 << 10) - 16 * i], DType::U8).unwrap();
-                x.named(&format!("{name}{}", i % 40))
-            })
-            .collect();
-        gpu.finish().unwrap();
-        let mut snapshot = gpu.snapshot();
-        drop(held);
-        fits(&snapshot);
-        snapshot.slabs.truncate(3);
-        fits(&snapshot);
-        // The fields are public: whatever they hold, it is printed.
-        for size_bytes in [0, 1, u64::MAX] {
-            snapshot.granule_bytes = size_bytes;
-            snapshot.slabs[0].size_bytes = size_bytes;
-            snapshot.slabs[1].blocks[0].offset_bytes = size_bytes;
-            snapshot.slabs[2].blocks[0].granted_bytes = size_bytes;
-            snapshot.slabs[2].blocks[0].size_bytes = size_bytes;
-            snapshot.slabs[2].blocks[0].tag = u32::MAX;
-            fits(&snapshot);
-        }
-        snapshot.slabs.clear();
-        fits(&snapshot);
-    }
-}
-
-fn fits(snapshot: &Snapshot) {
-    for (columns, lines) in [(100, 40), (60, 16), (250, 100)] {
-        let picture = snapshot.map().columns(columns).lines(lines).to_string();
-        assert!(picture.lines().count() <= lines, "{picture}");
-        for line in picture.lines() {
-            let wide = line.chars().filter(|&c| c > '\u{2fff}').count();
-            assert!(line.chars().count() + wide <= columns, "{picture}");
-            assert!(
-                !line.contains(|c: char| c.is_control() || c == '\u{202e}'),
-                "{line:?}"
-            );
-        }
-    }
-    let narrow = snapshot.map().columns(0).lines(0).to_string();
-    assert!(narrow.lines().count() <= 16, "{narrow}");
-}
-
-#[test]
-fn transfers_are_in_the_history() {
-    let (gpu, _) = super::open_alone(SimOptions::default());
-    gpu.keep_history(100);
-    let x = gpu.tensor(&[1.0f32; 64], &[64]).unwrap();
-    (&x + 1.0).unwrap().to_vec::<f32>().unwrap();
-    let moments = gpu.history().moments;
-    let events: Vec<_> = moments.iter().map(|moment| moment.event).collect();
-    let uploaded = Event::Upload {
-        storage: 1,
-        bytes: 256,
-    };
-    let read = Event::Read {
-        storage: 2,
-        bytes: 256,
-    };
-    assert!(
-        events.contains(&uploaded) && events.contains(&read),
-        "{events:?}"
-    );
 }
 
 /// A hundred thousand blocks of a thousand makers, and a million events.
@@ -359,9 +221,9 @@ fn large_snapshots_are_measured() {
     let blocks: usize = snapshot.slabs.iter().map(|slab| slab.blocks.len()).sum();
     assert_eq!((blocks, snapshot.moments.len()), (100_000, 1_000_000));
     measured("json", &|to| snapshot.write_json(to).unwrap());
-    let log = measured("rmm", &|to| snapshot.write_rmm(to).unwrap());
-    measured("pickle", &|to| snapshot.write_pickle(to).unwrap());
-    measured("trace", &|to| snapshot.write_trace(to).unwrap());
+    let log = measured("rmm", &|to| to.extend(rmm(&snapshot)));
+    measured("pickle", &|to| write_pickle(&snapshot, to).unwrap());
+    measured("trace", &|to| to.extend(trace(&snapshot)));
     measured("picture", &|to| {
         to.extend(snapshot.map().to_string().bytes())
     });
@@ -393,7 +255,7 @@ fn a_log_of_rmms() {
 #[test]
 fn a_pickle() {
     let mut pickle = Vec::new();
-    sample().write_pickle(&mut pickle).unwrap();
+    write_pickle(&sample(), &mut pickle).unwrap();
     is_golden("snapshot.pickle", &pickle);
 }
 

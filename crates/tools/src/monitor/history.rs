@@ -10,9 +10,9 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Widget};
 
-use super::super::MemoryStats;
 use super::draw::{DIM, LIVE, OUT, RESERVED, panel};
-use crate::units::Bytes;
+use lapidary_core::MemoryStats;
+use lapidary_core::units::Bytes;
 
 /// At ten a second, an hour.
 const MOST_SAMPLES: usize = 36_000;

@@ -3,12 +3,13 @@
 
 use std::io::{self, BufRead, Read, Write};
 
+use lapidary_core::internal::printable;
+use lapidary_core::{Event, Snapshot};
 use rustc_hash::FxHashMap;
 
 use super::places::{Held, Places, Step};
-use crate::error::{Error, Result};
-use crate::memory::Event;
-use crate::observe::Snapshot;
+use super::unix_us;
+use crate::{Error, Result};
 
 const HEADER: &str = "Thread,Time,Action,Pointer,Size,Stream";
 
@@ -17,55 +18,47 @@ const MOST_LINE_BYTES: u64 = 1 << 16;
 
 const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 
-impl Snapshot {
-    /// Writes the history as a log of RMM's, from what there was at its beginning on: rows of
-    /// `Thread,Time,Action,Pointer,Size,Stream`, where addresses are made up from slabs and
-    /// offsets, and times are of the day in UTC. Without a history it has what is there now.
-    ///
-    /// What leaves the device is freed there, and allocated when it is back; what moves is both.
-    ///
-    /// # Errors
-    /// The writer's own.
-    pub fn write_rmm(&self, to: impl Write) -> io::Result<()> {
-        let mut to = io::BufWriter::new(to);
-        writeln!(to, "{HEADER}")?;
-        let places = Places::of(self);
-        let first_ns = self.moments.first().map(|moment| moment.at_ns);
-        let begins_ns = first_ns.unwrap_or(self.taken_at_ns);
-        for held in places.before() {
-            self.row(&mut to, begins_ns, "allocate", held)?;
+/// Writes the history of a snapshot as a log of RMM's, from what there was at its beginning on:
+/// rows of `Thread,Time,Action,Pointer,Size,Stream`, where addresses are made up from slabs and
+/// offsets, and times are of the day in UTC. Without a history it has what is there now.
+///
+/// What leaves the device is freed there, and allocated when it is back; what moves is both.
+///
+/// # Errors
+/// The writer's own.
+pub fn write_rmm(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
+    let mut to = io::BufWriter::new(to);
+    writeln!(to, "{HEADER}")?;
+    let places = Places::of(snapshot);
+    let first_ns = snapshot.moments.first().map(|moment| moment.at_ns);
+    let begins_ns = first_ns.unwrap_or(snapshot.taken_at_ns);
+    let time_of_day = |at_ns| time_of_day(unix_us(snapshot, at_ns));
+    for held in places.before() {
+        row(&mut to, &time_of_day(begins_ns), "allocate", held)?;
+    }
+    places.tell(|at_ns, step| match step {
+        Step::Gained(held) => row(&mut to, &time_of_day(at_ns), "allocate", &held),
+        Step::Lost(held) => row(&mut to, &time_of_day(at_ns), "free", &held),
+        Step::Event(Event::Refusal { bytes }) => {
+            let time = time_of_day(at_ns);
+            writeln!(to, "0,{time},allocate failure,(nil),{bytes},0")
         }
-        places.tell(|at_ns, step| match step {
-            Step::Gained(held) => self.row(&mut to, at_ns, "allocate", &held),
-            Step::Lost(held) => self.row(&mut to, at_ns, "free", &held),
-            Step::Event(Event::Refusal { bytes }) => {
-                let time = self.time_of_day(at_ns);
-                writeln!(to, "0,{time},allocate failure,(nil),{bytes},0")
-            }
-            _ => Ok(()),
-        })?;
-        to.flush()
-    }
+        _ => Ok(()),
+    })?;
+    to.flush()
+}
 
-    fn row(&self, to: &mut impl Write, at_ns: u64, action: &str, held: &Held) -> io::Result<()> {
-        let (time, address, bytes) = (self.time_of_day(at_ns), held.address, held.bytes);
-        writeln!(to, "0,{time},{action},{address:#x},{bytes},0")
-    }
+fn row(to: &mut impl Write, time: &str, action: &str, held: &Held) -> io::Result<()> {
+    let (address, bytes) = (held.address, held.bytes);
+    writeln!(to, "0,{time},{action},{address:#x},{bytes},0")
+}
 
-    /// `%H:%M:%S.%f`.
-    fn time_of_day(&self, at_ns: u64) -> String {
-        let us = self.unix_us(at_ns) % DAY_US;
-        let (seconds, us) = (us / 1_000_000, us % 1_000_000);
-        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        format!("{hours:02}:{minutes:02}:{seconds:02}.{us:06}")
-    }
-
-    /// A time of `moments` in microseconds since 1970, as far as that is known.
-    pub(super) fn unix_us(&self, at_ns: u64) -> u64 {
-        let taken_us = self.taken_unix_ms.saturating_mul(1000);
-        let before_us = self.taken_at_ns.saturating_sub(at_ns) / 1000;
-        taken_us.saturating_sub(before_us)
-    }
+/// `%H:%M:%S.%f`.
+fn time_of_day(unix_us: u64) -> String {
+    let us = unix_us % DAY_US;
+    let (seconds, us) = (us / 1_000_000, us % 1_000_000);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hours:02}:{minutes:02}:{seconds:02}.{us:06}")
 }
 
 /// What a row of a log of RMM's says, in terms of blocks: addresses come again.
@@ -94,12 +87,12 @@ pub struct RmmRow {
     pub event: RmmEvent,
 }
 
-/// Reads a log of RMM's logging adaptor, or what [`Snapshot::write_rmm`] has written. Rows of
+/// Reads a log of RMM's logging adaptor, or what [`write_rmm`] has written. Rows of
 /// nothing (allocations of no bytes, and those that failed) are left out; columns may be in any
 /// order, and more than the three that say what happens.
 ///
 /// ```
-/// use lapidary_core::{RmmEvent, read_rmm};
+/// use lapidary_tools::formats::{RmmEvent, read_rmm};
 ///
 /// let log = "Thread,Time,Action,Pointer,Size,Stream\n\
 ///            7,12:00:00.000001,allocate,0x7f00,4096,0\n\
@@ -109,17 +102,17 @@ pub struct RmmRow {
 /// let broken = log.replace("free,0x7f00", "free,0x7e00");
 /// let error = read_rmm(broken.as_bytes()).unwrap_err().to_string();
 /// assert!(error.contains("line 3: 0x7e00 is freed"), "{error}");
-/// # Ok::<(), lapidary_core::Error>(())
+/// # Ok::<(), lapidary_tools::Error>(())
 /// ```
 ///
 /// # Errors
-/// [`Error::Format`] with the line: no such columns, a row that ends early, a bad number or action,
+/// [`Error::Rmm`] with the line: no such columns, a row that ends early, a bad number or action,
 /// a block allocated where another is, freed twice or with another size, and whatever the reader
 /// says.
 pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
     let (mut log, mut rows, mut buffer) = (None, Vec::new(), Vec::new());
     for line in 1.. {
-        let at = |what: String| broken(line, &what);
+        let at = |reason: String| Error::Rmm { line, reason };
         let Some(text) = next_line(&mut from, &mut buffer).map_err(at)? else {
             break;
         };
@@ -131,14 +124,11 @@ pub fn read_rmm(mut from: impl BufRead) -> Result<Vec<RmmRow>> {
             }
         }
     }
-    log.map(|_| rows).ok_or_else(|| broken(1, "it is empty"))
-}
-
-fn broken(line: u64, what: &str) -> Error {
-    Error::Format {
-        format: "log of RMM's",
-        reason: format!("line {line}: {what}"),
-    }
+    let empty = || Error::Rmm {
+        line: 1,
+        reason: "it is empty".into(),
+    };
+    log.map(|_| rows).ok_or_else(empty)
 }
 
 /// The next line, in no more memory than it should take.
@@ -244,5 +234,5 @@ fn address(text: &str) -> std::result::Result<u64, String> {
 
 /// What a file says, in a message.
 fn shown(text: &str) -> String {
-    crate::memory::printable(text, 40)
+    printable(text, 40)
 }

@@ -8,7 +8,7 @@ use super::open_alone;
 
 fn page(snapshot: &Snapshot) -> String {
     let mut page = Vec::new();
-    snapshot.write_html(&mut page).unwrap();
+    lapidary_tools::page::write(snapshot, &mut page).unwrap();
     String::from_utf8(page).unwrap()
 }
 
@@ -137,7 +137,7 @@ fn two_snapshots_make_one_page() {
     let (gpu, _tensors) = named(&["x"]);
     let before = gpu.snapshot();
     let mut page = Vec::new();
-    before.compare_html(&gpu.snapshot(), &mut page).unwrap();
+    lapidary_tools::page::write_comparison(&before, &gpu.snapshot(), &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert_eq!(page.matches(" data-snapshot=\"events-").count(), 2);
     assert!(page.contains(" id=\"events-1\">"));

@@ -4,54 +4,54 @@
 
 use std::io::{self, Write};
 
+use lapidary_core::alloc::SlabClass;
+use lapidary_core::internal::{printable, printable_end};
+use lapidary_core::{Event, SlabMap, Snapshot};
+
 use super::pickle::Pickle;
 use super::places::{Held, Places, Range, Step};
-use crate::alloc::SlabClass;
-use crate::memory::{Event, SlabMap, printable, printable_end};
-use crate::observe::Snapshot;
+use super::unix_us;
 
 /// Names are shown in lists and tooltips: what is longer is cut.
 const NAME_COLUMNS: usize = 120;
 
-impl Snapshot {
-    /// Writes it as a pickle that PyTorch's tools read: `python _memory_viz.py trace_plot` of
-    /// `torch/cuda/`, and the viewer that <https://pytorch.org/memory_viz> is.
-    ///
-    /// Addresses are made up from the numbers of slabs and the offsets in them; what moves, leaves
-    /// or is handed on is freed in one place and allocated in another. Blocks of which nothing
-    /// tells where they were, since they were made before the history begins and are gone, lie in a
-    /// segment of their own.
-    ///
-    /// ```no_run
-    /// # let gpu = lapidary_core::Gpu::open(Default::default())?;
-    /// gpu.keep_history(100_000);
-    /// // ... a few steps ...
-    /// let file = std::fs::File::create("snapshot.pickle").unwrap();
-    /// gpu.snapshot().write_pickle(file).unwrap();
-    /// # Ok::<(), lapidary_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The writer's own; [`InvalidData`](io::ErrorKind::InvalidData) for sizes over 2^53 bytes.
-    pub fn write_pickle(&self, to: impl Write) -> io::Result<()> {
-        let places = Places::of(self);
-        let mut writer = Writer {
-            pickle: Pickle::begin(io::BufWriter::new(to))?,
-            snapshot: self,
-            frames: vec![None; self.tags.len() + 1],
-        };
-        writer.pickle.dict()?;
-        writer.segments(&places)?;
-        writer.traces(&places)?;
-        let pickle = &mut writer.pickle;
-        pickle.key("allocator_settings")?;
-        pickle.dict()?;
-        pickle.str_at("allocator", "lapidary")?;
-        pickle.str_at("adapter", &printable(&self.stats.adapter, NAME_COLUMNS))?;
-        pickle.end_dict()?;
-        pickle.end_dict()?;
-        writer.pickle.end()
-    }
+/// Writes a snapshot as a pickle that PyTorch's tools read: `python _memory_viz.py trace_plot` of
+/// `torch/cuda/`, and the viewer that <https://pytorch.org/memory_viz> is.
+///
+/// Addresses are made up from the numbers of slabs and the offsets in them; what moves, leaves or
+/// is handed on is freed in one place and allocated in another. Blocks of which nothing tells where
+/// they were, since they were made before the history begins and are gone, lie in a segment of
+/// their own.
+///
+/// ```no_run
+/// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+/// gpu.keep_history(100_000);
+/// // ... a few steps ...
+/// let file = std::fs::File::create("snapshot.pickle")?;
+/// lapidary_tools::formats::write_pickle(&gpu.snapshot(), file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The writer's own; [`InvalidData`](io::ErrorKind::InvalidData) for sizes over 2^53 bytes.
+pub fn write_pickle(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
+    let places = Places::of(snapshot);
+    let mut writer = Writer {
+        pickle: Pickle::begin(io::BufWriter::new(to))?,
+        snapshot,
+        frames: vec![None; snapshot.tags.len() + 1],
+    };
+    writer.pickle.dict()?;
+    writer.segments(&places)?;
+    writer.traces(&places)?;
+    let pickle = &mut writer.pickle;
+    pickle.key("allocator_settings")?;
+    pickle.dict()?;
+    pickle.str_at("allocator", "lapidary")?;
+    pickle.str_at("adapter", &printable(&snapshot.stats.adapter, NAME_COLUMNS))?;
+    pickle.end_dict()?;
+    pickle.end_dict()?;
+    writer.pickle.end()
 }
 
 struct Writer<'a, W> {
@@ -150,7 +150,7 @@ impl<W: Write> Writer<'_, W> {
         let mut reserved_bytes =
             (slabs_before.iter()).fold(0, |sum: u64, slab| sum.saturating_add(slab.bytes));
         places.tell(|at_ns, step| {
-            let us = self.snapshot.unix_us(at_ns);
+            let us = unix_us(self.snapshot, at_ns);
             let mut entry = |action, place| {
                 self.pickle.item(&mut trace)?;
                 self.entry(us, action, place)

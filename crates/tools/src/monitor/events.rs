@@ -10,11 +10,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 
-use super::super::MemoryStats;
-use super::super::stats::counted;
 use super::draw::{DIM, panel};
-use crate::shortage::{ReclaimStep, ReclaimStepUse};
-use crate::units::Bytes;
+use lapidary_core::MemoryStats;
+use lapidary_core::internal::counted;
+use lapidary_core::units::Bytes;
+use lapidary_core::{ReclaimStep, ReclaimStepUse};
 
 const MOST_LINES: usize = 200;
 
@@ -144,6 +144,9 @@ fn counted_tries(tries: u64) -> String {
     }
 }
 
+/// A step that is new needs a colour.
+const _: () = assert!(ReclaimStep::ALL.len() == 10);
+
 /// What costs nothing is quiet; what costs traffic is seen.
 fn colour(step: ReclaimStep) -> Color {
     match step {
@@ -154,6 +157,7 @@ fn colour(step: ReclaimStep) -> Color {
         ReclaimStep::Compact => Color::Cyan,
         ReclaimStep::Host | ReclaimStep::Drop => Color::Yellow,
         ReclaimStep::Disk => Color::LightRed,
-        ReclaimStep::Repack => Color::Red,
+        // Repack.
+        _ => Color::Red,
     }
 }

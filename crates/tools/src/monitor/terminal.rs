@@ -9,8 +9,8 @@ use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 
-use super::super::MemoryStats;
 use super::{Control, Monitor};
+use lapidary_core::MemoryStats;
 
 /// After a sample that failed the next is not tried sooner: keys are answered in between.
 const RETRY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ impl Monitor {
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) -> std::io::Result<()> {
-    /// use lapidary_core::monitor::Monitor;
+    /// use lapidary_tools::monitor::Monitor;
     /// use std::time::Duration;
     ///
     /// // On a thread of its own, or on the main one while others work.

@@ -12,13 +12,12 @@
 
 use std::io::{self, Write};
 
+use lapidary_core::internal::{EVENT_KINDS, SNAPSHOT_FORMAT, SNAPSHOT_VERSION};
+use lapidary_core::units::Level;
+use lapidary_core::{
+    Event, EvictedStorage, Moment, ReclaimStep, ReclaimStepUse, SlabMap, Snapshot, Tag,
+};
 use serde::Serialize;
-
-use super::Snapshot;
-use super::json::{FORMAT, VERSION};
-use crate::memory::{Event, EvictedStorage, Moment, SlabMap, Tag};
-use crate::shortage::{ReclaimStep, ReclaimStepUse};
-use crate::units::Level;
 
 /// What is before the snapshots, ...
 const BEFORE: &str = concat!(
@@ -45,58 +44,52 @@ const AFTER: &str = concat!(
     "})();\n</script>\n</body>\n</html>\n",
 );
 
+/// A kind of event that is new needs a number in `Numbers`, and a reader in `decode.js`.
+const _: () = assert!(EVENT_KINDS == 15);
+
 /// Longer texts are of no use on a page: their beginning is kept.
 const MOST_TEXT_BYTES: usize = 1024;
 
 /// The largest number that a script tells from the next one.
 const MOST_NUMBER: u64 = (1 << 53) - 1;
 
-impl Snapshot {
-    /// Writes it as a page to open in a browser: live memory over time by who holds it, every slab
-    /// at any moment of the history, and the greatest holders. The page is one file and loads
-    /// nothing. Texts of more than 1 KiB are clipped, and the page says so.
-    ///
-    /// A million events are about 9 MB.
-    ///
-    /// ```
-    /// # #[cfg(feature = "sim")] {
-    /// let (gpu, _) = lapidary_core::Gpu::simulated(Default::default())?;
-    /// gpu.keep_history(1_000_000);
-    /// gpu.buffer_from(&[1.0_f32; 4096])?.named("weights").force()?;
-    /// let mut page = Vec::new();
-    /// gpu.snapshot().write_html(&mut page).unwrap();
-    /// assert!(page.starts_with(b"<!doctype html>"));
-    /// # }
-    /// # Ok::<(), lapidary_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The writer's own.
-    pub fn write_html(&self, to: impl Write) -> io::Result<()> {
-        write_page(&[self], to)
-    }
+/// Writes a snapshot as a page to open in a browser: live memory over time by who holds it, every
+/// slab at any moment of the history, and the greatest holders. The page is one file and loads
+/// nothing. Texts of more than 1 KiB are clipped, and the page says so.
+///
+/// A million events are about 9 MB.
+///
+/// ```no_run
+/// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+/// gpu.keep_history(1_000_000);
+/// // ... a few steps ...
+/// let file = std::fs::File::create("memory.html")?;
+/// lapidary_tools::page::write(&gpu.snapshot(), file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The writer's own.
+pub fn write(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
+    write_page(&[snapshot], to)
+}
 
-    /// Writes a page with this snapshot and a later one, or one of another run: what each tag held
-    /// in either, by how much that differs, and both maps. Each can also be looked at as on a page
-    /// of its own.
-    ///
-    /// ```
-    /// # #[cfg(feature = "sim")] {
-    /// # let (gpu, _) = lapidary_core::Gpu::simulated(Default::default())?;
-    /// let before = gpu.snapshot();
-    /// let x = gpu.buffer_from(&[1.0_f32; 4096])?.named("weights");
-    /// x.force()?;
-    /// let mut page = Vec::new();
-    /// before.compare_html(&gpu.snapshot(), &mut page).unwrap();
-    /// # }
-    /// # Ok::<(), lapidary_core::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The writer's own.
-    pub fn compare_html(&self, after: &Snapshot, to: impl Write) -> io::Result<()> {
-        write_page(&[self, after], to)
-    }
+/// Writes a page with two snapshots, of one run or of two: what each tag held in either, by how
+/// much that differs, and both maps. Each can also be looked at as on a page of its own.
+///
+/// ```no_run
+/// # let gpu = lapidary_core::Gpu::open(Default::default())?;
+/// let before = gpu.snapshot();
+/// // ... a few steps ...
+/// let file = std::fs::File::create("compare.html")?;
+/// lapidary_tools::page::write_comparison(&before, &gpu.snapshot(), file)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The writer's own.
+pub fn write_comparison(before: &Snapshot, after: &Snapshot, to: impl Write) -> io::Result<()> {
+    write_page(&[before, after], to)
 }
 
 fn write_page(snapshots: &[&Snapshot], to: impl Write) -> io::Result<()> {
@@ -202,8 +195,8 @@ impl<'a> Head<'a> {
         };
         let tags = snapshot.tags.iter().map(|one| one.as_ref().map(&mut tag));
         Head {
-            format: FORMAT,
-            version: VERSION,
+            format: SNAPSHOT_FORMAT,
+            version: SNAPSHOT_VERSION,
             taken_at_ns: snapshot.taken_at_ns,
             taken_unix_ms: snapshot.taken_unix_ms,
             granule_bytes: snapshot.granule_bytes,
@@ -363,13 +356,7 @@ impl Numbers {
                 let took_ns = end_ns.saturating_sub(begin_ns);
                 self.numbers(14, [kernel.into(), begin_ns, took_ns])
             }
-            // `fields` has them.
-            Event::Alloc { .. }
-            | Event::Free { .. }
-            | Event::Donate { .. }
-            | Event::Move { .. }
-            | Event::Evict { .. }
-            | Event::Restore { .. } => self.fields(event),
+            _ => unreachable!("`fields` writes the others of the {EVENT_KINDS} kinds"),
         }
     }
 

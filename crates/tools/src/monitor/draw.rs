@@ -8,10 +8,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Widget};
 
-use super::super::MemoryStats;
 use super::{Monitor, WINDOWS};
-use crate::memory::{SlabUse, printable};
-use crate::units::Bytes;
+use lapidary_core::MemoryStats;
+use lapidary_core::SlabUse;
+use lapidary_core::internal::printable;
+use lapidary_core::units::Bytes;
 
 pub(super) const DIM: Style = Style::new().fg(Color::DarkGray);
 pub(super) const LIVE: Style = Style::new().fg(Color::Green);

@@ -4,12 +4,15 @@
 use std::convert::Infallible;
 use std::io::{self, Write};
 
+use lapidary_core::internal::{EVENT_KINDS, printable};
+use lapidary_core::{Event, Snapshot};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::places::{Places, Step};
-use crate::memory::{Event, printable};
-use crate::observe::Snapshot;
+
+/// A kind of event that is new is told of in `event`.
+const _: () = assert!(EVENT_KINDS == 15);
 
 /// So many tags have a counter of their own: those that had most at any time.
 const TAGS: usize = 8;
@@ -24,100 +27,104 @@ const TRANSFERS: u32 = 3;
 const KERNELS: u32 = 4;
 const PRESSURE: u32 = 5;
 
-impl Snapshot {
-    /// Writes the history as a trace that <https://ui.perfetto.dev> and `chrome://tracing` open:
-    /// counters of what is live (granted, as
-    /// [`MemoryStats::live_bytes`](crate::MemoryStats::live_bytes)), reserved and the budget, and
-    /// of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps and
-    /// refusals; and kernels, if [they were timed](crate::Gpu::time_kernels). Times begin when the
-    /// device was opened.
-    ///
-    /// # Errors
-    /// The writer's own.
-    pub fn write_trace(&self, to: impl Write) -> io::Result<()> {
-        let places = Places::of(self);
-        let mut writer = Writer {
-            to: io::BufWriter::new(to),
-            is_first: true,
-        };
-        write!(writer.to, "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
-        writer.names(self)?;
-        let mut levels = Levels::before(self, &places);
-        levels.watch(greatest(self, &places));
-        let first_ns = self.moments.first().map(|moment| moment.at_ns);
-        let mut now_ns = first_ns.unwrap_or(self.taken_at_ns);
-        writer.budget(self, now_ns)?;
-        levels.write(&mut writer, now_ns)?;
-        places.tell(|at_ns, step| {
-            if at_ns != now_ns {
-                levels.write(&mut writer, now_ns)?;
-                now_ns = at_ns;
-            }
-            levels.take(&places, step);
-            match step {
-                Step::Event(event) => self.event(&mut writer, at_ns, event),
-                _ => Ok(()),
-            }
-        })?;
-        levels.write(&mut writer, now_ns)?;
-        writer.budget(self, self.taken_at_ns)?;
-        writer.to.write_all(b"\n]}\n")?;
-        writer.to.flush()
-    }
-
-    fn event(&self, to: &mut Writer<impl Write>, at_ns: u64, event: Event) -> io::Result<()> {
-        let mut instant =
-            |track, name: &str, args: &[(&str, u64)]| to.instant(track, name, at_ns, args);
-        match event {
-            Event::Alloc { .. } | Event::Free { .. } | Event::Donate { .. } => Ok(()),
-            Event::SlabCreated { slab, bytes, .. } => {
-                let args = [("slab", slab.into()), ("bytes", bytes)];
-                instant(SLABS, "slab created", &args)
-            }
-            Event::SlabReleased { slab, bytes } => {
-                let args = [("slab", slab.into()), ("bytes", bytes)];
-                instant(SLABS, "slab released", &args)
-            }
-            Event::Submission { serial, commands } => {
-                let args = [("serial", serial), ("commands", commands)];
-                instant(SUBMISSIONS, "submission", &args)
-            }
-            Event::Upload { storage, bytes } => instant(
-                TRANSFERS,
-                "upload",
-                &[("storage", storage), ("bytes", bytes)],
-            ),
-            Event::Read { storage, bytes } => {
-                instant(TRANSFERS, "read", &[("storage", storage), ("bytes", bytes)])
-            }
-            Event::Evict { storage, bytes, to } => {
-                let name = format!("evict to {to:?}").to_lowercase();
-                instant(TRANSFERS, &name, &[("storage", storage), ("bytes", bytes)])
-            }
-            Event::Restore { storage, bytes, .. } => instant(
-                TRANSFERS,
-                "restore",
-                &[("storage", storage), ("bytes", bytes)],
-            ),
-            Event::Move { storage, bytes, .. } => {
-                instant(PRESSURE, "move", &[("storage", storage), ("bytes", bytes)])
-            }
-            Event::ReclaimStep { step, freed_bytes } => {
-                let name = format!("reclaim step: {}", step.name());
-                instant(PRESSURE, &name, &[("freed_bytes", freed_bytes)])
-            }
-            Event::Refusal { bytes } => instant(PRESSURE, "refusal", &[("bytes", bytes)]),
-            Event::Reopened => instant(PRESSURE, "device reopened", &[]),
-            Event::Kernel {
-                kernel,
-                begin_ns,
-                end_ns,
-            } => {
-                let name = self.kernels.get(kernel as usize);
-                let name = name.map_or("others", String::as_str);
-                to.kernel(name, begin_ns, end_ns)
-            }
+/// Writes the history of a snapshot as a trace that <https://ui.perfetto.dev> and
+/// `chrome://tracing` open: counters of what is live (granted, as
+/// [`MemoryStats::live_bytes`](lapidary_core::MemoryStats::live_bytes)), reserved and the budget,
+/// and of the tags that had most; submissions, transfers, moves, slabs, the reclaim steps and
+/// refusals; and kernels, if [they were timed](lapidary_core::Gpu::time_kernels). Times begin when
+/// the device was opened.
+///
+/// # Errors
+/// The writer's own.
+pub fn write_trace(snapshot: &Snapshot, to: impl Write) -> io::Result<()> {
+    let places = Places::of(snapshot);
+    let mut writer = Writer {
+        to: io::BufWriter::new(to),
+        is_first: true,
+    };
+    write!(writer.to, "{{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
+    writer.names(snapshot)?;
+    let mut levels = Levels::before(snapshot, &places);
+    levels.watch(greatest(snapshot, &places));
+    let first_ns = snapshot.moments.first().map(|moment| moment.at_ns);
+    let mut now_ns = first_ns.unwrap_or(snapshot.taken_at_ns);
+    writer.budget(snapshot, now_ns)?;
+    levels.write(&mut writer, now_ns)?;
+    places.tell(|at_ns, step| {
+        if at_ns != now_ns {
+            levels.write(&mut writer, now_ns)?;
+            now_ns = at_ns;
         }
+        levels.take(&places, step);
+        match step {
+            Step::Event(event) => write_event(snapshot, &mut writer, at_ns, event),
+            _ => Ok(()),
+        }
+    })?;
+    levels.write(&mut writer, now_ns)?;
+    writer.budget(snapshot, snapshot.taken_at_ns)?;
+    writer.to.write_all(b"\n]}\n")?;
+    writer.to.flush()
+}
+
+fn write_event(
+    snapshot: &Snapshot,
+    to: &mut Writer<impl Write>,
+    at_ns: u64,
+    event: Event,
+) -> io::Result<()> {
+    let mut instant =
+        |track, name: &str, args: &[(&str, u64)]| to.instant(track, name, at_ns, args);
+    match event {
+        Event::SlabCreated { slab, bytes, .. } => {
+            let args = [("slab", slab.into()), ("bytes", bytes)];
+            instant(SLABS, "slab created", &args)
+        }
+        Event::SlabReleased { slab, bytes } => {
+            let args = [("slab", slab.into()), ("bytes", bytes)];
+            instant(SLABS, "slab released", &args)
+        }
+        Event::Submission { serial, commands } => {
+            let args = [("serial", serial), ("commands", commands)];
+            instant(SUBMISSIONS, "submission", &args)
+        }
+        Event::Upload { storage, bytes } => instant(
+            TRANSFERS,
+            "upload",
+            &[("storage", storage), ("bytes", bytes)],
+        ),
+        Event::Read { storage, bytes } => {
+            instant(TRANSFERS, "read", &[("storage", storage), ("bytes", bytes)])
+        }
+        Event::Evict { storage, bytes, to } => {
+            let name = format!("evict to {to:?}").to_lowercase();
+            instant(TRANSFERS, &name, &[("storage", storage), ("bytes", bytes)])
+        }
+        Event::Restore { storage, bytes, .. } => instant(
+            TRANSFERS,
+            "restore",
+            &[("storage", storage), ("bytes", bytes)],
+        ),
+        Event::Move { storage, bytes, .. } => {
+            instant(PRESSURE, "move", &[("storage", storage), ("bytes", bytes)])
+        }
+        Event::ReclaimStep { step, freed_bytes } => {
+            let name = format!("reclaim step: {}", step.name());
+            instant(PRESSURE, &name, &[("freed_bytes", freed_bytes)])
+        }
+        Event::Refusal { bytes } => instant(PRESSURE, "refusal", &[("bytes", bytes)]),
+        Event::Reopened => instant(PRESSURE, "device reopened", &[]),
+        Event::Kernel {
+            kernel,
+            begin_ns,
+            end_ns,
+        } => {
+            let name = snapshot.kernels.get(kernel as usize);
+            let name = name.map_or("others", String::as_str);
+            to.kernel(name, begin_ns, end_ns)
+        }
+        // What comes and goes is told by the counters.
+        _ => Ok(()),
     }
 }
 

@@ -4,10 +4,8 @@
 //! A snapshot's events name storages, and say of a storage that goes only which it is. So they are
 //! gone through twice: once to find out what there was before the first of them, and once to tell.
 
+use lapidary_core::{Block, Event, Moment, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::memory::{Event, Moment};
-use crate::observe::Snapshot;
 
 /// Slabs lie so far apart in the addresses that are made up for them. A slab has the same address
 /// in every snapshot of a device that did not have thousands of them, so that snapshots can be
@@ -417,7 +415,7 @@ impl Past {
     }
 }
 
-fn each_block(snapshot: &Snapshot) -> impl Iterator<Item = (u32, &crate::memory::Block)> {
+fn each_block(snapshot: &Snapshot) -> impl Iterator<Item = (u32, &Block)> {
     let slabs = snapshot.slabs.iter();
     slabs.flat_map(|slab| slab.blocks.iter().map(|block| (slab.slab, block)))
 }

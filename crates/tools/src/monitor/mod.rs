@@ -18,10 +18,10 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::widgets::Widget;
 
-use super::MemoryStats;
 use events::RecentEvents;
 use history::Curve;
 use holders::Holders;
+use lapidary_core::MemoryStats;
 
 /// How much of the past the curve shows.
 const WINDOWS: [Duration; 4] = [
@@ -47,7 +47,7 @@ pub enum Control {
 /// timer and no terminal of its own.
 ///
 /// ```no_run
-/// use lapidary_core::monitor::Monitor;
+/// use lapidary_tools::monitor::Monitor;
 /// # fn demo(frame: &mut ratatui::Frame<'_>, gpu: &lapidary_core::Gpu) {
 /// let mut monitor = Monitor::new();
 /// // Ten times a second or so, and when something else was drawn over it:

@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lapidary_core::MemoryStats;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::MemoryStats;
-use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place};
-use crate::error::{Error, Result};
+use super::{Answer, Head, MOST_ANSWER_BYTES, REQUEST, VERSION, place, refuse};
+use crate::Result;
 
 /// A process that has not given its whole answer by then hangs, or has been stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,18 +18,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// As much of an answer is taken at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// The memory of another process that serves it: see
-/// [`Gpu::serve_monitor`](crate::Gpu::serve_monitor).
+/// The memory of another process that serves it: see [`serve`](super::serve).
 ///
 /// ```no_run
-/// use lapidary_core::monitor::Remote;
+/// use lapidary_tools::socket::Remote;
 ///
 /// for served in Remote::find() {
 ///     let mut remote = Remote::connect(&served.path)?;
 ///     let stats = remote.memory()?;
 ///     println!("{} ({}): {}", remote.program(), served.pid, stats);
 /// }
-/// # Ok::<(), lapidary_core::Error>(())
+/// # Ok::<(), lapidary_tools::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Remote {
@@ -76,8 +75,8 @@ impl Remote {
     /// at.
     ///
     /// # Errors
-    /// [`Error::Option`]: there is no socket, it is another user's, nobody listens, or nobody has
-    /// answered within 2 s.
+    /// [`Error::Socket`](crate::Error::Socket): there is no socket, it is another user's, nobody
+    /// listens, or nobody has answered within 2 s.
     pub fn connect(path: &Path) -> Result<Remote> {
         Ok(Remote {
             stream: Some(open(path).map_err(refuse)?),
@@ -91,8 +90,8 @@ impl Remote {
     /// again.
     ///
     /// # Errors
-    /// [`Error::Option`]: the process has ended, has not given its whole answer within 5 s, or says
-    /// something that is no answer.
+    /// [`Error::Socket`](crate::Error::Socket): the process has ended, has not given its whole
+    /// answer within 5 s, or says something that is no answer.
     pub fn memory(&mut self) -> Result<MemoryStats> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
@@ -201,12 +200,5 @@ fn parse(line: &[u8]) -> std::result::Result<Answer, String> {
         version => Err(format!(
             "it answers in version {version}, this program knows {VERSION}"
         )),
-    }
-}
-
-fn refuse(reason: String) -> Error {
-    Error::Option {
-        option: "monitor socket",
-        reason,
     }
 }

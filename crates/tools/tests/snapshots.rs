@@ -1,0 +1,38 @@
+//! Snapshots as a page and in the formats of other tools, of programs on a simulated device.
+
+#[path = "../../../tests/common/adding_up.rs"]
+mod adding_up;
+#[path = "snapshots/formats.rs"]
+mod formats;
+#[path = "snapshots/page.rs"]
+mod page;
+
+use lapidary::sim::{SimHandle, SimOptions};
+use lapidary::{Budget, Gpu, Options};
+
+/// For a test that counts what happens: whatever the environment says of the budget and of
+/// compaction does not hold for it.
+fn open_alone(options: SimOptions) -> (Gpu, SimHandle) {
+    open(options, Budget::default())
+}
+
+/// As [`open_alone`], with a budget of 4 MiB and buffers of half of that.
+fn open_scarce() -> (Gpu, SimHandle) {
+    let options = SimOptions {
+        max_buffer_bytes: 2 << 20,
+        ..SimOptions::default()
+    };
+    open(options, Budget::device(4 << 20))
+}
+
+fn open(options: SimOptions, budget: Budget) -> (Gpu, SimHandle) {
+    let device = SimOptions {
+        compact_always: Some(false),
+        ..options
+    };
+    let options = Options {
+        budget: Some(budget),
+        ..Options::default()
+    };
+    Gpu::simulated_with(device, options).expect("the options go together")
+}
