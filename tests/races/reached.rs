@@ -1,5 +1,5 @@
-//! Which kernels the tests interpreted, for `cargo xtask ci --only races`: it compares them with
-//! all that the library can choose.
+//! Which kernels the tests interpreted, for `cargo xtask nightly --only races`: it compares them
+//! with all that the library can choose.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

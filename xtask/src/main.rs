@@ -1,9 +1,9 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
-//! This file reads the command line; each verb has a file of its own. Some rooms serve them all:
-//! [`process`] starts programs and says what it starts, [`apt`], [`pip`] and [`driver`] see to it
-//! that the machine has what a verb needs, [`trixie`] holds a newer system, [`browser`] looks at
-//! pages. Nothing here touches a GPU: that is the tests' business.
+//! This file reads the command line; each verb has a file of its own. Some modules serve them all:
+//! [`process`] starts programs and says what it starts, [`steps`] runs lists of checks. [`apt`],
+//! [`pip`] and [`driver`] see to it that the machine has what a verb needs, [`trixie`] holds a
+//! newer system, [`browser`] looks at pages. Nothing here touches a GPU: the tests do that.
 
 mod apt;
 mod bench;
@@ -12,10 +12,12 @@ mod card;
 mod ci;
 mod driver;
 mod model;
+mod nightly;
 mod pip;
 mod process;
 mod programs;
 mod screen;
+mod steps;
 mod suite;
 mod trixie;
 mod web;
@@ -41,21 +43,27 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "test",
-        usage: "test [--long] [--with-model] [FILTER…]",
-        about: "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the tests of examples/embed, with a real model (fetch-model gets it). --long, for a release: also the random runs at length, the suite under budgets that it hardly fits into, every tile of a product in every pair of orders, hundreds of fused programs on the adapter, and the whole suite on SwiftShader.",
+        usage: "test [--with-model] [FILTER…]",
+        about: "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the tests of examples/embed, with a real model (fetch-model gets it).",
         run: suite::test,
     },
     Verb {
         name: "check",
         usage: "check",
-        about: "What to run before each commit, in a few minutes: format, clippy, the tidy test, and the tests that need no adapter: the allocator's, and those of the engine on the simulated device.",
+        about: "What to run before each commit, in three minutes: format, the tidy tests, clippy, and the tests that need no adapter: the allocator's, those of the engine on the simulated device, and those of the readers of bytes.",
         run: suite::check,
     },
     Verb {
         name: "ci",
-        usage: "ci [--list] [--nightly] [--only STEP]… [--skip STEP]…",
-        about: "Run the longer checks one after the other; ends with a table of what took how long. --nightly: also those that take too long for every change.",
+        usage: "ci [--list] [--only STEP]… [--skip STEP]…",
+        about: "Run what a change passes beside the suite, one step after the other; ends with a table of what took how long. --list names the steps.",
         run: ci::ci,
+    },
+    Verb {
+        name: "nightly",
+        usage: "nightly [--list] [--only STEP]… [--skip STEP]…",
+        about: "Run what takes too long for every change, in the same way: the suite again under tight budgets, on other drivers and under the validation layer; random runs at length; fuzzing; whole programs in a browser. A night on two cores; before a release, all of it.",
+        run: nightly::nightly,
     },
     Verb {
         name: "replay",

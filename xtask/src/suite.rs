@@ -33,11 +33,9 @@ pub(crate) const SIMULATION: &[&str] = &["--features", "lapidary/sim,lapidary/sn
 /// Runs every test of the workspace, then the documentation's examples.
 pub(crate) fn test(args: &[String]) -> Result {
     let is_given = |option: &str| args.iter().any(|arg| arg == option);
-    let (is_long, has_model) = (is_given("--long"), is_given("--with-model"));
+    let has_model = is_given("--with-model");
     let filters = args.iter().map(String::as_str);
-    let filters: Vec<&str> = filters
-        .filter(|arg| !["--long", "--with-model"].contains(arg))
-        .collect();
+    let filters: Vec<&str> = filters.filter(|arg| *arg != "--with-model").collect();
     if let Some(option) = filters
         .iter()
         .find(|filter| filter.starts_with('-') && **filter != "--")
@@ -62,14 +60,6 @@ pub(crate) fn test(args: &[String]) -> Result {
     if has_model {
         crate::model::test()?;
     }
-    if is_long {
-        crate::ci::source::random_long()?;
-        crate::ci::pressure::programs_long()?;
-        crate::ci::pressure::tight()?;
-        crate::ci::adapters::every_pair()?;
-        crate::ci::adapters::random_expressions()?;
-        crate::ci::adapters::swiftshader_whole()?;
-    }
     Ok(())
 }
 
@@ -85,6 +75,7 @@ pub(crate) fn check(args: &[String]) -> Result {
         return Err(format!("`check` takes no arguments, such as `{arg}`."));
     }
     crate::ci::source::fmt()?;
+    crate::ci::source::tidy()?;
     crate::ci::source::clippy()?;
     run(cargo().args(["test", "--package", "lapidary-alloc", "--lib"]))?;
     run(&mut selected(OF_CHECK, &[])?)

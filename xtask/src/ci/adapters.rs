@@ -49,26 +49,9 @@ pub(crate) fn swiftshader() -> Result<String> {
 }
 
 /// The whole suite on SwiftShader alone.
-pub(crate) fn swiftshader_whole() -> Result {
-    on_swiftshader(selected(&["--workspace"], &[])?)
-}
-
-/// Every tile with its operands in every pair of orders, of which the suite takes some.
-pub(crate) fn every_pair() -> Result {
-    let mut tests = selected(LIBRARIES, &["ops::matmul::tests::chosen::"])?;
-    run(tests
-        .env("LAPIDARY_EVERY_PAIR", "1")
-        .env("NEXTEST_PROFILE", "long"))
-}
-
-/// Hundreds of random programs of each sort with and without fusion, of which the suite takes a
-/// few.
-pub(crate) fn random_expressions() -> Result {
-    const NAMES: &[&str] = &["on_an_adapter_", "expressions_before_and_after_reductions"];
-    let mut tests = selected(&["--test", "fusion"], NAMES)?;
-    run(tests
-        .env("LAPIDARY_PROGRAMS", "300")
-        .env("NEXTEST_PROFILE", "long"))
+pub(crate) fn swiftshader_whole() -> Result<String> {
+    on_swiftshader(selected(&["--workspace"], &[])?)?;
+    Ok(String::new())
 }
 
 fn core_tests() -> Result<[Command; 2]> {

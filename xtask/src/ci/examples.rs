@@ -91,14 +91,14 @@ fn run_one(name: &str, args: &[&str]) -> Result<Vec<String>> {
 }
 
 /// A last line that is meant for programs: `NAME: KEY=VALUE KEY=VALUE …`.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     text: &'a str,
 }
 
 impl<'a> Line<'a> {
     /// The last that begins with the program's name; a driver may have warned about something after
     /// it.
-    pub(super) fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
+    pub(crate) fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
         let is_it = |line: &&String| line.starts_with(&format!("{name}: "));
         match lines.iter().rfind(is_it) {
             Some(text) => Ok(Line { text }),
@@ -106,11 +106,11 @@ impl<'a> Line<'a> {
         }
     }
 
-    pub(super) fn complain<T>(&self, fault: &str) -> Result<T> {
+    pub(crate) fn complain<T>(&self, fault: &str) -> Result<T> {
         Err(format!("a last line {fault}: {}", self.text))
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<&'a str> {
+    pub(crate) fn text(&self, key: &str) -> Result<&'a str> {
         let mut pairs = (self.text.split_whitespace()).filter_map(|field| field.split_once('='));
         match pairs.find(|(name, _)| *name == key) {
             Some((_, value)) => Ok(value),
@@ -118,7 +118,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    pub(super) fn number(&self, key: &str) -> Result<f64> {
+    pub(crate) fn number(&self, key: &str) -> Result<f64> {
         match self.text(key)?.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
             _ => self.complain(&format!("has no number `{key}`")),
@@ -126,7 +126,7 @@ impl<'a> Line<'a> {
     }
 
     /// Complains unless it says exactly this.
-    pub(super) fn expect(&self, key: &str, value: &str) -> Result<()> {
+    pub(crate) fn expect(&self, key: &str, value: &str) -> Result<()> {
         match self.text(key)? == value {
             true => Ok(()),
             false => self.complain(&format!("does not say {key}={value}")),

@@ -11,29 +11,17 @@ use crate::trixie::Trixie;
 /// Bits of a vector of lavapipe's, of 32 for each lane of a subgroup.
 const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
 
-/// Tests of kernels whose lanes exchange values. The longest ones are left to the night.
-const OF_SUBGROUPS: &[&str] = &[
-    "ops::attention::tests::every_variant_computes",
-    "ops::matmul::along_k::tests::what_a_product_ends_with",
-    "ops::matmul::tests::scaled::every_variant",
-    "ops::reduce::tests::forced::every_form_that_fits_finds",
-    "ops::reduce::tests::forced::every_form_that_fits_normalizes",
-];
-
 /// What only this driver runs.
 const OF_THIS_DRIVER: &[&str] = &[
     "ops::matmul::tests::cooperative::",
     "gpu::tests::os_budget::",
 ];
 
-/// What other drivers do not run, and the other subgroups.
+/// What other drivers do not run.
 pub(crate) fn part() -> Result<String> {
     let trixie = Trixie::provide()?;
     on_mesa(&trixie, None, selected(LIBRARIES, OF_THIS_DRIVER)?)?;
-    for bits in ["128", "512"] {
-        on_mesa(&trixie, Some(bits), selected(LIBRARIES, OF_SUBGROUPS)?)?;
-    }
-    Ok("subgroups of 4, 8 and 16".into())
+    Ok(String::new())
 }
 
 /// The whole suite, with each size of a subgroup. The tests of `xtask` itself are left out: they

@@ -34,7 +34,7 @@ pub(crate) fn spirv() -> Result<String> {
 }
 
 /// The folder of every shader's translations, which the suite writes once for all that read them.
-pub(super) fn translated() -> Result<PathBuf> {
+pub(crate) fn translated() -> Result<PathBuf> {
     static WRITTEN: OnceLock<Result<PathBuf>> = OnceLock::new();
     let write = || {
         let folder = target_dir().join("shaders");
@@ -48,7 +48,7 @@ pub(super) fn translated() -> Result<PathBuf> {
 }
 
 /// The files of a folder whose names end so, in order.
-pub(super) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
     let paths = files.flatten().map(|file| file.path());
     let mut texts: Vec<_> = paths
@@ -60,7 +60,7 @@ pub(super) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 
 /// The kernel's name, which stands before the text's hash. Fused kernels are called by their
 /// expressions, and count as one.
-pub(super) fn kernel_of(path: &Path) -> String {
+pub(crate) fn kernel_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kernel = name.rsplit_once('-').map_or(&*name, |(kernel, _)| kernel);
     match kernel.contains("__") || kernel.ends_with('_') {

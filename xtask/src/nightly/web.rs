@@ -1,7 +1,7 @@
 //! The library in a browser: the page of examples/web is built and tests itself, beside what the
 //! same calls give on this machine.
 
-use super::targets;
+use crate::ci::targets;
 use crate::driver::with_gpu;
 use crate::model;
 use crate::process::{Result, cargo, command, root, run, target_dir};

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::examples::Line;
+use crate::ci::examples::Line;
 use crate::driver::cargo_with_gpu;
 use crate::model;
 use crate::process::{Result, capture, target_dir};

@@ -8,8 +8,8 @@ use std::fs;
 use std::process::Command;
 
 use self::outcome::Outcome;
-use super::hlsl;
 use crate::apt;
+use crate::ci::hlsl;
 use crate::ci::targets::rustup_has;
 use crate::process::{Result, cargo, command, run, target_dir, watch};
 use crate::screen::Screen;

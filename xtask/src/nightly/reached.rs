@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use super::shaders::{kernel_of, texts};
+use crate::ci::shaders::{kernel_of, texts};
 use crate::process::Result;
 
 /// Kernels that are no part of a call: the texts that tests of other things make up.

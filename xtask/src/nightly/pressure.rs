@@ -2,13 +2,12 @@
 //! its place: under budgets so tight that tensors must leave, and with everything moved after every
 //! command.
 
+use super::lengths::long;
 use crate::process::{Result, run};
 use crate::suite::selected;
 
-/// Steps of each kind of random program, of which there are four and a half: a million in all here,
-/// ten million before a release.
-const STEPS: &str = "225000";
-const STEPS_BEFORE_A_RELEASE: &str = "2250000";
+/// Steps of each kind of random program, of which there are four and a half: ten million in all.
+const STEPS: &str = "2250000";
 
 /// Test files, the budget that they run under, and tests that need more to show what they are
 /// about.
@@ -58,22 +57,11 @@ const TIGHT: &[Tight] = &[
 /// The test files whose simulated devices compact after every command.
 const COMPACTED: &[&str] = &["engine", "random", "pressure", "state"];
 
-/// The random programs, with faults at many calls.
+/// The random programs, with faults at every call.
 pub(crate) fn programs() -> Result<String> {
-    run_programs(STEPS, "default")
-}
-
-/// The random programs as long as they are before a release, with faults at every call.
-pub(crate) fn programs_long() -> Result<String> {
-    run_programs(STEPS_BEFORE_A_RELEASE, "long")
-}
-
-fn run_programs(steps: &str, profile: &str) -> Result<String> {
-    let mut tests = selected(&["--test", "pressure"], &[])?;
-    run(tests
-        .env("LAPIDARY_STEPS", steps)
-        .env("NEXTEST_PROFILE", profile))?;
-    Ok(format!("{steps} steps a kind"))
+    let tests = selected(&["--test", "pressure"], &[])?;
+    long(tests, &[("LAPIDARY_STEPS", STEPS)])?;
+    Ok(format!("{STEPS} steps a kind"))
 }
 
 /// The suite where tensors must leave, and where they move all the time.

@@ -1,0 +1,82 @@
+//! Tests of the suite, as long as they are of use: the suite itself runs a part of each.
+
+use std::fs;
+use std::process::Command;
+
+use super::reached;
+use crate::ci::shaders;
+use crate::process::{Result, run, target_dir};
+use crate::suite::{LIBRARIES, selected};
+
+/// Operations of the allocator in each case, and calls of a random program.
+const OPERATIONS: &str = "40000000";
+const CALLS: &str = "30000";
+
+/// Runs tests whose length these variables set, under the profile that gives them the time.
+pub(super) fn long(mut tests: Command, variables: &[(&str, &str)]) -> Result {
+    tests.env("NEXTEST_PROFILE", "long");
+    run(tests.envs(variables.iter().copied()))
+}
+
+/// The random runs, in the test profile: that one checks every invariant as it goes.
+pub(super) fn random() -> Result<String> {
+    let tests = selected(&["--test", "alloc_model", "--test", "random"], &[])?;
+    long(
+        tests,
+        &[("LAPIDARY_OPS", OPERATIONS), ("LAPIDARY_CALLS", CALLS)],
+    )?;
+    Ok(format!(
+        "{OPERATIONS} operations a case, {CALLS} calls a program"
+    ))
+}
+
+/// Every tile with its operands in every pair of orders, of which the suite takes some.
+pub(super) fn pairs() -> Result<String> {
+    let tests = selected(LIBRARIES, &["ops::matmul::tests::chosen::"])?;
+    long(tests, &[("LAPIDARY_EVERY_PAIR", "1")])?;
+    Ok(String::new())
+}
+
+/// Hundreds of random programs of each sort with and without fusion, of which the suite takes a
+/// few.
+pub(super) fn expressions() -> Result<String> {
+    const NAMES: &[&str] = &["on_an_adapter_", "expressions_before_and_after_reductions"];
+    long(
+        selected(&["--test", "fusion"], NAMES)?,
+        &[("LAPIDARY_PROGRAMS", "300")],
+    )?;
+    Ok(String::new())
+}
+
+/// A hundred thousand hostile kernels.
+pub(super) fn texts() -> Result<String> {
+    let tests = selected(&["--test", "custom_kernels"], &["no_changed_text"])?;
+    long(tests, &[("LAPIDARY_TEXTS", "100000")])?;
+    Ok(String::new())
+}
+
+/// A thousand devices with limits drawn at random.
+pub(super) fn limits() -> Result<String> {
+    let tests = selected(&["--test", "device"], &["any_limits_are"])?;
+    long(tests, &[("LAPIDARY_LIMITS", "1000")])?;
+    Ok(String::new())
+}
+
+/// Operations with operands that are views, as many as there are.
+pub(super) fn views() -> Result<String> {
+    let tests = selected(&["--test", "views"], &[])?;
+    long(tests, &[("LAPIDARY_VIEWS", "all")])?;
+    Ok(String::new())
+}
+
+/// Every kernel interpreted on every device, and nothing left out; in a debug build that takes
+/// minutes.
+pub(super) fn races() -> Result<String> {
+    let ran = target_dir().join("interpreted");
+    let _ = fs::remove_dir_all(&ran);
+    fs::create_dir_all(&ran).map_err(|error| format!("{}: {error}.", ran.display()))?;
+    let mut tests = selected(&["--release", "--test", "races"], &[])?;
+    tests.env("LAPIDARY_RACES_DUMP", &ran);
+    long(tests, &[("LAPIDARY_RACES", "all")])?;
+    reached::judged(&shaders::translated()?, &ran)
+}

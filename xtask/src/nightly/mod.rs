@@ -1,0 +1,162 @@
+//! `nightly`: whatever runs a kernel again that the suite and `ci` have run, or takes long. The
+//! hosted workflow runs each step as a job of its own.
+
+mod dx12;
+mod fuzz;
+mod lengths;
+mod model;
+mod page;
+mod pressure;
+mod reached;
+mod web;
+
+use crate::ci::{CI, adapters, hlsl, mesa};
+use crate::process::Result;
+use crate::steps::{Checks, Step};
+
+pub(crate) const NIGHTLY: Checks = Checks {
+    verb: "nightly",
+    steps: STEPS,
+};
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "random",
+        about: "long random runs against models",
+        run: lengths::random,
+    },
+    Step {
+        name: "pressure",
+        about: "random programs under small budgets, with a fault at every call",
+        run: pressure::programs,
+    },
+    Step {
+        name: "tight",
+        about: "the suite where tensors must leave and move",
+        run: pressure::tight,
+    },
+    Step {
+        name: "pairs",
+        about: "every tile of a product with its operands in every pair of orders",
+        run: lengths::pairs,
+    },
+    Step {
+        name: "expressions",
+        about: "hundreds of random programs with fusion and without, on this adapter",
+        run: lengths::expressions,
+    },
+    Step {
+        name: "views",
+        about: "all operations with all kinds of views, in pairs, on this adapter",
+        run: lengths::views,
+    },
+    Step {
+        name: "races",
+        about: "every kernel and variant, interpreted on every sort of device: no races, right values",
+        run: lengths::races,
+    },
+    Step {
+        name: "texts",
+        about: "100,000 changed texts of kernels, none of which may end the process",
+        run: lengths::texts,
+    },
+    Step {
+        name: "limits",
+        about: "1,000 devices with random limits: refused by the limit's name, or they compute",
+        run: lengths::limits,
+    },
+    Step {
+        name: "fuzz",
+        about: "ten minutes of libFuzzer for each reader of bytes, and for the allocator",
+        run: fuzz::all,
+    },
+    Step {
+        name: "miri",
+        about: "the allocator's tests, interpreted by Miri",
+        run: fuzz::miri,
+    },
+    Step {
+        name: "validation",
+        about: "the device's and every kernel's tests under Vulkan's validation layer",
+        run: adapters::validation,
+    },
+    Step {
+        name: "swiftshader-whole",
+        about: "the whole suite on SwiftShader",
+        run: adapters::swiftshader_whole,
+    },
+    Step {
+        name: "mesa-whole",
+        about: "the suite on the newest lavapipe, with subgroups of 8, 4 and 16",
+        run: mesa::whole,
+    },
+    Step {
+        name: "dx12",
+        about: "every kernel's and the device's tests on DX12, under Wine",
+        run: dx12::check,
+    },
+    Step {
+        name: "fxc-whole",
+        about: "Microsoft's FXC compiles every kernel, soon enough (its DLL is downloaded)",
+        run: hlsl::whole,
+    },
+    Step {
+        name: "dxc",
+        about: "Microsoft's DXC compiles a sample of those that need shader model 6 (the same)",
+        run: hlsl::sample_by_dxc,
+    },
+    Step {
+        name: "model",
+        about: "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
+        run: model::check,
+    },
+    Step {
+        name: "page",
+        about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
+        run: page::check,
+    },
+    Step {
+        name: "web",
+        about: "the library in Chromium, on WebGPU: results as here, limits, a lost device",
+        run: web::check,
+    },
+];
+
+/// Runs the steps that the arguments leave.
+pub(crate) fn nightly(args: &[String]) -> Result {
+    NIGHTLY.run(&CI, args)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::STEPS;
+    use crate::process::root;
+
+    /// The names of the matrix, one a line: `          - name`, behind `step:`.
+    fn matrix(workflow: &str) -> Vec<&str> {
+        let lines = workflow.lines().map(str::trim);
+        lines
+            .skip_while(|line| *line != "step:")
+            .skip(1)
+            .map_while(|line| line.strip_prefix("- "))
+            .collect()
+    }
+
+    #[test]
+    fn the_hosted_workflow_has_a_job_for_each_step() {
+        let workflow = root().join(".github/workflows/nightly.yml");
+        let workflow = fs::read_to_string(workflow).expect("the workflow is there");
+        let names: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(matrix(&workflow), names);
+    }
+
+    #[test]
+    fn a_step_that_the_workflow_lacks_is_missed() {
+        let workflow =
+            "strategy:\n  matrix:\n    step:\n      - a\n      - b\n    steps:\n      - uses: c\n";
+        assert_eq!(matrix(workflow), ["a", "b"]);
+        assert_eq!(matrix("jobs:"), [""; 0]);
+    }
+}
