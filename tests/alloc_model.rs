@@ -3,16 +3,13 @@
 //!
 //! `LAPIDARY_OPS` sets how many random operations each case runs, `LAPIDARY_SEED` the seed.
 
-mod common {
-    pub(crate) mod heap_counter;
-    pub(crate) mod model;
-    pub(crate) mod plans;
-}
+mod heap_counter;
+mod model;
+mod plans;
 
-use common::heap_counter::count_heap_calls;
-use common::model::{self, LAWS, Law};
-use common::plans;
+use heap_counter::count_heap_calls;
 use lapidary::alloc::{AllocError, BlockId, Carver, Planner, PoolConfig, Pools, Spot, Step};
+use model::{LAWS, Law};
 
 /// Runs every sequence of up to `length` calls on a heap of 8 granules, where a call allocates 1,
 /// 2, 3 or 5 granules or frees one of the live blocks. Returns the number of sequences.

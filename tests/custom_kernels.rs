@@ -1,16 +1,11 @@
 //! Kernels that users write: what they compute, what is refused and how it is shown, and texts
 //! that mean harm. On the default adapter.
 
-#[path = "custom_kernels/computes.rs"]
 mod computes;
-#[path = "custom_kernels/hostile.rs"]
 mod hostile;
-#[path = "custom_kernels/mutated.rs"]
 mod mutated;
-#[path = "custom_kernels/refuses.rs"]
 mod refuses;
 #[cfg(feature = "sim")]
-#[path = "custom_kernels/simulated.rs"]
 mod simulated;
 
 use lapidary::{Error, Gpu, Kernel, Options};

@@ -1,4 +1,5 @@
-//! What must hold on every real adapter: one device a test, the public interface alone.
+//! What must hold on every real adapter: one device a test, the public interface alone. Kernels
+//! that users write are a part of it.
 //!
 //! A machine without an adapter fails here. `LAPIDARY_ADAPTER` names another one than the default;
 //! the same tests run under Vulkan's validation layer.
@@ -9,6 +10,7 @@ mod any_limits;
 mod app;
 #[path = "device/caches.rs"]
 mod caches;
+mod custom_kernels;
 #[path = "device/diagnostics.rs"]
 mod diagnostics;
 #[path = "device/dx12.rs"]

@@ -1,69 +1,33 @@
 //! The engine's promises, on a simulated device: order without waits, reuse, what happens when
 //! the driver refuses, many threads, futures dropped half-way, and the reports.
 
-#[path = "common/adding_up.rs"]
-mod adding_up;
-#[path = "engine/advice.rs"]
 mod advice;
-#[path = "engine/buffers.rs"]
 mod buffers;
-#[path = "engine/compacting.rs"]
 mod compacting;
-#[path = "engine/decoder.rs"]
 mod decoder;
-#[path = "engine/diagnostics.rs"]
 mod diagnostics;
-#[path = "engine/drops.rs"]
 mod drops;
-#[path = "engine/dummy_operators.rs"]
 mod dummy_operators;
-#[path = "engine/faults.rs"]
 mod faults;
-#[path = "engine/foreign.rs"]
 mod foreign;
-#[path = "engine/history.rs"]
 mod history;
-#[path = "engine/in_place.rs"]
 mod in_place;
-#[path = "engine/limits.rs"]
 mod limits;
-#[path = "engine/long.rs"]
 mod long;
-#[path = "common/operands.rs"]
-mod operands;
-#[path = "common/operations/mod.rs"]
-mod operations;
-#[path = "engine/order.rs"]
 mod order;
-#[path = "engine/overlap.rs"]
 mod overlap;
-#[path = "engine/pauses.rs"]
 mod pauses;
-#[path = "engine/picked.rs"]
 mod picked;
-#[path = "engine/picture.rs"]
 mod picture;
-#[path = "engine/recovery.rs"]
 mod recovery;
-#[path = "engine/rematerialize.rs"]
 mod rematerialize;
-#[path = "engine/rematerialize_waits.rs"]
 mod rematerialize_waits;
-#[path = "engine/report.rs"]
 mod report;
-#[path = "engine/reuse.rs"]
 mod reuse;
-#[path = "engine/shortage.rs"]
 mod shortage;
-#[path = "common/faults.rs"]
-mod sites;
-#[path = "engine/snapshot.rs"]
 mod snapshot;
-#[path = "engine/telemetry.rs"]
 mod telemetry;
-#[path = "engine/threads.rs"]
 mod threads;
-#[path = "engine/upload_with.rs"]
 mod upload_with;
 
 use lapidary::sim::{SimHandle, SimOptions};

@@ -2,13 +2,8 @@
 //!
 //! `LAPIDARY_SEED` runs one random program; `LAPIDARY_CALLS` makes all of them longer.
 
-#[path = "fusion/counts.rs"]
 mod counts;
-#[path = "fusion/graphs.rs"]
 mod graphs;
-#[path = "common/scattered.rs"]
-mod scattered;
-#[path = "fusion/vec8s.rs"]
 mod vec8s;
 
 use lapidary::sim::{SimHandle, SimOptions};

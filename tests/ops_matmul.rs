@@ -1,10 +1,6 @@
 //! Matrix products against three loops in f64: every shape, every view, every type.
 
-mod common;
-
-#[path = "ops_matmul/linear.rs"]
 mod linear;
-#[path = "ops_matmul/quantized.rs"]
 mod quantized;
 
 use half::{bf16, f16};

@@ -6,21 +6,12 @@
 //! kind makes in all, from that seed on if both are set, and lets the faults strike at every call
 //! rather than at some.
 
-#[path = "pressure/data.rs"]
 mod data;
-#[path = "pressure/faults.rs"]
 mod faults;
-#[path = "pressure/input.rs"]
 mod input;
-#[path = "pressure/orders.rs"]
 mod orders;
-#[path = "pressure/programs.rs"]
 mod programs;
-#[path = "common/faults.rs"]
-mod sites;
-#[path = "pressure/steps.rs"]
 mod steps;
-#[path = "pressure/world.rs"]
 mod world;
 
 /// What an environment variable says, if it is a number.

@@ -6,23 +6,15 @@
 //! subgroups of 4, 8, 16, 32 and 64 lanes. In the suite each call runs on one of them, the next
 //! call on the next. With `LAPIDARY_RACES=all` every call runs on every device.
 
-#[path = "races/devices.rs"]
 mod devices;
-#[path = "common/operands.rs"]
-mod operands;
-#[path = "common/operations/mod.rs"]
-mod operations;
-#[path = "races/reached.rs"]
 mod reached;
-#[path = "races/rest.rs"]
 mod rest;
-#[path = "races/variants.rs"]
 mod variants;
 
+use crate::common::operands::{numbers, plain};
+use crate::common::operations::{self, Operation};
 use devices::{Device, devices};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
-use operands::{numbers, plain};
-use operations::Operation;
 
 /// What one program of tests has run so far.
 struct Rota {

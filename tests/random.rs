@@ -3,27 +3,15 @@
 //!
 //! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` makes all of them longer (calls a program).
 
-#[path = "random/calls.rs"]
 mod calls;
-#[path = "random/indexed.rs"]
 mod indexed;
-#[path = "random/mistakes.rs"]
 mod mistakes;
-#[path = "random/model.rs"]
 mod model;
-#[path = "random/more.rs"]
 mod more;
-#[path = "random/moved.rs"]
 mod moved;
-#[path = "random/nn.rs"]
 mod nn;
-#[path = "random/ops.rs"]
 mod ops;
-#[path = "common/scattered.rs"]
-mod scattered;
-#[path = "random/whole.rs"]
 mod whole;
-#[path = "random/world.rs"]
 mod world;
 
 use lapidary::{Diagnostics, Error};

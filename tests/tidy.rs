@@ -4,9 +4,10 @@
 //! whom, [`structure`] how modules hang together, [`size`] how long things may be, [`panics`] how
 //! code may give up, [`prose`] what text must and must not say, [`markdown`] how long its pages and
 //! lines may be, [`kernels`] that a shader has its layout and its reference kernel, [`manifest`]
-//! that dependencies are explained. Each check returns the offences it finds as `file:line: what`,
-//! so that each can be shown a bad sample: a check that cannot fail checks nothing. The exceptions
-//! that are granted stand, with their reasons, at the top of those files.
+//! that dependencies are explained, [`programs`] how the tests are put together. Each check returns
+//! the offences it finds as `file:line: what`, so that each can be shown a bad sample: a check that
+//! cannot fail checks nothing. The exceptions that are granted stand, with their reasons, at the
+//! top of those files.
 
 #[path = "tidy/kernels.rs"]
 mod kernels;
@@ -18,6 +19,8 @@ mod manifest;
 mod markdown;
 #[path = "tidy/panics.rs"]
 mod panics;
+#[path = "tidy/programs.rs"]
+mod programs;
 #[path = "tidy/prose.rs"]
 mod prose;
 #[path = "tidy/size.rs"]
@@ -156,6 +159,29 @@ fn every_dependency_is_explained() {
         assert_tidy(manifest::check_comments(&manifest));
         assert_tidy(manifest::check_list(&manifest, &list));
     }
+}
+
+#[test]
+fn the_tests_are_few_programs_and_no_file_is_left_out() {
+    let folders = [
+        "",
+        "crates/alloc",
+        "crates/core",
+        "crates/testing",
+        "crates/tools",
+        "xtask",
+    ];
+    let packages = folders.map(|folder| {
+        let tests = format!("{folder}/tests/");
+        let tests = tests.trim_start_matches('/');
+        let mut files = source::read_folders(&[tests], &["rs"]);
+        files.retain(|file| file.path[tests.len()..].matches('/').count() == 0);
+        programs::Package {
+            manifest: manifest_of(folder),
+            files,
+        }
+    });
+    assert_tidy(programs::check(&packages));
 }
 
 /// The manifest of a package. A published one is rewritten, without comments; the original lies

@@ -1,9 +1,6 @@
 //! Variants that are tried at first use: the same results, no trial where it would disturb, and
 //! none twice.
 
-#![cfg(feature = "sim")]
-
-#[path = "tuning/disturbed.rs"]
 mod disturbed;
 
 use std::path::{Path, PathBuf};
@@ -194,7 +191,7 @@ fn the_environment_decides_where_the_options_do_not() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         child.env_remove("LAPIDARY_TUNE");
         child.envs(said.map(|said| ("LAPIDARY_TUNE", said)));
-        let name = "a_child_that_is_told_by_its_environment";
+        let name = "tuning::a_child_that_is_told_by_its_environment";
         let output = child
             .args(["--ignored", "--exact", name, "--nocapture"])
             .output();

@@ -5,17 +5,8 @@
 //! those run that stand for their family's kernels. `LAPIDARY_VIEWS=all` runs all operations
 //! everywhere, with all pairs of kinds. Random combinations follow `LAPIDARY_SEED`.
 
-mod common;
-
-#[path = "views/hostile.rs"]
 mod hostile;
-#[path = "views/methods.rs"]
 mod methods;
-#[path = "common/operands.rs"]
-mod operands;
-#[path = "common/operations/mod.rs"]
-mod operations;
-#[path = "views/run.rs"]
 mod run;
 
 use lapidary::sim::SimOptions;
@@ -64,7 +55,7 @@ fn on_an_adapter_every_view_of_every_operand_is_read_as_a_plain_tensor() {
 fn on_an_adapter_views_across_windows_are_read_as_plain_tensors() {
     let devices = Devices {
         plain: simulated(),
-        hostile: common::adopt(WINDOW_BYTES),
+        hostile: crate::common::adopt(WINDOW_BYTES),
         lead_bytes: LEAD_BYTES,
     };
     run::all(&devices, extent());

@@ -1,4 +1,16 @@
-//! The devices that operations are tested on.
+//! What the modules of a test program share: devices, operands, the list of operations.
+
+#[cfg(all(feature = "sim", feature = "snapshot"))]
+#[allow(dead_code, reason = "not every test program looks at formats")]
+pub(crate) mod adding_up;
+#[cfg(feature = "sim")]
+#[allow(dead_code, reason = "not every test program makes faults")]
+pub(crate) mod faults;
+#[allow(dead_code, reason = "not every test program makes all operands")]
+pub(crate) mod operands;
+pub(crate) mod operations;
+#[allow(dead_code, reason = "not every test program scatters operands")]
+pub(crate) mod scattered;
 
 use lapidary::{Gpu, Options};
 

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::operations::{Holds, Operation};
+use super::operations::{Holds, Operation};
 
 /// An operand of an operation as a tensor of its own, and its elements.
 #[allow(dead_code, reason = "some programs make views instead")]

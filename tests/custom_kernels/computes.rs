@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Kernel, Tensor};
 
-use crate::{SAXPY, SaxpyParams, framed, gpu};
+use crate::custom_kernels::{SAXPY, SaxpyParams, framed, gpu};
 
 fn saxpy(kernel: &Kernel, x: &Tensor, y: &Tensor, a: f32) -> Tensor {
     let n = x.len() as u32;

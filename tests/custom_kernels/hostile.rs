@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Kernel, ShaderCompiler};
 
-use crate::{framed, gpu, shown};
+use crate::custom_kernels::{framed, gpu, shown};
 
 #[test]
 fn indices_beyond_a_binding_reach_no_other_tensor() {

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lapidary::{DType, Error, Gpu, Kernel};
 
-use crate::hostile::quiet_parser;
-use crate::{SAXPY, gpu, shown};
+use crate::custom_kernels::hostile::quiet_parser;
+use crate::custom_kernels::{SAXPY, gpu, shown};
 
 /// All line breaks of WGSL.
 const BREAKS: [&str; 8] = [

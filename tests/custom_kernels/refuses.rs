@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Error, Kernel, KernelCall};
 
-use crate::{SAXPY, SaxpyParams, framed, gpu, points_at, shown};
+use crate::custom_kernels::{SAXPY, SaxpyParams, framed, gpu, points_at, shown};
 
 /// A text that `Kernel::new` refuses: parts of the message, and the line with what is under the
 /// carets.

@@ -3,7 +3,7 @@
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Error, Gpu, Kernel};
 
-use crate::{SAXPY, SaxpyParams};
+use crate::custom_kernels::{SAXPY, SaxpyParams};
 
 #[test]
 fn a_kernel_computes_by_its_text_and_with_a_reference_by_that() {

@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Error, Kernel};
 
-use crate::{ended, open, options};
+use crate::engine::{ended, open, options};
 
 #[test]
 fn a_tensor_and_its_buffer_share_what_is_written() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapidary::sim::{Fault, FaultKind, Repeat, SimOptions, Site};
 use lapidary::{Budget, Compacted, DType, Gpu, Options, Tensor};
 
-use crate::{ended, open_alone, options};
+use crate::engine::{ended, open_alone, options};
 
 const MIB: u64 = 1 << 20;
 
@@ -156,7 +156,7 @@ fn neighbours_that_stay_neighbours_are_one_copy() {
 
 #[test]
 fn moves_that_are_refused_for_ever_are_not_tried_for_ever() {
-    crate::threads::watched(|| {
+    crate::engine::threads::watched(|| {
         let (gpu, sim) = open_alone(options());
         let held = scattered(&gpu);
         sim.arm(Fault {

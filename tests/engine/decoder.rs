@@ -3,7 +3,7 @@
 use lapidary::sim::{SimHandle, SimMode, SimOptions};
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
 
-use crate::{ended, open_alone};
+use crate::engine::{ended, open_alone};
 
 const WIDTH: usize = 256;
 const WORDS: usize = 8192;

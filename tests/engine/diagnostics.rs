@@ -3,7 +3,7 @@
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
 use lapidary::{Budget, DType, Diagnostics, Error, Finding, Gpu, Kernel, Options, Tensor};
 
-use crate::{ended, numbers, options};
+use crate::engine::{ended, numbers, options};
 
 /// A simulated device on which bugs are looked for.
 fn open(diagnostics: Diagnostics) -> (Gpu, SimHandle) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lapidary::{Budget, DType, Error, Gpu, Source, Tensor};
 
-use crate::{numbers, open, options};
+use crate::engine::{numbers, open, options};
 
 /// Asks the device, counts, and panics when it is dropped.
 struct Talks {

@@ -3,7 +3,7 @@
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{Budget, Error};
 
-use crate::{ended, nothing_leaves, open, options};
+use crate::engine::{ended, nothing_leaves, open, options};
 
 const MIB: u64 = 1 << 20;
 

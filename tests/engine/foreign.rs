@@ -3,9 +3,9 @@
 
 use lapidary::{Error, Gpu, Tensor};
 
-use crate::operands::{numbers, plain};
-use crate::operations;
-use crate::{ended, open, options};
+use crate::common::operands::{numbers, plain};
+use crate::common::operations;
+use crate::engine::{ended, open, options};
 
 /// Rows and columns.
 const SIZES: (usize, usize) = (4, 6);

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Error, Gpu, Tensor};
 
-use crate::{numbers, open_alone, options};
+use crate::engine::{numbers, open_alone, options};
 
 fn devices() -> [(Gpu, SimHandle); 2] {
     [true, false].map(|maps_slabs| {

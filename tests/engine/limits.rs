@@ -8,7 +8,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Tensor};
 use pollster::block_on;
 
-use crate::ended;
+use crate::engine::ended;
 
 const MIB: u64 = 1 << 20;
 
@@ -172,7 +172,7 @@ fn a_small_tensor_has_room_in_a_small_budget_that_nothing_can_leave() {
             disk_bytes: Some(0),
             ..Budget::device(budget_bytes)
         };
-        let (gpu, sim) = open(crate::options(), budget);
+        let (gpu, sim) = open(crate::engine::options(), budget);
         let tensor = gpu.full(&[64], 7, DType::F32).unwrap();
         assert_eq!(tensor.to_vec::<f32>().unwrap(), [7.0; 64]);
         let other = gpu.tensor(&[8.0_f32; 64], &[64]).unwrap();

@@ -3,7 +3,7 @@
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Conv, DType, Gpu, Pool, Result, Tensor};
 
-use crate::{numbers, open_apart, options};
+use crate::engine::{numbers, open_apart, options};
 
 fn open(most_work: u64) -> (Gpu, SimHandle) {
     open_apart(SimOptions {

@@ -4,7 +4,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{DType, Error};
 use pollster::block_on;
 
-use crate::{ended, numbers, open, options};
+use crate::engine::{ended, numbers, open, options};
 
 /// Every kind of device that the engine treats differently.
 fn devices() -> Vec<SimOptions> {

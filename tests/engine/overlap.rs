@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, DType, Gpu, Source, Tensor};
 
-use crate::{ended, open, open_alone, options};
+use crate::engine::{ended, open, open_alone, options};
 
 const MIB: u64 = 1 << 20;
 

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, DType, Gpu, Pin, Result};
 
-use crate::threads::watched;
-use crate::{ended, numbers, open, options};
+use crate::engine::threads::watched;
+use crate::engine::{ended, numbers, open, options};
 
 /// Polls so many times and drops; whether it came to its end.
 fn poll_times<T>(future: impl Future<Output = Result<T>>, times: usize) -> bool {
@@ -119,7 +119,7 @@ fn several_reads_dropped_in_turn_leave_no_staging_behind() {
 fn a_pass_that_was_dropped_out_of_memory_is_tried_again() {
     watched(|| {
         for times in 0..40 {
-            let (gpu, sim) = crate::open_alone(SimOptions {
+            let (gpu, sim) = crate::engine::open_alone(SimOptions {
                 pauses: 1,
                 memory_bytes: 15 << 20,
                 ..options()

@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Source, Tensor};
 
-use crate::{ended, open, options};
+use crate::engine::{ended, open, options};
 
 const ROWS: usize = 512;
 const WIDTH: usize = 24;

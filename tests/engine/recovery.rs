@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Residency, Source, Tensor};
 
-use crate::{ended, numbers, open, open_alone, options};
+use crate::engine::{ended, numbers, open, open_alone, options};
 
 fn ramp() -> Source {
     let bytes: Vec<u8> = numbers(7, 64)
@@ -193,7 +193,7 @@ fn a_source_that_fails_is_asked_again() {
 
 #[test]
 fn uploads_on_other_threads_survive_that_the_device_is_replaced() {
-    crate::threads::watched(|| {
+    crate::engine::threads::watched(|| {
         let (gpu, sim) = open(options());
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -271,7 +271,7 @@ fn limits_that_are_set_inside_a_callback_are_refused_and_stay_as_they_were() {
 
 #[test]
 fn limits_that_one_thread_sets_are_not_undone_by_another_that_polls() {
-    crate::threads::watched(|| {
+    crate::engine::threads::watched(|| {
         let (gpu, sim) = open(SimOptions {
             os_budget_bytes: Some(48 << 20),
             ..options()

@@ -10,7 +10,7 @@ use lapidary::sim::{
 };
 use lapidary::{Budget, DType, Error, Residency, Tensor};
 
-use crate::{ended, numbers, open, open_alone, options};
+use crate::engine::{ended, numbers, open, open_alone, options};
 
 /// What twice the numbers from `start` on and one is, by two operations.
 pub(crate) fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {

@@ -4,8 +4,8 @@
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Residency, Tensor};
 
-use crate::rematerialize::{doubled, expected, in_time, rematerialized};
-use crate::{ended, nothing_leaves, numbers, open, open_alone, options};
+use crate::engine::rematerialize::{doubled, expected, in_time, rematerialized};
+use crate::engine::{ended, nothing_leaves, numbers, open, open_alone, options};
 
 #[test]
 fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {

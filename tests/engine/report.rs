@@ -3,7 +3,7 @@
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, MemoryStats, ReclaimStep, ReclaimStepUse};
 
-use crate::{ended, open_alone as open, options};
+use crate::engine::{ended, open_alone as open, options};
 
 /// At most 40 lines of 100 columns, and nothing that a terminal would act upon.
 fn check_page(memory: &MemoryStats) {

@@ -4,7 +4,7 @@ use lapidary::sim::{Fault, FaultKind, SimMode, SimOptions, Site};
 use lapidary::{AdapterKind, Budget, DType, Error};
 use pollster::block_on;
 
-use crate::{ended, numbers, open_alone as open, open_apart, options};
+use crate::engine::{ended, numbers, open_alone as open, open_apart, options};
 
 #[test]
 fn many_calls_make_few_submissions() {

@@ -4,7 +4,7 @@ use lapidary::sim::{SimMode, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu};
 use pollster::block_on;
 
-use crate::{ended, nothing_leaves, numbers, open_alone as open, options};
+use crate::engine::{ended, nothing_leaves, numbers, open_alone as open, options};
 
 /// Room for one tensor of 8 MiB, not for two.
 fn narrow() -> SimOptions {

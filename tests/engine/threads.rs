@@ -7,7 +7,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{DType, Error, Tensor};
 use pollster::block_on;
 
-use crate::{ended, nothing_leaves, numbers, open, options};
+use crate::engine::{ended, nothing_leaves, numbers, open, options};
 
 /// Runs a test, and ends the process if it hangs.
 pub(crate) fn watched(test: impl FnOnce()) {

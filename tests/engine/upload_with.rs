@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, Element, Error, Gpu, Upload};
 
-use crate::{numbers, open, open_alone, options};
+use crate::engine::{numbers, open, open_alone, options};
 
 fn devices() -> Vec<SimOptions> {
     let kinds = [(false, 0), (false, u32::MAX), (true, 4)];

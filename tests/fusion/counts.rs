@@ -3,7 +3,7 @@
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Residency, Result, Tensor};
 
-use crate::{options, simulated};
+use crate::fusion::{options, simulated};
 
 /// Dispatches that a piece of work takes, the most memory that it takes at a time in tensors of the
 /// inputs' size, and the kernels that it is fused to.

@@ -6,8 +6,8 @@ use half::{bf16, f16};
 use lapidary::sim::SimOptions;
 use lapidary::{DType, FusedKernel, Gpu, Result, Tensor};
 
-use crate::scattered::Place;
-use crate::{options, simulated};
+use crate::common::scattered::Place;
+use crate::fusion::{options, simulated};
 
 /// Tensors that a program holds, at most.
 const HELD: usize = 9;

@@ -4,7 +4,7 @@
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::{options, simulated};
+use crate::fusion::{options, simulated};
 
 /// Whole pairs of vec4s or not, enough of them for an invocation to take several or not.
 const LENGTHS: [usize; 8] = [1016, 1020, 1024, 2047, 2048, 2052, 4104, 10_000];

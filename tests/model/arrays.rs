@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use lapidary::{Element, Error};
 use ndarray::{Array, Array0, Array2, Array3, ArrayD, Axis, Dimension, Ix3, IxDyn, arr0, s};
 
-use crate::files::open;
+use crate::model::files::open;
 
 /// An array of these elements goes to the device and comes back as it is.
 #[track_caller]

@@ -3,7 +3,7 @@
 
 use lapidary::{ModelFailure, ModelFile};
 
-use crate::files::{Folder, failure, file_of, file_with};
+use crate::model::files::{Folder, failure, file_of, file_with};
 
 /// What is refused, and what the sentence says.
 #[track_caller]
@@ -291,7 +291,7 @@ fn names_of_every_kind_are_names() {
             text.len() < 1000 && !text.contains(['\0', '\u{1b}', '\u{202e}']),
             "{text:?}"
         );
-        let gpu = crate::files::open();
+        let gpu = crate::model::files::open();
         let loaded = gpu.load_tensor(&file, name).unwrap();
         assert_eq!(loaded.to_vec::<u8>().unwrap(), b"a");
         let (_, text) = failure(file.describe("another"));
@@ -310,7 +310,9 @@ fn tensors_without_elements_are_sound() {
         ("none of many", "I64", &[7, 0, 40], b""),
     ]);
     let file = ModelFile::from_bytes(file).unwrap();
-    let model = crate::files::open().load_model(&file, |_| {}).unwrap();
+    let model = crate::model::files::open()
+        .load_model(&file, |_| {})
+        .unwrap();
     assert_eq!(
         model.get("none").unwrap().to_vec::<f32>().unwrap(),
         [0.0; 0]

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Element, Model, ModelFailure, ModelFile, Residency};
 
-use crate::files::{Folder, bytes_of, failure, file_of, file_with, open};
+use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open};
 
 /// What `safetensors.serialize` 0.8.0 of Python makes of an f32, an i32, an f16 without elements
 /// and a single bool, with metadata; byte for byte.

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use fastrand::Rng;
 
-use crate::files::{file_of, file_with};
-use crate::loads::GOLDEN;
-use crate::look::{device, look};
+use crate::model::files::{file_of, file_with};
+use crate::model::loads::GOLDEN;
+use crate::model::look::{device, look};
 
 const FILES: u64 = 3000;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lapidary::units::MIB;
 use lapidary::{Budget, DType, Error, Gpu, Model, ModelFailure, ModelFile, Options, Residency};
 
-use crate::files::{Folder, bytes_of, failure, file_with, open, open_with};
+use crate::model::files::{Folder, bytes_of, failure, file_with, open, open_with};
 
 const LAYERS: usize = 12;
 const SIDE: usize = 512;

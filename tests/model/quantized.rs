@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Error, ModelFailure, ModelFile, Residency};
 
-use crate::files::{bytes_of, failure, file_with, open};
+use crate::model::files::{bytes_of, failure, file_with, open};
 
 #[test]
 fn a_matrix_is_quantized_by_the_host_as_by_the_device() {

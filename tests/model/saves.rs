@@ -7,8 +7,8 @@ use half::f16;
 use lapidary::sim::{FileFault, FileFaultKind, FileSite, Repeat};
 use lapidary::{Budget, DType, Error, Gpu, ModelFailure, ModelFile, Tensor};
 
-use crate::files::{Folder, failure, open, open_with};
-use crate::loads::GOLDEN;
+use crate::model::files::{Folder, failure, open, open_with};
+use crate::model::loads::GOLDEN;
 
 /// The tensors of the golden file.
 fn golden(gpu: &Gpu) -> Vec<(&'static str, Tensor)> {

@@ -4,7 +4,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Error, ModelFailure, ModelFile};
 
-use crate::files::{bytes_of, failure, file_with, open};
+use crate::model::files::{bytes_of, failure, file_with, open};
 
 /// Both ways of loading refuse the tensor with this sentence.
 #[track_caller]

@@ -4,7 +4,9 @@ use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result, Tensor};
 
 use crate::common::gpus;
-use crate::model::{Sample, assert_close, broadcast, floats, rounded, samples, tensor, views};
+use crate::ops_elementwise::model::{
+    Sample, assert_close, broadcast, floats, rounded, samples, tensor, views,
+};
 
 pub(crate) type Method = fn(&Tensor, &Tensor) -> Result<Tensor>;
 

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use lapidary::{DType, Element, Error, Gpu, Result};
 
 use crate::common::gpus;
-use crate::model::{ODD_FLOATS, Sample, alike, tensor, views};
+use crate::ops_elementwise::model::{ODD_FLOATS, Sample, alike, tensor, views};
 
 /// Bytes, so that NaN is equal to itself.
 fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use lapidary::{DType, Error, Residency, Result};
 
 use crate::common::gpus;
-use crate::model::floats;
+use crate::ops_elementwise::model::floats;
 
 #[test]
 fn full_tensors_hold_one_value_of_every_type() -> Result<()> {

@@ -3,9 +3,9 @@
 use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
-use crate::binary::{Method, pairs};
 use crate::common::gpus;
-use crate::model::{Sample, alike, assert_close, broadcast, tensor};
+use crate::ops_elementwise::binary::{Method, pairs};
+use crate::ops_elementwise::model::{Sample, alike, assert_close, broadcast, tensor};
 
 fn check_logic<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
     type Case = (&'static str, Method, fn(bool, bool) -> bool);

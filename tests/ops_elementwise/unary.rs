@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use crate::common::gpus;
-use crate::model::{ODD_FLOATS, assert_close, floats, rounded, tensor, views};
+use crate::ops_elementwise::model::{ODD_FLOATS, assert_close, floats, rounded, tensor, views};
 
 type Method = fn(&Tensor) -> Result<Tensor>;
 

@@ -2,7 +2,7 @@
 
 use lapidary::{Causal, DType, Error, Gpu, Options, Tensor};
 
-use super::model::*;
+use crate::ops_reduce::model::*;
 
 /// Shapes of queries, keys, values and the mask (of bools unless floats are asked for).
 struct Case {

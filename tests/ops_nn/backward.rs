@@ -3,7 +3,7 @@
 
 use lapidary::{DType, Error, Gpu, Options, Tensor};
 
-use super::model::*;
+use crate::ops_reduce::model::*;
 
 /// `Σ grad · ∂f/∂x` by central differences of `f`, which maps a whole array.
 fn by_differences(x: &Array, grad: &Array, f: impl Fn(&Array) -> Vec<f64>) -> Array {

@@ -2,7 +2,7 @@
 
 use lapidary::{Conv, DType, Error, Gpu, Options, Pool};
 
-use super::model::*;
+use crate::ops_reduce::model::*;
 
 /// Shapes of input and weight, the options, and the type.
 type Case = ([usize; 4], [usize; 4], Conv<2>, DType);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lapidary::{DType, Error, Gpu, Options, Tensor};
 
-use super::model::*;
+use crate::ops_reduce::model::*;
 
 /// The equation with all dimensions named, and the operands' shapes.
 fn model(inputs: &[&str], output: &str, operands: &[Array]) -> Array {

@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Error, Gpu, Options, Pool, Result, Tensor};
 
-use super::model::*;
+use crate::ops_reduce::model::*;
 
 /// The places of a window along an axis, and how many elements count for a mean.
 type Span = (Vec<usize>, usize);

@@ -7,9 +7,9 @@ use lapidary::sim::{
 };
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Source, Tensor};
 
-use crate::number;
-use crate::sites::{KINDS, SITES};
-use crate::world::folder;
+use crate::common::faults::{KINDS, SITES};
+use crate::pressure::number;
+use crate::pressure::world::folder;
 
 const FILE_SITES: [FileSite; 4] = [
     FileSite::Create,

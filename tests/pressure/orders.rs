@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lapidary::{Advice, DType, Error, Result, Source};
 
-use crate::data::Held;
-use crate::steps::sums;
-use crate::world::{World, budget, folder};
+use crate::pressure::data::Held;
+use crate::pressure::steps::sums;
+use crate::pressure::world::{World, budget, folder};
 
 pub(crate) fn evict(w: &mut World) -> Result<()> {
     match w.pick() {

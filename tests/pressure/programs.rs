@@ -6,9 +6,9 @@ use fastrand::Rng;
 use lapidary::Residency;
 use lapidary::sim::{Fault, FaultKind, FileFault, FileFaultKind, FileSite, Repeat, Site};
 
-use crate::steps::step;
-use crate::world::{Rules, World};
-use crate::{Seed, number};
+use crate::pressure::steps::step;
+use crate::pressure::world::{Rules, World};
+use crate::pressure::{Seed, number};
 
 /// Steps of one program.
 const PROGRAM_STEPS: u64 = 500;
@@ -46,7 +46,7 @@ fn run(part: u64, program: impl Fn(u64, u64)) {
 pub(crate) fn quiet() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        if !info.payload().is::<crate::orders::Wanted>() {
+        if !info.payload().is::<crate::pressure::orders::Wanted>() {
             loud(info);
         }
     }));

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use lapidary::{DType, Result, Tensor};
 
-use crate::data::{Data, Held};
-use crate::orders;
-use crate::world::{Reading, World};
+use crate::pressure::data::{Data, Held};
+use crate::pressure::orders;
+use crate::pressure::world::{Reading, World};
 
 type Step = (&'static str, u32, fn(&mut World) -> Result<()>);
 
@@ -214,7 +214,7 @@ fn copy(w: &mut World) -> Result<()> {
 
 fn concat(w: &mut World) -> Result<()> {
     let Some((a, b)) = pair(w) else { return Ok(()) };
-    if a.len() * 2 > crate::world::ELEMENTS {
+    if a.len() * 2 > crate::pressure::world::ELEMENTS {
         return Ok(());
     }
     let tensor = Tensor::concat(&[&a.tensor, &b.tensor], 0)?;

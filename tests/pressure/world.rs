@@ -7,7 +7,7 @@ use fastrand::Rng;
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, Error, Gpu, Options, PressureGuard, Result, Tensor};
 
-use crate::data::Held;
+use crate::pressure::data::Held;
 
 /// The device's part of a budget, at most.
 const MOST_BYTES: u64 = 160 << 10;

@@ -3,9 +3,9 @@
 
 use lapidary::{Activation, Conv, DType, Epilogue, Gpu, Kernel, Result, ScatterReduce, Tensor};
 
-use crate::operands::numbers;
-use crate::variants::of;
-use crate::{Rota, devices};
+use crate::common::operands::numbers;
+use crate::races::variants::of;
+use crate::races::{Rota, devices};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
@@ -394,7 +394,7 @@ fn what_looks_for_bugs() -> Result<()> {
         let found = gpu.diagnose()?;
         assert!(!found.is_empty(), "`sqrt` made NaN");
     }
-    crate::reached::note(&sim);
+    crate::races::reached::note(&sim);
     assert_eq!(sim.complaints(), [""; 0]);
     Ok(())
 }

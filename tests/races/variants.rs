@@ -2,8 +2,8 @@
 
 use lapidary::{Conv, DType, Gpu, Result, Tensor};
 
-use crate::Rota;
-use crate::operands::tensor;
+use crate::common::operands::tensor;
+use crate::races::Rota;
 
 /// Numbers of a shape, all of them exact in every type.
 pub(crate) fn of(gpu: &Gpu, dtype: DType, shape: &[usize]) -> Result<Tensor> {

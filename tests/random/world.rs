@@ -9,7 +9,7 @@ use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{DType, Diagnostics, Element, Error, Finding, Gpu, Options, Result, Tensor};
 
 use super::model::{self, Model, Read};
-use super::scattered::Place;
+use crate::common::scattered::Place;
 
 /// Tensors that a program holds, at most.
 const HELD: usize = 24;

@@ -6,7 +6,7 @@ use std::path::Path;
 use lapidary::{DType, Gpu, Options, Result, Tensor};
 use serde_json::Value;
 
-use crate::operands::{numbers, tensor};
+use crate::common::operands::{numbers, tensor};
 
 /// What a case's name stands for here. Operands are in the order of the script.
 pub(crate) type Call = fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>;

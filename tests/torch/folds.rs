@@ -3,7 +3,7 @@
 use lapidary::ScatterReduce::{Max, Mean, Min, Prod, Sum};
 use lapidary::{Result, ScatterReduce, Tensor};
 
-use crate::cases::{self, Call, both, one};
+use crate::torch::cases::{self, Call, both, one};
 
 fn named(t: &[Tensor], reduce: ScatterReduce, include_self: bool) -> Result<Vec<Tensor>> {
     one(t[0].scatter_reduce(1, &t[1], &t[2], reduce, include_self))

@@ -1,6 +1,6 @@
 //! What index tensors and masks name.
 
-use crate::cases::{self, Call, one};
+use crate::torch::cases::{self, Call, one};
 
 const CALLS: &[(&str, Call)] = &[
     ("index, together", |_, t| {

@@ -2,7 +2,7 @@
 
 use lapidary::{Conv, PadMode, Pool};
 
-use crate::cases::{self, Call, both, one};
+use crate::torch::cases::{self, Call, both, one};
 
 const EDGES: Pool<2> = Pool {
     kernel: [3, 2],

@@ -2,7 +2,7 @@
 
 use lapidary::{ClassLoss, Reduction, Tensor};
 
-use crate::cases::{self, Call, one};
+use crate::torch::cases::{self, Call, one};
 
 fn weighted(weights: &Tensor, label_smoothing: f32, ignore: Option<i64>) -> ClassLoss<'_> {
     ClassLoss {

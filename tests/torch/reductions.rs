@@ -1,6 +1,6 @@
 //! Values along axes, with where they are.
 
-use crate::cases::{self, Call, both, one};
+use crate::torch::cases::{self, Call, both, one};
 
 const CALLS: &[(&str, Call)] = &[
     ("max_with_indices", |_, t| both(t[0].max_with_indices(1))),

@@ -1,6 +1,6 @@
 //! Views, what is made of nothing, and numbers as operands.
 
-use crate::cases::{self, Call, one};
+use crate::torch::cases::{self, Call, one};
 use lapidary::DType;
 
 const CALLS: &[(&str, Call)] = &[

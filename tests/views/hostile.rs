@@ -3,7 +3,7 @@
 
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::operands::tensor;
+use crate::common::operands::tensor;
 
 /// What an operand is a view of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::operations;
+use crate::common::operations;
 
 /// Methods of tensors that read no elements, or that other tests hold against plain tensors.
 const OTHERS: &[&str] = &[

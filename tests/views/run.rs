@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use fastrand::Rng;
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::hostile::{Kind, Maker, View, together};
-use crate::operands::{element, numbers, tensor};
-use crate::operations::{self, Holds, Operation};
+use crate::common::operands::{element, numbers, tensor};
+use crate::common::operations::{self, Holds, Operation};
+use crate::views::hostile::{Kind, Maker, View, together};
 
 /// Rows and columns: a row that consists of vec4s, and one that does not.
 const SIZES: [(usize, usize); 2] = [(3, 5), (4, 8)];

@@ -64,10 +64,8 @@ pub(crate) fn test(args: &[String]) -> Result {
 }
 
 /// The tests of `check`: no adapter, and no long random runs.
-#[rustfmt::skip]
-const OF_CHECK: &[&str] = &[
-    "--test", "tidy", "--test", "alloc_model", "--test", "engine", "--test", "state",
-];
+const OF_CHECK: &[&str] = &["--test", "memory", "--test", "models"];
+const NAMES_OF_CHECK: &[&str] = &["alloc_model::", "engine::", "state::"];
 
 /// What a change passes before it is committed.
 pub(crate) fn check(args: &[String]) -> Result {
@@ -78,12 +76,22 @@ pub(crate) fn check(args: &[String]) -> Result {
     crate::ci::source::tidy()?;
     crate::ci::source::clippy()?;
     run(cargo().args(["test", "--package", "lapidary-alloc", "--lib"]))?;
-    run(&mut selected(OF_CHECK, &[])?)
+    run(&mut selected(OF_CHECK, NAMES_OF_CHECK)?)
 }
 
 /// A run of the tests that `target` selects (as cargo's options do) and whose names hold one of
-/// `names`, or of all of them if there are no names.
+/// `names`, or of all of them if there are no names. A name begins with the module's: `engine::`
+/// are the tests of `tests/engine.rs`.
 pub(crate) fn selected(target: &[&str], names: &[&str]) -> Result<Command> {
+    selected_except(target, names, &[])
+}
+
+/// The same, less the tests whose names hold one of `skipped`.
+pub(crate) fn selected_except(
+    target: &[&str],
+    names: &[&str],
+    skipped: &[&str],
+) -> Result<Command> {
     let mut cargo = cargo_with_gpu()?;
     if has_nextest() {
         cargo.args(["nextest", "run"]).args(FEATURES).args(target);
@@ -94,8 +102,9 @@ pub(crate) fn selected(target: &[&str], names: &[&str]) -> Result<Command> {
             cargo.args(["--lib", "--bins", "--tests", "--examples"]);
         }
     }
-    if !names.is_empty() {
+    if !names.is_empty() || !skipped.is_empty() {
         cargo.arg("--").args(names);
+        cargo.args(skipped.iter().flat_map(|name| ["--skip", name]));
     }
     Ok(cargo)
 }

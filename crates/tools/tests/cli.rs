@@ -1,14 +1,10 @@
 //! The program `lapidary` as a user meets it: run as a process, read by what it prints and how it
 //! ends. And what it is made of beside the library: the monitor, and the socket that serves it.
 
-#[path = "cli/monitor.rs"]
 mod monitor;
-#[path = "cli/replayed.rs"]
 mod replayed;
 #[cfg(unix)]
-#[path = "cli/served.rs"]
 mod served;
-#[path = "cli/snapshots.rs"]
 mod snapshots;
 
 use std::fs;

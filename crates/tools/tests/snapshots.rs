@@ -2,9 +2,7 @@
 
 #[path = "../../../tests/common/adding_up.rs"]
 mod adding_up;
-#[path = "snapshots/formats.rs"]
 mod formats;
-#[path = "snapshots/page.rs"]
 mod page;
 
 use lapidary::sim::{SimHandle, SimOptions};

@@ -3,7 +3,5 @@
 //!
 //! `LAPIDARY_SEED` sets the seed.
 
-#[path = "traces/patterns.rs"]
 mod patterns;
-#[path = "traces/recorded.rs"]
 mod recorded;

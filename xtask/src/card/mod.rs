@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::driver::cargo_with_gpu;
 use crate::process::{Result, capture, command, target_dir, watch};
-use crate::suite::{PROGRAM, SIMULATION, selected};
+use crate::suite::{PROGRAM, SIMULATION, selected, selected_except};
 use private::Private;
 use report::{Adapter, Card, Figures};
 use seen::Tests;
@@ -27,7 +27,13 @@ the adapter, as it does for every program of lapidary.
   --small    a part of the suite and small sizes, to see whether it all works: its figures say nothing";
 
 /// The part of the suite that `--small` runs: the core that needs a device.
-const SMALL: &[&str] = &["--package", "lapidary", "--test", "device"];
+const SMALL: &[&str] = &[
+    "--no-fail-fast",
+    "--package",
+    "lapidary",
+    "--test",
+    "device",
+];
 
 /// Runs everything and writes the file. Tests that fail are a finding, not a failure of this verb.
 pub(crate) fn card(args: &[String]) -> Result {
@@ -76,8 +82,10 @@ fn adapter() -> Result<Adapter> {
 
 /// Runs the suite to its end, whatever fails.
 fn tests(is_small: bool) -> Result<Tests> {
-    let mut cargo = selected(if is_small { SMALL } else { &["--workspace"] }, &[])?;
-    cargo.arg("--no-fail-fast");
+    let mut cargo = match is_small {
+        true => selected_except(SMALL, &[], &["custom_kernels::"])?,
+        false => selected(&["--no-fail-fast", "--workspace"], &[])?,
+    };
     let watched = watch(&mut cargo, seen::is_telling)?;
     let tests = Tests::of(&watched.lines);
     match tests.passed + tests.failed.len() {

@@ -10,20 +10,12 @@ use super::messages::{AllowList, is_message};
 use crate::apt;
 use crate::driver;
 use crate::process::{Result, Watched, root, run, target_dir, watch};
-use crate::suite::{LIBRARIES, has_nextest, selected};
+use crate::suite::{LIBRARIES, has_nextest, selected, selected_except};
 
-/// The test files that hold the core tests, in cargo's words.
-#[rustfmt::skip]
-const CORE_FILES: &[&str] = &[
-    "--test", "device",
-    "--test", "custom_kernels",
-    "--test", "fusion",
-    "--test", "ops_elementwise",
-    "--test", "ops_matmul",
-    "--test", "ops_nn",
-    "--test", "ops_reduce",
-    "--test", "torch",
-];
+/// The programs that hold the core tests, in cargo's words, and those of their modules that are
+/// about the choice of kernels, or run each kernel again.
+const CORE: &[&str] = &["--test", "device", "--test", "operations"];
+const NOT_CORE: &[&str] = &["races::", "tuning::", "views::"];
 
 /// The library's own tests that ask for variants which an adapter would not be given. Those of
 /// tiles, all of which take a software adapter minutes to compile, are left to the suite and to
@@ -55,7 +47,8 @@ pub(crate) fn swiftshader_whole() -> Result<String> {
 }
 
 fn core_tests() -> Result<[Command; 2]> {
-    Ok([selected(CORE_FILES, &[])?, selected(LIBRARIES, FORCED)?])
+    let core = selected_except(CORE, &[], NOT_CORE)?;
+    Ok([core, selected(LIBRARIES, FORCED)?])
 }
 
 fn on_swiftshader(mut tests: Command) -> Result {

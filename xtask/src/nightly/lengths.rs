@@ -20,7 +20,7 @@ pub(super) fn long(mut tests: Command, variables: &[(&str, &str)]) -> Result {
 
 /// The random runs, in the test profile: that one checks every invariant as it goes.
 pub(super) fn random() -> Result<String> {
-    let tests = selected(&["--test", "alloc_model", "--test", "random"], &[])?;
+    let tests = selected(&["--test", "memory"], &["alloc_model::", "random::"])?;
     long(
         tests,
         &[("LAPIDARY_OPS", OPERATIONS), ("LAPIDARY_CALLS", CALLS)],
@@ -40,9 +40,12 @@ pub(super) fn pairs() -> Result<String> {
 /// Hundreds of random programs of each sort with and without fusion, of which the suite takes a
 /// few.
 pub(super) fn expressions() -> Result<String> {
-    const NAMES: &[&str] = &["on_an_adapter_", "expressions_before_and_after_reductions"];
+    const NAMES: &[&str] = &[
+        "fusion::graphs::on_an_adapter_",
+        "fusion::graphs::expressions_before_and_after_reductions",
+    ];
     long(
-        selected(&["--test", "fusion"], NAMES)?,
+        selected(&["--test", "operations"], NAMES)?,
         &[("LAPIDARY_PROGRAMS", "300")],
     )?;
     Ok(String::new())
@@ -50,7 +53,7 @@ pub(super) fn expressions() -> Result<String> {
 
 /// A hundred thousand hostile kernels.
 pub(super) fn texts() -> Result<String> {
-    let tests = selected(&["--test", "custom_kernels"], &["no_changed_text"])?;
+    let tests = selected(&["--test", "device"], &["no_changed_text"])?;
     long(tests, &[("LAPIDARY_TEXTS", "100000")])?;
     Ok(String::new())
 }
@@ -64,7 +67,7 @@ pub(super) fn limits() -> Result<String> {
 
 /// Operations with operands that are views, as many as there are.
 pub(super) fn views() -> Result<String> {
-    let tests = selected(&["--test", "views"], &[])?;
+    let tests = selected(&["--test", "operations"], &["views::"])?;
     long(tests, &[("LAPIDARY_VIEWS", "all")])?;
     Ok(String::new())
 }
@@ -75,7 +78,7 @@ pub(super) fn races() -> Result<String> {
     let ran = target_dir().join("interpreted");
     let _ = fs::remove_dir_all(&ran);
     fs::create_dir_all(&ran).map_err(|error| format!("{}: {error}.", ran.display()))?;
-    let mut tests = selected(&["--release", "--test", "races"], &[])?;
+    let mut tests = selected(&["--release", "--test", "operations"], &["races::"])?;
     tests.env("LAPIDARY_RACES_DUMP", &ran);
     long(tests, &[("LAPIDARY_RACES", "all")])?;
     reached::judged(&shaders::translated()?, &ran)

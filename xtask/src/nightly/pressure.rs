@@ -4,37 +4,48 @@
 
 use super::lengths::long;
 use crate::process::{Result, run};
-use crate::suite::selected;
+use crate::suite::{selected, selected_except};
 
 /// Steps of each kind of random program, of which there are four and a half: ten million in all.
 const STEPS: &str = "2250000";
 
-/// Test files, the budget that they run under, and tests that need more to show what they are
-/// about.
+/// Modules of a program of tests, the budget that they run under, and tests that need more to show
+/// what they are about.
 struct Tight {
-    files: &'static [&'static str],
+    program: &'static str,
+    modules: &'static [&'static str],
     budget: &'static str,
     exempt: &'static [&'static str],
 }
 
 const TIGHT: &[Tight] = &[
     Tight {
-        files: &["engine"],
+        program: "memory",
+        modules: &["engine::"],
         budget: "4MiB",
         exempt: &["what_a_callback_holds_may_talk_to_the_device_when_it_goes"],
     },
     Tight {
-        files: &["random"],
+        program: "memory",
+        modules: &["random::"],
         budget: "600KiB",
         exempt: &[],
     },
     Tight {
-        files: &["ops_elementwise", "custom_kernels"],
+        program: "operations",
+        modules: &["ops_elementwise::"],
         budget: "512KiB",
         exempt: &["more_matrices_than_a_grid_has_places_are_transposed"],
     },
     Tight {
-        files: &["ops_matmul"],
+        program: "device",
+        modules: &["custom_kernels::"],
+        budget: "512KiB",
+        exempt: &[],
+    },
+    Tight {
+        program: "operations",
+        modules: &["ops_matmul::"],
         budget: "1MiB",
         exempt: &[
             "reductions_of_long_rows_are_whole",
@@ -44,7 +55,8 @@ const TIGHT: &[Tight] = &[
         ],
     },
     Tight {
-        files: &["ops_reduce"],
+        program: "operations",
+        modules: &["ops_reduce::"],
         budget: "2MiB",
         exempt: &[
             "sums_of_millions_are_accurate",
@@ -54,12 +66,16 @@ const TIGHT: &[Tight] = &[
     },
 ];
 
-/// The test files whose simulated devices compact after every command.
-const COMPACTED: &[&str] = &["engine", "random", "pressure", "state"];
+/// The programs of tests and their modules whose simulated devices compact after every command.
+const COMPACTED: &[&str] = &["--test", "memory", "--test", "models"];
+const COMPACTED_MODULES: &[&str] = &["engine::", "random::", "pressure::", "state::"];
+
+/// Model files have a module `pressure` too, which is not meant.
+const NOT_COMPACTED: &[&str] = &["model::"];
 
 /// The random programs, with faults at every call.
 pub(crate) fn programs() -> Result<String> {
-    let tests = selected(&["--test", "pressure"], &[])?;
+    let tests = selected(&["--test", "memory"], &["pressure::"])?;
     long(tests, &[("LAPIDARY_STEPS", STEPS)])?;
     Ok(format!("{STEPS} steps a kind"))
 }
@@ -67,20 +83,11 @@ pub(crate) fn programs() -> Result<String> {
 /// The suite where tensors must leave, and where they move all the time.
 pub(crate) fn tight() -> Result<String> {
     for tight in TIGHT {
-        let mut tests = selected(&as_targets(tight.files), &[])?;
-        if !tight.exempt.is_empty() {
-            tests.arg("--");
-            for name in tight.exempt {
-                tests.args(["--skip", name]);
-            }
-        }
+        let target = ["--test", tight.program];
+        let mut tests = selected_except(&target, tight.modules, tight.exempt)?;
         run(tests.env("LAPIDARY_BUDGET", tight.budget))?;
     }
-    let mut tests = selected(&as_targets(COMPACTED), &[])?;
+    let mut tests = selected_except(COMPACTED, COMPACTED_MODULES, NOT_COMPACTED)?;
     run(tests.env("LAPIDARY_SIM_COMPACT", "1"))?;
     Ok(String::new())
-}
-
-fn as_targets(files: &[&'static str]) -> Vec<&'static str> {
-    files.iter().flat_map(|file| ["--test", *file]).collect()
 }

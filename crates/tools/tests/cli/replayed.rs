@@ -1,6 +1,6 @@
 //! `lapidary replay`: traces and logs of RMM's, and files that are neither.
 
-use crate::{check_fails, file, run};
+use crate::cli::{check_fails, file, run};
 
 const TRACE: &str =
     "# name: tiny\na 0 3000000 P.weights\na 1 100 F.x\nf 1\na 2 1048576 F.y\nf 2\nf 0\n";

@@ -13,7 +13,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, MemoryStats, Tensor};
 use lapidary_tools::socket::{Remote, serve};
 
-use crate::{check_fails, program, run};
+use crate::cli::{check_fails, program, run};
 
 /// A user that this one is not.
 const NOBODY: u32 = 65534;

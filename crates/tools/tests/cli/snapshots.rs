@@ -10,7 +10,7 @@ use lapidary::{DType, Gpu, Snapshot, Tensor};
 use lapidary_tools::{formats, page};
 use serde_json::Value;
 
-use crate::{check_fails, file, folder, program, run};
+use crate::cli::{check_fails, file, folder, program, run};
 
 fn open() -> Gpu {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
