@@ -1,18 +1,18 @@
-//! Size classes: floating-point bins over granules, and the two-level bitmap that finds one.
+//! Size classes: floating-point bins over granules, and the two-level bitmap that finds a bin.
 //!
-//! A size is written as a float with three bits of mantissa, so that every doubling holds eight
-//! bins: OffsetAllocator's distribution (Sebastian Aaltonen), a second level of eight as in TLSF
-//! (Masmano, Ripoll, Crespo, Real 2004). A free block lies in the bin whose least size is the
-//! largest that is not above the block's.
+//! A size is written as a float with three bits of mantissa, so each doubling holds eight bins.
+//! OffsetAllocator (Sebastian Aaltonen) uses the same distribution. TLSF (Masmano, Ripoll, Crespo,
+//! Real 2004) also has eight bins at its second level. A hole lies in the highest bin whose least
+//! size is at most the size of the hole.
 //!
-//! **The bound.** Sizes below 16 granules have a bin each. Above that a bin is one eighth of its
-//! least size wide, so two sizes in one bin differ by less than 12.5 %. Nothing is wasted inside a
-//! block, because blocks are split exactly; the bound is on what a search can overlook: every block
-//! of a higher bin fits, and a block that fits and was not looked at is in the request's own bin,
-//! so it is less than 12.5 % larger than the request.
+//! **The bound.** Each size below 16 granules has its own bin. Above that the width of a bin is one
+//! eighth of its least size, so two sizes in one bin differ by less than 12.5 %. Blocks are split
+//! exactly, so a block wastes less than one granule. The bound limits which holes a search can
+//! overlook. Every hole of a higher bin fits. A hole that fits and was skipped is in the
+//! request's own bin, so it is less than 12.5 % larger than the request.
 //!
 //! # All bins
-//! The least size of each bin, in granules. With granules of 32 bytes the last one begins at 2^48
+//! The least size of each bin, in granules. With granules of 32 bytes the last bin begins at 2^48
 //! bytes.
 //!
 //! | bins | +0 | +1 | +2 | +3 | +4 | +5 | +6 | +7 |
@@ -65,15 +65,15 @@ use crate::units::Granules;
 /// The largest size that has a bin: 2^43 granules, which is 2^48 bytes with granules of 32 bytes.
 pub const MAX_GRANULES: Granules = Granules(1 << 43);
 
-/// How many bins there are.
+/// The number of bins.
 pub const BIN_COUNT: usize = 329;
 
-/// The bits of a bin number that count within a doubling.
+/// The number of low bits in a bin number that count the bins within a doubling.
 const MANTISSA_BITS: u32 = 3;
 
-/// The bin of a free block of this size, by rounding the size down. O(1).
+/// The bin of a free block of this size; the size is rounded down to the least size of a bin. O(1).
 ///
-/// Bin 0 is the bin of nothing. Sizes above [`MAX_GRANULES`] share the last bin.
+/// Only size 0 has bin 0. Sizes above [`MAX_GRANULES`] share the last bin.
 ///
 /// ```
 /// use lapidary_alloc::bins::{bin_min, bin_of};
@@ -90,13 +90,13 @@ pub const fn bin_of(size: Granules) -> usize {
     } else {
         size.0
     };
-    // The shift that leaves four bits, of which the highest carries into the doubling. Sizes below
-    // 8 have no such bit and need no shift: no branch, where random sizes would mispredict one.
+    // The shift leaves four bits; the highest of them carries into the doubling. Sizes below 8 need
+    // no shift. The `| 8` avoids a branch, which random sizes would mispredict.
     let shift = (size | 8).ilog2() - MANTISSA_BITS;
     ((shift as usize) << MANTISSA_BITS) + (size >> shift) as usize
 }
 
-/// The least size in a bin; that of the last bin for any number past it. O(1).
+/// The least size in a bin. Numbers past the last bin give the least size of the last bin. O(1).
 ///
 /// ```
 /// use lapidary_alloc::bins::{BIN_COUNT, MAX_GRANULES, bin_min};
@@ -116,7 +116,7 @@ pub const fn bin_min(bin: usize) -> Granules {
 
 const WORDS: usize = BIN_COUNT.div_ceil(64);
 
-/// Which bins are not empty: one bit a bin, and one bit for each word of those.
+/// The bins that are not empty: one bit per bin, and one bit per word of those bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BinMap {
     words: [u64; WORDS],
@@ -142,7 +142,7 @@ impl BinMap {
         self.words[bin / 64] & (1 << (bin % 64)) != 0
     }
 
-    /// The lowest bin in use from `bin` on.
+    /// The lowest bin in use that is at least `bin`.
     #[inline]
     pub(super) fn first_from(&self, bin: usize) -> Option<usize> {
         if bin >= BIN_COUNT {
@@ -167,7 +167,7 @@ impl BinMap {
         Some(word * 64 + self.words[word].ilog2() as usize)
     }
 
-    /// Whether the upper level tells the truth about the lower one.
+    /// Whether the upper level agrees with the lower one.
     pub(super) fn is_consistent(&self) -> bool {
         self.words
             .iter()
@@ -180,7 +180,8 @@ impl BinMap {
 mod tests {
     use super::*;
 
-    /// What a bin promises: its least size is in it, one granule less is not, and `size` is in it.
+    /// Checks a bin: it contains its least size and `size`, but not the size one granule below its
+    /// least.
     fn check(size: u64) {
         let bin = bin_of(Granules(size));
         assert!(bin < BIN_COUNT, "{size}");
@@ -248,7 +249,8 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let bin = (random >> 33) as usize % BIN_COUNT;
-            // Mostly clearing keeps the map sparse, where the upper level matters.
+            // The test clears more often than it sets. The map stays sparse, so the upper level
+            // matters.
             plain[bin] = (random >> 60) < 3;
             if plain[bin] {
                 map.set(bin)

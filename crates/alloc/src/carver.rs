@@ -7,9 +7,9 @@
 //! bins     ... 96: hole -> hole   97: -   98: hole ...          every hole is in the list of its bin
 //! ```
 //!
-//! A segregated fit with exact splitting and immediate coalescing, as TLSF (Masmano et al. 2004)
-//! and OffsetAllocator (Aaltonen) do it, with three differences: the search begins in the request's
-//! own bin, one index covers all slabs, and handles are checked.
+//! The carver is a segregated fit with exact splitting and immediate coalescing, like TLSF (Masmano
+//! et al. 2004) and OffsetAllocator (Aaltonen). It differs in three points: the search begins in
+//! the request's own bin, one index covers all slabs, and handles are checked.
 
 use alloc::vec::Vec;
 
@@ -22,13 +22,13 @@ use super::{AllocError, Block, BlockId, SlabId};
 use crate::units::{Granules, Unit};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The largest slab in bytes; also limited to 2^43 granules.
+/// The largest slab in bytes. A slab also has at most 2^43 granules.
 pub(super) const MAX_SLAB_BYTES: u64 = 1 << 48;
 
-/// Carves blocks out of any number of slabs. It only counts: the caller has the memory.
+/// Carves blocks out of any number of slabs. It only keeps the tables: the caller owns the memory.
 ///
-/// The same calls lead to the same offsets. Allocating and freeing are O(1) and, once the tables
-/// have grown to the highest number of blocks and holes, take nothing from the heap.
+/// The same calls lead to the same offsets. Allocating and freeing are O(1). Once the tables have
+/// grown to the highest number of blocks and holes, the two take nothing from the heap.
 ///
 /// ```
 /// use lapidary_alloc::Carver;
@@ -49,24 +49,24 @@ pub struct Carver {
     max_slab_bytes: u64,
     pub(super) nodes: NodeTable,
     pub(super) slabs: SlabTable,
-    /// A zone is a set of slabs; a request sees the holes of one zone.
+    /// The holes of each zone. A zone is a set of slabs; a request sees the holes of one zone.
     pub(super) zones: Vec<Zone>,
     pub(super) counters: Counters,
     generation: u32,
 }
 
-/// Where the next carver begins to count generations.
+/// The generation at which the next carver begins to count.
 static NEXT_ORIGIN: AtomicU32 = AtomicU32::new(0);
 
-/// 2^32 divided by the golden ratio: multiples of it lie far apart, so that handles of one carver
-/// carry other generations than those of another and are recognized as foreign.
+/// 2^32 divided by the golden ratio. Multiples of it lie far apart, so the handles of two carvers
+/// carry different generations, and each carver recognizes the other's handles as foreign.
 const ORIGIN_STEP: u32 = 0x9E37_79B9;
 
 impl Carver {
     /// A carver without slabs, whose blocks begin and end at multiples of `unit_bytes`.
     ///
     /// # Errors
-    /// [`AllocError::UnitSize`] unless that is a power of two of at most 64 KiB.
+    /// [`AllocError::UnitSize`] unless `unit_bytes` is a power of two of at most 64 KiB.
     pub fn new(unit_bytes: u64) -> Result<Carver, AllocError> {
         Carver::with_zones(unit_bytes, 1)
     }
@@ -87,11 +87,11 @@ impl Carver {
         })
     }
 
-    /// Adds an empty slab; a size that is no multiple of the granule loses its last bytes. O(1).
+    /// Adds an empty slab. A size that is no multiple of the granule is rounded down. O(1).
     ///
     /// # Errors
     /// [`AllocError::SlabSize`] below one granule or above [`Carver::max_slab_bytes`],
-    /// [`AllocError::TableFull`] when the tables hold no more.
+    /// [`AllocError::TableFull`] when the tables have no free entry.
     pub fn add_slab(&mut self, size_bytes: u64) -> Result<SlabId, AllocError> {
         self.add_slab_in(0, size_bytes)
     }
@@ -126,7 +126,8 @@ impl Carver {
     /// Removes a slab without live blocks; its id is stale from then on. O(1).
     ///
     /// # Errors
-    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
+    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`] when it was
+    /// removed before or belongs to another allocator.
     pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
         let index = self.slabs.resolve(slab)?;
         let entry = &self.slabs[index];
@@ -153,7 +154,7 @@ impl Carver {
         Ok(())
     }
 
-    /// Lets requests of another zone see a slab without live blocks. O(1).
+    /// Gives a slab without live blocks to another zone, whose requests then see its hole. O(1).
     ///
     /// # Errors
     /// As [`Carver::remove_slab`].
@@ -176,20 +177,21 @@ impl Carver {
         Ok(())
     }
 
-    /// Takes `size_bytes` out of a hole, rounded up to whole granules; nothing asked for is one
-    /// granule, so that every block has an offset of its own. O(1).
+    /// Allocates a block of `size_bytes`, rounded up to whole granules, from a hole. A request of 0
+    /// bytes gets one granule, so that no two blocks have the same offset. O(1).
     ///
     /// # Errors
-    /// [`AllocError::NeedsSlab`] when the search meets no hole that fits, [`AllocError::NeverFits`]
-    /// above [`Carver::max_slab_bytes`], [`AllocError::TableFull`].
+    /// [`AllocError::NeedsSlab`] when the search finds no hole that fits, [`AllocError::NeverFits`]
+    /// above [`Carver::max_slab_bytes`], [`AllocError::TableFull`] when the tables have no free
+    /// entry.
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
         self.allocate_in(0, size_bytes, u64::MAX, LOOKS)
     }
 
-    /// As [`Carver::allocate`], in one zone; an empty slab of more than `empty_limit_bytes` is
-    /// left whole unless the request takes most of it, and `looks` holes of the request's own bin
-    /// are looked at.
+    /// As [`Carver::allocate`], in one zone. The search looks at `looks` holes of the request's own
+    /// bin. It splits an empty slab of more than `empty_limit_bytes` only if the request is in the
+    /// slab's own bin.
     #[inline]
     pub(super) fn allocate_in(
         &mut self,
@@ -225,10 +227,10 @@ impl Carver {
         Ok(BlockId { index, generation })
     }
 
-    /// Gives a block back; it merges with the holes beside it at once. O(1).
+    /// Frees a block. Its range merges with the adjacent holes at once. O(1).
     ///
     /// # Errors
-    /// [`AllocError::StaleBlock`] when it was freed before or is another allocator's.
+    /// [`AllocError::StaleBlock`] when the block was freed before or belongs to another allocator.
     #[inline]
     pub fn free(&mut self, block: BlockId) -> Result<(), AllocError> {
         let BlockId { index, generation } = block;
@@ -248,10 +250,10 @@ impl Carver {
         Ok(())
     }
 
-    /// Where a block is. O(1).
+    /// The place and the size of a block. O(1).
     ///
     /// # Errors
-    /// [`AllocError::StaleBlock`] when it was freed or is another allocator's.
+    /// [`AllocError::StaleBlock`] when the block was freed or belongs to another allocator.
     #[inline]
     pub fn block(&self, block: BlockId) -> Result<Block, AllocError> {
         let node = self
@@ -272,30 +274,32 @@ impl Carver {
         self.unit.size_bytes()
     }
 
-    /// The largest slab and the largest request: 2^48 bytes or 2^43 granules, whichever is less.
+    /// The largest slab and the largest request in bytes: 2^48 bytes or 2^43 granules, whichever is
+    /// less.
     #[inline]
     pub fn max_slab_bytes(&self) -> u64 {
         self.max_slab_bytes
     }
 
-    /// The slabs without live blocks, longest unused first. O(1) a step.
+    /// The slabs without live blocks, longest unused first. Each step of the iterator is O(1).
     pub fn empty_slabs(&self) -> impl Iterator<Item = SlabId> {
         self.slabs.empty()
     }
 
-    /// The nodes of one slab by address, given the one at its start.
+    /// The nodes of one slab by address. `first` is the node at the slab's start.
     pub(super) fn nodes_of(&self, first: u32) -> impl Iterator<Item = &Node> {
         let node = |index: u32| (index != NONE).then(|| &self.nodes[index]);
         core::iter::successors(node(first), move |last| node(last.next))
     }
 
-    /// The nodes from `first` on to the end of its slab, each with its index.
+    /// The nodes from `first` to the end of its slab, each with its index.
     pub(super) fn indexed_nodes_of(&self, first: u32) -> impl Iterator<Item = (u32, &Node)> {
         let node = |index: u32| (index != NONE).then(|| (index, &self.nodes[index]));
         core::iter::successors(node(first), move |(_, last)| node(last.next))
     }
 
-    /// Would the most patient search find a hole? O(holes of the request's own bin).
+    /// Whether a search without a limit on its looks finds a hole. O(holes of the request's own
+    /// bin).
     pub(super) fn has_hole(&self, zone: u8, size_bytes: u64, empty_limit_bytes: u64) -> bool {
         let size = Granules(self.unit.granules_ceil(size_bytes).0.max(1));
         let empty_limit = self.unit.granules_floor(empty_limit_bytes);
@@ -304,17 +308,18 @@ impl Carver {
             .is_some()
     }
 
-    /// The next generation. It counts allocations and slabs, not the uses of one entry: a stale
-    /// handle could be taken for a live one only 2^32 allocations later, in the same entry.
+    /// The next generation. The counter counts allocations and slabs, not the uses of one entry. So
+    /// a stale handle could match a live block only 2^32 allocations later, in the same entry.
     #[inline]
     fn next_generation(&mut self) -> u32 {
         self.generation = self.generation.wrapping_add(1);
         self.generation
     }
 
-    /// Makes the front of a hole a node of its own, `size` long, that is in no bin any more.
+    /// Makes a node of the first `size` granules of a hole. The node is in no bin.
     ///
-    /// The rest stays in the hole's node: where it stays in its bin too, the lists are not touched.
+    /// The rest keeps the hole's node. If the rest also stays in the same bin, the lists do not
+    /// change.
     #[inline]
     pub(super) fn split(&mut self, zone: u8, hole: u32, size: Granules) -> Result<u32, AllocError> {
         let zone = &mut self.zones[zone as usize];
@@ -345,7 +350,7 @@ impl Carver {
         Ok(front)
     }
 
-    /// Makes a hole of a block that was live, one with the holes on either side.
+    /// Turns a live block into a hole, together with the holes on both sides.
     #[inline]
     pub(super) fn merge(&mut self, zone: u8, index: u32, slab_is_empty: bool) {
         let zone = &mut self.zones[zone as usize];

@@ -1,4 +1,4 @@
-//! The walker: every promise of the carver's tables, checked from scratch. For tests.
+//! The checker: verifies every invariant of the carver's tables from scratch. For tests.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,15 +9,20 @@ use super::slabs::Slab;
 use crate::units::Granules;
 
 impl Carver {
-    /// Walks all slabs and all bins and says what is wrong, if anything is.
+    /// Walks all slabs and all bins and reports the first error.
     ///
-    /// The blocks and holes of every slab follow each other without gap or overlap and fill it; no
-    /// two holes touch; every hole is in the list of its bin, and only holes are; the bitmaps agree
-    /// with the lists; the counters agree with the slabs; every node is in use or in the chain of
-    /// unused ones. O(slabs + blocks + holes).
+    /// It checks these invariants:
+    ///
+    /// - The blocks and holes of every slab follow each other without gap or overlap, and fill it.
+    /// - No two holes touch.
+    /// - Every hole is in the list of its bin, and the lists hold only holes.
+    /// - The bitmaps agree with the lists, and the counters with the slabs.
+    /// - Every node is in use or in the chain of unused nodes.
+    ///
+    /// O(slabs + blocks + holes).
     ///
     /// # Errors
-    /// The first broken promise, in words.
+    /// A sentence that describes the first broken invariant.
     pub fn check_invariants(&self) -> Result<(), String> {
         let mut seen = Seen::default();
         for (id, slab) in self.slabs.iter() {
@@ -118,7 +123,7 @@ impl Carver {
     }
 }
 
-/// What the walk over the slabs has met.
+/// The totals that the walk over the slabs counted.
 #[derive(Default)]
 struct Seen {
     blocks: usize,

@@ -1,35 +1,36 @@
-//! The values that the policy of [`Pools`](super::Pools) is told and answers with.
+//! The configuration of [`Pools`](super::Pools), and the slabs that its policy asks for.
 
-/// The sizes that the policy goes by. [`PoolConfig::new`] has the defaults.
+/// The sizes and limits of the policy. [`PoolConfig::new`] has the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// The granule: the device's storage offset alignment.
+    /// The granule in bytes: the device's storage offset alignment.
     pub unit_bytes: u64,
-    /// The largest buffer that the device creates, and so the largest request.
+    /// The largest buffer that the device creates. No request may be larger.
     pub max_slab_bytes: u64,
-    /// Requests up to this share the small slabs.
+    /// Requests up to this size share the small slabs.
     pub small_request_bytes: u64,
     /// The size of the first slabs for small requests; later ones are larger.
     pub small_slab_bytes: u64,
-    /// The largest slab for small requests, and for those between small and own.
+    /// The largest slab for small requests, and for requests below `own_request_bytes`.
     pub middle_slab_bytes: u64,
-    /// Requests from this on get a slab of their own size.
+    /// Requests of at least this size get a slab of their own size.
     pub own_request_bytes: u64,
-    /// A slab of a request's own size is a multiple of this.
+    /// The size of such a slab is a multiple of this.
     pub own_step_bytes: u64,
-    /// Requests from this on get a slab of their own that no others share.
+    /// Requests of at least this size get a slab that they share with no other request.
     pub alone_request_bytes: u64,
-    /// An unshared slab serves a later request if it is at most so much larger, ...
+    /// An unshared slab serves a later request if the slab is larger by at most this percentage.
     pub alone_excess_percent: u64,
-    /// ... and any other that has room, once so many slabs were released without the mark having
-    /// risen.
+    /// The releases of slabs after which a mark that has not risen counts as final. From then on a
+    /// request above `small_request_bytes` takes any hole outside the small slabs. An empty slab
+    /// may also change its class.
     pub release_allowance: u64,
-    /// How far reserved may rise above the highest live bytes before empty slabs are released and
-    /// live blocks moved, in thousandths.
+    /// How far the reserved bytes may rise above the highest live bytes, in thousandths. Above
+    /// that, empty slabs are released and live blocks moved.
     pub slack_permille: u64,
-    /// How far, once ...
+    /// The same limit once moves have used up `move_permille`, in thousandths.
     pub spent_slack_permille: u64,
-    /// ... moves have passed this share of the allocated bytes, in thousandths.
+    /// The share of the allocated bytes that moves may copy, in thousandths.
     pub move_permille: u64,
 }
 
@@ -53,9 +54,10 @@ impl PoolConfig {
         }
     }
 
-    /// The same for a caller that never moves a block. Empty slabs are kept a little longer, and
-    /// very large ones are shared like all others: the lower peak that comes without either would
-    /// be paid for with slabs created again and again, where moving pays with a few copies.
+    /// The same for a caller that never moves a block. Such a caller keeps empty slabs a little
+    /// longer, and shares very large slabs like all others. A lower peak would cost it slabs that
+    /// are created again and again. A caller that moves blocks pays for a lower peak with a few
+    /// copies.
     pub const fn without_moves(self) -> PoolConfig {
         PoolConfig {
             alone_request_bytes: u64::MAX,
@@ -66,10 +68,10 @@ impl PoolConfig {
     }
 }
 
-/// Small requests, those that share slabs, and those that do not.
+/// The number of zones: small requests, shared larger slabs, and unshared slabs.
 pub(super) const ZONES: u8 = 3;
 
-/// What a slab was made for; an empty one may come to serve another class ([`Pools::assign`]).
+/// The requests that a slab was created for. [`Pools::assign`] changes the class of an empty slab.
 ///
 /// [`Pools::assign`]: super::Pools::assign
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,14 +81,15 @@ pub enum SlabClass {
     Small,
     /// Shared by all larger requests.
     Middle,
-    /// Made for one large request, then shared as a middle one.
+    /// Created for one large request, then shared like a middle slab.
     Own,
-    /// Made for one very large request, and kept for others like it.
+    /// Created for one very large request, and kept for requests of about that size.
     Alone,
 }
 
 impl SlabClass {
-    /// Small and very large requests keep to their slabs; all others share one set of holes.
+    /// The zone of the class. Small and very large requests have their own slabs; all other
+    /// requests share one set of holes.
     pub(super) fn zone(self) -> u8 {
         match self {
             SlabClass::Small => 0,
@@ -99,16 +102,16 @@ impl SlabClass {
 /// The slab to create for a request that no hole serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// What the slab is for.
+    /// The requests that the slab serves.
     pub class: SlabClass,
-    /// How large it should be. A caller that is short of memory may lower it to `least_bytes`.
+    /// The size to create. A caller that is short of memory may lower it to `least_bytes`.
     pub slab_bytes: u64,
     /// The smallest slab that serves the request.
     pub least_bytes: u64,
 }
 
 impl Growth {
-    /// For plans that serve no request.
+    /// For plans without a request.
     pub(super) const NOTHING: Growth = Growth {
         class: SlabClass::Small,
         slab_bytes: 0,

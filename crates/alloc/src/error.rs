@@ -1,9 +1,9 @@
-//! The one error type of this module. Every variant carries the numbers that a caller acts on.
+//! The error type of this crate. Every variant carries the numbers that the caller needs.
 
 use super::{BlockId, SlabId};
 use core::fmt;
 
-/// What can be wrong with a call to an allocator. No call that returns an error changes anything.
+/// An error of a call to an allocator. A call that returns an error has changed nothing.
 ///
 /// ```
 /// use lapidary_alloc::{AllocError, Carver};
@@ -15,7 +15,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AllocError {
-    /// No hole is large enough now: another slab, or freeing, makes the request possible.
+    /// No hole is large enough now. The request succeeds after another slab is added or blocks are
+    /// freed.
     NeedsSlab {
         /// The bytes asked for.
         requested_bytes: u64,
@@ -33,33 +34,34 @@ pub enum AllocError {
     StaleSlab(SlabId),
     /// Only a slab without live blocks can be removed.
     SlabInUse {
-        /// The slab in question.
+        /// The slab.
         slab: SlabId,
-        /// How many blocks are live in it.
+        /// The number of live blocks in it.
         blocks: u32,
     },
     /// A block moves only into a hole of another slab, at a multiple of the granule.
     NoHoleThere {
         /// The slab that was to receive it.
         slab: SlabId,
-        /// Where, in bytes from the slab's start.
+        /// The offset from the slab's start, in bytes.
         offset_bytes: u64,
-        /// The size of the block.
+        /// The size of the block in bytes.
         size_bytes: u64,
     },
     /// A slab must hold at least one granule and at most `limit_bytes`.
     SlabSize {
-        /// The size that was offered.
+        /// The size that the caller offered, in bytes.
         size_bytes: u64,
-        /// The largest slab there can be.
+        /// The largest slab that the tables allow, in bytes.
         limit_bytes: u64,
     },
     /// A granule must be a power of two of at most 64 KiB.
     UnitSize {
-        /// The size that was asked for.
+        /// The size that the caller asked for, in bytes.
         unit_bytes: u64,
     },
-    /// The tables are full: 2^32 - 1 blocks and holes, 2^21 slabs, or 2^64 bytes of slabs.
+    /// The tables are full. They hold 2^32 - 1 blocks and holes, 2^21 slabs, and 2^64 bytes of
+    /// slabs.
     TableFull,
 }
 
@@ -94,7 +96,10 @@ impl fmt::Display for AllocError {
                 )
             }
             AllocError::SlabInUse { slab, blocks } => {
-                write!(f, "{slab:?} still holds {blocks} live blocks")
+                write!(
+                    f,
+                    "{slab:?} still has {blocks} live blocks; free or move them first"
+                )
             }
             AllocError::NoHoleThere {
                 slab,
@@ -112,17 +117,20 @@ impl fmt::Display for AllocError {
             } => {
                 write!(
                     f,
-                    "a slab of {size_bytes} bytes is not from one granule to {limit_bytes} bytes"
+                    "a slab of {size_bytes} bytes must hold at least one granule and at most {limit_bytes} bytes"
                 )
             }
             AllocError::UnitSize { unit_bytes } => {
                 write!(
                     f,
-                    "a granule of {unit_bytes} bytes is not a power of two of at most 65536"
+                    "a granule of {unit_bytes} bytes must be a power of two of at most 65536 bytes"
                 )
             }
             AllocError::TableFull => {
-                write!(f, "the allocator's tables hold no more blocks or slabs")
+                write!(
+                    f,
+                    "the allocator's tables are full: no more blocks or slabs"
+                )
             }
         }
     }

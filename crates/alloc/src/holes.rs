@@ -1,4 +1,4 @@
-//! The index of holes: a list for every bin, and the search of a segregated fit.
+//! The index of holes: one list per bin, and the search of a segregated fit.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,18 +7,18 @@ use super::bins::{BIN_COUNT, BinMap, bin_of};
 use super::nodes::{NONE, Node, NodeTable};
 use crate::units::Granules;
 
-/// How many holes of the request's own bin are looked at. The list is in no order, so a bound is
-/// what keeps the search O(1); the block that was just freed is at its head.
+/// The most holes of the request's own bin to look at. The list is not sorted, so only this limit
+/// keeps the search O(1). The hole that was freed last is at the head of the list.
 pub(super) const LOOKS: u32 = 8;
 
-/// The holes that a request of one kind may take: those of slabs in use, and whole empty slabs.
+/// The holes that a request of one kind may take: holes in slabs in use, and whole empty slabs.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     /// Holes in slabs with live blocks.
     pub(super) used: HoleIndex,
-    /// Holes that are a whole slab.
+    /// Holes that fill an empty slab.
     pub(super) empty: HoleIndex,
-    /// Bytes of all its slabs.
+    /// Bytes of all slabs in the zone.
     pub(super) reserved_bytes: u64,
 }
 
@@ -31,7 +31,7 @@ impl Zone {
         }
     }
 
-    /// The index that a hole belongs to.
+    /// The index to which a hole belongs.
     #[inline]
     pub(super) fn index_mut(&mut self, slab_is_empty: bool) -> &mut HoleIndex {
         if slab_is_empty {
@@ -41,12 +41,13 @@ impl Zone {
         }
     }
 
-    /// A hole of at least `size`; an empty slab of more than `empty_limit` only where it is of the
-    /// size's own bin. O(1).
+    /// Finds a hole of at least `size`. It takes an empty slab of more than `empty_limit` only if
+    /// the slab is in the size's own bin. O(1).
     ///
-    /// First among the holes of the size's own bin: rounding the search up to the next bin, as
-    /// TLSF's good fit and OffsetAllocator do, misses the very block that was just freed and
-    /// splits a larger one instead. Then the lowest bin above, and slabs in use before empty ones.
+    /// The search looks first at the holes of the size's own bin. TLSF's good fit and
+    /// OffsetAllocator round the search up to the next bin. They miss the block that was just
+    /// freed, and split a larger one. Then the search takes the lowest bin above, and prefers slabs
+    /// in use to empty slabs.
     #[inline]
     pub(super) fn find(
         &self,
@@ -69,7 +70,7 @@ impl Zone {
     }
 }
 
-/// Holes, each in the list of its bin.
+/// The holes, each in the list of its bin.
 #[derive(Clone, Debug)]
 pub(super) struct HoleIndex {
     map: BinMap,
@@ -107,7 +108,7 @@ impl HoleIndex {
         self.unlink(nodes, &node);
     }
 
-    /// Closes the list over `node`.
+    /// Unlinks `node` from its list.
     #[inline]
     fn unlink(&mut self, nodes: &mut NodeTable, node: &Node) {
         let (up, down) = (node.up, node.down);
@@ -125,7 +126,7 @@ impl HoleIndex {
         }
     }
 
-    /// Changes a hole's size, and moves it to another list only where its bin changes.
+    /// Changes a hole's size. The hole moves to another list only if its bin changes.
     #[inline]
     pub(super) fn resize(
         &mut self,
@@ -143,7 +144,7 @@ impl HoleIndex {
         self.insert(nodes, index);
     }
 
-    /// A hole of at least `size` in the size's own bin, among the first `looks`.
+    /// A hole of at least `size` among the first `looks` holes of the size's own bin.
     #[inline]
     fn find_in_own_bin(&self, nodes: &NodeTable, size: Granules, mut looks: u32) -> Option<u32> {
         let mut index = self.heads[bin_of(size)];
@@ -158,7 +159,7 @@ impl HoleIndex {
         None
     }
 
-    /// The first hole of the lowest bin above the size's own: all of those fit.
+    /// The first hole of the lowest bin above the size's own. Every hole there fits.
     #[inline]
     fn find_above(&self, size: Granules) -> Option<(usize, u32)> {
         let bin = self.map.first_from(bin_of(size) + 1)?;
@@ -186,7 +187,8 @@ impl HoleIndex {
         core::iter::successors(link(self.heads[bin]), move |&index| link(nodes[index].down))
     }
 
-    /// Walks every list: each hole must be in its bin, linked both ways. Returns their number.
+    /// Checks every list: each hole must be in its bin and linked both ways. Returns the number of
+    /// holes.
     pub(super) fn check(&self, nodes: &NodeTable) -> Result<usize, String> {
         let mut count = 0;
         if !self.map.is_consistent() {

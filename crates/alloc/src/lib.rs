@@ -1,19 +1,21 @@
-//! Pure bookkeeping: offsets and handles, no GPU.
+//! An allocator that only keeps tables: offsets and handles, no GPU.
 //!
-//! Everything here counts granules in tables of its own and never touches the memory it manages, so
-//! it serves GPU buffers, files, or anything else that has offsets. It knows nothing of wgpu or of
-//! tensors, and no input makes it panic.
+//! The crate counts granules in its tables and never touches the memory that it manages. So it
+//! serves GPU buffers, files, or anything else that has offsets. It knows neither wgpu nor tensors,
+//! and no input makes it panic.
 //!
-//! - [`Carver`] carves blocks out of slabs that the caller adds: an offset allocator on its own.
-//! - [`Pools`] is the policy on top: which slab sizes serve which requests, and when an empty slab
-//!   is given back before another is made.
-//! - [`Planner`] holds plans of compaction: which live blocks to move so that a request finds room
-//!   ([`Pools::plan`]), or so that slabs come empty ([`Pools::plan_pass`]).
-//! - [`PoolConfig`] has its constants, [`AllocStats`] what it counts.
-//! - [`bins`] has the size classes and the table of all of them.
+//! - [`Carver`] carves blocks out of slabs that the caller adds: an offset allocator without a
+//!   policy.
+//! - [`Pools`] is the policy on top: which slab serves which request, and when to release empty
+//!   slabs before a new one is created.
+//! - [`Planner`] holds plans of compaction: which live blocks to move so that a request finds a
+//!   hole ([`Pools::plan`]), or so that slabs become empty ([`Pools::plan_pass`]).
+//! - [`PoolConfig`] has the constants of the policy, [`AllocStats`] the counters.
+//! - [`bins`] has the size classes and a table of all of them.
 //!
-//! Below those, `nodes` is the table of blocks and holes, `holes` the search, `slabs` the table of
-//! slabs, `relocate` a block's change of place, `check` the walker that tests lean on.
+//! Below these, `nodes` is the table of blocks and holes, and `slabs` the table of slabs. `holes`
+//! is the search. `relocate` moves a block to another slab, and `check` verifies the tables for
+//! tests.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), no_std)]
 
@@ -41,9 +43,9 @@ pub use pools::Pools;
 pub use relocate::{Relocated, Spot};
 pub use stats::{AllocStats, SlabInfo};
 
-/// Names a live block. Checked on every use: a handle that was freed, or that another allocator
-/// made, is an error. A clone of an allocator has its handles too, and after 2³² allocations the
-/// generations that tell handles apart begin again.
+/// Names a live block. Every use checks the handle: one that was freed, or that another allocator
+/// made, gives an error. A clone of an allocator accepts the handles of the original. After 2³²
+/// allocations the generations that tell handles apart begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
     index: u32,
@@ -51,7 +53,8 @@ pub struct BlockId {
 }
 
 impl BlockId {
-    /// A small number that no other live block has: where to keep what belongs to this block.
+    /// A small number that no other live block has: an index for the caller's data about this
+    /// block.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -65,27 +68,27 @@ pub struct SlabId {
 }
 
 impl SlabId {
-    /// A small number that no other present slab has: where to keep this slab's buffer. The next
-    /// slab takes the number of one that was removed.
+    /// A small number that no other present slab has: an index for the caller's buffers. A later
+    /// slab reuses the number of a removed slab.
     pub fn index(self) -> usize {
         self.index as usize
     }
 }
 
-/// Where a block is and how large.
+/// The place and the size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The slab it lies in.
+    /// The slab that holds the block.
     pub slab: SlabId,
-    /// Where it begins in the slab, in bytes: a multiple of the granule.
+    /// The offset in the slab, in bytes: a multiple of the granule.
     pub offset_bytes: u64,
-    /// How long it is, in bytes: a multiple of the granule.
+    /// The size in bytes: a multiple of the granule.
     pub size_bytes: u64,
-    /// How many bytes were asked for.
+    /// The bytes that the caller asked for.
     pub requested_bytes: u64,
 }
 
-/// The example of the README compiles.
+/// A doctest of the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 pub struct Readme;

@@ -1,4 +1,4 @@
-//! The node table: one node of 32 bytes for every block and every hole, two to a cache line.
+//! The node table: one node of 32 bytes per block and per hole, two per cache line.
 //!
 //! ```text
 //!          63        43 42                     0
@@ -8,8 +8,8 @@
 //! live:  tag = generation of the handle    hole:  up, down = its bin's list
 //! ```
 //!
-//! A block and a hole never need the same extra fields, so those share their place. An unused node
-//! is neither: its extent is zero and `next` chains it to the next unused one.
+//! A block and a hole never need the same extra fields, so these fields overlap. An unused node is
+//! neither: its extent is zero, and `next` links it to the next unused node.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ const SIZE_BITS: u32 = 44;
 const SLACK_BITS: u32 = 17;
 const LIVE: u64 = 1 << 63;
 
-/// How many slabs the `slab` field can tell apart.
+/// The number of slabs that the `slab` field can tell apart.
 pub(super) const MAX_SLABS: u32 = 1 << (64 - OFFSET_BITS);
 
 const _: () = assert!(size_of::<Node>() == 32, "two nodes to a cache line");
@@ -40,19 +40,19 @@ const _: () = assert!(
     "the largest offset has room"
 );
 
-/// A block, a hole or an unused entry; see the module's drawing.
+/// A block, a hole or an unused entry; the module's drawing shows the fields.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub(super) struct Node {
     place: u64,
     extent: u64,
-    /// The neighbour before in the slab.
+    /// The node before it in the slab.
     pub(super) prev: u32,
-    /// The neighbour behind in the slab.
+    /// The node after it in the slab.
     pub(super) next: u32,
-    /// Of a block: its generation. Of a hole: the hole before in its bin.
+    /// In a block: its generation. In a hole: the previous hole of the bin.
     pub(super) up: u32,
-    /// Of a hole: the hole behind in its bin.
+    /// In a hole: the next hole of the bin.
     pub(super) down: u32,
 }
 
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Makes a block of this node; `slack_bytes` is how much less than `size` was asked for.
+    /// Turns the node into a block. `slack_bytes` is the part of `size` that was not asked for.
     #[inline]
     pub(super) fn set_live(&mut self, size: Granules, slack_bytes: u64, generation: u32) {
         debug_assert!(slack_bytes < 1 << SLACK_BITS);
@@ -82,7 +82,7 @@ impl Node {
         self.extent = size.0;
     }
 
-    /// Takes `size` off the front of a hole.
+    /// Takes `size` granules off the front of a hole.
     #[inline]
     pub(super) fn shrink_front(&mut self, size: Granules) {
         debug_assert!(!self.is_live() && size.0 < self.extent);
@@ -116,7 +116,7 @@ impl Node {
     }
 }
 
-/// All nodes, and the chain of those that are unused.
+/// All nodes, and the chain of the unused ones.
 #[derive(Clone, Debug)]
 pub(super) struct NodeTable {
     nodes: Vec<Node>,
@@ -131,7 +131,7 @@ impl NodeTable {
         }
     }
 
-    /// Stores `node` in an unused entry, or in a new one; `None` when the table is full.
+    /// Stores `node` in an unused entry or in a new one. `None` when the table is full.
     #[inline]
     pub(super) fn insert(&mut self, node: Node) -> Option<u32> {
         let index = self.unused;
@@ -170,17 +170,17 @@ impl NodeTable {
         self.nodes.get(index as usize)
     }
 
-    /// Exchanges two entries; the links that lead to them are the caller's.
+    /// Swaps two entries. The caller updates the links to them.
     pub(super) fn swap(&mut self, one: u32, other: u32) {
         self.nodes.swap(one as usize, other as usize);
     }
 
-    /// How many entries there are, used or not.
+    /// The number of entries, used or not.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many entries are unused, by walking their chain; `None` if the chain does not end.
+    /// Counts the unused entries along their chain. `None` if the chain does not end.
     pub(super) fn count_unused(&self) -> Option<usize> {
         let mut count = 0;
         let mut index = self.unused;

@@ -1,38 +1,39 @@
-//! The policy: which slab serves which request, and when empty slabs are given back.
+//! The policy: which slab serves which request, and when empty slabs are released.
 //!
 //! | request | slab |
 //! | --- | --- |
 //! | up to 256 KiB | 2 to 16 MiB: a quarter of all such slabs; shared by small requests only |
-//! | below 4 MiB | 4 to 16 MiB: about what is live |
-//! | from 4 MiB | its own size in steps of 64 KiB, which later requests may split |
-//! | from 128 MiB | its own size, shared with nobody; a later request takes it that needs most of it |
+//! | below 4 MiB | 4 to 16 MiB: about as much as is live |
+//! | from 4 MiB | its own size in steps of 64 KiB; later requests may split it |
+//! | from 128 MiB | its own size, shared with nobody; reused by a request that needs most of it |
 //!
-//! **The high-water rule.** A slab that would push the reserved bytes over the mark, the larger of
-//! the highest reserved so far and 1.02 times the highest live so far, is made only after empty
-//! slabs were released until it does not: as few as that takes, since each may be wanted again. On
-//! recorded training and inference runs that is worth more than every other choice together.
-//! Releasing earlier would create the same slabs again and again; never releasing keeps what only
-//! the first phase of a program needed.
+//! **The high-water rule.** The mark is the larger of two levels: the highest reserved bytes so
+//! far, and 1.02 times the highest live bytes so far. If a new slab would push the reserved bytes
+//! over the mark, empty slabs are released first. As few as possible are released, since the
+//! program may need each again. On recorded training and inference runs this rule saves more than
+//! all other choices together. An earlier release would create the same slabs again and again.
+//! Without releases the program would keep slabs that only its first phase needed.
 //!
-//! **An empty slab changes its class** once so many slabs were released and the mark has not moved.
-//! A program whose phases need tensors of other sizes then settles to few driver calls. A slab that
-//! is far larger than what would be created stays what it is.
+//! **An empty slab changes its class** once 16 slabs were released and the mark has not moved. A
+//! program whose phases need tensors of other sizes then settles to few driver calls. A slab that
+//! is far larger than the slab that would be created keeps its class.
 //!
-//! **Moves before growth.** Where releasing is not enough, live blocks are moved together (the
-//! folder `compact` plans it), and only where that does not help either the mark rises. A program
-//! that repeats itself moves blocks while its mark still rises, and then no more. Moves have a
-//! share of the allocated bytes; beyond it the mark may rise to 1.07 times the highest live first,
-//! and beyond twice that share it simply rises.
+//! **Moves before growth.** If releases are not enough, live blocks are moved together, as the
+//! folder `compact` plans. The mark rises only if moves do not help either. A program that repeats
+//! itself moves blocks while its mark still rises, and then no more. Moves may copy a share of the
+//! allocated bytes. Beyond that share the mark may first rise to 1.07 times the highest live bytes.
+//! Beyond twice the share it rises without limit.
 //!
-//! **Very large requests keep to themselves.** A slab of half the program's memory that a survivor
-//! pins can be neither released nor emptied elsewhere. The price is slabs released and made again
-//! where a program alternates between sizes. So it holds while the mark still rises, which is when
-//! a lower peak can be won; once 16 slabs were released and the mark has not moved, whoever finds
-//! no hole may take any, and a program that repeats itself settles to no driver calls.
+//! **Very large requests share no slabs.** Such a slab may be half of the program's memory. A small
+//! block that lives on in it would prevent its release. The price: a program that alternates
+//! between sizes releases and creates slabs. So the rule holds only while the mark rises, because
+//! only then can it lower the peak. Once 16 slabs were released and the mark has not moved, a
+//! request that finds no hole may take any hole. A program that repeats itself then settles to no
+//! driver calls.
 //!
-//! **A hard limit** that the caller names takes the place of the mark where it is lower. Close to
-//! it slabs are made no larger than the request and any hole will do, in slabs of any kind: both
-//! leave odd slabs behind, which is why neither is done earlier.
+//! **A hard limit** of the caller replaces the mark if it is lower. Close to the limit, slabs are
+//! no larger than the request, and blocks may go into slabs of any class. Both leave slabs of odd
+//! sizes and classes behind, so neither is done earlier.
 //!
 //! The small and the middle pool come from PyTorch's caching allocator.
 
@@ -44,15 +45,16 @@ use super::holes::LOOKS;
 use super::stats::{AllocStats, SlabInfo};
 use super::{AllocError, Block, BlockId, SlabId};
 
-/// A slab for small requests takes this part of all such slabs.
+/// A new slab for small requests takes a quarter of the bytes of all such slabs.
 const SMALL_SLAB_SHARE: u64 = 4;
 
-/// Blocks of all sizes in slabs of a few kinds. It decides and counts; the caller has the buffers.
+/// Blocks of all sizes in slabs of a few classes. The pools decide and count; the caller owns the
+/// buffers.
 ///
-/// When [`Pools::allocate`] says [`AllocError::NeedsSlab`], the caller asks for a plan
-/// ([`Pools::plan`]) and carries it out. One that never moves anything asks what to create,
-/// releases what it is told to, and adds the new slab; if it cannot create one, nothing has
-/// changed.
+/// When [`Pools::allocate`] returns [`AllocError::NeedsSlab`], the caller asks for a plan
+/// ([`Pools::plan`]) and executes it. A caller that never moves blocks asks for the size of a slab
+/// ([`Pools::growth`]), releases the slabs of [`Pools::next_release`], and adds the new slab. If it
+/// cannot create the buffer, the pools have lost only these empty slabs.
 ///
 /// ```
 /// use lapidary_alloc::{AllocError, BlockId, PoolConfig, Pools};
@@ -83,10 +85,10 @@ const SMALL_SLAB_SHARE: u64 = 4;
 pub struct Pools {
     pub(super) carver: Carver,
     pub(super) config: PoolConfig,
-    /// The mark's own record of the highest levels, which resetting the statistics leaves alone.
+    /// The highest levels for the mark. A reset of the statistics does not change them.
     highest_reserved_bytes: u64,
     highest_requested_bytes: u64,
-    /// The mark when a slab was last added, and the slabs released since it was lower.
+    /// The highest mark at which a slab was added. The next field counts the releases since then.
     last_mark_bytes: u64,
     releases_at_mark: u64,
 }
@@ -117,15 +119,15 @@ impl Pools {
         })
     }
 
-    /// The sizes that these pools go by.
+    /// The configuration of these pools.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }
 
-    /// Takes a block out of the slabs there are. O(1).
+    /// Allocates a block in the present slabs. O(1).
     ///
     /// # Errors
-    /// [`AllocError::NeedsSlab`] when none has room (see [`Pools::growth`]),
+    /// [`AllocError::NeedsSlab`] when no slab has a hole that fits (see [`Pools::growth`]),
     /// [`AllocError::NeverFits`] above the largest slab, [`AllocError::TableFull`].
     #[inline]
     pub fn allocate(&mut self, size_bytes: u64) -> Result<BlockId, AllocError> {
@@ -139,8 +141,8 @@ impl Pools {
         Ok(block)
     }
 
-    /// As [`Pools::allocate`], from any slab whatever the policy says: for when no other slab can
-    /// be had. O(1).
+    /// As [`Pools::allocate`], but from any slab, against the policy. For callers that cannot get
+    /// another slab. O(holes in the request's bin of each class).
     ///
     /// # Errors
     /// As [`Pools::allocate`].
@@ -164,25 +166,25 @@ impl Pools {
         Ok(block)
     }
 
-    /// Gives a block back. O(1).
+    /// Frees a block. O(1).
     ///
     /// # Errors
-    /// [`AllocError::StaleBlock`] when it was freed before or is another allocator's.
+    /// [`AllocError::StaleBlock`] when the block was freed before or belongs to another allocator.
     #[inline]
     pub fn free(&mut self, block: BlockId) -> Result<(), AllocError> {
         self.carver.free(block)
     }
 
-    /// Where a block is. O(1).
+    /// The place and the size of a block. O(1).
     ///
     /// # Errors
-    /// [`AllocError::StaleBlock`] when it was freed or is another allocator's.
+    /// [`AllocError::StaleBlock`] when the block was freed or belongs to another allocator.
     #[inline]
     pub fn block(&self, block: BlockId) -> Result<Block, AllocError> {
         self.carver.block(block)
     }
 
-    /// The slab to create for a request that no hole serves. O(1).
+    /// The slab to create for a request that finds no hole. O(1).
     ///
     /// # Errors
     /// [`AllocError::NeverFits`] above the largest slab.
@@ -206,8 +208,8 @@ impl Pools {
         })
     }
 
-    /// A quarter of what slabs for small requests hold already. A program of many small tensors
-    /// then has a few slabs, and gives few of them back when it turns to larger tensors.
+    /// A quarter of the bytes that slabs for small requests already have. A program of many small
+    /// tensors then has few slabs, and releases few of them when it turns to larger tensors.
     fn small_slab_bytes(&self) -> u64 {
         let zone = SlabClass::Small.zone();
         let wanted_bytes = self.carver.zones[zone as usize].reserved_bytes / SMALL_SLAB_SHARE;
@@ -219,8 +221,8 @@ impl Pools {
             .clamp(least_bytes, most_bytes)
     }
 
-    /// As much as is live, so that a small program holds little, between the least request that
-    /// gets a slab of its own size and what the configuration says.
+    /// As many bytes as are live, so that a small program reserves little. The least is
+    /// `own_request_bytes`, the most `middle_slab_bytes` of the configuration.
     fn middle_slab_bytes(&self, size_bytes: u64) -> u64 {
         let requested_bytes = self.carver.counters.requested.now;
         let live_bytes = requested_bytes.max(self.highest_requested_bytes);
@@ -231,9 +233,9 @@ impl Pools {
         slab_bytes.min(self.config.middle_slab_bytes)
     }
 
-    /// The empty slab to release before a slab for `growth` is made, by the high-water rule; ask
-    /// again after each one, until there is none. The smallest that is enough by itself, or else
-    /// the largest. O(empty slabs).
+    /// The empty slab to release before the slab for `growth` is created, by the high-water rule.
+    /// The caller asks again after each release, until the answer is `None`. The answer is the
+    /// smallest slab that is enough alone, or else the largest. O(empty slabs).
     pub fn next_release(&self, growth: &Growth) -> Option<SlabId> {
         let reserved_bytes = self.reserved_bytes().saturating_add(growth.slab_bytes);
         let excess_bytes = reserved_bytes.saturating_sub(self.mark_bytes());
@@ -255,22 +257,22 @@ impl Pools {
         best.map(|(_, slab)| slab)
     }
 
-    /// The size of a slab that is there.
+    /// The size of a present slab in bytes.
     pub(super) fn slab_bytes(&self, slab: SlabId) -> u64 {
         self.carver.unit.bytes(self.carver.slabs[slab.index].size)
     }
 
-    /// The reserved bytes that are passed only when no empty slab is left to release.
+    /// The mark in bytes. The reserved bytes pass it only when no empty slab is left to release.
     pub fn mark_bytes(&self) -> u64 {
         self.mark_with(0)
     }
 
-    /// The mark as it will be once a request is served.
+    /// The mark after a request of this size was served.
     pub(super) fn mark_with(&self, size_bytes: u64) -> u64 {
         self.mark_above(size_bytes, self.config.slack_permille)
     }
 
-    /// The mark that holds while moves are too many.
+    /// The mark that holds once moves have used up their share.
     pub(super) fn spent_mark_with(&self, size_bytes: u64) -> u64 {
         self.mark_above(size_bytes, self.config.spent_slack_permille)
     }
@@ -288,8 +290,8 @@ impl Pools {
             .max(u64::try_from(with_slack).unwrap_or(u64::MAX))
     }
 
-    /// Lowers the mark to the present levels: what was needed once is not kept for its return. For
-    /// after a trim, or where a program turns to other work.
+    /// Lowers the mark to the present levels, so that slabs of an earlier peak are not kept. For
+    /// use after a trim, or when a program turns to other work.
     pub fn reset_mark(&mut self) {
         self.highest_reserved_bytes = self.carver.counters.reserved.now;
         self.highest_requested_bytes = self.carver.counters.requested.now;
@@ -297,10 +299,11 @@ impl Pools {
         self.releases_at_mark = 0;
     }
 
-    /// Adds the slab that the caller made for `growth`. O(1).
+    /// Adds the slab that the caller created for `growth`. O(1).
     ///
     /// # Errors
-    /// [`AllocError::SlabSize`] if its size is no slab's, [`AllocError::TableFull`].
+    /// [`AllocError::SlabSize`] if the size is below one granule or above the largest slab,
+    /// [`AllocError::TableFull`] when the tables have no free entry.
     pub fn add_slab(&mut self, growth: &Growth) -> Result<SlabId, AllocError> {
         let mark_bytes = self.mark_bytes();
         let slab = self
@@ -319,7 +322,8 @@ impl Pools {
     /// Lets a slab without live blocks serve requests of another class. O(1).
     ///
     /// # Errors
-    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
+    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`] when it was
+    /// removed before or belongs to another allocator.
     pub fn assign(&mut self, slab: SlabId, class: SlabClass) -> Result<(), AllocError> {
         self.carver.assign(slab, class.zone())
     }
@@ -327,7 +331,8 @@ impl Pools {
     /// Removes a slab without live blocks. O(1).
     ///
     /// # Errors
-    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`].
+    /// [`AllocError::SlabInUse`] while a block is live in it, [`AllocError::StaleSlab`] when it was
+    /// removed before or belongs to another allocator.
     pub fn remove_slab(&mut self, slab: SlabId) -> Result<(), AllocError> {
         self.carver.remove_slab(slab)?;
         self.releases_at_mark += 1;
@@ -339,15 +344,15 @@ impl Pools {
         self.carver.empty_slabs()
     }
 
-    /// What a slab holds. O(blocks and holes in it).
+    /// The contents of a slab. O(blocks and holes in it).
     ///
     /// # Errors
-    /// [`AllocError::StaleSlab`] when it was removed or is another allocator's.
+    /// [`AllocError::StaleSlab`] when the slab was removed or belongs to another allocator.
     pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
         self.carver.slab(slab)
     }
 
-    /// All slabs, by index. Each step walks one slab.
+    /// The contents of all slabs, by index. Each step is O(blocks and holes in one slab).
     pub fn slabs(&self) -> impl Iterator<Item = SlabInfo> {
         self.carver.slabs()
     }
@@ -357,20 +362,20 @@ impl Pools {
         self.carver.counters.reserved.now
     }
 
-    /// All numbers at once. O(slabs + holes in the highest bins in use).
+    /// All statistics at once. O(slabs + holes in the highest bins in use).
     pub fn stats(&self) -> AllocStats {
         self.carver.stats()
     }
 
-    /// Sets every peak of the statistics to the present level; the mark stays. O(1).
+    /// Sets every peak of the statistics to the present level. The mark stays. O(1).
     pub fn reset_peaks(&mut self) {
         self.carver.reset_peaks();
     }
 
-    /// Walks all tables; see [`Carver::check_invariants`].
+    /// Checks all tables; see [`Carver::check_invariants`].
     ///
     /// # Errors
-    /// The first broken promise, in words.
+    /// A sentence that describes the first broken invariant.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.carver.check_invariants()
     }
@@ -393,7 +398,7 @@ impl Pools {
         Ok(())
     }
 
-    /// The largest empty slab that a request may take; see the module's documentation.
+    /// The largest empty slab that a request may take, by the rules of the module's documentation.
     #[inline]
     pub(super) fn empty_limit_bytes(&self, class: SlabClass, size_bytes: u64) -> u64 {
         if class != SlabClass::Alone {
@@ -401,13 +406,13 @@ impl Pools {
         }
         let excess_percent = u128::from(self.config.alone_excess_percent);
         let limit_bytes = u128::from(size_bytes) * (100 + excess_percent) / 100;
-        // The slab that is made for a request serves it, whatever the configuration.
+        // The slab that was created for a request must serve it, whatever the configuration.
         u64::try_from(limit_bytes)
             .unwrap_or(u64::MAX)
             .max(round_up(size_bytes, self.config.own_step_bytes))
     }
 
-    /// Were slabs released again and again although the mark stays?
+    /// Whether at least `release_allowance` slabs were released since the mark last rose.
     pub(super) fn is_restless(&self) -> bool {
         self.releases_at_mark >= self.config.release_allowance
     }
@@ -426,7 +431,7 @@ impl Pools {
     }
 }
 
-/// The next multiple of `step`, or `u64::MAX` where there is none.
+/// The next multiple of `step`, or `u64::MAX` on overflow.
 fn round_up(bytes: u64, step: u64) -> u64 {
     bytes
         .checked_next_multiple_of(step.max(1))

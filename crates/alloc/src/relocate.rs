@@ -1,23 +1,23 @@
-//! Moving a live block to another slab: its handle stays, its place changes.
+//! Moves a live block to another slab: its handle stays, its place changes.
 //!
-//! The bytes are the caller's to copy. In the tables the move is one step, so that there is no
-//! moment in which a block is in two places or in none, and nothing to undo when a caller stops.
+//! The caller copies the bytes. The tables change in one step: the block is always in exactly one
+//! place, and a caller that stops has nothing to undo.
 
 use super::nodes::{NONE, Node};
 use super::{AllocError, Block, BlockId, Carver, SlabId};
 use crate::units::Granules;
 
-/// A place for a block: so many bytes from the start of a slab.
+/// A place for a block: a slab and an offset from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Spot {
     slab: SlabId,
     offset_bytes: u64,
-    /// Where the hole was when the spot was planned; only a place to look first.
+    /// The hole at planning time. It is only a hint for the search.
     hole: u32,
 }
 
 impl Spot {
-    /// The spot at this offset of a slab.
+    /// The spot at this offset, in bytes, of a slab.
     pub fn new(slab: SlabId, offset_bytes: u64) -> Spot {
         Spot::in_hole(slab, offset_bytes, NONE)
     }
@@ -35,7 +35,7 @@ impl Spot {
         self.slab
     }
 
-    /// How far from its start, in bytes.
+    /// The offset from the slab's start, in bytes.
     pub fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
@@ -49,19 +49,19 @@ impl PartialEq for Spot {
 
 impl Eq for Spot {}
 
-/// Where a block was and where it is now: what to copy.
+/// The old and the new place of a block: the source and the target of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocated {
-    /// Where the bytes are.
+    /// The old place, which still has the bytes.
     pub from: Block,
-    /// Where they belong.
+    /// The new place.
     pub to: Block,
 }
 
 impl Carver {
-    /// Moves a live block to a free range of another slab. Its handle stays good; its old range is
-    /// a hole at once, so the caller must order the copy before whatever comes there next. O(1)
-    /// for a spot that was planned, else O(blocks and holes in the slab).
+    /// Moves a live block to a free range of another slab. The handle stays valid. The old range is
+    /// a hole at once, so the caller must order the copy before any later use of that range. O(1)
+    /// for a spot of a plan, else O(blocks and holes in the slab).
     ///
     /// ```
     /// use lapidary_alloc::{Carver, Spot};
@@ -78,7 +78,7 @@ impl Carver {
     /// ```
     ///
     /// # Errors
-    /// [`AllocError::StaleBlock`], [`AllocError::StaleSlab`], [`AllocError::NoHoleThere`] where the
+    /// [`AllocError::StaleBlock`], [`AllocError::StaleSlab`], [`AllocError::NoHoleThere`] when the
     /// range is not free or lies in the block's own slab, [`AllocError::TableFull`].
     pub fn relocate(&mut self, block: BlockId, to: &Spot) -> Result<Relocated, AllocError> {
         let from = self.block(block)?;
@@ -104,7 +104,7 @@ impl Carver {
         Ok(Relocated { from, to })
     }
 
-    /// The hole that has the whole range; `hint` is looked at first.
+    /// The hole that contains the whole range. The search looks at `hint` first.
     fn hole_around(&self, slab: u32, hint: u32, offset: Granules, size: Granules) -> Option<u32> {
         let end = offset.0.checked_add(size.0)?;
         let has_range = |node: &Node| {
@@ -125,7 +125,7 @@ impl Carver {
         Some(index).filter(|&index| index != NONE)
     }
 
-    /// As `split`, anywhere in a hole: what lies before and behind the range stays a hole.
+    /// As `split`, but anywhere in a hole. The parts before and after the range stay holes.
     fn carve_at(
         &mut self,
         zone: u8,
@@ -167,8 +167,8 @@ impl Carver {
         Ok(taken)
     }
 
-    /// A live block takes the place of `taken`, a range of another slab that is in no bin, which
-    /// becomes the hole that the block leaves. The nodes change places, so the handle stays good.
+    /// Gives a live block the place of `taken`, a range of another slab that is in no bin. The
+    /// block's old range becomes a hole. The nodes swap places, so the handle stays valid.
     fn exchange(&mut self, block: BlockId, taken: u32) {
         let index = block.index;
         let node = self.nodes[index];

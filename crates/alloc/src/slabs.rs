@@ -6,12 +6,12 @@ use super::nodes::{MAX_SLABS, NONE};
 use super::{AllocError, SlabId};
 use crate::units::Granules;
 
-/// What is known of one slab. `prev` and `next` link the empty slabs, longest unused first; of an
-/// unused entry `next` is the next unused one.
+/// The entry of one slab. `prev` and `next` link the empty slabs, longest unused first. In an
+/// unused entry `next` is the next unused entry.
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
     pub(super) size: Granules,
-    /// What its live blocks take.
+    /// The granules of its live blocks.
     pub(super) live: Granules,
     pub(super) blocks: u32,
     /// The node at offset 0, or `NONE` in an unused entry.
@@ -93,7 +93,7 @@ impl SlabTable {
         self.unused = index;
     }
 
-    /// Counts a new block; the slab is not empty any more.
+    /// Counts a new block. The slab is no longer empty.
     #[inline]
     pub(super) fn add_block(&mut self, index: u32, size: Granules) {
         let slab = &mut self[index];
@@ -104,8 +104,8 @@ impl SlabTable {
         }
     }
 
-    /// Counts a freed block; a slab that becomes empty is the newest of the empty ones. Returns its
-    /// zone, and whether it is empty now.
+    /// Counts a freed block. A slab that becomes empty is the last in the list of empty slabs.
+    /// Returns its zone, and whether it is empty now.
     #[inline]
     pub(super) fn remove_block(&mut self, index: u32, size: Granules) -> (u8, bool) {
         let slab = &mut self[index];
@@ -135,7 +135,7 @@ impl SlabTable {
         }
     }
 
-    /// How many entries there are, used or not.
+    /// The number of entries, used or not.
     pub(super) fn len(&self) -> usize {
         self.slabs.len()
     }

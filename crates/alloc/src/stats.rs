@@ -1,9 +1,9 @@
-//! Statistics as plain values. Counting them costs a few additions a call and nothing else.
+//! Statistics as plain values. Counting costs a few additions per call.
 
 use super::{AllocError, Carver, SlabId};
 use crate::units::Granules;
 
-/// What an allocator holds, has held, and has done.
+/// The present, the highest and the total counts of an allocator.
 ///
 /// ```
 /// use lapidary_alloc::Carver;
@@ -18,15 +18,15 @@ use crate::units::Granules;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AllocStats {
-    /// Bytes asked for by the live blocks.
+    /// Bytes that the callers of the live blocks asked for.
     pub requested_bytes: u64,
     /// Bytes that the live blocks take, in whole granules.
     pub granted_bytes: u64,
     /// Bytes of all slabs.
     pub reserved_bytes: u64,
-    /// Bytes of slabs that no block takes: `reserved_bytes - granted_bytes`.
+    /// Bytes of slabs outside live blocks: `reserved_bytes - granted_bytes`.
     pub cached_bytes: u64,
-    /// Blocks that are live.
+    /// Live blocks.
     pub live_blocks: u64,
     /// The highest `requested_bytes` since the last reset.
     pub peak_requested_bytes: u64,
@@ -38,10 +38,11 @@ pub struct AllocStats {
     pub peak_live_blocks: u64,
     /// Bytes of the largest hole, over all slabs.
     pub largest_hole_bytes: u64,
-    /// The share of free bytes that lie outside the largest hole: `1 - largest_hole_bytes /
-    /// cached_bytes`, and 0 where nothing is free. Several empty slabs count as fragments too.
+    /// The share of free bytes outside the largest hole: `1 - largest_hole_bytes / cached_bytes`,
+    /// or 0 if no byte is free. With several empty slabs, all but the largest hole count as
+    /// fragments.
     pub fragmentation: f64,
-    /// Slabs there are.
+    /// Present slabs.
     pub slabs: u64,
     /// Slabs without a live block.
     pub empty_slabs: u64,
@@ -49,7 +50,7 @@ pub struct AllocStats {
     pub allocations: u64,
     /// Blocks freed so far.
     pub frees: u64,
-    /// Bytes granted so far, of all blocks that there ever were.
+    /// Bytes granted to all blocks so far.
     pub allocated_bytes: u64,
     /// Moves of a live block to another slab so far.
     pub moves: u64,
@@ -61,26 +62,26 @@ pub struct AllocStats {
     pub slabs_released: u64,
 }
 
-/// What one slab holds.
+/// The contents of one slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabInfo {
     /// The slab.
     pub slab: SlabId,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Bytes that its live blocks take.
+    /// Bytes of its live blocks.
     pub live_bytes: u64,
-    /// Live blocks in it.
+    /// The number of its live blocks.
     pub blocks: u32,
     /// Bytes of the largest hole in it.
     pub largest_hole_bytes: u64,
 }
 
 impl Carver {
-    /// What a slab holds. O(blocks and holes in it).
+    /// The contents of a slab. O(blocks and holes in it).
     ///
     /// # Errors
-    /// [`AllocError::StaleSlab`] when it was removed or is another allocator's.
+    /// [`AllocError::StaleSlab`] when the slab was removed or belongs to another allocator.
     pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
         let entry = &self.slabs[self.slabs.resolve(slab)?];
         let (mut live, mut largest_hole) = (Granules(0), Granules(0));
@@ -100,12 +101,12 @@ impl Carver {
         })
     }
 
-    /// All slabs, by index. Each step walks one slab.
+    /// The contents of all slabs, by index. Each step is O(blocks and holes in one slab).
     pub fn slabs(&self) -> impl Iterator<Item = SlabInfo> {
         self.slabs.iter().filter_map(|(id, _)| self.slab(id).ok())
     }
 
-    /// All numbers at once. O(slabs + holes in the highest bin in use).
+    /// All statistics at once. O(slabs + holes in the highest bin in use).
     pub fn stats(&self) -> AllocStats {
         let Counters {
             requested,
@@ -146,13 +147,13 @@ impl Carver {
         }
     }
 
-    /// Sets every peak of the statistics to the present level. O(1).
+    /// Sets every peak to the present level. O(1).
     pub fn reset_peaks(&mut self) {
         self.counters.reset_peaks();
     }
 }
 
-/// The counters behind [`AllocStats`], in bytes except where the name says otherwise.
+/// The counters behind [`AllocStats`], in bytes unless the name says otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) requested: Level,
@@ -196,7 +197,7 @@ impl Level {
     }
 }
 
-/// A level that also tells all that came and all that went.
+/// A level that also counts all that was added and all that was removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
     pub(super) raised: u64,

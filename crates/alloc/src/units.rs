@@ -1,7 +1,7 @@
-//! Numbers that must not be mixed up: bytes are plain `u64`, whole granules are [`Granules`], and
-//! [`Unit`] is the one place that converts between them.
+//! Types for numbers that must not be mixed up. Bytes are plain `u64`, whole granules are
+//! [`Granules`], and only [`Unit`] converts between them.
 
-/// A count of granules: the smallest pieces that an allocator hands out.
+/// A count of granules. A granule is the smallest piece that an allocator hands out.
 ///
 /// ```
 /// use lapidary_alloc::units::{Granules, Unit};
@@ -13,8 +13,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Granules(pub u64);
 
-/// The size of one granule: a power of two from 1 byte to 64 KiB, for a GPU buffer the device's
-/// storage offset alignment (32 to 256 bytes).
+/// The size of one granule: a power of two from 1 byte to 64 KiB. For GPU buffers it is the
+/// device's storage offset alignment (32 to 256 bytes).
 ///
 /// ```
 /// use lapidary_alloc::units::Unit;
@@ -49,7 +49,7 @@ impl Unit {
         1 << self.shift
     }
 
-    /// The least number of granules that holds `bytes`. Never overflows.
+    /// The number of granules that holds `bytes`, rounded up. Never overflows.
     #[inline]
     pub const fn granules_ceil(self, bytes: u64) -> Granules {
         let part = (bytes & (self.size_bytes() - 1) != 0) as u64;
@@ -62,7 +62,7 @@ impl Unit {
         Granules(bytes >> self.shift)
     }
 
-    /// The bytes of so many granules, or `u64::MAX` where those are too many to count.
+    /// The size of `granules` in bytes, or `u64::MAX` if that overflows.
     #[inline]
     pub const fn bytes(self, granules: Granules) -> u64 {
         if granules.0 > u64::MAX >> self.shift {
@@ -72,7 +72,7 @@ impl Unit {
         }
     }
 
-    /// As [`Unit::bytes`], of a size that fits a slab: without the question whether it overflows.
+    /// As [`Unit::bytes`], without the check for overflow. The size must fit a slab.
     #[inline]
     pub(crate) const fn block_bytes(self, granules: Granules) -> u64 {
         debug_assert!(granules.0 <= u64::MAX >> self.shift);

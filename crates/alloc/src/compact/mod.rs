@@ -1,4 +1,4 @@
-//! Compaction as a plan: which live blocks to move where, so that a request finds room.
+//! Compaction as a plan: which live blocks to move where, so that a request finds a hole.
 //!
 //! ```text
 //! hole     [ a |  hole  | b |  hole  | c ]    b moves to another slab: one hole where there were two
@@ -6,22 +6,27 @@
 //! create   [ a |    hole    | b |  hole  ]    a and b fit in no hole: a small slab is made for them first
 //! ```
 //!
-//! Nothing here moves anything. A plan is a list of [`Step`]s over the tables as they are; whoever
-//! carries them out may stop after any of them, because each leaves the tables complete and holds
-//! nothing in reserve. Blocks may be freed in the meantime: a step that concerns one is skipped,
-//! and the plan still serves. Once others have allocated it may not, and a step that does not apply
-//! any more is refused.
+//! A planner moves nothing. A plan is a list of [`Step`]s over the present tables. The caller
+//! executes the steps and may stop after any of them: each step leaves the tables complete and
+//! reserves nothing for later steps. Blocks may be freed in the meantime. The caller then skips the
+//! steps of such a block, and the plan still serves. If other blocks were allocated meanwhile, the
+//! plan may fail: the pools refuse a step that does not apply any more.
 //!
-//! The search is greedy and bounded: [`MOST_WINDOWS`] windows, [`MOST_SLABS`] slabs and
-//! [`MOST_NODES`] blocks and holes are looked at, whatever there is, and for a slice of compaction
-//! (`pass`) only as many as the slice may concern. A [`Planner`] keeps its
-//! tables, so that planning takes nothing from the heap once they have grown.
+//! The search is greedy and bounded. It looks at no more than [`MOST_WINDOWS`] windows,
+//! [`MOST_SLABS`] slabs, and [`MOST_NODES`] blocks and holes. For a slice of compaction (`pass`) it
+//! looks only at as many as the slice may concern. A [`Planner`] keeps its tables, so planning
+//! takes nothing from the heap once they have grown.
 //!
-//! **The order of the means**, each tried only when those before it do not do: a hole that the
-//! short search overlooked; an empty slab of another class, once slabs come and go for nothing;
-//! another slab under the mark, after releasing what is empty; the
-//! cheapest moves that keep below the mark; another slab above the mark. Under a hard limit that
-//! forbids the last: any hole in slabs of any kind, a slab no larger than the request, and moves
+//! **The order of the means.** The planner tries each only if those before it are not enough:
+//!
+//! 1. A hole that the short search overlooked.
+//! 2. An empty slab of another class, once slabs are released and created again and again.
+//! 3. Another slab below the mark, after the release of empty slabs.
+//! 4. The cheapest moves that keep the reserved bytes below the mark.
+//! 5. Another slab above the mark.
+//!
+//! A hard limit may forbid the last. Then the planner takes any hole in slabs of any kind, a slab
+//! no larger than the request, and moves at any cost.
 //! whatever they cost.
 
 use alloc::vec::Vec;
@@ -39,24 +44,24 @@ use super::{AllocError, BlockId, Pools, SlabId, Spot};
 use room::Room;
 use windows::Window;
 
-/// How many places are tried in which a window of the request's size could be emptied.
+/// The most windows to try. A window is a range of the request's size that moves could empty.
 const MOST_WINDOWS: usize = 40;
-/// How many slabs are looked at for windows and victims.
+/// The most slabs to search for windows and victims.
 const MOST_SLABS: usize = 200;
-/// How many blocks and holes are walked over for one plan.
+/// The most blocks and holes to look at for one plan.
 const MOST_NODES: usize = 1 << 14;
-/// An empty slab of another class is at most so many times as large as the one that it replaces, or
-/// as a large one for middle requests.
+/// An empty slab of another class may replace a new one if it is at most this many times as large
+/// as the new slab, or as [`PoolConfig::middle_slab_bytes`](super::PoolConfig) if that is larger.
 const MOST_EXCESS: u64 = 4;
-/// A hard limit is close below this share of the mark.
+/// A hard limit counts as close if it is below this percentage of the mark.
 const NEAR_PERCENT: u64 = 125;
-/// A plan that gives slabs back must save so many bytes of copies against one that does not.
+/// A plan that releases slabs must copy this many bytes less than a plan that releases none.
 const RELEASE_ADVANTAGE_BYTES: u64 = 1 << 20;
 
-/// One thing to do, in order.
+/// One step of a plan. The caller executes the steps in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Give this slab back: [`Pools::remove_slab`]. It is empty when its turn comes.
+    /// Release this slab: [`Pools::remove_slab`]. The earlier steps have emptied it.
     Release(SlabId),
     /// Let this empty slab serve requests of another class: [`Pools::assign`].
     Assign {
@@ -67,28 +72,27 @@ pub enum Step {
     },
     /// Move a block into a hole of another slab: [`Pools::relocate`], and copy the bytes.
     Move {
-        /// The block, whose handle stays good.
+        /// The block, whose handle stays valid.
         block: BlockId,
-        /// Where it goes.
+        /// The new place of the block.
         to: Spot,
     },
-    /// Create a slab, for the blocks of the steps that follow or for the request:
-    /// [`Pools::add_slab`].
+    /// Create a slab for the blocks of the next steps, or for the request: [`Pools::add_slab`].
     Create(Growth),
-    /// Move a block into the slab that the last [`Step::Create`] has made, and copy the bytes.
+    /// Move a block into the slab that the last [`Step::Create`] created, and copy the bytes.
     MoveToNew {
-        /// The block, whose handle stays good.
+        /// The block, whose handle stays valid.
         block: BlockId,
-        /// Where it goes in that slab.
+        /// The offset of the block in that slab, in bytes.
         offset_bytes: u64,
     },
 }
 
-/// The tables of planning, kept for their capacity. Any [`Pools`] may use any planner.
+/// The tables of planning. They keep their capacity. Any [`Pools`] may use any planner.
 #[derive(Clone, Debug, Default)]
 pub struct Planner {
     steps: Vec<Step>,
-    /// The other plan, while two are compared.
+    /// The steps of the other plan while the planner compares two.
     other: Vec<Step>,
     room: Room,
     slabs: Vec<Candidate>,
@@ -97,11 +101,11 @@ pub struct Planner {
     blocks: Vec<Tenant>,
     /// The empty slabs with their bytes, the smallest first.
     empty: Vec<(u64, SlabId)>,
-    /// Of every slab by index whether the plan gives it back or fills it.
+    /// By slab index, whether the plan releases the slab or moves blocks into it.
     fates: Vec<Fate>,
 }
 
-/// A slab as it is when planning begins, in granules.
+/// A slab at the start of planning. Sizes are in granules.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     index: u32,
@@ -110,7 +114,7 @@ struct Candidate {
     live: u64,
 }
 
-/// A block of a slab that is to be emptied, in granules.
+/// A block of a slab that the plan empties. Sizes are in granules.
 #[derive(Clone, Copy, Debug)]
 struct Tenant {
     size: u64,
@@ -137,27 +141,28 @@ enum Fate {
 }
 
 impl Planner {
-    /// The steps of the last plan, for whoever cannot hold on to what planning returned.
+    /// The steps of the last plan, for a caller that cannot keep the borrow that planning returned.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 }
 
-/// What is asked of a plan.
+/// The request and the limits of a plan.
 struct Query<'a> {
     pools: &'a Pools,
     growth: Growth,
-    /// What slabs may take together, at any moment.
+    /// The most bytes that all slabs together may take, at any moment.
     limit_bytes: u64,
-    /// Any hole will do, in slabs of any kind.
+    /// Whether blocks may go into slabs of any class.
     anywhere: bool,
-    /// A hard limit is close, or blocks never move: what lies badly can hardly be mended.
+    /// Whether a hard limit is close or blocks never move. A bad placement can then hardly be
+    /// corrected.
     is_tight: bool,
     movable: &'a dyn Fn(BlockId) -> bool,
 }
 
 impl Query<'_> {
-    /// The least bytes that serve the request, in granules.
+    /// The size of the request in granules.
     fn size(&self) -> u64 {
         self.pools
             .carver
@@ -166,7 +171,7 @@ impl Query<'_> {
             .0
     }
 
-    /// What a block is by its size.
+    /// The class that fits the size of a block.
     fn class_of(&self, tenant: &Tenant) -> SlabClass {
         let carver = &self.pools.carver;
         let node = &carver.nodes[tenant.node];
@@ -174,13 +179,13 @@ impl Query<'_> {
         self.pools.class(bytes)
     }
 
-    /// Where a block belongs by its size.
+    /// The zone that fits the size of a block.
     fn zone_of(&self, tenant: &Tenant) -> u8 {
         self.class_of(tenant).zone()
     }
 
-    /// An empty slab of another class that serves in the place of a new one: the smallest. Only
-    /// for a program that goes round in circles, and far from a hard limit.
+    /// The smallest empty slab of another class that can replace a new one. `None` close to a hard
+    /// limit, and `None` unless the program releases and creates slabs again and again.
     fn assignable(&self) -> Option<SlabId> {
         let pools = self.pools;
         if self.is_tight || !pools.is_restless() {
@@ -207,13 +212,13 @@ impl Query<'_> {
 }
 
 impl Pools {
-    /// What to do so that a request that [`Pools::allocate`] had no room for finds it. After all
-    /// steps, [`Pools::allocate_anywhere`] succeeds; after none, if there are none.
+    /// The steps after which a request finds room that [`Pools::allocate`] refused. Once the caller
+    /// has executed them all, [`Pools::allocate_anywhere`] succeeds. The list may be empty.
     ///
-    /// `limit_bytes` is what all slabs together may take, at any moment; the policy stays below it
-    /// where it can, and without one it is never short of a plan. A step may wait for the one
-    /// before: where a released slab still counts, whoever creates the next one waits until it is
-    /// gone. Only blocks that are `movable` move.
+    /// `limit_bytes` is the most that all slabs together may take, at any moment. The policy stays
+    /// below the limit where it can. Without a limit there always is a plan. A step may wait for
+    /// the one before. If a released slab still counts against the budget, the caller waits until
+    /// it is destroyed, and then creates the next one. Only blocks that are `movable` move.
     ///
     /// ```
     /// use lapidary_alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, Step, Spot};
@@ -254,7 +259,7 @@ impl Pools {
     /// ```
     ///
     /// # Errors
-    /// [`AllocError::NeedsSlab`] when nothing makes room within the limit,
+    /// [`AllocError::NeedsSlab`] when no plan makes room within the limit,
     /// [`AllocError::NeverFits`] above the largest slab.
     pub fn plan<'a>(
         &self,
@@ -269,7 +274,7 @@ impl Pools {
         if self.has_hole(growth.class.zone(), size_bytes, empty_limit_bytes) {
             return Ok(&planner.steps);
         }
-        // A program that goes round in circles takes what there is: see the policy.
+        // A program that releases and creates slabs again and again takes any hole: see the policy.
         if growth.class != SlabClass::Small
             && self.is_restless()
             && (1..ZONES).any(|zone| self.has_hole(zone, size_bytes, u64::MAX))
@@ -304,7 +309,7 @@ impl Pools {
         if planner.compact(&query, allowed_bytes) || planner.grow(&query, cap_bytes) {
             return Ok(&planner.steps);
         }
-        // Only a hard limit leads here.
+        // The plan gets here only under a hard limit.
         planner.steps.clear();
         if (0..ZONES).any(|zone| self.has_hole(zone, size_bytes, u64::MAX)) {
             return Ok(&planner.steps);
@@ -322,9 +327,9 @@ impl Pools {
         })
     }
 
-    /// What to do so that no more than `target_bytes` are reserved, or as little more as moving the
-    /// `movable` blocks can do: for when a limit has sunk, or memory is to be given back. At no
-    /// moment more is reserved than now.
+    /// The steps that lower the reserved bytes to `target_bytes`, or as near to it as moves of the
+    /// `movable` blocks can get. For use after a limit was lowered, or to give memory back. The
+    /// reserved bytes never rise above their present level meanwhile.
     pub fn plan_shrink<'a>(
         &self,
         planner: &'a mut Planner,
@@ -344,17 +349,18 @@ impl Pools {
         &planner.steps
     }
 
-    /// Moves a live block to a free range of another slab: bookkeeping only, as
-    /// [`Carver::relocate`](super::Carver::relocate).
+    /// Moves a live block to a free range of another slab. It only changes the tables, as
+    /// [`Carver::relocate`](super::Carver::relocate) does.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Carver::relocate`](super::Carver::relocate).
     pub fn relocate(&mut self, block: BlockId, to: &Spot) -> Result<super::Relocated, AllocError> {
         self.carver.relocate(block, to)
     }
 
-    /// How many bytes may be moved to keep the reserved ones below the mark: what is left of the
-    /// moves' share, or of twice that where even a higher mark would not do.
+    /// The most bytes to move to keep the reserved bytes below the mark: the unused rest of the
+    /// moves' share of the allocated bytes. The share doubles if the new slab would pass even the
+    /// higher mark.
     fn allowed_bytes(&self, growth: &Growth, size_bytes: u64, cap_bytes: u64) -> u64 {
         let kept_bytes = self.reserved_bytes() - self.empty_bytes();
         let limit_bytes = self.spent_mark_with(size_bytes).min(cap_bytes);
@@ -380,8 +386,8 @@ impl Pools {
 }
 
 impl Planner {
-    /// Releases empty slabs until the new slab fits under the query's limit or none is left, and
-    /// creates it if that is within `cap_bytes`.
+    /// Releases empty slabs until the new slab fits under the query's limit or none is left. Then
+    /// adds the step that creates it. Returns whether the total is within `cap_bytes`.
     fn grow(&mut self, query: &Query<'_>, cap_bytes: u64) -> bool {
         self.steps.clear();
         let reserved_bytes = query.pools.reserved_bytes();
@@ -397,8 +403,8 @@ impl Planner {
     /// Releases empty slabs of at least `excess_bytes` together, or all of them. Returns their
     /// bytes.
     ///
-    /// As few slabs as that takes, since each may be wanted again. Close to a hard limit the
-    /// longest unused go first instead: large slabs are hard to have back there.
+    /// It releases as few slabs as possible, since the program may need each again. Close to a hard
+    /// limit it releases the longest unused first: a large slab is hard to create again there.
     fn release(&mut self, query: &Query<'_>, excess_bytes: u64) -> u64 {
         let pools = query.pools;
         self.empty.clear();
@@ -408,7 +414,7 @@ impl Planner {
                 .map(|slab| (pools.slab_bytes(slab), slab));
             self.empty.extend(sizes);
         }
-        // The longest unused comes last, of those of one size too.
+        // The longest unused comes last, also among slabs of one size.
         self.empty.reverse();
         if !query.is_tight {
             self.empty.sort_by_key(|(bytes, _)| *bytes);
@@ -429,7 +435,7 @@ impl Planner {
         released_bytes
     }
 
-    /// Plans the cheapest moves that make room under the query's limit, of `most_bytes` at most.
+    /// Plans the cheapest moves, of `most_bytes` at most, that make room under the query's limit.
     fn compact(&mut self, query: &Query<'_>, most_bytes: u64) -> bool {
         self.survey(query.pools);
         let hole = self.plan_window(query, most_bytes);
@@ -448,7 +454,7 @@ impl Planner {
     }
 }
 
-/// Behind which index the smallest slab lies that is enough by itself, or else the largest one.
+/// The index after the smallest slab that is large enough alone, else after the largest slab.
 fn after_best(by_size: &[(u64, SlabId)], excess_bytes: u64) -> usize {
     let enough = by_size.partition_point(|(bytes, _)| *bytes < excess_bytes);
     match by_size.get(enough) {

@@ -1,36 +1,36 @@
-//! Compaction a slice at a time, for programs that have a moment to spare in every frame.
+//! Compaction in slices, for programs that have spare time in each frame.
 //!
-//! A slice must cost little more than its copies, whatever there is: so of the slabs' blocks and
-//! holes only those are looked at that the slice may concern.
+//! A slice must cost little more than its copies, however many slabs there are. So the planner
+//! looks only at the blocks and holes that the slice may concern.
 
 use super::{Candidate, Fate, MOST_NODES, Planner, Query, Step, Tenant};
 use crate::config::ZONES;
 use crate::{BlockId, Growth, Pools};
 
-/// How many slabs are tried in one pass: it must be over soon.
+/// The most slabs to try in one pass, so that a pass ends soon.
 const MOST_VICTIMS: usize = 16;
 
-/// At first the holes of so many times the slice are looked at, then of twice as many, ...
+/// The planner first looks at holes of this many times the slice, then doubles the amount.
 const FIRST_ROOM: u64 = 2;
 
-/// How far the holes of each zone have been looked at.
+/// The holes of each zone that the planner has looked at so far.
 #[derive(Clone, Copy, Debug)]
 struct Reach {
-    /// The slabs from here on in the order of fullness have been entered.
+    /// The slabs from this index on, in the order of fullness, are entered.
     from: [usize; ZONES as usize],
-    /// How many granules of holes are entered the next time.
+    /// The granules of holes to enter the next time.
     next: [u64; ZONES as usize],
-    /// Blocks and holes looked at.
+    /// The number of blocks and holes looked at.
     walked: usize,
 }
 
 impl Pools {
-    /// Moves of at most `limit_bytes` bytes that empty slabs: those first that give the most for
-    /// each byte moved. Only slabs that can be emptied altogether, if not at once then by further
-    /// calls, lose blocks; they go to fuller slabs, so that calls come to an end. No steps when
-    /// nothing is worth it.
+    /// Plans moves of at most `limit_bytes` bytes that empty slabs. Slabs that free the most for
+    /// each byte moved come first. A slab loses blocks only if this call or further calls can empty
+    /// it. The blocks go to fuller slabs, so a sequence of calls ends. No steps if no move is worth
+    /// its copies.
     ///
-    /// The emptied slabs stay; [`Pools::empty_slabs`] has them.
+    /// The emptied slabs stay; [`Pools::empty_slabs`] lists them.
     pub fn plan_pass<'a>(
         &self,
         planner: &'a mut Planner,
@@ -54,7 +54,7 @@ impl Planner {
     fn pass(&mut self, query: &Query<'_>) {
         self.list_slabs(query.pools);
         self.steps.clear();
-        // An empty slab that receives blocks would gain nothing.
+        // A move into an empty slab would gain nothing.
         self.slabs.retain(|slab| slab.live > 0);
         let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
         self.slabs
@@ -74,11 +74,11 @@ impl Planner {
             }
             walked += query.pools.carver.slabs[victim.index].blocks as usize;
             let is_over = tried == MOST_VICTIMS || walked > MOST_NODES || left == 0;
-            // Only full ones follow one that is full.
+            // The slabs after a full one are full as well.
             if is_over || victim.live == victim.size {
                 return;
             }
-            // Only slabs that come later in the order are fuller.
+            // Blocks move only to later slabs of the order, which are fuller.
             self.fates[victim.index as usize] = Fate::Leaves;
             if candidate >= reach.from[victim.zone as usize] {
                 self.room.leave_out(victim.index);
@@ -90,8 +90,8 @@ impl Planner {
         }
     }
 
-    /// Lists the blocks of a slab. `false` if one of them can never leave, being pinned or larger
-    /// than a slice.
+    /// Lists the blocks of a slab. `false` if a block can never leave, because it is pinned or
+    /// larger than a slice.
     fn may_drain(&mut self, query: &Query<'_>, victim: &Candidate) -> bool {
         let carver = &query.pools.carver;
         let most = granules(query, query.limit_bytes);
@@ -107,8 +107,8 @@ impl Planner {
         true
     }
 
-    /// Moves up to `most` granules of the listed blocks, if there is room for all of them. Returns
-    /// how many.
+    /// Moves up to `most` granules of the listed blocks, if all of them have room elsewhere.
+    /// Returns the number of granules.
     fn drain(
         &mut self,
         query: &Query<'_>,
@@ -144,7 +144,7 @@ impl Planner {
         moved
     }
 
-    /// As `rehouse`, looking at more holes as long as there are any.
+    /// As `rehouse`, but enters more holes as long as there are any.
     fn house(
         &mut self,
         query: &Query<'_>,
@@ -163,8 +163,8 @@ impl Planner {
         }
     }
 
-    /// Enters the holes of the next slabs of a zone, the fullest first: what lies in those is the
-    /// least likely to move again. `false` if there are none.
+    /// Enters the holes of the next slabs of a zone. The fullest slabs come first, because their
+    /// blocks are the least likely to move again. `false` if there are none.
     fn enter_more(&mut self, pools: &Pools, zone: u8, reach: &mut Reach) -> bool {
         let Reach { from, next, walked } = reach;
         let (from, next) = (&mut from[zone as usize], &mut next[zone as usize]);

@@ -1,7 +1,7 @@
-//! The holes that a plan may fill, and a log that takes a trial back.
+//! The holes that a plan may fill, and a log to undo a trial.
 //!
-//! A copy of the holes as they are when planning begins. A plan takes from the copy what its steps
-//! will take from the slabs, so that later steps of it see what earlier ones leave.
+//! Planning begins with a copy of the holes. The plan takes from the copy what its steps will take
+//! from the slabs, so later steps see the result of earlier ones.
 
 use alloc::vec::Vec;
 
@@ -14,11 +14,11 @@ pub(super) struct Hole {
     pub(super) size: u64,
     pub(super) slab: u32,
     pub(super) offset: u64,
-    /// The hole's node, and after a part of it was taken still that of the rest.
+    /// The node of the hole. After a part was taken, the rest has the same node.
     pub(super) node: u32,
 }
 
-/// A part of a hole that was taken, to be put back.
+/// A part of a hole that was taken, so that it can be put back.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     zone: u8,
@@ -26,11 +26,11 @@ struct Taken {
     size: u64,
 }
 
-/// All holes by zone, each list in the order of size.
+/// All holes by zone. Each list is sorted by size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     zones: [Sorted; ZONES as usize],
-    /// Those that are still to be sorted in.
+    /// Holes that are not sorted in yet.
     entered: [Vec<Hole>; ZONES as usize],
     log: Vec<Taken>,
 }
@@ -47,7 +47,7 @@ impl Room {
         self.entered[zone as usize].push(hole);
     }
 
-    /// Sorts in what was entered, also in the midst of a trial.
+    /// Sorts in the entered holes. It may be called during a trial.
     pub(super) fn sort(&mut self) {
         for (sorted, entered) in self.zones.iter_mut().zip(&mut self.entered) {
             if !entered.is_empty() {
@@ -59,8 +59,8 @@ impl Room {
         }
     }
 
-    /// Takes `size` off the front of the smallest hole of a zone that has it, among those of slabs
-    /// that are `allowed`.
+    /// Takes `size` off the front of the smallest hole of a zone that is large enough and lies in
+    /// an `allowed` slab.
     pub(super) fn take(
         &mut self,
         zone: u8,
@@ -76,12 +76,12 @@ impl Room {
         Some(hole)
     }
 
-    /// How much was taken so far: a point to come back to.
+    /// The length of the log, for [`Room::undo_to`].
     pub(super) fn mark(&self) -> usize {
         self.log.len()
     }
 
-    /// Puts back all that was taken since `mark`.
+    /// Puts back everything that was taken since `mark`.
     pub(super) fn undo_to(&mut self, mark: usize) {
         while self.log.len() > mark {
             let Some(Taken { zone, hole, size }) = self.log.pop() else {
@@ -95,7 +95,7 @@ impl Room {
         }
     }
 
-    /// Drops the holes of a slab that is to receive nothing. What was taken so far stays taken.
+    /// Drops the holes of a slab, so that no block moves into it. Parts taken before stay taken.
     pub(super) fn leave_out(&mut self, slab: u32) {
         self.log.clear();
         for holes in &mut self.zones {
@@ -104,7 +104,7 @@ impl Room {
     }
 }
 
-/// What is left of a hole when `size` is taken off its front.
+/// The rest of a hole after `size` is taken off its front.
 fn rest(hole: &Hole, size: u64) -> Hole {
     Hole {
         size: hole.size - size,

@@ -1,19 +1,19 @@
-//! Holes in the order of size, in short runs, so that taking one out or putting one in shifts few.
+//! Holes sorted by size, in short runs, so that an insertion or a removal shifts few of them.
 
 use alloc::vec::Vec;
 
 use super::room::Hole;
 
-/// A run that gets longer is halved.
+/// A longer run is halved.
 const MOST_IN_RUN: usize = 64;
 
-/// How long runs are made where all are made anew: some come later.
+/// The length of new runs when all are rebuilt. It leaves room for later insertions.
 const FILLED_TO: usize = 48;
 
 /// An ordered list of holes that keeps its tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sorted {
-    /// None of them is empty.
+    /// No run is empty.
     runs: Vec<Vec<Hole>>,
     spare: Vec<Vec<Hole>>,
 }
@@ -25,7 +25,7 @@ impl Sorted {
         }
     }
 
-    /// Appends all holes to `holes` and is empty.
+    /// Appends all holes to `holes` and leaves this list empty.
     pub(super) fn empty_into(&mut self, holes: &mut Vec<Hole>) {
         for run in &self.runs {
             holes.extend_from_slice(run);
@@ -33,7 +33,7 @@ impl Sorted {
         self.clear();
     }
 
-    /// Takes these holes, which must be in order, in place of those it has.
+    /// Replaces the holes by these, which must be sorted.
     pub(super) fn fill(&mut self, holes: &[Hole]) {
         self.clear();
         for part in holes.chunks(FILLED_TO) {
@@ -43,7 +43,7 @@ impl Sorted {
         }
     }
 
-    /// Takes out the first hole of at least this size that is `allowed`.
+    /// Removes and returns the first hole of at least this size that is `allowed`.
     pub(super) fn take(&mut self, size: u64, allowed: impl Fn(&Hole) -> bool) -> Option<Hole> {
         let first = self.runs.partition_point(|run| is_below(run, size));
         let mut skipped = self
@@ -60,7 +60,7 @@ impl Sorted {
         None
     }
 
-    /// Takes out this very hole, if it is there.
+    /// Removes exactly this hole, if it is there.
     pub(super) fn remove(&mut self, hole: &Hole) {
         let run = self.run_of(hole);
         let at = self.runs.get(run).map(|holes| holes.binary_search(hole));
@@ -96,7 +96,8 @@ impl Sorted {
         }
     }
 
-    /// The run in which a hole is, or would be; the number of runs if it is behind all of them.
+    /// The index of the run that contains a hole, or would contain it. The number of runs if the
+    /// hole comes after all of them.
     fn run_of(&self, hole: &Hole) -> usize {
         self.runs
             .partition_point(|run| run.last().is_some_and(|last| last < hole))
@@ -162,7 +163,7 @@ mod tests {
                 16..=17 if !list.is_empty() => {
                     let gone = list.remove(random.usize(0..list.len()));
                     sorted.remove(&gone);
-                    // It is not there any more.
+                    // The second removal finds nothing.
                     sorted.remove(&gone);
                 }
                 _ if random.u32(0..50) == 0 => {

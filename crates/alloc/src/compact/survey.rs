@@ -1,5 +1,5 @@
-//! What planning begins with, the slabs and their holes, and what every plan is made of: a block
-//! and the hole that it goes to.
+//! The start of every plan: a list of the slabs and their holes. And the step that every plan
+//! consists of: a block and the hole that it moves to.
 
 use core::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use crate::units::Granules;
 use crate::{Pools, SlabId, Spot};
 
 impl Planner {
-    /// Writes down the slabs, and the holes of those with the most free bytes.
+    /// Lists the slabs, and enters the holes of those with the most free bytes.
     pub(super) fn survey(&mut self, pools: &Pools) {
         self.list_slabs(pools);
         self.slabs
@@ -27,7 +27,7 @@ impl Planner {
         self.room.sort();
     }
 
-    /// Writes down the slabs. None has a fate yet, and none of their holes is entered.
+    /// Lists the slabs. Each has the fate `Stays`, and no holes are entered.
     pub(super) fn list_slabs(&mut self, pools: &Pools) {
         let slabs = &pools.carver.slabs;
         self.room.clear();
@@ -43,8 +43,8 @@ impl Planner {
         self.fates.resize(slabs.len(), Fate::Stays);
     }
 
-    /// Enters the holes of a slab; they are still to be sorted. Returns how many blocks and holes
-    /// were walked over.
+    /// Enters the holes of a slab; [`Room::sort`](super::room::Room::sort) must follow. Returns the
+    /// number of blocks and holes that it visited.
     pub(super) fn enter_holes(&mut self, pools: &Pools, slab: &Candidate) -> usize {
         let carver = &pools.carver;
         let mut walked = 0;
@@ -63,15 +63,15 @@ impl Planner {
         walked
     }
 
-    /// The largest block first, since it has the least choice; those of one size as they lie, so
-    /// that neighbours may be neighbours again and are copied together.
+    /// Sorts the largest block first, since the fewest holes fit it. Blocks of one size keep the
+    /// order of their addresses: neighbours can then stay neighbours, and one copy moves both.
     pub(super) fn sort_blocks(&mut self) {
         self.blocks
             .sort_unstable_by_key(|block| (Reverse(block.size), block.offset));
     }
 
-    /// Takes a hole for a block among the slabs that stay, other than `source`: of the block's own
-    /// kind, or of any if the query allows it. Adds the step.
+    /// Takes a hole for a block in a slab that stays, other than `source`. The slab has the block's
+    /// own class, or any class if the query allows it. Adds the step.
     pub(super) fn rehouse(
         &mut self,
         query: &Query<'_>,

@@ -1,11 +1,11 @@
-//! The plan that gives slabs back: empty whole slabs into the holes of others, and what fits in no
-//! hole into a slab of its own.
+//! The plan that releases slabs: it moves the blocks of whole slabs into holes of other slabs.
+//! Blocks that fit in no hole move into new slabs.
 
 use super::{Candidate, Fate, MOST_NODES, MOST_SLABS, Planner, Query, Step, Tenant};
 use crate::config::Growth;
 use crate::units::Granules;
 
-/// The slabs' bytes while a plan is made.
+/// The reserved and the moved bytes during planning.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     reserved_bytes: u64,
@@ -13,9 +13,10 @@ struct Tally {
 }
 
 impl Planner {
-    /// Releases what is empty and then empties slabs, those first that give back the most for each
-    /// byte copied, until no more than `target_bytes` are reserved. `false` where that takes more
-    /// than `most_bytes` of copies or cannot be done at all; the steps lead as near as was found.
+    /// Releases empty slabs and then empties further slabs, until at most `target_bytes` are
+    /// reserved. Slabs that free the most for each byte copied come first. `false` if that takes
+    /// more than `most_bytes` of copies or cannot be done; the steps then get as near as the search
+    /// found.
     pub(super) fn plan_victims(
         &mut self,
         query: &Query<'_>,
@@ -35,7 +36,7 @@ impl Planner {
                 self.fates[slab.index as usize] = Fate::Leaves;
             }
         }
-        // In thousandths of the slab, which is as exact as the choice needs to be.
+        // Thousandths of the slab are exact enough for this choice.
         let ratio = |slab: &Candidate| slab.live * 1000 / slab.size;
         self.slabs
             .sort_unstable_by_key(|slab| (ratio(slab), slab.live, slab.index));
@@ -61,7 +62,7 @@ impl Planner {
         tally.reserved_bytes <= target_bytes && tally.moved_bytes <= most_bytes
     }
 
-    /// Moves all blocks out of one slab and gives it back, or leaves it as it is.
+    /// Moves all blocks out of one slab and releases it. If that is impossible, it changes nothing.
     fn empty_out(&mut self, query: &Query<'_>, victim: &Candidate, tally: Tally) -> Option<Tally> {
         let carver = &query.pools.carver;
         self.blocks.clear();
@@ -111,13 +112,13 @@ impl Planner {
         })
     }
 
-    /// Moves the blocks that are still listed, which fit in no hole, into new slabs: one for all
-    /// that belong together. Close to a hard limit each gets a slab of its own, which can be
-    /// released as soon as that block dies. Returns the bytes of those slabs.
+    /// Moves the listed blocks, which fit in no hole, into new slabs: one slab per zone. Close to a
+    /// hard limit each block gets a slab alone, which can be released as soon as that block is
+    /// freed. Returns the bytes of the new slabs.
     fn create_for_stranded(&mut self, query: &Query<'_>) -> u64 {
         let unit = &query.pools.carver.unit;
         let mut created_bytes = 0_u64;
-        // By size, so blocks of one zone are neighbours.
+        // The blocks are sorted by size, so blocks of one zone are neighbours.
         let share =
             |a: &Tenant, b: &Tenant| !query.is_tight && query.zone_of(a) == query.zone_of(b);
         for tenants in self.blocks.chunk_by(share) {

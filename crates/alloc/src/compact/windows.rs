@@ -1,22 +1,22 @@
-//! The plan without a driver call: empty a window of one slab into holes of other slabs.
+//! The plan that needs no driver call: it moves the blocks of a window into holes of other slabs.
 
 use alloc::vec::Vec;
 
 use super::{MOST_NODES, MOST_SLABS, MOST_WINDOWS, Planner, Query, Tenant};
 use crate::nodes::Node;
 
-/// Neighbours in a slab that are together at least as long as the request.
+/// Neighbours in a slab that together are at least as long as the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Window {
-    /// What is live in it, in granules: what has to be copied.
+    /// The live granules in the window, which have to be copied.
     cost: u64,
     slab: u32,
-    /// Its first node, and how many there are.
+    /// The first node of the window. `pieces` is the number of its nodes.
     first: u32,
     pieces: u32,
 }
 
-/// A block or a hole of the slab that is looked at.
+/// A block or a hole of the slab that the planner looks at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     node: u32,
@@ -69,8 +69,8 @@ impl Planner {
         self.pieces.extend(nodes.map(piece));
     }
 
-    /// From every piece on the shortest window, if it costs at most `most`; the cheapest of all
-    /// slabs are kept.
+    /// Finds the shortest window from each piece on. A window must cost at most `most`. The
+    /// cheapest windows of all slabs are kept.
     fn find_windows(&mut self, slab: u32, least: u64, most: u64) {
         let (mut size, mut cost, mut end) = (0, 0, 0);
         let mut start = 0;
@@ -91,7 +91,7 @@ impl Planner {
                     keep_cheapest(&mut self.windows, window);
                 }
             } else if end < self.pieces.len() {
-                // Nothing that begins before a pinned block reaches past it.
+                // No window that begins before a pinned block can extend past it.
                 (size, cost, start, end) = (0, 0, end + 1, end + 1);
                 continue;
             } else {
