@@ -1,9 +1,8 @@
-//! Bytes between host and device: staging for uploads, buffers for reading back.
+//! Bytes between host and device: staging for uploads, buffers for reading back, the spill file.
 //!
-//! Both are bounded and reused: after a few rounds a steady loop creates no buffer here. This
-//! module knows the driver and nothing of tensors; the engine decides when a copy is encoded.
-//! Further down than the host is the disk: `spill` keeps blocks of bytes in a file that ends with
-//! the process.
+//! Staging and read-back buffers are bounded and reused: after a few rounds a steady loop creates
+//! no buffer here. This module knows the driver and no tensors; the engine decides when a copy is
+//! encoded. `spill` keeps blocks of bytes in a file that ends with the process.
 
 mod readback;
 mod spill;
@@ -17,7 +16,7 @@ pub(crate) use spill::{SpillBlock, SpillOptions, SpillStore, SpillWriter};
 pub use spill::{SpillFile, random};
 pub(crate) use staging::{FEED_BYTES, Region, UPLOAD_LIMIT_BYTES, Uploads};
 
-/// A driver's refusal as the crate's error.
+/// Converts a refusal of the driver into the error of the crate.
 pub(crate) fn refusal(what: &'static str, error: DriverError) -> Error {
     match error {
         DriverError::Lost(reason) => Error::DeviceLost { reason },

@@ -1,10 +1,10 @@
 //! Reading back: the device copies into a buffer that the CPU maps once the copy is done.
 //!
-//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command; when the
-//! execution pass encodes it, it takes a buffer from the pool, and when its submission is done the
-//! bytes go to the reading's sink, in order, and the buffer goes back. The pool is bounded: when it
-//! is used up, whoever executes the queue takes in the oldest pieces, also those of readings that
-//! nobody is waiting for at the moment. So any number of reads may be in flight.
+//! A read is a [`Reading`], cut into [`Piece`]s of at most 4 MiB. Each piece is a command. When the
+//! execution pass encodes the command, it takes a buffer from the pool. When the submission is
+//! done, the bytes go to the reading's sink, in order, and the buffer returns to the pool. The pool
+//! is bounded. When it is used up, the thread that executes the queue takes in the oldest pieces,
+//! also those of readings that no thread waits for. So any number of reads may be in flight.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod shown;
@@ -19,22 +19,23 @@ use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMod
 use crate::error::Error;
 use crate::units::MIB;
 
-/// Buffers of the pool together, beyond which oldest pieces are taken in first.
+/// The limit of the pool. When its buffers reach it, the oldest pieces are taken in first.
 const LIMIT_BYTES: u64 = 64 * MIB;
 
-/// The largest piece: the host copies one out while the device copies the next.
+/// The largest piece. The host copies one piece out while the device copies the next.
 const PIECE_BYTES: u64 = 4 * MIB;
 
-/// A piece from this on is submitted at once, so that it arrives before those behind it.
+/// A piece of at least this size is submitted at once, so that it arrives before the pieces after
+/// it.
 pub(crate) const LARGE_PIECE_BYTES: u64 = MIB;
 
-/// The smallest buffer; others are powers of two times this.
+/// The smallest buffer. Larger ones are powers of two times this.
 const LEAST_BUFFER_BYTES: u64 = 4 << 10;
 
-/// The buffer that is kept for when the driver has no memory left.
+/// The size of the buffer that is kept for when the driver has no memory left.
 const KEPT_BYTES: u64 = 64 << 10;
 
-/// Where the bytes of a reading go, in order.
+/// The target for the bytes of a reading. It gets them in order.
 pub(crate) type Sink = Box<dyn FnMut(&[u8]) + Send>;
 
 /// A part of a reading: `size_bytes` bytes from `offset_bytes` of the storage.
@@ -45,7 +46,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// The words around the piece: (offset, size), both multiples of 4.
+    /// The words that contain the piece: (offset, size), both multiples of 4.
     pub(crate) fn words(&self) -> (u64, u64) {
         let start = self.offset_bytes & !3;
         let end = (self.offset_bytes + self.size_bytes).next_multiple_of(4);
@@ -58,14 +59,15 @@ struct InFlight {
     buffer: BufferId,
     buffer_bytes: u64,
     signal: Signal,
-    /// Which of the devices that there were one after another has it, as [`Pool::epoch`] counts.
+    /// The epoch of the buffer's device, as [`Pool::epoch`] counts.
     epoch: u64,
 }
 
-/// A read under way.
+/// A read in progress.
 pub struct Reading {
     state: Mutex<ReadingState>,
-    /// Pieces on their way, for those who must not wait for the lock, under which bytes are copied.
+    /// The number of submitted pieces. Callers that must not wait read it without the lock: bytes
+    /// are copied under the lock.
     under_way: AtomicUsize,
     awaited: AtomicBool,
     cancelled: AtomicBool,
@@ -85,8 +87,8 @@ impl fmt::Debug for Reading {
 }
 
 impl Reading {
-    /// A reading of `size_bytes` from `offset_bytes`, and its pieces, each of at most
-    /// [`Readbacks::piece_bytes`].
+    /// A reading of `size_bytes` from `offset_bytes`, and its pieces. Each piece has at most
+    /// `piece_bytes`, which [`Readbacks::piece_bytes`] gives.
     pub(crate) fn new(
         offset_bytes: u64,
         size_bytes: u64,
@@ -96,7 +98,7 @@ impl Reading {
         let mut pieces = Vec::new();
         let (mut at, end) = (offset_bytes, offset_bytes + size_bytes);
         while at < end {
-            // Every piece but the first starts at a word.
+            // Every piece but the first starts at a whole word.
             let stop = end.min((at & !3) + piece_bytes);
             pieces.push(Piece {
                 offset_bytes: at,
@@ -118,62 +120,62 @@ impl Reading {
         (Arc::new(reading), pieces)
     }
 
-    /// Who executes from now on has nothing better to do than to take the bytes in.
+    /// From now on the executing thread waits for the bytes and has no other work.
     pub(crate) fn await_now(&self) {
         self.awaited.store(true, Ordering::Release);
     }
 
-    /// Does whoever executes the queue wait for the bytes?
+    /// Whether the executing thread waits for the bytes.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Acquire)
     }
 
-    /// Nobody wants the bytes any more.
+    /// Notes that no thread needs the bytes any more.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
 
-    /// Does nobody want the bytes any more?
+    /// Whether no thread needs the bytes any more.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// The bytes will not come, for this reason. Only the first reason counts.
+    /// Notes that the bytes will not arrive, and why. Only the first reason counts.
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
         self.cancel();
     }
 
-    /// Why the bytes will not come, if they will not.
+    /// The reason why the bytes will not arrive, if there is one.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }
 
-    /// Have all pieces arrived?
+    /// Whether all pieces have arrived.
     pub(crate) fn is_done(&self) -> bool {
         self.lock().pieces_left == 0
     }
 
-    /// A piece that needed no buffer of the pool: its bytes were mapped where they lie.
+    /// Delivers a piece that needed no buffer of the pool, because its block itself was mapped.
     pub(crate) fn deliver(&self, bytes: &[u8]) {
         let mut state = self.lock();
         (state.sink)(bytes);
         state.pieces_left -= 1;
     }
 
-    /// Is a piece on its way, or will none come any more?
+    /// Whether a piece is submitted, or none will be any more.
     pub(crate) fn is_submitted(&self) -> bool {
         let state = self.lock();
         state.pieces_left == 0 || !state.in_flight.is_empty() || self.failure.get().is_some()
     }
 
-    /// What the next piece to arrive waits for; `None` if none is on its way.
+    /// The signal of the next piece to arrive. `None` if no piece is submitted.
     pub(crate) fn next_signal(&self) -> Option<Signal> {
         let state = self.lock();
         state.in_flight.front().map(|next| next.signal.clone())
     }
 
-    /// Has the next piece arrived, and is nobody else about to take it in?
+    /// Whether the next piece has arrived and no other thread is taking it in.
     fn has_arrived(&self) -> bool {
         let Ok(state) = self.state.try_lock() else {
             return false;
@@ -191,29 +193,29 @@ impl Reading {
 struct Pool {
     free: Vec<(BufferId, u64)>,
     total_bytes: u64,
-    /// Readings with pieces in flight, oldest first.
+    /// Readings with submitted pieces, oldest first.
     readings: VecDeque<Arc<Reading>>,
     kept: Kept,
-    /// How often all buffers were forgotten.
+    /// The number of times that all buffers were forgotten.
     epoch: u64,
-    /// Of the buffers, those that somebody looks into.
+    /// The bytes of buffers whose contents a caller is looking at.
     #[cfg(not(target_arch = "wasm32"))]
     shown_bytes: u64,
 }
 
-/// A buffer for when there is no memory for another: without one nothing could be evicted to make
-/// some.
+/// A buffer for when the driver has no memory for another. Without a buffer, no tensor could be
+/// evicted to free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kept {
     #[default]
     None,
     Idle(BufferId),
-    /// It is one of the pool's for the moment.
+    /// The pool is using the buffer.
     Lent,
 }
 
 impl Pool {
-    /// One of the buffers is no more; where it was the one that is kept, another will be.
+    /// Counts a destroyed buffer. If it was the kept buffer, another will be created.
     fn is_gone(&mut self, buffer_bytes: u64) {
         self.total_bytes -= buffer_bytes;
         if self.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
@@ -222,11 +224,11 @@ impl Pool {
     }
 }
 
-/// The read-back buffers.
+/// The pool of read-back buffers.
 #[derive(Debug)]
 pub(crate) struct Readbacks {
     driver: Device,
-    /// Somebody has read since the last look.
+    /// Whether a read took place since the last trim.
     used: AtomicBool,
     pool: Mutex<Pool>,
 }
@@ -240,7 +242,7 @@ impl Readbacks {
         }
     }
 
-    /// The largest piece: two at least fit into the pool.
+    /// The largest piece. At least two pieces fit into the pool.
     pub(crate) fn piece_bytes(&self) -> u64 {
         let most_bytes = self.driver.caps().max_buffer_bytes & !3;
         let half_bytes = most_bytes.min(self.limit_bytes() / 2);
@@ -248,18 +250,18 @@ impl Readbacks {
         1 << most_bytes.ilog2()
     }
 
-    /// Half of what the budget keeps for staging, or more while there is room.
+    /// Half of the staging bytes of the budget, or more while the budget has room.
     fn limit_bytes(&self) -> u64 {
         LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(Account::Readbacks))
     }
 
-    /// The smallest buffer that is worth making, smaller where the budget is tiny.
+    /// The smallest buffer that is worth creating. It is smaller if the budget is tiny.
     fn least_buffer_bytes(&self) -> u64 {
         let half_bytes = (self.limit_bytes() / 2).max(64);
         LEAST_BUFFER_BYTES.min(1 << half_bytes.ilog2())
     }
 
-    /// A buffer of at least `size_bytes` and its size, if the pool has one free.
+    /// A free buffer of at least `size_bytes`, with its size. `None` if the pool has none.
     pub(crate) fn take(&self, size_bytes: u64) -> Option<(BufferId, u64)> {
         self.used.store(true, Ordering::Relaxed);
         let mut pool = self.lock();
@@ -269,8 +271,8 @@ impl Readbacks {
         Some(pool.free.swap_remove(index))
     }
 
-    /// Makes room for a piece in the pool: a new buffer, or one that an older piece gives back
-    /// (whose submission must be under way).
+    /// Provides a free buffer for a piece: a new one, or one of an older piece. The submission of
+    /// the older piece must be in progress.
     pub(crate) async fn provide(&self, size_bytes: u64) -> DriverResult<()> {
         let most = self.driver.caps().max_buffer_bytes & !3;
         let buffer_bytes = size_bytes
@@ -299,7 +301,8 @@ impl Readbacks {
             }
             if let Some(oldest) = oldest {
                 self.take_in(&oldest).await?;
-                // What was copied along with it has arrived too, and is not waited for one by one.
+                // The copies of that submission have arrived too. So there is no need to wait for
+                // each.
                 self.take_in_all_arrived();
                 continue;
             }
@@ -313,7 +316,7 @@ impl Readbacks {
                     pool.free.push((buffer, buffer_bytes));
                     return Ok(());
                 }
-                // Those that are on their way may serve once more.
+                // The buffers that are in use may be reused.
                 Err(error @ (DriverError::OutOfMemory | DriverError::OverBudget)) => {
                     if self.lend_kept(size_bytes) {
                         return Ok(());
@@ -332,8 +335,8 @@ impl Readbacks {
             .await
     }
 
-    /// Keeps a small buffer aside for as long as there is something to evict. Where there is no
-    /// memory for it, there is none to save either.
+    /// Keeps a small buffer aside as long as there is something to evict. If there is no memory for
+    /// this buffer, the driver has none to save either.
     pub(crate) async fn keep_one(&self) {
         if self.lock().kept != Kept::None {
             return;
@@ -343,7 +346,7 @@ impl Readbacks {
         }
     }
 
-    /// There is nothing left that could be evicted.
+    /// Releases the kept buffer, because nothing is left to evict.
     pub(crate) fn keep_none(&self) {
         let kept = std::mem::take(&mut self.lock().kept);
         if let Kept::Idle(buffer) = kept {
@@ -364,7 +367,7 @@ impl Readbacks {
         }
     }
 
-    /// Bytes of pieces that need not wait for older ones.
+    /// The bytes of pieces that need not wait for older ones.
     pub(crate) fn room_bytes(&self) -> u64 {
         let limit_bytes = self.limit_bytes();
         let pool = self.lock();
@@ -372,7 +375,8 @@ impl Readbacks {
         free_bytes + limit_bytes.saturating_sub(pool.total_bytes)
     }
 
-    /// Is there a buffer for a piece, or room for one, without an older one's giving its up?
+    /// Whether a piece finds a free buffer, or room for a new one, without waiting for an older
+    /// piece.
     pub(crate) fn has_room(&self, size_bytes: u64) -> bool {
         let is_free = {
             let pool = self.lock();
@@ -381,7 +385,7 @@ impl Readbacks {
         is_free || self.room_bytes() >= size_bytes.next_power_of_two()
     }
 
-    /// The copy of a piece into `buffer` has been submitted: map the buffer when it is done.
+    /// Maps the buffer, once the submitted copy of a piece into it is done.
     pub(crate) fn submitted(
         &self,
         reading: &Arc<Reading>,
@@ -416,13 +420,13 @@ impl Readbacks {
         Ok(())
     }
 
-    /// A buffer that was taken, and whose copy was never submitted.
+    /// Returns a buffer to the pool. Its copy was never submitted.
     pub(crate) fn give_back(&self, buffer: (BufferId, u64)) {
         self.lock().free.push(buffer);
     }
 
-    /// Waits for the next piece of a reading and hands its bytes to the sink. A piece that did not
-    /// arrive is the reading's failure; an error is the caller's, who could not wait.
+    /// Waits for the next piece of a reading and hands its bytes to the sink. If the piece did not
+    /// arrive, the reading fails. An error means that the caller could not wait.
     pub(crate) async fn take_in(&self, reading: &Arc<Reading>) -> DriverResult<()> {
         let Some(signal) = reading.next_signal() else {
             return Ok(());
@@ -435,7 +439,7 @@ impl Readbacks {
         Ok(())
     }
 
-    /// Takes back the buffers of readings that nobody waits for, as far as they have arrived.
+    /// Takes back the buffers of cancelled readings whose pieces have arrived.
     fn take_in_abandoned(&self) {
         let readings: Vec<_> = self.lock().readings.iter().cloned().collect();
         let abandoned = readings.iter().filter(|reading| reading.is_cancelled());
@@ -455,20 +459,21 @@ impl Readbacks {
         let mut pool = self.lock();
         for (arrived, is_usable) in back {
             if arrived.epoch != pool.epoch {
-                // It went with its device.
+                // The buffer was lost with its device.
             } else if is_usable {
                 pool.free.push((arrived.buffer, arrived.buffer_bytes));
             } else {
                 pool.is_gone(arrived.buffer_bytes);
             }
         }
-        // Not by its lock: the pool is asked for buffers where nobody may wait for a copy.
+        // This reads the counter without the reading's lock: the pool is asked for buffers in
+        // places that must not wait for a copy.
         pool.readings
             .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
     }
 
-    /// Hands over the pieces that have arrived, in order. The buffers that this frees, and
-    /// whether they are still there, go to `back`.
+    /// Hands over the pieces that have arrived, in order. The freed buffers go to `back`, each with
+    /// whether it can be used again.
     fn pass_on_arrived(&self, reading: &Reading, back: &mut Vec<(InFlight, bool)>) {
         let mut state = reading.lock();
         while let Some(mapped) = state
@@ -490,7 +495,8 @@ impl Readbacks {
                 self.driver.destroy_in_use(buffer);
             }
             back.push((arrived, read.is_ok()));
-            // Not before: who replaces the device waits for readings with something under way.
+            // This comes last: a replacement of the device waits for readings with submitted
+            // pieces.
             reading.under_way.fetch_sub(1, Ordering::AcqRel);
             match read {
                 Ok(()) => state.pieces_left -= 1,
@@ -499,8 +505,8 @@ impl Readbacks {
         }
     }
 
-    /// Asked while the reading is under way: a device that is lost is not replaced before that is
-    /// over.
+    /// The reading is in progress here, and a lost device is not replaced before it ends. So the
+    /// answer is about the right device.
     fn why_not_mapped(&self) -> DriverError {
         match self.driver.lost() {
             Some(reason) => DriverError::Lost(reason.to_string()),
@@ -522,7 +528,7 @@ impl Readbacks {
         self.lock().is_gone(buffer_bytes);
     }
 
-    /// Gives a buffer that was free back to the driver, unless it is the one that is kept.
+    /// Releases a free buffer to the driver, unless it is the kept one.
     fn set_aside(&self, pool: &mut Pool, (buffer, buffer_bytes): (BufferId, u64)) {
         pool.total_bytes -= buffer_bytes;
         if pool.kept == Kept::Lent && buffer_bytes == KEPT_BYTES {
@@ -532,7 +538,7 @@ impl Readbacks {
         }
     }
 
-    /// Gives the free buffers back to the driver.
+    /// Releases the free buffers to the driver.
     pub(crate) fn trim(&self) {
         self.take_in_abandoned();
         let mut pool = self.lock();
@@ -541,14 +547,14 @@ impl Readbacks {
         }
     }
 
-    /// As [`trim`](Self::trim), unless somebody has read since the last call.
+    /// As [`trim`](Self::trim), unless a read took place since the last call.
     pub(crate) fn trim_unused(&self) {
         if !self.used.swap(false, Ordering::Relaxed) {
             self.trim();
         }
     }
 
-    /// Forgets all buffers: the device that they were on is gone, and readings under way fail.
+    /// Forgets all buffers, because their device is gone. Readings in progress fail with `cause`.
     pub(crate) fn forget_all(&self, cause: &Error) {
         let readings = {
             let mut pool = self.lock();
@@ -564,7 +570,7 @@ impl Readbacks {
         }
     }
 
-    /// Bytes of all buffers, with the one that is kept.
+    /// The bytes of all buffers, including the kept one.
     #[cfg(test)]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let pool = self.lock();

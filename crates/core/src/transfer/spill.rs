@@ -1,16 +1,17 @@
-//! The spill store: blocks of bytes in a file, for tensors that neither the device nor the host has
-//! room for.
+//! The spill store: blocks of bytes in a file, for tensors that fit neither on the device nor in
+//! the host's memory.
 //!
-//! One store has one file, made at the first spill, which nobody else can open and which is gone
-//! when the process ends, however it ends. Nothing is made durable: after a crash nobody wants the
-//! bytes. A block is stored in frames of at most 1 MiB; a frame is checked as a whole before a byte
-//! of it is handed out, so bytes come back as they were, or not at all.
+//! Each store has one file. It is created at the first spill, no other program can open it, and it
+//! is gone when the process ends, even by a crash. Nothing is synced to the disk: after a crash the
+//! bytes are useless. A block is stored in frames of at most 1 MiB. The reader checks a whole frame
+//! before it hands out a byte of it. So bytes are either right or not returned at all.
 //!
-//! What fails concerns the block in hand and nothing else. A file that cannot be made is tried
-//! again at the next spill.
+//! A failure concerns only the block of the call. If the file cannot be created, the next spill
+//! tries again.
 //!
-//! `file` makes the file and reads and writes it, `room` knows who has which range of it, `frame`
-//! is what a frame looks like, `writer` fills a block. The simulation can fail every call.
+//! `file` creates the file and reads and writes it. `room` knows which block has which range of it.
+//! `frame` has the layout of a frame, `writer` fills a block. The simulation can make every call
+//! fail.
 
 mod file;
 mod frame;
@@ -34,17 +35,18 @@ use room::{Piece, Refusal, Room};
 pub use file::{SpillFile, random};
 pub(crate) use writer::SpillWriter;
 
-/// Where blocks go, and how many bytes.
+/// The folder, the quota and the compression of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct SpillOptions {
-    /// The folder for the file, made (0700) if it is not there; the system's for temporary files
-    /// by default. One that is kept in memory, as some systems have, saves no memory.
+    /// The folder for the file, created with mode 0700 if it does not exist. By default the
+    /// system's folder for temporary files. A folder in memory, as some systems have, saves no
+    /// memory.
     pub(crate) folder: Option<PathBuf>,
-    /// The most bytes that the file may have.
+    /// The largest size of the file in bytes.
     pub(crate) quota_bytes: u64,
-    /// Compress with LZ4 what becomes smaller by it; needs the feature `lz4`.
+    /// Whether to compress frames with LZ4 if that makes them smaller; needs the feature `lz4`.
     pub(crate) compress: bool,
-    /// What goes wrong.
+    /// The faults to inject.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) faults: FileFaults,
 }
@@ -61,8 +63,8 @@ impl Default for SpillOptions {
     }
 }
 
-/// Keeps blocks of bytes in a file. Clones are the same store; it lives as long as one of them or
-/// one of its blocks does.
+/// Keeps blocks of bytes in a file. Clones share one store. The store lives as long as a clone or
+/// one of its blocks lives.
 #[derive(Clone, Debug)]
 pub(crate) struct SpillStore(Arc<Shared>);
 
@@ -76,19 +78,19 @@ struct Shared {
     faults: FileFaults,
 }
 
-/// Held for bookkeeping, and while the file is made or changes its length; never while bytes move.
+/// The lock is held for bookkeeping, and while the file is created or resized, but not for copies.
 #[derive(Debug)]
 struct State {
     room: Room,
     next_generation: u64,
-    /// The file failed since it was made.
+    /// Whether the file has failed since it was created.
     file_failed: bool,
-    /// What the last reader read into.
+    /// The buffer of the last reader, for reuse.
     spare: Vec<u8>,
 }
 
 impl SpillStore {
-    /// A store without a file. Touches no disk yet.
+    /// A store without a file. It does not access the disk yet.
     ///
     /// # Errors
     /// [`Error::Option`] for compression without the feature.
@@ -101,7 +103,7 @@ impl SpillStore {
         }
         let folder = match options.folder {
             Some(folder) => folder,
-            // There is no such folder in a browser, and asking for it would not return.
+            // A browser has no such folder, and asking for it would not return.
             None if cfg!(not(any(unix, windows))) => PathBuf::new(),
             None => std::env::temp_dir(),
         };
@@ -111,7 +113,7 @@ impl SpillStore {
             compress: options.compress,
             state: Mutex::new(State {
                 room: Room::new(options.quota_bytes),
-                // Another store's blocks have other generations.
+                // A random start, so that blocks of different stores have different generations.
                 next_generation: random(),
                 file_failed: false,
                 spare: Vec::new(),
@@ -121,10 +123,11 @@ impl SpillStore {
         })))
     }
 
-    /// Takes room for a block of `len_bytes` that belongs to `tenant`; the writer fills it.
+    /// Reserves room for a block of `len_bytes` that belongs to `tenant`. The writer fills the
+    /// block.
     ///
     /// # Errors
-    /// [`Error::Spill`] when the quota or the disk is full, or the file cannot be made.
+    /// [`Error::Spill`] when the quota or the disk is full, or the file cannot be created.
     pub(crate) fn begin(&self, len_bytes: u64, tenant: u64) -> Result<SpillWriter> {
         let shared = &self.0;
         let mut state = shared.lock();
@@ -152,44 +155,44 @@ impl SpillStore {
         Ok(SpillWriter::new(block))
     }
 
-    /// What goes wrong with its file.
+    /// The faults of its file.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn faults(&self) -> FileFaults {
         self.0.faults.clone()
     }
 
-    /// Bytes of the file that blocks take, with headers and rounded up to pages, ...
+    /// The bytes of the file that blocks take, with headers and rounded up to pages.
     #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.0.lock().room.used_bytes().now
     }
 
-    /// ... and its length, which the quota limits.
+    /// The length of the file, which the quota limits.
     #[cfg(test)]
     pub(crate) fn file_bytes(&self) -> u64 {
         self.0.lock().room.file_bytes().now
     }
 
-    /// What blocks take of the file, with headers and rounded up to pages, and its length, which
-    /// the quota limits.
+    /// The bytes of the file that blocks take, and the length of the file. Blocks include headers
+    /// and are rounded up to pages. The quota limits the length.
     pub(crate) fn levels(&self) -> (Level, Level) {
         let state = self.0.lock();
         (state.room.used_bytes(), state.room.file_bytes())
     }
 
-    /// Starts the peaks anew from the present.
+    /// Sets the peaks to the present levels.
     pub(crate) fn reset_peaks(&self) {
         self.0.lock().room.reset_peaks();
     }
 
-    /// The most bytes that the file may have.
+    /// The largest size of the file in bytes.
     #[cfg(test)]
     pub(crate) fn quota_bytes(&self) -> u64 {
         self.0.lock().room.quota_bytes
     }
 
-    /// Changes the quota. Blocks stay where they are: below what is used nothing more is spilled,
-    /// and the file becomes shorter as blocks at its end are dropped.
+    /// Changes the quota. Blocks stay. If the quota is below the used bytes, no more is spilled,
+    /// and the file shrinks as blocks at its end are dropped.
     pub(crate) fn set_quota(&self, quota_bytes: u64) {
         self.0.lock().room.quota_bytes = quota_bytes;
     }
@@ -211,7 +214,7 @@ impl Shared {
         )
     }
 
-    /// A failure of the system, as the crate's error. Takes the lock.
+    /// Converts an error of the system into the error of the crate. Takes the lock.
     fn failed(&self, operation: &'static str, requested_bytes: u64, error: &io::Error) -> Error {
         let failure = match error.kind() {
             ErrorKind::Unsupported => SpillFailure::Unavailable,
@@ -265,43 +268,43 @@ impl Shared {
     }
 }
 
-/// A part of a block, and where it is.
+/// A part of a block, and its place in the file.
 #[derive(Debug)]
 struct Frame {
     piece: Piece,
     header: Header,
 }
 
-/// A block in the file. Dropping it gives its room back.
+/// A block in the file. Dropping it frees its room.
 #[derive(Debug)]
 pub(crate) struct SpillBlock {
     shared: Arc<Shared>,
     /// `None` for a block without bytes.
     file: Option<Arc<SpillFile>>,
     len_bytes: u64,
-    /// By where they begin in the block, without gaps.
+    /// Sorted by their start in the block, without gaps.
     frames: Vec<Frame>,
 }
 
 impl SpillBlock {
-    /// Its bytes.
+    /// The size of the block in bytes.
     #[cfg(test)]
     pub(crate) fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// What it takes in the file.
+    /// The bytes that the block takes in the file.
     #[cfg(test)]
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.frames.iter().map(|frame| frame.piece.size_bytes).sum()
     }
 
-    /// Hands `len_bytes` from `offset_bytes` on to `sink`, in order, in pieces of less than 1 MiB.
-    /// Every piece was checked before. What `sink` returns ends the reading.
+    /// Passes `len_bytes` from `offset_bytes` on to `sink`, in order, in pieces of less than 1 MiB.
+    /// Every piece is checked before. An error of `sink` ends the reading.
     ///
     /// # Errors
     /// [`Error::SpillCorrupt`] when the file holds other bytes than were written, [`Error::Spill`]
-    /// when it cannot be read now; pieces that were handed out before are right.
+    /// when it cannot be read now. Pieces that were passed before are right.
     pub(crate) fn read(
         &self,
         offset_bytes: u64,
@@ -310,7 +313,7 @@ impl SpillBlock {
     ) -> Result<()> {
         let end_bytes = offset_bytes.checked_add(len_bytes);
         let Some(end_bytes) = end_bytes.filter(|end| *end <= self.len_bytes) else {
-            let cause = format!("{len_bytes} bytes at {offset_bytes} reach beyond its end");
+            let cause = format!("{len_bytes} bytes at {offset_bytes} exceed the block");
             let (failure, operation) = (SpillFailure::Io, "read a block");
             return Err(self.shared.error(failure, operation, self.len_bytes, cause));
         };
@@ -349,7 +352,7 @@ impl SpillBlock {
         Ok(())
     }
 
-    /// What a frame stores, checked.
+    /// Reads and checks the stored bytes of a frame.
     fn read_frame<'a>(&self, frame: &Frame, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let size = HEADER_BYTES as usize + frame.header.stored_bytes as usize;
         if buffer.len() < size {

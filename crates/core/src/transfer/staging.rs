@@ -1,4 +1,4 @@
-//! Staging for uploads: a few mapped chunks, filled at the call, copied from by a command.
+//! Staging for uploads: a few mapped chunks. A call fills them, and a command copies from them.
 //!
 //! ```text
 //!   chunk  │ region │ region │ region │        room        │
@@ -7,9 +7,9 @@
 //!   Mapped ──seal, before a submission──► Sealed ──no region left──► Returning ──signal──► Mapped
 //! ```
 //!
-//! A region's bytes are copied in under the lock of this module, so a chunk is never sealed in the
-//! middle of one. `Queue::write_buffer` is not used: it runs ahead of everything that was recorded
-//! before it, and makes a buffer for each call.
+//! The bytes of a region are copied in under the lock of this module, so a chunk is never sealed
+//! during such a copy. `Queue::write_buffer` is not used: it runs before everything that was
+//! recorded earlier, and it creates a buffer for each call.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,32 +17,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::driver::{Account, BufferId, Device, DriverError, DriverResult, MapMode, Signal};
 use crate::units::MIB;
 
-/// Chunks together are at most this large: an upload that finds no room waits for the device.
+/// The limit of all chunks together. An upload that finds no room waits for the device.
 pub(crate) const UPLOAD_LIMIT_BYTES: u64 = 64 * MIB;
 
-/// So much of a larger upload is given to the device at once, which copies it while the CPU fills
-/// the next chunk: enough for a submission to cost little beside it, and few enough for the CPU's
-/// caches to hold what is on its way.
+/// The device gets a large upload in parts of this size. It copies one part while the CPU fills the
+/// next chunk. The part is large enough that a submission costs little beside it, and small enough
+/// that the bytes stay in the CPU's caches.
 pub(crate) const FEED_BYTES: u64 = 4 * MIB;
 
-/// One chunk is at least and at most this large.
+/// The least and the greatest size of a chunk.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = MIB..=FEED_BYTES;
 
-/// With so many bytes on their way, chunks that come back before long serve better than new ones,
-/// whose memory has never been touched.
+/// If chunks of this many bytes are returning, a wait for one of them is better than a new chunk.
+/// The memory of a new chunk has never been touched.
 const ENOUGH_BYTES: u64 = 4 * FEED_BYTES;
 
-/// Room that is not worth splitting a larger upload for.
+/// A large upload is not split to use room smaller than this.
 const LEAST_PIECE_BYTES: u64 = 64 << 10;
 
-/// Bytes that wait in a chunk for the submission that copies them.
+/// Bytes in a chunk that wait for the submission that copies them.
 #[derive(Debug)]
 pub struct Region {
     pub(crate) buffer: BufferId,
     pub(crate) offset_bytes: u64,
     /// A multiple of 4.
     pub(crate) size_bytes: u64,
-    /// Which of the devices that there were one after another has it, as [`Uploads::epoch`] counts.
+    /// The epoch of the region's device, as [`Uploads::epoch`] counts.
     pub(crate) epoch: u64,
     pending: Arc<AtomicU32>,
 }
@@ -55,11 +55,11 @@ impl Drop for Region {
 
 #[derive(Debug)]
 enum Phase {
-    /// The CPU may write into its room.
+    /// The CPU may write into the chunk.
     Mapped,
-    /// Unmapped; regions are still to be submitted.
+    /// The chunk is unmapped, and some of its regions are not submitted yet.
     Sealed,
-    /// Asked to be mapped again, as soon as the device has read it.
+    /// The mapping was requested; it takes place as soon as the device has read the chunk.
     Returning(Signal),
 }
 
@@ -77,10 +77,10 @@ struct Chunk {
 pub(crate) struct Uploads {
     driver: Device,
     account: Account,
-    /// Somebody has staged since the last look.
+    /// Whether bytes were staged since the last trim.
     used: AtomicBool,
     chunks: Mutex<Vec<Chunk>>,
-    /// How often all chunks were forgotten; changed with the lock on them.
+    /// The number of times that all chunks were forgotten. It changes under the lock of the chunks.
     epoch: AtomicU64,
 }
 
@@ -96,8 +96,9 @@ impl Uploads {
     }
 
     /// Copies the first of `bytes` into a chunk: as many as one chunk has room for, padded with
-    /// zeros to a multiple of 4. `None` when no chunk has room; then [`grow`](Self::grow), or
-    /// submit and [`wait`](Self::wait).
+    /// zeros to a multiple of 4. Returns the region and the number of bytes taken. `None` when no
+    /// chunk has room. Then the caller calls [`grow`](Self::grow), or submits and calls
+    /// [`wait`](Self::wait).
     pub(crate) fn stage(&self, bytes: &[u8]) -> DriverResult<Option<(Region, usize)>> {
         self.used.store(true, Ordering::Relaxed);
         let mut chunks = self.lock();
@@ -111,7 +112,7 @@ impl Uploads {
             return Ok(None);
         };
         let room_bytes = room(chunk);
-        // Where the budget is small, a whole chunk is less than what is worth a split.
+        // If the budget is small, a whole chunk may be smaller than `LEAST_PIECE_BYTES`.
         let least_bytes = wanted_bytes.clamp(8, LEAST_PIECE_BYTES);
         if room_bytes < least_bytes.min(chunk.size_bytes) {
             return Ok(None);
@@ -142,8 +143,8 @@ impl Uploads {
         Ok(Some((region, taken)))
     }
 
-    /// Adds a chunk for an upload of `wanted_bytes` without a wait, where the driver can do that;
-    /// else `false`, as when that would pass the limit.
+    /// Adds a chunk for an upload of `wanted_bytes` without a wait. `false` if the driver cannot do
+    /// that, or if the chunk would exceed the limit.
     pub(crate) fn grow_now(&self, wanted_bytes: u64) -> DriverResult<bool> {
         let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
             return Ok(false);
@@ -163,11 +164,11 @@ impl Uploads {
         Ok(true)
     }
 
-    /// How large a chunk for an upload of `wanted_bytes` is; `None` when it would pass the limit.
+    /// The size of a chunk for an upload of `wanted_bytes`. `None` when it would exceed the limit.
     fn size_of_next(&self, wanted_bytes: u64) -> Option<u64> {
         let (least, most) = (*CHUNK_BYTES.start(), *CHUNK_BYTES.end());
         let most = most.min(self.driver.caps().max_buffer_bytes);
-        // Two chunks at least: one is filled while the device reads the other.
+        // The limit allows at least two chunks: the CPU fills one while the device reads the other.
         let limit_bytes = self.limit_bytes();
         let most = most.min(limit_bytes / 2) & !7;
         let size_bytes = wanted_bytes.clamp(least.min(most), most);
@@ -176,8 +177,8 @@ impl Uploads {
         (most > 0 && total_bytes + size_bytes <= limit_bytes).then_some(size_bytes)
     }
 
-    /// Adds a chunk for an upload of `wanted_bytes`; `false` when that would pass the limit. `true`
-    /// without a chunk when the device was replaced meanwhile: then to be asked again.
+    /// Adds a chunk for an upload of `wanted_bytes`. `false` when it would exceed the limit. `true`
+    /// without a chunk when the device was replaced meanwhile; then the caller asks again.
     pub(crate) async fn grow(&self, wanted_bytes: u64) -> DriverResult<bool> {
         let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
             return Ok(false);
@@ -193,8 +194,8 @@ impl Uploads {
                 return self.or_replaced(epoch, error);
             }
         };
-        // Into the table before the wait, so that a dropped future loses nothing; unless others
-        // have grown meanwhile, or the device has been replaced.
+        // The chunk enters the table before the wait, so that a dropped future loses nothing. It
+        // does not enter if other threads have grown meanwhile, or the device was replaced.
         let (kept, is_here) = {
             let mut chunks = self.lock();
             let is_here = self.epoch() == epoch;
@@ -217,7 +218,7 @@ impl Uploads {
             return Ok(!is_here);
         }
         if let Err(error) = self.driver.wait(&mapped).await {
-            // It would count as one that comes back before long.
+            // Otherwise the chunk would count as one that soon returns.
             self.lock().retain(|chunk| chunk.buffer != buffer);
             self.driver.unmap(buffer);
             self.driver.destroy_buffer(buffer, 0);
@@ -226,7 +227,7 @@ impl Uploads {
         Ok(true)
     }
 
-    /// A buffer of so many bytes; of fewer, where the driver has no more.
+    /// Creates a buffer of this size, or a smaller one if the driver has no more memory.
     async fn create(&self, mut size_bytes: u64) -> DriverResult<(BufferId, u64)> {
         loop {
             let made = self
@@ -242,7 +243,7 @@ impl Uploads {
         }
     }
 
-    /// What came of a chunk that was begun in this epoch and met an error.
+    /// The result for an error of a chunk that was begun in this epoch.
     fn or_replaced(&self, epoch: u64, error: DriverError) -> DriverResult<bool> {
         match self.epoch() == epoch {
             true => Err(error),
@@ -250,17 +251,17 @@ impl Uploads {
         }
     }
 
-    /// Can so many bytes be staged at once?
+    /// Whether the chunks can hold this many bytes at once.
     pub(crate) fn holds(&self, size_bytes: u64) -> bool {
         self.limit_bytes() >= size_bytes
     }
 
-    /// The most that chunks may take together.
+    /// The most bytes that all chunks may take.
     pub(crate) fn limit_bytes(&self) -> u64 {
         UPLOAD_LIMIT_BYTES.min(self.driver.ledger().staging_share_bytes(self.account))
     }
 
-    /// Regions that have not been submitted yet.
+    /// The number of regions that are not submitted yet.
     pub(crate) fn pending_regions(&self) -> u64 {
         let chunks = self.lock();
         let pending = chunks
@@ -269,7 +270,7 @@ impl Uploads {
         pending.map(u64::from).sum()
     }
 
-    /// Unmaps the chunks that a submission is about to name.
+    /// Unmaps the chunks that the next submission uses.
     pub(crate) fn seal(&self, regions: &[Region]) {
         if regions.is_empty() {
             return;
@@ -283,7 +284,7 @@ impl Uploads {
         }
     }
 
-    /// Asks for the chunks back whose regions have all been submitted.
+    /// Requests the mapping of chunks whose regions are all submitted.
     pub(crate) fn sweep(&self) -> DriverResult<()> {
         self.sweep_locked(&mut self.lock())
     }
@@ -318,7 +319,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Waits until a chunk that is on its way back is mapped; `false` if none is on its way.
+    /// Waits until a returning chunk is mapped. `false` if no chunk is returning.
     pub(crate) async fn wait(&self) -> DriverResult<bool> {
         let next = {
             let chunks = self.lock();
@@ -335,7 +336,7 @@ impl Uploads {
         Ok(true)
     }
 
-    /// Are there chunks enough on their way back?
+    /// Whether enough chunks are returning.
     pub(crate) fn has_enough(&self) -> bool {
         let chunks = self.lock();
         let back = chunks
@@ -344,7 +345,7 @@ impl Uploads {
         back.map(|chunk| chunk.size_bytes).sum::<u64>() >= ENOUGH_BYTES
     }
 
-    /// Is there a chunk that may be written to?
+    /// Whether there is an empty mapped chunk.
     pub(crate) fn has_room(&self) -> bool {
         let chunks = self.lock();
         let mapped = chunks
@@ -353,7 +354,7 @@ impl Uploads {
         mapped.into_iter().any(|chunk| chunk.used_bytes == 0)
     }
 
-    /// Is there a chunk whose regions have all been submitted? It can be written to before long.
+    /// Whether the regions of some chunk are all submitted. The CPU can soon write to that chunk.
     pub(crate) fn has_idle(&self) -> bool {
         let chunks = self.lock();
         let mut pending = chunks
@@ -362,7 +363,7 @@ impl Uploads {
         pending.any(|pending| pending == 0)
     }
 
-    /// Gives the chunks that hold nothing back to the driver.
+    /// Releases the empty chunks to the driver.
     pub(crate) fn trim(&self) {
         self.lock().retain(|chunk| {
             let idle = chunk.pending.load(Ordering::Acquire) == 0;
@@ -375,21 +376,21 @@ impl Uploads {
         });
     }
 
-    /// As [`trim`](Self::trim), unless somebody has staged since the last call.
+    /// As [`trim`](Self::trim), unless bytes were staged since the last call.
     pub(crate) fn trim_unused(&self) {
         if !self.used.swap(false, Ordering::Relaxed) {
             self.trim();
         }
     }
 
-    /// Forgets all chunks: the device that they were on is gone. What was staged is lost.
+    /// Forgets all chunks, because their device is gone. The staged bytes are lost.
     pub(crate) fn forget_all(&self) {
         let mut chunks = self.lock();
         self.epoch.fetch_add(1, Ordering::AcqRel);
         chunks.clear();
     }
 
-    /// How often all chunks were forgotten. Regions of an earlier epoch are lost.
+    /// The number of times that all chunks were forgotten. Regions of an earlier epoch are lost.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }

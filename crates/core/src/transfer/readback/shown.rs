@@ -1,4 +1,4 @@
-//! Read-backs that somebody looks into where they arrived, without a copy.
+//! Read-backs that a caller looks at in the mapped buffer, without a copy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{InFlight, Readbacks, Reading};
 use crate::driver::DriverResult;
 
-/// A buffer that is out of the pool for as long as somebody looks into it.
+/// A buffer outside the pool, for as long as a caller looks at it.
 struct Lent<'a> {
     readbacks: &'a Readbacks,
     arrived: InFlight,
@@ -24,7 +24,7 @@ impl Drop for Lent<'_> {
         let mut pool = self.readbacks.lock();
         pool.shown_bytes -= buffer_bytes;
         if self.arrived.epoch != pool.epoch {
-            // It went with its device.
+            // The buffer was lost with its device.
         } else if self.is_usable {
             pool.free.push((buffer, buffer_bytes));
         } else {
@@ -34,16 +34,16 @@ impl Drop for Lent<'_> {
 }
 
 impl Readbacks {
-    /// Can a piece of so many bytes be looked into where it arrives? Half of the pool at most is
-    /// taken by such: nobody knows for how long.
+    /// Whether a caller may look at a piece of this size in its buffer. At most half of the pool
+    /// may be lent in this way, because the callers decide for how long.
     pub(crate) fn shows(&self, size_bytes: u64) -> bool {
         let most_bytes = self.limit_bytes() / 2;
         let shown_bytes = self.lock().shown_bytes;
         shown_bytes + size_bytes.next_power_of_two() <= most_bytes
     }
 
-    /// Waits for the one piece of a reading, and lets `look` have it, with nothing locked. `false`
-    /// where somebody who needed room has passed it to the sink meanwhile.
+    /// Waits for the only piece of a reading and passes it to `look`, with no lock held. `false` if
+    /// another thread needed room and has passed the piece to the sink.
     pub(crate) async fn show(
         &self,
         reading: &Arc<Reading>,
@@ -71,7 +71,8 @@ impl Readbacks {
         read.map(|()| true)
     }
 
-    /// Takes the next piece of a reading, which is no longer under way then, if it is mapped.
+    /// Takes the next piece of a reading if it is mapped. The piece then no longer counts as
+    /// submitted.
     fn lend(&self, reading: &Reading) -> Option<Lent<'_>> {
         let arrived = {
             let mut state = reading.lock();
@@ -83,7 +84,7 @@ impl Readbacks {
         };
         reading.under_way.fetch_sub(1, Ordering::AcqRel);
         let mut pool = self.lock();
-        // Whoever needs room waits for those that are under way.
+        // A caller that needs room waits only for readings with submitted pieces.
         pool.readings
             .retain(|other| other.under_way.load(Ordering::Acquire) > 0);
         let is_here = arrived.epoch == pool.epoch;

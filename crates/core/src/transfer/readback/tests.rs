@@ -1,4 +1,4 @@
-//! The pool beside readings that take their time.
+//! The pool beside readings that take long.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn the_pool_does_not_wait_for_a_reading_that_copies() {
             pollster::block_on(readbacks.take_in(&other)).unwrap();
             done.send(readbacks.take(4).is_some()).unwrap();
         });
-        // Long, so that only a lock can be the reason.
+        // The limit is long, so only a lock can exceed it.
         let ended = ends.recv_timeout(Duration::from_secs(30));
         go_on.send(()).unwrap();
         assert_eq!(ended, Ok(true));
@@ -57,13 +57,13 @@ fn the_buffer_that_is_kept_stays_kept() {
     let driver = Device::new(Arc::new(driver));
     let readbacks = Readbacks::new(driver.clone());
     pollster::block_on(readbacks.keep_one());
-    // All but a little is another's.
+    // Another account takes all memory but a small rest.
     let others = driver.create_buffer(Account::Slabs, memory_bytes - KEPT_BYTES, "a slab");
     pollster::block_on(others).unwrap();
     for _ in 0..3 {
         let lent = pollster::block_on(readbacks.provide(KEPT_BYTES));
         assert!(lent.is_ok() && readbacks.lock().kept == Kept::Lent);
-        // Too large for what there is, even if the one that is free were given up for it.
+        // The request is too large for the memory, even if the free buffer were released for it.
         let larger = pollster::block_on(readbacks.provide(2 * KEPT_BYTES));
         assert_eq!(larger, Err(DriverError::OutOfMemory));
         assert_eq!(readbacks.reserved_bytes(), KEPT_BYTES);

@@ -1,11 +1,12 @@
-//! The spill file itself: made where nobody else can look, gone whatever happens, read and written
-//! at positions.
+//! The spill file: it is private, it is removed in every case, and it is read and written at
+//! positions.
 //!
-//! On Unix the file loses its name right after it is made, on Windows the system deletes it when
-//! it is closed; both hold for a process that is killed, too. It is made inside a folder of its
-//! own, 0700, under a name that nobody can guess. One that is killed in the moment between leaves
-//! an empty file or folder: whoever spills next in the same place removes it. To remove one of a
-//! process that still lives does no harm: that one was about to do it itself, or has it open.
+//! On Unix the store removes the file's name right after it created the file. On Windows the system
+//! deletes the file when it is closed. Both also work for a process that is killed. The file is
+//! created in a new folder with mode 0700, under a name that other processes cannot guess. A
+//! process that is killed before it removed the name leaves an empty file or folder. The next store
+//! that uses the same place removes it. Removing those of a live process does no harm: that process
+//! was about to remove them itself, or has the file open.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,26 +16,27 @@ use std::path::{Path, PathBuf};
 #[cfg(any(test, feature = "sim"))]
 use crate::driver::sim::{FileFaults, FileSite};
 
-/// What the names of our folders, and of the files in them, begin with.
+/// The prefix of the names of our folders, and of the files in them.
 const NAME: &str = "lapidary-spill-";
 
-/// Another process that tidies up may take the new folder before the file is in it.
+/// The most tries. Another process that tidies up may remove the new folder before the file is in
+/// it.
 const MOST_TRIES: u32 = 16;
 
-/// A call that is interrupted without end is an error.
+/// After this many interruptions in a row, the call returns an error.
 const MOST_INTERRUPTS: u32 = 1000;
 
-/// An open file without a name, or one that will not outlive its handle.
+/// An open file that has no name, or that the system deletes when its handle is closed.
 #[derive(Debug)]
 pub struct SpillFile {
-    // Closed before the rest is removed: fields are dropped in this order.
+    // Fields are dropped in this order: the file is closed before the rest is removed.
     pub(super) file: File,
     _leftovers: Leftovers,
     #[cfg(any(test, feature = "sim"))]
     pub(super) faults: FileFaults,
 }
 
-/// What could not be removed while the file is open.
+/// The names that could not be removed while the file is open.
 #[derive(Debug, Default)]
 struct Leftovers {
     file: Option<PathBuf>,
@@ -43,14 +45,14 @@ struct Leftovers {
 
 impl Drop for Leftovers {
     fn drop(&mut self) {
-        // Nobody can be told, and the next one that spills here tries again.
+        // No caller could handle an error here, and the next store at this place tries again.
         let _ = self.file.as_ref().map(fs::remove_file);
         let _ = self.folder.as_ref().map(fs::remove_dir);
     }
 }
 
 impl SpillFile {
-    /// Makes the file under `base`, which is made too if it is not there.
+    /// Creates the file under `base`, which is created too if it does not exist.
     pub(super) fn create(
         base: &Path,
         #[cfg(any(test, feature = "sim"))] faults: FileFaults,
@@ -68,7 +70,7 @@ impl SpillFile {
         })
     }
 
-    /// A file that is somebody else's to name and to remove.
+    /// Wraps a file that the caller names and removes.
     pub fn over(file: File) -> SpillFile {
         SpillFile {
             file,
@@ -78,20 +80,20 @@ impl SpillFile {
         }
     }
 
-    /// The same, with what goes wrong. Apart from [`over`](Self::over), whose form must not change
-    /// with a feature that the crate above may not have.
+    /// The same file with faults. This is not a parameter of [`over`](Self::over), because a
+    /// feature that the crate above may not have must not change a signature.
     #[cfg(any(test, feature = "sim"))]
     #[must_use]
     pub fn with_faults(self, faults: FileFaults) -> SpillFile {
         SpillFile { faults, ..self }
     }
 
-    /// What the system knows of the file now.
+    /// The system's metadata of the file.
     pub fn metadata(&self) -> io::Result<fs::Metadata> {
         self.file.metadata()
     }
 
-    /// Makes what was written durable, and the file's length.
+    /// Makes the written bytes and the file's length durable.
     pub fn sync(&self) -> io::Result<()> {
         #[cfg(any(test, feature = "sim"))]
         self.faults.strike_plain(FileSite::Sync)?;
@@ -124,7 +126,7 @@ impl SpillFile {
         Ok(())
     }
 
-    /// Fills `bytes` from `offset_bytes` on; `false` if the file ends before.
+    /// Fills `bytes` from `offset_bytes` on. `false` if the file ends earlier.
     pub fn read(&self, bytes: &mut [u8], mut offset_bytes: u64) -> io::Result<bool> {
         let mut interrupts = 0;
         let mut filled = 0;
@@ -163,7 +165,7 @@ impl SpillFile {
     }
 }
 
-/// Lets an interruption pass, unless there were too many without anything done in between.
+/// Ignores an interruption, unless there were too many without progress.
 fn pause(error: io::Error, interrupts: &mut u32) -> io::Result<()> {
     *interrupts += 1;
     match error.kind() {
@@ -186,8 +188,9 @@ impl NamedFile {
         for _ in 0..MOST_TRIES {
             let name = unique_name();
             let folder = base.join(&name);
-            // The file is called as its folder is: whoever lures a sweep elsewhere, by a folder
-            // that turns into a link, finds nothing of this name there.
+            // The file has the same name as its folder. An attacker may replace a folder by a link
+            // to make a sweep delete files elsewhere. Then the sweep finds no file of this name
+            // there.
             let path = folder.join(&name);
             if let Err(error) = folder_builder().create(&folder) {
                 if error.kind() != ErrorKind::AlreadyExists {
@@ -212,7 +215,7 @@ impl NamedFile {
 impl Leftovers {
     fn after_removing(file: PathBuf, folder: PathBuf) -> Leftovers {
         if cfg!(windows) {
-            // The system deletes the file, and the folder is in use until then.
+            // The system deletes the file. Until then the folder is in use.
             return Leftovers {
                 file: None,
                 folder: Some(folder),
@@ -231,21 +234,21 @@ impl Leftovers {
     }
 }
 
-/// Removes what processes that were killed have left in `base`.
+/// Removes the files and folders that killed processes have left in `base`.
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_ours = name.to_str().is_some_and(|name| name.starts_with(NAME));
         if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let folder = entry.path();
-            // Those of other users, and on Windows of processes that live, refuse.
+            // The system refuses those of other users, and on Windows those of live processes.
             let _ = fs::remove_file(folder.join(&name));
             let _ = fs::remove_dir(&folder);
         }
     }
 }
 
-/// A number that nobody can guess.
+/// A random number that other processes cannot guess.
 pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -254,7 +257,7 @@ fn unique_name() -> String {
     format!("{NAME}{:016x}{:016x}", random(), random())
 }
 
-/// Folders that only their owner may enter.
+/// Creates folders that only their owner may enter.
 fn folder_builder() -> DirBuilder {
     #[cfg_attr(not(unix), allow(unused_mut, reason = "there is no mode to set"))]
     let mut builder = DirBuilder::new();
@@ -265,14 +268,14 @@ fn folder_builder() -> DirBuilder {
 
 fn new_file_anywhere() -> OpenOptions {
     let mut options = OpenOptions::new();
-    // `create_new` follows no link and opens nothing that is already there.
+    // `create_new` follows no link and opens no existing file.
     options.read(true).write(true).create_new(true);
     options
 }
 
 #[cfg(unix)]
 mod system {
-    //! Files at positions, as Unix has them.
+    //! Reads and writes at positions on Unix.
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
     pub(super) fn new_file() -> super::OpenOptions {
@@ -292,12 +295,12 @@ mod system {
 
 #[cfg(windows)]
 mod system {
-    //! Files at positions, as Windows has them.
+    //! Reads and writes at positions on Windows.
     use std::os::windows::fs::{FileExt, OpenOptionsExt};
 
-    /// Deleted when the handle is closed, also by the end of the process.
+    /// The system deletes the file when the handle is closed, also when the process ends.
     const FILE_FLAG_DELETE_ON_CLOSE: u32 = 0x0400_0000;
-    /// Kept in the cache rather than written out, while there is memory.
+    /// The system keeps the file in its cache, if there is memory, instead of writing it out.
     const FILE_ATTRIBUTE_TEMPORARY: u32 = 0x0000_0100;
 
     pub(super) fn new_file() -> super::OpenOptions {
@@ -320,7 +323,7 @@ mod system {
 
 #[cfg(not(any(unix, windows)))]
 mod system {
-    //! No files.
+    //! A system without files.
     pub(super) fn new_file() -> super::OpenOptions {
         super::new_file_anywhere()
     }

@@ -1,16 +1,16 @@
-//! A frame: at most 1 MiB of a block, with a header that says whose it is and checksums for both.
+//! A frame: at most 1 MiB of a block, with a header that names its owner, and checksums for both.
 //!
 //! ```text
 //!    0 magic "LAPSPILL"   8 version u16   10 codec u16   12 stored bytes u32
 //!   16 tenant u64        24 generation u64
 //!   32 block bytes u64   40 start in the block, bytes u64
-//!   48 raw bytes u32     52 zero u32      56 checksum of what is stored   60 checksum of the above
+//!   48 raw bytes u32     52 zero u32      56 checksum of stored bytes   60 checksum of the above
 //!   64 the stored bytes …
 //! ```
 //!
-//! Everything is little-endian. The reader knows every field from memory and compares: a frame of
-//! another tenant, of another block, or of an earlier one in the same place is not taken for its
-//! own. The checksums are CRC-32, which finds every change within 32 bits in a row.
+//! All fields are little-endian. The reader has every field in memory and compares it. So it never
+//! accepts a frame of another tenant or block, or of an earlier block at the same place. The
+//! checksums are CRC-32, which finds every change within 32 consecutive bits.
 
 use std::borrow::Cow;
 
@@ -21,15 +21,15 @@ use crate::units::MIB;
 /// The size of a header.
 pub(super) const HEADER_BYTES: u64 = 64;
 
-/// The most bytes of a frame, its header included: whole pages, and little enough to be checked
-/// while the caches hold it.
+/// The most bytes of a frame, including its header. Frames are whole pages, and small enough that
+/// the caches still hold a frame when it is checked.
 pub(super) const FRAME_BYTES: u64 = MIB;
 
 const MAGIC: [u8; 8] = *b"LAPSPILL";
 const VERSION: u16 = 1;
 const CHECKED_BYTES: usize = HEADER_BYTES as usize - 4;
 
-/// How a frame's bytes are stored.
+/// The encoding of a frame's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
     Raw = 0,
@@ -37,18 +37,18 @@ pub(super) enum Codec {
     Lz4 = 1,
 }
 
-/// What a frame says about itself.
+/// The fields of a frame's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) tenant: u64,
     pub(super) generation: u64,
     pub(super) block_bytes: u64,
-    /// Where in the block it begins.
+    /// The start of the frame in the block.
     pub(super) start_bytes: u64,
     pub(super) raw_bytes: u32,
     pub(super) stored_bytes: u32,
     pub(super) codec: Codec,
-    /// Of the bytes as they are stored.
+    /// The checksum of the stored bytes.
     pub(super) checksum: u32,
 }
 
@@ -70,13 +70,13 @@ impl Header {
         bytes
     }
 
-    /// Where in the block it ends.
+    /// The end of the frame in the block.
     pub(super) fn end_bytes(&self) -> u64 {
         self.start_bytes + u64::from(self.raw_bytes)
     }
 
-    /// Is `frame`, header and stored bytes as they were read, the one that this header describes?
-    /// If not, why not.
+    /// Checks that `frame`, header and stored bytes, is the frame of this header. Returns the
+    /// stored bytes, or what is wrong.
     pub(super) fn check<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8], &'static str> {
         let whole = HEADER_BYTES as usize + self.stored_bytes as usize;
         if frame.len() < whole {
@@ -100,7 +100,7 @@ impl Header {
         }
         Ok(stored)
     }
-    /// The raw bytes of what is stored and was checked.
+    /// Decodes stored bytes that were checked.
     pub(super) fn unpack<'a>(&self, stored: &'a [u8]) -> Result<Cow<'a, [u8]>, &'static str> {
         match self.codec {
             Codec::Raw => Ok(Cow::Borrowed(stored)),
@@ -111,7 +111,7 @@ impl Header {
         }
     }
 
-    /// Of the two forms of the frame's bytes, the one to store: packed where it pays.
+    /// Chooses the form to store: the packed one if it saves an eighth.
     #[cfg(feature = "lz4")]
     pub(super) fn choose<'a>(&mut self, raw: &'a [u8], packed: &'a [u8]) -> &'a [u8] {
         let (codec, stored) = match packed.len() < raw.len() / 8 * 7 {
@@ -129,7 +129,7 @@ pub(super) fn pack(raw: &[u8]) -> Vec<u8> {
     lz4_flex::block::compress(raw)
 }
 
-/// Frames for a block of `block_bytes`, in these pieces, in order.
+/// The frames of a block of `block_bytes` in these pieces, in order.
 pub(super) fn plan(
     pieces: Vec<Piece>,
     block_bytes: u64,

@@ -1,13 +1,13 @@
-//! Room in the spill file: who has which range, and how long the file is.
+//! Room in the spill file: which block has which range, and the length of the file.
 //!
 //! ```text
 //!   file  │ piece │ hole │ piece │ piece │  hole  │ … │   hole   │
-//!         └──────────── extent ───────────────────┘   └─ extent ─┘ given back, with the file's end
+//!         └──────────── extent ───────────────────┘   └─ extent ─┘ cut off at the file's end
 //! ```
 //!
-//! The file grows by extents, which are the slabs of a [`Carver`], and loses those at its end that
-//! nobody uses. A block's frames lie wherever there are holes, and become smaller where holes are,
-//! so a block fits if the holes and what the file may grow by are large enough together.
+//! The file grows by extents, which are the slabs of a [`Carver`]. The file loses empty extents at
+//! its end. The frames of a block lie in any holes, and small holes get smaller frames. So a block
+//! fits if the holes and the rest of the quota are large enough together.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::frame::{FRAME_BYTES, HEADER_BYTES};
 use crate::alloc::{BlockId, Carver, SlabId};
 use crate::units::{KIB, Level, MIB};
 
-/// Ranges begin and end at pages.
+/// Ranges begin and end at page boundaries.
 const GRANULE_BYTES: u64 = 4 * KIB;
 
 /// The file grows by multiples of this, unless the quota allows less.
@@ -31,7 +31,7 @@ pub(super) struct Piece {
     pub(super) size_bytes: u64,
 }
 
-/// Why there is no room.
+/// The reason why there is no room.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Quota,
@@ -45,18 +45,18 @@ struct Extent {
     size_bytes: u64,
 }
 
-/// The file and its ranges. The file is made when the first range is asked for.
+/// The file and its ranges. The file is created when the first range is asked for.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) quota_bytes: u64,
     carver: Carver,
-    /// From the start of the file to its end, without gaps.
+    /// The extents from the start of the file to its end, without gaps.
     extents: Vec<Extent>,
-    /// Where each extent begins, by the number of its slab.
+    /// The start of each extent, by the index of its slab.
     begins: Vec<u64>,
     used_bytes: Level,
     file: Option<Arc<SpillFile>>,
-    /// The file's real length: longer than the extents where it could not be cut.
+    /// The real length of the file. It is larger than the extents if the file could not be cut.
     file_bytes: Level,
 }
 
@@ -73,7 +73,7 @@ impl Room {
         }
     }
 
-    /// What the ranges take.
+    /// The bytes of all ranges.
     pub(super) fn used_bytes(&self) -> Level {
         self.used_bytes
     }
@@ -88,8 +88,8 @@ impl Room {
         self.file_bytes.reset_peak();
     }
 
-    /// Ranges for a block of `payload_bytes`, each with room for a header, and the file that they
-    /// lie in; all or nothing. `create` makes the file if there is none.
+    /// Reserves ranges for a block of `payload_bytes`, each with room for a header. Returns the
+    /// file and the ranges, or takes none of them. `create` creates the file if there is none.
     pub(super) fn take(
         &mut self,
         payload_bytes: u64,
@@ -132,7 +132,7 @@ impl Room {
                     return Err(Refusal::Quota);
                 }
             } else if !self.grow(left_bytes, file)? {
-                // No hole of this size: the frame becomes smaller, down to one granule.
+                // No hole has this size, so the frame becomes smaller, down to one granule.
                 if wanted_bytes <= GRANULE_BYTES {
                     return Err(Refusal::Quota);
                 }
@@ -153,8 +153,8 @@ impl Room {
         })
     }
 
-    /// Makes the file longer by what a block still needs, as far as the quota goes; `false` if it
-    /// leaves nothing.
+    /// Makes the file longer by the bytes that a block still needs, within the quota. `false` if
+    /// the quota leaves nothing.
     fn grow(&mut self, left_bytes: u64, file: &SpillFile) -> Result<bool, Refusal> {
         let end_bytes = self.end_bytes();
         let frames = left_bytes.div_ceil(FRAME_BYTES - HEADER_BYTES);
@@ -194,10 +194,10 @@ impl Room {
         last.map_or(0, |last| self.begins[last.slab.index()] + last.size_bytes)
     }
 
-    /// A range that became too large for its frame is exchanged for one that fits.
+    /// Exchanges a range that is too large for its frame for one that fits.
     #[cfg(feature = "lz4")]
     pub(super) fn refit(&mut self, piece: &mut Piece, wanted_bytes: u64) {
-        // The search may overlook a hole that is less than an eighth larger than what it is for.
+        // The search may overlook a hole that is less than an eighth larger than the request.
         if wanted_bytes.next_multiple_of(GRANULE_BYTES) > piece.size_bytes / 8 * 7 {
             return;
         }
@@ -207,8 +207,8 @@ impl Room {
             .expect("a hole that is larger by an eighth was made just now");
     }
 
-    /// Gives ranges back, and the end of the file if nobody is there any more. A file that failed
-    /// is closed when its last range goes: the next one may be luckier.
+    /// Frees ranges, and cuts off the end of the file if it is unused. After a failure the file is
+    /// closed when its last range is freed: the next file may work.
     pub(super) fn give_back(&mut self, pieces: Vec<Piece>, file_failed: bool) {
         for piece in pieces {
             self.release(piece.id, piece.size_bytes);
@@ -229,7 +229,7 @@ impl Room {
             .as_ref()
             .filter(|_| end_bytes < self.file_bytes.now)
         {
-            // What cannot be cut now is used again, or cut the next time.
+            // If the file cannot be cut now, the end is reused, or cut the next time.
             if file.set_len(end_bytes).is_ok() {
                 self.file_bytes.set(end_bytes);
             }

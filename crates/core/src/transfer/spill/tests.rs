@@ -1,4 +1,4 @@
-//! The spill store against a plain model, its quota, its room and its folder.
+//! The spill store beside a plain model; its quota, its room and its folder.
 
 mod crash;
 mod damage;
@@ -14,7 +14,7 @@ use super::{SpillBlock, SpillOptions, SpillStore};
 use crate::error::{Error, Result, SpillError, SpillFailure};
 use crate::units::{KIB, MIB};
 
-/// A folder of the test's own, gone after it.
+/// A folder of one test, removed after it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -60,7 +60,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Says how to repeat a run that failed.
+/// Prints how to repeat a failed run.
 struct Seed(u64);
 
 impl Seed {
@@ -94,7 +94,7 @@ fn spill(store: &SpillStore, tenant: u64, bytes: &[u8]) -> Result<SpillBlock> {
     writer.finish()
 }
 
-/// What was handed out, and how it ended.
+/// The bytes that were handed out, and how the reading ended.
 fn read_part(block: &SpillBlock, offset: u64, len: u64) -> (Vec<u8>, Result<()>) {
     let mut bytes = Vec::new();
     let result = block.read(offset, len, &mut |piece| {
@@ -128,8 +128,8 @@ fn size(rng: &mut fastrand::Rng) -> usize {
     }
 }
 
-/// Random blocks come and go; each is read in random parts and equals what was written. Returns
-/// the longest that the file was, and the most bytes that lived in it.
+/// Random blocks are written and dropped. Each is read in random parts, which must equal the
+/// written bytes. Returns the greatest length of the file, and the most bytes that lived in it.
 fn check_against_model(store: &SpillStore, steps: u32, most_bytes: usize, seed: u64) -> (u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut live: Vec<(SpillBlock, Vec<u8>)> = Vec::new();
@@ -355,13 +355,13 @@ fn a_refusal_leaves_everything_as_it_was() {
     let store = folder.store_of(5 * MIB);
     let first = spill(&store, 1, &[1; 6000]).unwrap();
     let before = (store.used_bytes(), store.file_bytes());
-    // Frames find room in the hole and by growing, before the rest finds none.
+    // Some frames fit into the hole and into the rest of the quota, and then the next does not.
     let most_bytes = 5 * MIB - store.used_bytes();
     let refused = failure(store.begin(most_bytes, 1));
     assert_eq!(refused.failure, SpillFailure::QuotaFull);
     assert_eq!(refused.used_bytes, before.0);
     assert_eq!((store.used_bytes(), store.file_bytes()), before);
-    // One page is left, and the header needs some of it.
+    // One page is left, and the header takes a part of it.
     store.set_quota(before.0 + 4 * KIB);
     failure(store.begin(4 * KIB - 63, 1));
     assert_eq!(store.used_bytes(), before.0);
@@ -390,7 +390,7 @@ fn the_announced_length_is_the_length() {
     let mut long = store.begin(10, 1).unwrap();
     long.write(&[0; 6]).unwrap();
     failure(long.write(&[0; 5]));
-    // Whoever overlooks it does not get a block with a gap.
+    // A caller that ignores the error does not get a block with a gap.
     failure(long.write(&[0; 4]));
     failure(long.finish());
     let block = spill(&store, 1, &[5; 10]).unwrap();

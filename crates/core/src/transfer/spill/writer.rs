@@ -1,6 +1,6 @@
-//! Filling a block: bytes go to the file as they come, each frame's header when the frame is full.
+//! Filling a block: bytes go to the file as they come. When a frame is full, its header follows.
 //!
-//! Where frames are compressed, they are collected first; otherwise nothing is copied on the way.
+//! Frames that are compressed are collected first. All others are not copied on the way.
 
 use super::SpillBlock;
 use super::frame::HEADER_BYTES;
@@ -8,19 +8,19 @@ use crate::error::{Error, Result, SpillFailure};
 
 const WRITE: &str = "write a block";
 
-/// A block that is being filled. Dropped before it is finished, it gives its room back.
+/// A block that is being filled. If it is dropped before `finish`, its room is freed.
 #[derive(Debug)]
 pub(crate) struct SpillWriter {
     block: SpillBlock,
-    /// The frame that is being filled, and how many of its bytes are.
+    /// The frame that is being filled, and the number of bytes in it.
     frame: usize,
     filled_bytes: u32,
     written_bytes: u64,
     checksum: crc32fast::Hasher,
-    /// The frame's bytes, where it is compressed when they are all there.
+    /// The bytes of a frame that is compressed once it is complete.
     #[cfg(feature = "lz4")]
     collected: Vec<u8>,
-    /// What went wrong: nothing can be written after it.
+    /// The first error. Nothing can be written after it.
     failed: Option<Error>,
 }
 
@@ -38,11 +38,12 @@ impl SpillWriter {
         }
     }
 
-    /// Appends bytes. Large slices are best: each costs at least one call of the system.
+    /// Appends bytes. Large slices are best: each costs at least one system call.
     ///
     /// # Errors
-    /// [`Error::Spill`] when the disk is full or fails, or more bytes come than were announced.
-    /// The block cannot be finished then.
+    /// [`Error::Spill`] when the disk is full or fails, or when more bytes come than
+    /// [`SpillStore::begin`](super::SpillStore::begin) announced. Then the block cannot be
+    /// finished.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -52,7 +53,7 @@ impl SpillWriter {
         result
     }
 
-    /// The block, once all of it is written.
+    /// The block, once all of its bytes are written.
     ///
     /// # Errors
     /// As [`write`](Self::write), and when fewer bytes came than were announced.
@@ -88,7 +89,7 @@ impl SpillWriter {
         Ok(())
     }
 
-    /// Bytes of the current frame.
+    /// Adds bytes to the current frame.
     fn fill(&mut self, bytes: &[u8]) -> Result<()> {
         #[cfg(feature = "lz4")]
         if self.block.shared.compress {
@@ -99,7 +100,7 @@ impl SpillWriter {
         self.store(bytes, HEADER_BYTES + u64::from(self.filled_bytes))
     }
 
-    /// The header of the current frame, whose bytes have all come.
+    /// Writes the header of the current frame, which is complete.
     fn close_frame(&mut self) -> Result<()> {
         #[cfg(feature = "lz4")]
         if self.block.shared.compress {
@@ -129,7 +130,7 @@ impl SpillWriter {
         result
     }
 
-    /// Writes at an offset in the current frame.
+    /// Writes at an offset of the current frame.
     fn store(&self, bytes: &[u8], offset_bytes: u64) -> Result<()> {
         let block = &self.block;
         let at_bytes = block.frames[self.frame].piece.offset_bytes + offset_bytes;

@@ -31,7 +31,8 @@ fn a_killed_process_leaves_no_file_and_the_folder_is_usable() {
     );
     let mut leftovers = 0;
     kill(200, child, &folder.0, soon, &mut seed.rng(), || {
-        // Killed between making the file and taking its name away, it leaves that, still empty.
+        // A process killed between creating the file and removing its name leaves the file, still
+        // empty.
         for left in folder.names() {
             leftovers += 1;
             for file in names(&left) {
@@ -40,7 +41,7 @@ fn a_killed_process_leaves_no_file_and_the_folder_is_usable() {
         }
         let block = spill(&folder.store(), 1, &[5; 5000]).unwrap();
         assert_eq!(read(&block).unwrap(), [5; 5000]);
-        assert!(folder.names().is_empty(), "the next one tidies up");
+        assert!(folder.names().is_empty(), "the next store removes them");
         true
     });
     println!("{leftovers} of 200 left an empty folder or file for the next one to remove");

@@ -1,4 +1,5 @@
-//! Bytes that change under the store: found, whatever changes them, and nobody else is touched.
+//! The file changes under the store. The store finds every change, and other blocks are not
+//! affected.
 
 use super::super::frame::HEADER_BYTES;
 use super::super::{SpillBlock, SpillStore};
@@ -23,7 +24,7 @@ fn flip(block: &SpillBlock, offset_bytes: u64, bit: u32) {
     poke(block, offset_bytes, &[byte ^ 1 << bit]);
 }
 
-/// A frame as it lies in the file: where, and its bytes with the header.
+/// A frame in the file: its offset, and its bytes with the header.
 fn frame_of(block: &SpillBlock, index: usize) -> (u64, Vec<u8>) {
     let frame = &block.frames[index];
     let len = HEADER_BYTES as usize + frame.header.stored_bytes as usize;
@@ -83,7 +84,7 @@ fn every_flipped_bit_of_the_bytes_is_found() {
         let at = frame.piece.offset_bytes + HEADER_BYTES + byte;
         let bit = rng.u32(0..8);
         flip(block, at, bit);
-        // Any byte of the frame will do: a frame is right or is not handed out.
+        // A damaged frame is refused as a whole, so any of its bytes may be asked for.
         let wanted = rng.u64(frame.header.start_bytes..frame.header.end_bytes());
         let (got, result) = read_part(block, wanted, 1);
         assert!(matches!(result, Err(Error::SpillCorrupt { .. })));
@@ -159,7 +160,7 @@ fn what_lay_in_the_same_place_before_is_not_handed_out() {
     assert_eq!(new.frames[0].piece.offset_bytes, place, "room is reused");
     poke(&new, place, &frame);
     assert_corrupt(&new, "another block's");
-    // Half of it old, half of it new, as a torn write leaves it.
+    // Half of the frame is old and half of it new, as a torn write leaves it.
     let (_, frame_of_new) = {
         let again = spill(&store, 1, &[2; 6000]).unwrap();
         frame_of(&again, 0)

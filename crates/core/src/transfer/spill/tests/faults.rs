@@ -1,5 +1,5 @@
-//! Every call of the file system fails, once, every second time and for ever: the block in hand
-//! gets an error, and all others stay as they are.
+//! Every call of the file system fails: once, every second time, and always. The block of the call
+//! gets an error, and all other blocks stay as they are.
 
 use super::super::{SpillBlock, SpillOptions};
 use super::{Folder, SpillStore, read, read_part, spill};
@@ -24,10 +24,10 @@ const KINDS: [FileFaultKind; 6] = [
     FileFaultKind::Flip,
 ];
 
-/// The blocks that live, with the byte that fills them.
+/// The live blocks, each with the byte that fills it.
 type Live = Vec<(SpillBlock, u8)>;
 
-/// Writes, reads and drops while things go wrong. Errors are fine, wrong bytes are not.
+/// Writes, reads and drops blocks while calls fail. Errors are allowed, wrong bytes are not.
 fn work(store: &SpillStore, live: &mut Live) {
     for (round, len) in [10, 6000, 9 << 17, 70_000, 1].into_iter().enumerate() {
         let value = round as u8 + 1;
@@ -57,7 +57,7 @@ fn check(block: &SpillBlock, value: u8) {
     }
 }
 
-/// One run; `false` if the fault had no call left to strike.
+/// One run. `false` if the fault struck no call.
 fn run(fault: FileFault) -> bool {
     let folder = Folder::new();
     let faults = FileFaults::new(3);
@@ -163,7 +163,7 @@ fn a_file_that_cannot_be_cut_now_is_cut_later() {
     });
     drop(second);
     assert_eq!(store.file_bytes(), long_bytes);
-    // Within its length, the file need not grow.
+    // The file is long enough for this block.
     let third = spill(&store, 1, &[3; 9 << 20]).unwrap();
     assert_eq!(read(&third).unwrap(), [3; 9 << 20]);
     faults.disarm();

@@ -1,4 +1,4 @@
-//! Where the file is made: who may look, what is in the way, what is left behind.
+//! The folder of the file: who may read it, files in its place, and what is left behind.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn nobody_else_may_enter_the_folder_or_open_the_file() {
     assert_eq!(mode(&named.path), 0o600);
     assert_ne!(NamedFile::create(&folder.0).unwrap().path, named.path);
 
-    // A folder that has to be made is as private.
+    // A folder that the store creates is as private.
     let base = folder.0.join("outer").join("inner");
     let options = SpillOptions {
         folder: Some(base.clone()),

@@ -1,4 +1,4 @@
-//! How fast the store is beside a plain file, in the same run. It prints, and asserts no time.
+//! The speed of the store beside that of a plain file, in one run. It prints and asserts no time.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
