@@ -1,6 +1,7 @@
-//! What was found to be the fastest variant of a kernel for a problem on this device: found out at
-//! its first use, kept in a small file of text, and read from there the next time. Knows neither
-//! kernels nor devices: who asks brings the variants, the rule's choice first, and runs them.
+//! The fastest variant of a kernel for a problem on this device. Tuning finds it when the problem
+//! first occurs, keeps it in a small text file, and reads it at the next start. This module knows
+//! neither kernels nor devices. The caller gives the variants, the rule's choice first, and runs
+//! them.
 //!
 //! ```text
 //! lapidary tuning 1 crc32 5f0c6a1b
@@ -9,9 +10,9 @@
 //! never matmul Workgroup { rows: 8 }
 //! ```
 //!
-//! A variant that ends the process leaves the marker behind that was written before its trial
-//! (`tuning/markers.rs`), and is then never tried again; nor is one that loses the device. How
-//! trials are made is in `tuning/race.rs`.
+//! Before each trial the module writes a marker (`tuning/markers.rs`). A variant that ends the
+//! process leaves its marker behind, and is never tried again. The same holds for a variant that
+//! loses the device. `tuning/race.rs` describes the trials.
 
 mod markers;
 mod race;
@@ -36,40 +37,41 @@ const KIND: Kind = Kind {
     version: 1,
 };
 
-/// All that trials may take of a process's time. What is being run then is run to its end.
+/// The most time that all trials of a process may take. A trial in progress then runs to its end.
 const MOST_TIME: Duration = Duration::from_secs(4);
 
-/// What trials have taken of the process's time, in nanoseconds.
+/// The time that trials have taken in this process, in nanoseconds.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
-/// Whose findings they are, and whether trials say anything.
+/// The device of the findings, and whether trials can measure time.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    /// Names the file.
+    /// The name of the adapter, from which the file's name is made.
     pub(crate) adapter: String,
-    /// What else must be the same.
+    /// The versions that must match as well.
     pub(crate) version: String,
-    /// How long something takes says which is faster. Where kernels run as their reference kernels
-    /// it does not: no time is counted, and trials end as the rule has it.
+    /// Whether the time of a run tells which variant is faster. It does not where reference kernels
+    /// run instead of kernels. Then no time is measured, and trials keep the rule's choice.
     pub(crate) has_clock: bool,
 }
 
-/// What came of running a variant.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// It ran.
+    /// The variant ran.
     Ran,
-    /// There is no room for it, say, or the device does not take it.
+    /// The variant did not run. There is no room for it, for example, or the device does not
+    /// support it.
     Failed,
-    /// The device is gone.
+    /// The device is lost.
     Lost,
 }
 
-/// How variants are run.
+/// The functions that run variants.
 pub struct Runner<'a> {
-    /// Gets everything else out of the way.
+    /// Finishes other work of the device before a trial.
     pub prepare: &'a mut dyn FnMut() -> Ready,
-    /// Runs the variant of this index so many times, and waits until it has run.
+    /// Runs the variant of this index this many times, and waits until the runs end.
     pub run: &'a mut dyn FnMut(usize, u32) -> Trial,
 }
 
@@ -79,18 +81,18 @@ impl Debug for Runner<'_> {
     }
 }
 
-/// Whether variants can be run.
+/// Whether variants can be run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// They can.
+    /// Variants can run.
     Yes,
-    /// Not now: the next call may ask again.
+    /// Not now. The next call may ask again.
     Later,
-    /// No, and to ask again at each call would cost too much.
+    /// No. Another question at each call would cost too much.
     No,
 }
 
-/// What trials have found, and what they took.
+/// The results of trials, and their costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
     pub(crate) best: Vec<(String, String)>,
@@ -99,7 +101,7 @@ pub(crate) struct Findings {
     pub(crate) time: Duration,
 }
 
-/// What is known of this device.
+/// The findings about a device.
 pub struct Tuning {
     device: String,
     has_clock: bool,
@@ -107,9 +109,9 @@ pub struct Tuning {
     spent: &'static AtomicU64,
     clock: fn() -> Duration,
     known: Mutex<Known>,
-    /// Markers cannot be written: nothing is tried.
+    /// Whether markers cannot be written. Then no variant is tried.
     has_no_markers: AtomicBool,
-    /// One trial at a time. Never waited for: who waited could have what the trial waits for.
+    /// Allows one trial at a time. No thread waits for it: it could hold what the trial waits for.
     trying: Mutex<()>,
 }
 
@@ -117,9 +119,9 @@ pub struct Tuning {
 struct Known {
     best: BTreeMap<String, String>,
     never: BTreeSet<String>,
-    /// Those that another process may just be trying, or may have ended with.
+    /// Variants that another process may be trying now, or that may have ended it.
     unclear: BTreeSet<String>,
-    /// The variant to take for a problem, both by their hashes: asked once a call.
+    /// The variant for each problem, both by their hashes. It is looked up once per call.
     decided: FxHashMap<u64, u64>,
     trials: u64,
     time: Duration,
@@ -132,7 +134,7 @@ impl Debug for Tuning {
 }
 
 impl Tuning {
-    /// Findings are kept in `folder`, or for as long as this lives.
+    /// Keeps the findings in `folder`. Without a folder, they last as long as this value.
     pub(crate) fn new(subject: Subject, folder: Option<&Path>) -> Self {
         let Subject {
             adapter,
@@ -140,7 +142,7 @@ impl Tuning {
             has_clock,
         } = subject;
         let name = format!("tuning_{:08x}.txt", crc32fast::hash(adapter.as_bytes()));
-        // Of the characters that end a line none may come from outside.
+        // The names come from the driver, so control characters such as line breaks are replaced.
         let device = format!("{adapter} / {version}").replace(char::is_control, " ");
         let tuning = Tuning {
             device,
@@ -156,8 +158,8 @@ impl Tuning {
         tuning
     }
 
-    /// Which of `variants` solves the problem fastest, as far as that is known or can be found out:
-    /// the first one is the rule's choice.
+    /// The index of the variant in `variants` that solves the problem fastest, as far as that is
+    /// known or can be measured. The first variant is the rule's choice.
     pub fn choose<P: Hash + Display, V: Hash + Debug>(
         &self,
         family: &str,
@@ -169,7 +171,7 @@ impl Tuning {
         let key = hash_of(&(family, problem));
         let decided = |known: &Known| {
             let chosen = *known.decided.get(&key)?;
-            // A problem of the same kind may not have that variant.
+            // Another problem with the same hash may not have that variant.
             Some(hashes().position(|hash| hash == chosen).unwrap_or(0))
         };
         if let Some(index) = decided(&self.known()) {
@@ -186,7 +188,7 @@ impl Tuning {
         index
     }
 
-    /// The variant, and whether there is no need to look again.
+    /// The index of the variant, and whether it is final for this process.
     fn find(
         &self,
         problem: &str,
@@ -214,7 +216,7 @@ impl Tuning {
             Err(TryLockError::Poisoned(trying)) => trying.into_inner(),
             Err(TryLockError::WouldBlock) => return (first, false),
         };
-        // Who tried until now may have found just this.
+        // The thread that tried until now may have solved the same problem.
         if let Some(index) = decided(&self.known()) {
             return (index, false);
         }
@@ -237,7 +239,7 @@ impl Tuning {
         (winner, true)
     }
 
-    /// What is known, for people.
+    /// The findings, for reports.
     pub(crate) fn findings(&self) -> Findings {
         let known = self.known();
         let best = known.best.iter();
@@ -249,7 +251,7 @@ impl Tuning {
         }
     }
 
-    /// What is left of the time for trials.
+    /// The rest of the time for trials.
     fn time_left(&self) -> Duration {
         if !self.has_clock {
             return MOST_TIME;
@@ -258,7 +260,7 @@ impl Tuning {
         MOST_TIME.saturating_sub(spent)
     }
 
-    /// The time since some moment. Where there is no clock it stands still.
+    /// The time since a fixed moment. It stands still without a clock.
     fn now(&self) -> Duration {
         match self.has_clock {
             true => (self.clock)(),
@@ -266,35 +268,38 @@ impl Tuning {
         }
     }
 
-    /// What is known. Nothing else is locked or called meanwhile.
+    /// Locks the findings. Callers take no other lock and call no foreign code meanwhile.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what was found before, and what earlier processes were trying when they ended.
+    /// Reads the findings of earlier processes, and the markers of those that ended during a trial.
     fn read(&self) {
         let Some(file) = &self.file else { return };
         if let Some(text) = cache_file::read(file, KIND) {
             let text = String::from_utf8_lossy(&text);
             if !self.known().enter(&text, &self.device) {
                 let file = file.display();
-                log::warn!("lapidary: {file} is not used: it is of another driver or version");
+                log::warn!(
+                    "lapidary: {file} is not used: it was written for another driver or version"
+                );
             }
         }
         let left = left_behind(file);
         for (name, _) in &left.ended {
-            log::warn!("lapidary: `{name}` ended a process, and is not tried again");
+            log::warn!("lapidary: `{name}` ended a process and will not be tried again");
             self.known().never.insert(name.clone());
         }
         self.known().unclear.extend(left.unclear);
-        // Only what is on the disk may take the place of a marker.
+        // A marker is removed only if the disk has its variant among the findings.
         if !left.ended.is_empty() && self.write() {
             left.ended.iter().for_each(|(_, marker)| marker.remove());
         }
     }
 
-    /// Writes what is known, and what others have found meanwhile. Returns whether it is kept. One
-    /// at a time: whoever tries, or has just begun.
+    /// Writes the findings, together with those that other processes wrote meanwhile. Returns
+    /// whether they are kept. Only one thread calls this at a time: the one that tries, or the one
+    /// that starts.
     fn write(&self) -> bool {
         let Some(file) = &self.file else { return false };
         let mut theirs = Known::default();
@@ -318,7 +323,7 @@ impl Tuning {
         cache_file::replace_for_sure(file, KIND, text.as_bytes())
     }
 
-    /// A variant is not to be tried again. Returns whether that is kept.
+    /// Bars a variant from further trials. Returns whether that is kept.
     fn bar(&self, name: &str) -> bool {
         {
             let mut known = self.known();
@@ -334,7 +339,7 @@ impl Known {
         self.never.contains(name) || self.unclear.contains(name)
     }
 
-    /// Takes in what a file says; false if it is not about this device.
+    /// Reads the findings in a file's text. `false` if they concern another device.
     fn enter(&mut self, text: &str, device: &str) -> bool {
         let mut lines = text.lines();
         if lines.next().and_then(|line| line.strip_prefix("device ")) != Some(device) {

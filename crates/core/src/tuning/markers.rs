@@ -1,5 +1,5 @@
-//! Markers: a file beside the findings for as long as a variant is being tried. Whoever finds one
-//! whose process is no more knows which variant ended it.
+//! Markers: a file beside the findings while a variant is being tried. If the process of a marker
+//! has ended, its variant ended the process.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::KIND;
 use crate::cache_file;
 
-/// No trial takes so long: whoever left a marker that is older has ended, whatever has its number
-/// now.
+/// The longest possible trial. The process that left an older marker has ended, even if another
+/// process now has its number.
 const LONGEST_TRIAL: Duration = Duration::from_secs(600);
 
 /// A file that names a variant.
@@ -20,8 +20,8 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(600);
 pub(super) struct Marker(PathBuf);
 
 impl Marker {
-    /// Leaves word beside the findings of what is about to be tried, `for_sure` even if the machine
-    /// stops; `None` if that cannot be.
+    /// Writes a marker for the variant that is tried next. With `for_sure` the marker survives a
+    /// crash of the machine. `None` if the marker cannot be written.
     pub(super) fn leave(file: &Path, name: &str, for_sure: bool) -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, unique) = this_process();
@@ -39,16 +39,16 @@ impl Marker {
     }
 }
 
-/// What was being tried when processes ended.
+/// The variants in trial when processes ended.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    /// By processes that have ended, with their markers.
+    /// Variants of processes that have ended, with their markers.
     pub(super) ended: Vec<(String, Marker)>,
-    /// By processes that may have ended.
+    /// Variants of processes that may have ended.
     pub(super) unclear: Vec<String>,
 }
 
-/// The markers beside the findings, but for those of processes that still run.
+/// The markers beside the findings, without those of processes that still run.
 pub(super) fn left_behind(file: &Path) -> Left {
     let (Some(folder), Some(stem)) = (file.parent(), file.file_stem()) else {
         return Left::default();
@@ -69,14 +69,14 @@ pub(super) fn left_behind(file: &Path) -> Left {
         match (variant, state) {
             (Some(variant), State::Ended) => left.ended.push((variant, Marker(path))),
             (Some(variant), _) => left.unclear.push(variant),
-            // Broken: it bars nobody.
+            // The marker is damaged, so it bars no variant.
             (None, _) => Marker(path).remove(),
         }
     }
     left
 }
 
-/// This process's number, and what no other has: in containers every process may have the same
+/// The number of this process, and a random number. In containers many processes may have the same
 /// number.
 fn this_process() -> (u32, u64) {
     static UNIQUE: OnceLock<u64> = OnceLock::new();
@@ -84,7 +84,7 @@ fn this_process() -> (u32, u64) {
     (std::process::id(), *unique)
 }
 
-/// Whose marker a file is, by its name.
+/// The process that wrote a marker, by the name of the file.
 fn owner_of(name: &str, stem: &str) -> Option<(u32, u64)> {
     let rest = name.strip_prefix(stem)?.strip_prefix('.')?;
     let mut parts = rest.strip_suffix(".trying")?.splitn(3, '-');

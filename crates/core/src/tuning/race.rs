@@ -1,5 +1,5 @@
-//! A race of variants: each is run once to be compiled, once to see how long it takes, and those
-//! that are not far behind run in turns, so that what disturbs one disturbs the others as well.
+//! A race of variants. Each variant runs once to be compiled, and once to be measured. Those that
+//! are not far behind then run in turns, so that a disturbance slows all of them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,60 +7,60 @@ use std::time::Duration;
 use super::markers::Marker;
 use super::{MOST_TIME, Runner, Trial, Tuning};
 
-/// The runs of one turn take about so long, or are so many.
+/// A turn takes about this long, or has this many runs.
 const LONG_ENOUGH: Duration = Duration::from_millis(8);
 const MOST_RUNS: u32 = 32;
 
-/// Rounds of turns, at least and at most, and how long they go on in between.
+/// The least and the most rounds of turns. Between the two, rounds go on for this long.
 const ROUNDS: (u32, u32) = (5, 10);
 const ONE_RACE: Duration = Duration::from_millis(400);
 
-/// Nothing is tried that takes so long by the rule's choice.
+/// No variants are tried if the rule's choice takes longer than this.
 const TOO_LONG: Duration = Duration::from_millis(400);
 
-/// Who takes more than so many times the least is out of the race.
+/// A variant that takes more than this many times the least time leaves the race.
 const FAR_BEHIND: f64 = 1.5;
 
-/// The rule's choice stays unless another takes less than so much of its time, ...
+/// Another variant replaces the rule's choice only if it takes less than this part of its time, ...
 const WORTH_IT: f64 = 0.95;
 
-/// ... and was faster in so many of the rounds: on a busy machine one lucky run says little.
+/// ... and was faster in this part of the rounds. On a busy machine one lucky run says little.
 const OFTEN: f64 = 0.8;
 
-/// What came of a race.
+/// The result of a race.
 pub(super) struct Race {
     pub(super) winner: usize,
-    /// Whom it ran against: the rule's choice, or the first that ran.
+    /// The variant to compare with: the rule's choice, or the first that ran.
     pub(super) base: usize,
-    /// There was time enough to say so.
+    /// Whether there was enough time for a decision.
     pub(super) is_settled: bool,
 }
 
-/// A variant, and the least time of a run.
+/// A variant, and the least time of its runs.
 struct Entrant {
     index: usize,
     time: Duration,
-    /// Rounds in which it was faster than the first.
+    /// The rounds in which it was faster than the first entrant.
     wins: u32,
 }
 
 impl Entrant {
-    /// How often it runs in one turn.
+    /// The number of runs in one turn.
     fn times(&self) -> u32 {
         let times = LONG_ENOUGH.as_nanos() / self.time.as_nanos().max(1);
         times.clamp(1, MOST_RUNS.into()) as u32
     }
 
-    /// How long one turn takes.
+    /// The time of one turn.
     fn turn(&self) -> Duration {
         self.time * self.times()
     }
 }
 
 impl Tuning {
-    /// The fastest of the `allowed` variants, the first of which is the rule's choice, or the first
-    /// that runs if that one does not; `None` if none does. The caller has seen to it that nobody
-    /// else tries.
+    /// The fastest of the `allowed` variants. The first of them is the rule's choice; if it does
+    /// not run, the first that runs takes its place. `None` if none runs. The caller makes sure
+    /// that no other thread tries variants.
     pub(super) fn race(
         &self,
         names: &[String],
@@ -72,19 +72,19 @@ impl Tuning {
         let left = || most.saturating_sub(taken());
         let mut race = (self.enter(names, allowed, runner, &left))
             .and_then(|entrants| self.take_turns(entrants, names, runner, &left));
-        // With all the time that a process has it would not be settled the next time either.
+        // If the race had all of the time of a process, another process could not settle it either.
         if let Some(race) = &mut race {
             race.is_settled |= most == MOST_TIME;
         }
         let time = taken();
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        // Sums of what clocks say stay far from the type's end.
+        // The sum of all times is far below the type's maximum.
         self.spent.fetch_add(nanos, Ordering::Relaxed);
         self.known().time += time;
         race
     }
 
-    /// Runs each alone. Those enter that ran; where there is no clock, only the first.
+    /// Runs each variant alone. Those that ran enter. Without a clock only the first enters.
     fn enter(
         &self,
         names: &[String],
@@ -124,7 +124,7 @@ impl Tuning {
         Some(entrants)
     }
 
-    /// Runs those that entered in turns, and returns who wins.
+    /// Runs the entrants in turns, and returns the winner.
     fn take_turns(
         &self,
         mut entrants: Vec<Entrant>,
@@ -143,7 +143,8 @@ impl Tuning {
             let (mut of_first, mut gone) = (None, Vec::new());
             for entrant in &mut entrants {
                 let (index, times) = (entrant.index, entrant.times());
-                // It has run before: what ends the whole machine would have done so then.
+                // The variant has run before. A crash of the whole machine would have happened
+                // then.
                 let turn = self.marked(&names[index], false, || self.clocked(index, times, runner));
                 let time = match turn {
                     Ok(time) => time,
@@ -154,7 +155,7 @@ impl Tuning {
                     }
                 };
                 entrant.wins += u32::from(time < *of_first.get_or_insert(time));
-                // One after the other is another measure than alone.
+                // Times in turns are not comparable with times alone.
                 entrant.time = match rounds {
                     0 => time,
                     _ => entrant.time.min(time),
@@ -174,7 +175,8 @@ impl Tuning {
         })
     }
 
-    /// Tries a variant while a marker names it; `for_sure`, one that outlasts the machine's end.
+    /// Tries a variant while a marker names it. With `for_sure` the marker survives a crash of the
+    /// machine.
     fn marked<T>(
         &self,
         name: &str,
@@ -185,25 +187,26 @@ impl Tuning {
             return self.barring(name, attempt()).0;
         };
         let Some(marker) = Marker::leave(file, name, for_sure) else {
-            // Without a marker it could end the next process too.
+            // Without a marker the variant could also end the next process.
             self.has_no_markers.store(true, Ordering::Relaxed);
             return Err(Trial::Failed);
         };
         let (tried, is_kept) = self.barring(name, attempt());
-        // Where the findings cannot be kept, the marker says what they would.
+        // If the findings cannot be kept, the marker stays and says the same.
         if is_kept {
             marker.remove();
         }
         tried
     }
 
-    /// Bars a variant that lost the device. Returns whether that, if it is so, is kept.
+    /// Bars a variant that lost the device. Returns whether the findings, if they changed, are
+    /// kept.
     fn barring<T>(&self, name: &str, tried: Result<T, Trial>) -> (Result<T, Trial>, bool) {
         let is_kept = !matches!(tried, Err(Trial::Lost)) || self.bar(name);
         (tried, is_kept)
     }
 
-    /// Runs a variant so many times; returns what one run took, or why there is none.
+    /// Runs a variant this many times. Returns the time of one run, or why there is none.
     fn clocked(
         &self,
         index: usize,
@@ -221,7 +224,7 @@ impl Tuning {
     }
 }
 
-/// Takes out those that will not win. The first stays.
+/// Removes the entrants that cannot win. The first stays.
 fn leave_behind(entrants: &mut Vec<Entrant>) {
     let least = entrants.iter().map(|entrant| entrant.time).min();
     let most = least.unwrap_or_default().mul_f64(FAR_BEHIND);
@@ -229,7 +232,7 @@ fn leave_behind(entrants: &mut Vec<Entrant>) {
     entrants.retain(|entrant| std::mem::take(&mut is_first) || entrant.time <= most);
 }
 
-/// The fastest after so many rounds, if it is worth it; and the first.
+/// The fastest entrant after these rounds, if it is faster by enough, and the first entrant.
 fn winner(entrants: &[Entrant], rounds: u32) -> Option<(usize, usize)> {
     let base = entrants.first()?;
     let is_worth_it = |one: &&Entrant| {

@@ -1,12 +1,12 @@
-//! Findings, files and markers, by variants that take as long as they say, by a clock of the test's
-//! own.
+//! Findings, files and markers. The variants take the time that the test says, by a clock of the
+//! test.
 
 use std::cell::Cell;
 use std::fs;
 
 use super::*;
 
-/// A folder that goes when the test ends.
+/// A folder that is removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -17,7 +17,7 @@ impl Folder {
         Folder(folder)
     }
 
-    /// Of every file, by name.
+    /// The names of all files.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
@@ -27,7 +27,7 @@ impl Folder {
         names
     }
 
-    /// Leaves a marker of another process.
+    /// Writes a marker of another process.
     fn leave_marker(&self, tuning: &Tuning, owner: &str, variant: &str) -> PathBuf {
         let file = tuning.file.as_ref().unwrap();
         let marker = file.with_extension(format!("{owner}.trying"));
@@ -54,12 +54,12 @@ thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Lets time pass.
+/// Advances the clock.
 fn pass(ms: u64) {
     NOW.set(NOW.get() + Duration::from_millis(ms));
 }
 
-/// As the only one in its process: others may have used up the time.
+/// A tuning that is alone in its process. Otherwise other tests could use up the time.
 fn alone(subject: Subject, folder: Option<&Folder>) -> Tuning {
     Tuning {
         spent: Box::leak(Box::default()),
@@ -70,7 +70,7 @@ fn alone(subject: Subject, folder: Option<&Folder>) -> Tuning {
 
 const VARIANTS: [&str; 3] = ["slow", "fast", "broken"];
 
-/// Chooses by running variants: one takes long, one no time, and one fails.
+/// Chooses by running variants: one takes long, one takes no time, and one fails.
 fn choose(tuning: &Tuning, problem: &str) -> usize {
     choose_by(tuning, problem, &VARIANTS, |variant| match variant {
         "slow" => {
@@ -101,7 +101,7 @@ fn choose_by(
     tuning.choose("family", &problem, variants, &mut runner)
 }
 
-/// What must not be run.
+/// Chooses for a problem whose variants must not run.
 fn unasked(tuning: &Tuning, problem: &str) -> usize {
     choose_by(tuning, problem, &VARIANTS, |variant| {
         panic!("{variant} was run")
@@ -128,7 +128,7 @@ fn the_fastest_variant_is_remembered_and_kept() {
     assert_eq!(unasked(&later, "p"), 1);
     assert_eq!(later.findings().trials, 0);
     assert!(tuning.findings().trials >= 2);
-    // Where that variant cannot be used, it is looked for anew.
+    // Without that variant the problem is measured again.
     let others = ["slow", "broken"];
     let run = |variant: &str| match variant {
         "slow" => Trial::Ran,
@@ -231,7 +231,7 @@ fn files_that_are_broken_foreign_or_older_are_not_used_and_replaced() {
         text.contains("/ 2\n") && !text.contains("family p"),
         "{text}"
     );
-    // Lines that say nothing are passed over, names that end lines come from nowhere.
+    // Lines without a finding are ignored. Control characters in names do not reach the file.
     let strange = "device an adapter / 2\nbest\nbest x\nnever \u{7}\n\nbest p = q\n";
     assert!(cache_file::replace(&file, KIND, strange.as_bytes()));
     let found = alone(subject("2"), Some(&folder)).findings();
@@ -241,7 +241,7 @@ fn files_that_are_broken_foreign_or_older_are_not_used_and_replaced() {
     assert_eq!(wicked.device, "an adapter / 3 never all");
 }
 
-/// What this thread was warned of.
+/// Collects the warnings of this thread.
 struct Warnings;
 
 thread_local! {
@@ -264,7 +264,7 @@ impl log::Log for Warnings {
 
 #[test]
 fn whoever_ignores_a_file_says_so_once() {
-    // Another test of this process may have set it.
+    // Another test of this process may have set the logger.
     let _ = log::set_logger(&Warnings);
     log::set_max_level(log::LevelFilter::Warn);
     let folder = Folder::new("warned");
@@ -289,23 +289,23 @@ fn whoever_ignores_a_file_says_so_once() {
     };
     let file = check("1", "");
     check("1", "");
-    check("2", "of another driver or version");
+    check("2", "for another driver or version");
     check("2", "");
     fs::write(&file, b"nonsense").unwrap();
     check("2", "broken");
     let text = b"device another\n";
     assert!(cache_file::replace(&file, KIND, text));
-    check("2", "of another driver or version");
+    check("2", "for another driver or version");
     let newer = Kind { version: 9, ..KIND };
     assert!(cache_file::replace(&file, newer, text));
     check("2", "of another version");
     check("2", "");
-    // A file that cannot be written: one warning, not one a problem.
+    // The file cannot be written. That gives one warning, not one per problem.
     drop(fs::remove_dir_all(&folder.0));
     fs::write(&folder.0, b"in the way").unwrap();
     let tuning = alone(subject("2"), Some(&folder));
     (0..9).for_each(|problem| assert_eq!(choose(&tuning, &problem.to_string()), 0));
-    // Windows calls what lies under a file no broken path, but one that is not there.
+    // On Windows a path below a file counts as absent, not as broken.
     let warned = if cfg!(windows) { 1 } else { 2 };
     assert_eq!(
         WARNED.take().len(),
@@ -347,7 +347,7 @@ fn what_loses_the_device_is_not_tried_again() {
         };
         assert_eq!(choose_by(tuning, "q", &VARIANTS[..2], run), 0);
     }
-    // It is not taken either, not even where the rule would.
+    // The variant is not chosen either, not even as the rule's choice.
     let later = alone(subject("1"), Some(&folder));
     let run = |_: &str| Trial::Ran;
     assert_eq!(choose_by(&later, "r", &["fast", "slow"], run), 1);
@@ -368,19 +368,19 @@ fn a_marker_that_was_left_behind_bars_its_variant() {
         assert_eq!(folder.files().len(), 1);
         let _ = fs::remove_dir_all(&folder.0);
     };
-    // An earlier process that had the same number; in containers that is the rule.
+    // An earlier process had the same number, which is usual in containers.
     bars(&format!("{own}-0000000000000001-0"));
     #[cfg(target_os = "linux")]
     {
-        // No process has this number.
+        // No process can have this number.
         bars("4294967295-0000000000000001-7");
         let running = format!("{}-0000000000000001-0", std::os::unix::process::parent_id());
         let marker = folder.leave_marker(&tuning, &running, "family \"fast\"");
         let later = alone(subject("1"), Some(&folder));
-        assert_eq!(choose(&later, "p"), 1, "whoever runs is just trying it");
+        assert_eq!(choose(&later, "p"), 1, "a live process is trying it now");
         assert!(marker.exists());
     }
-    // What is broken, or no marker at all, bars nobody.
+    // A damaged marker, or a file that is no marker, bars no variant.
     let broken = folder.leave_marker(&tuning, &format!("{own}-1-0"), "family \"slow\"");
     fs::write(&broken, b"in the middle of the wri").unwrap();
     folder.leave_marker(&tuning, "no marker", "family \"slow\"");
@@ -465,7 +465,7 @@ fn trials_end_when_their_time_is_up() {
     choose(&tuning, "p");
     assert!(tuning.time_left().is_zero());
     assert_eq!(unasked(&tuning, "q"), 0);
-    // Where no time is counted, none is up.
+    // Without measured times the limit is never reached.
     let mut tuning = alone(subject("1"), None);
     tuning.has_clock = false;
     let nanos = MOST_TIME.as_nanos() as u64;
