@@ -1,10 +1,10 @@
-//! A driver with an account: every buffer is paid for before it is created, and until the device
-//! has let go of it.
+//! A driver with an account. Every buffer is reserved in the budget before it is created, and
+//! counts until the device has released it.
 //!
-//! [`Device`] is what the rooms above hold. It is a driver in all but three calls: creating a
-//! buffer asks the [`Ledger`] first, destroying one says when its bytes come back, and submissions
-//! are counted for that. So nothing, be it a slab, staging or a buffer for reading back, can pass
-//! the budget, not for a moment.
+//! The layers below hold a [`Device`]. It forwards all calls to a driver, and changes three.
+//! Creating a buffer asks the [`Ledger`] first, destroying one says when its bytes return, and
+//! submissions are counted for that. So slabs, staging and read-back buffers never exceed the
+//! budget, not for a moment.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::ledger::{Account, Ledger};
 use super::{BufferId, Driver, DriverError, DriverResult, Op, Submission};
 use crate::units::Level;
 
-/// A driver whose buffers are accounted for. Cheap to clone.
+/// A driver whose buffers are accounted for. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     driver: Arc<dyn Driver>,
@@ -29,13 +29,13 @@ impl Deref for Device {
 }
 
 impl Device {
-    /// A driver without a limit.
+    /// A device without a limit.
     pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
         let ledger = Arc::new(Ledger::new());
         Device { driver, ledger }
     }
 
-    /// The account.
+    /// The account of the device's bytes.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -56,13 +56,14 @@ impl Device {
             match created {
                 Ok(buffer) => {
                     if !reserved.becomes(buffer) {
-                        // Perhaps it is the old device's: once more, on the new one.
+                        // The buffer may belong to the old device, so the driver creates it once
+                        // more on the new one.
                         self.driver.destroy_buffer(buffer);
                         continue;
                     }
                     if account == Account::Slabs {
-                        // The driver counts all that it holds for that, so it is asked where it may
-                        // have taken much.
+                        // To answer this, the driver counts all of its memory. So it is asked only
+                        // after a creation that may have taken much.
                         self.driver_bytes();
                     }
                 }
@@ -73,7 +74,7 @@ impl Device {
         }
     }
 
-    /// Takes bytes of the budget, if it has so many left.
+    /// Reserves bytes of the budget. `None` if the budget has fewer left.
     fn reserve(&self, account: Account, size_bytes: u64) -> Option<Reserved<'_>> {
         let epoch = self.ledger.reserve(account, size_bytes)?;
         Some(Reserved {
@@ -84,14 +85,14 @@ impl Device {
         })
     }
 
-    /// Asks the driver what it holds of the device's memory; none where it does not tell.
+    /// The bytes of the device's memory that the driver holds. `None` if it does not tell.
     pub(crate) fn driver_bytes(&self) -> Option<Level> {
         let held_bytes = self.driver.driver_reserved_bytes()?;
         Some(self.ledger.driver_holds(held_bytes))
     }
 
-    /// As [`create_buffer`](Self::create_buffer), mapped already and without a wait, where the
-    /// driver can do that.
+    /// As [`create_buffer`](Self::create_buffer), but mapped already and without a wait. `None` if
+    /// the driver cannot do that.
     pub(crate) fn create_mapped(
         &self,
         account: Account,
@@ -111,35 +112,35 @@ impl Device {
         Some(created)
     }
 
-    /// Submits work as [`Driver::submit`] does, and takes note of how far that went.
+    /// Submits work as [`Driver::submit`] does, and records its serial.
     pub(crate) fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         let submission = self.driver.submit(ops, params)?;
         self.ledger.submitted(submission.serial);
         Ok(submission)
     }
 
-    /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that whatever was submitted so far
-    /// may still use.
+    /// As [`destroy_buffer`](Self::destroy_buffer), for a buffer that any submission so far may
+    /// still use.
     pub(crate) fn destroy_in_use(&self, buffer: BufferId) {
         self.destroy_buffer(buffer, self.ledger.last_serial());
     }
 
-    /// Gives a buffer back. Its bytes count as *retiring* until submission `last_serial`, the last
-    /// to name it, is done; 0 for none. A buffer of the app's is no concern of the account.
+    /// Destroys a buffer. Its bytes count as *retiring* until submission `last_serial` is done.
+    /// That is the last submission that uses the buffer; 0 for none. The account ignores buffers of
+    /// the app.
     pub(crate) fn destroy_buffer(&self, buffer: BufferId, last_serial: u64) {
         self.driver.destroy_buffer(buffer);
         let completed = self.driver.completed();
         self.ledger.destroyed(buffer, last_serial, completed);
     }
 
-    /// Takes note of what the device has let go of since the last time. Returns how many bytes
-    /// that freed.
+    /// Counts the bytes that the device has released since the last call. Returns their number.
     pub(crate) fn settle(&self) -> u64 {
         self.ledger.settle(self.driver.completed())
     }
 }
 
-/// Bytes that are reserved until somebody owns them.
+/// Reserved bytes that belong to no buffer yet.
 struct Reserved<'a> {
     ledger: &'a Ledger,
     account: Account,
@@ -148,8 +149,8 @@ struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
-    /// They are a buffer's now; or they are given back, since the device has been replaced
-    /// meanwhile.
+    /// Gives the bytes to a buffer. `false` if the device was replaced meanwhile; then the bytes
+    /// are released.
     fn becomes(mut self, buffer: BufferId) -> bool {
         let size_bytes = std::mem::take(&mut self.size_bytes);
         self.ledger

@@ -1,21 +1,21 @@
-//! A limit that is learned from refusals, where nobody says what the device has.
+//! A limit that is learned from refusals, for devices whose memory size is not known.
 //!
-//! A driver that refuses takes its time for that, and some move other programs' memory out first.
-//! So what was refused once is not asked for again at each request: between what is held and the
-//! least that was refused, the limit is searched by halves. It is never the last word: every so
-//! many times that it stands in the way, after many polls, and before anybody is told that there is
-//! no memory, the driver is asked anew, since others may have given theirs back.
+//! A refusal takes a driver long, and some drivers first move the memory of other programs out. So
+//! the engine does not ask for refused bytes again at each request. It searches the limit by
+//! halves, between the bytes that it holds and the least bytes that were refused. The limit is
+//! never final, since other programs may release memory. The driver is asked again after the limit
+//! has stopped several requests, after many polls, and before the engine reports out of memory.
 
-/// A limit is known well enough when it is known to one part in so many.
+/// The search ends when the gap is at most 1/16 of the bytes held.
 const PRECISION: u64 = 16;
 
-/// The driver is asked anew after the limit has stood in the way so many times, ...
+/// The driver is asked again after the limit has stopped this many requests, ...
 const HINDRANCES: u32 = 16;
 
-/// ... and after so many polls: some seconds of a frame loop.
+/// ... and after this many polls: some seconds of a frame loop.
 const POLLS: u32 = 256;
 
-/// What refusals have taught.
+/// The limit as far as refusals have shown it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LearnedLimit {
     known: Option<Known>,
@@ -30,18 +30,18 @@ struct Known {
 }
 
 impl LearnedLimit {
-    /// The driver refused to go from what is held to so many bytes.
+    /// Notes that the driver refused to raise the bytes from `held_bytes` to `wanted_bytes`.
     pub(super) fn refused(&mut self, held_bytes: u64, wanted_bytes: u64) {
         let before_bytes = self.known.map_or(u64::MAX, |known| known.refused_bytes);
         *self = LearnedLimit::default();
         self.settle(held_bytes, before_bytes.min(wanted_bytes));
     }
 
-    /// The driver did make it so many bytes.
+    /// Notes that the driver granted bytes, so that `held_bytes` are held now.
     pub(super) fn had(&mut self, held_bytes: u64) {
         let Some(known) = self.known else { return };
         if held_bytes >= known.refused_bytes {
-            // Things have changed.
+            // The device has more memory than before.
             self.forget();
         } else if held_bytes >= known.limit_bytes {
             self.settle(held_bytes, known.refused_bytes);
@@ -60,18 +60,18 @@ impl LearnedLimit {
         });
     }
 
-    /// What is worth asking for; `u64::MAX` where nothing is known.
+    /// The most bytes worth asking for; `u64::MAX` without a refusal.
     pub(super) fn limit_bytes(&self) -> u64 {
         self.known.map_or(u64::MAX, |known| known.limit_bytes)
     }
 
-    /// The limit stands in the way of a request. Returns whether the driver should be asked.
+    /// Notes that the limit stops a request. Returns whether the driver should be asked.
     pub(super) fn hinders(&mut self) -> bool {
         self.hindrances += 1;
         self.hindrances >= HINDRANCES && self.forget()
     }
 
-    /// Somebody polled.
+    /// Counts a poll.
     pub(super) fn polled(&mut self) {
         self.polls += 1;
         if self.polls >= POLLS {
@@ -89,8 +89,8 @@ impl LearnedLimit {
 mod tests {
     use super::*;
 
-    /// A device of so many bytes, of which each request takes a few: what is held in the end, and
-    /// how often it refused.
+    /// Simulates a device of `device_bytes` and equal requests. Returns the bytes held in the end,
+    /// and the number of refusals.
     fn refusals(device_bytes: u64, request_bytes: u64, requests: u64) -> (u64, u64) {
         let (mut learned, mut held_bytes, mut refusals) = (LearnedLimit::default(), 0, 0);
         for _ in 0..requests {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(
             learned.limit_bytes(),
             u64::MAX,
-            "more was had than was refused"
+            "the driver granted more than it had refused"
         );
     }
 

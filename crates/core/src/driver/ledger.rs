@@ -1,8 +1,9 @@
-//! The account of a device's bytes: what they are spent on, and how many there may be.
+//! The account of a device's bytes: their use and their limit.
 //!
-//! Staging has a part of the limit that slabs cannot take, since without staging nothing can be
-//! evicted; and each kind of staging has a part of that, since an upload waits in its staging until
-//! its turn comes, which may take that somebody is evicted or comes back.
+//! Slabs cannot take all of the limit. A part is kept for staging, since without staging nothing
+//! can be evicted. Each kind of staging has a share of that part, since they may wait for each
+//! other. An upload keeps its staging until its command runs, which may first need an eviction or a
+//! restore.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,42 +13,42 @@ use super::learned::LearnedLimit;
 use super::{BufferId, BufferKind};
 use crate::units::{Level, MIB};
 
-/// Of a limit, one part in so many is kept for staging, ...
+/// Staging gets 1/32 of the limit, ...
 const STAGING_SHARE: u64 = 32;
 
-/// ... but no more than this.
+/// ... at most 128 MiB, ...
 const STAGING_MOST_BYTES: u64 = 128 * MIB;
 
-/// Staging needs so much to work at all, however low the limit is, ...
+/// ... and at least 16 KiB, which it needs to work at all, ...
 const STAGING_LEAST_BYTES: u64 = 16 << 10;
 
-/// ... but never takes more than one part in so many.
+/// ... but never more than 1/4 of the limit.
 const STAGING_MOST_SHARE: u64 = 4;
 
-/// On what bytes are spent.
+/// The uses of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Account {
     /// Slabs.
     Slabs,
-    /// Staging for what the app uploads.
+    /// Staging for uploads of the app.
     Uploads,
-    /// Staging for what comes back.
+    /// Staging for restores.
     Restores,
-    /// Buffers for reading back, also what is evicted.
+    /// Buffers for reading back, and for evictions.
     Readbacks,
 }
 
-/// Those that share what is kept for staging.
+/// The accounts that share the bytes kept for staging.
 const STAGING: [Account; 3] = [Account::Uploads, Account::Restores, Account::Readbacks];
 
-/// To get down to a lowered limit where slabs are all that there is takes a little above it: one
-/// part in so many of the limit, at least and at most so many bytes.
+/// Draining to a lowered limit needs staging for read-backs. If slabs take the whole limit, that
+/// staging exceeds it by 1/256 of the limit, at least 4 KiB and at most 4 MiB.
 const DRAINING_PART: u64 = 256;
 const DRAINING_LEAST: u64 = 4 << 10;
 const DRAINING_MOST: u64 = 4 << 20;
 
 impl Account {
-    /// What its buffers are for.
+    /// The kind of the account's buffers.
     pub(super) fn kind(self) -> BufferKind {
         match self {
             Account::Slabs => BufferKind::Slab,
@@ -57,7 +58,7 @@ impl Account {
     }
 }
 
-/// What the device's bytes are spent on, and how many there may be.
+/// The use of the device's bytes, and their limit.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     books: Mutex<Books>,
@@ -65,50 +66,50 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Default)]
 struct Books {
-    /// How often a device has been replaced. What was reserved before is nobody's.
+    /// The number of times that a device was replaced. Earlier reservations do not count any more.
     epoch: u64,
     owned: FxHashMap<BufferId, (Account, u64)>,
     retiring: Vec<(u64, Account, u64)>,
     retiring_bytes: Level,
-    /// The last submission.
+    /// The serial of the last submission.
     last_serial: u64,
-    /// By account, with what retires.
+    /// The bytes of each account, including those that retire.
     taken_bytes: [Level; 4],
-    /// All of them together.
+    /// The bytes of all accounts.
     all_bytes: Level,
-    /// What the driver holds, as it said when it was asked last.
+    /// The bytes that the driver held when it was asked last.
     driver_bytes: Level,
-    /// What the app and the system allow, and what of it the app keeps for staging, if it says so.
+    /// The limit of the app and the system. `said_staging_bytes` is the app's part for staging.
     said_bytes: u64,
-    /// What of it lasts: the system may take more today than tomorrow.
+    /// The part of it that lasts. The system may allow more now than later.
     lasting_bytes: u64,
     said_staging_bytes: Option<u64>,
-    /// How often that has become less than what was taken.
+    /// The number of times that a new limit was below the bytes in use.
     times_lowered: u64,
     learned: LearnedLimit,
-    /// The least of the limits.
+    /// The lowest of all limits.
     limit_bytes: u64,
-    /// Of the limit, what slabs leave to staging.
+    /// The part of the limit that slabs leave to staging.
     staging_floor_bytes: u64,
-    /// Slabs must get down to what they may take, which takes read-backs: up to this level, which
-    /// may be above the limit.
+    /// Set while slabs drain to a lowered limit, which needs read-backs. It is the most bytes that
+    /// may be reserved meanwhile, and may be above the limit.
     draining_to_bytes: Option<u64>,
 }
 
 /// The levels of a [`Ledger`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Levels {
-    /// Everything: slabs, staging, and what retires.
+    /// All bytes: slabs, staging, and those that retire.
     pub(crate) reserved_bytes: Level,
-    /// Of it, slabs, with those that retire.
+    /// The bytes of slabs, including those that retire.
     pub(crate) slab_bytes: Level,
-    /// Of it, what uploads, restores and read-backs take.
+    /// The bytes of uploads, restores and read-backs.
     pub(crate) staging_bytes: [Level; 3],
-    /// Of it, given back but still in use by the device.
+    /// The bytes of destroyed buffers that the device still uses.
     pub(crate) retiring_bytes: Level,
-    /// What may not be passed; `u64::MAX` for no limit.
+    /// The limit; `u64::MAX` for none.
     pub limit_bytes: u64,
-    /// What of the limit was said, and not learned from refusals.
+    /// The limit of the app and the system, without the limit learned from refusals.
     pub(crate) said_bytes: u64,
 }
 
@@ -124,9 +125,9 @@ impl Ledger {
         }
     }
 
-    /// Nothing is created any more that would pass `limit_bytes`. Part of it is out of reach for
-    /// slabs: so much, or what staging takes as a rule. What is there already stays.
-    /// The limit may rise to `lasting_bytes` without anybody's doing.
+    /// Sets the limit. New buffers never exceed `limit_bytes`; existing buffers stay. Slabs leave
+    /// `staging_bytes` of it to staging, or the usual share if that is `None`. Slabs plan with
+    /// `lasting_bytes`, to which the limit may return without a call of the app.
     pub(crate) fn set_limit(
         &self,
         limit_bytes: u64,
@@ -143,13 +144,13 @@ impl Ledger {
         books.times_lowered += u64::from(is_passed && !is_same);
     }
 
-    /// How often a limit was set that was passed by what there was.
+    /// The number of times that a new limit was below the bytes in use.
     pub(crate) fn times_lowered(&self) -> u64 {
         self.lock().times_lowered
     }
 
-    /// What was learned of the device's size stands in the way of a request: now and then the
-    /// driver is to be asked all the same.
+    /// Notes that the learned limit stops a request. After some such calls the limit is forgotten,
+    /// so that the driver is asked again.
     pub(crate) fn hinders(&self) {
         let mut books = self.lock();
         if books.learned.hinders() {
@@ -157,14 +158,14 @@ impl Ledger {
         }
     }
 
-    /// Somebody polled: what was learned is not for ever.
+    /// Counts a poll. After many polls the learned limit is forgotten.
     pub(crate) fn polled(&self) {
         let mut books = self.lock();
         books.learned.polled();
         books.update_limit();
     }
 
-    /// Forgets what was learned of the device's size. Returns whether there was anything.
+    /// Forgets the learned limit. Returns whether there was one.
     pub(crate) fn forget_learned(&self) -> bool {
         let mut books = self.lock();
         let had = books.learned.forget();
@@ -172,9 +173,10 @@ impl Ledger {
         had
     }
 
-    /// From now on, or no longer: slabs get down to a limit that was lowered below them. Meanwhile
-    /// reading back, without which nothing can be evicted, may take what is kept for it on top of
-    /// what they still hold, as far as that is no more than there was to begin with, and a little.
+    /// Starts or ends draining: slabs shrink to a limit that was lowered below their size.
+    /// Evictions need read-back buffers. Meanwhile these may take their share on top of the bytes
+    /// that slabs still hold. The total stays within the level at the start plus the small excess
+    /// of `DRAINING_PART`.
     pub(crate) fn set_draining(&self, is_draining: bool) {
         let mut books = self.lock();
         let level_bytes = books.reserved_bytes().max(books.limit_bytes);
@@ -183,13 +185,13 @@ impl Ledger {
         books.draining_to_bytes = is_draining.then_some(most_bytes);
     }
 
-    /// By how much slabs pass what they may take: above it a kind of staging lacks what is kept for
-    /// it.
+    /// The bytes by which slabs exceed their part of the limit. Until they shrink, some kind of
+    /// staging lacks its share.
     pub(crate) fn slab_excess_bytes(&self) -> u64 {
         self.lock().slab_excess_bytes()
     }
 
-    /// All levels at once.
+    /// All levels at the same moment.
     pub(crate) fn levels(&self) -> Levels {
         let books = self.lock();
         Levels {
@@ -202,14 +204,14 @@ impl Ledger {
         }
     }
 
-    /// All that slabs may ever take: what lasts of the limit, without what is kept for staging.
+    /// The most that slabs may ever take: the lasting limit without the part for staging.
     pub(crate) fn slab_limit_bytes(&self) -> u64 {
         let books = self.lock();
         let floor_bytes = staging_floor_bytes(books.lasting_bytes, books.said_staging_bytes);
         books.lasting_bytes.saturating_sub(floor_bytes)
     }
 
-    /// All that slabs may take while staging takes what it does.
+    /// The most that slabs may take beside the present bytes of staging.
     pub(crate) fn slab_limit_now_bytes(&self) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
@@ -218,8 +220,8 @@ impl Ledger {
         }
     }
 
-    /// Would slabs have more room if staging took less? Not while it takes no more than is kept for
-    /// it, unless it is the driver that has no more.
+    /// Whether slabs would have more room if staging took less. That is false while staging takes
+    /// at most its part, unless the limit was learned from the driver.
     pub(crate) fn staging_hinders(&self) -> bool {
         let books = self.lock();
         let is_beyond = books.kept_bytes(None) > books.staging_floor_bytes;
@@ -227,16 +229,16 @@ impl Ledger {
         is_beyond || is_learned || books.limit_bytes == u64::MAX
     }
 
-    /// What one kind of staging may take: its part of what is kept for staging, which nobody can
-    /// take from it, or more while there is room that slabs have not taken.
+    /// The most that one kind of staging may take: its share of the part for staging, which no
+    /// other account can take, or more while slabs leave room.
     pub(crate) fn staging_share_bytes(&self, account: Account) -> u64 {
         let books = self.lock();
         match books.limit_bytes {
             u64::MAX => u64::MAX,
             _ => {
                 let room_bytes = books.room_bytes(Account::Slabs);
-                // However little refusals have taught that there is: who asks for no more is never
-                // told otherwise.
+                // The share ignores a learned limit that is very small. A caller that asks for no
+                // more would never learn that the limit has risen.
                 let least_bytes = STAGING_LEAST_BYTES.min(books.said_bytes / STAGING_MOST_SHARE);
                 (books.part_bytes(account))
                     .max(room_bytes / 8)
@@ -245,18 +247,18 @@ impl Ledger {
         }
     }
 
-    /// Starts the peak anew from the present.
+    /// Sets the peaks to the present levels.
     pub(crate) fn reset_peak(&self) {
         let mut books = self.lock();
         books.levels().for_each(Level::reset_peak);
     }
 
-    /// How often the device has been replaced.
+    /// The number of times that the device was replaced.
     pub(crate) fn epoch(&self) -> u64 {
         self.lock().epoch
     }
 
-    /// Forgets every buffer: the device they were on is gone.
+    /// Forgets all buffers, because their device is gone.
     pub(crate) fn forget_all(&self) {
         let mut books = self.lock();
         books.epoch += 1;
@@ -267,7 +269,7 @@ impl Ledger {
         books.update_limit();
     }
 
-    /// Takes bytes, if there are as many, and says of which device, by its epoch.
+    /// Reserves bytes. Returns the epoch of the device, or `None` if there are not enough.
     pub(super) fn reserve(&self, account: Account, size_bytes: u64) -> Option<u64> {
         let mut books = self.lock();
         if size_bytes > books.room_bytes(account) {
@@ -278,16 +280,16 @@ impl Ledger {
         Some(books.epoch)
     }
 
-    /// Gives bytes back that nobody owns, and that were reserved in this epoch.
+    /// Releases bytes that were reserved in this epoch and belong to no buffer.
     pub(super) fn release(&self, account: Account, size_bytes: u64, epoch: u64) {
         let mut books = self.lock();
-        // Else the device was replaced meanwhile, and all accounts with it.
+        // Otherwise the device was replaced meanwhile, and all accounts were cleared.
         if books.epoch == epoch {
             books.give_back(account, size_bytes);
         }
     }
 
-    /// The driver had no memory for so many bytes, which are still reserved.
+    /// Notes that the driver had no memory for these bytes, which are still reserved.
     pub(super) fn refused(&self, size_bytes: u64) {
         let mut books = self.lock();
         let wanted_bytes = books.reserved_bytes();
@@ -296,8 +298,8 @@ impl Ledger {
         books.update_limit();
     }
 
-    /// A buffer owns bytes that were reserved in this epoch. `false`, if that is over: nobody knows
-    /// of which device the buffer is, and nothing is reserved for it.
+    /// Gives bytes that were reserved in this epoch to a buffer. `false` if the epoch is over: it
+    /// is unknown to which device the buffer belongs, and nothing is reserved for it.
     pub(super) fn created(
         &self,
         buffer: BufferId,
@@ -316,7 +318,7 @@ impl Ledger {
         true
     }
 
-    /// A buffer is destroyed; its bytes come back once submission `last_serial` is done.
+    /// Notes that a buffer is destroyed. Its bytes return once submission `last_serial` is done.
     pub(super) fn destroyed(&self, buffer: BufferId, last_serial: u64, completed: u64) {
         let mut books = self.lock();
         let Some((account, size_bytes)) = books.owned.remove(&buffer) else {
@@ -330,24 +332,24 @@ impl Ledger {
         }
     }
 
-    /// The driver says that it holds so much.
+    /// Notes the bytes that the driver says it holds.
     pub(super) fn driver_holds(&self, held_bytes: u64) -> Level {
         let mut books = self.lock();
         books.driver_bytes.set(held_bytes);
         books.driver_bytes
     }
 
-    /// Work was submitted.
+    /// Notes the serial of a submission.
     pub(super) fn submitted(&self, serial: u64) {
         self.lock().last_serial = serial;
     }
 
-    /// The last submission; 0 if there was none.
+    /// The serial of the last submission; 0 if there was none.
     pub(super) fn last_serial(&self) -> u64 {
         self.lock().last_serial
     }
 
-    /// Submissions up to `completed` are done. Returns the bytes that this freed.
+    /// Releases the bytes of submissions up to `completed`. Returns their number.
     pub(super) fn settle(&self, completed: u64) -> u64 {
         let mut guard = self.lock();
         let books = &mut *guard;
@@ -408,7 +410,7 @@ impl Books {
         self.taken(Account::Slabs).saturating_sub(most_bytes)
     }
 
-    /// What of the part that is kept for staging is this account's.
+    /// This account's share of the part for staging.
     fn part_bytes(&self, account: Account) -> u64 {
         let floor_bytes = self.staging_floor_bytes;
         match account {
@@ -418,7 +420,7 @@ impl Books {
         }
     }
 
-    /// What staging takes or could, without one account of it.
+    /// The bytes that all accounts of staging take or may still take, except one account.
     fn kept_bytes(&self, without: Option<Account>) -> u64 {
         let others = STAGING
             .into_iter()
@@ -434,7 +436,7 @@ impl Books {
             let taken_bytes = slab_bytes + self.kept_bytes(None);
             return self.limit_bytes.saturating_sub(taken_bytes);
         }
-        // What was only learned is for slabs: for staging the driver is asked.
+        // A learned limit applies to slabs only. For staging the driver itself is asked.
         let limit_bytes = self.said_bytes;
         let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
         let room_bytes = |slab_bytes: u64| limit_bytes.saturating_sub(slab_bytes + staging_bytes);
@@ -442,15 +444,15 @@ impl Books {
         if let (Some(most_bytes), Account::Readbacks) = (self.draining_to_bytes, account) {
             return part_bytes.min(most_bytes.saturating_sub(self.reserved_bytes()));
         }
-        // Where slabs take what is kept for staging, since the limit was lowered, what they leave
-        // is for whoever comes.
+        // After the limit was lowered, slabs may take bytes of the part for staging. The accounts
+        // then compete for the rest.
         let left_bytes = limit_bytes.saturating_sub(self.reserved_bytes());
         room_bytes(slab_bytes).max(left_bytes.min(part_bytes))
     }
 }
 
-/// What slabs leave to staging, of so much in all. What the app says is never too little, but is
-/// no more than there is.
+/// The part of a limit that slabs leave to staging. The app's number is never too small, but is at
+/// most the limit.
 fn staging_floor_bytes(limit_bytes: u64, said_bytes: Option<u64>) -> u64 {
     if limit_bytes == u64::MAX {
         return said_bytes.unwrap_or(0);
@@ -466,7 +468,7 @@ mod tests {
     use super::*;
     use Account::{Readbacks, Restores, Slabs, Uploads};
 
-    /// A limit of 100, of which 40 are kept for staging, with so much taken by slabs, uploads,
+    /// A limit of 100, of which 40 are kept for staging. `taken_bytes` are those of slabs, uploads,
     /// restores and read-backs.
     fn check(taken_bytes: [u64; 4], is_draining: bool, expected: [u64; 4]) {
         let ledger = Ledger::new();
@@ -486,7 +488,7 @@ mod tests {
     fn each_kind_of_staging_has_a_part_that_nobody_takes_from_it() {
         check([0, 0, 0, 0], false, [60, 70, 70, 80]);
         check([60, 0, 0, 0], false, [0, 10, 10, 20]);
-        // Uploads that took more leave less to slabs, and nothing less to the others.
+        // Uploads above their share leave less to slabs, and no less to the other accounts.
         check([30, 40, 0, 0], false, [0, 0, 10, 20]);
         check([30, 40, 5, 0], false, [0, 0, 5, 20]);
     }

@@ -1,8 +1,8 @@
 //! The seam between the engine and a device: create, destroy, submit, wait, map.
 //!
-//! Two implementors stand behind [`Driver`]: `wgpu`, and `sim`, a device that is not there, whose
-//! queue runs late and which fails on command. The engine speaks in ids and plain values
-//! ([`Op`]), so no room but this one ever holds a GPU object.
+//! [`Driver`] has two implementors: `wgpu`, and `sim`, a simulated device whose queue runs late and
+//! which fails on command. The engine uses ids and plain values ([`Op`]), so only this module holds
+//! GPU objects.
 //!
 //! ```text
 //!   engine's pass ──► [Op, Op, Op, …] ──► Driver::submit ──► serial 17
@@ -10,13 +10,12 @@
 //!                      Driver::wait(&done) ◄───┘ Signal, set from a callback
 //! ```
 //!
-//! What every implementor promises:
+//! Every implementor guarantees:
 //! * Ops of one submission, and submissions, take effect in order.
 //! * A created buffer reads as zeros.
-//! * After an error nothing has changed, except that after [`DriverError::Lost`] every later call
-//!   is `Lost` as well until [`Driver::reopen`] has replaced the device, and nothing waits for
-//!   ever.
-//! * No method takes a lock that a callback of its own may want.
+//! * A call that returns an error has changed nothing. After [`DriverError::Lost`] every later call
+//!   is `Lost` as well, until [`Driver::reopen`] has replaced the device, and no wait hangs.
+//! * No method takes a lock that one of its callbacks may need.
 
 mod device;
 mod learned;
@@ -47,30 +46,30 @@ pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;
 pub(crate) use stack::{panic_message, with_deep_stack};
 
-/// A future that travels between threads natively, and stays on its own in a browser.
+/// A future. It can move between threads natively, and cannot in a browser.
 #[cfg(not(target_arch = "wasm32"))]
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-/// A future that travels between threads natively, and stays on its own in a browser.
+/// A future. It can move between threads natively, and cannot in a browser.
 #[cfg(target_arch = "wasm32")]
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// `Send + Sync` natively; nothing in a browser, where GPU objects belong to one thread.
+/// `Send + Sync` natively. No bound in a browser, where GPU objects belong to one thread.
 #[cfg(not(target_arch = "wasm32"))]
 pub trait Shared: Send + Sync {}
 #[cfg(not(target_arch = "wasm32"))]
 impl<T: Send + Sync + ?Sized> Shared for T {}
-/// `Send + Sync` natively; nothing in a browser, where GPU objects belong to one thread.
+/// `Send + Sync` natively. No bound in a browser, where GPU objects belong to one thread.
 #[cfg(target_arch = "wasm32")]
 pub trait Shared {}
 #[cfg(target_arch = "wasm32")]
 impl<T: ?Sized> Shared for T {}
 
-/// `Send` natively; nothing in a browser.
+/// `Send` natively. No bound in a browser.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) trait MaybeSend: Send {}
 #[cfg(not(target_arch = "wasm32"))]
 impl<T: Send + ?Sized> MaybeSend for T {}
-/// `Send` natively; nothing in a browser.
+/// `Send` natively. No bound in a browser.
 #[cfg(target_arch = "wasm32")]
 pub(crate) trait MaybeSend {}
 #[cfg(target_arch = "wasm32")]
@@ -89,23 +88,23 @@ ids!(
     BufferId,
     /// A compiled kernel.
     PipelineId,
-    /// The buffers' ranges that a dispatch sees.
+    /// The ranges of buffers that a dispatch binds.
     BindGroupId
 );
 
-/// What a buffer is for; it decides the usages and the kind of memory.
+/// The purpose of a buffer. It decides the usages and the kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BufferKind {
-    /// Device memory that is carved into tensors: storage, copied from and to. Mappable as well
-    /// where [`Caps::maps_slabs`].
+    /// Device memory that is carved into tensors: storage, source and target of copies. The CPU can
+    /// map it if [`Caps::maps_slabs`].
     Slab,
-    /// Host memory written by the CPU and copied from.
+    /// Host memory that the CPU writes and the device copies from.
     Upload,
-    /// Host memory copied into and read by the CPU.
+    /// Host memory that the device copies into and the CPU reads.
     Readback,
 }
 
-/// How a mapped buffer is used.
+/// The direction of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapMode {
     /// The CPU reads.
@@ -123,7 +122,7 @@ pub(crate) enum Access {
     ReadWrite,
 }
 
-/// A range of a buffer, bound to a kernel.
+/// A range of a buffer that is bound to a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Binding {
     /// The buffer.
@@ -134,36 +133,36 @@ pub(crate) struct Binding {
     pub(crate) size_bytes: u64,
 }
 
-/// One step of a submission, with every place resolved.
+/// One operation of a submission, with all places resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     /// Copies bytes between two different buffers; offsets and size are multiples of 4.
     Copy {
         /// Source buffer.
         src: BufferId,
-        /// Where in the source.
+        /// The offset in the source.
         src_offset_bytes: u64,
         /// Destination buffer, not the source.
         dst: BufferId,
-        /// Where in the destination.
+        /// The offset in the destination.
         dst_offset_bytes: u64,
-        /// How much.
+        /// The number of bytes.
         size_bytes: u64,
     },
     /// Sets bytes to zero; offset and size are multiples of 4.
     Clear {
         /// The buffer.
         buffer: BufferId,
-        /// Where.
+        /// The offset in the buffer.
         offset_bytes: u64,
-        /// How much.
+        /// The number of bytes.
         size_bytes: u64,
     },
     /// Runs a kernel.
     Dispatch {
         /// The kernel.
         pipeline: PipelineId,
-        /// What it sees.
+        /// The ranges that it binds.
         bind_group: BindGroupId,
         /// Its parameters: a range of the submission's parameter bytes, as (start, length).
         params: (u32, u32),
@@ -172,18 +171,17 @@ pub(crate) enum Op {
     },
 }
 
-/// Bind groups that exist at once, at most: those that are kept, and those that are gone while the
-/// device still uses them.
+/// The most bind groups that exist at once, including destroyed ones that the device still uses.
 pub(crate) const MOST_BIND_GROUPS: usize = 8192;
 
-/// A kernel's CPU reference kernel as the simulated device calls it: the contents of each binding
-/// in order, and the parameters. What it leaves in the bindings that are read-write is the result.
+/// The reference kernel of a kernel, as the simulated device calls it. It gets the contents of each
+/// binding in order, and the parameters. It leaves the results in the read-write bindings.
 pub(crate) type ReferenceKernel = Arc<dyn Fn(&mut [Vec<u8>], &[u8]) + Send + Sync>;
 
 /// A kernel to compile.
 #[derive(Clone)]
 pub(crate) struct PipelineDesc {
-    /// What the kernel is called in tools and errors.
+    /// The name of the kernel in tools and errors.
     pub(crate) label: String,
     /// The whole shader. Binding `i` of group 0 has the access `bindings[i]`.
     pub(crate) wgsl: String,
@@ -193,10 +191,10 @@ pub(crate) struct PipelineDesc {
     pub(crate) bindings: Vec<Access>,
     /// Bytes of parameters: immediates, or a uniform binding after the last storage binding.
     pub(crate) params_bytes: u32,
-    /// Whether workgroup memory starts as zeros, as WGSL says. A kernel that writes before it reads
-    /// goes without: zeros take time on every GPU, and FXC compiles them for minutes.
+    /// Whether workgroup memory starts as zeros, as WGSL requires. A kernel that writes before it
+    /// reads turns this off: zeros take time on every GPU, and FXC needs minutes to compile them.
     pub(crate) zeroes_workgroup: bool,
-    /// Bit `i`: the kernel writes all of binding `i` and reads nothing that it held.
+    /// Bit `i`: the kernel writes all of binding `i` and does not read its earlier contents.
     #[cfg_attr(
         not(any(test, feature = "sim")),
         allow(dead_code, reason = "only a simulated device looks at what kernels do")
@@ -220,25 +218,25 @@ impl fmt::Debug for PipelineDesc {
     }
 }
 
-/// A submission that is on its way.
+/// A submission in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Submission {
     /// 1, 2, 3, … in order of submission.
     pub(crate) serial: u64,
-    /// Set when the device has finished it.
+    /// Set once the device has finished the submission.
     pub(crate) done: Signal,
 }
 
-/// What sort of device it is: it decides which kernels and which transfers win.
+/// The kind of device. It decides which kernels and which transfers are fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum AdapterKind {
-    /// A GPU with memory of its own.
+    /// A GPU with its own memory.
     Discrete,
     /// A GPU that shares the CPU's memory.
     Integrated,
-    /// A GPU lent by a virtual machine's host.
+    /// A GPU that the host lends to a virtual machine.
     Virtual,
     /// A software rasterizer.
     Cpu,
@@ -246,7 +244,7 @@ pub enum AdapterKind {
     Other,
 }
 
-/// What compiles a device's kernels.
+/// The compiler of a device's kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -254,77 +252,79 @@ pub enum ShaderCompiler {
     /// The driver, on every backend but DX12.
     Driver,
     /// Microsoft's older compiler for DX12, which every Windows has (`d3dcompiler_47.dll`). It
-    /// compiles slowly and knows no subgroups, no 64-bit integers and no f16. Attention then takes
-    /// matmul and softmax, with several launches, if a workgroup has less than 16 KiB or 128
-    /// invocations.
+    /// compiles slowly and supports no subgroups, no 64-bit integers and no f16. If a workgroup has
+    /// less than 16 KiB or 128 invocations, attention then uses matmul and softmax, with several
+    /// launches.
     Fxc,
     /// Microsoft's newer compiler for DX12, which the app ships: see [`Dx12Compiler`].
     Dxc,
 }
 
-/// What a device can do, reduced to what lapidary asks.
+/// The abilities of a device that lapidary uses.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Caps {
-    /// The adapter's name, as its driver gives it; `unnamed adapter` where a browser keeps it to
-    /// itself.
+    /// The adapter's name, as its driver gives it; `unnamed adapter` if a browser hides it.
     pub name: String,
     /// The graphics API: `vulkan`, `metal`, `dx12`, `webgpu`, `sim`.
     pub backend: String,
-    /// The driver's name and version, where it tells them.
+    /// The driver's name and version, if it tells them.
     pub driver: String,
-    /// What sort of device it is.
+    /// The kind of device.
     pub kind: AdapterKind,
-    /// What compiles its kernels. An adopted DX12 device counts as FXC's, unless its adapter offers
-    /// features that only DXC can compile.
+    /// The compiler of its kernels. An adopted DX12 device counts as one with FXC, unless its
+    /// adapter offers features that only DXC can compile.
     pub compiler: ShaderCompiler,
-    /// The largest buffer, in bytes: no slab, so no tensor, is larger.
+    /// The largest buffer in bytes. No slab, and so no tensor, is larger.
     pub max_buffer_bytes: u64,
-    /// The largest range that one binding shows to a kernel; larger operands get several windows.
+    /// The largest range in bytes that one binding shows to a kernel. Larger operands get several
+    /// windows.
     pub max_binding_bytes: u64,
-    /// Storage buffers that one dispatch may bind, as far as its compiler copes with them. We use
-    /// one fewer: some drivers miscount.
+    /// The storage buffers that one dispatch may bind, if its compiler can handle them. The engine
+    /// uses one fewer, because some drivers miscount.
     pub max_storage_bindings: u32,
-    /// Alignment of a storage binding's offset: the granule that slabs are carved in.
+    /// The alignment in bytes of a storage binding's offset. It is the granule of slabs.
     pub offset_alignment_bytes: u64,
-    /// Alignment of a uniform binding's offset.
+    /// The alignment in bytes of a uniform binding's offset.
     pub uniform_alignment_bytes: u64,
-    /// Bytes of immediates; 0 where parameters go through a uniform buffer.
+    /// The bytes of immediates; 0 if parameters go through a uniform buffer.
     pub max_immediate_bytes: u32,
-    /// Workgroups in one dimension of a dispatch.
+    /// The most workgroups in one dimension of a dispatch.
     pub max_groups: u32,
-    /// Invocations in one workgroup, along x.
+    /// The most invocations in one workgroup, along x.
     pub max_invocations: u32,
-    /// Bytes of workgroup memory.
+    /// The bytes of workgroup memory.
     pub max_workgroup_bytes: u32,
-    /// Lanes of a subgroup, least and most; none where kernels cannot use subgroups.
+    /// The least and the most lanes of a subgroup. `None` if kernels cannot use subgroups.
     pub subgroup_lanes: Option<(u32, u32)>,
-    /// Rows, and columns, of the squares of f16 that a subgroup multiplies at once with sums in f32
-    /// (cooperative matrices, `VK_KHR_cooperative_matrix`), 8 or 16; none where kernels cannot, or
-    /// subgroups vary in size.
+    /// The rows, and columns, of the square matrices of f16 that a subgroup multiplies at once with
+    /// sums in f32: 8 or 16 (cooperative matrices, `VK_KHR_cooperative_matrix`). `None` if kernels
+    /// cannot use them, or subgroups vary in size.
     pub cooperative_size: Option<u32>,
-    /// Kernels load and store two words at once, as one of 64 bits: a software rasterizer takes as
-    /// long for each element that it loads, however wide it is.
+    /// Whether kernels load and store two words at once, as one 64-bit word. A software rasterizer
+    /// needs the same time for each element that it loads, whatever its width.
     pub wide_words: bool,
-    /// Slabs can be mapped: host and device share memory, and transfers need no staging.
+    /// Whether slabs can be mapped. Then host and device share memory, and transfers need no
+    /// staging.
     pub maps_slabs: bool,
-    /// What one submission is given to do, at most: multiply-adds, or bytes of operands, whichever
-    /// are more. Systems take a device for dead that is busy for two seconds.
+    /// The most work of one submission: multiply-adds or bytes of operands, whichever are more.
+    /// Systems reset a device that is busy for two seconds.
     pub most_work: u64,
-    /// The device computes on the host by the reference kernels (the simulation).
+    /// Whether the device computes on the host by the reference kernels, as the simulation does.
     pub runs_reference_kernels: bool,
 }
 
 impl Caps {
-    /// Does it gain by being given work before all of it is recorded? A software adapter computes
-    /// on the cores that record, and each submission costs it what several kernels do.
+    /// Whether the device gains if it gets work before all work is recorded. A software adapter
+    /// does not: it computes on the cores that record, and a submission costs as much as several
+    /// kernels.
     pub(crate) fn begins_early(&self) -> bool {
         self.kind != AdapterKind::Cpu
     }
 }
 
-/// A dispatch that was timed: how long before the end of its submission was noticed it began and
-/// ended.
+/// The times of a dispatch. Its begin and end count backwards from the moment at which the engine
+/// noticed the end of its submission.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelRun {
     pub(crate) ns: u64,
@@ -332,18 +332,19 @@ pub(crate) struct KernelRun {
     pub(crate) ended_before_ns: u64,
 }
 
-/// Why a driver refused. The engine turns it into the crate's error, with tags and numbers.
+/// The reason for a driver's refusal. The engine turns it into the crate's error, with tags and
+/// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverError {
-    /// There is no memory for it now.
+    /// The device has no memory for it now.
     OutOfMemory,
-    /// There may be memory, but the budget says no.
+    /// The device may have memory, but the budget has no room.
     OverBudget,
-    /// The device is gone, with the reason.
+    /// The device is lost, with the reason.
     Lost(String),
-    /// The device says that the request is wrong, in its own words.
+    /// The device calls the request invalid, with its message.
     Invalid(String),
-    /// A kernel is wrong, at a place in its text.
+    /// A kernel is wrong at a place in its text.
     #[cfg_attr(
         not(any(test, feature = "sim")),
         allow(dead_code, reason = "only a simulated device looks at what kernels do")
@@ -351,7 +352,7 @@ pub(crate) enum DriverError {
     Kernel(Arc<KernelError>),
 }
 
-/// What somebody is told who waits for something that a device owed which was replaced since.
+/// The reason for a waiting caller whose device was replaced before the event.
 const REPLACED: &str = "the device was replaced before it was done";
 
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
@@ -369,22 +370,22 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         label: &str,
     ) -> BoxFuture<'_, DriverResult<BufferId>>;
 
-    /// Creates a buffer for uploads that is mapped already, without a wait: in a browser, where an
-    /// upload may not wait for a mapping. `None` from all others. What is wrong with it, such as
-    /// that there is no memory for it, may become known later.
+    /// Creates a mapped buffer for uploads without a wait, in a browser, where an upload may not
+    /// wait for a mapping. All other drivers return `None`. An error, such as a lack of memory, may
+    /// be reported later.
     fn create_mapped(&self, size_bytes: u64, label: &str) -> Option<DriverResult<BufferId>> {
         let _ = (size_bytes, label);
         None
     }
 
-    /// Gives a buffer back. Its memory returns when the submissions that use it are done.
-    /// No op submitted later may name it. An unknown id is ignored.
+    /// Destroys a buffer. Its memory returns when the submissions that use it are done. No later op
+    /// may name it. The driver ignores an unknown id.
     fn destroy_buffer(&self, buffer: BufferId);
 
     /// Compiles a kernel.
     fn create_pipeline(&self, desc: PipelineDesc) -> BoxFuture<'_, DriverResult<PipelineId>>;
 
-    /// Forgets a kernel.
+    /// Destroys a kernel. The driver ignores an unknown id.
     fn destroy_pipeline(&self, pipeline: PipelineId);
 
     /// Binds ranges to a kernel's bindings, in order.
@@ -394,27 +395,29 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         bindings: &[Binding],
     ) -> DriverResult<BindGroupId>;
 
-    /// Forgets a bind group.
+    /// Destroys a bind group.
     fn destroy_bind_group(&self, group: BindGroupId);
 
-    /// Encodes the ops and gives them to the device. `params` is what the dispatches' ranges
-    /// point into. An error refuses the whole submission.
+    /// Encodes the ops and submits them. The ranges of the dispatches' parameters refer to
+    /// `params`. An error refuses the whole submission.
     fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission>;
 
-    /// The highest serial whose submission is done, and so all before it.
+    /// The highest serial that is done. All serials up to it are done.
     fn completed(&self) -> u64;
 
-    /// Buffers created so far, of every kind.
+    /// The number of buffers of all kinds created so far.
     fn buffers_created(&self) -> u64;
 
-    /// Lets finished work be noticed; never waits.
+    /// Takes note of finished work. It never waits.
     fn poll(&self) -> DriverResult<()>;
 
-    /// Waits for a signal: blocks the thread at its first poll natively, is woken in a browser.
+    /// Waits for a signal. Natively the first poll of the future blocks the thread; in a browser a
+    /// callback wakes it.
     fn wait<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>>;
 
-    /// Asks for a buffer's range (offset a multiple of 8, size of 4) to be mapped as soon as no
-    /// submission uses it. Until [`unmap`](Driver::unmap) no submission may name the buffer.
+    /// Requests the mapping of a buffer's range (offset a multiple of 8, size of 4), which takes
+    /// place once no submission uses the buffer. Until [`unmap`](Driver::unmap) no submission may
+    /// name it.
     fn map(
         &self,
         buffer: BufferId,
@@ -426,7 +429,7 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Copies into a mapped range.
     fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()>;
 
-    /// Shows a mapped range (offset a multiple of 8, size of 4) to `look`.
+    /// Passes a mapped range (offset a multiple of 8, size of 4) to `look`.
     fn read_mapped(
         &self,
         buffer: BufferId,
@@ -436,9 +439,9 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     ) -> DriverResult<()>;
 
     /// [`map`](Driver::map), [`wait`](Driver::wait), [`write_mapped`](Driver::write_mapped) and
-    /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses: `bytes` to an
-    /// offset that is a multiple of 4, with up to 3 bytes of room behind them. `None`, and nothing
-    /// has happened, where it takes those four.
+    /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses. The offset of
+    /// `bytes` is a multiple of 4, with up to 3 bytes of room after them. `None` if the driver
+    /// needs the four calls; then nothing has changed.
     fn write_now(
         &self,
         _buffer: BufferId,
@@ -462,44 +465,43 @@ pub(crate) trait Driver: Shared + fmt::Debug {
     /// Ends a mapping.
     fn unmap(&self, buffer: BufferId);
 
-    /// Why the device is gone, once it is.
+    /// The reason why the device is lost, once it is.
     fn lost(&self) -> Option<String>;
 
-    /// Declares the device gone: the app noticed before we did.
+    /// Declares the device lost, because the app noticed the loss first.
     fn declare_lost(&self, reason: &str);
 
-    /// Puts a new device into the place of one that was lost, opened the same way. It begins empty:
-    /// ids from before name nothing, and are ignored or refused. Serials go on, all up to now
-    /// count as done; signals that the old device owed have failed, and waiting for one is `Lost`.
+    /// Replaces a lost device by a new one, opened in the same way. The new device is empty: the
+    /// driver ignores or refuses old ids. Serials continue, and all earlier ones count as done.
+    /// Signals that the old device owed have failed, and waiting for one returns `Lost`.
     ///
-    /// Refuses, and changes nothing, with `Lost` when no device can be had now, so that it is worth
-    /// another try; with `Invalid` when the device is not lost, is the app's, or can do less than
-    /// the one before, since [`caps`](Driver::caps) stay what they were.
+    /// An error changes nothing. `Lost` means that no device can be opened now, and a later try may
+    /// succeed. `Invalid` means that the device is not lost, belongs to the app, or that the new
+    /// device can do less than the old one. [`caps`](Driver::caps) never change.
     fn reopen(&self) -> BoxFuture<'_, DriverResult<()>>;
 
-    /// What the operating system lets this process use of the device's memory, asked now; none
-    /// where it does not tell. A question to the driver: ask seldom.
+    /// The bytes of the device's memory that the operating system allows this process now. `None`
+    /// if the system does not tell. The call asks the driver, so call it seldom.
     fn os_budget(&self) -> Option<OsBudget>;
 
-    /// Bytes that the driver's own allocator holds of the device's memory, for us and for the app;
-    /// none where there is no such allocator, or it does not tell.
+    /// The bytes of the device's memory that the driver's allocator holds, for the engine and for
+    /// the app. `None` if there is no such allocator, or it does not tell.
     fn driver_reserved_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Do its buffers hold bytes? Where they have sizes only, nobody need keep what they would
-    /// hold.
+    /// Whether its buffers hold bytes. If they have sizes only, callers need not keep contents.
     fn has_contents(&self) -> bool {
         true
     }
 
-    /// Do creations and waits return before they are done, as in a browser? Elsewhere they block.
+    /// Whether creations and waits return before they are done, as in a browser. Otherwise they
+    /// block.
     fn may_wait(&self) -> bool {
         cfg!(target_arch = "wasm32")
     }
 
-    /// Times kernels by the device's own clock from now on, or no longer; refused where it has
-    /// none.
+    /// Starts or stops timing kernels by the device's clock. Refused if the device has none.
     fn time_kernels(&self, on: bool) -> DriverResult<()> {
         match on {
             true => Err(DriverError::Invalid("it has no clock".to_owned())),
@@ -507,13 +509,13 @@ pub(crate) trait Driver: Shared + fmt::Debug {
         }
     }
 
-    /// The first dispatches of the last submission, in order, if kernels are timed and these were
-    /// not taken yet.
+    /// The first dispatches of the last submission, in order, if kernels are timed. Each call takes
+    /// them, so a second call returns none.
     fn take_kernel_runs(&self) -> Vec<KernelRun> {
         Vec::new()
     }
 
-    /// The wgpu objects behind it, if it is wgpu.
+    /// The wgpu objects behind the driver, if it is the one over wgpu.
     fn as_wgpu(&self) -> Option<&WgpuDriver> {
         None
     }

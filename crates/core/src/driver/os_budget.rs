@@ -1,5 +1,5 @@
-//! What the operating system lets this process use of the device's memory: read from the driver's
-//! own interface, which wgpu does not show. One of two files with `unsafe` code.
+//! The device memory that the operating system allows this process, read from the driver's
+//! interface, which wgpu does not expose. One of the files with `unsafe` code.
 //!
 //! | backend | budget and use | as of |
 //! | --- | --- | --- |
@@ -8,30 +8,31 @@
 //! | Metal | `recommendedMaxWorkingSetSize`, `currentAllocatedSize` | each call |
 //! | WebGPU | nothing: a browser does not tell | |
 //!
-//! All of them speak of the process, so the app's own textures are in `used_bytes`, and other
-//! processes show as a smaller `budget_bytes`.
+//! All of these count per process. So `used_bytes` includes the app's own textures, and other
+//! processes lower `budget_bytes`.
 
 #![allow(
     unsafe_code,
     reason = "the driver's own handles are behind unsafe functions"
 )]
 
-/// What this process may use and does use of the largest heap that is the device's own. A second,
-/// small one, the window through which the CPU writes, does not count.
+/// The budget and the use of this process in the largest device-local heap. A second, small heap,
+/// the window through which the CPU writes, does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OsBudget {
-    /// What the process may use in all, now.
+    /// The bytes that the process may use now.
     pub(crate) budget_bytes: u64,
-    /// What of that it uses, ours and everybody else's in the process.
+    /// The bytes that the process uses, by the engine and by all other code.
     pub(crate) used_bytes: u64,
-    /// Nobody keeps count: the budget is the heap's size, the use is not known, and the answer is
-    /// the same every time.
+    /// Whether nothing is counted. Then the budget is the heap's size, the use is unknown, and the
+    /// answer never changes.
     pub(crate) is_static: bool,
 }
 
 type Read = fn(&wgpu::Device, Option<&wgpu::Adapter>) -> Option<OsBudget>;
 
-/// The budget of the device's process; none where nobody tells. DX12 is asked through the adapter.
+/// The budget of the device's process. `None` if the system does not tell. DX12 answers through the
+/// adapter.
 pub(super) fn read(device: &wgpu::Device, adapter: Option<&wgpu::Adapter>) -> Option<OsBudget> {
     let backends: &[Read] = &[
         #[cfg(any(
@@ -61,16 +62,16 @@ mod vulkan {
 
     use super::OsBudget;
 
-    /// A heap's numbers as the driver gives them.
+    /// The numbers of a heap, as the driver gives them.
     #[derive(Clone, Copy)]
     pub(super) struct Heap {
         pub(super) size_bytes: u64,
         pub(super) is_local: bool,
-        /// Budget and use, where the driver keeps count.
+        /// Budget and use, if the driver counts them.
         pub(super) counted: Option<(u64, u64)>,
     }
 
-    /// The budget of the largest local heap. Drivers are known that say 0, or more than there is.
+    /// The budget of the largest local heap. Some drivers report 0, or more than the heap's size.
     pub(super) fn of_heaps(heaps: impl Iterator<Item = Heap>) -> Option<OsBudget> {
         let local = heaps.filter(|heap| heap.is_local && heap.size_bytes > 0);
         let heap = local.max_by_key(|heap| heap.size_bytes)?;
@@ -89,7 +90,7 @@ mod vulkan {
     }
 
     pub(super) fn read(device: &wgpu::Device, _: Option<&wgpu::Adapter>) -> Option<OsBudget> {
-        // SAFETY: what is behind it is asked and not destroyed, and the guard keeps it alive.
+        // SAFETY: the handle is only read, not destroyed, and the guard keeps it alive.
         let device = unsafe { device.as_hal::<hal::api::Vulkan>() }?;
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
         let (memory, is_counted) = match counts(&device) {
@@ -104,9 +105,9 @@ mod vulkan {
         }))
     }
 
-    /// Whether the physical device has the extension and there is a function to ask. wgpu does not
-    /// enable it on every driver that has it, since it trusts some too little to refuse buffers by
-    /// it; to read it, it need not be enabled.
+    /// Whether the physical device has the extension, and the instance the function to ask. wgpu
+    /// does not enable the extension on every driver that has it: it does not trust some drivers
+    /// enough to refuse buffers by their numbers. Reading needs no enabling.
     fn counts(device: &hal::vulkan::Device) -> bool {
         let instance = device.shared_instance();
         let asks =
@@ -121,7 +122,7 @@ mod vulkan {
             return true;
         }
         let physical = device.raw_physical_device();
-        // SAFETY: the physical device is the instance's, which the device keeps alive.
+        // SAFETY: the physical device belongs to the instance, which the device keeps alive.
         let listed = unsafe {
             instance
                 .raw_instance()
@@ -141,7 +142,7 @@ mod vulkan {
 
     fn uncounted(device: &hal::vulkan::Device) -> vk::PhysicalDeviceMemoryProperties {
         let instance = device.shared_instance().raw_instance();
-        // SAFETY: the physical device is the instance's, which the device keeps alive.
+        // SAFETY: the physical device belongs to the instance, which the device keeps alive.
         unsafe { instance.get_physical_device_memory_properties(device.raw_physical_device()) }
     }
 
@@ -153,13 +154,13 @@ mod vulkan {
         let raw = instance.raw_instance();
         let mut asked = vk::PhysicalDeviceMemoryProperties2::default().push_next(budget);
         if instance.instance_api_version() >= vk::API_VERSION_1_1 {
-            // SAFETY: the instance has the function, since its version has it; the physical device
-            // is its own, and knows the structure that is chained, which outlives the call.
+            // SAFETY: the instance's version has the function. The physical device belongs to the
+            // instance and knows the chained structure, which outlives the call.
             unsafe { raw.get_physical_device_memory_properties2(physical, &mut asked) };
         } else {
             use khr::get_physical_device_properties2::Instance;
             let functions = Instance::new(instance.entry(), raw);
-            // SAFETY: as above, but that it is the extension which has the function.
+            // SAFETY: as above, but the function comes from the extension.
             unsafe { functions.get_physical_device_memory_properties2(physical, &mut asked) };
         }
         asked.memory_properties
@@ -177,7 +178,7 @@ mod vulkan {
             }
         }
 
-        /// Budget, use, and whether they are counted.
+        /// Budget, use, and whether the numbers are static.
         #[track_caller]
         fn check(heaps: &[Heap], expected: Option<(u64, u64, bool)>) {
             let got = of_heaps(heaps.iter().copied());
@@ -195,7 +196,7 @@ mod vulkan {
             check(&[vram], expected);
             check(&[vram, host, window], expected);
             check(&[window, host, vram], expected);
-            // Even when there is more left in the window.
+            // The small window does not count, even if it has more left.
             check(
                 &[heap(8 * GIB, true, Some((1, 0))), window],
                 Some((1, 0, true)),
@@ -224,7 +225,7 @@ mod dx12 {
     use super::OsBudget;
 
     pub(super) fn read(_: &wgpu::Device, adapter: Option<&wgpu::Adapter>) -> Option<OsBudget> {
-        // SAFETY: what is behind it is asked and not destroyed, and the guard keeps it alive.
+        // SAFETY: the handle is only read, not destroyed, and the guard keeps it alive.
         let adapter = unsafe { adapter?.as_hal::<hal::api::Dx12>() }?;
         // The default segment is the local one: the device's own memory, or all that it shares.
         let told = adapter
@@ -247,7 +248,7 @@ mod metal {
     use super::OsBudget;
 
     pub(super) fn read(device: &wgpu::Device, _: Option<&wgpu::Adapter>) -> Option<OsBudget> {
-        // SAFETY: what is behind it is asked and not destroyed, and the guard keeps it alive.
+        // SAFETY: the handle is only read, not destroyed, and the guard keeps it alive.
         let device = unsafe { device.as_hal::<hal::api::Metal>() }?;
         let raw = device.raw_device();
         let budget_bytes = raw.recommendedMaxWorkingSetSize();

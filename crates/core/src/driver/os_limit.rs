@@ -1,28 +1,30 @@
-//! A limit that follows what the operating system leaves to us: down at once, up with hesitation.
+//! A limit that follows the memory that the operating system allows: it falls at once and rises
+//! slowly.
 //!
-//! Whoever gives memory back at every small dip and takes it again at every small rise spends the
-//! time on nothing else. So a rise counts only when it is worth it and has lasted; and it is
-//! counted in polls, not in time: a clock that jumps, or a program that sleeps, changes nothing.
+//! An engine that released memory at every small dip, and took it again at every small rise, would
+//! spend its time on nothing else. So the limit rises only if the rise is large enough and has
+//! lasted. It counts polls, not time, so a clock that jumps or a program that sleeps changes
+//! nothing.
 
 use super::os_budget::OsBudget;
 
-/// What is left free of what would be ours, for what the driver takes without telling: 1/16.
+/// The part of the room that stays free for hidden allocations of the driver: 1/16.
 const HEADROOM_SHIFT: u32 = 4;
 
-/// How many polls in a row must find the room before the limit rises.
+/// The number of consecutive polls that must find the room before the limit rises.
 const PATIENCE: u32 = 4;
 
-/// A limit on the bytes that we hold.
+/// A limit on the bytes that the engine holds.
 #[derive(Clone, Debug)]
 pub(crate) struct OsLimit {
     limit_bytes: u64,
-    /// How many polls in a row found room above the limit, and the least room of them.
+    /// The number of consecutive polls with room above the limit, and the least room of them.
     roomy: u32,
     least_room_bytes: u64,
 }
 
 impl OsLimit {
-    /// Begins with what there is now. `ours_bytes` is what of the use is ours.
+    /// Starts with the present budget. `ours_bytes` is the engine's part of the use.
     pub(crate) fn new(os: OsBudget, ours_bytes: u64) -> Self {
         OsLimit {
             limit_bytes: room(os, ours_bytes),
@@ -36,8 +38,8 @@ impl OsLimit {
         self.limit_bytes
     }
 
-    /// One poll: the limit that holds from now on. Less room counts at once; more room when it is
-    /// over 5 % more and was there at four polls in a row, and then as much of it as all four saw.
+    /// Counts one poll and returns the new limit. Less room lowers the limit at once. More room
+    /// raises it if four polls in a row saw over 5 % more, and then to the least that they saw.
     pub(crate) fn follow(&mut self, os: OsBudget, ours_bytes: u64) -> u64 {
         let room = room(os, ours_bytes);
         if room <= self.limit_bytes {
@@ -61,8 +63,8 @@ impl OsLimit {
     }
 }
 
-/// What we could hold now, all that we hold included: the budget less what others in the process
-/// use, less the headroom.
+/// The most that the engine could hold now, including what it holds: the budget, minus the use of
+/// other code in the process, minus the headroom.
 fn room(os: OsBudget, ours_bytes: u64) -> u64 {
     let others_bytes = os.used_bytes.saturating_sub(ours_bytes);
     let left_bytes = os.budget_bytes.saturating_sub(others_bytes);
@@ -75,7 +77,7 @@ mod tests {
 
     const OURS: u64 = 300;
 
-    /// A budget with so much used by others.
+    /// A budget of which other code uses `others_bytes`.
     fn os(budget_bytes: u64, others_bytes: u64) -> OsBudget {
         OsBudget {
             budget_bytes,
@@ -84,7 +86,7 @@ mod tests {
         }
     }
 
-    /// Follows budgets that leave, less the headroom, the given numbers; compares the limits.
+    /// Follows budgets that leave the given room after the headroom, and compares the limits.
     #[track_caller]
     fn check(first: u64, polls: &[(u64, u64)]) {
         // 15/16 of 16 n is 15 n.
@@ -113,14 +115,14 @@ mod tests {
         ] {
             assert_eq!(room(os(budget, others), OURS), expected);
         }
-        // What we hold is not counted twice while the driver's count lags behind ours.
+        // The engine's bytes are not counted twice if the driver's count lags behind.
         let lagging = OsBudget {
             budget_bytes: 16_000,
             used_bytes: 100,
             is_static: false,
         };
         assert_eq!(room(lagging, OURS), 15_000);
-        // However much of it we take, the limit stays where it is.
+        // The limit does not depend on how much of it the engine takes.
         for ours_bytes in [0, 5_000, 15_000] {
             let used_bytes = 1_600 + ours_bytes;
             let os = OsBudget {

@@ -1,15 +1,15 @@
-//! Whether a device can take the place of one that was lost: tensors were laid out, and kernels
-//! chosen, by what that one could do.
+//! Whether a device can replace a lost one. Tensors were placed, and kernels chosen, by the
+//! abilities of the lost device.
 
 use super::{Caps, ShaderCompiler};
 
-/// Why a device with the caps `new` cannot do what was planned for `old`; none if it can. What it
-/// is called does not matter: a driver that was updated may bring another name.
+/// The reason why a device with the caps `new` cannot replace one with `old`, if there is one. The
+/// names may differ: an updated driver may report another name.
 pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
     let same = |what, old: String, new: String| {
         (old != new).then(|| format!("{what} was {old} and is now {new}"))
     };
-    // What was aligned for the one must be aligned for the other.
+    // Offsets that were aligned for the old device must be aligned for the new one.
     let aligned = |what, old: u64, new: u64| {
         (!old.is_multiple_of(new)).then(|| format!("{what} was {old} and is now {new}"))
     };
@@ -25,7 +25,7 @@ pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
     let found = [
         same("backend", old.backend.clone(), new.backend.clone()),
         same("kind", format!("{:?}", old.kind), format!("{:?}", new.kind)),
-        // What DXC compiles, FXC may refuse; the other way round there is no such text.
+        // FXC may refuse kernels for DXC, while DXC accepts all kernels for FXC.
         weaker.then(|| "compiler was Dxc and is now Fxc".to_owned()),
         same(
             "runs_reference_kernels",
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// Changes one thing; the complaint names it, or there is none.
+    /// Changes one field. The complaint names it, or there is no complaint.
     fn check(expected: Option<&str>, change: impl FnOnce(&mut Caps)) {
         let mut new = caps();
         change(&mut new);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_device_that_can_do_as_much_takes_over() {
-        // FXC's kernels are for DXC too.
+        // DXC accepts the kernels for FXC.
         let of_fxc = Caps {
             compiler: ShaderCompiler::Fxc,
             ..caps()

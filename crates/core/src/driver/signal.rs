@@ -1,4 +1,4 @@
-//! Something that will happen on the device: set once, from a callback; waited for by anyone.
+//! An event on the device. A callback sets it once, and any thread may wait for it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ const DONE: u8 = 1;
 const FAILED: u8 = 2;
 const LOST: u8 = 3;
 
-/// A one-shot event. Cheap to clone; all clones are the same event.
+/// A one-shot event. Cloning is cheap, and all clones are the same event.
 #[derive(Clone, Debug)]
 pub(crate) struct Signal(Arc<Inner>);
 
@@ -30,17 +30,19 @@ impl Signal {
         }))
     }
 
-    /// The submission that must be done first; 0 for none.
+    /// The serial of the submission that must be done first; 0 for none.
     pub(crate) fn serial(&self) -> u64 {
         self.0.serial
     }
 
-    /// It happened (or, with `false`, it never will). Only the first call counts.
+    /// Sets the outcome: the event happened, or with `false` it never will. Only the first call
+    /// counts.
     pub(crate) fn set(&self, happened: bool) {
         self.settle(if happened { DONE } else { FAILED });
     }
 
-    /// It never will, since its device is gone: also if it was said to fail before that was known.
+    /// Marks the event as lost with its device. This also replaces an earlier failure, which may
+    /// have been reported before the loss was known.
     pub(crate) fn lose(&self) {
         self.settle(LOST);
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -50,7 +52,7 @@ impl Signal {
             .compare_exchange(FAILED, LOST, success, failure);
     }
 
-    /// Did it go with its device?
+    /// Whether the event was lost with its device.
     pub(crate) fn is_lost(&self) -> bool {
         self.0.state.load(Ordering::Acquire) == LOST
     }
@@ -67,7 +69,7 @@ impl Signal {
         }
     }
 
-    /// `None` while it is pending, then whether it happened.
+    /// `None` while the event is pending, then whether it happened.
     pub(crate) fn outcome(&self) -> Option<bool> {
         match self.0.state.load(Ordering::Acquire) {
             PENDING => None,
@@ -75,7 +77,8 @@ impl Signal {
         }
     }
 
-    /// Wakes `waker` when it happens; at once if it already has. Native devices wake nobody.
+    /// Wakes `waker` when the event happens, or at once if it already has. Native devices wake no
+    /// waker.
     #[cfg(any(test, feature = "sim", target_arch = "wasm32"))]
     pub(crate) fn wake_on_set(&self, waker: &Waker) {
         let mut wakers = self.wakers();

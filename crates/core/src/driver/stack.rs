@@ -1,21 +1,21 @@
-//! Room to recurse: shader texts are parsed, checked and translated by recursion. And what is
-//! said by those who panic over them.
+//! A deep stack for recursion: shader texts are parsed, checked and translated recursively. Also
+//! the message of a caught panic.
 
 use std::any::Any;
 
-/// Far more than a thread has that Rust, an async runtime or the operating system starts: 2 MiB,
-/// 1 MiB, or 512 KiB. Only what is touched is taken.
+/// Far more than the stacks that Rust, async runtimes or operating systems start threads with: 2
+/// MiB, 1 MiB, or 512 KiB. Only the touched part takes memory.
 #[cfg(not(target_arch = "wasm32"))]
 const STACK_BYTES: usize = 32 << 20;
 
-/// Does work that recurses deeply, on a thread with the stack for it; here if there can be no
-/// thread.
+/// Runs work that recurses deeply on a thread with a large stack. If no thread can be started, it
+/// runs on this one.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     use std::panic::resume_unwind;
     use std::thread;
 
-    // Whoever runs it takes it out.
+    // The thread that runs the work takes it out.
     let mut waiting = Some(work);
     let done = thread::scope(|scope| {
         let builder = thread::Builder::new().name("lapidary shaders".into());
@@ -26,17 +26,17 @@ pub(crate) fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     match (done, waiting) {
         (Ok(Some(value)), _) => value,
         (Err(panic), _) => resume_unwind(panic),
-        (Ok(None), work) => work.expect("no thread was started, so nobody took the work")(),
+        (Ok(None), work) => work.expect("no thread was started, so none took the work")(),
     }
 }
 
-/// A browser has one thread, and compiles elsewhere.
+/// A browser has one thread, and compiles outside of it.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn with_deep_stack<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// What a caught panic said.
+/// The message of a caught panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned

@@ -1,23 +1,23 @@
-//! A table of a driver's objects: an id names a slot and the object's generation, so an id that
-//! outlived its object finds nothing.
+//! A table of a driver's objects. An id names a slot and the generation of its object, so an id
+//! that outlives its object finds nothing.
 
 use std::hash::{Hash, Hasher};
 
-/// Index and generation of an entry.
+/// The index and the generation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: u32,
     generation: u32,
 }
 
-/// As one word: a bind group is looked up by many of them.
+/// Hashes one word instead of two: the key of a bind group contains many of these keys.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64((u64::from(self.generation) << 32) | u64::from(self.index));
     }
 }
 
-/// Objects by [`Key`]; slots are reused.
+/// Objects by [`Key`]. Slots are reused.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -75,7 +75,7 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// Takes all entries out: no key from before finds anything.
+    /// Removes and returns all entries. No earlier key finds anything afterwards.
     pub(crate) fn clear(&mut self) -> Vec<T> {
         let mut entries = Vec::with_capacity(self.slots.len());
         for (index, slot) in (0..).zip(&mut self.slots) {
@@ -97,7 +97,7 @@ impl<T> Table<T> {
         })
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -1,5 +1,5 @@
-//! Every rule of the seam, checked before anything takes effect. The messages name the rule and
-//! the numbers: they are what somebody sees whose engine broke it.
+//! Checks every rule of the seam before anything takes effect. The messages name the rule and the
+//! numbers, for a developer whose engine broke the rule.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use crate::driver::{
     Access, BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId,
 };
 
-/// Whether it is allowed, or why not.
+/// The result of a check, or the broken rule.
 type Check<T = ()> = Result<T, String>;
 
-/// A uniform buffer's binding, where there are no immediates.
+/// The largest binding of a uniform buffer, for devices without immediates.
 const MAX_UNIFORM_BYTES: u32 = 64 << 10;
 
 impl State {
@@ -104,7 +104,7 @@ impl State {
         check_range(buffer, offset_bytes, size_bytes)
     }
 
-    /// The whole submission as steps, or why it is refused as a whole.
+    /// The steps of a submission, or the reason why the whole submission is refused.
     pub(super) fn resolve(&self, ops: &[Op], params: &[u8]) -> Check<Vec<Step>> {
         let mut steps = Vec::with_capacity(ops.len());
         for (index, op) in ops.iter().enumerate() {
@@ -235,7 +235,7 @@ impl State {
             ));
         }
         if size_bytes == 0 {
-            return Err(format!("map: nothing of {}", name(buffer)));
+            return Err(format!("map: an empty range of {}", name(buffer)));
         }
         check_mapped_alignment(offset_bytes, size_bytes)?;
         check_range(buffer, offset_bytes, size_bytes)
@@ -246,7 +246,7 @@ impl State {
         self.check_mapped(id, MapMode::Read, offset, size)
     }
 
-    /// Is the range inside what is mapped, in this mode?
+    /// Checks that the range lies in the mapped range, and the mode is right.
     pub(super) fn check_mapped(&self, id: BufferId, mode: MapMode, at: u64, size: u64) -> Check {
         let buffer = self.buffer(id)?;
         let Mapping::Mapped { mode: given, range } = &buffer.mapping else {
@@ -272,7 +272,7 @@ impl State {
         buffer.ok_or_else(|| "the buffer does not exist (any more)".to_string())
     }
 
-    /// A buffer that is not the host's at the moment.
+    /// The buffer, unless it is mapped or a mapping was requested.
     fn usable(&self, id: BufferId) -> Check<&Buffer> {
         let buffer = self.buffer(id)?;
         match buffer.is_mapped() {
@@ -321,7 +321,7 @@ fn check_mapped_alignment(offset_bytes: u64, size_bytes: u64) -> Check {
     }
 }
 
-/// Two bindings of one dispatch: one buffer has one access, and written ranges are disjoint.
+/// Checks two bindings of a dispatch: one buffer has one access, and written ranges are disjoint.
 fn check_alias(a: &Binding, b: &Binding, accesses: (Access, Access)) -> Check {
     if a.buffer != b.buffer {
         return Ok(());

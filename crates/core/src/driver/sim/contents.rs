@@ -1,7 +1,7 @@
-//! The memory of the simulated device: its buffers, how much of it they take, and what is in them.
+//! The memory of the simulated device: its buffers, their sizes and their contents.
 //!
-//! A destroyed buffer leaves the table at once, so that nothing new can name it, and *retires*:
-//! its bytes, and its share of the memory, stay until the submissions that use it are executed.
+//! A destroyed buffer leaves the table at once, so that no new op can name it, and *retires*: its
+//! bytes, and its share of the memory, stay until the submissions that use it are executed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,41 +11,41 @@ use rustc_hash::FxHashMap;
 use crate::driver::table::Table;
 use crate::driver::{Binding, BufferId, BufferKind, MapMode, Signal};
 
-/// What new slabs are filled with if they are to be dirty.
+/// The byte that fills new slabs if `dirty` is set.
 const DIRT: u8 = 0xA5;
 
-/// Where a buffer stands between host and device.
+/// The state of a buffer between host and device.
 #[derive(Debug)]
 pub(super) enum Mapping {
-    /// Submissions may name it.
+    /// Submissions may name the buffer.
     None,
-    /// The host waits for it.
+    /// The host has requested a mapping and waits for it.
     Wanted {
         mode: MapMode,
         range: Range<u64>,
         ready: Signal,
     },
-    /// The host has it.
+    /// The buffer is mapped.
     Mapped { mode: MapMode, range: Range<u64> },
-    /// The host will not get it, and has not given it up yet.
+    /// The mapping failed, and the host has not unmapped the buffer yet.
     Failed,
 }
 
 impl Mapping {
-    /// Does the host have it, or wait for it?
+    /// Whether the buffer is mapped, or a mapping is requested.
     pub(super) fn is_held(&self) -> bool {
         matches!(self, Mapping::Wanted { .. } | Mapping::Mapped { .. })
     }
 }
 
-/// One buffer.
+/// A buffer.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) kind: BufferKind,
     pub(super) size_bytes: u64,
     pub(super) label: String,
     pub(super) mapping: Mapping,
-    /// The last submission that names it; 0 for none.
+    /// The last submission that names the buffer; 0 for none.
     pub(super) last_use: u64,
     /// Empty if only sizes are simulated.
     bytes: Vec<u8>,
@@ -59,12 +59,12 @@ pub(super) struct Memory {
     pub(super) live_bytes: u64,
     pub(super) retiring_bytes: u64,
     pub(super) peak_bytes: u64,
-    /// What is read of buffers without contents.
+    /// The contents of buffers that have only sizes.
     zeros: Arc<[u8]>,
 }
 
 impl Memory {
-    /// Makes a buffer, with bytes if `contents`; `None` where the host itself has no room.
+    /// Creates a buffer, with bytes if `contents`. `None` if the host itself has no memory.
     pub(super) fn create(
         &mut self,
         kind: BufferKind,
@@ -89,7 +89,7 @@ impl Memory {
         })))
     }
 
-    /// What the device cannot give to others now.
+    /// The bytes that live and retiring buffers take.
     pub(super) fn taken_bytes(&self) -> u64 {
         self.live_bytes + self.retiring_bytes
     }
@@ -107,14 +107,14 @@ impl Memory {
         self.live.get_mut(id.0)
     }
 
-    /// All buffers are gone, with what uses them; their ids name nothing that comes later.
+    /// Removes all buffers, also those in use. Their ids never name a later buffer.
     pub(super) fn destroy_all(&mut self) {
         drop(self.live.clear());
         self.retiring.clear();
         (self.live_bytes, self.retiring_bytes) = (0, 0);
     }
 
-    /// All buffers at once, whatever uses them.
+    /// Removes all buffers at once, also those in use.
     pub(super) fn clear_all(&mut self) {
         *self = Memory {
             peak_bytes: self.peak_bytes,
@@ -122,8 +122,8 @@ impl Memory {
         };
     }
 
-    /// Nothing submitted later finds it; its memory is back once `completed` reaches its last
-    /// use. The mapping that it still had is given back.
+    /// Removes a buffer from the table. Its memory returns once `completed` reaches its last use.
+    /// Returns the buffer's mapping.
     pub(super) fn destroy(&mut self, id: BufferId, completed: u64) -> Option<Mapping> {
         let mut buffer = self.live.remove(id.0)?;
         let mapping = std::mem::replace(&mut buffer.mapping, Mapping::None);
@@ -135,7 +135,7 @@ impl Memory {
         Some(mapping)
     }
 
-    /// Frees what was destroyed and is used by no submission after `completed`.
+    /// Frees the destroyed buffers that no submission after `completed` uses.
     pub(super) fn retire(&mut self, completed: u64) {
         let retiring_bytes = &mut self.retiring_bytes;
         self.retiring.retain(|_, buffer| {
@@ -147,7 +147,7 @@ impl Memory {
         });
     }
 
-    /// At least a part of a buffer's contents; zeros if it has none.
+    /// At least `size_bytes` of a buffer's contents; zeros if it has none.
     pub(super) fn read(&mut self, id: BufferId, offset_bytes: u64, size_bytes: u64) -> Arc<[u8]> {
         let bytes = self.live.get(id.0).map(|buffer| &buffer.bytes);
         if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
@@ -159,7 +159,7 @@ impl Memory {
         self.zeros.clone()
     }
 
-    /// Copies between two buffers, which were found to be valid and different when submitted.
+    /// Copies between two buffers. The submission has checked that they are valid and different.
     pub(super) fn copy(&mut self, src: (BufferId, u64), dst: (BufferId, u64), size_bytes: u64) {
         let mut target = std::mem::take(self.bytes_mut(dst.0));
         target[host_range(dst.1, size_bytes)]
@@ -167,18 +167,18 @@ impl Memory {
         *self.bytes_mut(dst.0) = target;
     }
 
-    /// Sets to zero.
+    /// Sets a range to zero.
     pub(super) fn clear(&mut self, id: BufferId, offset_bytes: u64, size_bytes: u64) {
         self.bytes_mut(id)[host_range(offset_bytes, size_bytes)].fill(0);
     }
 
-    /// What a binding shows.
+    /// The bytes of a binding.
     pub(super) fn load(&self, binding: &Binding) -> Vec<u8> {
         let range = host_range(binding.offset_bytes, binding.size_bytes);
         self.bytes(binding.buffer)[range].to_vec()
     }
 
-    /// Replaces what a binding shows.
+    /// Replaces the bytes of a binding.
     pub(super) fn store(&mut self, binding: &Binding, bytes: &[u8]) {
         let range = host_range(binding.offset_bytes, binding.size_bytes);
         self.bytes_mut(binding.buffer)[range].copy_from_slice(bytes);
@@ -201,26 +201,26 @@ impl Memory {
 const KEPT: &str = "a buffer stays until the submissions that use it are executed";
 
 impl Buffer {
-    /// Replaces a part of the contents, if there are any.
+    /// Replaces a part of the contents, if the buffer has contents.
     pub(super) fn write(&mut self, offset_bytes: u64, bytes: &[u8]) {
         if !self.bytes.is_empty() {
             self.bytes[host_range(offset_bytes, bytes.len() as u64)].copy_from_slice(bytes);
         }
     }
 
-    /// Submissions must not name it: a mapping was asked for, and not ended.
+    /// Whether a mapping was requested and not ended. Then submissions must not name the buffer.
     pub(super) fn is_mapped(&self) -> bool {
         !matches!(self.mapping, Mapping::None)
     }
 }
 
-/// Ranges were checked against the buffer's size, and its bytes are in this host's memory.
+/// A range as indices of the host. It was checked against the buffer, whose bytes fit in memory.
 fn host_range(offset_bytes: u64, size_bytes: u64) -> Range<usize> {
     offset_bytes as usize..(offset_bytes + size_bytes) as usize
 }
 
-/// Asks first whether there is room, since a plain `vec!` aborts if there is none; and asks for
-/// zeroed memory, which costs nothing until it is touched.
+/// Checks first whether there is memory, since a plain `vec!` aborts without it. Requests zeroed
+/// memory, which costs nothing until it is touched.
 fn host_bytes(size_bytes: u64, dirty: bool) -> Option<Vec<u8>> {
     let size = usize::try_from(size_bytes).ok()?;
     Vec::<u8>::new().try_reserve_exact(size).ok()?;

@@ -1,62 +1,62 @@
-//! What goes wrong, and when: a plan of faults, counted call by call.
+//! A plan of faults for the device: which calls fail, and how, counted call by call.
 
-/// A call of the driver, as faults and counters name it.
+/// A call of the driver, for faults and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Site {
-    /// Every call below (but [`MapDone`](Site::MapDone), which is no call).
+    /// Every call below, except [`MapDone`](Site::MapDone), which is no call.
     AnyCall,
-    /// A buffer is created.
+    /// The creation of a buffer.
     CreateBuffer,
-    /// A buffer is destroyed. Calls that give something back cannot fail: only the loss of the
-    /// device strikes them.
+    /// The destruction of a buffer. Calls that release something cannot fail: only faults that lose
+    /// the device affect them.
     DestroyBuffer,
-    /// A kernel is compiled.
+    /// The compilation of a kernel.
     CreatePipeline,
-    /// A kernel is forgotten.
+    /// The destruction of a kernel.
     DestroyPipeline,
-    /// A bind group is made.
+    /// The creation of a bind group.
     CreateBindGroup,
-    /// A bind group is forgotten.
+    /// The destruction of a bind group.
     DestroyBindGroup,
-    /// Work is submitted.
+    /// A submission.
     Submit,
-    /// Finished work is looked for.
+    /// A poll for finished work.
     Poll,
-    /// Somebody waits.
+    /// A wait.
     Wait,
-    /// A mapping is asked for.
+    /// The request for a mapping.
     Map,
-    /// A mapping that was asked for, and accepted, is due: a fault makes it fail then.
+    /// The moment at which an accepted mapping is due. A fault makes the mapping fail.
     MapDone,
-    /// Mapped memory is written.
+    /// A write to mapped memory.
     WriteMapped,
-    /// Mapped memory is read.
+    /// A read of mapped memory.
     ReadMapped,
-    /// A mapping ends.
+    /// The end of a mapping.
     Unmap,
-    /// A lost device is to be replaced. A fault makes that fail, and the device stays lost.
+    /// The replacement of a lost device. A fault makes it fail, and the device stays lost.
     Reopen,
 }
 
-/// How many variants [`Site`] has.
+/// The number of variants of [`Site`].
 pub(super) const SITES: usize = Site::Reopen as usize + 1;
 
-/// How a fault strikes again.
+/// The calls that a fault strikes after the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repeat {
-    /// It does not.
+    /// No further call.
     Once,
-    /// At every second call from the first strike on.
+    /// Every second call after the first strike.
     EverySecond,
-    /// At every call from the first strike on.
+    /// Every call after the first strike.
     ForEver,
-    /// From the first possible strike on, at one call in so many, by the device's seed.
+    /// One of this many calls, at random by the device's seed, from the `nth` call on.
     OneIn(u32),
 }
 
 impl Repeat {
-    /// Whether it strikes at a call that is so many after the first strike.
+    /// Whether the fault strikes the call that is `since` calls after the first strike.
     pub(crate) fn strikes(self, since: u64, chance: &mut Chance) -> bool {
         match self {
             Repeat::Once => since == 0,
@@ -67,32 +67,33 @@ impl Repeat {
     }
 }
 
-/// What a fault does to the call.
+/// The effect of a fault on the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// It says that there is no memory; nothing has changed.
+    /// The call reports out of memory and changes nothing.
     OutOfMemory,
-    /// It says that the request is wrong; nothing has changed.
+    /// The call reports an invalid request and changes nothing.
     Invalid,
-    /// The device goes away.
+    /// The device is lost.
     Lost,
 }
 
-/// One thing that goes wrong.
+/// A fault of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
-    /// Which calls are counted.
+    /// The calls that the fault counts.
     pub site: Site,
-    /// The call that it strikes first, counted from the one after it was armed: 1 is the next.
+    /// The first call that it strikes, counted from the moment when it was armed: 1 is the next
+    /// call.
     pub nth: u64,
-    /// And then?
+    /// The calls that it strikes after that.
     pub repeat: Repeat,
-    /// What it does.
+    /// Its effect on the call.
     pub kind: FaultKind,
 }
 
 impl Fault {
-    /// Strikes the `nth` call from now, and never again.
+    /// Strikes the `nth` call from now, and no other.
     pub const fn once(site: Site, nth: u64, kind: FaultKind) -> Self {
         Fault {
             site,
@@ -102,7 +103,7 @@ impl Fault {
         }
     }
 
-    /// Strikes the `nth` call from now and every second one after it.
+    /// Strikes the `nth` call from now and every second call after it.
     pub const fn every_second(site: Site, nth: u64, kind: FaultKind) -> Self {
         Fault {
             repeat: Repeat::EverySecond,
@@ -110,7 +111,7 @@ impl Fault {
         }
     }
 
-    /// Strikes the `nth` call from now and all after it.
+    /// Strikes the `nth` call from now and all calls after it.
     pub const fn for_ever(site: Site, nth: u64, kind: FaultKind) -> Self {
         Fault {
             repeat: Repeat::ForEver,
@@ -118,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// The device goes away at the `nth` call of any kind.
+    /// Loses the device at the `nth` call of any kind.
     pub const fn lose_at_call(nth: u64) -> Self {
         Fault::once(Site::AnyCall, nth, FaultKind::Lost)
     }
@@ -128,7 +129,7 @@ impl Fault {
     }
 }
 
-/// The armed faults, each with the calls that it has counted.
+/// The armed faults, each with the number of calls that it has counted.
 #[derive(Debug)]
 pub(super) struct FaultPlan {
     armed: Vec<(Fault, u64)>,
@@ -151,7 +152,7 @@ impl FaultPlan {
         self.armed.clear();
     }
 
-    /// Counts a call; what strikes it, if anything does: the first armed of those that do.
+    /// Counts a call. Returns the effect of the first armed fault that strikes it, if one does.
     pub(super) fn strike(&mut self, site: Site) -> Option<FaultKind> {
         let mut strikes = None;
         for (fault, seen) in &mut self.armed {
@@ -170,12 +171,12 @@ impl FaultPlan {
     }
 }
 
-/// SplitMix64: small, seeded, the same on every platform.
+/// SplitMix64: a small generator with a seed, equal on every platform.
 #[derive(Debug)]
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    /// A number below `end`, which is not 0.
+    /// A random number below `end`. `end` must not be 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

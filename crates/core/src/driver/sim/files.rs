@@ -1,71 +1,72 @@
-//! What goes wrong with files, and when: the plan of faults for a simulated disk.
+//! A plan of faults for files, as on a simulated disk.
 //!
-//! The files themselves are real ones; whoever reads and writes them asks here first, at each call.
+//! The files themselves are real. Each call that accesses one asks this plan first.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::faults::{Chance, Repeat};
 
-/// A call of the file system, as faults name it.
+/// A call of the file system, for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileSite {
     /// Every call below.
     AnyCall,
-    /// The file is made.
+    /// The creation of the file.
     Create,
-    /// Bytes are written.
+    /// A write.
     Write,
-    /// Bytes are read.
+    /// A read.
     Read,
-    /// The file's length changes.
+    /// A change of the file's length.
     SetLen,
-    /// A file that is there is opened.
+    /// The opening of an existing file.
     Open,
-    /// The bytes are made durable.
+    /// The sync of the file's bytes.
     Sync,
-    /// The file takes the place of another.
+    /// A rename of the file over another.
     Rename,
-    /// The names in the folder are made durable.
+    /// The sync of the names in the folder.
     SyncFolder,
 }
 
-/// How many variants [`FileSite`] has.
+/// The number of variants of [`FileSite`].
 const SITES: usize = FileSite::SyncFolder as usize + 1;
 
-/// What a fault does to the call. Where no bytes move, what is not [`DiskFull`](Self::DiskFull)
-/// is an I/O error.
+/// The effect of a fault on the call. For a call that moves no bytes, every kind but
+/// [`DiskFull`](Self::DiskFull) is an I/O error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileFaultKind {
-    /// It says that there is no room on the disk.
+    /// The call reports a full disk.
     DiskFull,
-    /// It says that the device fails.
+    /// The call reports a failure of the device.
     Io,
-    /// It says that it was interrupted.
+    /// The call reports an interruption.
     Interrupted,
-    /// It moves half of the bytes, and says so.
+    /// The call moves half of the bytes, and reports that number.
     Short,
-    /// It moves half of the bytes, and says that it moved all.
+    /// The call moves half of the bytes, and reports that it moved all.
     Torn,
-    /// One bit of what it moves is another.
+    /// The call flips one bit of the bytes that it moves.
     Flip,
 }
 
-/// One thing that goes wrong with files.
+/// A fault of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileFault {
-    /// Which calls are counted.
+    /// The calls that the fault counts.
     pub site: FileSite,
-    /// The call that it strikes first, counted from the one after it was armed: 1 is the next.
+    /// The first call that it strikes, counted from the moment when it was armed: 1 is the next
+    /// call.
     pub nth: u64,
-    /// And then?
+    /// The calls that it strikes after that.
     pub repeat: Repeat,
-    /// What it does.
+    /// Its effect on the call.
     pub kind: FileFaultKind,
 }
 
-/// What goes wrong with the files of a [`Gpu`](crate::Gpu) over a simulated device: see
+/// The faults for the files of a [`Gpu`](crate::Gpu) over a simulated device: see
 /// [`SimHandle::files`](super::SimHandle::files). Clones are the same plan.
 ///
 /// ```
@@ -105,7 +106,7 @@ impl Default for FileFaults {
 }
 
 impl FileFaults {
-    /// No faults yet; those that strike by chance do so by this seed.
+    /// An empty plan. Random faults use this seed.
     pub fn new(seed: u64) -> Self {
         FileFaults(Arc::new(Mutex::new(Plan {
             armed: Vec::new(),
@@ -115,27 +116,27 @@ impl FileFaults {
         })))
     }
 
-    /// Adds a fault; its calls are counted from now.
+    /// Adds a fault, which counts calls from now on.
     pub fn arm(&self, fault: FileFault) {
         self.with(|plan| plan.armed.push((fault, 0)));
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn disarm(&self) {
         self.with(|plan| plan.armed.clear());
     }
 
-    /// How often the file system was called there, whatever came of it.
+    /// The number of calls of this kind so far, failed ones included.
     pub fn calls(&self, site: FileSite) -> u64 {
         self.with(|plan| plan.calls[site as usize])
     }
 
-    /// How many calls were struck so far.
+    /// The number of calls that faults struck so far.
     pub fn struck(&self) -> u64 {
         self.with(|plan| plan.struck)
     }
 
-    /// Counts a call; what strikes it, if anything does: the first armed of those that do.
+    /// Counts a call. Returns the effect of the first armed fault that strikes it, if one does.
     pub(crate) fn strike(&self, site: FileSite) -> Option<FileFaultKind> {
         self.with(|plan| {
             plan.calls[site as usize] += 1;
@@ -179,7 +180,7 @@ impl FileFaultKind {
         }
     }
 
-    /// A write that this strikes.
+    /// Runs a write with this effect.
     pub(crate) fn write(
         self,
         bytes: &[u8],
@@ -198,7 +199,7 @@ impl FileFaultKind {
         }
     }
 
-    /// A read that this strikes.
+    /// Runs a read with this effect.
     pub(crate) fn read(
         self,
         bytes: &mut [u8],
@@ -217,14 +218,14 @@ impl FileFaultKind {
                 flip(&mut bytes[..got]);
                 Ok(got)
             }
-            // None at all would be the end of the file.
+            // A read of no bytes would mean the end of the file.
             _ => read(&mut bytes[..half.max(1)]),
         }
     }
 }
 
 fn device_fails() -> io::Error {
-    io::Error::other("the device fails, as the test wants it")
+    io::Error::other("the device fails, as the armed fault demands")
 }
 
 fn flip(bytes: &mut [u8]) {

@@ -1,4 +1,4 @@
-//! What a test keeps beside the device: it counts, arms faults, runs the queue, loses the device.
+//! The handle of a test on the device: it counts, arms faults, runs the queue and loses the device.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,32 +10,32 @@ use super::files::FileFaults;
 use super::options::SimOptions;
 use super::queue::{Pipeline, Work};
 
-/// A hand on a simulated device, to arm faults, to look at counters and to let time pass. Cheap
-/// to clone; it works from any thread, and after the device is gone. When the driver is dropped,
-/// everything that it held is given back: what is live after that is somebody else's reference to
-/// the driver.
+/// A handle on a simulated device, which arms faults, reads counters and lets time pass. Cloning is
+/// cheap. It works from any thread, and after the device is lost. When the driver is dropped, it
+/// releases all of its objects. An object that is live after that shows that the driver is still
+/// referenced.
 #[derive(Clone, Debug)]
 pub struct SimHandle {
     pub(super) device: Arc<Device>,
 }
 
 impl SimHandle {
-    /// Adds a fault; its calls are counted from now.
+    /// Adds a fault, which counts calls from now on.
     pub fn arm(&self, fault: Fault) {
         self.device.with(|state| state.faults.arm(fault));
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn disarm(&self) {
         self.device.with(|state| state.faults.disarm());
     }
 
-    /// What goes wrong with files: those that tensors are spilled to, and those of states.
+    /// The faults of files: of spill files and of state files.
     pub fn files(&self) -> &FileFaults {
         &self.device.files
     }
 
-    /// What was called, made and taken so far.
+    /// The counters of calls and objects so far.
     pub fn counters(&self) -> SimCounters {
         self.device.with(|state| SimCounters {
             buffers_live: state.memory.live_count() as u64,
@@ -49,15 +49,15 @@ impl SimHandle {
         })
     }
 
-    /// What the device refused (but for armed faults), and what was misused where there is no way
-    /// to refuse, such as destroying a mapped buffer. The first hundred; empty in a program that
-    /// keeps the rules.
+    /// The requests that the device refused without an armed fault, and misuses of calls that
+    /// cannot refuse, such as destroying a mapped buffer. It keeps the first hundred. A program
+    /// that keeps the rules has none.
     pub fn complaints(&self) -> Vec<String> {
         self.device.with(|state| state.complaints.clone())
     }
 
-    /// The kernels that exist and were interpreted without a fault, each as its name and its WGSL:
-    /// a test can show that it reached all of an app's kernels.
+    /// The existing kernels that were interpreted without a fault, each with its name and its WGSL.
+    /// With this a test can show that it reached all kernels of an app.
     pub fn interpreted(&self) -> Vec<(String, String)> {
         let proven = |kernel: &Pipeline| match &kernel.work {
             Work::Wgsl(program) => program.proven(),
@@ -69,18 +69,18 @@ impl SimHandle {
         })
     }
 
-    /// Executes the next `count` submissions, due or not; how many there were.
+    /// Executes the next `count` submissions, due or not. Returns the number that it executed.
     pub fn run(&self, count: usize) -> usize {
         self.device.with(|state| state.run(count))
     }
 
-    /// The device goes away. Every later call says so; the first reason stays.
+    /// Loses the device. Every later call returns the loss; the first reason stays.
     pub fn lose(&self, reason: &str) {
         self.device.with(|state| state.lose(reason));
     }
 
-    /// From now on the operating system grants the process so much, if it says anything at all, and
-    /// others in the process use so much of it; what the device holds for us comes on top.
+    /// Sets the budget that the operating system reports, `None` for no report, and the bytes that
+    /// other code of the process uses. The device adds the engine's bytes to that use.
     pub fn set_os_budget(&self, budget_bytes: Option<u64>, others_bytes: u64) {
         self.device.with(|state| {
             state.options.os_budget_bytes = budget_bytes;
@@ -88,42 +88,42 @@ impl SimHandle {
         });
     }
 
-    /// What the device is like that the next reopening after a loss finds: its memory, its
-    /// lateness and so on hold from then, the armed faults stay. Its limits must be at least those
-    /// of the first one, else the reopening fails.
+    /// Sets the options of the device that the next reopening finds. They hold from then on, except
+    /// its faults: the armed faults stay. Its limits must be at least those of the first device,
+    /// else the reopening fails.
     pub fn reopens_as(&self, options: SimOptions) {
         self.device.with(|state| state.next = Some(options));
     }
 
-    /// A number made of every creation, submission and mapping so far, with all offsets: equal
-    /// for two runs that asked the same of the device, on 32 bits as on 64.
+    /// A hash of all creations, submissions and mappings so far, with all offsets. It is equal for
+    /// two runs with the same requests, on 32 bits as on 64.
     pub fn digest(&self) -> u64 {
         self.device.with(|state| state.digest.finish())
     }
 }
 
-/// What a simulated device was asked for, and what it holds.
+/// The counters of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimCounters {
     calls: [u64; SITES],
-    /// Buffers made.
+    /// Buffers created.
     pub buffers_created: u64,
-    /// Buffers given back.
+    /// Buffers destroyed.
     pub buffers_destroyed: u64,
-    /// Buffers that exist.
+    /// Existing buffers.
     pub buffers_live: u64,
     /// Kernels compiled.
     pub pipelines_created: u64,
-    /// Kernels that exist.
+    /// Existing kernels.
     pub pipelines_live: u64,
-    /// Bind groups made.
+    /// Bind groups created.
     pub bind_groups_created: u64,
-    /// Bind groups that exist.
+    /// Existing bind groups.
     pub bind_groups_live: u64,
     /// Submissions accepted.
     pub submissions: u64,
-    /// Submissions accepted and not executed yet.
+    /// Submissions that are accepted and not executed yet.
     pub submissions_pending: u64,
     /// Copies in the accepted submissions.
     pub copies: u64,
@@ -133,13 +133,13 @@ pub struct SimCounters {
     pub clears: u64,
     /// Dispatches in the accepted submissions.
     pub dispatches: u64,
-    /// Bytes of all buffers that exist.
+    /// Bytes of all existing buffers.
     pub reserved_bytes: u64,
     /// Bytes of destroyed buffers that submissions still use.
     pub retiring_bytes: u64,
-    /// The most that reserved and retiring bytes came to, together.
+    /// The highest sum of reserved and retiring bytes.
     pub peak_bytes: u64,
-    /// Faults that struck.
+    /// Calls that faults struck.
     pub faults: u64,
     /// Refusals and misuses: see [`SimHandle::complaints`].
     pub complaints: u64,
@@ -170,7 +170,7 @@ impl SimCounters {
         }
     }
 
-    /// How often the driver was called there, whatever came of it.
+    /// The number of calls of this kind so far, failed ones included.
     pub fn calls(&self, site: Site) -> u64 {
         self.calls[site as usize]
     }
@@ -183,7 +183,7 @@ impl SimCounters {
     }
 }
 
-/// A hash over numbers of fixed width, so that it is the same whatever a `usize` is.
+/// A hash over numbers of fixed width, so that it does not depend on the size of `usize`.
 pub(super) struct Digest(u64);
 
 impl Default for Digest {

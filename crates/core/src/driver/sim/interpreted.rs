@@ -1,4 +1,4 @@
-//! A kernel whose WGSL is interpreted, and its faults as the errors that a user sees.
+//! A kernel whose WGSL is interpreted. Its faults become the errors that a user sees.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::driver::{DriverError, DriverResult, PipelineDesc, panic_message, with
 use crate::error::KernelError;
 use crate::excerpt::{excerpt, shown};
 
-/// Characters of a message, at most.
+/// The most characters of a message.
 const MOST_MESSAGE: usize = 1000;
 
 /// A kernel that is ready to be interpreted.
@@ -21,12 +21,12 @@ pub(super) struct Interpreted {
     label: String,
     text: String,
     program: Program,
-    /// What lanes a subgroup may have.
+    /// The lanes that a subgroup may have.
     lanes: Vec<u32>,
     seed: u64,
     written_whole: u64,
     zeroes_workgroup: bool,
-    /// The library's kernels rely on no zeros.
+    /// Whether the kernel is one of the library, which rely on no zeros.
     is_ours: bool,
     has_run: AtomicBool,
 }
@@ -73,7 +73,7 @@ impl Interpreted {
         })
     }
 
-    /// Its name and text, once a dispatch ran without a fault.
+    /// The name and the text, once a dispatch ran without a fault.
     pub(super) fn proven(&self) -> Option<(String, String)> {
         let has_run = self.has_run.load(Ordering::Relaxed);
         has_run.then(|| (self.label.clone(), self.text.clone()))
@@ -86,7 +86,7 @@ impl Interpreted {
         bits.is_some_and(|bits| bits & 1 == 1)
     }
 
-    /// Runs a dispatch on the bytes of its bindings, of which some may be written; returns those.
+    /// Runs a dispatch on the bytes of its bindings. Returns those that may be written.
     pub(super) fn run(
         &self,
         bindings: Vec<(Vec<u8>, bool)>,

@@ -1,4 +1,4 @@
-//! Mappings: asked for, handed over when the submissions that use the buffer are done, given up.
+//! Mappings: requested, granted when the submissions that use the buffer are done, and ended.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::queue::{Fate, State};
 use crate::driver::{BufferId, MapMode, Signal};
 
 impl State {
-    /// Starts to wait for a mapping that was found valid.
+    /// Records the request for a mapping that was checked.
     pub(super) fn want_mapping(
         &mut self,
         id: BufferId,
@@ -30,7 +30,7 @@ impl State {
         ready
     }
 
-    /// Hands over the mappings whose submissions are done.
+    /// Grants the mappings whose submissions are done.
     pub(super) fn settle_mappings(&mut self) {
         let completed = self.completed();
         let wanted = std::mem::take(&mut self.wanted);
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Ends a mapping, wanted or had.
+    /// Ends a mapping or a request for one.
     pub(super) fn cancel(&mut self, mapping: Mapping) {
         if let Mapping::Wanted { ready, .. } = mapping {
             let fate = match self.lost {

@@ -1,18 +1,19 @@
-//! A device that is not there: strict about every rule, late on purpose, and failing on command.
+//! A simulated device: it checks every rule, runs late on purpose, and fails on command.
 //!
 //! ```text
-//!   SimDriver ──┐                      ┌─ contents  buffers, their bytes, what they take
-//!               ├─► Device (one lock) ─┼─ queue     what was submitted and is not executed yet
+//!   SimDriver ──┐                      ┌─ contents  buffers, their bytes and their sizes
+//!               ├─► Device (one lock) ─┼─ queue     submissions that are not executed yet
 //!   SimHandle ──┘                      ├─ interpret WGSL, and the faults of kernels
-//!                                      ├─ mapping   what the host waits for, or has
-//!                                      ├─ faults    what goes wrong at which call
-//!                                      ├─ files     the same for the disk
-//!                                      ├─ reopen    a fresh one after a loss
+//!                                      ├─ mapping   mappings, requested and granted
+//!                                      ├─ faults    faults of calls of the driver
+//!                                      ├─ files     faults of calls of the file system
+//!                                      ├─ reopen    a new device after a loss
 //!                                      └─ check     every rule, before anything takes effect
 //! ```
 //!
-//! The engine has the driver; a test keeps the [`SimHandle`]. Nothing here reads a clock: time is
-//! polls and submissions, chance is the seed, so a run can be repeated exactly.
+//! The engine has the driver, and a test keeps the [`SimHandle`]. Nothing here reads a clock. Polls
+//! and submissions are the time, and the seed decides random events, so a run can be repeated
+//! exactly.
 
 mod check;
 mod contents;
@@ -48,7 +49,7 @@ use contents::Mapping;
 use interpreted::Interpreted;
 use queue::{Fate, Group, Pipeline, State, Work};
 
-/// What driver and handle share.
+/// The state that driver and handle share.
 struct Device {
     caps: Caps,
     pauses: u32,
@@ -57,8 +58,8 @@ struct Device {
 }
 
 impl Device {
-    /// Works on the state under the lock, and sets the signals that came due once it is free:
-    /// whoever is woken may call the driver at once.
+    /// Runs `work` under the lock, and sets the due signals after the lock is released: a woken
+    /// thread may call the driver at once.
     fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = work(&mut state);
@@ -74,7 +75,7 @@ impl Device {
         result
     }
 
-    /// "Not yet", as often as the options say.
+    /// A future that is pending as often as the options say.
     fn pause(&self) -> impl Future<Output = ()> {
         let mut left = self.pauses;
         poll_fn(move |context| {
@@ -95,7 +96,7 @@ pub(crate) struct SimDriver {
 }
 
 impl SimDriver {
-    /// A new device, and the hand that a test keeps on it.
+    /// A new device, and the handle for a test.
     pub(crate) fn new(options: SimOptions) -> Result<(Self, SimHandle)> {
         let device = Arc::new(Device {
             caps: options.caps()?,
@@ -188,10 +189,10 @@ impl Driver for SimDriver {
 
     fn destroy_buffer(&self, buffer: BufferId) {
         self.device.with(|state| {
-            // The calls that give back only count: there is nothing to refuse them with, and what
-            // is lost is given back all the same.
+            // Calls that release something only count here. They return no error, and they release
+            // even on a lost device.
             let _ = state.enter(Site::DestroyBuffer);
-            // Once the device is lost, no submission uses anything.
+            // Once the device is lost, no submission uses a buffer.
             let completed = match state.lost {
                 Some(_) => u64::MAX,
                 None => state.completed(),
@@ -283,7 +284,8 @@ impl Driver for SimDriver {
                 state.run_until(signal)?;
                 state.still_here()
             })?;
-            // Set by now, unless another thread took it from the queue and is about to.
+            // The signal is set by now, or another thread took it from the queue and is about to
+            // set it.
             let happened = poll_fn(|context| match signal.outcome() {
                 Some(happened) => Poll::Ready(happened),
                 None => {
@@ -342,7 +344,7 @@ impl Driver for SimDriver {
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()> {
-        // Copied out, since `look` may call the driver.
+        // The bytes are copied, because `look` may call the driver.
         let bytes = self.device.with(|state| {
             state.enter(Site::ReadMapped)?;
             state
@@ -361,7 +363,7 @@ impl Driver for SimDriver {
                 Some(buffer) => (std::mem::replace(&mut buffer.mapping, Mapping::None), true),
                 None => (Mapping::None, false),
             };
-            // What went with a device that was replaced may still be given back.
+            // The caller may still unmap buffers that were lost with a replaced device.
             let excused = state.lost.is_some() || (state.reopened && !known);
             if matches!(mapping, Mapping::None) && !excused {
                 state.complain("unmap: the buffer is not mapped".to_string());

@@ -1,4 +1,4 @@
-//! What the simulated device is like: its limits, how late it runs, what goes wrong.
+//! The options of the simulated device: its limits, its lateness, its faults.
 
 use super::faults::Fault;
 use crate::driver::{AdapterKind, Caps, ShaderCompiler};
@@ -8,28 +8,28 @@ use crate::units::{GIB, MIB};
 /// Whether the simulated device holds bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SimMode {
-    /// Buffers hold bytes in RAM; copies, clears and kernels (by their host reference kernels) act
-    /// on them.
+    /// Buffers hold bytes in RAM. Copies, clears and kernels (by their reference kernels) act on
+    /// them.
     Contents,
-    /// Buffers have sizes and nothing else, so that traces of many GiB can be replayed on a
-    /// laptop. Every rule is still checked; reads give zeros.
+    /// Buffers have only sizes, so traces of many GiB can be replayed on a laptop. Every rule is
+    /// still checked. Reads return zeros.
     SizesOnly,
 }
 
-/// How the kernels of a simulated device compute.
+/// The way in which the kernels of a simulated device compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SimKernels {
-    /// The library's kernels, and yours that have a [reference
-    /// kernel](crate::Kernel::with_reference), compute on the host by that, which is fast.
-    /// The WGSL of all others is interpreted.
+    /// The library's kernels compute on the host by their reference kernels, which is fast. So do
+    /// kernels of the app with a [reference kernel](crate::Kernel::with_reference). The WGSL of all
+    /// others is interpreted.
     References,
     /// The WGSL of every kernel is interpreted, invocation by invocation. A race, a barrier that
-    /// some invocations do not reach, or an index beyond its end is [`Error::Kernel`].
+    /// some invocations do not reach, or an index beyond its end gives [`Error::Kernel`].
     Interpreted,
 }
 
-/// A simulated device. Take what differs and leave the rest:
+/// The options of a simulated device. Set the fields that differ from the default:
 ///
 /// ```
 /// use lapidary_core::sim::{Fault, FaultKind, SimOptions, Site};
@@ -43,16 +43,16 @@ pub enum SimKernels {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Whether there are bytes.
+    /// Whether buffers hold bytes.
     pub mode: SimMode,
-    /// How kernels compute.
+    /// The way in which kernels compute.
     pub kernels: SimKernels,
-    /// All of the device's memory, in bytes. Every buffer counts, staging too, and one that was
-    /// destroyed counts until the submissions that use it are done. Beyond it, out of memory.
+    /// The device's memory in bytes. Every buffer counts, also staging. A destroyed buffer counts
+    /// until the submissions that use it are done. A request beyond it is out of memory.
     pub memory_bytes: u64,
-    /// What the operating system lets the process use, as it says; it only says so, and refuses
-    /// nothing. `None`: it says nothing.
-    /// [`SimHandle::set_os_budget`](super::SimHandle::set_os_budget) changes it.
+    /// The budget in bytes that the operating system reports for the process. It refuses no buffer.
+    /// `None` for no report. [`SimHandle::set_os_budget`](super::SimHandle::set_os_budget) changes
+    /// it.
     pub os_budget_bytes: Option<u64>,
     /// See [`Caps::max_buffer_bytes`].
     pub max_buffer_bytes: u64,
@@ -70,12 +70,12 @@ pub struct SimOptions {
     pub max_invocations: u32,
     /// See [`Caps::max_workgroup_bytes`].
     pub max_workgroup_bytes: u32,
-    /// Multiply-adds, or bytes of operands, that one submission is given to do at most.
+    /// See [`Caps::most_work`].
     pub most_work: u64,
     /// See [`Caps::subgroup_lanes`]: powers of two, from 4 to 128. An interpreted dispatch has
-    /// subgroups of one of these sizes; where it is `None`, of 4, 8, 16, 32 or 64 lanes.
+    /// subgroups of one of these sizes. With `None` it has 4, 8, 16, 32 or 64 lanes.
     pub subgroup_lanes: Option<(u32, u32)>,
-    /// See [`Caps::cooperative_size`]; the kernels that use it only run interpreted.
+    /// See [`Caps::cooperative_size`]. Kernels that use it run only interpreted.
     pub cooperative_size: Option<u32>,
     /// See [`Caps::wide_words`].
     pub wide_words: bool,
@@ -85,28 +85,28 @@ pub struct SimOptions {
     pub maps_slabs: bool,
     /// See [`Caps::kind`].
     pub kind: AdapterKind,
-    /// How late the queue runs: a submission is executed once this many polls and later
-    /// submissions have happened since, or when somebody waits for it or for a later one. 0
-    /// executes it at once; `u32::MAX` leaves it to waits and to
-    /// [`SimHandle::run`](super::SimHandle::run).
+    /// The lateness of the queue. A submission is executed after this many polls and later
+    /// submissions, or when a caller waits for it or for a later one. 0 executes it at once.
+    /// `u32::MAX` leaves it to waits and to [`SimHandle::run`](super::SimHandle::run).
     pub lag_submissions: u32,
-    /// Draws each submission's lag from `0..=lag_submissions` instead, by `seed`.
+    /// Draws the lag of each submission from `0..=lag_submissions` instead, by `seed`.
     pub jitter: bool,
-    /// How often a creation or a wait says "not yet" before it does anything, as a browser does.
-    /// 0 is what native devices do: it blocks.
+    /// The number of times that a creation or a wait is pending before it does anything, as in a
+    /// browser. With 0 it blocks, as native devices do.
     pub pauses: u32,
-    /// Fills new slabs with 0xA5 instead of zeros, to find what relies on fresh memory.
+    /// Fills new slabs with 0xA5 instead of zeros, to find code that relies on fresh memory.
     pub dirty: bool,
-    /// Parses and validates each kernel's WGSL, and compares its bindings with what they are
-    /// said to be. Costs well under a millisecond a kernel.
+    /// Parses and validates each kernel's WGSL, and compares its bindings with the description.
+    /// Costs well under a millisecond per kernel.
     pub checks_shaders: bool,
-    /// Submits every command alone, and moves all that can be moved after it: to find what relies
-    /// on a place. `None`: if there is an environment variable `LAPIDARY_SIM_COMPACT`.
+    /// Submits every command alone, and then moves every block that can move, to find code that
+    /// relies on a place. `None` takes `true` if the environment variable `LAPIDARY_SIM_COMPACT` is
+    /// set.
     pub compact_always: Option<bool>,
-    /// Where all chance comes from: same seed and same calls, same behaviour.
+    /// The seed of all random events. The same seed and the same calls give the same behaviour.
     pub seed: u64,
-    /// What goes wrong from the start; more can be armed later, by
-    /// [`SimHandle::arm`](super::SimHandle::arm).
+    /// Faults that are armed from the start. [`SimHandle::arm`](super::SimHandle::arm) arms more
+    /// later.
     pub faults: Vec<Fault>,
 }
 
@@ -145,7 +145,7 @@ impl Default for SimOptions {
 }
 
 impl SimOptions {
-    /// What the device says of itself, or which option cannot be.
+    /// The caps of the device, or an error for an invalid option.
     pub(super) fn caps(&self) -> Result<Caps> {
         let refuse = |option, reason: &str| {
             Err(Error::Option {
@@ -160,7 +160,10 @@ impl SimOptions {
             );
         }
         if self.max_buffer_bytes < 4 {
-            return refuse("max_buffer_bytes", "no buffer would fit: at least 4");
+            return refuse(
+                "max_buffer_bytes",
+                "it must be at least 4, or no buffer fits",
+            );
         }
         if self.max_binding_bytes < 4 || !self.max_binding_bytes.is_multiple_of(4) {
             return refuse(
@@ -171,7 +174,7 @@ impl SimOptions {
         if self.max_storage_bindings == 0 || self.max_groups == 0 {
             return refuse(
                 "max_storage_bindings, max_groups",
-                "no kernel could run: at least 1",
+                "it must be at least 1, or no kernel can run",
             );
         }
         let is_size = |lanes: u32| lanes.is_power_of_two() && (4..=128).contains(&lanes);
@@ -179,7 +182,7 @@ impl SimOptions {
             if !is_size(least) || !is_size(most) || least > most {
                 return refuse(
                     "subgroup_lanes",
-                    "powers of two from 4 to 128, the least first",
+                    "they must be powers of two from 4 to 128, the least first",
                 );
             }
         }

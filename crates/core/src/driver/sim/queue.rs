@@ -1,9 +1,9 @@
-//! The virtual queue: what was submitted waits here, and is executed late.
+//! The virtual queue: submissions wait here and are executed late.
 //!
 //! ```text
 //!   submit ──► [17] [18] [19] ──► executed at the front, in order
 //!                                  when its lag is over      (a poll, a later submission)
-//!                                  when somebody waits for it (or for a later one)
+//!                                  when a caller waits for it  (or for a later one)
 //!                                  when a test runs it        (SimHandle::run)
 //! ```
 //!
@@ -34,10 +34,10 @@ pub(super) struct Pipeline {
     pub(super) work: Work,
 }
 
-/// How a dispatch computes.
+/// The way in which a dispatch computes.
 #[derive(Clone)]
 pub(super) enum Work {
-    /// Not at all: there are only sizes.
+    /// No computation: buffers have only sizes.
     Nothing,
     Reference(ReferenceKernel),
     Wgsl(Arc<Interpreted>),
@@ -49,8 +49,8 @@ pub(super) struct Group {
     pub(super) bindings: Arc<[Binding]>,
 }
 
-/// An op with everything that it needs held, so that it can run after its kernel and bind group
-/// were forgotten.
+/// An op that owns all that it needs, so that it can run after its kernel and bind group were
+/// destroyed.
 #[derive(Clone)]
 pub(super) enum Step {
     Copy {
@@ -72,14 +72,14 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Is its WGSL interpreted? Then it is executed as it is submitted, so that what is wrong with
-    /// it is the answer to its own submission.
+    /// Whether its WGSL is interpreted. Then it is executed during its submission, so that the
+    /// submission returns its faults.
     pub(super) fn is_interpreted(&self) -> bool {
         matches!(self, Step::Dispatch { kernel, .. } if matches!(kernel.work, Work::Wgsl(_)))
     }
 }
 
-/// A submission that was not executed yet.
+/// A submission that is not executed yet.
 struct Pending {
     serial: u64,
     /// The tick at which it is due.
@@ -89,7 +89,7 @@ struct Pending {
     done: Signal,
 }
 
-/// What became of something that was waited for.
+/// The outcome of an awaited event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Happened,
@@ -97,7 +97,7 @@ pub(super) enum Fate {
     Lost,
 }
 
-/// All that the device's lock guards.
+/// The state that the device's lock guards.
 pub(super) struct State {
     pub(super) options: SimOptions,
     pub(super) memory: Memory,
@@ -106,26 +106,26 @@ pub(super) struct State {
     pub(super) faults: FaultPlan,
     pub(super) counters: SimCounters,
     pub(super) digest: Digest,
-    /// What was refused or misused, the first so many.
+    /// The first requests that were refused or misused.
     pub(super) complaints: Vec<String>,
     pub(super) lost: Option<String>,
     /// Signals to set once the lock is released.
     pub(super) settled: Vec<(Signal, Fate)>,
-    /// What the device is like that a reopening finds, if not like this one.
+    /// The options of the device that a reopening finds. `None` for the same options.
     pub(super) next: Option<SimOptions>,
-    /// What others in the process use of what the operating system grants.
+    /// The bytes that other code of the process uses of the system's budget.
     pub(super) others_bytes: u64,
-    /// This is not the first device: ids of another may still be given back.
+    /// Whether a device was replaced. Then callers may still release ids of an earlier device.
     pub(super) reopened: bool,
     chance: Chance,
     pending: VecDeque<Pending>,
-    /// Buffers with a mapping that is wanted, in the order of asking.
+    /// The buffers with a requested mapping, in the order of the requests.
     pub(super) wanted: Vec<BufferId>,
-    /// Counts polls and submissions.
+    /// The number of polls and submissions.
     ticks: u64,
     submitted: u64,
     completed: u64,
-    /// Dispatches that were interpreted.
+    /// The number of interpreted dispatches.
     dispatches: u64,
 }
 
@@ -146,7 +146,8 @@ impl State {
             next: None,
             others_bytes: 0,
             reopened: false,
-            // Another stream than that of the faults: arming one must not change the lateness.
+            // This generator differs from that of the faults: arming a fault must not change the
+            // lateness.
             chance: Chance(options.seed ^ 0x6c61_7465),
             pending: VecDeque::new(),
             wanted: Vec::new(),
@@ -170,7 +171,7 @@ impl State {
         self.pending.len()
     }
 
-    /// Every call of the driver begins here: it is counted, and may be struck by a fault.
+    /// Begins every call of the driver: counts it, and applies a fault.
     pub(super) fn enter(&mut self, site: Site) -> DriverResult<()> {
         self.counters.count(site);
         self.still_here()?;
@@ -184,7 +185,7 @@ impl State {
         }
     }
 
-    /// The device goes away: what was not executed never will be.
+    /// Loses the device. Submissions that are not executed never will be.
     pub(super) fn lose(&mut self, reason: &str) -> DriverError {
         let reason = self.lost.get_or_insert_with(|| reason.to_string()).clone();
         let given_up = self
@@ -202,7 +203,7 @@ impl State {
         DriverError::Lost(reason)
     }
 
-    /// Nobody can call the driver any more: what it held goes with it.
+    /// Releases all objects, because no caller can call the driver any more.
     pub(super) fn close(&mut self) {
         self.lose("its driver was dropped");
         self.memory.clear_all();
@@ -210,7 +211,7 @@ impl State {
         self.pipelines = Table::default();
     }
 
-    /// Somebody did what is not allowed.
+    /// Records a broken rule.
     pub(super) fn complain(&mut self, what: String) {
         self.counters.complaints += 1;
         if self.complaints.len() < COMPLAINTS_KEPT {
@@ -218,18 +219,18 @@ impl State {
         }
     }
 
-    /// Nothing is on its way any more.
+    /// Marks all submissions as done.
     pub(super) fn all_is_done(&mut self) {
         self.completed = self.submitted;
     }
 
-    /// Complains, and makes the error of it.
+    /// Records a broken rule and returns it as an error.
     pub(super) fn refuse(&mut self, what: String) -> DriverError {
         self.complain(what.clone());
         DriverError::Invalid(what)
     }
 
-    /// Queues steps that were found valid. What is due by now is executed.
+    /// Queues steps that were checked, and executes the submissions that are due.
     pub(super) fn push(&mut self, steps: Vec<Step>, params: Vec<u8>) -> DriverResult<Submission> {
         let is_executed = steps.iter().any(Step::is_interpreted);
         if is_executed {
@@ -255,7 +256,7 @@ impl State {
         self.pending.push_back(Pending {
             serial,
             due: self.ticks + lag,
-            // Without contents there is nothing to execute, only time to pass.
+            // Without contents there is nothing to execute, and only time passes.
             steps: if self.has_contents() && !is_executed {
                 steps
             } else {
@@ -268,7 +269,7 @@ impl State {
         Ok(Submission { serial, done })
     }
 
-    /// What was executed failed.
+    /// Handles the failure of an executed step.
     fn give_up(&mut self, error: DriverError) -> DriverError {
         match error {
             DriverError::Lost(reason) => self.lose(&reason),
@@ -280,7 +281,7 @@ impl State {
         }
     }
 
-    /// One poll's worth of time passes.
+    /// Lets the time of one poll pass.
     pub(super) fn tick(&mut self) {
         self.ticks += 1;
         self.run_due();
@@ -293,7 +294,7 @@ impl State {
         self.settle_mappings();
     }
 
-    /// Executes so many submissions, due or not; how many there were.
+    /// Executes this many submissions, due or not. Returns the number that it executed.
     pub(super) fn run(&mut self, count: usize) -> usize {
         let count = count.min(self.pending.len());
         (0..count).for_each(|_| self.run_front());
@@ -301,7 +302,7 @@ impl State {
         count
     }
 
-    /// Executes what a signal waits for.
+    /// Executes the submissions that a signal waits for.
     pub(super) fn run_until(&mut self, signal: &Signal) -> DriverResult<()> {
         if signal.serial() > self.submitted {
             let serial = signal.serial();
@@ -392,8 +393,8 @@ impl State {
         Ok(())
     }
 
-    /// Runs a reference kernel on copies of what it sees. A reference kernel that panics takes the
-    /// device with it, as a kernel that crashes does.
+    /// Runs a reference kernel on copies of its bindings. A reference kernel that panics loses the
+    /// device, as a kernel that crashes does.
     fn dispatch(
         &mut self,
         reference: &ReferenceKernel,
@@ -452,7 +453,7 @@ impl State {
         }
     }
 
-    /// The answer of calls during which the device may have gone away.
+    /// The result of a call during which the device may have been lost.
     pub(super) fn still_here(&self) -> DriverResult<()> {
         match &self.lost {
             Some(reason) => Err(DriverError::Lost(reason.clone())),
@@ -461,7 +462,7 @@ impl State {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(words), _) => words,

@@ -1,5 +1,5 @@
-//! A fresh device in the place of one that was lost. The test's hand stays on it: counters and
-//! faults go on.
+//! Replaces a lost device by a new one. The test's handle continues with it, and so do counters and
+//! faults.
 
 use super::faults::{FaultKind, Site};
 use super::options::SimOptions;
@@ -31,8 +31,8 @@ impl State {
         Ok(())
     }
 
-    /// Another device is found there. What was planned for the old one's limits stays planned for
-    /// them, so they are what the new one is held to.
+    /// Takes the options of another device. The engine has planned with the limits of the old one,
+    /// so the new one keeps them.
     fn become_like(&mut self, next: SimOptions) -> DriverResult<()> {
         let unlikely = |error: crate::error::Error| DriverError::Invalid(error.to_string());
         let caps = self.options.caps().map_err(unlikely)?;

@@ -1,4 +1,4 @@
-//! Reads a kernel's WGSL and compares it with what the kernel is said to be, as wgpu would.
+//! Parses a kernel's WGSL and compares it with the kernel's description, as wgpu would.
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess};
@@ -10,17 +10,18 @@ use crate::driver::{Access, PipelineDesc};
 pub(super) struct Valid {
     pub(super) module: naga::Module,
     pub(super) info: ModuleInfo,
-    /// Which entry point.
+    /// The index of the entry point.
     pub(super) entry: usize,
 }
 
-/// Parses and validates the shader of a description, as the device would, or says why not.
+/// Parses and validates the shader of a description, as the device would. An error gives the
+/// reason.
 pub(super) fn parse(desc: &PipelineDesc, options: &SimOptions) -> Result<Valid, String> {
     let module = match naga::front::wgsl::parse_str(&desc.wgsl) {
         Ok(module) => module,
         Err(error) => return Err(error.emit_to_string(&desc.wgsl)),
     };
-    // What every device can do; more would hide that a kernel does not run everywhere.
+    // The capabilities of every device. More would hide that a kernel does not run everywhere.
     let mut capabilities =
         Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
     capabilities.set(Capabilities::SHADER_INT64, options.wide_words);
@@ -44,7 +45,7 @@ pub(super) fn parse(desc: &PipelineDesc, options: &SimOptions) -> Result<Valid, 
     }
 }
 
-/// Whether the shader is valid and its bindings are those of the description, or why not.
+/// Checks that the shader is valid and has the bindings of the description.
 pub(super) fn check(desc: &PipelineDesc, options: &SimOptions) -> Result<(), String> {
     let immediates = options.max_immediate_bytes > 0;
     let label = &desc.label;
@@ -110,8 +111,8 @@ pub(super) fn check(desc: &PipelineDesc, options: &SimOptions) -> Result<(), Str
     }
 }
 
-/// The parameters that the shader reads are among those that it is given. WGSL pads a struct to
-/// its alignment, which is that of a `vec4` at most.
+/// Whether the parameters that the shader reads fit into those that it is given. WGSL pads a struct
+/// to its alignment, which is at most that of a `vec4`.
 fn fits(module: &naga::Module, variable: &naga::GlobalVariable, desc: &PipelineDesc) -> bool {
     let size = module.types[variable.ty].inner.size(module.to_ctx());
     size <= desc.params_bytes.next_multiple_of(16)

@@ -1,19 +1,19 @@
-//! What a device can do, reduced to what lapidary asks.
+//! The abilities of a device that lapidary uses.
 
 use wgpu::Features;
 
 use super::super::{AdapterKind, Caps, ShaderCompiler};
 use super::cooperative;
 
-/// Elements are counted in `u32`, so no buffer holds more bytes than that.
+/// The kernels count elements in `u32`, so no buffer has more bytes than a `u32` counts.
 const MOST_BUFFER_BYTES: u64 = (1 << 32) - 256;
 
-/// Sizes are multiples of the largest offset alignment that there is, so that a range which
-/// starts at a multiple of the limit is aligned.
+/// Sizes are multiples of the largest offset alignment of all devices. So a range that starts at a
+/// multiple of a limit is aligned.
 const GRANULE_BYTES: u64 = 256;
 
-/// Kernels may have this many bytes of parameters; a device with fewer bytes of immediates is
-/// treated as one without.
+/// The bytes of parameters that a kernel may have. A device with fewer bytes of immediates counts
+/// as one without immediates.
 pub(super) const IMMEDIATE_BYTES: u32 = 128;
 
 pub(super) fn kind_of(device_type: wgpu::DeviceType) -> AdapterKind {
@@ -26,8 +26,8 @@ pub(super) fn kind_of(device_type: wgpu::DeviceType) -> AdapterKind {
     }
 }
 
-/// What wgpu has kernels compiled by. wgpu does not say which compiler it loaded for DX12; but
-/// these features need shader model 6, which it offers with DXC alone.
+/// The compiler of kernels. wgpu does not say which compiler it loaded for DX12. But these features
+/// need shader model 6, which wgpu offers only with DXC.
 pub(super) fn compiler_of(info: &wgpu::AdapterInfo, offered: Features) -> ShaderCompiler {
     const BY_DXC: Features = Features::SUBGROUP
         .union(Features::SHADER_INT64)
@@ -39,20 +39,20 @@ pub(super) fn compiler_of(info: &wgpu::AdapterInfo, offered: Features) -> Shader
     }
 }
 
-/// The driver's name and version, where it tells them.
+/// The driver's name and version, if it tells them.
 pub(super) fn driver_of(info: &wgpu::AdapterInfo) -> String {
     format!("{} {}", info.driver, info.driver_info)
         .trim()
         .to_owned()
 }
 
-/// Does host memory serve as device memory, so that mapping a slab costs nothing?
+/// Whether host memory serves as device memory, so that mapping a slab costs nothing.
 pub(super) fn shares_memory(kind: AdapterKind) -> bool {
     matches!(kind, AdapterKind::Cpu | AdapterKind::Integrated)
 }
 
-/// The features worth having, of those that the adapter offers. What multiplies squares of halves
-/// is asked for where there is a `cooperative_size`.
+/// The useful features among those that the adapter offers. The features of cooperative matrices
+/// are included if there is a `cooperative_size`.
 pub(super) fn wanted(
     offered: Features,
     kind: AdapterKind,
@@ -74,7 +74,7 @@ pub(super) fn wanted(
     wanted & offered
 }
 
-/// The limits to ask for: all that the adapter has.
+/// The limits to request: all that the adapter has.
 pub(super) fn limits(adapter: wgpu::Limits, features: Features) -> wgpu::Limits {
     let immediates = features.contains(Features::IMMEDIATES);
     wgpu::Limits {
@@ -86,19 +86,19 @@ pub(super) fn limits(adapter: wgpu::Limits, features: Features) -> wgpu::Limits 
     }
 }
 
-/// A quarter of a second or less, were a small GPU to do a hundredth of what the largest do: 32
+/// At most a quarter of a second, if a small GPU has a hundredth of the speed of the largest: 32
 /// billion multiply-adds, or 32 billion bytes, a second.
 const MOST_WORK: u64 = 1 << 33;
 
-/// The same on cards with memory of their own, the smallest of which do a multiple of that.
+/// The same for cards with their own memory. Even the smallest of them are several times faster.
 const MOST_WORK_OF_DISCRETE: u64 = 1 << 35;
 
-/// Do parameters go through immediates?
+/// Whether parameters go through immediates.
 pub(super) fn has_immediates(features: Features, limits: &wgpu::Limits) -> bool {
     features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= IMMEDIATE_BYTES
 }
 
-/// Its name; a browser may keep it to itself.
+/// The adapter's name. A browser may hide it.
 pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
     match info.name.trim() {
         "" => "unnamed adapter".to_owned(),
@@ -106,8 +106,9 @@ pub(super) fn name_of(info: &wgpu::AdapterInfo) -> String {
     }
 }
 
-/// How many storage bindings a compiler copes with. FXC takes seconds for a copy that chooses among
-/// 20 windows, and refuses one among 60 (X3705). Eight operands, which no kernel exceeds, need 9.
+/// The most storage bindings that a compiler can handle. FXC takes seconds for a copy that chooses
+/// among 20 windows, and refuses a copy among 60 (X3705). A kernel has at most eight operands and
+/// needs 9 bindings.
 fn most_bindings(compiler: ShaderCompiler) -> u32 {
     match compiler {
         ShaderCompiler::Fxc => 9,
@@ -115,7 +116,7 @@ fn most_bindings(compiler: ShaderCompiler) -> u32 {
     }
 }
 
-/// What a device with these features and limits can do.
+/// The abilities of a device with these features and limits.
 pub(super) fn caps(
     info: &wgpu::AdapterInfo,
     compiler: ShaderCompiler,
@@ -151,17 +152,17 @@ pub(super) fn caps(
             .min(limits.max_compute_workgroup_size_x),
         max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
         subgroup_lanes: (features.contains(Features::SUBGROUP) && lanes.0 > 0).then_some(lanes),
-        // How many subgroups a workgroup has must be known.
+        // The number of subgroups in a workgroup must be known.
         cooperative_size: cooperative_size
             .filter(|_| features.contains(cooperative::FEATURES) && lanes.0 == lanes.1)
-            // Mesa's software driver ends the process at such a kernel where it has 16 lanes.
+            // With 16 lanes, Mesa's software driver ends the process at such a kernel.
             .filter(|_| kind != AdapterKind::Cpu || lanes.0 == 8),
         wide_words: features.contains(Features::SHADER_INT64)
             && kind == AdapterKind::Cpu
             && info.backend == wgpu::Backend::Vulkan,
         maps_slabs: features.contains(Features::MAPPABLE_PRIMARY_BUFFERS) && shares_memory(kind),
         most_work: match kind {
-            // No system watches over what runs on its own cores.
+            // No system resets a device that is the CPU itself.
             AdapterKind::Cpu => u64::MAX,
             AdapterKind::Discrete => MOST_WORK_OF_DISCRETE,
             _ => MOST_WORK,
@@ -170,7 +171,7 @@ pub(super) fn caps(
     }
 }
 
-/// What the app's device can do.
+/// The abilities of the app's device.
 pub(super) fn of_device(adapter: Option<&wgpu::Adapter>, device: &wgpu::Device) -> Caps {
     let info = adapter.map_or_else(|| device.adapter_info(), wgpu::Adapter::get_info);
     let cooperative_size = adapter.and_then(cooperative::size);

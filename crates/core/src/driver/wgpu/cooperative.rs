@@ -1,4 +1,4 @@
-//! Cooperative matrices: squares that a subgroup multiplies at once, which wgpu calls experimental.
+//! Cooperative matrices: squares that a subgroup multiplies at once. wgpu calls them experimental.
 
 #![expect(
     unsafe_code,
@@ -8,14 +8,14 @@
 
 use wgpu::{CooperativeMatrixProperties, CooperativeScalarType, ExperimentalFeatures, Features};
 
-/// What kernels by cooperative matrices need: their operands lie in workgroup memory as halves.
+/// The features that cooperative kernels need: their operands lie in workgroup memory as f16.
 pub(super) const FEATURES: Features =
     Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(Features::SHADER_F16);
 
-/// Rows, and columns, of the largest squares of halves that the adapter multiplies with sums in
-/// single precision.
+/// The rows, and columns, of the largest squares of f16 that the adapter multiplies with sums in
+/// f32.
 ///
-/// On Vulkan alone: Metal has them too, but nobody has seen these kernels run there.
+/// Only on Vulkan. Metal has cooperative matrices too, but these kernels were never run there.
 pub(super) fn size(adapter: &wgpu::Adapter) -> Option<u32> {
     let is_seen = adapter.get_info().backend == wgpu::Backend::Vulkan;
     if !is_seen || !adapter.features().contains(FEATURES) || !is_granted(adapter) {
@@ -24,9 +24,9 @@ pub(super) fn size(adapter: &wgpu::Adapter) -> Option<u32> {
     largest(&adapter.cooperative_matrix_properties())
 }
 
-/// Whether the driver grants them to a device. wgpu offers them as soon as the driver lists sizes,
-/// and panics if it then refuses the device, as Mesa's software driver does where subgroups have
-/// four lanes.
+/// Whether the driver grants cooperative matrices to a device. wgpu offers them if the driver lists
+/// sizes, and panics if the driver then refuses the device. Mesa's software driver does so where
+/// subgroups have four lanes.
 #[cfg(any(
     windows,
     target_os = "linux",
@@ -36,7 +36,7 @@ pub(super) fn size(adapter: &wgpu::Adapter) -> Option<u32> {
 fn is_granted(adapter: &wgpu::Adapter) -> bool {
     use ash::vk;
 
-    // SAFETY: what is behind it is asked and not destroyed, and the guard keeps it alive.
+    // SAFETY: the handle is only read, not destroyed, and the guard keeps it alive.
     let Some(adapter) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else {
         return false;
     };
@@ -47,13 +47,13 @@ fn is_granted(adapter: &wgpu::Adapter) -> bool {
     let mut granted = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
     let mut asked = vk::PhysicalDeviceFeatures2::default().push_next(&mut granted);
     let (raw, physical) = (instance.raw_instance(), adapter.raw_physical_device());
-    // SAFETY: the instance has the function, since its version has it; the physical device is its
-    // own and lists sizes, so it knows the structure that is chained, which outlives the call.
+    // SAFETY: the instance's version has the function. The physical device belongs to the instance
+    // and lists sizes, so it knows the chained structure, which outlives the call.
     unsafe { raw.get_physical_device_features2(physical, &mut asked) };
     granted.cooperative_matrix == vk::TRUE
 }
 
-/// No other system has Vulkan of its own.
+/// Other systems have no native Vulkan.
 #[cfg(not(any(
     windows,
     target_os = "linux",
@@ -74,13 +74,14 @@ fn largest(offered: &[CooperativeMatrixProperties]) -> Option<u32> {
     offered.iter().filter(is_square).map(|of| of.m_size).max()
 }
 
-/// What a device is opened with, so that it has these features.
+/// The permission with which a device is opened, so that it has these features.
 pub(super) fn permission(features: Features) -> ExperimentalFeatures {
     match features.contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
-        // SAFETY: what may go wrong is the use of these matrices in a shader. Only a text of ours
-        // names them (`shaders/matmul/cooperative.wgsl`): in uniform control flow, out of workgroup
-        // memory, inside its bounds, in a size and with types that the adapter has listed. Kernels
-        // of the app's are validated without the capability (`ops/custom/reflect.rs`) and cannot.
+        // SAFETY: the danger is a wrong use of these matrices in a shader. Only a text of this
+        // project uses them (`shaders/matmul/cooperative.wgsl`). It does so in uniform control
+        // flow, with workgroup memory, inside its bounds, and in a size and with types that the
+        // adapter has listed. Kernels of the app are validated without the capability
+        // (`ops/custom/reflect.rs`), so they cannot use them.
         true => unsafe { ExperimentalFeatures::enabled() },
         false => ExperimentalFeatures::disabled(),
     }

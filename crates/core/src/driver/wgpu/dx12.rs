@@ -1,4 +1,4 @@
-//! The compilers of kernels on DX12: which one wgpu gets, and why it can use none.
+//! The compilers of kernels on DX12: which of them wgpu uses, and why it may be able to use none.
 
 #![cfg_attr(
     windows,
@@ -12,20 +12,21 @@
 use crate::error::Error;
 use crate::error::Result;
 
-/// Which compiler makes a DX12 device's code of kernels. Other backends ignore it.
+/// The compiler of a DX12 device's kernels. Other backends ignore it.
 ///
 /// DXC needs a GPU with shader model 6 (most since 2016) and a driver of 2016 or later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dx12Compiler {
-    /// DXC if the feature `static-dxc` links it in. Else DXC from `dxcompiler.dll`, if Windows
-    /// finds that file (it looks beside the program first) and the GPU can take its code. Else FXC.
+    /// DXC if the feature `static-dxc` links it in. Otherwise DXC from `dxcompiler.dll`, if Windows
+    /// finds that file (it looks beside the program first) and the GPU accepts its code. Otherwise
+    /// FXC.
     #[default]
     Auto,
     /// FXC, from `d3dcompiler_47.dll`, which is part of Windows. It compiles slowly, and some
-    /// kernels have a slower form for it. In the forms for GPUs, run by a software rasterizer,
-    /// large products take 1.9 times as long, those of five to eight rows 1.2 times, and others as
-    /// long as with DXC. No GPU was measured.
+    /// kernels have a slower form for it. The forms for GPUs were measured on a software
+    /// rasterizer. Large products take 1.9 times as long as with DXC, products of five to eight
+    /// rows 1.2 times, and others the same time. No GPU was measured.
     Fxc,
     /// DXC from a DLL that the app ships.
     DynamicDxc {
@@ -48,7 +49,7 @@ impl Dx12Compiler {
     }
 }
 
-/// Whether wgpu has DXC linked in. Asked for it in vain, wgpu panics on Windows.
+/// Whether wgpu has DXC linked in. On Windows wgpu panics if it does not and is asked for DXC.
 #[cfg(windows)]
 const HAS_STATIC_DXC: bool = cfg!(all(
     feature = "static-dxc",
@@ -56,10 +57,10 @@ const HAS_STATIC_DXC: bool = cfg!(all(
     not(target_arch = "aarch64")
 ));
 
-/// Refuses what makes wgpu panic.
+/// Refuses a compiler with which wgpu panics.
 ///
 /// # Errors
-/// [`Error::Option`].
+/// [`Error::Option`] if that compiler is wanted.
 #[cfg(windows)]
 pub(super) fn check(wanted: &wgpu::Dx12Compiler) -> Result<()> {
     match wanted {
@@ -73,17 +74,17 @@ pub(super) fn check(wanted: &wgpu::Dx12Compiler) -> Result<()> {
     }
 }
 
-/// No other system has these compilers, so any wish is as good as another.
+/// Other systems have none of these compilers and ignore the choice.
 #[cfg(not(windows))]
 pub(super) fn check(_: &wgpu::Dx12Compiler) -> Result<()> {
     Ok(())
 }
 
-/// What to try instead, if wgpu found no DX12 adapter with the compiler that was `wanted`. The best
-/// compiler may be a DLL that is too old, or too new for the GPU: then FXC is left.
+/// The compiler to try next, if wgpu found no DX12 adapter with the `wanted` compiler. The best
+/// compiler may be a DLL that is too old, or too new for the GPU. Then FXC is left.
 ///
 /// # Errors
-/// [`Error::Option`] where only the compiler is in the way, and the app or its user chose it.
+/// [`Error::Option`] if only the compiler prevents a start, and the app or its user chose it.
 #[cfg(windows)]
 pub(super) fn instead_of(wanted: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx12Compiler>> {
     match wanted {
@@ -107,7 +108,7 @@ pub(super) fn instead_of(wanted: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx1
     }
 }
 
-/// No other system has these compilers.
+/// Other systems have none of these compilers.
 #[cfg(not(windows))]
 pub(super) fn instead_of(_: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx12Compiler>> {
     Ok(None)
@@ -117,7 +118,7 @@ pub(super) fn instead_of(_: &wgpu::Dx12Compiler) -> Result<Option<wgpu::Dx12Comp
 const WHAT_TO_SHIP: &str = "Ship Microsoft's dxcompiler.dll, version 1.8.2502 or newer, beside \
                             the program, or build with the feature `static-dxc`, or choose FXC";
 
-/// What keeps wgpu from starting DX12 with this compiler, in its own words.
+/// The error that keeps wgpu from starting DX12 with this compiler, in wgpu's words.
 #[cfg(windows)]
 fn failure(compiler: &wgpu::Dx12Compiler) -> Option<String> {
     use std::error::Error as _;
@@ -133,8 +134,8 @@ fn failure(compiler: &wgpu::Dx12Compiler) -> Option<String> {
         telemetry: None,
         display: None,
     };
-    // SAFETY: wgpu calls it as well, with the same descriptor and no other condition, each time
-    // that an instance is made; what it returns is dropped here, before anything was made of it.
+    // SAFETY: wgpu calls the function as well, with the same descriptor and no other condition,
+    // whenever it creates an instance. The result is dropped here before it is used.
     let error = unsafe { <Dx12 as Api>::Instance::init(&desc) }.err()?;
     let mut text = error.to_string();
     let mut cause = error.source();

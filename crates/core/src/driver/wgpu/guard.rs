@@ -1,6 +1,6 @@
-//! The only way into wgpu: error scopes around the call, panics caught, and at the end the
-//! question whether the device is still there. It costs more than many a call, so it is put once
-//! where several calls make one step.
+//! The only way into wgpu. Each call runs inside error scopes, panics are caught, and at the end
+//! the guard asks whether the device still exists. That question costs more than many calls.
+//! Several calls that form one step ask it once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(not(target_arch = "wasm32"))]
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use super::super::{BoxFuture, DriverError, DriverResult, panic_message};
 use super::Opened;
 
-/// What a scope caught, once it is known: at once natively, some time later in a browser.
+/// The error that a scope caught, once it is known: at once natively, later in a browser.
 pub(super) type Late = BoxFuture<'static, Option<wgpu::Error>>;
 
 /// The scopes around every call, the innermost last.
@@ -23,14 +23,14 @@ const SCOPES: [wgpu::ErrorFilter; 3] = [
     wgpu::ErrorFilter::Validation,
 ];
 
-/// What became of a guarded call.
+/// The result of a guarded call, and its scopes.
 pub(super) struct Guarded<T> {
     value: DriverResult<T>,
     caught: [Late; 3],
 }
 
 impl Opened {
-    /// Refuses when the device is known to be gone.
+    /// Refuses if the device is known to be lost.
     pub(super) fn check(&self) -> DriverResult<()> {
         match self.progress.lost() {
             Some(reason) => Err(DriverError::Lost(reason.to_owned())),
@@ -38,16 +38,16 @@ impl Opened {
         }
     }
 
-    /// Runs calls to wgpu so that their errors reach us and nobody else.
+    /// Runs calls to wgpu so that only this driver gets their errors.
     ///
-    /// Scopes belong to a thread, natively, so nothing in `call` may be awaited. If the device is
-    /// gone, wgpu calls back to say so, to us or to the app: the engine's lock must not be held.
+    /// Natively scopes belong to a thread, so `call` must not await. If the device is lost, wgpu
+    /// calls back to the engine or the app, so the caller must not hold the engine's lock.
     pub(super) fn guarded<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
         self.guarded_or(call, Self::gone)
     }
 
-    /// As [`guarded`](Self::guarded) for calls under the engine's lock: nobody is called back, and
-    /// a loss that is found here has no better reason than that it was found.
+    /// As [`guarded`](Self::guarded), for calls under the engine's lock. wgpu calls no callback. So
+    /// the reason for a loss that is found here is only that it was found.
     pub(super) fn guarded_quietly<T>(&self, call: impl FnOnce() -> T) -> Guarded<T> {
         self.guarded_or(call, Self::found_gone)
     }
@@ -64,8 +64,9 @@ impl Opened {
         guarded
     }
 
-    /// Runs calls as [`guarded`](Self::guarded) does, where a success means nothing before a later
-    /// call has succeeded which asks for the device: only a failure asks here.
+    /// Runs calls as [`guarded`](Self::guarded) does, but asks the device only after an error.
+    /// This is for calls whose success matters only if a later call succeeds, and that later call
+    /// asks.
     pub(super) fn in_passing<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
         let result = self.at_once(call).and_then(|result| result);
         result.map_err(|error| match self.is_here() {
@@ -74,8 +75,8 @@ impl Opened {
         })
     }
 
-    /// Runs calls in scopes and tells what they caught: natively that is known at once, and what
-    /// could keep it for later is not made.
+    /// Runs calls in scopes and returns the errors that they caught. Natively these are known at
+    /// once, so nothing is allocated to keep scopes for later.
     #[cfg(not(target_arch = "wasm32"))]
     fn at_once<T>(&self, call: impl FnOnce() -> T) -> DriverResult<T> {
         let scopes = SCOPES.map(|filter| self.device.push_error_scope(filter));
@@ -110,8 +111,8 @@ impl Opened {
         }
     }
 
-    /// The verdict on a guarded call, without waiting. What a browser has yet to tell is kept
-    /// and told by the next wait: a poll finds it too, but has nobody to tell.
+    /// The result of a guarded call, without a wait. Errors that a browser reports later are kept
+    /// for the next wait. A poll finds them too, but has no caller to report them to.
     pub(super) fn now<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
         let mut first = None;
         let mut context = Context::from_waker(Waker::noop());
@@ -124,16 +125,16 @@ impl Opened {
         verdict(guarded.value, first)
     }
 
-    /// Natively there is nothing to keep: a scope tells at once.
+    /// Natively no scope is pending, because its result is known at once.
     #[cfg(not(target_arch = "wasm32"))]
     fn keep(&self, scope: Late) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.push(scope);
     }
 
-    /// Keeps a scope for later. Nobody may ever wait or poll, so what is known by now goes where
-    /// the list would have to grow: half of it is free after that, and a scope costs little on
-    /// average.
+    /// Keeps a scope for later. The app may never wait or poll. So when the list is full, the
+    /// scopes with a known result are removed first. Then the list grows until half of it is free,
+    /// so a scope costs little on average.
     #[cfg(target_arch = "wasm32")]
     fn keep(&self, scope: Late) {
         let mut late = self.late();
@@ -147,8 +148,7 @@ impl Opened {
         late.push(scope);
     }
 
-    /// Lets go of the scopes that are known by now. The first error among them stays for the next
-    /// wait.
+    /// Removes the scopes with a known result. The first error among them stays for the next wait.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn sweep(&self) {
         if let Some(error) = self.take_late() {
@@ -156,11 +156,11 @@ impl Opened {
         }
     }
 
-    /// Lets go of the scopes that are known by now, and tells the first error among them.
+    /// Removes the scopes with a known result, and returns the first error among them.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn take_late(&self) -> Option<wgpu::Error> {
         let mut first = None;
-        // Whoever waits for a scope has taken it out of the list, so that no waker is lost here.
+        // A waiting thread has taken its scope out of the list, so this poll replaces no waker.
         let mut context = Context::from_waker(Waker::noop());
         self.late()
             .retain_mut(|scope| match scope.as_mut().poll(&mut context) {
@@ -178,7 +178,7 @@ impl Opened {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The verdict on a guarded call, in a browser after a wait.
+    /// The result of a guarded call. In a browser this waits.
     pub(super) async fn settled<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
         let mut first = None;
         for scope in guarded.caught {
@@ -190,23 +190,23 @@ impl Opened {
         value
     }
 
-    /// Does the device still take calls? After a loss or a `destroy`, wgpu makes objects that do
-    /// not work and reports nothing. What does tell is to ask for a mapping of a buffer that was
-    /// destroyed: a device that is there objects, one that is gone is silent. (A buffer that
-    /// could be mapped would be, now and then, by another thread's poll.)
+    /// Whether the device still takes calls. After a loss or a `destroy`, wgpu creates objects that
+    /// do not work and reports no error. But a request to map a destroyed buffer tells: an existing
+    /// device reports an error, a lost one does not. (Another thread's poll would sometimes map a
+    /// buffer that can be mapped.)
     #[cfg(not(target_arch = "wasm32"))]
     fn is_here(&self) -> bool {
         use wgpu::ErrorFilter::Validation;
         if self.progress.lost().is_some() {
             return false;
         }
-        // Nothing here calls back, so the lock may be held meanwhile.
+        // Nothing here calls back, so the lock may be held.
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = catch_unwind(AssertUnwindSafe(|| {
             let question = self.device.push_error_scope(Validation);
             probe.map_async(wgpu::MapMode::Read, .., |_| ());
             let answer = pollster::block_on(question.pop());
-            // Only so that it can be asked again.
+            // The unmap only makes the probe ready for the next question.
             let scope = self.device.push_error_scope(Validation);
             probe.unmap();
             drop(scope.pop());
@@ -215,14 +215,14 @@ impl Opened {
         asked.unwrap_or(false)
     }
 
-    /// A browser tells by its promise that the device is lost, and by nothing else.
+    /// A browser reports a loss only by the promise of the device.
     #[cfg(target_arch = "wasm32")]
     fn is_here(&self) -> bool {
         self.progress.lost().is_none()
     }
 
-    /// The device turned out to be gone: says so to all who wait. Before that wgpu has the chance
-    /// to call back with the reason, to us or to the app, and to free what it holds.
+    /// Reports the loss of the device to all waiting threads. Before that, a poll lets wgpu call
+    /// back with the reason, to the engine or the app, and free its memory.
     pub(super) fn gone(&self) -> DriverError {
         if self.progress.lost().is_none() {
             let poll = || self.device.poll(wgpu::PollType::Poll);
@@ -239,7 +239,7 @@ impl Opened {
     }
 }
 
-/// The buffer to ask the device with, destroyed already; none where the device takes no calls.
+/// A buffer for the question, already destroyed. `None` if the device takes no calls.
 pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
     use wgpu::ErrorFilter::{OutOfMemory, Validation};
     let [outer, inner] = [OutOfMemory, Validation].map(|filter| device.push_error_scope(filter));
@@ -249,7 +249,7 @@ pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
         usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,
     });
-    // A device that is gone made a buffer that cannot even be asked for.
+    // A lost device creates a buffer for which even a mapping cannot be requested.
     probe.map_async(wgpu::MapMode::Read, .., |_| ());
     let mut context = Context::from_waker(Waker::noop());
     let refused = matches!(
@@ -264,7 +264,7 @@ pub(super) fn probe(device: &wgpu::Device) -> Option<wgpu::Buffer> {
     (!refused).then_some(probe)
 }
 
-/// Runs calls to wgpu whose result says what went wrong, or whose scopes are there already.
+/// Runs calls to wgpu that return their own errors, or that run inside scopes already.
 pub(super) fn unscoped<T>(call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let message = panic_message(panic.as_ref());
@@ -272,7 +272,7 @@ pub(super) fn unscoped<T>(call: impl FnOnce() -> DriverResult<T>) -> DriverResul
     })
 }
 
-/// An error that is known, in the place of the scope that caught it.
+/// A known error in the form of a scope that caught it.
 #[cfg(target_arch = "wasm32")]
 pub(super) fn told(error: wgpu::Error) -> Late {
     Box::pin(std::future::ready(Some(error)))
@@ -286,7 +286,7 @@ fn verdict<T>(value: DriverResult<T>, error: Option<wgpu::Error>) -> DriverResul
     }
 }
 
-/// wgpu's error in our words.
+/// Converts an error of wgpu.
 pub(super) fn driver_error(error: &wgpu::Error) -> DriverError {
     match error {
         wgpu::Error::OutOfMemory { .. } => DriverError::OutOfMemory,

@@ -1,4 +1,4 @@
-//! What the CPU reads and writes: a buffer's range between a request for its mapping and its end.
+//! Reads and writes of the CPU: a buffer's range between the request for its mapping and the unmap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::guard::unscoped;
 use super::{Opened, invalid};
 use crate::parallel::{PART_BYTES, share_out};
 
-/// wgpu shows ranges that start at a multiple of this.
+/// wgpu gives views of ranges that start at a multiple of this.
 const VIEW_ALIGNMENT_BYTES: u64 = wgpu::MAP_ALIGNMENT;
 
 impl Opened {
@@ -36,10 +36,9 @@ impl Opened {
                 seen.store(result.is_err(), Ordering::Release);
                 notice.tell(result.is_ok());
             });
-            // Natively a request that is wrong, or comes after a loss, is refused before it
-            // returns.
+            // Natively a wrong request, or one after a loss, is refused before the call returns.
             match refused.load(Ordering::Acquire) {
-                true => invalid("the buffer cannot be mapped so"),
+                true => invalid("the device refused to map the buffer in this mode"),
                 false => Ok(signal),
             }
         });
@@ -49,7 +48,8 @@ impl Opened {
         asked
     }
 
-    /// Notes that a buffer is being mapped, if it may be.
+    /// Notes the mapping of a buffer. Refuses if the buffer is unknown, too short, or mapped
+    /// already.
     fn claim(
         &self,
         buffer: BufferId,
@@ -86,8 +86,8 @@ impl Opened {
         let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
-        // A software adapter copies the piece before this one on the same cores: threads would be
-        // in its way.
+        // A software adapter copies the previous piece on the same cores, and further threads would
+        // disturb it.
         let by_threads = self.caps.kind != AdapterKind::Cpu;
         self.in_view(|| copy_into(&raw, first..end, offset_bytes, bytes, by_threads))
     }
@@ -104,16 +104,16 @@ impl Opened {
             return invalid("a read past the end of a mapped buffer");
         };
         let view = self.in_view(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
-        // Not guarded: a panic in here is the caller's.
+        // This call is not guarded: a panic in `look` belongs to the caller.
         look(&view[..size_bytes as usize]);
         Ok(())
     }
 
-    /// Asks for a view of a buffer that is mapped, inside of it.
+    /// Gets a view of a mapped buffer within its range.
     fn in_view<T>(&self, call: impl FnOnce() -> DriverResult<T>) -> DriverResult<T> {
         let shown = self.in_passing(call);
-        // A browser refuses that where the page has destroyed the device, of which its promise
-        // tells later; but for a RangeError, by which the page has no room for the bytes.
+        // A browser refuses a view if the page has destroyed the device; the promise of the device
+        // reports that later. A RangeError has another cause: the page has no room for the bytes.
         #[cfg(target_arch = "wasm32")]
         let shown = shown.map_err(|error| match &error {
             DriverError::Invalid(reason) if reason.contains("RangeError") => error,
@@ -122,12 +122,12 @@ impl Opened {
         shown
     }
 
-    /// Maps a range, lets `look` have it and ends the mapping: what takes four calls else, each
-    /// with a question to the device. `None` where the mapping does not come at once; then nothing
-    /// has happened.
+    /// Maps a range, passes it to `look` and ends the mapping. Otherwise that takes four calls,
+    /// each with a question to the device. `None` if the mapping does not come at once; then
+    /// nothing has changed.
     ///
-    /// That the device takes calls need not be asked here: wgpu refuses the request for a mapping
-    /// where it does not, and what was done before the request was done by a device that is there.
+    /// No question to the device is needed here. A lost device refuses the request for a mapping,
+    /// and everything before the request was done by a device that existed.
     #[cfg(not(target_arch = "wasm32"))]
     fn map_now(
         &self,
@@ -168,7 +168,7 @@ impl Opened {
         })
     }
 
-    /// Shows a range of a buffer that no submission uses, in one step.
+    /// Passes a range of a buffer that no submission uses to `look`, in one step.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn read_now(
         &self,
@@ -190,7 +190,7 @@ impl Opened {
         let tables = self.tables();
         match tables.buffers.get(buffer.0) {
             Some(entry) if entry.mapping.is_some() => Ok(entry.raw.clone()),
-            _ => invalid("a look into a buffer that is not mapped"),
+            _ => invalid("an access to a buffer that is not mapped"),
         }
     }
 
@@ -207,7 +207,7 @@ impl Opened {
         self.unmap_raw(&raw, &signal);
     }
 
-    /// Unmaps, or takes a request back.
+    /// Ends a mapping, or takes back a request for one.
     pub(super) fn unmap_raw(&self, raw: &wgpu::Buffer, signal: &Signal) {
         loop {
             let pending = signal.outcome().is_none();
@@ -216,8 +216,8 @@ impl Opened {
                 Ok(())
             });
             let done = unmapped.is_ok() || signal.outcome() == Some(false);
-            // A buffer that another thread's poll is mapping at this moment is called unmapped,
-            // and is mapped a moment later.
+            // If another thread's poll is mapping the buffer at this moment, wgpu calls the buffer
+            // unmapped, and maps it a moment later.
             if done || !pending {
                 return;
             }
@@ -226,7 +226,7 @@ impl Opened {
     }
 }
 
-/// Ends a mapping on drop, also when whoever looks panics.
+/// Ends a mapping on drop, also when `look` panics.
 #[cfg(not(target_arch = "wasm32"))]
 struct Ended<'a>(&'a Opened, BufferId);
 
@@ -237,8 +237,8 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Writes to a mapped buffer at `offset_bytes`, which `view` has inside; what is large by several
-/// threads, where it pays.
+/// Writes to a mapped buffer at `offset_bytes`, which lies inside `view`. With `by_threads` several
+/// threads share large copies.
 fn copy_into(
     raw: &wgpu::Buffer,
     view: Range<u64>,
@@ -253,7 +253,7 @@ fn copy_into(
         view.copy_from_slice(bytes);
         return Ok(());
     }
-    // Of what is mapped for writing, wgpu lets only arrays of one size go to other threads.
+    // Of a range mapped for writing, wgpu gives only arrays of one size to other threads.
     let (parts, mut rest) = view.into_chunks::<PART_BYTES>();
     let from = bytes.chunks_exact(PART_BYTES);
     rest.copy_from_slice(from.remainder());
@@ -264,7 +264,7 @@ fn copy_into(
     Ok(())
 }
 
-/// Where a view of the range ends: wgpu shows multiples of 4 bytes.
+/// The end of a view of the range: wgpu gives views of multiples of 4 bytes.
 fn end_of(offset_bytes: u64, size_bytes: u64, raw: &wgpu::Buffer) -> Option<u64> {
     let end = offset_bytes.checked_add(size_bytes)?;
     let end = end.checked_next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)?;

@@ -1,31 +1,31 @@
 //! The driver over wgpu: Vulkan, Metal, DX12 and, in a browser, WebGPU.
 //!
-//! Only this folder calls wgpu. It knows nothing of tensors: ids come in, ids go out.
+//! Only this folder calls wgpu. It knows no tensors: it takes ids and returns ids.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `open` | finding an adapter, opening a device of our own, adopting the app's |
-//! | `opened` | one device and all that was made on it |
-//! | `reopen` | another in the place of one that was lost |
-//! | `caps` | what a device can do, from its limits and features |
-//! | `needed` | the limits that the engine needs, and a refusal by name where one is too low |
-//! | `guard` | every call to wgpu runs in here: error scopes, panics, a device that is gone |
+//! | `open` | finds an adapter, opens a device, adopts a device of the app |
+//! | `opened` | one device and all that was created on it |
+//! | `reopen` | replaces a lost device |
+//! | `caps` | the abilities of a device, from its limits and features |
+//! | `needed` | the limits that the engine needs; refuses a device by the name of a limit |
+//! | `guard` | every call to wgpu runs in here: error scopes, panics, a lost device |
 //! | `objects` | buffers, pipelines, bind groups |
-//! | `pipeline_cache` | pipelines that a process before has compiled |
+//! | `pipeline_cache` | pipelines that an earlier process has compiled |
 //! | `submit` | ops become commands, commands a submission |
-//! | `timing` | how long kernels run, by the device's clock |
-//! | `wait` | waiting for it, and polling |
-//! | `params` | kernel parameters where there are no immediates |
-//! | `mapping` | what the CPU reads and writes |
-//! | `progress` | what is on its way, what is done, whether the device is gone |
+//! | `timing` | the times of kernels, by the device's clock |
+//! | `wait` | waits for submissions and mappings, and polls |
+//! | `params` | parameters of kernels on devices without immediates |
+//! | `mapping` | reads and writes of the CPU |
+//! | `progress` | submissions in progress and done, and the loss of the device |
 //!
-//! What wgpu 30 does, and therefore this code:
+//! This code depends on these properties of wgpu 30:
 //! * Errors go to the innermost error scope of the calling thread, else to the app's handler, else
-//!   they panic. So each of our calls runs inside scopes, and the app never hears of our errors.
-//! * An error because the device is gone goes nowhere at all: a call seems to succeed. So each
-//!   call ends with a question to the device whether it still takes calls (`guard`).
-//! * `Buffer::destroy` and `Surface::present` take a lock that a blocking `poll` holds. So
-//!   buffers are dropped and not destroyed, and an app's device is not blocked on (`wait`).
+//!   they panic. So each of our calls runs inside scopes, and the app never gets our errors.
+//! * An error because the device is lost goes nowhere: the call seems to succeed. So each call ends
+//!   with the question whether the device still takes calls (`guard`).
+//! * `Buffer::destroy` and `Surface::present` take a lock that a blocking `poll` holds. So buffers
+//!   are dropped and not destroyed, and no call blocks on an app's device (`wait`).
 
 mod caps;
 mod cooperative;
@@ -64,14 +64,15 @@ pub(crate) use self::open::OpenRequest;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use self::open::list;
 
-/// A device of wgpu, or one after the other: a lost one can be replaced.
+/// A device of wgpu, or several in succession: a lost device can be replaced.
 pub(crate) struct WgpuDriver {
     caps: Arc<Caps>,
-    /// Held only to take a reference, and to replace: each call works on the device that it found.
+    /// The lock is held only to clone the `Arc` or to replace it. Each call uses the device that it
+    /// found.
     current: RwLock<Arc<Opened>>,
-    /// How the device was opened; none if it is the app's.
+    /// The request with which the device was opened. `None` for a device of the app.
     request: Option<OpenRequest>,
-    /// Where compiled pipelines are kept.
+    /// The folder for compiled pipelines.
     cache_folder: Option<PathBuf>,
 }
 
@@ -85,7 +86,8 @@ impl WgpuDriver {
         }
     }
 
-    /// The same, with compiled pipelines from a folder, and kept there in the end.
+    /// The same driver. It reads compiled pipelines from a folder, and writes them there at its
+    /// end.
     pub(crate) fn with_cache(mut self, folder: Option<PathBuf>) -> Self {
         let current = self.current.get_mut();
         let current = current.unwrap_or_else(PoisonError::into_inner);
@@ -96,25 +98,26 @@ impl WgpuDriver {
         self
     }
 
-    /// Writes the pipelines compiled so far into that folder; the end of the device does so too.
+    /// Writes the pipelines compiled so far into the folder. The end of the device does so too.
     pub(crate) fn keep_pipelines(&self) {
         if let Some(cache) = &self.opened().pipeline_cache {
             cache.keep();
         }
     }
 
-    /// The device of now.
+    /// The present device.
     fn opened(&self) -> Arc<Opened> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Runs a call on the device of now. What fails because that one is gone says so.
+    /// Runs a call on the present device. If it fails because that device is lost, the error is
+    /// `Lost`.
     fn call<T>(&self, call: impl FnOnce(&Opened) -> DriverResult<T>) -> DriverResult<T> {
         let opened = self.opened();
         call(&opened).or_else(|error| opened.check().and(Err(error)))
     }
 
-    /// Submits the app's own commands after ours, with a serial of their own.
+    /// Submits the app's commands after ours, with their own serial.
     pub(crate) fn submit_app(
         &self,
         commands: Vec<wgpu::CommandBuffer>,
@@ -122,23 +125,23 @@ impl WgpuDriver {
         self.call(|opened| opened.submit_app(commands))
     }
 
-    /// The id of a buffer of the app, the same for the same buffer, since what may be bound
-    /// together is decided by ids. Destroying the id only forgets it.
+    /// The id of a buffer of the app. The same buffer has the same id, since ids decide what may be
+    /// bound together. Destroying the id only forgets it.
     pub(crate) fn import_buffer(&self, buffer: &wgpu::Buffer) -> BufferId {
         loop {
-            // None from a device that was replaced since it was looked up.
+            // `None` if the device was replaced after the lookup. Then the loop tries the new one.
             if let Some(id) = self.opened().import(buffer) {
                 return id;
             }
         }
     }
 
-    /// The buffer behind an id.
+    /// The buffer of an id.
     pub(crate) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
         self.opened().buffer(buffer)
     }
 
-    /// Takes the callback for the loss of the device of now: see [`Opened::watch_lost`].
+    /// Takes the callback for the loss of the present device: see [`Opened::watch_lost`].
     pub(crate) fn watch_lost(&self) {
         self.opened().watch_lost();
     }

@@ -1,8 +1,9 @@
-//! The limits that every kernel and buffer of the engine stays within, and which of a device's
-//! fall short of them.
+//! The limits that all kernels and buffers of the engine respect, and the check of a device's
+//! limits.
 //!
-//! Nearly all are what WebGPU promises of every device, so a device of our own has them. An app may
-//! open its device with fewer: then it hears at once which limit is too low.
+//! WebGPU guarantees nearly all of them for every device, so a device that the engine opens has
+//! them. An app may open its device with lower limits. Then an error names the limit that is too
+//! low.
 
 use wgpu::Limits;
 
@@ -10,45 +11,45 @@ use super::caps;
 use crate::driver::MOST_BIND_GROUPS;
 use crate::error::{Error, Result};
 
-/// Bytes that one binding shows at least: smaller windows would make several of what is small.
+/// The least bytes of one binding. With less, even small operands would need several windows.
 const BINDING_BYTES: u64 = 16 << 10;
 
-/// Bytes of a buffer at least: a page of parameters is as large.
+/// The least bytes of a buffer. A page of parameters has this size.
 const BUFFER_BYTES: u64 = 256 << 10;
 
-/// Bytes of parameters at most, which a uniform binding shows.
+/// The most bytes of parameters, which a uniform binding must hold.
 const PARAMS_BYTES: u64 = caps::IMMEDIATE_BYTES as u64;
 
-/// The highest alignment of an offset: sizes and windows are multiples of it.
+/// The highest alignment of an offset. Sizes and windows are multiples of it.
 const ALIGNMENT_BYTES: u64 = 256;
 
-/// Storage buffers of a dispatch, of which one stays unused; the rest holds every kernel's
-/// operands.
+/// The storage buffers of a dispatch. One stays unused; the rest holds the operands of every
+/// kernel.
 const STORAGE_BUFFERS: u64 = 8;
 
-/// Bindings of all bind groups that exist at once, each of a kernel's operands and parameters. DX12
-/// has a heap of so many descriptors, and a bind group beyond it is out of memory.
+/// The bindings of all bind groups at once, each with a kernel's operands and parameters. DX12 has
+/// a heap of this many descriptors, and a bind group beyond it is out of memory.
 const BINDINGS: u64 = MOST_BIND_GROUPS as u64 * (STORAGE_BUFFERS + 1);
 
-/// Invocations of the largest workgroup.
+/// The invocations of the largest workgroup.
 const INVOCATIONS: u64 = 256;
 
-/// Bytes of workgroup memory of the kernels that do not ask how much there is.
+/// The bytes of workgroup memory of kernels that do not ask for the limit.
 const WORKGROUP_BYTES: u64 = 8 << 10;
 
-/// Workgroups along an axis of a dispatch: what every graphics API promises.
+/// The workgroups along an axis of a dispatch. Every graphics API guarantees this number.
 const GROUPS: u64 = 65_535;
 
-/// One limit: its name, what the device has, and what is needed.
+/// One limit: its name, the device's value, and the needed value.
 struct Limit {
     name: &'static str,
     has: u64,
     needs: u64,
-    /// Lower is better.
+    /// Whether a lower value is better.
     is_most: bool,
 }
 
-/// Refuses a device one of whose limits is too low for the engine, by that limit's name.
+/// Refuses a device with a limit that is too low for the engine. The error names the limit.
 pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
     let short = all(limits, has_immediates)
         .into_iter()
@@ -75,7 +76,7 @@ pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
     })
 }
 
-/// As [`check`], of a device that is open.
+/// As [`check`], for an open device.
 pub(super) fn check_device(device: &wgpu::Device) -> Result<()> {
     let limits = device.limits();
     check(&limits, caps::has_immediates(device.features(), &limits))
@@ -102,7 +103,7 @@ fn all(limits: &Limits, has_immediates: bool) -> Vec<Limit> {
     }
     let mut all = vec![
         least!(max_storage_buffers_per_shader_stage, STORAGE_BUFFERS),
-        // And one for parameters.
+        // And one binding for parameters.
         least!(max_bindings_per_bind_group, STORAGE_BUFFERS + 1),
         least!(max_bind_groups, 1),
         least!(max_non_sampler_bindings, BINDINGS),

@@ -1,4 +1,4 @@
-//! Buffers, pipelines and bind groups: created inside error scopes, held in tables by id.
+//! Buffers, pipelines and bind groups, created inside error scopes and stored in tables by id.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -18,15 +18,14 @@ pub(super) struct BufferEntry {
     pub(super) raw: wgpu::Buffer,
     /// Set from the request for a mapping until its end.
     pub(super) mapping: Option<Signal>,
-    /// The app's own: never destroyed by us.
+    /// Whether the buffer belongs to the app. Then the driver never destroys it.
     imported: bool,
-    /// In how many places bind groups name it.
+    /// The number of bindings in bind groups that name it.
     named: usize,
 }
 
-/// A buffer that nobody has heard of yet: if nobody does, because the future that makes it is
-/// dropped in a browser while it waits, its memory goes at once and not when the garbage is
-/// collected.
+/// A buffer that has no id yet. In a browser, the future that creates it may be dropped during its
+/// wait. Then this type destroys the buffer at once, instead of at the next garbage collection.
 struct Begun(Option<wgpu::Buffer>);
 
 impl Drop for Begun {
@@ -47,7 +46,7 @@ pub(super) struct PipelineEntry {
 pub(super) struct BindGroupEntry {
     pipeline: PipelineId,
     bindings: Vec<Binding>,
-    /// With immediates exactly one; else one for each page of parameters that was needed.
+    /// With immediates exactly one group; otherwise one per page of parameters.
     by_page: Mutex<Vec<(usize, wgpu::BindGroup)>>,
 }
 
@@ -83,8 +82,8 @@ impl Opened {
         })
     }
 
-    /// A buffer for uploads that is mapped before the browser has told whether it is a good one.
-    /// What is wrong with it is told to the next wait, and the submission that names it is refused.
+    /// A mapped buffer for uploads, before the browser has reported whether it is valid. The next
+    /// wait reports an error of it, and the browser refuses a submission that uses it.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn mapped_buffer(&self, size_bytes: u64, label: &str) -> DriverResult<BufferId> {
         self.check().and_then(|()| self.check_size(size_bytes))?;
@@ -142,9 +141,8 @@ impl Opened {
         Ok(BufferId(self.tables_to_fill()?.buffers.insert(entry)))
     }
 
-    /// The id of a buffer of the app, the same for the same buffer, since what may be bound
-    /// together is decided by ids. Destroying the id only forgets it.
-    /// None where another device has taken this one's place.
+    /// The id of a buffer of the app. The same buffer has the same id, since ids decide what may be
+    /// bound together. Destroying the id only forgets it. `None` if the device was replaced.
     pub(super) fn import(&self, buffer: &wgpu::Buffer) -> Option<BufferId> {
         let mut tables = self.tables_to_fill().ok()?;
         let known = tables.buffers.iter().find_map(|(key, entry)| {
@@ -161,14 +159,14 @@ impl Opened {
         })))
     }
 
-    /// The buffer behind an id.
+    /// The buffer of an id.
     pub(super) fn buffer(&self, buffer: BufferId) -> Option<wgpu::Buffer> {
         let tables = self.tables();
         tables.buffers.get(buffer.0).map(|entry| entry.raw.clone())
     }
 
-    /// Drops a buffer and the bind groups that would keep its memory. Submissions on their way
-    /// keep it until they are done.
+    /// Drops a buffer, and the bind groups that would keep its memory. Submissions in progress keep
+    /// it until they are done.
     pub(super) fn drop_buffer(&self, buffer: BufferId) {
         let mut tables = self.tables_mut();
         let Some(entry) = tables.buffers.remove(buffer.0) else {
@@ -191,7 +189,7 @@ impl Opened {
         if let Some(signal) = &entry.mapping {
             self.unmap_raw(&entry.raw, signal);
         }
-        // In a browser a dropped buffer waits for the garbage collector.
+        // In a browser a dropped buffer would wait for the garbage collector.
         if cfg!(target_arch = "wasm32") && !entry.imported {
             entry.raw.destroy();
         }
@@ -283,7 +281,7 @@ impl Opened {
             Some(entry) => entry.params_bytes,
             None => return invalid("a bind group for an unknown pipeline"),
         };
-        // Any page will do here: the first group shows whether the bindings are right.
+        // Any page will do here: the first group only shows whether the bindings are valid.
         let page = match uniform_bytes(&self.caps, params_bytes) {
             Some(_) => Some(self.pages.take(self)?),
             None => None,
@@ -302,8 +300,8 @@ impl Opened {
         Ok(self.tables_to_fill()?.insert_group(entry))
     }
 
-    /// The wgpu bind group for a page of parameters, made when it is first asked for. Must be
-    /// called guarded.
+    /// The wgpu bind group for a page of parameters, created at its first use. The caller must
+    /// guard this call.
     pub(super) fn group_for(
         &self,
         tables: &Tables,

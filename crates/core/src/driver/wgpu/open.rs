@@ -1,4 +1,4 @@
-//! Finding an adapter, opening a device of our own, and adopting the app's.
+//! Finds an adapter, opens a device, and adopts a device of the app.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use super::{Dx12Compiler, WgpuDriver, caps, cooperative, dx12, needed};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
-/// Names the adapter, where the program does not.
+/// The environment variable that names the adapter, if the program does not.
 const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
 
-/// wgpu sub-allocates buffers smaller than this and gives larger ones memory of their own, which
-/// returns when they are dropped. Its default of 128 MiB and more keeps nearly all for ever.
+/// wgpu sub-allocates smaller buffers, and gives larger ones their own memory, which is freed when
+/// they are dropped. wgpu's default is 128 MiB and more, which keeps nearly all memory for ever.
 const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
 
-/// The longest wait inside wgpu on a device of our own. Drivers give up work that takes longer.
+/// The longest wait inside wgpu, on a device of our own. Drivers abort work that takes longer.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Which adapter to open.
+/// The adapter to open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OpenRequest {
-    /// By its index (`"0"`), its backend (`"vulkan"`), its kind (`"cpu"`, `"discrete"`,
+    /// The index of the adapter (`"0"`), its backend (`"vulkan"`), its kind (`"cpu"`, `"discrete"`,
     /// `"integrated"`, `"virtual"`), or a part of its name (`"llvmpipe"`), in any case. `None`
-    /// is what the environment variable `LAPIDARY_ADAPTER` says, else the best.
+    /// takes the value of the environment variable `LAPIDARY_ADAPTER`, else the best adapter.
     pub(crate) adapter: Option<String>,
-    /// What the best adapter is: by default the fastest one.
+    /// The preference by which adapters are ranked: the fastest by default.
     pub(crate) power: wgpu::PowerPreference,
-    /// Which graphics APIs to look at: by default all, or what `WGPU_BACKEND` says.
+    /// The graphics APIs to look at: by default all, or those in `WGPU_BACKEND`.
     pub(crate) backends: Option<wgpu::Backends>,
-    /// What compiles kernels on DX12: by default what `WGPU_DX12_COMPILER` says, else the best
-    /// there is.
+    /// The compiler of kernels on DX12: by default the one in `WGPU_DX12_COMPILER`, else the best
+    /// one.
     pub(crate) dx12_compiler: Option<Dx12Compiler>,
 }
 
@@ -50,7 +50,7 @@ impl OpenRequest {
     }
 }
 
-/// An adapter that computes, as `adapters` lists it.
+/// An adapter with compute shaders, as `adapters` lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdapterSummary {
@@ -58,11 +58,11 @@ pub struct AdapterSummary {
     pub name: String,
     /// The graphics API: `vulkan`, `metal`, `dx12`, `webgpu`.
     pub backend: String,
-    /// The driver's name and version, where it tells them.
+    /// The driver's name and version, if it tells them.
     pub driver: String,
-    /// What sort of device it is.
+    /// The kind of device.
     pub kind: AdapterKind,
-    /// One of its limits is too low.
+    /// Whether one of its limits is too low.
     falls_short: bool,
 }
 
@@ -93,12 +93,12 @@ impl AdapterSummary {
             || self.driver.to_lowercase().contains(&wanted)
     }
 
-    /// Whether it is the adapter of a device with these caps, or one that cannot be told from it.
+    /// Whether these caps describe the adapter, or one that looks the same.
     fn is_that_of(&self, caps: &Caps) -> bool {
         self.name == caps.name && self.backend == caps.backend && self.kind == caps.kind
     }
 
-    /// Lower is better.
+    /// The rank of the adapter. Lower is better.
     fn rank(&self, power: wgpu::PowerPreference) -> u32 {
         let (discrete, integrated) = match power {
             wgpu::PowerPreference::LowPower => (1, 0),
@@ -114,11 +114,11 @@ impl AdapterSummary {
     }
 }
 
-/// The adapters that compute, in the order in which an index names them.
+/// The adapters with compute shaders, in the order of their indices.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn list() -> Vec<AdapterSummary> {
     let adapters = pollster::block_on(usable(&OpenRequest::default()));
-    // There is nobody to tell what is wrong with the environment, and opening will.
+    // This function cannot return an error of the environment; opening returns it.
     let adapters = adapters.unwrap_or_default();
     adapters.iter().map(AdapterSummary::of).collect()
 }
@@ -148,7 +148,7 @@ async fn enumerate(
     let backends = desc.backends;
     let instance = wgpu::Instance::new(desc);
     match cfg!(target_arch = "wasm32") {
-        // A browser has one for each wish.
+        // A browser returns one adapter for each preference.
         true => {
             let wish = wgpu::RequestAdapterOptions {
                 power_preference: power,
@@ -166,13 +166,13 @@ fn computes(adapter: &wgpu::Adapter) -> bool {
     flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
 }
 
-/// Refuses an adapter one of whose limits is too low, by its name.
+/// Refuses an adapter with a limit that is too low. The error names the limit.
 fn check_adapter(adapter: &wgpu::Adapter) -> Result<()> {
     let limits = adapter.limits();
     needed::check(&limits, caps::has_immediates(adapter.features(), &limits))
 }
 
-/// The place of the adapter that is meant; of several that of the one that `like` describes.
+/// The index of the wanted adapter. If several fit, the one that `like` describes.
 fn choose(
     found: &[AdapterSummary],
     wanted: Option<&str>,
@@ -202,19 +202,20 @@ fn no_adapter(found: &[AdapterSummary], wanted: Option<&str>) -> Error {
     match (wanted, found) {
         (Some(wanted), [_, ..]) => Error::NoAdapter {
             reason: format!("none is called `{wanted}`; there are {there}"),
-            hint: "Name one of these by its index or a part of its name, or none at all".to_owned(),
+            hint: "Name one of these by its index or a part of its name, or give no name"
+                .to_owned(),
         },
         _ => Error::NoAdapter {
-            reason: "none was found that computes".to_owned(),
+            reason: "none with compute shaders was found".to_owned(),
             hint: install_hint(),
         },
     }
 }
 
-/// What to install so that there is an adapter, on this system.
+/// The software to install on this system to get an adapter.
 fn install_hint() -> String {
     let hint = if cfg!(target_arch = "wasm32") {
-        "This browser has no WebGPU, or has it turned off"
+        "This browser has no WebGPU, or it is turned off: use another browser, or turn it on"
     } else if cfg!(target_os = "windows") {
         "Update the graphics driver; DX12 or Vulkan is needed"
     } else if cfg!(target_vendor = "apple") {
@@ -248,13 +249,13 @@ fn linux_hint(os_release: &str) -> &'static str {
     }
 }
 
-/// A device of our own that is about to be used.
+/// A new device of our own.
 pub(super) struct Found {
     pub(super) objects: Objects,
     pub(super) caps: Caps,
 }
 
-/// Opens a device as requested; on the adapter that `like` describes, if there is a choice.
+/// Opens a device as requested. If several adapters fit, it takes the one that `like` describes.
 pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<Found> {
     let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
     let wanted = request.adapter.clone().or_else(from_environment);
@@ -291,7 +292,7 @@ pub(super) async fn find(request: &OpenRequest, like: Option<&Caps>) -> Result<F
 }
 
 impl WgpuDriver {
-    /// Opens the best adapter, or the one that is asked for.
+    /// Opens the best adapter, or the one in the request.
     ///
     /// # Errors
     /// [`Error::NoAdapter`], or [`Error::Option`] when the compiler for DX12 cannot be used.
@@ -302,11 +303,11 @@ impl WgpuDriver {
         Ok(driver)
     }
 
-    /// Computes on the app's device. It sets no callback: those slots are the app's.
+    /// Computes on a device of the app. It sets no callback, since callbacks belong to the app.
     ///
     /// # Errors
-    /// [`Error::Option`] when a limit of the device is too low, and [`Error::DeviceLost`] when it
-    /// takes no calls.
+    /// [`Error::Option`] when a limit of the device is too low, and [`Error::DeviceLost`] when the
+    /// device takes no calls.
     pub(crate) fn adopt(
         adapter: Option<&wgpu::Adapter>,
         device: &wgpu::Device,
@@ -387,7 +388,7 @@ mod tests {
             "{error}"
         );
         assert!(choose(&found, Some("3"), high, None).is_err());
-        // One whose limits are too low is for those who name it.
+        // An adapter whose limits are too low is opened only if the caller names it.
         let mut found = found;
         found[2].falls_short = true;
         assert_eq!(choose(&found, None, high, None).ok(), Some(1));

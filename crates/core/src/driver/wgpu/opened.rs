@@ -1,4 +1,4 @@
-//! One opened device and all that was made on it: what a reopening replaces as a whole.
+//! One opened device and all objects on it. Reopening replaces it as a whole.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use super::pipeline_cache::PipelineCache;
 use super::progress::Progress;
 use super::timing::Timing;
 
-/// A device of wgpu: one that we opened, or the app's.
+/// A device of wgpu: one that the engine opened, or one of the app.
 pub(super) struct Opened {
-    /// Some things only an adapter tells; an app may have kept it to itself.
+    /// Some facts are known only from the adapter. An app may not have passed it.
     pub(super) adapter: Option<wgpu::Adapter>,
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
@@ -25,40 +25,42 @@ pub(super) struct Opened {
     pub(super) pages: ParamPages,
     pub(super) buffers_created: AtomicU64,
     pub(super) progress: Arc<Progress>,
-    /// A destroyed buffer, to ask the device whether it still takes calls.
+    /// A destroyed buffer, with which the guard asks whether the device still takes calls.
     #[cfg_attr(
         target_arch = "wasm32",
         allow(dead_code, reason = "a browser tells by itself")
     )]
     pub(super) probe: Mutex<wgpu::Buffer>,
-    /// Errors that a browser has yet to tell.
+    /// The scopes whose errors a browser has not reported yet.
     pub(super) late: Mutex<Vec<Late>>,
-    /// The longest single wait inside wgpu; none where there must be no such wait.
+    /// The longest single wait inside wgpu. `None` if waits inside wgpu are not allowed.
     #[cfg_attr(
         target_arch = "wasm32",
         allow(dead_code, reason = "a browser cannot block")
     )]
     pub(super) longest_wait: Option<Duration>,
     pub(super) pipeline_cache: Option<PipelineCache>,
-    /// There while kernels are timed; locked from a submission's encoding until its end.
+    /// Present while kernels are timed. It is locked from the encoding of a submission until its
+    /// end.
     pub(super) timing: Mutex<Option<Timing>>,
 }
 
-/// What wgpu makes when it opens a device.
+/// The objects of an opened device.
 pub(super) type Objects = (Option<wgpu::Adapter>, wgpu::Device, wgpu::Queue);
 
-/// The objects behind the ids. The lock is held while commands are encoded, and never while
-/// wgpu may call back: not while submitting, polling, mapping, or dropping a buffer.
+/// The tables of objects by id. The lock is held while commands are encoded. It is never held while
+/// wgpu may call back: during submissions, polls, mappings, and drops of buffers.
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) buffers: Table<BufferEntry>,
     pub(super) pipelines: Table<PipelineEntry>,
     pub(super) groups: Table<BindGroupEntry>,
-    /// The device was replaced, and its tables are now another's: nothing is entered here.
+    /// Whether the device was replaced. Then another device has its tables, and this one adds no
+    /// entries.
     closed: bool,
 }
 
-/// What was made on a device that was replaced. To be dropped where no lock is held.
+/// The objects of a replaced device. The caller drops them while it holds no lock.
 pub(super) struct Leftovers {
     _groups: Vec<BindGroupEntry>,
     _pipelines: Vec<PipelineEntry>,
@@ -66,7 +68,7 @@ pub(super) struct Leftovers {
 }
 
 impl Opened {
-    /// None where the device takes no calls.
+    /// `None` if the device takes no calls.
     pub(super) fn new(
         (adapter, device, queue): Objects,
         caps: Arc<Caps>,
@@ -80,7 +82,7 @@ impl Opened {
             queue,
             caps,
             tables: RwLock::default(),
-            // The probe.
+            // The probe is the first buffer.
             buffers_created: AtomicU64::new(1),
             progress: Arc::default(),
             probe: Mutex::new(probe),
@@ -91,16 +93,16 @@ impl Opened {
         })
     }
 
-    /// Takes pipelines from a folder, and keeps them there in the end.
+    /// Reads pipelines from a folder, and writes them there at the end.
     pub(super) fn use_cache(&mut self, folder: Option<&Path>) {
         let Some(folder) = folder else { return };
         let opened = self.guarded(|| PipelineCache::open(&self.device, folder));
-        // What the device objects to is done without.
+        // If the device reports an error, it works without the cache.
         self.pipeline_cache = self.now(opened).ok().flatten();
     }
 
-    /// Takes the place of a device that was lost: ids and serials go on where it ended. A call that
-    /// is under way on that one adds nothing to either.
+    /// Replaces a lost device. Ids and serials continue where the lost device ended. A call that
+    /// still runs on the lost device adds to neither.
     pub(super) fn succeed(&mut self, old: &Opened) -> Leftovers {
         let closed = Tables {
             closed: true,
@@ -118,8 +120,8 @@ impl Opened {
         leftovers
     }
 
-    /// Takes the device's callback for its loss. An adopted device's belongs to the app, which
-    /// may leave it to us.
+    /// Takes the device's callback for its loss. On an adopted device the callback belongs to the
+    /// app, which may leave it to the engine.
     pub(super) fn watch_lost(&self) {
         let progress = Arc::clone(&self.progress);
         self.device
@@ -141,7 +143,7 @@ impl Opened {
         self.tables.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tables, to enter something that was made on this device.
+    /// The tables, to add an object that was created on this device.
     pub(super) fn tables_to_fill(&self) -> DriverResult<RwLockWriteGuard<'_, Tables>> {
         let tables = self.tables_mut();
         if tables.closed {

@@ -1,4 +1,4 @@
-//! Kernel parameters where there are no immediates: slots of uniform pages, chosen by a dynamic
+//! Parameters of kernels on devices without immediates: slots of uniform pages, chosen by a dynamic
 //! offset.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!          └ slots are a uniform alignment, or a few, apart
 //! ```
 //!
-//! A page is written by `Queue::write_buffer`: the queue copies in order, after all that was
-//! submitted and before what comes next. So a page may be written again at once, as long as
-//! nobody else does between its writing and its submission: pages are taken and put back.
+//! `Queue::write_buffer` writes a page. The queue copies in order: after all earlier submissions,
+//! and before the next. So a page can be reused at once, unless two threads write it before one of
+//! them submits. Therefore a thread takes a page out of the pool and puts it back.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use super::super::{Caps, DriverResult};
 use super::Opened;
 use crate::units::KIB;
 
-/// 1,024 slots where the alignment is 256, as it mostly is.
+/// 1024 slots with an alignment of 256, which most devices have.
 const PAGE_BYTES: u64 = 256 * KIB;
 
-/// The size of a pipeline's uniform binding; none where it takes no parameters, or immediates.
+/// The size of a pipeline's uniform binding. `None` without parameters, or with immediates.
 pub(super) fn uniform_bytes(caps: &Caps, params_bytes: u32) -> Option<NonZeroU64> {
     match caps.max_immediate_bytes {
         0 => NonZeroU64::new(u64::from(params_bytes).checked_next_multiple_of(16)?),
@@ -29,7 +29,7 @@ pub(super) fn uniform_bytes(caps: &Caps, params_bytes: u32) -> Option<NonZeroU64
     }
 }
 
-/// The pages that nobody uses now.
+/// The pages that no thread uses now.
 pub(super) struct ParamPages {
     alignment_bytes: u64,
     pool: Mutex<Pool>,
@@ -41,7 +41,7 @@ struct Pool {
     made: usize,
 }
 
-/// A page in somebody's hands.
+/// A page that a thread uses.
 pub(super) struct Page {
     number: usize,
     raw: wgpu::Buffer,
@@ -56,8 +56,8 @@ impl ParamPages {
         }
     }
 
-    /// The page with the lowest number that is free, so that few bind groups are needed; a new
-    /// one if there is none.
+    /// The free page with the lowest number, so that few bind groups are needed. A new page if none
+    /// is free.
     pub(super) fn take(&self, driver: &Opened) -> DriverResult<Page> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         let lowest = (0..pool.free.len()).min_by_key(|index| pool.free[*index].number);
@@ -87,7 +87,7 @@ impl ParamPages {
         pool.free.push(page);
     }
 
-    /// Writes parameters into the next slot and says at which offset; none if the page is full.
+    /// Writes parameters into the next slot and returns its offset. `None` if the page is full.
     pub(super) fn write(&self, page: &mut Page, params: &[u8]) -> Option<u32> {
         let offset = (page.bytes.len() as u64).checked_next_multiple_of(self.alignment_bytes)?;
         let size = (params.len() as u64).checked_next_multiple_of(16)?;

@@ -1,6 +1,6 @@
-//! Compiled pipelines, kept on disk where the driver hands them out: Vulkan's does. They save the
-//! next start most of what compiling takes. (Many desktop drivers keep such a cache by themselves;
-//! those of phones do not.)
+//! Compiled pipelines on disk, if the driver exports them, as Vulkan drivers do. They save the next
+//! start most of the compile time. (Many desktop drivers have such a cache themselves; those of
+//! phones do not.)
 
 #![allow(
     unsafe_code,
@@ -17,16 +17,16 @@ const KIND: Kind = Kind {
     version: 1,
 };
 
-/// The pipelines of one opened device, and the file that they came from and go to.
+/// The pipelines of one opened device, and their file.
 pub(super) struct PipelineCache {
     raw: wgpu::PipelineCache,
     file: PathBuf,
-    /// Compiled since the file was read or written.
+    /// The number of pipelines compiled since the file was read or written.
     fresh: AtomicU64,
 }
 
 impl PipelineCache {
-    /// What the folder holds for the device; none where its driver hands nothing out.
+    /// The folder's cache for the device. `None` if its driver exports no pipelines.
     pub(super) fn open(device: &wgpu::Device, folder: &Path) -> Option<Self> {
         if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
@@ -34,10 +34,10 @@ impl PipelineCache {
         let name = wgpu::util::pipeline_cache_key(&device.adapter_info())?;
         let file = folder.join(name);
         let data = cache_file::read(&file, KIND);
-        // SAFETY: the bytes are what `get_data` returned to us: their checksum, and our name for
-        // the format, stand before them in a file that only the user may write. wgpu checks that
-        // they are from this adapter, the driver that it is still the same, and with `fallback`
-        // both start empty where not.
+        // SAFETY: `get_data` returned these bytes to us. A checksum and our name of the format
+        // stand before them, in a file that only the user may write. wgpu checks that they are from
+        // this adapter, and the driver that it has not changed. With `fallback` both start with an
+        // empty cache if the check fails.
         let raw = unsafe {
             device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("lapidary"),
@@ -52,13 +52,13 @@ impl PipelineCache {
         })
     }
 
-    /// For a pipeline that is about to be compiled.
+    /// The cache, for a pipeline that is compiled next.
     pub(super) fn for_one_more(&self) -> &wgpu::PipelineCache {
         self.fresh.fetch_add(1, Ordering::Relaxed);
         &self.raw
     }
 
-    /// Writes the file anew, if there is something new.
+    /// Rewrites the file if there are new pipelines.
     pub(super) fn keep(&self) {
         if self.fresh.swap(0, Ordering::Relaxed) == 0 {
             return;

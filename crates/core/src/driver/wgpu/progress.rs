@@ -1,5 +1,5 @@
-//! What is on its way, what is done, and whether the device is gone. It calls nothing of wgpu, so
-//! a callback of wgpu may call it whatever wgpu has locked.
+//! Submissions in progress and done, and the loss of the device. It calls no wgpu function, so a
+//! callback of wgpu may call it, whatever locks wgpu holds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::super::{Signal, Submission};
 
-/// Shared with the callbacks, which outlive the driver.
+/// The state that the driver shares with callbacks, which outlive the driver.
 #[derive(Default)]
 pub(super) struct Progress {
     lost: OnceLock<String>,
@@ -31,8 +31,8 @@ struct Flight {
     done: Signal,
 }
 
-/// Says that a submission is done when it is dropped: wgpu calls back or, at worst, drops the
-/// callback; it does neither before the device has finished.
+/// Marks a submission as done when it is dropped. wgpu calls the callback or, at worst, drops it;
+/// both happen only after the device has finished.
 pub(super) struct DoneNotice {
     progress: Arc<Progress>,
     serial: u64,
@@ -44,7 +44,7 @@ impl Drop for DoneNotice {
     }
 }
 
-/// Sets the signal of a mapping; a callback that is dropped uncalled says that it failed.
+/// Sets the signal of a mapping. A callback that is dropped without a call sets it as failed.
 pub(super) struct MapNotice(Signal);
 
 impl MapNotice {
@@ -60,7 +60,7 @@ impl Drop for MapNotice {
 }
 
 impl Progress {
-    /// For a device that takes the place of one whose last serial was `last`.
+    /// The progress of a device that replaces one whose last serial was `last`.
     pub(super) fn after(last: u64) -> Self {
         let progress = Progress {
             completed: AtomicU64::new(last),
@@ -70,29 +70,29 @@ impl Progress {
         progress
     }
 
-    /// The last serial of a device that was lost: it gives no other.
+    /// The last serial of a lost device. The device gives no further serials.
     pub(super) fn last_serial(&self) -> u64 {
         self.pending().submitted
     }
 
-    /// Why the device is gone, once it is.
+    /// The reason why the device is lost, once it is.
     pub(super) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
 
-    /// Records that the device is gone, and ends everything that waits. The first reason stays.
+    /// Records the loss of the device, and ends all waits. The first reason stays.
     pub(super) fn lose(&self, reason: &str) {
         let _ = self.lost.set(reason.to_owned());
         self.end_all();
     }
 
-    /// The highest serial that is done, and so all before it.
+    /// The highest serial that is done. All serials up to it are done.
     pub(super) fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Gives the next serial to a submission that the queue has taken; none on a lost device,
-    /// whose serials may have passed to another one.
+    /// Gives the next serial to a submission that the queue has taken. `None` on a lost device,
+    /// whose serials may have passed to a new one.
     pub(super) fn record(
         self: &Arc<Self>,
         index: wgpu::SubmissionIndex,
@@ -115,7 +115,7 @@ impl Progress {
         Some((Submission { serial, done }, DoneNotice { progress, serial }))
     }
 
-    /// A signal for a mapping that comes after all that was submitted.
+    /// A signal for a mapping that takes place after all submissions so far.
     pub(super) fn mapping(&self) -> (Signal, MapNotice) {
         let mut pending = self.pending();
         let signal = Signal::after(pending.submitted);
@@ -127,7 +127,7 @@ impl Progress {
         (signal, notice)
     }
 
-    /// wgpu's index of a submission that is still on its way.
+    /// wgpu's index of a submission that is still in progress.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn index_of(&self, serial: u64) -> Option<wgpu::SubmissionIndex> {
         let pending = self.pending();
@@ -144,7 +144,7 @@ impl Progress {
             Some((oldest, _)) => oldest - 1,
             None => pending.submitted,
         };
-        // Inside the lock, so that it never goes back.
+        // The lock is still held, so that the number never decreases.
         if self.lost.get().is_none() {
             self.completed.store(completed, Ordering::Release);
         }

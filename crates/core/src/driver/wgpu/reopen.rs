@@ -1,4 +1,4 @@
-//! A new device in the place of one that was lost.
+//! Replaces a lost device by a new one.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,11 +9,11 @@ use super::opened::Opened;
 use super::{WgpuDriver, caps, invalid, needed};
 
 impl WgpuDriver {
-    /// Opens the adapter again, as it was asked for, the very one if it is still there.
+    /// Opens an adapter as first requested, and the same adapter if it still exists.
     pub(super) async fn reopen_own(&self) -> DriverResult<()> {
         let old = self.opened();
         let Some(request) = &self.request else {
-            return invalid("the device is the app's, which has to pass another one");
+            return invalid("the device belongs to the app, which has to pass another one");
         };
         old.check_gone()?;
         let found = find(request, Some(&self.caps)).await;
@@ -23,20 +23,19 @@ impl WgpuDriver {
         let opened = Opened::new(objects, Arc::clone(&self.caps), Some(LONGEST_WAIT));
         let mut opened = opened.ok_or_else(lost_again)?;
         opened.use_cache(self.cache_folder.as_deref());
-        // If another thread was faster, its device is as good.
+        // If another thread was faster, its device serves as well.
         if let Some(new) = self.replace(&old, opened) {
             new.watch_lost();
         }
         Ok(())
     }
 
-    /// Goes on with another device of the app's. It sets no callback; whoever watches the loss
-    /// of the device has to watch this one's as well.
+    /// Continues with another device of the app. It sets no callback. The app must watch the loss
+    /// of this device as well.
     ///
     /// # Errors
-    /// [`DriverError::Invalid`] when we opened the device ourselves, or when this one can do less
-    /// than the one before; [`DriverError::Lost`] when it takes no calls.
-    #[allow(dead_code, reason = "the front desk is about to offer it")]
+    /// [`DriverError::Invalid`] when the engine opened the device itself, or when the new device
+    /// can do less than the old one; [`DriverError::Lost`] when it takes no calls.
     pub(crate) fn readopt(
         &self,
         adapter: Option<&wgpu::Adapter>,
@@ -53,7 +52,7 @@ impl WgpuDriver {
         let opened = Opened::new(objects, Arc::clone(&self.caps), None);
         let mut opened = opened.ok_or_else(lost_again)?;
         opened.use_cache(self.cache_folder.as_deref());
-        // The app knows better than we do, who may not have heard of it.
+        // The app knows of the loss first; the driver may not have been told.
         old.progress.lose("the app replaced it");
         match self.replace(&old, opened) {
             Some(_) => Ok(()),
@@ -68,7 +67,7 @@ impl WgpuDriver {
         }
     }
 
-    /// Puts a device into the place of a lost one, unless another thread was faster.
+    /// Replaces a lost device, unless another thread was faster.
     fn replace(&self, old: &Arc<Opened>, mut new: Opened) -> Option<Arc<Opened>> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&current, old) {
@@ -84,7 +83,7 @@ impl WgpuDriver {
 }
 
 impl Opened {
-    /// Refuses where the device still works: whoever wants it replaced is wrong about it.
+    /// Refuses if the device still works: then the caller is wrong to replace it.
     fn check_gone(&self) -> DriverResult<()> {
         match self.poll_device(wgpu::PollType::Poll) {
             Err(DriverError::Lost(_)) => Ok(()),

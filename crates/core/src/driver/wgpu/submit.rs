@@ -1,4 +1,4 @@
-//! Ops become commands, commands a submission.
+//! Encodes ops as commands and submits them.
 
 use std::sync::PoisonError;
 
@@ -7,7 +7,7 @@ use super::params::{Page, uniform_bytes};
 use super::timing::Timing;
 use super::{Opened, Submission, Tables, invalid};
 
-/// The commands of one submission while they are encoded.
+/// The commands of one submission during encoding.
 struct Encoding<'a> {
     driver: &'a Opened,
     tables: &'a Tables,
@@ -18,7 +18,7 @@ struct Encoding<'a> {
     timing: Option<&'a mut Timing>,
 }
 
-/// A compute pass and what is set in it.
+/// A compute pass and its present state.
 struct Pass {
     raw: wgpu::ComputePass<'static>,
     pipeline: Option<PipelineId>,
@@ -39,7 +39,7 @@ impl Opened {
         submission
     }
 
-    /// Submits the app's own commands after ours, with a serial of their own.
+    /// Submits the app's commands after ours, with their own serial.
     pub(super) fn submit_app(
         &self,
         commands: Vec<wgpu::CommandBuffer>,
@@ -54,7 +54,8 @@ impl Opened {
         pages: &[Page],
     ) -> DriverResult<Submission> {
         if !pages.is_empty() {
-            // By themselves: commands must not run with the parameters of others.
+            // The parameters are written separately, so that no command runs with parameters of
+            // others.
             let written = self.guarded(|| {
                 for page in pages {
                     self.queue.write_buffer(page.buffer(), 0, page.bytes());
@@ -207,7 +208,7 @@ impl<'a> Encoding<'a> {
         }
     }
 
-    /// Puts parameters into a slot of the last page, or of a new one.
+    /// Writes parameters into a slot of the last page, or of a new one.
     fn slot(&mut self, bytes: &[u8]) -> DriverResult<u32> {
         let pages = &self.driver.pages;
         let page = self.pages.last_mut();

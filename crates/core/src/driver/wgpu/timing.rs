@@ -1,19 +1,19 @@
-//! How long kernels run, by the device's own clock. While it is on, each dispatch has a pass of its
-//! own with a timestamp before and after it, and each submission is waited for and its timestamps
-//! read: the times are right, but the device idles between submissions.
+//! The times of kernels, by the device's clock. While timing is on, each dispatch has a separate
+//! pass with a timestamp before and after it. The driver waits for each submission and reads its
+//! timestamps. The times are right, but the device idles between submissions.
 
 use std::sync::PoisonError;
 
 use super::super::{DriverError, DriverResult, KernelRun};
 use super::{Opened, invalid};
 
-/// Dispatches of one submission that are timed; those after them run untimed. Submissions have 256
-/// as a rule.
+/// The most dispatches of one submission that are timed; later ones run untimed. Submissions
+/// usually have 256.
 const MOST_DISPATCHES: u32 = 1024;
 
 const STAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
 
-/// The timestamps of one submission, and what they came to so far.
+/// The timestamps of one submission, and the times read so far.
 pub(super) struct Timing {
     queries: wgpu::QuerySet,
     resolved: wgpu::Buffer,
@@ -21,9 +21,9 @@ pub(super) struct Timing {
     tick_ns: f64,
     /// The dispatches of the last submission, in order.
     runs: Vec<KernelRun>,
-    /// How many dispatches have their timestamps in the set.
+    /// The number of dispatches with timestamps in the set.
     running: u32,
-    /// Whether the timestamps are mapped, or about to be.
+    /// Whether the timestamps are mapped, or will soon be.
     is_mapped: bool,
 }
 
@@ -53,7 +53,7 @@ impl Timing {
         }
     }
 
-    /// Where the next dispatch's timestamps go; none when the set is full.
+    /// The place of the next dispatch's timestamps. `None` when the set is full.
     pub(super) fn next(&mut self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         if self.running >= MOST_DISPATCHES {
             return None;
@@ -67,7 +67,8 @@ impl Timing {
         })
     }
 
-    /// The last commands of a submission: its timestamps, to where they can be read.
+    /// Encodes the last commands of a submission, which copy its timestamps to where they can be
+    /// read.
     pub(super) fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
         let count = self.running * 2;
         if count > 0 {
@@ -93,7 +94,7 @@ impl Timing {
 }
 
 impl Opened {
-    /// Times kernels from now on, or no longer.
+    /// Starts or stops timing kernels.
     pub(super) fn time_kernels(&self, on: bool) -> DriverResult<()> {
         self.check()?;
         if cfg!(target_arch = "wasm32") {
@@ -119,7 +120,7 @@ impl Opened {
         Ok(())
     }
 
-    /// The dispatches of the last submission.
+    /// Takes the dispatches of the last submission.
     pub(super) fn take_kernel_runs(&self) -> Vec<KernelRun> {
         let mut timing = self.timing.lock().unwrap_or_else(PoisonError::into_inner);
         let runs = timing
@@ -128,15 +129,15 @@ impl Opened {
         runs.unwrap_or_default()
     }
 
-    /// Reads the timestamps of the last submission, if it `happened`. Work that was done without
-    /// its times being read is done all the same, so this says nothing of a failure.
+    /// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be
+    /// read is done all the same, so this returns no error.
     pub(super) fn end_of_timed(&self, timing: &mut Timing, happened: bool) {
         if happened && self.read_stamps(timing).is_ok() {
             return;
         }
         timing.running = 0;
         if std::mem::take(&mut timing.is_mapped) {
-            // Only a buffer that is mapped may be unmapped, and that may fail with the device.
+            // Only a mapped buffer may be unmapped, and unmapping may fail with the device.
             let _ = self.now(self.guarded(|| timing.readable.unmap()));
         }
     }

@@ -1,9 +1,9 @@
-//! Waiting for what is on its way, and polling.
+//! Waits for submissions and mappings, and polls.
 //!
-//! A wait inside wgpu ends the moment the device is done. But it keeps `Surface::present` out, and
-//! when its time is up while another thread polls, wgpu 30 can panic. So only a device of our
-//! own is waited for inside wgpu, for so long that the time is never up in earnest; a device that
-//! is shared with an app is looked at again and again.
+//! A wait inside wgpu ends as soon as the device is done. But it blocks `Surface::present`. And
+//! wgpu 30 can panic when the wait times out while another thread polls. So only a device of our
+//! own is waited for inside wgpu, with a timeout that is never reached in practice. A device shared
+//! with an app is polled again and again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,31 +11,31 @@ use super::super::{DriverError, DriverResult, REPLACED, Signal};
 use super::{Opened, invalid};
 
 impl Opened {
-    /// Polls the device. wgpu panics here when the device turns out to be lost.
+    /// Polls the device. wgpu panics here if it finds that the device is lost.
     pub(super) fn poll_device(&self, kind: wgpu::PollType) -> DriverResult<()> {
         self.look(kind)?;
         self.ask()
     }
 
-    /// Asks whether the device is still there.
+    /// Asks whether the device still exists.
     #[cfg(not(target_arch = "wasm32"))]
     fn ask(&self) -> DriverResult<()> {
         let nothing = self.guarded(|| ());
         self.now(nothing)
     }
 
-    /// A browser tells of a loss by itself; what else it has told by now is taken in.
+    /// A browser reports a loss by itself. This takes in its other reports so far.
     #[cfg(target_arch = "wasm32")]
     fn ask(&self) -> DriverResult<()> {
         self.sweep();
         self.check()
     }
 
-    /// Polls the device without the question whether it is still there.
+    /// Polls the device without asking whether it still exists.
     pub(super) fn look(&self, kind: wgpu::PollType) -> DriverResult<()> {
         let result = catch_unwind(AssertUnwindSafe(|| self.device.poll(kind)));
-        // What panicked was about the loss, which is found when the device is asked, or about time,
-        // or was a callback of the app's: then the device is fine.
+        // A panic may concern the loss, which is found when the device is asked, or a timeout. It
+        // may also come from a callback of the app; then the device works.
         drop(result);
         self.check()
     }
@@ -61,15 +61,15 @@ mod native {
 
     use super::*;
 
-    /// How long a device is looked at without a pause, and the pauses after that: a sixteenth of
-    /// what was waited so far, so that no wait is much longer than it has to be. A system sleeps
-    /// for 50 microseconds and more, however few it is asked for, so short waits have no pause.
+    /// The time of polling without pauses. After it, each pause is a sixteenth of the time waited
+    /// so far, so that no wait is much too long. A system sleeps for at least 50 microseconds, even
+    /// if less is requested, so short waits have no pauses.
     const RESTLESS: Duration = Duration::from_micros(500);
     const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
     const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
     impl Opened {
-        /// Blocks until the signal is set or the device is gone.
+        /// Blocks until the signal is set or the device is lost.
         #[allow(clippy::unused_async, reason = "in a browser the same function awaits")]
         pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
             self.check()?;
@@ -100,8 +100,8 @@ mod native {
             self.ask()
         }
 
-        /// Waits for the submission that must be done; if that was not all, for all of them: a
-        /// buffer of the app's may wait for the app's work.
+        /// Waits for the submission that must be done. If that is not enough, it waits for all
+        /// submissions: a buffer of the app may wait for the app's work.
         fn wait_inside(&self, signal: &Signal, timeout: Duration) -> DriverResult<()> {
             let index = self.progress.index_of(signal.serial());
             let first = match index {
@@ -135,11 +135,11 @@ mod web {
     use super::*;
 
     impl Opened {
-        /// Waits until the browser calls back, and tells of errors that came late.
+        /// Waits until the browser calls back, and returns errors that it reported late.
         pub(in super::super) async fn wait_for(&self, signal: &Signal) -> DriverResult<()> {
             self.check()?;
             self.tell_late()?;
-            // A browser tells in order: what was asked before the last is known once that is.
+            // A browser reports in order: once the last report is known, all earlier ones are.
             let last = self.late().pop();
             if let Some(last) = last {
                 let scope = Some(last);
@@ -165,9 +165,9 @@ mod web {
         }
     }
 
-    /// A scope that is waited for, out of the list meanwhile. What it caught goes back into the
-    /// list, to be told after what was caught before it; so does the scope itself, if the wait is
-    /// given up.
+    /// A scope that a wait has taken out of the list. Its error returns to the end of the list, so
+    /// that earlier errors are reported first. If the wait is dropped, the scope itself returns to
+    /// the list.
     struct Awaited<'a> {
         of: &'a Opened,
         scope: Option<Late>,

@@ -1,11 +1,11 @@
-//! Functions of one, two and three numbers, as WGSL defines them: integers wrap, a division by
-//! zero gives the dividend, shifts take the amount modulo the width.
+//! Functions of one, two and three numbers, as WGSL defines them. Integers wrap, a division by zero
+//! gives the dividend, and shifts take the amount modulo the width.
 
 use super::code::{Binary, Num, Pair, Reg, Ternary, Unary};
 use super::value::{Half, Number, POISON, map, map2, map3};
 use super::{bits, float};
 
-/// A function of one number, for each lane.
+/// A function of one number, applied to each lane.
 pub(super) fn unary(registers: &mut [u32], num: Num, op: Unary, at: (Reg, Reg), count: u8) {
     match (num, op) {
         (Num::F32, Unary::IsNan) => map(registers, at, count, f32::is_nan),
@@ -37,13 +37,13 @@ fn signed_unary(op: Unary, x: i32) -> i32 {
         Unary::Negate => x.wrapping_neg(),
         Unary::Abs => x.wrapping_abs(),
         Unary::Sign => x.signum(),
-        // The highest bit that differs from the sign.
+        // The highest bit that differs from the sign bit.
         Unary::FirstLeadingBit => bits::unary(op, if x < 0 { !x } else { x } as u32) as i32,
         _ => bits::unary(op, x as u32) as i32,
     }
 }
 
-/// A function of two numbers, for each lane.
+/// A function of two numbers, applied to each lane.
 pub(super) fn binary(registers: &mut [u32], num: Num, op: Binary, pair: &Pair) {
     if is_comparison(op) {
         return compare(registers, num, op, pair);
@@ -118,7 +118,7 @@ fn holds<T: PartialOrd>(op: Binary, a: &T, b: &T) -> bool {
     }
 }
 
-/// The functions of two whole numbers of one type.
+/// Functions of two integers of one type.
 macro_rules! whole {
     ($name:ident, $type:ty, $shift:expr) => {
         fn $name(op: Binary, a: $type, b: $type) -> $type {
@@ -137,7 +137,7 @@ macro_rules! whole {
                 Binary::ShiftRight => a.wrapping_shr($shift(b)),
                 Binary::Min => a.min(b),
                 Binary::Max => a.max(b),
-                // The compiler makes no other of them.
+                // The compiler emits no other function for these types.
                 _ => POISON as $type,
             }
         }
@@ -149,7 +149,7 @@ whole!(u32_binary, u32, |b| b);
 whole!(i64_binary, i64, |b| b as u32);
 whole!(u64_binary, u64, |b| b as u32);
 
-/// A function of three numbers, for each lane.
+/// A function of three numbers, applied to each lane.
 pub(super) fn ternary(registers: &mut [u32], num: Num, op: Ternary, at: [Reg; 4], count: u8) {
     match (num, op) {
         (Num::F32, _) => map3(registers, at, count, |a, b, c| float::ternary(op, a, b, c)),
@@ -173,9 +173,9 @@ pub(super) fn ternary(registers: &mut [u32], num: Num, op: Ternary, at: [Reg; 4]
     }
 }
 
-/// From one type of numbers to another, for each lane.
+/// Converts each lane from one type of numbers to another.
 pub(super) fn cast(registers: &mut [u32], from: Num, into: Num, at: (Reg, Reg), count: u8) {
-    // Every number but the largest of 64 bits fits into one of these two without a loss.
+    // Every number except the largest of 64 bits fits exactly into one of these two types.
     match from {
         Num::F32 => of_float::<f32>(registers, into, at, count, |x| x),
         Num::F16 => of_float::<Half>(registers, into, at, count, |x| x.0),
@@ -187,7 +187,7 @@ pub(super) fn cast(registers: &mut [u32], from: Num, into: Num, at: (Reg, Reg), 
     }
 }
 
-/// Floats are cut to whole numbers, and clamped to those that there are.
+/// Converts floats to integers: truncates them and clamps them to the range of the type.
 fn of_float<T: Number>(
     registers: &mut [u32],
     into: Num,

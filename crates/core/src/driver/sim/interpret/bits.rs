@@ -1,9 +1,9 @@
-//! Functions of bits: counts, fields, and several numbers in one word.
+//! Functions of bits: counts, bit fields, and several numbers packed in one word.
 
 use super::code::{Pack, Reg, Unary};
 use super::value::{Half, Number};
 
-/// A function of a word's bits.
+/// A function of the bits of a word.
 pub(super) fn unary(op: Unary, x: u32) -> u32 {
     match op {
         Unary::Not => !x,
@@ -21,7 +21,7 @@ pub(super) fn unary(op: Unary, x: u32) -> u32 {
     }
 }
 
-/// `extractBits`: the offset and the count are one number for all lanes.
+/// `extractBits`. The offset and the count are the same for all lanes.
 pub(super) fn extract(registers: &mut [u32], signed: bool, [to, a, b, c]: [Reg; 4], count: u8) {
     let offset = registers[b as usize].min(32);
     let bits = registers[c as usize].min(32 - offset);
@@ -35,7 +35,7 @@ pub(super) fn extract(registers: &mut [u32], signed: bool, [to, a, b, c]: [Reg; 
     }
 }
 
-/// `insertBits`: the count lies behind the offset, both one number for all lanes.
+/// `insertBits`. The count is in the register after the offset; both are the same for all lanes.
 pub(super) fn insert(registers: &mut [u32], [to, a, b, c]: [Reg; 4], count: u8) {
     let offset = registers[c as usize].min(32);
     let bits = registers[c as usize + 1].min(32 - offset);
@@ -49,7 +49,7 @@ pub(super) fn insert(registers: &mut [u32], [to, a, b, c]: [Reg; 4], count: u8) 
     }
 }
 
-/// Packs registers into a word, or spreads a word over registers.
+/// Packs registers into a word, or unpacks a word into registers.
 pub(super) fn pack(registers: &mut [u32], op: Pack, to: Reg, a: Reg, b: Reg) {
     let at = a as usize;
     let word = registers[at];

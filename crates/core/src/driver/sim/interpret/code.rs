@@ -1,15 +1,15 @@
-//! What a kernel is compiled to: short instructions over the registers of one invocation.
+//! The code of a compiled kernel: short instructions over the registers of one invocation.
 //!
-//! WGSL has no recursion, so every function has its registers at a fixed place, and a register is
-//! an index into one list of words. A value takes its scalars' words one after the other, without
-//! the padding of memory: a `vec3<f32>` is three words, a `u64` is two, an `f16` is one. Variables
-//! of a function and of the invocation are registers too.
+//! WGSL has no recursion, so the registers of each function have a fixed place. A register is an
+//! index into one list of words. The words of a value's scalars follow each other, without the
+//! padding of memory: a `vec3<f32>` is three words, a `u64` is two, an `f16` is one. Variables of
+//! functions and of the invocation are registers too.
 
 use std::ops::Range;
 
 use super::together::{Collective, Cooperative};
 
-/// A register: the first of the words that hold a value.
+/// A register: the first of the words of a value.
 pub(super) type Reg = u32;
 
 /// No register.
@@ -19,36 +19,36 @@ pub(super) const NONE: Reg = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Code {
     pub(super) instrs: Vec<Instr>,
-    /// Where each instruction comes from.
+    /// The origin of each instruction.
     pub(super) origins: Vec<Origin>,
     /// The first instruction of the entry point.
     pub(super) entry: u32,
     pub(super) workgroup_size: [u32; 3],
-    /// Registers of an invocation.
+    /// The number of registers of an invocation.
     pub(super) registers: u32,
-    /// Words that say where in its loops and calls an invocation is.
+    /// The number of words that hold the positions of an invocation in its loops and calls.
     pub(super) control: u32,
-    /// The registers of constants, and what they hold.
+    /// The registers of constants, and their values.
     pub(super) constants: Vec<(Reg, u32)>,
     /// The registers of builtins.
     pub(super) builtins: Vec<(naga::BuiltIn, Reg)>,
-    /// Words of workgroup memory.
+    /// The words of workgroup memory.
     pub(super) shared_words: u32,
     pub(super) buffers: Vec<Buffer>,
     pub(super) bounds: Vec<Bound>,
     pub(super) switches: Vec<Switch>,
     pub(super) collectives: Vec<Collective>,
     pub(super) cooperatives: Vec<Cooperative>,
-    /// The variables' names.
+    /// The names of the variables.
     pub(super) names: Vec<String>,
 }
 
-/// Where an instruction comes from.
+/// The origin of an instruction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Origin {
-    /// Bytes of the text.
+    /// The range of bytes in the text.
     pub(super) place: Range<u32>,
-    /// The variable that it reads or writes, in [`Code::names`].
+    /// The variable that the instruction reads or writes, in [`Code::names`].
     pub(super) name: u32,
 }
 
@@ -56,14 +56,14 @@ pub(super) struct Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub(super) source: Source,
-    /// Elements of two bytes are written one by one, so each has a state of its own.
+    /// Whether elements of two bytes are written one by one, so that each has its own state.
     pub(super) has_halves: bool,
 }
 
-/// Where a buffer's bytes come from.
+/// The source of a buffer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The binding of this number.
+    /// The binding with this number.
     Binding(u32),
     /// The parameters of the dispatch.
     Params,
@@ -76,14 +76,14 @@ pub(super) enum Num {
     I32,
     U32,
     F32,
-    /// Held as its 16 bits, computed as f32 and rounded.
+    /// Stored as its 16 bits, computed as f32 and rounded.
     F16,
     I64,
     U64,
 }
 
 impl Num {
-    /// Registers of one number.
+    /// The number of registers of one number.
     pub(super) fn words(self) -> u32 {
         match self {
             Num::I64 | Num::U64 => 2,
@@ -92,20 +92,20 @@ impl Num {
     }
 }
 
-/// What an index may be at most, and how far apart elements are.
+/// The limit of an index, and the distance of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
     pub(super) count: Count,
-    /// Words, or bytes in a buffer.
+    /// In words, or in bytes of a buffer.
     pub(super) stride: u32,
     pub(super) signed: bool,
 }
 
-/// How many elements there are.
+/// The number of elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
     Fixed(u32),
-    /// As many as the buffer holds from this byte on.
+    /// As many as the buffer has from this byte on.
     Runtime {
         buffer: u32,
         first_bytes: u32,
@@ -119,20 +119,20 @@ pub(super) struct Switch {
     pub(super) default: u32,
 }
 
-/// Where in memory: a fixed offset and a register that is added to it, if there is one. Both in
-/// words, or in bytes of a buffer.
+/// An address in memory: a fixed offset, and the register of a second offset, if there is one. Both
+/// are in words, or in bytes of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
     pub(super) at: u32,
     pub(super) dynamic: Reg,
 }
 
-/// Which memory.
+/// The kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     /// Registers of the invocation.
     Private,
-    /// The workgroup's.
+    /// Workgroup memory.
     Shared,
     /// A buffer of [`Code::buffers`].
     Buffer(u32),
@@ -145,12 +145,12 @@ pub(super) struct Pair {
     pub(super) a: Reg,
     pub(super) b: Reg,
     pub(super) count: u8,
-    /// An operand that is one number for all lanes.
+    /// Whether the operand is one number for all lanes.
     pub(super) a_is_one: bool,
     pub(super) b_is_one: bool,
 }
 
-/// One step of an invocation.
+/// An instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Instr {
     Move(Move),
@@ -201,7 +201,7 @@ pub(super) enum Instr {
     Flow(Flow),
 }
 
-/// Moves words among registers.
+/// Moves words between registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
     Copy {
@@ -209,7 +209,7 @@ pub(super) enum Move {
         from: Reg,
         words: u32,
     },
-    /// `count` times the same value.
+    /// Writes the same value `count` times.
     Splat {
         to: Reg,
         from: Reg,
@@ -223,7 +223,7 @@ pub(super) enum Move {
         count: u8,
         pattern: [u8; 4],
     },
-    /// Lane by lane, or all words by one condition.
+    /// Selects lane by lane, or all words by one condition.
     Select {
         to: Reg,
         condition: Reg,
@@ -232,14 +232,14 @@ pub(super) enum Move {
         words: u32,
         each: bool,
     },
-    /// An element of a value; the bound has the element's words.
+    /// Picks an element of a value. The bound has the words of an element.
     Pick {
         to: Reg,
         from: Reg,
         index: Reg,
         bound: u32,
     },
-    /// Are all, or any, of the lanes true?
+    /// Whether all, or any, of the lanes are true.
     Holds {
         to: Reg,
         from: Reg,
@@ -248,7 +248,7 @@ pub(super) enum Move {
     },
 }
 
-/// Reads and writes memory.
+/// Accesses memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Memory {
     /// `to = previous + index * stride`, checked.
@@ -258,7 +258,8 @@ pub(super) enum Memory {
         index: Reg,
         bound: u32,
     },
-    /// A variable begins: with zeros that nobody wrote, or with what its registers hold.
+    /// Begins the life of a variable, with zeros that count as unwritten, or with the words in its
+    /// registers.
     Begin {
         at: Reg,
         words: u32,
@@ -276,7 +277,7 @@ pub(super) enum Memory {
         to: Address,
         words: u32,
     },
-    /// `f16` elements, two to a word of memory.
+    /// Loads `f16` elements, two per word of memory.
     LoadHalves {
         to: Reg,
         buffer: u32,
@@ -304,13 +305,13 @@ pub(super) enum Memory {
     Atomic {
         num: Num,
         op: Atomic,
-        /// What was there before; [`NONE`] if nobody asks.
+        /// The register for the earlier value; [`NONE`] if the kernel does not use it.
         old: Reg,
         value: Reg,
         space: Space,
         place: Address,
     },
-    /// Writes what was there before and whether it was written.
+    /// Writes the earlier value, and whether the exchange took place.
     CompareExchange {
         old: Reg,
         value: Reg,
@@ -325,7 +326,7 @@ pub(super) enum Memory {
     },
 }
 
-/// Goes elsewhere, or waits.
+/// Changes the flow of control, or waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flow {
     Jump(u32),
@@ -348,11 +349,11 @@ pub(super) enum Flow {
     Return {
         control: u32,
     },
-    /// A loop begins its next round.
+    /// Begins the next round of a loop.
     Round {
         control: u32,
     },
-    /// A loop is over.
+    /// Ends a loop.
     Over {
         control: u32,
     },
@@ -441,11 +442,11 @@ pub(super) enum Ternary {
     Mix,
     SmoothStep,
     ExtractBits,
-    /// The fourth operand is the register after the third.
+    /// The fourth operand is in the register after the third.
     InsertBits,
 }
 
-/// Functions of whole vectors and matrices of floats; `shape` says how large they are.
+/// Functions of whole vectors and matrices of floats. `shape` has their sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Geometry {
     Dot,
@@ -459,13 +460,13 @@ pub(super) enum Geometry {
     Outer,
     Transpose,
     Determinant,
-    /// Rows, the inner size and columns.
+    /// The shape is rows, the inner size, and columns.
     Product,
     Modf,
     Frexp,
 }
 
-/// Several numbers in one word, and back.
+/// Packs several numbers into one word, or unpacks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pack {
     Snorm4x8,
@@ -486,12 +487,12 @@ pub(super) enum Pack {
     FromFloat2x16,
     FromI8x4,
     FromU8x4,
-    /// Two registers with an f16 each into one word, bit by bit, and back.
+    /// Packs two registers with the bits of an f16 each into one word, or unpacks it.
     Halves,
     FromHalves,
 }
 
-/// What an atomic does to a word.
+/// The effect of an atomic operation on a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Atomic {
     Add,

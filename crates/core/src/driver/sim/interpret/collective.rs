@@ -1,4 +1,4 @@
-//! What the lanes of a subgroup compute together: votes, sums, scans and shuffles.
+//! The collective operations of a subgroup: votes, sums, scans and shuffles.
 
 use naga::{CollectiveOperation, SubgroupOperation};
 
@@ -7,10 +7,10 @@ use super::code::{Binary, NONE, Num, Pair, Reg};
 use super::together::{Collective, Gather, Kind};
 use super::value::POISON;
 
-/// The registers of the lanes of a subgroup, one lane after the other.
+/// The registers of all lanes of a subgroup, lane after lane.
 pub(super) struct Lanes<'a> {
     pub(super) registers: &'a mut [u32],
-    /// Registers of a lane.
+    /// The number of registers per lane.
     pub(super) stride: usize,
 }
 
@@ -55,7 +55,7 @@ fn ballot(collective: &Collective, lanes: &mut Lanes) {
     }
 }
 
-/// What comes from a lane that does not exist is poison: WGSL leaves it open.
+/// A value from a lane that does not exist is poison: WGSL does not define it.
 fn shuffle(collective: &Collective, gather: Gather, by: Reg, lanes: &mut Lanes) {
     let words = usize::from(collective.count);
     let mut results = Vec::with_capacity(lanes.count() * words);
@@ -132,7 +132,7 @@ fn operator(op: SubgroupOperation) -> Binary {
     }
 }
 
-/// What a reduction of nothing gives.
+/// The result of a reduction over no lanes.
 fn neutral(op: SubgroupOperation, num: Num) -> Vec<u32> {
     let wide = |word: u64| vec![word as u32, (word >> 32) as u32];
     let whole = |word: i64| match num {

@@ -1,8 +1,9 @@
-//! Matrices that a subgroup holds together.
+//! Cooperative matrices, which belong to a whole subgroup.
 //!
-//! Every lane has the whole matrix in its registers, row by row: how a device spreads the elements
-//! over the lanes is not told. Which lane touches which element of memory is not told either, so
-//! chance says it, and a lane that relies on its own element is found out.
+//! Every lane has the whole matrix in its registers, row by row: WGSL does not define how a device
+//! distributes the elements over the lanes. It also does not define which lane accesses which
+//! element of memory. So this module decides that at random, and finds a lane that relies on its
+//! own element.
 
 use super::code::{NONE, Reg, Space};
 use super::collective::Lanes;
@@ -13,7 +14,7 @@ use super::value::Half;
 use super::value::Number;
 
 impl Operand {
-    /// Where a lane believes the matrix to be, and its stride.
+    /// The address and the stride of the matrix, as a lane has them.
     fn seen_by(&self, lanes: &Lanes, lane: usize) -> (u32, u32) {
         let dynamic = match self.place.dynamic {
             NONE => 0,
@@ -23,7 +24,7 @@ impl Operand {
         (at, lanes.get(lane, self.stride))
     }
 
-    /// Where an element is: a word, or a byte of a buffer.
+    /// The address of an element: a word, or a byte of a buffer.
     fn element(&self, (at, stride): (u32, u32), row: u32, column: u32) -> u32 {
         let (line, in_line) = match self.row_major {
             true => (row, column),
@@ -42,7 +43,7 @@ impl Operand {
     }
 }
 
-/// Do all lanes name the same place?
+/// Whether all lanes have the same address and stride.
 pub(super) fn is_uniform(operation: &Cooperative, lanes: &Lanes) -> bool {
     let (Cooperative::Load { operand, .. } | Cooperative::Store { operand, .. }) = operation else {
         return true;
@@ -51,7 +52,8 @@ pub(super) fn is_uniform(operation: &Cooperative, lanes: &Lanes) -> bool {
     (1..lanes.count()).all(|lane| operand.seen_by(lanes, lane) == first)
 }
 
-/// Does it for all lanes. `now` is the first lane's; `turn` says which lane takes which element.
+/// Runs the operation for all lanes. `now` is the first lane's; `turn` decides which lane accesses
+/// which element.
 pub(super) fn run(
     operation: &Cooperative,
     lanes: &mut Lanes,

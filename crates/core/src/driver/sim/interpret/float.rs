@@ -1,8 +1,8 @@
-//! Functions of floats. A half is computed as an f32 and rounded by whoever puts it.
+//! Functions of floats. An f16 is computed as an f32, and rounded when it is stored.
 
 use super::code::{Binary, Ternary, Unary};
 
-/// `1 / ln`, `2^x` and the like are the host's.
+/// A function of one float. The host computes `1 / ln`, `2^x` and the like.
 pub(super) fn unary(op: Unary, x: f32) -> f32 {
     match op {
         Unary::Negate => -x,
@@ -42,7 +42,7 @@ fn trigonometric(op: Unary, x: f32) -> f32 {
         Unary::Asinh => x.asinh(),
         Unary::Acosh => x.acosh(),
         Unary::Atanh => x.atanh(),
-        // The compiler makes no other of them.
+        // The compiler emits no other function for floats.
         _ => f32::NAN,
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn binary(op: Binary, a: f32, b: f32) -> f32 {
         Binary::Subtract => a - b,
         Binary::Multiply => a * b,
         Binary::Divide => a / b,
-        // As WGSL defines it, with the rounding that devices have.
+        // WGSL's definition, with the rounding of devices.
         Binary::Modulo => a - b * (a / b).trunc(),
         Binary::Min => a.min(b),
         Binary::Max => a.max(b),
@@ -62,22 +62,22 @@ pub(super) fn binary(op: Binary, a: f32, b: f32) -> f32 {
         Binary::Pow => a.powf(b),
         Binary::Atan2 => a.atan2(b),
         Binary::Step => f32::from(u8::from(a <= b)),
-        // The compiler makes no other of them.
+        // The compiler emits no other function for floats.
         _ => f32::NAN,
     }
 }
 
-/// A float with its exponent moved.
+/// A float times two to the power of `exponent`.
 pub(super) fn ldexp(x: f32, exponent: i32) -> f32 {
     (f64::from(x) * f64::from(exponent.clamp(-1000, 1000)).exp2()) as f32
 }
 
-/// A float's fraction, between a half and one, and its exponent.
+/// The fraction of a float, between a half and one, and its exponent.
 pub(super) fn frexp(x: f32) -> (f32, i32) {
     if x == 0.0 || !x.is_finite() {
         return (x, 0);
     }
-    // Exact in f64, whose exponents reach further than those of f32.
+    // f64 is exact here, since its exponents have a larger range than those of f32.
     let wide = f64::from(x).to_bits();
     let exponent = (wide >> 52 & 0x7ff) as i32 - 1022;
     let fraction = f64::from_bits(wide & !(0x7ff << 52) | 1022 << 52);
@@ -94,7 +94,7 @@ pub(super) fn ternary(op: Ternary, a: f32, b: f32, c: f32) -> f32 {
             let t = ((c - a) / (b - a)).clamp(0.0, 1.0);
             t * t * (3.0 - 2.0 * t)
         }
-        // The compiler makes no other of them.
+        // The compiler emits no other function for floats.
         Ternary::ExtractBits | Ternary::InsertBits => f32::NAN,
     }
 }

@@ -4,7 +4,7 @@ use super::code::{Geometry, Reg};
 use super::float::frexp;
 use super::value::{Half, Number};
 
-/// Where the operands are, and how large.
+/// The registers of the operands, and their sizes.
 pub(super) struct Operands {
     pub(super) to: Reg,
     pub(super) a: Reg,
@@ -13,7 +13,7 @@ pub(super) struct Operands {
     pub(super) shape: [u8; 3],
 }
 
-/// Computes with f32, and rounds to halves if that is what they are.
+/// Computes with f32, and rounds to f16 if the operands are f16.
 pub(super) fn run(registers: &mut [u32], op: Geometry, is_half: bool, at: &Operands) {
     match is_half {
         true => typed::<Half>(registers, op, at, |x| x.0, Half),
@@ -43,7 +43,7 @@ fn typed<T: Number>(
                 .flat_map(|b| a.iter().map(move |a| a * b))
                 .collect()
         }
-        // A matrix of `n` columns of `m` rows lies column by column.
+        // A matrix of `n` columns of `m` rows is stored column by column.
         Geometry::Transpose => {
             let a = read(at.a, n * m);
             (0..n * m)
@@ -105,12 +105,12 @@ fn vectors(op: Geometry, a: &[f32], b: &[f32], c: &[f32]) -> Vec<f32> {
             both.map(|(a, b)| if k < 0.0 { 0.0 } else { eta * a - bent * b })
                 .collect()
         }
-        // The others are not of vectors.
+        // The other functions do not take vectors.
         _ => vec![],
     }
 }
 
-/// Matrices lie column by column.
+/// A product of matrices, which are stored column by column.
 fn product(a: &[f32], b: &[f32], [rows, inner, columns]: [usize; 3]) -> Vec<f32> {
     let element = |row: usize, column: usize| {
         let steps = (0..inner).map(|k| a[k * rows + row] * b[column * inner + k]);
@@ -136,7 +136,7 @@ fn determinant(a: &[f32], n: usize) -> f32 {
     terms.sum()
 }
 
-/// A float's two parts, each in the registers of a struct's member.
+/// Splits a float into two parts, each in the registers of a struct's member.
 fn apart<T: Number>(
     registers: &mut [u32],
     op: Geometry,

@@ -1,8 +1,10 @@
-//! The invocations of one workgroup: whose turn it is, who waits for whom, and who never comes.
+//! The invocations of one workgroup: their order, their barriers, and invocations that never
+//! arrive.
 //!
-//! Each turn lets one invocation run until it has to wait, or for a few steps only, by chance. A
-//! subgroup goes on when all its lanes wait at one operation, the workgroup when all wait at one
-//! barrier. *One* means the same instruction in the same rounds of all loops and calls.
+//! In each turn one invocation runs until it has to wait or, at random, for a few steps only. A
+//! subgroup continues when all its lanes wait at one operation. The workgroup continues when all
+//! invocations wait at one barrier. *One* means the same instruction, in the same rounds of all
+//! loops and calls.
 
 use std::ops::Range;
 
@@ -18,14 +20,14 @@ use super::report::{Fault, Kind, invocation, split};
 use super::shadow::Now;
 use crate::driver::sim::faults::Chance;
 
-/// Instructions of one invocation, at most.
+/// The most instructions of one invocation.
 const MOST_STEPS: u32 = 1 << 24;
 
-/// Steps of a long turn.
+/// The steps of a long turn.
 const TURN: u32 = 1 << 12;
 
-/// After so many steps one invocation of the workgroup gets as many as all others together. So one
-/// that never ends is found soon, however many do not.
+/// After this many steps, one invocation gets as many steps as all others together. So an endless
+/// invocation is found soon, even if many invocations are endless.
 const LONG: u32 = 1 << 16;
 
 /// The invocations of a workgroup.
@@ -39,11 +41,11 @@ pub(super) struct Group<'c> {
     next: Vec<u32>,
     stops: Vec<Stop>,
     steps_left: Vec<u32>,
-    /// Barriers of workgroup memory and of storage that were passed.
+    /// The passed barriers of workgroup memory and of storage.
     epochs: [u32; 2],
-    /// Barriers of each subgroup that were passed.
+    /// The passed barriers of each subgroup.
     subgroup_epochs: Vec<u32>,
-    /// The number of the workgroup.
+    /// The index of the workgroup.
     index: u32,
     chance: Chance,
     order: Vec<u32>,
@@ -71,14 +73,14 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Runs the workgroup of this number to its end; how many steps that took.
+    /// Runs the workgroup of this index to its end. Returns the number of steps.
     pub(super) fn execute(&mut self, index: u32, memory: &mut Memory) -> u64 {
         self.begin(index);
         memory.begin_group();
         loop {
             self.run_all(memory);
             if memory.reports.is_over() {
-                // Some stand in the midst of their steps: there is nobody to meet.
+                // Some invocations stopped between two operations, so no barrier can be complete.
                 break;
             }
             if self.meet_in_subgroups(memory) {
@@ -113,7 +115,7 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// What an invocation is told about itself.
+    /// The value of a builtin for an invocation.
     fn builtin(&self, builtin: BuiltIn, lane: u32) -> Vec<u32> {
         let [x, y, z] = self.code.workgroup_size;
         let group = split(self.index, [self.run.groups[0], self.run.groups[1]]);
@@ -132,7 +134,7 @@ impl<'c> Group<'c> {
             BuiltIn::SubgroupId => vec![lane / lanes],
             BuiltIn::SubgroupSize => vec![lanes],
             BuiltIn::SubgroupInvocationId => vec![lane % lanes],
-            // naga lets a compute kernel have no others.
+            // naga allows a compute kernel no other builtins.
             _ => Vec::new(),
         }
     }
@@ -148,7 +150,7 @@ impl<'c> Group<'c> {
         first..(first + self.run.lanes).min(self.size)
     }
 
-    /// Runs every invocation that can run, in an order that chance gives.
+    /// Runs every invocation that can run, in random order.
     fn run_all(&mut self, memory: &mut Memory) {
         loop {
             self.shuffle();
@@ -174,7 +176,7 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// The invocation that is let ahead of the others, once some have gone on for long.
+    /// The invocation that gets more steps than the others, once some have run for long.
     fn ahead(&self) -> Option<u32> {
         let is_long = |left: &u32| MOST_STEPS - left >= LONG;
         let runs = |lane: &u32| self.stops[*lane as usize] == Stop::Paused;
@@ -184,7 +186,7 @@ impl<'c> Group<'c> {
 
     fn take_turn(&mut self, index: u32, is_ahead: bool, memory: &mut Memory) -> Stop {
         let lane = index as usize;
-        // Every fourth turn is short, so that others come in between.
+        // One turn in four is short on average, so that invocations interleave.
         let turn = match self.chance.below(4) {
             _ if is_ahead => TURN * self.size,
             0 => 1 + self.chance.below(64) as u32,
@@ -217,7 +219,7 @@ impl<'c> Group<'c> {
         self.stops[lane]
     }
 
-    /// Who accesses storage, when this invocation does.
+    /// The identity and the epochs of an invocation for accesses to storage.
     fn now(&self, lane: u32) -> Now {
         Now {
             who: self.index * self.size + lane + 1,
@@ -229,7 +231,8 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Lets those subgroups go on whose lanes all wait at one operation of theirs. Was there one?
+    /// Continues the subgroups whose lanes all wait at one operation. Returns whether there was
+    /// one.
     fn meet_in_subgroups(&mut self, memory: &mut Memory) -> bool {
         let mut some = false;
         for subgroup in 0..self.subgroup_epochs.len() as u32 {
@@ -246,7 +249,7 @@ impl<'c> Group<'c> {
         some
     }
 
-    /// The first lane that is not where the first one is.
+    /// The first lane that is not at the same place as lane 0 of the range.
     fn stranger(&self, mut lanes: Range<u32>) -> Option<u32> {
         let first = lanes.start as usize;
         let control = self.code.control as usize;
@@ -262,7 +265,7 @@ impl<'c> Group<'c> {
     fn together(&mut self, subgroup: u32, memory: &mut Memory) {
         let lanes = self.lanes_of(subgroup);
         let first = lanes.start;
-        // The instruction that all of them have just stopped at.
+        // All lanes have stopped right after this instruction.
         let instr = self.next[first as usize] - 1;
         let now = self.now(first);
         let registers = self.registers_of(lanes);
@@ -278,7 +281,7 @@ impl<'c> Group<'c> {
             Stop::Cooperative(index) => {
                 let operation = &self.code.cooperatives[index as usize];
                 if !cooperative::is_uniform(operation, &together) {
-                    let detail = "others name another place in memory".to_string();
+                    let detail = "other lanes name another place in memory".to_string();
                     memory
                         .reports
                         .add(self.fault(Kind::Subgroup, instr, first, detail));
@@ -302,8 +305,8 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Lets all go on that wait at one barrier of the workgroup; false, and reported, if they do
-    /// not.
+    /// Continues the workgroup if all invocations wait at one barrier. Otherwise reports the fault
+    /// and returns `false`.
     fn meet(&mut self, memory: &mut Memory) -> bool {
         let waits = |stop: &Stop| is_of_subgroup(*stop);
         if let Some(lane) = self.stops.iter().position(waits) {
@@ -331,7 +334,7 @@ impl<'c> Group<'c> {
         true
     }
 
-    /// A lane waits for its subgroup, which does not come.
+    /// Reports a lane that waits for its subgroup, of which another lane never arrives.
     fn is_left_alone(&self, lane: u32, memory: &mut Memory) -> bool {
         let lanes = self.lanes_of(lane / self.run.lanes);
         let place = |lane: u32| (self.stops[lane as usize], self.next[lane as usize]);
@@ -347,7 +350,7 @@ impl<'c> Group<'c> {
         false
     }
 
-    /// Where an invocation is instead.
+    /// The place of an invocation that does not arrive.
     fn detail(&self, lane: u32) -> String {
         let who = invocation(self.code, self.run.groups, self.now(lane).who);
         let at = self.next[lane as usize].saturating_sub(1);
@@ -374,7 +377,7 @@ impl<'c> Group<'c> {
     }
 }
 
-/// Registers of an invocation; never 0, so that lanes can be told apart.
+/// The registers of an invocation; never 0, so that lanes can be told apart.
 fn stride(code: &Code) -> usize {
     code.registers.max(1) as usize
 }

@@ -1,4 +1,4 @@
-//! One invocation: executes instructions until it has to wait.
+//! An invocation: it executes instructions until it has to wait.
 
 use super::arithmetic;
 use super::bits;
@@ -10,10 +10,10 @@ use super::report::{Fault, Kind};
 use super::shadow::Now;
 use super::value::Number;
 
-/// Why an invocation stands.
+/// The reason why an invocation has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It has done as many steps as it was given.
+    /// It has executed all steps of its turn.
     Paused,
     Barrier(naga::Barrier),
     Collective(u32),
@@ -21,26 +21,26 @@ pub(super) enum Stop {
     Ended,
 }
 
-/// The state of an invocation, taken out of those of its workgroup.
+/// The state of an invocation, borrowed from its workgroup.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     pub(super) registers: &'a mut [u32],
-    /// Which registers of variables were written.
+    /// Marks the registers of variables that were written.
     pub(super) written: &'a mut [bool],
-    /// Rounds of loops, and where calls go back to.
+    /// The rounds of loops, and the return places of calls.
     pub(super) control: &'a mut [u32],
     /// The next instruction.
     pub(super) next: u32,
-    /// Who it is, and when, in storage buffers.
+    /// Its identity and epochs, for accesses to storage buffers.
     pub(super) now: Now,
-    /// Barriers of workgroup memory that were passed.
+    /// The passed barriers of workgroup memory.
     pub(super) shared_epoch: u32,
-    /// Private memory that nobody wrote may not be read.
+    /// Whether reading private memory before a write is a fault.
     pub(super) poisons_private: bool,
 }
 
 impl Lane<'_> {
-    /// Executes at most `steps` instructions; how many are left.
+    /// Executes at most `steps` instructions. Returns the number of steps left.
     pub(super) fn run(&mut self, code: &Code, memory: &mut Memory, mut steps: u32) -> (Stop, u32) {
         while steps > 0 {
             steps -= 1;
@@ -219,7 +219,7 @@ impl Lane<'_> {
         }
     }
 
-    /// An index that is within its bound, or made so and reported.
+    /// The index if it is within its bound. Otherwise clamps it and reports a fault.
     fn checked(&mut self, memory: &mut Memory, instr: u32, bound: &Bound, index: Reg) -> u32 {
         let index = self.registers[index as usize];
         let count = match bound.count {
@@ -258,7 +258,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Who it is in a memory.
+    /// Its identity and epochs for a memory.
     fn now(&self, space: Space, instr: u32) -> Now {
         let epoch = match space {
             Space::Shared => self.shared_epoch,
@@ -461,7 +461,7 @@ impl Lane<'_> {
                     self.registers[(old + width) as usize] = is_equal.into();
                 }
             }
-            // `access` does the others.
+            // `access` handles the others.
             _ => {}
         }
     }
@@ -505,7 +505,7 @@ fn write_wide(memory: &mut Memory, space: Space, at: u32, words: u32, value: u64
     }
 }
 
-/// What an atomic operation leaves.
+/// The value after an atomic operation.
 fn changed(num: Num, op: Atomic, a: u64, b: u64) -> u64 {
     let signed = |is_less: bool| if is_less { a } else { b };
     match (op, num) {

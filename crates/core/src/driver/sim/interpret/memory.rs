@@ -1,43 +1,44 @@
-//! The memory that a dispatch works on, with what is known of each word of it.
+//! The memory of a dispatch, with the history of each word.
 
 use super::code::{Code, Source, Space};
 use super::report::Reports;
 use super::shadow::{Cell, Now};
 
-/// What a binding shows, and what the kernel may do with it.
+/// The bytes of a binding, and the kernel's access to them.
 #[derive(Debug)]
 pub(in crate::driver::sim) struct View {
     pub(in crate::driver::sim) bytes: Vec<u8>,
-    /// It is bound read-write.
+    /// Whether it is bound read-write.
     pub(in crate::driver::sim) writes: bool,
-    /// What it held is of no interest: the kernel reads nothing that it has not written.
+    /// Whether its earlier contents do not matter, because the kernel reads only words that it
+    /// wrote.
     pub(in crate::driver::sim) is_fresh: bool,
 }
 
-/// One buffer.
+/// A buffer.
 #[derive(Debug)]
 struct Buffer {
     words: Vec<u32>,
-    /// None where nobody writes.
+    /// Empty if no invocation writes.
     cells: Vec<Cell>,
-    /// A cell is so many bytes, as a power of two.
+    /// The bytes of a cell, as a power of two.
     shift: u32,
     is_fresh: bool,
     size_bytes: u32,
 }
 
-/// All memory but that of single invocations.
+/// All memory except the private memory of invocations.
 #[derive(Debug)]
 pub(super) struct Memory {
     buffers: Vec<Buffer>,
     shared: Vec<u32>,
     shared_cells: Vec<Cell>,
-    /// Workgroup memory begins as zeros, which count as written.
+    /// Whether workgroup memory begins as zeros, which count as written.
     zeroes_shared: bool,
     pub(super) reports: Reports,
 }
 
-/// What fresh memory holds.
+/// The contents of fresh memory.
 const DIRT: u32 = 0xa5a5_a5a5;
 
 impl Memory {
@@ -60,7 +61,7 @@ impl Memory {
         }
     }
 
-    /// A workgroup begins.
+    /// Resets the state for the next workgroup.
     pub(super) fn begin_group(&mut self) {
         let mut cell = Cell::default();
         if self.zeroes_shared {
@@ -70,7 +71,7 @@ impl Memory {
         self.shared.fill(if self.zeroes_shared { 0 } else { DIRT });
     }
 
-    /// What the bindings hold in the end.
+    /// Copies the final contents of the bindings back.
     pub(super) fn write_back(&self, code: &Code, views: &mut [View]) {
         for (buffer, declared) in self.buffers.iter().zip(&code.buffers) {
             let Source::Binding(index) = declared.source else {
@@ -85,7 +86,7 @@ impl Memory {
         }
     }
 
-    /// How many elements of `stride` bytes a buffer has from a byte on.
+    /// The number of elements of `stride` bytes in a buffer from a byte on.
     pub(super) fn length(&self, buffer: u32, first_bytes: u32, stride: u32) -> u32 {
         let size = self.buffers[buffer as usize].size_bytes;
         size.saturating_sub(first_bytes) / stride.max(1)
@@ -185,7 +186,7 @@ impl Memory {
         };
     }
 
-    /// Reads and writes words at once: nobody races with that.
+    /// Reads and writes words in one step, which races with no other atomic.
     pub(super) fn exchange(
         &mut self,
         space: Space,
@@ -217,7 +218,7 @@ impl Memory {
         old
     }
 
-    /// An atomic store, which does not look at what there was.
+    /// An atomic store, which does not read the earlier value.
     pub(super) fn replace(&mut self, space: Space, at: u32, word: u32, now: &Now) {
         let cell = match space {
             Space::Buffer(index) => {

@@ -1,18 +1,19 @@
-//! Runs kernels' WGSL on the host, invocation by invocation, and finds what a device hides.
+//! Runs the WGSL of kernels on the host, invocation by invocation, and finds faults that devices
+//! hide.
 //!
 //! ```text
-//!   naga's module ─ compile ─► code ── Program::run ──► group    whose turn it is, barriers
-//!                                                        ├─ lane        one invocation's steps
-//!                                                        ├─ collective  what a subgroup computes
+//!   naga's module ─ compile ─► code ── Program::run ──► group    order and barriers
+//!                                                        ├─ lane        steps of an invocation
+//!                                                        ├─ collective  operations of a subgroup
 //!                                                        ├─ cooperative matrices of a subgroup
-//!                                                        └─ memory      words, and their shadow
-//!   arithmetic, float, bits, geometry: functions                └─ shadow   who wrote and read
-//!   report: what was found, in words
+//!                                                        └─ memory      words and their history
+//!   arithmetic, float, bits, geometry: functions                └─ shadow   accesses of each word
+//!   report: messages
 //! ```
 //!
-//! Software adapters run a workgroup in lockstep, so they hide races and missing barriers. Here
-//! chance says who goes on, by a seed. What is found does not depend on luck: a race is two
-//! accesses that nothing orders, whichever came first.
+//! Software adapters run a workgroup in lockstep, so they hide races and missing barriers. Here the
+//! order of invocations is random, by a seed. Finding a fault needs no luck: a race is two accesses
+//! that nothing orders, whichever came first.
 
 mod arithmetic;
 mod bits;
@@ -49,16 +50,16 @@ use code::Code;
 use group::Group;
 use memory::Memory;
 
-/// Registers of all invocations of a workgroup, at most.
+/// The most registers of all invocations of a workgroup.
 const MOST_REGISTERS: u64 = 1 << 24;
 
-/// Words of all bindings, at most: what is known of a word takes several.
+/// The most words of all bindings. The history of a word takes several words.
 const MOST_WORDS: usize = 1 << 24;
 
-/// Invocations of a dispatch, at most.
+/// The most invocations of a dispatch.
 const MOST_INVOCATIONS: u64 = 1 << 24;
 
-/// Steps of a dispatch, at most.
+/// The most steps of a dispatch.
 const MOST_STEPS: u64 = 1 << 32;
 
 /// A kernel that is ready to be interpreted.
@@ -68,25 +69,26 @@ pub(super) struct Program {
     text: Arc<str>,
 }
 
-/// How a dispatch is run.
+/// The parameters of a dispatch.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) groups: [u32; 3],
-    /// Lanes of a subgroup, at most 128.
+    /// The lanes of a subgroup, at most 128.
     pub(super) lanes: u32,
-    /// Where the order of invocations comes from.
+    /// The seed for the order of invocations.
     pub(super) seed: u64,
-    /// Workgroup memory begins as zeros, as WGSL says. Else nothing wrote it.
+    /// Whether workgroup memory begins as zeros, as WGSL requires. Otherwise it counts as
+    /// unwritten.
     pub(super) zeroes_shared: bool,
-    /// Variables of a function that nothing wrote may not be read. Else they are zeros, as WGSL
-    /// says.
+    /// Whether reading an unwritten variable of a function is a fault. Otherwise such variables are
+    /// zeros, as WGSL requires.
     pub(super) poisons_private: bool,
-    /// The kernel's text, for its lines.
+    /// The kernel's text, for the lines in messages.
     text: Arc<str>,
 }
 
 impl Program {
-    /// Compiles an entry point of a valid module, which `text` was parsed to.
+    /// Compiles an entry point of a valid module, which was parsed from `text`.
     pub(super) fn new(
         (module, info): (&Module, &ModuleInfo),
         entry: usize,
@@ -113,7 +115,7 @@ impl Program {
         })
     }
 
-    /// A dispatch of so many workgroups, with subgroups of so many lanes.
+    /// The parameters of a dispatch of `groups` workgroups, with subgroups of `lanes` lanes.
     pub(super) fn plan(&self, groups: [u32; 3], lanes: u32, seed: u64) -> Run {
         Run {
             groups,
@@ -125,8 +127,8 @@ impl Program {
         }
     }
 
-    /// Runs a dispatch: changes the views that are written, and returns the faults. An error says
-    /// what is too large to be interpreted.
+    /// Runs a dispatch: writes to the views and returns the faults. An error names a size that is
+    /// too large to be interpreted.
     pub(super) fn run(
         &self,
         run: &Run,
@@ -172,7 +174,7 @@ impl Program {
     }
 }
 
-/// The workgroups in some order: a device promises none.
+/// The workgroups in random order, since a device guarantees none.
 fn shuffled(run: &Run) -> Vec<u32> {
     let count: u32 = run.groups.iter().product();
     let mut order: Vec<u32> = (0..count).collect();

@@ -1,4 +1,4 @@
-//! What was found wrong, and how it is told.
+//! The faults that were found, and their messages.
 
 use std::ops::Range;
 
@@ -9,29 +9,29 @@ use super::shadow::{Now, Rival};
 use super::value::POISON;
 use crate::excerpt::line_breaks;
 
-/// Different faults of one dispatch that are kept; it ends with the last, or with one that does
-/// not end itself.
+/// The most different faults of one dispatch. The dispatch ends with the last of them, or with an
+/// endless invocation.
 const KEPT: usize = 16;
 
-/// What sort of fault.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::driver::sim) enum Kind {
     /// Two invocations access one word, one of them writes, and nothing orders them.
     Race,
-    /// Memory is read that nothing wrote.
+    /// An invocation reads memory that nothing wrote.
     Unwritten,
     /// Only the bounds check stops an index.
     Index,
-    /// Not all invocations of the workgroup reach a barrier.
+    /// Some invocation of the workgroup does not reach a barrier.
     Barrier,
-    /// Not all invocations of a subgroup reach an operation of it.
+    /// Some invocation of a subgroup does not reach an operation of the subgroup.
     Subgroup,
     /// An invocation does not end.
     Endless,
 }
 
 impl Kind {
-    /// What to do about it.
+    /// The remedy for a fault of this kind.
     pub(in crate::driver::sim) fn advice(self) -> &'static str {
         match self {
             Kind::Race => "let a barrier, an atomic or another call come between them",
@@ -44,26 +44,26 @@ impl Kind {
     }
 }
 
-/// One fault, as it is found.
+/// A fault, as it is found.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) kind: Kind,
     pub(super) instr: u32,
-    /// Words, or bytes of a buffer.
+    /// In words, or in bytes of a buffer.
     pub(super) at: u32,
     pub(super) is_buffer: bool,
-    /// Counted from one; 0 for nobody.
+    /// The invocation, counted from 1; 0 for none.
     pub(super) who: u32,
-    /// The other access of a race, and whether both write.
+    /// The other access of a race, and whether the new access writes.
     pub(super) other: Option<(Rival, bool)>,
     pub(super) detail: String,
 }
 
-/// A fault, in words.
+/// A fault with its message.
 #[derive(Clone, Debug)]
 pub(in crate::driver::sim) struct Report {
     pub(in crate::driver::sim) kind: Kind,
-    /// Where in the text.
+    /// The range in the text.
     pub(in crate::driver::sim) place: Range<usize>,
     pub(in crate::driver::sim) message: String,
 }
@@ -77,7 +77,8 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// One for each kind and instruction: the others are of the same mistake.
+    /// Adds a fault. Only the first of each kind and instruction is kept: the others are the same
+    /// mistake.
     pub(super) fn add(&mut self, fault: Fault) {
         if !self.is_over() && self.known.insert((fault.kind, fault.instr)) {
             self.is_endless = fault.kind == Kind::Endless;
@@ -85,7 +86,8 @@ impl Reports {
         }
     }
 
-    /// Does the dispatch end here? A fault that takes long to find is the last one.
+    /// Whether the dispatch ends here. An endless invocation takes long to find, so it is the last
+    /// fault.
     pub(super) fn is_over(&self) -> bool {
         self.is_endless || self.found.len() >= KEPT
     }
@@ -102,7 +104,7 @@ impl Reports {
         self.add(fault(Kind::Unwritten, is_buffer, at, now));
     }
 
-    /// An access beyond the end of memory; what is read is poison.
+    /// Reports an access beyond the end of memory. Returns poison as the value.
     pub(super) fn beyond(&mut self, is_buffer: bool, at: u32, now: &Now) -> u32 {
         self.add(Fault {
             detail: "beyond the end".into(),
@@ -111,7 +113,7 @@ impl Reports {
         POISON
     }
 
-    /// All in words. `groups` are the workgroups of the dispatch.
+    /// All faults with their messages. `groups` are the workgroups of the dispatch.
     pub(super) fn told(&self, code: &Code, text: &str, groups: [u32; 3]) -> Vec<Report> {
         let tell = |fault: &Fault| Report {
             kind: fault.kind,
@@ -179,7 +181,7 @@ impl Fault {
     }
 }
 
-/// `invocation [0, 1, 0] of workgroup [2, 0, 0]`
+/// The name of an invocation: `invocation [0, 1, 0] of workgroup [2, 0, 0]`.
 pub(super) fn invocation(code: &Code, groups: [u32; 3], who: u32) -> String {
     let [x, y, z] = code.workgroup_size;
     let size = (x * y * z).max(1);
@@ -189,7 +191,7 @@ pub(super) fn invocation(code: &Code, groups: [u32; 3], who: u32) -> String {
     format!("invocation {local:?} of workgroup {group:?}")
 }
 
-/// An index, in three dimensions.
+/// Splits an index into three dimensions.
 pub(super) fn split(index: u32, [x, y]: [u32; 2]) -> [u32; 3] {
     let (x, y) = (x.max(1), y.max(1));
     [index % x, index / x % y, index / x / y]
@@ -200,7 +202,7 @@ pub(super) fn line_of(code: &Code, text: &str, instr: u32) -> usize {
     line(text, place(code, instr).start)
 }
 
-/// The line of a place, counted from one.
+/// The line of a place, counted from 1.
 pub(super) fn line(text: &str, at: usize) -> usize {
     line_breaks(text.get(..at).unwrap_or_default()) + 1
 }

@@ -1,10 +1,10 @@
-//! What is known of each word of memory: who wrote it, who read it, and since when.
+//! The history of each word of memory: which invocations wrote and read it, and when.
 //!
 //! Two accesses to one word are a *race* if one of them writes and nothing orders them. Within a
-//! workgroup a barrier does; it ends an *epoch* of the memory that it is for. Within a subgroup
-//! `subgroupBarrier` does. Workgroups of one dispatch are ordered by nothing, and run one after
-//! the other here. A word keeps its last write and, of the reads, as many as are needed to find
-//! the next write's partner:
+//! workgroup a barrier orders accesses; it ends an *epoch* of the memory to which it applies.
+//! Within a subgroup `subgroupBarrier` does. Nothing orders the workgroups of one dispatch; the
+//! interpreter runs them one after the other. A word keeps its last write, and as many of its reads
+//! as are needed to find the next write's partner:
 //!
 //! ```text
 //!   write   the last one
@@ -13,15 +13,15 @@
 //!   other   one of another workgroup that read before
 //! ```
 //!
-//! Two are enough. A writer of neither subgroup races with both reads, a writer of one of them
-//! races with the other one's. A read that is ordered before a later read needs no place: what
-//! races with the earlier one races with the later one too.
+//! Two reads are enough. A writer of neither subgroup races with both reads. A writer of one of the
+//! subgroups races with the other's read. A read that is ordered before a later read needs no
+//! place: an access that races with the earlier read races with the later one too.
 //!
-//! Atomic operations are not looked at: they are ordered among themselves, and WGSL's types keep
-//! all others away.
+//! Atomic operations are not recorded. They are ordered among themselves, and WGSL's types forbid
+//! all other accesses to atomics.
 
-/// An access: the invocation, counted from one over the whole dispatch, when, and where in the
-/// code.
+/// An access: the invocation, counted from 1 over the whole dispatch, the epochs, and the
+/// instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// 0 for none.
@@ -31,16 +31,16 @@ pub(super) struct Stamp {
     subgroup_epoch: u32,
 }
 
-/// Who accesses memory now.
+/// The identity of the present access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) who: u32,
     pub(super) instr: u32,
-    /// Barriers of this memory that the workgroup has passed.
+    /// The barriers of this memory that the workgroup has passed.
     pub(super) epoch: u32,
-    /// Barriers that the subgroup has passed.
+    /// The barriers that the subgroup has passed.
     pub(super) subgroup_epoch: u32,
-    /// Invocations of a workgroup, and of a subgroup.
+    /// The invocations of a workgroup, and of a subgroup.
     pub(super) group_size: u32,
     pub(super) lanes: u32,
 }
@@ -59,13 +59,13 @@ impl Now {
         (who - 1) / self.group_size == (self.who - 1) / self.group_size
     }
 
-    /// Are two invocations of one workgroup in one subgroup?
+    /// Whether two invocations of one workgroup are in one subgroup.
     fn together(&self, one: u32, other: u32) -> bool {
         let subgroup = |who: u32| (who - 1) % self.group_size / self.lanes;
         subgroup(one) == subgroup(other)
     }
 
-    /// Has the access happened before now, whatever the interleaving?
+    /// Whether the access happened before now in every interleaving.
     fn is_after(&self, access: &Stamp) -> bool {
         if access.who == 0 || access.who == self.who {
             return true;
@@ -77,7 +77,7 @@ impl Now {
     }
 }
 
-/// What is known of a word.
+/// The history of a word.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cell {
     write: Stamp,
@@ -86,7 +86,7 @@ pub(super) struct Cell {
     is_written: bool,
 }
 
-/// An access that a new one races with.
+/// An access that a new access races with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rival {
     pub(super) who: u32,
@@ -105,17 +105,17 @@ impl Rival {
 }
 
 impl Cell {
-    /// Was it ever written?
+    /// Whether the word was ever written.
     pub(super) fn is_written(&self) -> bool {
         self.is_written
     }
 
-    /// It holds something from now on.
+    /// Marks the word as written.
     pub(super) fn set_written(&mut self) {
         self.is_written = true;
     }
 
-    /// Somebody reads it.
+    /// Records a read. Returns the access that it races with.
     pub(super) fn read(&mut self, now: &Now) -> Option<Rival> {
         self.keep_read(now);
         let is_ordered = now.is_after(&self.write);
@@ -144,7 +144,7 @@ impl Cell {
         };
     }
 
-    /// Somebody writes it.
+    /// Records a write. Returns the access that it races with.
     pub(super) fn write(&mut self, now: &Now) -> Option<Rival> {
         let write = self.write;
         self.write = now.stamp();
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(cell.read(&at(3, 1)), None);
         assert_eq!(rival(cell.write(&at(2, 1))), Some(3));
         assert_eq!(cell.write(&at(4, 2)), None);
-        // The next workgroup is ordered by nothing.
+        // Nothing orders the next workgroup.
         assert_eq!(rival(cell.read(&at(5, 7))), Some(4));
     }
 
@@ -203,7 +203,7 @@ mod tests {
                 assert_eq!(cell.write(&at(writer, 0)).is_some(), others);
             }
         }
-        // Of two workgroups, one is not the writer's.
+        // Of two workgroups, at least one is not the writer's.
         let mut cell = Cell::default();
         assert_eq!(cell.read(&at(1, 0)), None);
         assert_eq!(cell.read(&at(5, 0)), None);
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(rival(cell.read(&later(3))), Some(1));
     }
 
-    /// All accesses of a dispatch to one word, of which the cell keeps four.
+    /// Finds a race among all accesses of a dispatch to one word, of which the cell keeps four.
     fn race_among(accesses: &[(Stamp, bool)], now: &Now, writes: bool) -> bool {
         let conflicts = |wrote: bool| wrote || writes;
         let mut accesses = accesses.iter();

@@ -1,4 +1,4 @@
-//! Operations that the lanes of a subgroup do together, as the code names them.
+//! Operations that the lanes of a subgroup execute together, as the code names them.
 
 use naga::{CollectiveOperation, SubgroupOperation};
 
@@ -9,7 +9,7 @@ use super::code::{Address, Num, Reg, Space};
 pub(super) struct Collective {
     pub(super) to: Reg,
     pub(super) from: Reg,
-    /// Numbers of a reduction; words of all others.
+    /// The number of numbers for a reduction, the number of words otherwise.
     pub(super) count: u8,
     pub(super) kind: Kind,
 }
@@ -18,11 +18,11 @@ pub(super) struct Collective {
 pub(super) enum Kind {
     Ballot,
     Reduce(SubgroupOperation, CollectiveOperation, Num),
-    /// The register says which lane, or how far.
+    /// The register holds the index of the lane, or the distance.
     Gather(Gather, Reg),
 }
 
-/// Which lane's value a lane gets.
+/// The lane from which each lane gets its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gather {
     First,
@@ -38,15 +38,15 @@ pub(super) enum Gather {
 pub(super) struct Operand {
     pub(super) space: Space,
     pub(super) place: Address,
-    /// The register that says how far rows, or columns, are apart: in `unit`s.
+    /// The register with the distance of rows, or columns, in `unit`s.
     pub(super) stride: Reg,
-    /// Numbers of what the pointer leads to.
+    /// The count of numbers in the pointer's target type.
     pub(super) unit: u32,
     pub(super) row_major: bool,
     pub(super) is_half: bool,
 }
 
-/// What a subgroup does.
+/// An operation of a subgroup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cooperative {
     Load {
@@ -65,9 +65,9 @@ pub(super) enum Cooperative {
         to: Reg,
         factors: [Reg; 2],
         sum: Reg,
-        /// Rows, the inner size and columns.
+        /// Rows, the inner size, and columns.
         shape: [u32; 3],
-        /// Of the factors, and of the sum.
+        /// Whether the factors, and the sum, are f16.
         is_half: [bool; 2],
     },
 }

@@ -1,11 +1,11 @@
-//! Numbers in registers, and functions of them lane by lane.
+//! Numbers in registers, and functions applied lane by lane.
 
 use super::code::{Pair, Reg};
 
-/// What the result of nothing is: a NaN as a float, and a large number that nobody means.
+/// The value of an undefined result: a NaN as a float, and an unlikely large number as an integer.
 pub(super) const POISON: u32 = 0xffba_dbad;
 
-/// A number that lies in registers.
+/// A number in registers.
 pub(super) trait Number: Copy {
     const WORDS: usize;
     fn get(registers: &[u32], at: usize) -> Self;
@@ -31,7 +31,7 @@ one_word!(i32, |word| word as i32, |number| number as u32);
 one_word!(bool, |word| word != 0, |is| is as u32);
 one_word!(f32, f32::from_bits, f32::to_bits);
 
-/// A half, as the f32 that it is computed with; it is rounded where it is put.
+/// An f16, as the f32 with which it is computed. It is rounded when it is stored.
 #[derive(Clone, Copy)]
 pub(super) struct Half(pub(super) f32);
 
@@ -62,7 +62,7 @@ impl Number for i64 {
     }
 }
 
-/// A function of one number for each lane.
+/// Applies a function of one number to each lane.
 pub(super) fn map<A: Number, R: Number>(
     registers: &mut [u32],
     (to, a): (Reg, Reg),
@@ -79,7 +79,7 @@ pub(super) fn map<A: Number, R: Number>(
     }
 }
 
-/// A function of two numbers for each lane.
+/// Applies a function of two numbers to each lane.
 pub(super) fn map2<A: Number, B: Number, R: Number>(
     registers: &mut [u32],
     pair: &Pair,
@@ -98,7 +98,7 @@ pub(super) fn map2<A: Number, B: Number, R: Number>(
     }
 }
 
-/// A function of three numbers for each lane.
+/// Applies a function of three numbers to each lane.
 pub(super) fn map3<T: Number>(
     registers: &mut [u32],
     [to, a, b, c]: [Reg; 4],

@@ -1,4 +1,4 @@
-//! Faults at every call: an error, and everything as before; or a loss, and nothing ever again.
+//! Faults at every call. After an error everything is as before; after a loss every call fails.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn calls_of_a_session(site: Site) -> u64 {
     bench.sim.counters().calls(site)
 }
 
-/// Nothing is left of the sessions that failed, and the next one works.
+/// The failed sessions leave nothing behind, and the next one works.
 fn recovers(bench: &Bench, what: &dyn std::fmt::Debug) {
     bench.sim.disarm();
     assert_eq!(bench.session(), Ok(SESSION.to_vec()), "{what:?}");
@@ -98,7 +98,7 @@ fn a_mapping_can_fail_when_it_is_due() {
             recovers(&bench, &fault);
         }
     }
-    // Until it is unmapped the buffer cannot be used, and cannot be mapped again.
+    // Until it is unmapped, the buffer can neither be used nor be mapped again.
     let bench = bench(0);
     let upload = bench.buffer(BufferKind::Upload, 8);
     bench
@@ -130,7 +130,7 @@ fn a_driver_that_is_dropped_leaves_nothing() {
     assert_eq!((done.outcome(), sim.run(1)), (Some(false), 0));
 }
 
-/// Every method says that the device is lost, and nothing waits.
+/// Every method returns the loss, and no wait hangs.
 fn is_lost(bench: &Bench, ids: (BufferId, PipelineId), signals: &[Signal], what: &str) {
     let (buffer, pipeline) = ids;
     let driver = &bench.driver;

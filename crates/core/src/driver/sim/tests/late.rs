@@ -1,8 +1,8 @@
-//! The queue runs late; mappings, memory and waits follow it.
+//! The queue runs late. Mappings, memory and waits depend on it.
 
 use super::*;
 
-/// A device whose queue moves only when it is waited for or told to.
+/// A device whose queue runs only for waits and calls of `run`.
 fn stopped() -> Bench {
     Bench::new(SimOptions {
         lag_submissions: u32::MAX,
@@ -10,7 +10,7 @@ fn stopped() -> Bench {
     })
 }
 
-/// Uploads to `slab`, without running the queue, what the test will see there.
+/// Uploads the expected words to `slab`, without running the queue.
 fn written(bench: &Bench, slab: BufferId, words: &[u32]) -> Signal {
     bench.upload(slab, words).unwrap();
     bench.driver.submit(&[], &[]).unwrap().done
@@ -67,7 +67,7 @@ fn contents_change_when_the_submission_runs_in_order_and_not_before() {
     written(&bench, slab, &[1, 2]);
     let early = [copy(slab, 0, readback, 0, 8)];
     bench.driver.submit(&early, &[]).unwrap();
-    // Made and written after the copy was submitted, and before it runs.
+    // This buffer is created and written after the copy was submitted, and before it runs.
     written(&bench, slab, &[3, 4]);
     let late = [
         copy(slab, 0, other, 0, 8),
@@ -104,7 +104,7 @@ fn a_mapping_is_ready_only_when_the_submissions_that_use_the_buffer_are_done() {
     bench.sim.run(1);
     assert_eq!((ready.outcome(), bench.driver.completed()), (Some(true), 1));
 
-    // Of a buffer that nothing uses it is ready at the next poll, and never inside `map`.
+    // For an unused buffer the mapping is ready at the next poll, and never inside `map`.
     let idle = bench.buffer(BufferKind::Upload, 8);
     let ready = bench.driver.map(idle, MapMode::Write, 0, 8).unwrap();
     assert_eq!((ready.outcome(), ready.serial()), (None, 0));
@@ -123,7 +123,7 @@ fn a_mapping_that_is_given_up_says_so() {
         let waited = bench.wait(&ready);
         assert!(matches!(waited, Err(DriverError::Invalid(_))), "{waited:?}");
     }
-    // To unmap is the way to give up; to destroy what the host has is not.
+    // `unmap` gives a mapping up without a complaint; destroying a mapped buffer is a misuse.
     let complaint = "destroy: the buffer is mapped, or about to be";
     assert_eq!(bench.sim.complaints(), [complaint]);
 }
@@ -181,7 +181,7 @@ fn what_was_destroyed_or_forgotten_still_serves_the_submissions_that_use_it() {
     bench.driver.destroy_pipeline(pipeline);
     bench.driver.destroy_buffer(x);
     bench.driver.destroy_buffer(y);
-    // A buffer in the place of the old one has another id, and other bytes.
+    // A buffer in the slot of the old one has another id and other bytes.
     bench.upload(bench.slab(8), &[9, 9]).unwrap();
     bench.map(readback, MapMode::Read, 8).unwrap();
     let look = &mut |bytes: &[u8]| assert_eq!((word(bytes), word(&bytes[4..])), (6, 7));

@@ -1,4 +1,4 @@
-//! The simulated device keeps its promises: strict, late, and failing when told to.
+//! The simulated device keeps its guarantees: it checks, runs late, and fails on command.
 
 mod fails;
 mod late;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::*;
 use crate::driver::Access;
 
-/// A device with a small kernel on it: `y[i] += x[i] + p`, in words.
+/// A device with a small kernel: `y[i] += x[i] + p`, in words.
 pub(super) struct Bench {
     pub(super) driver: SimDriver,
     pub(super) sim: SimHandle,
@@ -113,7 +113,7 @@ impl Bench {
         self.wait(&self.driver.map(buffer, mode, 0, size)?)
     }
 
-    /// Fills the start of a buffer with words.
+    /// Writes words to the start of a buffer.
     pub(super) fn upload(&self, dst: BufferId, words: &[u32]) -> DriverResult<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let size = bytes.len() as u64;
@@ -148,7 +148,7 @@ impl Bench {
         read.map(|()| got)
     }
 
-    /// A little of everything, with all that it made given back, whatever happened.
+    /// Calls a little of everything, and releases all objects, whatever fails.
     pub(super) fn session(&self) -> DriverResult<Vec<u32>> {
         let mut slabs = Vec::new();
         let result = self.session_on(&mut slabs);
@@ -198,7 +198,7 @@ fn a_session_computes_what_it_should() {
                 pauses,
                 ..SimOptions::default()
             });
-            // New slabs read as zeros, which the kernel adds to.
+            // New slabs read as zeros, and the kernel adds to them.
             assert_eq!(bench.session(), Ok(SESSION.to_vec()));
             assert_eq!(bench.sim.complaints(), [""; 0]);
             bench.sim.run(usize::MAX);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a case works with.
+/// The objects of a case.
 struct Room {
     bench: Bench,
     slab: BufferId,
@@ -40,7 +40,7 @@ fn room() -> Room {
     }
 }
 
-/// The call is refused with these words; nothing has changed, and a session still works.
+/// The call is refused with these words. Nothing has changed, and a session still works.
 fn check(words: &str, call: impl FnOnce(&Room) -> DriverResult<()>) {
     let room = room();
     let before = room.bench.sim.digest();
@@ -223,7 +223,7 @@ fn a_submission_with_one_bad_op_is_refused_whole() {
     }
 }
 
-/// A bad op after a good one: neither happens.
+/// A bad op follows a good one: neither is executed.
 fn check_op(words: &str, make: impl Fn(&Room) -> Op) {
     let room = room();
     let bench = &room.bench;

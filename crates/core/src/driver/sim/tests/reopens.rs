@@ -1,5 +1,5 @@
-//! A lost device is replaced by a fresh one: nothing of the old one is found on it, and nobody
-//! waits for what that one owed.
+//! A new device replaces a lost one. It has no objects of the old one, and no wait for a signal of
+//! the old one hangs.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn ids_of_the_lost_device_name_nothing_on_the_new_one() {
     let unbound = bench.driver.create_bind_group(pipeline, &renewed);
     assert!(is_invalid(&unbound));
     assert!(is_invalid(&bench.driver.map(x, MapMode::Read, 0, 8)));
-    // Giving them back is no mistake, and touches nothing of the new device's.
+    // Releasing them is no mistake, and does not affect the new device.
     let refusals = bench.sim.complaints().len();
     bench.driver.unmap(x);
     bench.driver.destroy_buffer(x);

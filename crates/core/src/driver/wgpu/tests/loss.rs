@@ -1,8 +1,8 @@
-//! A device that is gone says so at every call, and nobody waits for it.
+//! A lost device says so at every call, and no wait hangs.
 
 use super::*;
 
-/// Everything that a driver can be asked refuses with `Lost`.
+/// Every call of the driver returns `Lost`.
 fn all_is_lost(driver: &WgpuDriver, slab: BufferId, pipeline: PipelineId, group: BindGroupId) {
     let op = dispatch(pipeline, group, (0, 16));
     let binding = Binding {
@@ -31,7 +31,7 @@ fn all_is_lost(driver: &WgpuDriver, slab: BufferId, pipeline: PipelineId, group:
     driver.destroy_buffer(slab);
 }
 
-/// Whatever call comes first after the device was destroyed finds it out.
+/// After the device was destroyed, the first call finds out, whichever it is.
 #[test]
 fn a_destroyed_device_is_lost_at_the_next_call_whichever_it_is() {
     type Call = fn(&WgpuDriver, BufferId, PipelineId) -> bool;
@@ -99,7 +99,7 @@ fn who_waits_for_a_lost_device_is_told() {
             driver.declare_lost("the app's callback was called");
         }
         assert!(is_lost(&driver.poll()));
-        // What the device had finished before it went is finished.
+        // Work that the device finished before the loss counts as finished.
         assert!(work.done.outcome().is_some() && mapped.outcome().is_some());
         assert!(is_lost(&block_on(driver.wait(&mapped))));
         assert!(is_lost(&block_on(driver.wait(&work.done))));
@@ -110,7 +110,7 @@ fn who_waits_for_a_lost_device_is_told() {
 #[test]
 fn a_declared_loss_reaches_who_waits_in_another_thread() {
     let driver = driver();
-    // A signal that nothing will ever set.
+    // No callback will ever set this signal.
     let (never, notice) = driver.opened().progress.mapping();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| block_on(driver.wait(&never)));

@@ -1,4 +1,4 @@
-//! What is wrong is refused, in wgpu's words or ours, and has no effect.
+//! The driver refuses wrong requests, in wgpu's words or its own, and they have no effect.
 
 use super::*;
 
@@ -81,8 +81,8 @@ fn a_refused_submission_has_no_effect() {
     assert_eq!(driver.download(slab, 64), Ok(vec![1; 64]));
 }
 
-/// What was refused left its timestamps unread and their buffer unmapped. An error of ours may
-/// not reach the app's handler, which panics here.
+/// The refused submission left its timestamps unread and their buffer unmapped. Our errors must not
+/// reach the app's handler, which panics here.
 #[test]
 fn a_refused_submission_of_timed_kernels_is_refused_and_no_more() {
     let driver = driver();
@@ -224,7 +224,7 @@ fn no_memory_is_an_error_that_passes() {
     let driver = driver();
     let size_bytes = driver.caps().max_buffer_bytes;
     let mut held = Vec::new();
-    // Software adapters promise memory that they do not have: that is no failure.
+    // Software adapters promise memory that they do not have, so a success is allowed.
     for _ in 0..8 {
         match block_on(driver.create_buffer(BufferKind::Upload, size_bytes, "large")) {
             Ok(buffer) => held.push(buffer),

@@ -1,4 +1,4 @@
-//! The driver on a real adapter (a software one will do; none at all fails).
+//! The driver on a real adapter. A software adapter is enough; without any adapter the tests fail.
 
 mod loss;
 mod mistakes;
@@ -39,7 +39,7 @@ fn driver_without_immediates() -> WgpuDriver {
     WgpuDriver::new(found, None, None).expect("a device")
 }
 
-/// A device as an app opens it.
+/// A device that an app opened.
 fn app_device() -> (wgpu::Device, wgpu::Queue) {
     let instance =
         wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
@@ -101,7 +101,7 @@ impl WgpuDriver {
         Ok(values)
     }
 
-    /// Uploads, copies, adds, reads: does all of it still work?
+    /// Checks that uploads, copies, kernels and reads still work.
     fn works(&self) {
         let slab = self.new_buffer(BufferKind::Slab, 256);
         let pipeline = self.add_kernel();

@@ -1,4 +1,4 @@
-//! A lost device is replaced in place: by one that we open, or by one that the app passes.
+//! A lost device is replaced: by one that the engine opens, or by one that the app passes.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn reopen(driver: &WgpuDriver) -> DriverResult<()> {
     block_on(driver.reopen())
 }
 
-/// Loses the device, in one way or the other.
+/// Loses the device: destroyed, or declared lost.
 fn lose(driver: &WgpuDriver, destroy: bool) {
     if destroy {
         driver.opened().device.destroy();
@@ -15,7 +15,7 @@ fn lose(driver: &WgpuDriver, destroy: bool) {
     }
 }
 
-/// Gets the driver a device again, its own or another of the app's.
+/// Gives the driver a new device: its own, or another of the app.
 fn renew(driver: &WgpuDriver) -> DriverResult<()> {
     if driver.request.is_some() {
         return reopen(driver);
@@ -112,7 +112,7 @@ fn serials_go_on_and_what_the_lost_device_owed_has_failed() {
         lose(&driver, destroy);
         reopen(&driver).expect("a device");
         assert_eq!((first.serial, owed.serial, driver.completed()), (1, 2, 2));
-        // A device that is destroyed may still finish what it has; then that is done.
+        // A destroyed device may still finish its work, which then counts as done.
         for signal in [&owed.done, &mapped] {
             let happened = signal.outcome().expect("nobody is left waiting");
             let waited = block_on(driver.wait(signal));
@@ -178,8 +178,8 @@ fn the_loss_of_the_new_device_is_noticed_too() {
     }
 }
 
-/// Threads that are in the middle of calls when the device goes and comes back get results or
-/// `Lost`, or `Invalid` for an id from before; they neither hang nor reach the wrong object.
+/// Threads are in the middle of calls when the device is lost and replaced. They get results,
+/// `Lost`, or `Invalid` for an old id. They neither hang nor reach a wrong object.
 #[test]
 fn threads_that_work_meanwhile_are_told_and_go_on() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -207,7 +207,7 @@ fn threads_that_work_meanwhile_are_told_and_go_on() {
     driver.works();
 }
 
-/// A buffer cleared and read back: right, or refused.
+/// Clears a buffer and reads it back: the bytes are right, or the driver refuses.
 fn pass(driver: &WgpuDriver) -> DriverResult<()> {
     let slab = block_on(driver.create_buffer(BufferKind::Slab, 64, "pass"))?;
     let read = (|| {

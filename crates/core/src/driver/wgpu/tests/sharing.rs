@@ -1,4 +1,4 @@
-//! A device of the app's: its callbacks stay its own, its buffers and commands go along.
+//! A device of the app: its callbacks stay its own, and its buffers and commands can be used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +38,7 @@ fn the_apps_callbacks_never_hear_of_our_errors_and_hear_of_the_loss() {
     driver.works();
     assert_eq!(heard.load(Ordering::SeqCst), 0, "our errors");
 
-    // The app's own mistakes still reach it.
+    // The app's own mistakes still reach its handler.
     let _ = device.create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: 4,
@@ -90,7 +90,7 @@ fn the_apps_buffers_and_commands_go_along() {
     let one = 0x0101_0101;
     assert_eq!(driver.download(slab, 3), Ok(vec![0, one, one]));
 
-    // Forgetting the id leaves the app's buffer alone.
+    // Forgetting the id does not change the app's buffer.
     driver.destroy_buffer(imported);
     assert_eq!(driver.buffer(imported), None);
     let again = driver.import_buffer(&theirs);

@@ -1,4 +1,4 @@
-//! What is asked for is done, in order.
+//! The driver does the requested work, in order.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn more_dispatches_than_a_page_has_slots_each_see_their_own_parameters() {
     let pipeline = driver.add_kernel();
     let slab = driver.new_buffer(BufferKind::Slab, 256);
     let group = driver.whole(pipeline, slab, 256);
-    // Adds 1, 2, 3, … to one element more each time, modulo 64.
+    // Adds 1, 2, 3, … to the elements in turn, modulo 64.
     let mut params = Vec::new();
     let mut ops = Vec::new();
     let mut expected = vec![0_u32; 64];
@@ -95,7 +95,7 @@ fn serials_count_up_and_completion_covers_all_before() {
     assert!(driver.completed() >= 3);
     driver.finish(&submissions[4]);
     assert_eq!(driver.completed(), 5);
-    // A wait for what is long done returns at once; so does an empty submission.
+    // A wait for finished work returns at once, and so does an empty submission.
     driver.finish(&submissions[0]);
     let empty = driver.submit(&[], &[]).expect("a submission");
     driver.finish(&empty);
@@ -116,7 +116,7 @@ fn finished_work_is_noticed_by_polling_alone() {
     assert_eq!(driver.completed(), 1);
 }
 
-/// wgpu refuses and panics here and there when threads meet in its `poll`.
+/// wgpu sometimes refuses or panics when threads meet in its `poll`.
 #[test]
 fn threads_that_submit_wait_and_poll_at_once_do_not_disturb_each_other() {
     for driver in [driver(), driver_without_immediates()] {
@@ -178,7 +178,7 @@ fn slabs_are_mapped_where_host_and_device_share_memory() {
         let mapped = driver.map(slab, mode, 16, 16).expect("a mapping");
         block_on(driver.wait(&mapped)).expect("mapped");
         if mode == MapMode::Write {
-            // Neither end of what is written is aligned.
+            // Neither end of the written range is aligned.
             driver.write_mapped(slab, 17, &[1, 2, 3]).expect("written");
         } else {
             let mut seen = Vec::new();
@@ -210,7 +210,7 @@ fn memory_of_destroyed_buffers_returns_to_the_system() {
     let work = driver
         .submit(&clears.collect::<Vec<_>>(), &[])
         .expect("a submission");
-    // Bind groups that name a slab do not keep it.
+    // Bind groups that name a slab do not keep its memory.
     slabs
         .into_iter()
         .for_each(|slab| driver.destroy_buffer(slab));
@@ -220,7 +220,7 @@ fn memory_of_destroyed_buffers_returns_to_the_system() {
     assert!(after <= before + (4 << 20), "{before} {during} {after}");
 }
 
-/// Every native backend tells something; whether it counts what is used is the driver's affair.
+/// Every native backend reports a budget; whether it counts the use depends on the driver.
 #[test]
 fn the_operating_system_tells_what_we_may_use() {
     for destroyed in [false, true] {
@@ -233,7 +233,7 @@ fn the_operating_system_tells_what_we_may_use() {
         let slab = driver.new_buffer(BufferKind::Slab, size_bytes);
         let work = driver.submit(&[clear(slab, 0, size_bytes)], &[]);
         driver.finish(&work.expect("a submission"));
-        // A device that is gone is asked about the adapter that it had.
+        // A lost device answers by its former adapter.
         if destroyed {
             driver.opened().device.destroy();
             assert!(is_lost(&driver.poll()));

@@ -1,4 +1,4 @@
-//! Values that are known before a kernel runs.
+//! Values that are known before the kernel runs.
 
 use naga::{Arena, Expression, Handle, Literal, TypeInner};
 
@@ -22,7 +22,7 @@ impl Compiler<'_> {
                 Ok(vec![0; words as usize])
             }
             Expression::Compose { ty, components } => {
-                // Parts may be shared, so that a short text has a large value.
+                // Parts of an expression may be shared, so a short text can have a large value.
                 let mut words = Vec::with_capacity(self.words(self.inner(*ty))? as usize);
                 for component in components {
                     words.extend(self.words_of(expressions, *component)?);
@@ -52,7 +52,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Where a member or an element begins in a value, in words.
+    /// The start of a member or an element in a value, in words.
     pub(super) fn element_words(&self, inner: &TypeInner, index: u32) -> Result<u32> {
         Ok(match inner {
             TypeInner::Struct { members, .. } => self.member_words(members, index as usize)?,
@@ -60,7 +60,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// The words of an element of a vector, a matrix or an array.
+    /// The number of words of an element of a vector, a matrix or an array.
     pub(super) fn stride_words(&self, inner: &TypeInner) -> Result<u32> {
         Ok(match inner {
             TypeInner::Vector { scalar, .. } => self.num(*scalar)?.words(),

@@ -1,4 +1,4 @@
-//! Matrices that a subgroup holds together.
+//! Cooperative matrices, which belong to a whole subgroup.
 
 use naga::{CooperativeData, Expression, Handle, TypeInner};
 
@@ -7,7 +7,7 @@ use crate::driver::sim::interpret::code::{Flow, Instr, Num};
 use crate::driver::sim::interpret::together::{Cooperative, Operand};
 
 impl Body<'_, '_> {
-    /// A load of a matrix, or a product.
+    /// Compiles a load or a product of matrices.
     pub(super) fn cooperative(&mut self, expression: Handle<Expression>) -> Result<()> {
         let (rows, columns, num) = self.square(expression)?;
         let operation = match &self.function.expressions[expression] {

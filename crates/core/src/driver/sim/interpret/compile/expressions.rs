@@ -9,7 +9,7 @@ use crate::driver::sim::interpret::code::{
 };
 
 impl<'m> Body<'_, 'm> {
-    /// Computes an expression, at the place where naga says that it is computed.
+    /// Compiles an expression at the place where naga evaluates it.
     pub(super) fn compute(&mut self, expression: Handle<Expression>) -> Result<()> {
         self.all.at(self.function.expressions.get_span(expression));
         match &self.function.expressions[expression] {
@@ -21,7 +21,7 @@ impl<'m> Body<'_, 'm> {
                 let place = self.member(*base, *index)?;
                 self.places[expression.index()] = Some(place);
             }
-            // A part of a value is where the value is.
+            // A part of a value lies in the registers of the value.
             Expression::AccessIndex { base, index } => {
                 let offset = self.all.element_words(self.ty(*base), *index)?;
                 self.values[expression.index()] = Some(self.value(*base)? + offset);
@@ -101,7 +101,7 @@ impl<'m> Body<'_, 'm> {
         Ok(())
     }
 
-    /// The type of a scalar's, a vector's or a matrix's numbers, and how many there are.
+    /// The type of the numbers in a scalar, a vector or a matrix, and their count.
     pub(super) fn lanes(&self, expression: Handle<Expression>) -> Result<(Num, u8)> {
         Ok(match self.ty(expression) {
             TypeInner::Scalar(scalar) => (self.all.num(*scalar)?, 1),
@@ -142,7 +142,7 @@ impl<'m> Body<'_, 'm> {
         Ok(())
     }
 
-    /// An element of a value, by an index that is computed.
+    /// Compiles the access to an element of a value by a computed index.
     fn pick(
         &mut self,
         expression: Handle<Expression>,
@@ -189,7 +189,7 @@ impl<'m> Body<'_, 'm> {
             .map(|part| Ok((self.value(*part)?, self.words(*part)?)))
             .collect::<Result<_>>()?;
         let mut to = self.result(expression)?;
-        // Parts that lie side by side are one copy.
+        // Parts in adjacent registers need one copy.
         let mut next = 0;
         while next < parts.len() {
             let (from, mut words) = parts[next];
@@ -302,14 +302,15 @@ impl<'m> Body<'_, 'm> {
             true => self.lanes(accept)?.0.words(),
             false => self.words(accept)?,
         };
-        // Lane by lane, the lanes' words; else all of the value's. `Move::Select` counts words.
+        // `words` are those of one lane if the condition is a vector, otherwise of the whole value.
+        // `Move::Select` counts words.
         let all = self.words(accept)?;
         let (condition, accept) = (self.value(condition)?, self.value(accept)?);
         let reject = self.value(reject)?;
         let to = self.result(expression)?;
         let mut lane = 0;
         while lane * words < all {
-            // Words of 64 bits are selected one by one: they are rare.
+            // Words of 64 bits are selected one by one, because they are rare.
             let (at, whole) = match each && words == 1 {
                 true => (0, all),
                 false => (lane * words, words),
@@ -387,7 +388,8 @@ impl<'m> Body<'_, 'm> {
         Ok(())
     }
 
-    /// The same bits: the same registers, but for halves, which have a register each.
+    /// A bitcast keeps the registers. Only f16 values, which have a register each, need a
+    /// conversion.
     fn bitcast(
         &mut self,
         expression: Handle<Expression>,
@@ -418,7 +420,9 @@ impl<'m> Body<'_, 'm> {
         let place = self.place(array)?;
         let inner = self.pointee(array)?;
         let TypeInner::Array { stride, .. } = inner else {
-            return self.all.refuse("the length of what is no array");
+            return self
+                .all
+                .refuse("the length of a value that is not an array");
         };
         let bound = self.bound(&inner, &place, stride, false)?;
         let to = self.result(expression)?;

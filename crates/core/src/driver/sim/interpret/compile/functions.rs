@@ -8,7 +8,7 @@ use crate::driver::sim::interpret::code::{
 };
 
 impl Body<'_, '_> {
-    /// A call of a builtin function.
+    /// Compiles a call of a builtin function.
     pub(super) fn math(
         &mut self,
         expression: Handle<Expression>,
@@ -129,7 +129,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    /// The sum of the products of whole numbers.
+    /// Compiles the sum of the products of integers.
     fn whole_dot(
         &mut self,
         expression: Handle<Expression>,

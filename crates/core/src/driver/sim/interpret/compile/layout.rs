@@ -1,22 +1,22 @@
-//! How many words a value takes in registers and workgroup memory, where all lies side by side,
-//! and where a buffer has it, with WGSL's padding.
+//! The number of words of a value in registers and workgroup memory, which have no padding. And the
+//! places of these words in a buffer, with WGSL's padding.
 
 use naga::{ArraySize, StructMember, TypeInner};
 
 use super::{Compiler, MOST, Result};
 
-/// Elements that lie side by side, both in a buffer and in registers.
+/// Elements that are adjacent both in a buffer and in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) bytes: u32,
     pub(super) word: u32,
-    /// Words, or halves.
+    /// The number of words, or of f16 elements.
     pub(super) count: u32,
     pub(super) is_halves: bool,
 }
 
 impl Compiler<'_> {
-    /// The words of a type's value. A pointer is one word: the rest is known.
+    /// The number of words of a type's value. A pointer has one word, because the rest is known.
     pub(super) fn words(&self, inner: &TypeInner) -> Result<u32> {
         let words = match inner {
             TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => {
@@ -48,7 +48,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The words of a struct's members before `index`.
+    /// The number of words of a struct's members before `index`.
     pub(super) fn member_words(&self, members: &[StructMember], index: usize) -> Result<u32> {
         let mut words = 0_u32;
         for member in &members[..index] {
@@ -57,7 +57,7 @@ impl Compiler<'_> {
         Ok(words)
     }
 
-    /// Is any of it an `f16`?
+    /// Whether any part of the type is an `f16`.
     pub(super) fn has_halves(&self, inner: &TypeInner) -> bool {
         match inner {
             TypeInner::Scalar(scalar)
@@ -71,7 +71,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Where a buffer has the words of a value.
+    /// The places in a buffer of the words of a value.
     pub(super) fn runs(&self, inner: &TypeInner) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         self.add_runs(inner, 0, &mut 0, &mut runs)?;
@@ -155,7 +155,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Columns of three rows are padded to four.
+/// The bytes of a column. Columns of three rows are padded to four.
 pub(super) fn column_bytes(rows: naga::VectorSize, scalar: naga::Scalar) -> u32 {
     let rows = if rows == naga::VectorSize::Bi { 2 } else { 4 };
     rows * u32::from(scalar.width)

@@ -1,4 +1,4 @@
-//! From naga's IR to [`Code`].
+//! Compiles naga's IR to [`Code`].
 //!
 //! ```text
 //!   mod ── globals and functions, callees first
@@ -7,12 +7,12 @@
 //!    ├─ functions    WGSL's builtin functions
 //!    ├─ places       pointers, loads and stores
 //!    ├─ cooperative  matrices of a subgroup
-//!    ├─ constants    what is known before it runs
-//!    └─ layout       how many words a type takes, and where memory has them
+//!    ├─ constants    values known before the kernel runs
+//!    └─ layout       the words of types, and their places in memory
 //! ```
 //!
-//! naga has checked the module. What it allows and nobody here interprets is refused, with its
-//! place.
+//! naga has validated the module. If this module does not support a valid construct, it refuses the
+//! kernel and names the place.
 
 mod constants;
 mod cooperative;
@@ -31,13 +31,13 @@ use rustc_hash::FxHashMap;
 use super::code::{Buffer, Code, Instr, NONE, Num, Origin, Reg, Source, Space};
 use places::Place;
 
-/// Instructions of one kernel, at most.
+/// The most instructions of one kernel.
 const MOST_INSTRS: usize = 1 << 20;
 
-/// Registers of one invocation, and words of workgroup memory, at most.
+/// The most registers of one invocation, and the most words of workgroup memory.
 const MOST: usize = 1 << 16;
 
-/// What is not interpreted: where, and why.
+/// A construct that is not supported: its place and the reason.
 #[derive(Debug)]
 pub(in crate::driver::sim) struct Refused {
     pub(in crate::driver::sim) place: Range<usize>,
@@ -46,7 +46,7 @@ pub(in crate::driver::sim) struct Refused {
 
 type Result<T> = std::result::Result<T, Refused>;
 
-/// Compiles one entry point of a module that was found valid.
+/// Compiles one entry point of a valid module.
 pub(super) fn compile(module: &Module, info: &ModuleInfo, entry: usize) -> Result<Code> {
     let point = &module.entry_points[entry];
     let mut compiler = Compiler {
@@ -75,7 +75,7 @@ pub(super) fn compile(module: &Module, info: &ModuleInfo, entry: usize) -> Resul
     Ok(compiler.code)
 }
 
-/// Which functions are called, by whatever is called.
+/// Marks the functions that the entry point calls, directly or indirectly.
 fn used_functions(module: &Module, entry: &Function) -> Vec<bool> {
     let mut used = vec![false; module.functions.len()];
     let mark = |function: &Function, used: &mut Vec<bool>| {
@@ -87,7 +87,7 @@ fn used_functions(module: &Module, entry: &Function) -> Vec<bool> {
         statements::each_call(&function.body, &mut |callee| used[callee.index()] = true);
     };
     mark(entry, &mut used);
-    // A function comes after those that it calls.
+    // A function comes after the functions that it calls.
     let functions: Vec<_> = module.functions.iter().collect();
     for (handle, function) in functions.into_iter().rev() {
         if used[handle.index()] {
@@ -97,11 +97,12 @@ fn used_functions(module: &Module, entry: &Function) -> Vec<bool> {
     used
 }
 
-/// Where a function's values are: nobody calls it twice at once, so at fixed registers.
+/// The registers of a function's values. They are fixed, because no call of a function is nested in
+/// another.
 #[derive(Clone, Debug)]
 struct Frame {
     target: u32,
-    /// The word that says where it was called from.
+    /// The word that holds the place of the call.
     control: u32,
     arguments: Vec<Reg>,
     result: Reg,
@@ -111,7 +112,7 @@ struct Compiler<'m> {
     module: &'m Module,
     info: &'m ModuleInfo,
     code: Code,
-    /// Where the next instructions come from.
+    /// The origin of the next instructions.
     here: Origin,
     /// The registers of constants.
     known: FxHashMap<Vec<u32>, Reg>,
@@ -127,7 +128,7 @@ impl<'m> Compiler<'m> {
         })
     }
 
-    /// What follows comes from here.
+    /// Sets the origin of the next instructions.
     fn at(&mut self, span: Span) {
         if let Some(range) = span.to_range() {
             self.here.place = range.start as u32..range.end as u32;
@@ -147,7 +148,7 @@ impl<'m> Compiler<'m> {
         self.code.instrs.len() as u32
     }
 
-    /// New registers.
+    /// Reserves registers.
     fn registers(&mut self, words: u32) -> Result<Reg> {
         let first = self.code.registers;
         match first.checked_add(words).filter(|end| *end as usize <= MOST) {
@@ -162,7 +163,7 @@ impl<'m> Compiler<'m> {
         self.code.control - 1
     }
 
-    /// The registers that hold these words.
+    /// The registers of a constant with these words.
     fn constant(&mut self, words: Vec<u32>) -> Result<Reg> {
         if let Some(known) = self.known.get(&words) {
             return Ok(*known);
@@ -183,7 +184,7 @@ impl<'m> Compiler<'m> {
         &self.module.types[ty].inner
     }
 
-    /// Gives every variable that the entry point uses its place.
+    /// Assigns a place to every variable that the entry point uses.
     fn globals(&mut self, entry: usize) -> Result<()> {
         let uses = self.info.get_entry_point(entry);
         for (handle, variable) in self.module.global_variables.iter() {
@@ -273,7 +274,7 @@ impl<'m> Compiler<'m> {
                         }
                     }
                 }
-                _ => return self.refuse("an argument that is no builtin"),
+                _ => return self.refuse("an argument that is not a builtin"),
             }
         }
         for (handle, variable) in self.module.global_variables.iter() {
@@ -316,23 +317,23 @@ impl<'m> Compiler<'m> {
     }
 }
 
-/// A function's body in the making.
+/// The body of a function that is being compiled.
 struct Body<'c, 'm> {
     all: &'c mut Compiler<'m>,
     function: &'m Function,
     info: &'m FunctionInfo,
     frame: Frame,
     is_entry: bool,
-    /// The registers of the values that were computed.
+    /// The registers of the values computed so far.
     values: Vec<Option<Reg>>,
-    /// Where the pointers that were computed lead.
+    /// The targets of the pointers computed so far.
     places: Vec<Option<Place>>,
     locals: Vec<Place>,
-    /// The loops and switches that surround the statement.
+    /// The loops and switches around the statement.
     around: Vec<statements::Around>,
     /// The counters of all its loops.
     loops: Vec<u32>,
-    /// Jumps to its end.
+    /// The jumps to the function's end.
     returns: Vec<usize>,
 }
 
@@ -364,7 +365,7 @@ impl<'c, 'm> Body<'c, 'm> {
         self.info[expression].ty.inner_with(&self.all.module.types)
     }
 
-    /// Words of an expression's value.
+    /// The number of words of an expression's value.
     fn words(&self, expression: Handle<Expression>) -> Result<u32> {
         self.all.words(self.ty(expression))
     }
@@ -385,7 +386,7 @@ impl<'c, 'm> Body<'c, 'm> {
         Ok(register)
     }
 
-    /// New registers for an expression's value.
+    /// Reserves registers for an expression's value.
     fn result(&mut self, expression: Handle<Expression>) -> Result<Reg> {
         let words = self.words(expression)?;
         let register = self.all.registers(words)?;

@@ -1,4 +1,4 @@
-//! Pointers: which memory they lead to is known, so only an offset is left for a register.
+//! Pointers. The compiler knows the memory of each pointer, so a register holds only an offset.
 
 use naga::{AddressSpace, Arena, ArraySize, Expression, Handle, TypeInner};
 
@@ -8,16 +8,16 @@ use crate::driver::sim::interpret::code::{
     Address, Binary, Bound, Count, Instr, Memory, Move, NONE, Num, Pair, Reg, Space,
 };
 
-/// Where a pointer leads.
+/// The target of a pointer.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) space: Space,
-    /// Words; bytes in a buffer.
+    /// In words, or in bytes of a buffer.
     pub(super) at: u32,
     pub(super) dynamic: Reg,
     /// The variable, in [`Code::names`](super::Code::names).
     pub(super) name: u32,
-    /// Some of it may be read before it was written.
+    /// Whether a part of it may be read before it was written.
     pub(super) is_tracked: bool,
 }
 
@@ -35,7 +35,7 @@ impl Place {
 }
 
 impl<'m> Compiler<'m> {
-    /// A variable's life begins.
+    /// Begins the life of a variable.
     pub(super) fn begin(
         &mut self,
         place: &Place,
@@ -61,7 +61,7 @@ impl<'m> Compiler<'m> {
 }
 
 impl<'m> Body<'_, 'm> {
-    /// Where a pointer leads that was computed, or is a variable.
+    /// The target of a computed pointer or of a variable.
     pub(super) fn place(&mut self, pointer: Handle<Expression>) -> Result<Place> {
         if let Some(place) = &self.places[pointer.index()] {
             return Ok(place.clone());
@@ -96,7 +96,7 @@ impl<'m> Body<'_, 'm> {
         }
     }
 
-    /// The type that a pointer leads to.
+    /// The type of a pointer's target.
     pub(super) fn pointee(&self, pointer: Handle<Expression>) -> Result<TypeInner> {
         Ok(match self.ty(pointer) {
             TypeInner::Pointer { base, .. } => self.all.inner(*base).clone(),
@@ -122,7 +122,7 @@ impl<'m> Body<'_, 'm> {
         )
     }
 
-    /// A pointer to a member, or to an element whose index is known.
+    /// The pointer to a member, or to an element whose index is known.
     pub(super) fn member(&mut self, base: Handle<Expression>, index: u32) -> Result<Place> {
         let mut place = self.place(base)?;
         let inner = self.pointee(base)?;
@@ -144,7 +144,7 @@ impl<'m> Body<'_, 'm> {
         Ok(place)
     }
 
-    /// A pointer to an element.
+    /// The pointer to an element.
     pub(super) fn element(
         &mut self,
         base: Handle<Expression>,
@@ -179,7 +179,7 @@ impl<'m> Body<'_, 'm> {
         self.ty(index).scalar_kind() == Some(naga::ScalarKind::Sint)
     }
 
-    /// What an index into a type may be, and how far apart its elements are.
+    /// The limit of an index into a type, and the distance of its elements.
     pub(super) fn bound(
         &mut self,
         inner: &TypeInner,
@@ -248,17 +248,17 @@ impl<'m> Body<'_, 'm> {
         Ok(to)
     }
 
-    /// Reads all of what a pointer leads to.
+    /// Compiles a read of a pointer's whole target.
     pub(super) fn load(&mut self, pointer: Handle<Expression>, to: Reg) -> Result<()> {
         self.transfer(pointer, to, false)
     }
 
-    /// Writes all of what a pointer leads to.
+    /// Compiles a write of a pointer's whole target.
     pub(super) fn store(&mut self, pointer: Handle<Expression>, from: Reg) -> Result<()> {
         self.transfer(pointer, from, true)
     }
 
-    /// Moves all of what a pointer leads to from or to registers, the first of which is given.
+    /// Moves a pointer's whole target to or from registers, of which `register` is the first.
     fn transfer(&mut self, pointer: Handle<Expression>, register: Reg, writes: bool) -> Result<()> {
         let place = self.place(pointer)?;
         let inner = self.pointee(pointer)?;

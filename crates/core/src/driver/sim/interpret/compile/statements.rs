@@ -1,4 +1,4 @@
-//! Blocks, loops, calls, barriers, and what a subgroup does together.
+//! Blocks, loops, calls, barriers, and operations of a subgroup.
 
 use naga::{
     AtomicFunction, Block, Expression, Function, Handle, Statement, SwitchValue, TypeInner,
@@ -8,7 +8,7 @@ use super::{Body, Result};
 use crate::driver::sim::interpret::code::{Atomic, Flow, Instr, Memory, NONE, Reg, Switch};
 use crate::driver::sim::interpret::together::{Collective, Gather, Kind};
 
-/// A loop or a switch that surrounds a statement, and the jumps out of it that wait for a target.
+/// A loop or a switch around a statement, and its jumps that need a target.
 #[derive(Debug, Default)]
 pub(super) struct Around {
     breaks: Vec<usize>,
@@ -16,7 +16,7 @@ pub(super) struct Around {
     continues: Option<Vec<usize>>,
 }
 
-/// Every function that a block calls.
+/// Calls `found` for every function that a block calls.
 pub(super) fn each_call(block: &Block, found: &mut impl FnMut(Handle<Function>)) {
     for statement in block {
         match statement {
@@ -41,7 +41,7 @@ pub(super) fn each_call(block: &Block, found: &mut impl FnMut(Handle<Function>))
 }
 
 impl<'m> Body<'_, 'm> {
-    /// The whole function.
+    /// Compiles the whole function.
     pub(super) fn compile(mut self) -> Result<()> {
         self.variables()?;
         self.block(&self.function.body)?;
@@ -64,19 +64,19 @@ impl<'m> Body<'_, 'm> {
         self.all.emit(Instr::Flow(flow))
     }
 
-    /// A jump that was waiting for its target leads here.
+    /// Sets the target of a jump to the next instruction.
     fn land(&mut self, jump: usize) {
         let here = self.all.position();
         match &mut self.all.code.instrs[jump] {
             Instr::Flow(
                 Flow::Jump(target) | Flow::JumpIf { target, .. } | Flow::JumpUnless { target, .. },
             ) => *target = here,
-            other => debug_assert!(false, "{other:?} is no jump"),
+            other => debug_assert!(false, "{other:?} is not a jump"),
         }
     }
 
-    /// Gives the function's variables their registers. naga writes a declaration in a loop as a
-    /// store at the declaration's place, so that each round begins anew.
+    /// Reserves registers for the function's variables. naga turns a declaration in a loop into a
+    /// store at that place, so each round begins with a new value.
     fn variables(&mut self) -> Result<()> {
         let mut declared = vec![false; self.function.local_variables.len()];
         self.declarations(&self.function.body, &mut declared);
@@ -344,7 +344,9 @@ impl<'m> Body<'_, 'm> {
     ) -> Result<()> {
         let place = self.place(pointer)?;
         let TypeInner::Atomic(scalar) = self.pointee(pointer)? else {
-            return self.all.refuse("an atomic operation on what is no atomic");
+            return self
+                .all
+                .refuse("an atomic operation on a variable that is not atomic");
         };
         let num = self.all.num(scalar)?;
         let value = self.value(value)?;
@@ -389,7 +391,7 @@ impl<'m> Body<'_, 'm> {
         Ok(())
     }
 
-    /// What the lanes of a subgroup do together.
+    /// Compiles an operation of the lanes of a subgroup.
     fn subgroup(&mut self, statement: &Statement) -> Result<()> {
         let (result, from, kind) = match statement {
             Statement::SubgroupBallot { result, predicate } => {

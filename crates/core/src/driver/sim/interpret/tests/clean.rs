@@ -1,8 +1,8 @@
-//! Kernels without a fault: nothing is reported, and they compute what they should.
+//! Kernels without a fault: no fault is reported, and the results are right.
 
 use super::{Holds, LANES, Report, Test};
 
-/// Runs with every size of subgroups and several orders; expects no fault and these words.
+/// Runs with every subgroup size and several orders. Expects no fault and these words.
 #[track_caller]
 fn expect(
     wgsl: &str,
@@ -134,7 +134,7 @@ fn halves_beside_each_other_belong_to_different_invocations() {
 
 #[test]
 fn a_subgroups_matrices_multiply() {
-    // Four invocations are one subgroup, whatever its size.
+    // Four invocations fit into one subgroup of every size.
     let wgsl = "
         enable f16;
         enable wgpu_cooperative_matrix;
@@ -153,7 +153,7 @@ fn a_subgroups_matrices_multiply() {
             let sum = coopMultiplyAdd(left, right, coop_mat8x8<f32, C>());
             coopStoreT(sum, &y[0], 8u);
         }";
-    // a × its transpose, where row i of a has the numbers j from i on.
+    // The product of `a` and its transpose, where row i of `a` has the numbers from i on.
     let element =
         |row: u32, column: u32| -> f32 { (row.max(column)..8).map(|k| (k * k) as f32).sum() };
     let words: Vec<u32> = (0..64)

@@ -1,4 +1,4 @@
-//! One fault of each kind, each found with its line, its variable and its invocations.
+//! One fault of each kind. Each is found with its line, its variable and its invocations.
 
 use super::{Holds, Kind, Report, Test, expect, line};
 
@@ -110,7 +110,7 @@ fn a_read_before_another_writes_is_a_race() {
     }
 }
 
-/// Expects a race with subgroups that are smaller than the workgroup, in many orders.
+/// Expects a race in many orders, with subgroups smaller than the workgroup.
 #[track_caller]
 fn races_in_every_order(wgsl: &str) {
     for lanes in [4, 8, 16, 32] {
@@ -287,7 +287,7 @@ fn a_loop_that_never_ends() {
 
 #[test]
 fn a_subgroup_that_is_smaller_than_the_kernel_believes() {
-    // Right for 32 lanes and more, and only there.
+    // This kernel is right only for 32 lanes and more.
     let wgsl = of("
         let sum = subgroupAdd(i);
         if (i % 32u == 0u) { tile[i / 32u] = sum; }

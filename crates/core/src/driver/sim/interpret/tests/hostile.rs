@@ -1,4 +1,4 @@
-//! Valid kernels that are too large or never end: an error, not an abort.
+//! Valid kernels that are too large or never end give an error and do not abort.
 
 use super::{Holds, Kind, Test, compiled};
 use crate::driver::sim::interpret::View;
@@ -78,7 +78,7 @@ fn one_endless_invocation_ends_the_dispatch() {
     let (reports, words) = test.run();
     let endless: Vec<_> = reports.iter().map(|report| report.kind).collect();
     assert_eq!(endless, [Kind::Endless], "{reports:?}");
-    // No workgroup after it began.
+    // No further workgroup began after it.
     assert_eq!(words[0].iter().sum::<u32>(), 1, "{words:?}");
 }
 
@@ -96,7 +96,7 @@ fn an_endless_workgroup_is_found_long_before_all_have_done_their_steps() {
     let mut memory = Memory::new(&program.code, &views, &[], true);
     let steps = Group::new(&program.code, &run).execute(0, &mut memory);
     assert!(memory.reports.is_over());
-    // Each may do 2²⁴ of them.
+    // Each invocation may take 2²⁴ steps.
     assert!(steps < 4 << 24, "{steps}");
 }
 

@@ -1,4 +1,4 @@
-//! Small kernels: what they compute, and the faults that are planted in them.
+//! Small kernels: their results, and the faults planted in them.
 
 mod clean;
 mod faults;
@@ -8,13 +8,13 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::{Kind, Program, Report, View};
 
-/// All subgroup sizes that a device may have.
+/// All subgroup sizes of devices.
 pub(super) const LANES: [u32; 5] = [4, 8, 16, 32, 64];
 
-/// What a binding holds.
+/// The contents of a binding.
 pub(super) enum Holds<'a> {
     Words(&'a [u32]),
-    /// So many words, which the kernel is to write.
+    /// This many words, which the kernel has to write.
     Fresh(usize),
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Test<'a> {
     pub(super) groups: u32,
     pub(super) lanes: u32,
     pub(super) seed: u64,
-    /// WGSL's zeros count as written.
+    /// Whether WGSL's zeros count as written.
     pub(super) is_lenient: bool,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// The faults, and what the bindings hold then.
+    /// The faults, and the contents of the bindings afterwards.
     #[track_caller]
     pub(super) fn run(&self) -> (Vec<Report>, Vec<Vec<u32>>) {
         let program = compiled(self.wgsl).expect("it can be interpreted");
@@ -72,7 +72,7 @@ impl<'a> Test<'a> {
     }
 }
 
-/// Compiles the one entry point of a text.
+/// Compiles the only entry point of a text.
 #[track_caller]
 pub(super) fn compiled(wgsl: &str) -> Result<Program, String> {
     let module = match naga::front::wgsl::parse_str(wgsl) {
@@ -87,12 +87,12 @@ pub(super) fn compiled(wgsl: &str) -> Result<Program, String> {
     Program::new((&module, &info), 0, wgsl).map_err(|refused| refused.message)
 }
 
-/// The line of a report, counted from one.
+/// The line of a report, counted from 1.
 pub(super) fn line(wgsl: &str, report: &Report) -> usize {
     wgsl[..report.place.start].matches('\n').count() + 1
 }
 
-/// The line of the text that has the mark.
+/// The line of the text with the mark.
 #[track_caller]
 pub(super) fn marked(wgsl: &str) -> usize {
     let mut lines = wgsl.lines();
@@ -102,7 +102,7 @@ pub(super) fn marked(wgsl: &str) -> usize {
         + 1
 }
 
-/// Expects one sort of fault, at the marked line, whatever the subgroups and the order.
+/// Expects one kind of fault at the marked line, for all subgroup sizes and orders.
 #[track_caller]
 pub(super) fn expect(kind: Kind, wgsl: &str, bindings: fn() -> Vec<Holds<'static>>, says: &[&str]) {
     for lanes in LANES {
@@ -112,7 +112,7 @@ pub(super) fn expect(kind: Kind, wgsl: &str, bindings: fn() -> Vec<Holds<'static
             let (reports, _) = test.run();
             let found = reports.iter().find(|report| report.kind == kind);
             let found = found.unwrap_or_else(|| panic!("{lanes} lanes, {seed}: {reports:?}"));
-            // A race has two places; which one comes second is chance.
+            // A race has two places, and the second one is random.
             let other = format!("in line {},", marked(wgsl));
             let is_there = line(wgsl, found) == marked(wgsl) || found.message.contains(&other);
             assert!(is_there, "{lanes} lanes: {found:?}");
