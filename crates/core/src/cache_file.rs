@@ -1,24 +1,24 @@
-//! Small files that make the next start faster, and that may be lost at any time: compiled
-//! pipelines and what tuning found. A line of text heads each: what it is, and a checksum of the
-//! rest. What is broken, or of another version, counts as not there; a warning goes to the crate
-//! `log`.
+//! Small cache files that make the next start faster: compiled pipelines and results of tuning. The
+//! app may lose them at any time. Each file begins with a line of text: its kind, its version, and
+//! a checksum of the rest. A damaged file, or one of another version, counts as absent. Then the
+//! crate `log` gets a warning.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// What a file holds, and the version of its format.
+/// The kind of a file, and the version of its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) version: u32,
 }
 
-/// Larger files are not ours.
+/// A larger file cannot be one of ours.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// What was kept; nothing if there is no such file, or none that can be trusted.
+/// The contents of the file. `None` if it is absent or damaged.
 pub(crate) fn read(path: &Path, kind: Kind) -> Option<Vec<u8>> {
     look(path, kind).unwrap_or_else(|why| {
         log::warn!("lapidary: {} is not used: {why}", path.display());
@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path, kind: Kind) -> Option<Vec<u8>> {
     })
 }
 
-/// As [`read`], for whoever has been warned: why there is a file and it is not to be trusted.
+/// As [`read`], without a warning. An error says why the file is there but not used.
 pub(crate) fn look(path: &Path, kind: Kind) -> Result<Option<Vec<u8>>, String> {
     match fs::metadata(path).map(|file| file.len()) {
         Ok(0..=MOST_BYTES) => {}
@@ -43,13 +43,13 @@ pub(crate) fn look(path: &Path, kind: Kind) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
-/// Puts `bytes` where the file was, at once and whole. A failure is a warning: the next start is
-/// slower. Returns whether the file is there.
+/// Replaces the file by `bytes` in one step. A failure only makes the next start slower, so it is a
+/// warning. Returns whether the file was written.
 pub(crate) fn replace(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
     put(path, kind, bytes, false)
 }
 
-/// As [`replace`], and the file is on the disk: it is there even if the machine stops now.
+/// As [`replace`], and syncs the file to the disk, so that it survives a crash of the machine.
 pub(crate) fn replace_for_sure(path: &Path, kind: Kind, bytes: &[u8]) -> bool {
     put(path, kind, bytes, true)
 }
@@ -81,7 +81,7 @@ fn put(path: &Path, kind: Kind, bytes: &[u8], for_sure: bool) -> bool {
     written.is_ok()
 }
 
-/// Lets a name that was given in a folder last. Only Unix opens folders.
+/// Syncs a folder, so that a new name in it survives a crash. Only Unix can open folders.
 fn sync_folder(folder: &Path) -> std::io::Result<()> {
     match cfg!(unix) {
         true => fs::File::open(folder)?.sync_all(),
@@ -97,7 +97,7 @@ fn headline(kind: Kind, rest: &[u8]) -> String {
     )
 }
 
-/// What a driver reads back is for its owner alone to write.
+/// Drivers read these files back, so only their owner may write into the folder.
 fn folder_builder() -> DirBuilder {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -145,8 +145,8 @@ mod tests {
             assert_eq!(read(&path, KIND), None, "cut at {at}");
         }
         let left = fs::read_dir(&folder).unwrap().count();
-        assert_eq!(left, 1, "nothing lies beside it");
-        // A folder in the way, and one that cannot be made.
+        assert_eq!(left, 1, "no other file is left beside it");
+        // First a file where a folder is needed, then a folder that cannot be created.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(!replace(&path, KIND, b"x"));

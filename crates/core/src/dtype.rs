@@ -1,11 +1,11 @@
-//! Element types: what a tensor holds, how wide it is, and which Rust type it is read into.
+//! Element types: their widths, their names, and the Rust types that tensors are read into.
 //!
 //! A leaf module, like [`units`](crate::units): every layer may name it.
 //!
-//! WGSL addresses memory in 32-bit words, so the types narrower than a word are packed, little end
-//! first: two f16 (or bf16) or four u8 (or i8, or bool) in a word. Kernels therefore work on
-//! *vec4s*: four neighbouring elements, which are a whole number of words whatever the type. One
-//! invocation writes a whole vec4, so no two invocations ever write the same word.
+//! WGSL addresses memory in 32-bit words, so types narrower than a word are packed, low bits first.
+//! A word holds two f16 (or bf16) or four u8 (or i8, or bool). Kernels therefore work on *vec4s*:
+//! four neighbouring elements, which fill whole words for every type. One invocation writes a whole
+//! vec4, so no two invocations ever write the same word.
 
 use std::fmt;
 
@@ -15,19 +15,19 @@ use crate::parallel::{PART_BYTES, copy, share_out};
 
 /// The type of a tensor's elements.
 ///
-/// Nothing is promoted: two tensors that meet have one type, `cast` changes it, and a
-/// plain number takes the tensor's. What comes of a type is
+/// Types are never promoted: both operands of an operation have the same type. `cast` changes the
+/// type of a tensor, and a plain number takes the type of the tensor. The types of results:
 ///
-/// - of arithmetic, and of all that picks or moves elements, the same type;
-/// - of comparisons, logic, `any` and `all` [`Bool`](DType::Bool), of counts and positions
-///   [`U32`](DType::U32);
-/// - of sums and products, also running ones, the same type, but for the bytes, which are widened
-///   as in PyTorch, though to 32 bits: [`U32`](DType::U32) for [`U8`](DType::U8) and
-///   [`Bool`](DType::Bool), [`I32`](DType::I32) for [`I8`](DType::I8);
-/// - of a product of matrices the same type, or the wider one where one operand only stores its
-///   elements in fewer bits: f16 or bf16 beside [`F32`](DType::F32), [`I8`](DType::I8) beside
-///   floats;
-/// - of what only floats have (means, exponentials, norms, …) the same type; integers are refused.
+/// - Arithmetic, and operations that pick or move elements: the same type.
+/// - Comparisons, logic, `any` and `all`: [`Bool`](DType::Bool). Counts and positions:
+///   [`U32`](DType::U32).
+/// - Sums and products, also running ones: the same type. Bytes are widened as in PyTorch, but to
+///   32 bits: [`U32`](DType::U32) for [`U8`](DType::U8) and [`Bool`](DType::Bool),
+///   [`I32`](DType::I32) for [`I8`](DType::I8).
+/// - Products of matrices: the same type. If one operand only stores its elements in fewer bits,
+///   the wider type: f16 or bf16 beside [`F32`](DType::F32), [`I8`](DType::I8) beside floats.
+/// - Operations for floats only (means, exponentials, norms, …): the same type. They refuse
+///   integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
     /// IEEE 754 single precision, 4 bytes.
@@ -42,11 +42,11 @@ pub enum DType {
     U8,
     /// A truth value in one byte, 0 or 1.
     Bool,
-    /// The upper half of an [`F32`](DType::F32), 2 bytes: its range, with 8 bits of precision.
-    /// Widened to f32 inside every kernel, and rounded to the nearest, ties to the even one, when
-    /// stored.
+    /// The upper half of an [`F32`](DType::F32), 2 bytes: the same range, with 8 bits of precision.
+    /// Every kernel widens it to f32, and rounds to the nearest value, ties to even, when it
+    /// stores.
     Bf16,
-    /// Signed 8-bit integer; widened to i32 inside every kernel, wraps when stored.
+    /// Signed 8-bit integer; widened to i32 inside every kernel, and wrapped when stored.
     I8,
 }
 
@@ -72,7 +72,7 @@ impl DType {
         }
     }
 
-    /// Is it one of the floating-point types?
+    /// Whether this is a floating-point type.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::Bf16)
     }
@@ -111,28 +111,28 @@ mod sealed {
     pub trait Sealed: bytemuck::Zeroable {}
 }
 
-/// A Rust type that tensors are made from and read into: `f32`, `half::f16`, `half::bf16`, `i32`,
-/// `u32`, `u8`, `i8`, `bool`.
+/// A Rust type that tensors are created from and read into: `f32`, `half::f16`, `half::bf16`,
+/// `i32`, `u32`, `u8`, `i8`, `bool`.
 ///
-/// Sealed: the set is that of [`DType`].
+/// Sealed: it has exactly one implementor for each [`DType`].
 pub trait Element:
     Copy + Default + fmt::Debug + PartialEq + Send + Sync + sealed::Sealed + 'static
 {
     /// The element type in device memory.
     const DTYPE: DType;
 
-    /// The bytes of a slice, as they lie in device memory.
+    /// The bytes of a slice, in the layout of device memory.
     fn bytes_of(slice: &[Self]) -> &[u8];
 
-    /// Decodes device memory into a slice, from its byte `offset_bytes` on; the bytes may start
-    /// and end inside an element. A bool is any byte but 0.
+    /// Decodes device memory into a slice, from byte `offset_bytes` of the slice on. The bytes may
+    /// start and end inside an element. Any byte but 0 is a true bool.
     fn decode(slice: &mut [Self], offset_bytes: usize, bytes: &[u8]);
 
-    /// Device memory as elements, where they can be seen in it: it is aligned for them, and the
-    /// byte of a bool is 0 or 1.
+    /// Views device memory as elements without a copy. `None` unless the memory is aligned for
+    /// them, and each byte of a bool is 0 or 1.
     fn seen_in(bytes: &[u8]) -> Option<&[Self]>;
 
-    /// Decodes device memory, which holds a whole number of elements.
+    /// Decodes device memory. `bytes` must hold a whole number of elements.
     fn vec_from(bytes: &[u8]) -> Vec<Self> {
         let mut slice = vec![Self::default(); bytes.len() / size_of::<Self>()];
         let whole_bytes = slice.len() * size_of::<Self>();

@@ -1,8 +1,8 @@
-//! The crate's one error: what went wrong, with the numbers, and what the caller can do.
+//! The error type of the crate: the cause, the numbers, and what the caller can do.
 //!
-//! Errors of shape, type and ownership come back from the call itself. Errors of memory and of
-//! the device come back from the call that needs the value (`force`, `read`, …) and belong to the
-//! tensor: nobody is handed the error of somebody else's work.
+//! A call itself returns errors of shape, type and ownership. Errors of memory and of the device
+//! belong to a tensor. The call that needs its value (`force`, `read`, …) returns them, so no
+//! caller gets the error of another caller's work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use crate::dtype::DType;
 use crate::shortage::OutOfMemory;
 use crate::units::Bytes;
 
-/// What every fallible call returns.
+/// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong. Cheap to clone: causes are shared.
+/// Every error of the crate. Cloning is cheap, because clones share the cause.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No adapter was found, or none that fits what was asked for.
+    /// No adapter was found, or none that fits the request.
     #[error("no GPU adapter: {reason}. {hint}")]
     NoAdapter {
-        /// What was looked for, and what is there.
+        /// The adapters that were looked for, and those that the system has.
         reason: String,
         /// What to install or change on this system.
         hint: String,
     },
-    /// An option, or an argument, has a value that cannot be.
+    /// An option or an argument has an invalid value.
     #[error("`{option}`: {reason}")]
     Option {
-        /// Its name.
+        /// The name of the option or argument.
         option: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         reason: String,
     },
-    /// Shapes that do not go together, or not with the operation.
+    /// The shapes do not fit each other or the operation.
     #[error("{operation}: {reason}")]
     Shape {
-        /// The operation's name.
+        /// The name of the operation.
         operation: &'static str,
-        /// Which shapes, and why not.
+        /// The shapes, and why they do not fit.
         reason: String,
     },
-    /// The data's length is not what the shape holds.
+    /// The length of the data differs from the number of elements in the shape.
     #[error("{got} elements were given for shape {shape:?}, which holds {expected}")]
     Length {
-        /// How many elements the shape holds.
+        /// The number of elements in the shape.
         expected: usize,
-        /// How many came.
+        /// The number of elements that the caller gave.
         got: usize,
         /// The shape.
         shape: Vec<usize>,
     },
-    /// The product of a shape's dimensions, or its bytes, passes what can be addressed.
+    /// The number of elements of a shape, or of its bytes, is larger than an address can express.
     #[error("shape {shape:?} of {dtype} holds more bytes than can be addressed")]
     Overflow {
         /// The shape.
@@ -63,31 +63,31 @@ pub enum Error {
         dtype: DType,
     },
     /// An axis that the tensor does not have.
-    #[error("{operation}: axis {axis} of a tensor with {rank} dimensions")]
+    #[error("{operation}: axis {axis} is out of range for a tensor with {rank} dimensions")]
     Axis {
-        /// The operation's name.
+        /// The name of the operation.
         operation: &'static str,
-        /// The axis, as given.
+        /// The axis that the caller gave.
         axis: isize,
-        /// How many there are.
+        /// The number of dimensions of the tensor.
         rank: usize,
     },
     /// An element type that the operation does not take.
     #[error("{operation}: {got} where {expected} is needed{}", advice(.hint))]
     DType {
-        /// The operation's name.
+        /// The name of the operation.
         operation: &'static str,
-        /// What it takes.
+        /// The types that the operation takes.
         expected: String,
-        /// What it got.
+        /// The type that it got.
         got: DType,
-        /// What to do about it; may be empty.
+        /// What the caller can do; may be empty.
         hint: &'static str,
     },
     /// A tensor of another `Gpu`.
     #[error("{operation}: an operand belongs to another Gpu; read it and upload it here")]
     Foreign {
-        /// The operation's name.
+        /// The name of the operation.
         operation: &'static str,
     },
     /// A request that cannot succeed on this device, however much is freed.
@@ -96,140 +96,141 @@ pub enum Error {
         Bytes(*requested_bytes), Bytes(*limit_bytes)
     )]
     NeverFits {
-        /// What was asked for: a tensor, a binding, …
+        /// The thing that was asked for: a tensor, a binding, …
         what: &'static str,
-        /// Its size.
+        /// Its size in bytes.
         requested_bytes: u64,
-        /// The limit that it passes.
+        /// The limit in bytes.
         limit_bytes: u64,
-        /// What to do instead.
+        /// What the caller can do instead.
         hint: &'static str,
     },
-    /// There is no room now. The work stays queued and runs when there is.
+    /// There is no room now. The work stays queued and runs once there is room.
     #[error("{0}")]
     OutOfMemory(Arc<OutOfMemory>),
-    /// The tensor has no value, because the work that should have made it failed.
+    /// The tensor has no value, because the command that should have computed it failed.
     #[error("the tensor made at {made_at} has no value: {cause}")]
     Poisoned {
-        /// Where the tensor was made, with its name if it has one.
+        /// The place in the source that made the tensor, with its name if it has one.
         made_at: String,
-        /// What failed.
+        /// The error of that command.
         cause: Arc<Error>,
     },
-    /// The device is gone; every call says so from now on.
+    /// The device is lost. Every call returns this error until [`Gpu::reopen`](crate::Gpu::reopen).
     #[error(
         "the device is lost: {reason}. `Gpu::reopen` brings back what the host, the disk or a source \
          still has"
     )]
     DeviceLost {
-        /// What the driver, or the app, said.
+        /// The reason that the driver or the app gave.
         reason: String,
     },
-    /// A kernel that cannot be used: a parse error, a binding that is missing or of another type.
+    /// A kernel cannot be used: it does not parse, or a binding is missing or has another type.
     #[error("{0}")]
     Kernel(Arc<KernelError>),
-    /// A call that must wait for work under way came from a function of the app which that very
-    /// work has called: a callback for pressure, or a source.
-    #[error("called from a callback of this Gpu, which waits for the callback to end")]
+    /// A function of the app made a call that must wait for the work that called this function.
+    /// Such functions are callbacks for memory pressure, and sources.
+    #[error(
+        "a callback of this Gpu made a call that waits for that callback; make the call afterwards"
+    )]
     Reentered,
-    /// A call would have to wait, in a browser, where nothing may.
-    #[error("{what} would have to wait, which nothing may in a browser: use the async form")]
+    /// A call would have to wait, and in a browser no call may wait.
+    #[error("{what} would have to wait, and a browser does not allow that: use the async form")]
     WouldBlock {
-        /// The call.
+        /// The name of the call.
         what: &'static str,
     },
-    /// A buffer that cannot be imported or bound as asked.
+    /// A buffer cannot be imported or bound as the caller asked.
     #[error("{operation}: {reason}")]
     Buffer {
-        /// The operation's name.
+        /// The name of the operation.
         operation: &'static str,
         /// What is wrong.
         reason: String,
     },
-    /// A tensor that must stay where it is: pinned, or in a buffer of the app.
+    /// A tensor must stay at its place, because it is pinned or lies in a buffer of the app.
     #[error("{operation}: the tensor made at {made_at} is pinned or imported, and stays")]
     Pinned {
-        /// The call.
+        /// The name of the call.
         operation: &'static str,
-        /// Where the tensor was made, with its name if it has one.
+        /// The place in the source that made the tensor, with its name if it has one.
         made_at: String,
     },
-    /// The source of a tensor did not give its bytes. The work that needs them stays queued, and
-    /// the source is asked again when somebody asks for its results.
+    /// The source of a tensor did not give its bytes. The work that needs them stays queued. The
+    /// engine asks the source again when a caller asks for the results of that work.
     #[error("the source of the tensor made at {made_at} failed at byte {offset_bytes}: {message}")]
     Source {
-        /// Where the tensor was made, with its name if it has one.
+        /// The place in the source that made the tensor, with its name if it has one.
         made_at: String,
-        /// Where in the tensor the bytes were wanted.
+        /// The offset in the tensor, in bytes, at which the engine asked for bytes.
         offset_bytes: u64,
-        /// What it said.
+        /// The message of the source.
         message: String,
     },
-    /// The spill file could not be made, grown, written or read. It concerns the tensor whose
-    /// bytes were on their way; other tensors, spilled or not, are untouched.
+    /// The spill file could not be created, grown, written or read. The error concerns the tensor
+    /// whose bytes were being copied. Other tensors, spilled or not, are not affected.
     #[error("{0}")]
     Spill(Arc<SpillError>),
-    /// The spill file gives back other bytes than were written: somebody changed it, or the disk
-    /// fails. None of the damaged bytes were used.
+    /// The spill file holds other bytes than the engine wrote: another program changed it, or the
+    /// disk fails. None of the damaged bytes were used.
     #[error(
         "a tensor of {} cannot be read back from the spill file in {folder}: {reason}, at byte \
          {offset_bytes}. Make the tensor again, and choose another folder if the disk fails",
         Bytes(*block_bytes)
     )]
     SpillCorrupt {
-        /// The folder that the spill file was made in.
+        /// The folder of the spill file.
         folder: String,
-        /// The bytes of the tensor whose block it is.
+        /// The size in bytes of the tensor whose block is damaged.
         block_bytes: u64,
-        /// Where the damage was found, in bytes from the start of the file.
+        /// The place of the damage, in bytes from the start of the file.
         offset_bytes: u64,
-        /// What is wrong there.
+        /// What is wrong at that place.
         reason: &'static str,
     },
-    /// A tensor that was given up because it could be computed again could not.
+    /// A tensor was dropped because it could be computed again, but that failed.
     #[error("the tensor made at {made_at} cannot be computed again: {reason}")]
     Recompute {
-        /// Where the tensor was made, with its name if it has one.
+        /// The place in the source that made the tensor, with its name if it has one.
         made_at: String,
-        /// Why not.
+        /// Why it failed.
         reason: String,
     },
-    /// A state file could not be saved or loaded. A file that was there is as it was, unless the
-    /// reason says otherwise.
+    /// A state file could not be saved or loaded. An existing file is unchanged, unless the reason
+    /// says otherwise.
     #[error("the state file {path}: {reason}{}", .failure.advice())]
     State {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Which kind of failure it is.
+        /// The kind of the failure.
         failure: StateFailure,
-        /// What is wrong, in the system's words or ours.
+        /// What is wrong, as the system or this crate says it.
         reason: String,
     },
-    /// A model's file could not be opened, loaded or saved, or holds something else than was asked
-    /// for.
+    /// A model file could not be opened, loaded or saved, or it does not hold the requested tensor.
     #[error("the model file {path}: {reason}{}", .failure.advice())]
     Model {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// Which kind of failure it is.
+        /// The kind of the failure.
         failure: ModelFailure,
         /// What is wrong: names, shapes and numbers.
         reason: String,
     },
-    /// A file that is not what it should be: a snapshot, a log.
+    /// A file does not have the expected format, such as a snapshot or a log.
     #[error("the {format} cannot be read: {reason}")]
     Format {
-        /// What it should be.
+        /// The expected format.
         format: &'static str,
-        /// What is wrong, and where.
+        /// What is wrong, and at which place of the file.
         reason: String,
     },
-    /// The driver refused something that we hold to be right, in its own words.
+    /// The driver refused a request that the engine believes to be valid.
     #[error("the driver refused {what}: {message}")]
     Driver {
-        /// What was asked of it.
+        /// The request.
         what: &'static str,
-        /// Its own words.
+        /// The message of the driver.
         message: String,
     },
 }
@@ -241,35 +242,35 @@ fn advice(hint: &str) -> String {
     }
 }
 
-/// Why a block could not be written to the spill file, or read from it.
+/// The reason why a block could not be written to the spill file or read from it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SpillError {
-    /// Which kind of failure it is.
+    /// The kind of the failure.
     pub failure: SpillFailure,
-    /// What was being done: `make the spill file`, `write a block`, …
+    /// The operation that failed: `make the spill file`, `write a block`, …
     pub operation: &'static str,
-    /// Bytes of the block.
+    /// The size of the block in bytes.
     pub requested_bytes: u64,
-    /// Bytes that all blocks take in the spill file.
+    /// The bytes of all blocks in the spill file.
     pub used_bytes: u64,
-    /// Bytes that the spill file may have.
+    /// The largest allowed size of the spill file in bytes.
     pub quota_bytes: u64,
     /// The folder of the spill file.
     pub folder: String,
-    /// The system's words, or ours; may be empty.
+    /// The message of the system or of this crate; may be empty.
     pub cause: String,
 }
 
-/// The ways in which spilling fails.
+/// The kinds of failures when spilling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SpillFailure {
-    /// This system has no files, as in a browser.
+    /// This system has no files; a browser, for example.
     Unavailable,
-    /// The file cannot be made in the folder. The next spill tries again.
+    /// The file cannot be created in the folder. The next spill tries again.
     Folder,
-    /// The quota leaves no room. Freeing spilled tensors, or a larger quota, helps.
+    /// The quota leaves no room. Drop spilled tensors, or raise the quota.
     QuotaFull,
     /// The disk is full.
     DiskFull,
@@ -304,21 +305,21 @@ impl fmt::Display for SpillError {
     }
 }
 
-/// The ways in which saving and loading a state fail.
+/// The kinds of failures when saving and loading a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StateFailure {
-    /// This system has no files, as in a browser, or keeps numbers the other way round.
+    /// This system has no files (a browser, for example), or it stores numbers big-endian.
     Unavailable,
-    /// There is no such file.
+    /// There is no file at this path.
     NotFound,
-    /// A name that is given twice, is too long, or is not in the file.
+    /// A name is given twice, is too long, or is not in the file.
     Name,
-    /// The file is cut off, changed, or no state file at all.
+    /// The file is truncated, was changed, or is no state file.
     Damaged,
-    /// The file was written by a version, or on a kind of machine, that this one cannot read.
+    /// Another version, or another kind of machine, wrote the file; it cannot be read here.
     Unsupported,
-    /// Another thread wrote to a tensor while it was saved.
+    /// Another thread wrote to a tensor during the save.
     Changed,
     /// The disk is full.
     DiskFull,
@@ -341,25 +342,25 @@ impl StateFailure {
     }
 }
 
-/// The ways in which a model's file fails.
+/// The kinds of failures of a model file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ModelFailure {
-    /// This system has no files, as in a browser, or keeps numbers the other way round.
+    /// This system has no files (a browser, for example), or it stores numbers big-endian.
     Unavailable,
-    /// There is no such file.
+    /// There is no file at this path.
     NotFound,
-    /// The file is cut off, contradicts itself, or is no safetensors file.
+    /// The file is truncated, contradicts itself, or is no safetensors file.
     Damaged,
-    /// The file is no longer as it was when it was opened.
+    /// The file has changed since it was opened.
     Changed,
-    /// No tensor of the file has this name; or a name cannot be saved.
+    /// The file has no tensor of this name, or the name cannot be saved.
     Name,
-    /// A tensor has another shape than was asked for.
+    /// The tensor has another shape than the caller asked for.
     Shape,
-    /// A tensor's elements are of a type that devices do not compute with.
+    /// The elements of the tensor have a type that the kernels do not support.
     Unsupported,
-    /// An element does not fit into the type that it is loaded as.
+    /// An element does not fit into the type that the caller asked for.
     Value,
     /// The disk is full.
     DiskFull,
@@ -388,15 +389,15 @@ impl ModelFailure {
     }
 }
 
-/// What is wrong with a kernel, pointing at the place in its text where there is one.
+/// An error in a kernel, with the place in the kernel's text if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelError {
-    /// The kernel's name.
+    /// The name of the kernel.
     pub kernel: String,
-    /// One sentence.
+    /// The error, in one sentence.
     pub message: String,
-    /// The line of the text, with a caret under the place; empty if it is about no place.
+    /// The line of the text, with carets under the place. Empty if the error has no place.
     pub excerpt: String,
 }
 
@@ -411,9 +412,9 @@ impl fmt::Display for KernelError {
 }
 
 impl Error {
-    /// Will it be the same however long one waits, and whatever is freed? Out of memory
-    /// passes, a full or unwritable disk may, and what would block does not in its asynchronous
-    /// form; the others stay.
+    /// Whether the error stays, however long the caller waits and whatever it frees. These errors
+    /// may pass: out of memory, a failed source, a full or unwritable disk, and a call that would
+    /// block. The last does not occur in the asynchronous form of the call.
     pub fn is_final(&self) -> bool {
         match self {
             Error::OutOfMemory(_) | Error::Source { .. } | Error::WouldBlock { .. } => false,

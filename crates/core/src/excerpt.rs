@@ -5,20 +5,20 @@ use std::ops::Range;
 
 use crate::printable::is_hidden;
 
-/// Characters of a line that an excerpt shows, at most.
+/// The most characters of a line in an excerpt.
 const MOST_COLUMNS: usize = 100;
 
-/// Does a line, and with it a `//` comment, end here? These are all line breaks of WGSL.
+/// Whether a line, and so a `//` comment, ends here. These are all line breaks of WGSL.
 pub(crate) fn is_line_break(c: char) -> bool {
     matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// How many lines end in a text: a carriage return and the line feed after it are one line break.
+/// The number of line breaks in a text. A carriage return with a line feed after it is one.
 pub(crate) fn line_breaks(text: &str) -> usize {
     text.matches(is_line_break).count() - text.matches("\r\n").count()
 }
 
-/// The line of a place, with carets under it:
+/// The line that contains a place, with carets under the place:
 ///
 /// ```text
 ///  --> wgsl:3:9
@@ -37,7 +37,7 @@ pub(crate) fn excerpt(text: &str, place: Range<usize>, label: &str) -> String {
     let number = line_breaks(&text[..line_start]) + 1;
     let column = text[line_start..start].chars().count();
     let line = text[line_start..line_end].trim_end();
-    // A long line is shown from a little before the place.
+    // A long line is shown from half an excerpt's width before the place.
     let skipped = match line.chars().count() > MOST_COLUMNS {
         true => column.saturating_sub(MOST_COLUMNS / 2),
         false => 0,
@@ -58,7 +58,7 @@ pub(crate) fn excerpt(text: &str, place: Range<usize>, label: &str) -> String {
     out
 }
 
-/// The last boundary of a character that is not after `at`.
+/// The last character boundary that is at most `at`.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -67,8 +67,8 @@ fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// One column for every character: no tabs, no control characters, nothing that reverses what
-/// follows, and not too long.
+/// At most `most` characters of a text, each in one column. It replaces tabs, control characters
+/// and characters that change the direction of text.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let clean = |c: char| match c {
         '\n' => c,

@@ -1,19 +1,19 @@
-//! Copies of large memory by several threads: one core moves fewer bytes than the memory has for
-//! it.
+//! Copies of large memory by several threads. One core cannot use the whole bandwidth of the
+//! memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::units::MIB;
 
-/// Copies from this on are worth a thread, which costs as much as a copy of some 100 KiB.
+/// From this size on a copy is worth a thread. A thread costs as much as a copy of about 100 KiB.
 const LARGE_BYTES: usize = 2 * PART_BYTES;
 
-/// Bytes that a thread takes at a time: so few that all end together, also where one is held up;
-/// and so many that the C library's copy goes past the caches, which half as many did not (64 MiB
-/// from mapped memory at 12 GB/s, and at 17).
+/// The bytes that a thread takes at a time. Small parts let all threads end together, even if one
+/// of them is held up. Parts of 1 MiB are so large that the C library's copy bypasses the caches.
+/// Parts of 512 KiB do not: 64 MiB from mapped memory came at 12 GB/s instead of 17.
 pub(crate) const PART_BYTES: usize = MIB as usize;
 
-/// More of them get no more out of the memory of any machine that was looked at.
+/// On no machine that was measured did more threads copy faster.
 #[cfg(not(target_arch = "wasm32"))]
 const MOST_THREADS: usize = 4;
 
@@ -23,8 +23,8 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
     share_out(from.len(), parts, |(to, from)| to.copy_from_slice(from));
 }
 
-/// Has every part done once, of what is `size_bytes` together and in parts of [`PART_BYTES`]: here,
-/// and by other threads too if it is large.
+/// Calls `work` once for each part. Each part has [`PART_BYTES`], and all parts together have
+/// `size_bytes`. Other threads help if that is large.
 pub(crate) fn share_out<P: Send>(
     size_bytes: usize,
     parts: impl Iterator<Item = P> + Send,
@@ -43,14 +43,14 @@ pub(crate) fn share_out<P: Send>(
     beside_others(&take_parts);
 }
 
-/// Calls it here and on other threads at once.
+/// Calls the function here and on other threads at once.
 #[cfg(not(target_arch = "wasm32"))]
 fn beside_others(take_parts: &(dyn Fn() + Sync)) {
     use std::thread::{Builder, scope};
 
     scope(|scope| {
         for _ in 1..threads() {
-            // A thread that cannot be had leaves its parts to the others.
+            // If a thread cannot be started, the others take its parts.
             if Builder::new().spawn_scoped(scope, take_parts).is_err() {
                 break;
             }
@@ -59,13 +59,13 @@ fn beside_others(take_parts: &(dyn Fn() + Sync)) {
     });
 }
 
-/// A page has no threads for this.
+/// A web page has no threads for this.
 #[cfg(target_arch = "wasm32")]
 fn beside_others(take_parts: &(dyn Fn() + Sync)) {
     take_parts();
 }
 
-/// Asked once, since the answer is put together from files of the system.
+/// The number of threads. It is asked for once, since the system reads files to answer.
 #[cfg(not(target_arch = "wasm32"))]
 fn threads() -> usize {
     use std::sync::OnceLock;
@@ -104,7 +104,7 @@ mod tests {
             let parts = to.chunks_mut(PART_BYTES).zip(from.chunks(PART_BYTES));
             share_out(len, parts, |(to, from)| {
                 for (to, from) in to.iter_mut().zip(from) {
-                    // A part that is done twice shows.
+                    // The sum shows a part that was done twice.
                     *to += from;
                 }
             });
@@ -119,8 +119,8 @@ mod tests {
         let begun = Instant::now();
         share_out(LARGE_BYTES, 0..64, |_| {
             lock(&seen).insert(thread::current().id());
-            // Until all are there: a part is held until then, or the first thread would do all of
-            // them. So long only if there is no room for a thread.
+            // Each part waits until all threads have taken one. Otherwise the first thread would do
+            // all of them. The limit of 30 s matters only if a thread cannot start.
             while lock(&seen).len() < enough && begun.elapsed() < Duration::from_secs(30) {
                 thread::yield_now();
             }

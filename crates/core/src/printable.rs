@@ -1,7 +1,6 @@
-//! Text from outside on one line of a report or an error: no control characters, and no more
-//! columns than there is room for.
+//! Foreign text on one line of a report or an error: no control characters, and a limited width.
 
-/// The beginning of a text in at most so many columns, with an ellipsis if that is not all.
+/// The beginning of a text in at most `columns` columns, with an ellipsis if it was shortened.
 pub fn printable(text: &str, columns: usize) -> String {
     match fit(text.chars(), columns) {
         (all, true) => all,
@@ -9,7 +8,7 @@ pub fn printable(text: &str, columns: usize) -> String {
     }
 }
 
-/// The end of a text in at most so many columns: of a path, the end tells more.
+/// The end of a text in at most `columns` columns. The end of a path tells more than its beginning.
 pub fn printable_end(text: &str, columns: usize) -> String {
     let mirrored = |text: String| text.chars().rev().collect::<String>();
     match fit(text.chars().rev(), columns) {
@@ -18,7 +17,7 @@ pub fn printable_end(text: &str, columns: usize) -> String {
     }
 }
 
-/// As many characters as fit, and whether that is all of them.
+/// As many characters as fit, and whether all of them fit.
 fn fit(text: impl Iterator<Item = char>, columns: usize) -> (String, bool) {
     let (mut out, mut taken) = (String::new(), 0);
     for c in text {
@@ -32,7 +31,7 @@ fn fit(text: impl Iterator<Item = char>, columns: usize) -> (String, bool) {
     (out, true)
 }
 
-/// Characters that move the cursor, turn the direction of the text, or cannot be seen.
+/// Whether a character moves the cursor, changes the direction of the text, or is invisible.
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -42,8 +41,8 @@ pub(crate) fn is_hidden(c: char) -> bool {
         )
 }
 
-/// Columns of a terminal: ideographs and pictographs take two. Marks that combine are counted as
-/// one, so the sum is never too small.
+/// The columns that a character takes in a terminal: two for ideographs and pictographs. Combining
+/// marks count as one, so the sum is never too small.
 fn width(c: char) -> usize {
     let is_wide = matches!(
         u32::from(c),

@@ -1,33 +1,33 @@
-//! What is told of a shortage: who holds memory, the reclaim steps by name and how often each was
-//! of use (`engine/reclaim.rs` climbs them), and the error of a request that found no room.
+//! Reports of a shortage: who holds memory, how often each reclaim step ran and helped, and the
+//! error of a request that found no room. `engine/reclaim.rs` executes the steps.
 
 use std::fmt;
 
 use crate::units::Bytes;
 
-/// Why there is no room now.
+/// Out of memory: the request and the state of the memory when it failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OutOfMemory {
-    /// Bytes of the command's operands and results that had to be placed.
+    /// Bytes of the command's operands and results that needed a place.
     pub requested_bytes: u64,
     /// Bytes of all live tensors.
     pub live_bytes: u64,
     /// Bytes of all slabs.
     pub reserved_bytes: u64,
-    /// Bytes of slabs given back that the device still uses.
+    /// Bytes of released slabs that the device still uses.
     pub retiring_bytes: u64,
-    /// The largest free range inside the slabs.
+    /// Bytes of the largest free range inside the slabs.
     pub largest_hole_bytes: u64,
-    /// Bytes of tensors that are pinned, and so can neither move nor leave.
+    /// Bytes of pinned tensors, which can neither move nor be evicted.
     pub pinned_bytes: u64,
-    /// What the device's bytes are limited to, if they are.
+    /// The budget of the device's bytes. `None` if there is no budget.
     pub budget_bytes: Option<u64>,
-    /// What was tried to make room, in this order, and what came of it.
+    /// The reclaim steps that ran, in this order, and their results.
     pub reclaim_steps: Vec<ReclaimStepUse>,
-    /// Where the tensor that found no room was made.
+    /// The place in the source that made the tensor that found no room.
     pub made_at: String,
-    /// Those who hold most, greatest first.
+    /// The largest holders of memory, largest first.
     pub holders: Vec<Holder>,
 }
 
@@ -60,63 +60,64 @@ impl fmt::Display for OutOfMemory {
             write!(f, "{lead} {} ({})", holder.tag, Bytes(holder.bytes))?;
         }
         if self.live_bytes == 0 && self.reserved_bytes == 0 && self.retiring_bytes == 0 {
-            // There is nothing of ours that could be dropped.
+            // The app has no tensor that it could drop.
             return f.write_str(
-                ". Nothing is held here: it is more than the device has left for this program. Use \
-                 smaller tensors, or end what else uses the device, and force again",
+                ". This Gpu holds no memory: the device has less left than the request needs. Use \
+                 smaller tensors, or close other programs that use the device, and force again",
             );
         }
         f.write_str(". Drop tensors and force again: the work is still queued")
     }
 }
 
-/// Who holds memory: a place in the source, with its name if it has one.
+/// A holder of memory: a place in the source, with a name if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Holder {
-    /// Where the tensors were made: `name (file:line)` or `file:line`.
+    /// The place in the source that made the tensors: `name (file:line)` or `file:line`.
     pub tag: String,
-    /// Their bytes on the device.
+    /// The bytes of these tensors on the device.
     pub bytes: u64,
-    /// How many storages that is.
+    /// The number of their storages.
     pub storages: u64,
 }
 
-/// One thing to try when there is no room. All are tried in the order of [`ReclaimStep::ALL`],
-/// which is the one below, until there is room;
+/// One step to make room. Reclaim executes the steps in the order of [`ReclaimStep::ALL`], which is
+/// the order below, until there is room.
 /// [`MemoryStats::reclaim_steps`](crate::MemoryStats::reclaim_steps) and
-/// [`OutOfMemory::reclaim_steps`](crate::OutOfMemory::reclaim_steps) tell what came of each.
+/// [`OutOfMemory::reclaim_steps`](crate::OutOfMemory::reclaim_steps) count the results of each
+/// step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum ReclaimStep {
-    /// Noticing what the device has finished.
+    /// Take note of submissions that the device has finished.
     Retire,
-    /// Giving back staging and read-back buffers that hold nothing.
+    /// Release empty staging and read-back buffers.
     Caches,
-    /// Asking the app.
+    /// Ask the app.
     Callbacks,
-    /// Giving back slabs that hold nothing.
+    /// Release empty slabs.
     Trim,
-    /// Moving blocks together.
+    /// Move blocks together.
     Compact,
-    /// Waiting for submissions that still use slabs given back.
+    /// Wait for submissions that still use released slabs.
     Wait,
-    /// Evicting tensors to the host's memory. Those whose bytes are elsewhere too are only given
-    /// up, and chosen together with the others.
+    /// Evict tensors to the host's memory. A tensor whose bytes are also elsewhere is dropped
+    /// without a copy; it competes with the others as a victim.
     Host,
-    /// Evicting tensors to disk, in the same way.
+    /// Evict tensors to the disk, by the same rules.
     Disk,
-    /// Giving up tensors whose bytes are elsewhere too, where nothing can be evicted.
+    /// Drop tensors whose bytes are also elsewhere, if no tensor can be evicted.
     Drop,
-    /// Evicting even the tensors that the work at hand needs, to restore them side by side.
+    /// Evict even the operands of the next command, and restore them side by side.
     Repack,
 }
 
 impl ReclaimStep {
-    /// All of them, in the order in which they are run.
+    /// All steps, in the order in which reclaim executes them.
     pub const ALL: [ReclaimStep; 10] = [
         ReclaimStep::Retire,
         ReclaimStep::Caches,
@@ -130,7 +131,7 @@ impl ReclaimStep {
         ReclaimStep::Repack,
     ];
 
-    /// In lower case, as reports print it.
+    /// The name that reports print, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             ReclaimStep::Retire => "retire",
@@ -146,7 +147,8 @@ impl ReclaimStep {
         }
     }
 
-    /// Does it cost traffic with the host? Before those the soft budget is passed.
+    /// Whether the step moves bytes to or from the host. Before the first such step, reclaim lets
+    /// the slabs grow past the soft budget.
     pub(crate) fn has_traffic(self) -> bool {
         matches!(
             self,
@@ -155,24 +157,24 @@ impl ReclaimStep {
     }
 }
 
-/// What came of one reclaim step.
+/// The results of one reclaim step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ReclaimStepUse {
-    /// Which.
+    /// The step.
     pub step: ReclaimStep,
-    /// How often it was run: once for each request, or limit that was lowered, that came so far,
-    /// and again after each time that it freed something. One that a device has not, or that is no
-    /// use at that moment, is not climbed.
+    /// How often the step ran. It runs once for each request, or lowered limit, that needs it, and
+    /// again each time after it freed something. It does not run on a device that lacks it, or when
+    /// it is of no use at that moment.
     pub tries: u64,
-    /// How often that freed something. All others were in vain.
+    /// How often a run freed something.
     pub gains: u64,
-    /// The bytes that it freed.
+    /// The bytes that all runs freed.
     pub freed_bytes: u64,
 }
 
-/// What came of every reclaim step, in the order of [`ReclaimStep::ALL`].
+/// The results of every reclaim step, in the order of [`ReclaimStep::ALL`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReclaimCounts([ReclaimStepUse; ReclaimStep::ALL.len()]);
 
@@ -188,7 +190,7 @@ impl Default for ReclaimCounts {
 }
 
 impl ReclaimCounts {
-    /// A reclaim step was run, and freed so much.
+    /// Counts a run of a step that freed this many bytes.
     pub(crate) fn enter(&mut self, step: ReclaimStep, freed_bytes: u64) {
         let of = &mut self.0[step as usize];
         of.tries += 1;
@@ -196,12 +198,12 @@ impl ReclaimCounts {
         of.freed_bytes += freed_bytes;
     }
 
-    /// All reclaim steps.
+    /// The results of all steps.
     pub(crate) fn uses(&self) -> Vec<ReclaimStepUse> {
         self.0.to_vec()
     }
 
-    /// Those that were run.
+    /// The results of the steps that ran.
     pub(crate) fn tried(&self) -> Vec<ReclaimStepUse> {
         let tried = self.0.iter().filter(|one| one.tries > 0);
         tried.copied().collect()

@@ -1,8 +1,8 @@
-//! What is told to the app's subscriber of `tracing`, with the feature of that name; without it
-//! there is nothing of this in the code. A subscriber is foreign code: whatever is here stands
-//! where no lock is held.
+//! Spans and events for the app's subscriber of `tracing`. Without the feature `tracing` these
+//! macros expand to nothing. A subscriber is foreign code, so no caller of these macros holds a
+//! lock.
 
-/// A future, inside a span with these fields.
+/// Runs a future inside a span with these fields.
 #[cfg(feature = "tracing")]
 macro_rules! in_span {
     ($name:literal, {$($field:ident = $value:expr),*}, $future:expr) => {
@@ -20,7 +20,7 @@ macro_rules! in_span {
     };
 }
 
-/// A value that is computed at once, inside a span with these fields.
+/// Computes a value inside a span with these fields.
 #[cfg(feature = "tracing")]
 macro_rules! within {
     ($name:literal, {$($field:ident = $value:expr),*}, $computed:expr) => {
@@ -35,7 +35,7 @@ macro_rules! within {
     };
 }
 
-/// Something happened.
+/// Reports an event with these fields.
 #[cfg(feature = "tracing")]
 macro_rules! tell {
     ($level:ident, $message:literal, {$($field:ident = $value:expr),*}) => {

@@ -1,5 +1,5 @@
-//! Numbers of bytes, for people and over time: bytes are plain `u64`, [`Bytes`] prints them,
-//! [`parse_bytes`] reads them, and [`Level`] follows them.
+//! Numbers of bytes. Bytes are plain `u64`: [`Bytes`] prints them, [`parse_bytes`] reads them, and
+//! [`Level`] follows them over time.
 
 use std::fmt;
 
@@ -12,17 +12,17 @@ pub const MIB: u64 = 1 << 20;
 /// One gibibyte, in bytes.
 pub const GIB: u64 = 1 << 30;
 
-/// A quantity over time, in whatever unit its name says.
+/// A quantity over time. The name of the variable says the unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Level {
-    /// How much there is.
+    /// The present amount.
     pub now: u64,
-    /// The most that there was since the last reset.
+    /// The largest amount since the last reset.
     pub peak: u64,
-    /// All that ever came.
+    /// The sum of all increases.
     pub up: u64,
-    /// All that ever went: `up - now`.
+    /// The sum of all decreases: `up - now`.
     pub down: u64,
 }
 
@@ -41,7 +41,7 @@ impl Level {
         self.down = self.down.wrapping_add(by);
     }
 
-    /// It is this much now.
+    /// Sets the present amount.
     pub(crate) fn set(&mut self, now: u64) {
         match now.checked_sub(self.now) {
             Some(more) => self.raise(more),
@@ -49,13 +49,13 @@ impl Level {
         }
     }
 
-    /// Starts the peak anew from the present.
+    /// Sets the peak to the present amount.
     pub(crate) fn reset_peak(&mut self) {
         self.peak = self.now;
     }
 }
 
-/// Prints a number of bytes with a unit that a person can take in: `317 B`, `4.0 KiB`, `1.53 GiB`.
+/// Prints a number of bytes with a unit that people can read: `317 B`, `4.00 KiB`, `1.53 GiB`.
 ///
 /// ```
 /// use lapidary_core::units::Bytes;
@@ -87,7 +87,7 @@ impl fmt::Display for Bytes {
 }
 
 /// Reads a number of bytes: `4096`, `512MiB`, `1.5 GiB` (powers of 1024, up to `EiB`), `2GB`,
-/// `100k` (powers of 1000, up to `EB`). `None` where it is none, or passes `u64`.
+/// `100k` (powers of 1000, up to `EB`). `None` if the text is no such number, or exceeds `u64`.
 ///
 /// ```
 /// use lapidary_core::units::{MIB, parse_bytes};
