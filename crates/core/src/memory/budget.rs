@@ -1,4 +1,4 @@
-//! How much memory there may be: what the app says, and the account of the host's part.
+//! The app's memory limits, and the account of the bytes in the host's memory.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,20 +8,21 @@ use crate::error::{Error, Result};
 use crate::printable::printable;
 use crate::units::{Level, parse_bytes};
 
-/// Columns of a text in an error, at most.
+/// Most columns of the user's text that an error quotes.
 const MOST_QUOTED: usize = 60;
 
-/// How much memory a [`Gpu`](crate::Gpu) may take. What is `None` is not limited by the app.
+/// How much memory a [`Gpu`](crate::Gpu) may use. `None` sets no limit.
 ///
-/// The device's share holds everything that is created there: slabs, staging, buffers for reading
-/// back, and slabs that were given back but are still in use. Bytes are paid for before anything
-/// is created, so a limit is never passed, not for a moment. When work needs more, tensors that
-/// are not in use at that moment are evicted to the host's memory or to disk, and restored
-/// when somebody uses them; the operands and results of a single operation must still fit on the
-/// device together. Buffers of the app, which were imported, do not count.
+/// The device's share covers everything that the `Gpu` creates there: slabs, staging, read-back
+/// buffers, and released slabs that the device still uses. Bytes are reserved before anything is
+/// created, so the limit is never exceeded, not even briefly. When work needs more, the engine
+/// evicts buffers that no current command uses, to the host's memory or to disk. It restores them
+/// when a command uses them. The operands and results of a single operation must fit on the device
+/// together. Imported buffers of the app do not count.
 ///
-/// A budget is read from text as `512MiB`, for the device, or as a list of `device=`, `soft=`,
-/// `staging=`, `host=` and `disk=`, each once; so is the environment variable `LAPIDARY_BUDGET`.
+/// A budget parses from text: `512MiB` limits the device. A list sets `device=`, `soft=`,
+/// `staging=`, `host=` and `disk=`, each at most once. The environment variable `LAPIDARY_BUDGET`
+/// has the same form.
 ///
 /// ```
 /// use lapidary_core::Budget;
@@ -35,24 +36,24 @@ const MOST_QUOTED: usize = 60;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Budget {
-    /// Bytes on the device, never passed. `None`: what the operating system says this process may
-    /// use, as far as it says anything.
+    /// Hard limit on the device, in bytes; never exceeded. `None`: the operating system's budget
+    /// for this process, where the system reports one.
     pub device_bytes: Option<u64>,
-    /// Bytes on the device that are passed only after everything was tried that costs no traffic:
-    /// callbacks, giving back what is empty, moving blocks together.
+    /// Soft limit on the device, in bytes. The engine exceeds it only after every step without
+    /// traffic: callbacks, releasing empty slabs, moving blocks together.
     pub soft_device_bytes: Option<u64>,
-    /// Bytes of the device's share that tensors leave to staging: to uploads, reads, and tensors
-    /// that are evicted or come back. `None`: one part in 32, at most 128 MiB.
+    /// Bytes of the device's share reserved for staging: uploads, reads, evictions and restores.
+    /// `None`: 1/32 of the limit, at most 128 MiB.
     pub staging_bytes: Option<u64>,
-    /// Bytes of tensors that are evicted to the host's memory; 0 for none. Where host and device
-    /// share one memory nothing would be gained by that, and tensors go to disk at once.
+    /// Most bytes of evicted buffers in the host's memory; 0 for none. Where host and device share
+    /// one memory, eviction to the host frees nothing, so buffers go to disk at once.
     pub host_bytes: Option<u64>,
-    /// Bytes of tensors that are evicted to disk; 0 for none.
+    /// Most bytes of evicted buffers on disk; 0 for none.
     pub disk_bytes: Option<u64>,
 }
 
 impl Budget {
-    /// A hard limit for the device, and none for the host and the disk.
+    /// A hard limit for the device, in bytes, and no limits for the host and the disk.
     pub const fn device(bytes: u64) -> Budget {
         Budget {
             device_bytes: Some(bytes),
@@ -70,13 +71,13 @@ impl Budget {
             reason: reason.into(),
         };
         match (self.soft_device_bytes, self.device_bytes) {
-            (_, Some(0)) => Err(wrong("no byte on the device leaves no room for any tensor")),
+            (_, Some(0)) => Err(wrong("0 bytes on the device leave no room for any buffer")),
             (Some(soft), Some(hard)) if soft > hard => {
                 Err(wrong("the soft limit is above the hard one"))
             }
-            (_, Some(hard)) if self.staging_bytes.is_some_and(|staging| staging >= hard) => Err(
-                wrong("what is kept for staging leaves no room for any tensor"),
-            ),
+            (_, Some(hard)) if self.staging_bytes.is_some_and(|staging| staging >= hard) => {
+                Err(wrong("the staging bytes leave no room for any buffer"))
+            }
             _ => Ok(()),
         }
     }
@@ -85,8 +86,8 @@ impl Budget {
 impl FromStr for Budget {
     type Err = Error;
 
-    /// Bytes for the device (`512MiB`), or a list of `device=`, `soft=`, `staging=`, `host=` and
-    /// `disk=`, each once.
+    /// Parses bytes for the device (`512MiB`), or a list of `device=`, `soft=`, `staging=`, `host=`
+    /// and `disk=`, each at most once.
     fn from_str(text: &str) -> Result<Budget> {
         let mut budget = Budget::default();
         for part in text.split(',') {
@@ -94,7 +95,7 @@ impl FromStr for Budget {
             let bytes = parse_bytes(bytes.trim()).ok_or_else(|| Error::Option {
                 option: "budget",
                 reason: format!(
-                    "`{}` is no number of bytes, such as 512MiB",
+                    "`{}` is not a number of bytes, such as 512MiB",
                     printable(bytes.trim(), MOST_QUOTED)
                 ),
             })?;
@@ -108,14 +109,14 @@ impl FromStr for Budget {
                     let other = printable(other, MOST_QUOTED);
                     return Err(Error::Option {
                         option: "budget",
-                        reason: format!("`{other}` is none of device, soft, staging, host, disk"),
+                        reason: format!("`{other}`: expected device, soft, staging, host or disk"),
                     });
                 }
             };
             if field.replace(bytes).is_some() {
                 return Err(Error::Option {
                     option: "budget",
-                    reason: format!("`{}` is there twice", printable(name.trim(), MOST_QUOTED)),
+                    reason: format!("`{}` occurs twice", printable(name.trim(), MOST_QUOTED)),
                 });
             }
         }
@@ -124,17 +125,17 @@ impl FromStr for Budget {
     }
 }
 
-/// The host's share: bytes of copies of tensors that are not on the device.
+/// The account of the host's share: bytes of copies of evicted storages.
 #[derive(Debug)]
 pub(crate) struct HostAccount {
     limit_bytes: AtomicU64,
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
-    /// All that were ever taken.
+    /// Bytes charged in total.
     up_bytes: AtomicU64,
 }
 
-/// Bytes taken from the host's share, until this is dropped.
+/// Bytes charged to the host's share until this is dropped.
 #[derive(Debug)]
 pub(crate) struct HostCharge {
     account: Arc<HostAccount>,
@@ -171,7 +172,7 @@ impl HostAccount {
         }
     }
 
-    /// Starts the peak anew from the present.
+    /// Resets the peak to the current use.
     pub(crate) fn reset_peak(&self) {
         self.peak_bytes.store(self.used_bytes(), Ordering::Release);
     }
@@ -180,19 +181,19 @@ impl HostAccount {
         self.limit_bytes.load(Ordering::Acquire)
     }
 
-    /// How many bytes must be given up before so many can be taken.
+    /// How many bytes must be freed before `size_bytes` can be charged.
     pub(crate) fn missing_bytes(&self, size_bytes: u64) -> u64 {
         let after_bytes = self.used_bytes().saturating_add(size_bytes);
         after_bytes.saturating_sub(self.limit_bytes())
     }
 
-    /// How far the use is above the limit: it may have been lowered.
+    /// How far the use is above the limit. The app may have lowered the limit.
     pub(crate) fn excess_bytes(&self) -> u64 {
         let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
         self.used_bytes().saturating_sub(limit_bytes)
     }
 
-    /// Takes bytes, if there are as many left.
+    /// Charges `size_bytes`, if that many are left.
     pub(crate) fn charge(self: &Arc<Self>, size_bytes: u64) -> Option<HostCharge> {
         let limit_bytes = self.limit_bytes.load(Ordering::Acquire);
         let take = |used: u64| {

@@ -1,4 +1,4 @@
-//! What is counted as storages get blocks and lose them: levels, who holds them, what happened.
+//! Counters of storages that get and lose blocks: levels, holders, events.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use super::{Memory, Place, Residency, Storage, Tag};
 use crate::alloc::SlabClass;
 use crate::units::Level;
 
-/// What slabs of one class hold.
+/// What the slabs of one class hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ClassUse {
-    /// Which.
+    /// The class.
     pub class: SlabClass,
-    /// How many slabs.
+    /// Number of slabs.
     pub slabs: Level,
-    /// Their bytes.
+    /// Bytes of these slabs.
     pub reserved_bytes: Level,
-    /// Bytes that blocks take in them.
+    /// Bytes of the blocks in these slabs.
     pub live_bytes: Level,
 }
 
@@ -33,22 +33,22 @@ impl ClassUse {
     }
 }
 
-/// The sums, over time.
+/// Totals, over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    /// What storages with a block asked for.
+    /// Requested bytes of storages that have a block.
     pub(crate) requested_bytes: Level,
-    /// What their blocks take.
+    /// Bytes of their blocks.
     pub(crate) live_bytes: Level,
-    /// How many they are.
+    /// Number of these storages.
     pub(crate) storages: Level,
-    /// What slabs have beyond that.
+    /// Bytes of slabs that no block takes.
     pub(crate) cached_bytes: Level,
-    /// Slabs.
+    /// Bytes of slabs.
     pub(crate) reserved_bytes: Level,
-    /// Storages in buffers of the app.
+    /// Bytes of storages in buffers of the app.
     pub(crate) imported_bytes: Level,
-    /// How often storages left, and came back.
+    /// How often storages were evicted and restored.
     pub(crate) evictions: u64,
     pub(crate) restores: u64,
 }
@@ -66,7 +66,7 @@ impl Sums {
     }
 }
 
-/// Somebody who wants to know the peaks while something is done.
+/// One running measurement of peaks.
 #[derive(Clone, Copy, Debug)]
 struct Measuring {
     number: u64,
@@ -74,7 +74,7 @@ struct Measuring {
     peak_reserved_bytes: u64,
 }
 
-/// All that is counted.
+/// All counters.
 #[derive(Debug)]
 pub(super) struct Census {
     pub(super) sums: Sums,
@@ -82,7 +82,7 @@ pub(super) struct Census {
     pub(super) tags: Tags,
     pub(super) ring: Ring,
     measuring: Vec<Measuring>,
-    /// The last number that was given to a storage, a slab, a measurement.
+    /// The last number given to a storage, to a slab, and to a measurement.
     storages: u64,
     slabs: u32,
     measurements: u64,
@@ -109,7 +109,7 @@ impl Census {
         }
     }
 
-    /// A number that no other storage has.
+    /// A number for a new storage, which no other storage has.
     pub(super) fn next_storage(&mut self) -> u64 {
         self.storages += 1;
         self.storages
@@ -171,7 +171,7 @@ impl Census {
         self.sums.each().into_iter().chain(of_classes)
     }
 
-    /// The device is gone, and all that was on it.
+    /// The device is lost, with everything on it.
     pub(super) fn device_gone(&mut self) {
         self.levels().for_each(|level| level.set(0));
         self.tags.all_lost();
@@ -223,7 +223,8 @@ impl Memory {
         }
     }
 
-    /// The storage of a slot loses its block, which it still has, and is there then, or nowhere.
+    /// The storage of a slot is about to lose its block. Its bytes are then at `to`; `None` when
+    /// the storage is gone.
     pub(super) fn lost(&mut self, index: u32, to: Option<Residency>) {
         let slot = &self.slots[index as usize];
         let (number, tag, bytes) = (slot.number, slot.tag, slot.size_bytes);
@@ -250,7 +251,7 @@ impl Memory {
         });
     }
 
-    /// The slot has become another storage's.
+    /// The slot now belongs to another storage.
     pub(super) fn donated(&mut self, index: u32, heir: &Storage) {
         let tag = self.census.tags.number(heir);
         let number = self.census.next_storage();
@@ -289,7 +290,7 @@ impl Memory {
         });
     }
 
-    /// A storage was given a name, which is another maker's tag.
+    /// A storage was named, so it counts for another tag.
     pub(crate) fn renamed(&mut self, storage: &Storage) {
         let Some(index) = storage.slot() else { return };
         let after = self.census.tags.number(storage);
@@ -302,75 +303,75 @@ impl Memory {
         }
     }
 
-    /// Something happened that only others know of.
+    /// Records an event that another module reports.
     pub(crate) fn happened(&mut self, event: Event) {
         self.census.ring.push(event);
     }
 
-    /// So late is it.
+    /// Sets the time of the events that follow.
     pub(crate) fn set_time(&mut self, now_ns: u64) {
         self.census.ring.set_time(now_ns);
     }
 
-    /// Does anybody want to know what happens?
+    /// Are events recorded?
     pub(crate) fn keeps_history(&self) -> bool {
         self.census.ring.is_on()
     }
 
-    /// Keeps the last so many events from now on.
+    /// Keeps the last `most` events from now on.
     pub(crate) fn keep_history(&mut self, most: usize) {
         self.census.ring.keep(most);
     }
 
-    /// The events that were kept, the tags they name, and how many events were not kept.
+    /// The recorded events, the tags that they name, and how many events were dropped.
     pub(crate) fn history(&self) -> (Vec<Moment>, Vec<Option<Tag>>, u64) {
         let Census { ring, tags, .. } = &self.census;
         let tags = tags.entries().iter().map(|one| one.tag.clone());
         (ring.moments(), tags.collect(), ring.dropped())
     }
 
-    /// The names of the kernels that the events name.
+    /// The kernel names that the events refer to.
     pub(crate) fn kernels(&self) -> Vec<String> {
         let kernels = self.census.ring.kernels().iter();
         kernels.map(|name| name.to_string()).collect()
     }
 
-    /// A kernel ran, by the clock of the moments.
+    /// A kernel ran. Its times are on the events' clock.
     pub(crate) fn kernel_ran(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
         self.census.ring.push_kernel(name, begin_ns, end_ns);
     }
 
-    /// Bytes go to a storage, ...
+    /// Bytes were uploaded to a storage.
     pub(crate) fn uploaded(&mut self, storage: &Storage, bytes: u64) {
         if let Some(storage) = self.number_of(storage) {
             self.census.ring.push(Event::Upload { storage, bytes });
         }
     }
 
-    /// ... or from it to the host.
+    /// Bytes of a storage were read by the host.
     pub(crate) fn was_read(&mut self, storage: &Storage, bytes: u64) {
         if let Some(storage) = self.number_of(storage) {
             self.census.ring.push(Event::Read { storage, bytes });
         }
     }
 
-    /// The number that events give a storage, if anybody wants them.
+    /// The number of a storage in events, while events are recorded.
     fn number_of(&self, storage: &Storage) -> Option<u64> {
         let index = storage.slot().filter(|_| self.census.ring.is_on())?;
         Some(self.slots.get(index as usize)?.number)
     }
 
-    /// The sums over time.
+    /// The totals over time.
     pub(crate) fn sums(&self) -> Sums {
         self.census.sums
     }
 
-    /// The sums of each class.
+    /// The totals of each class.
     pub(crate) fn classes(&self) -> [ClassUse; 4] {
         self.census.classes
     }
 
-    /// From now on until [`measured`](Self::measured) the peaks are wanted.
+    /// Starts a measurement of peaks, which [`measured`](Self::measured) ends. Returns its number.
     pub(crate) fn measure(&mut self) -> u64 {
         self.census.measurements += 1;
         let number = self.census.measurements;
@@ -382,7 +383,7 @@ impl Memory {
         number
     }
 
-    /// The highest live and reserved bytes since it was asked for them.
+    /// Ends measurement `number`. Returns its highest live and highest reserved bytes.
     pub(crate) fn measured(&mut self, number: u64) -> Option<(u64, u64)> {
         let measuring = &mut self.census.measuring;
         let place = measuring.iter().position(|one| one.number == number)?;

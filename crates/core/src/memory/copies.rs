@@ -1,5 +1,4 @@
-//! Copies of a storage's bytes that are not on the device: each of them is valid, or it is not
-//! kept.
+//! Copies of a storage's bytes outside the device. Invalid copies are not kept.
 
 use std::sync::Arc;
 
@@ -7,17 +6,17 @@ use super::budget::HostCharge;
 use super::{Dead, DeadList, Residency, Source, Storage};
 use crate::transfer::SpillBlock;
 
-/// Bytes in the host's memory, paid for.
+/// Bytes in the host's memory, charged to the host's account.
 #[derive(Debug)]
 pub(crate) struct HostCopy {
-    /// None of a device that has none.
+    /// Empty on a simulated device without contents.
     pub(crate) bytes: Vec<u8>,
-    /// Takes the bytes off the account when the copy goes.
+    /// Frees the bytes in the account when the copy is dropped.
     pub(crate) charge: HostCharge,
 }
 
-/// A rematerializer of the engine's, by number, and what it computes from, with the last write to
-/// each of those. When it goes, the rematerializer goes too.
+/// Number of a rematerializer of the engine, with its inputs and the last write to each input.
+/// Dropping the token drops the rematerializer.
 #[derive(Debug)]
 pub(crate) struct RematerializerToken {
     pub(super) id: u64,
@@ -41,7 +40,7 @@ impl Drop for RematerializerToken {
     }
 }
 
-/// Where a storage's bytes are besides the device. A write on the device ends them all.
+/// Where a storage's bytes are besides the device. A write on the device invalidates all copies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) host: Option<Arc<HostCopy>>,
@@ -50,7 +49,7 @@ pub(crate) struct Copies {
     pub(crate) rematerializer: Option<Arc<RematerializerToken>>,
 }
 
-/// Copies that are out of date, until they are dropped where nobody waits for that.
+/// Outdated copies. The engine drops them later, where no thread waits.
 #[allow(
     clippy::vec_box,
     reason = "they come boxed, one or two at a time; to unbox them would be to copy them"
@@ -62,12 +61,12 @@ impl Copies {
         self.rematerializer.is_none() && !self.has_bytes()
     }
 
-    /// Are the bytes to be had as they are, without computing them again?
+    /// Can the bytes be read, without computing them again?
     pub(crate) fn has_bytes(&self) -> bool {
         self.host.is_some() || self.disk.is_some() || self.source.is_some()
     }
 
-    /// Takes over the copies of another, which hold the same.
+    /// Takes over the copies of another, which hold the same bytes.
     pub(crate) fn add(&mut self, other: Copies) {
         self.host = other.host.or_else(|| self.host.take());
         self.disk = other.disk.or_else(|| self.disk.take());
@@ -75,7 +74,7 @@ impl Copies {
         self.rematerializer = other.rematerializer.or_else(|| self.rematerializer.take());
     }
 
-    /// Where a storage is that is nowhere else.
+    /// The residency of a storage that has only these copies.
     pub(crate) fn residency(&self) -> Residency {
         if self.host.is_some() {
             Residency::Host

@@ -1,10 +1,10 @@
-//! What storages tell their memory without its lock: that they are gone, and wait for the next
-//! execution pass to free what they had, and how much has no place yet.
+//! What storages report without the engine's lock: that they were dropped, and how many bytes still
+//! have no place. The next execution pass frees what dropped storages held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is gone, and has left something to be freed.
+/// Something that was dropped and left a resource to free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dead {
     /// The storage of this slot.
@@ -17,20 +17,18 @@ pub(crate) enum Dead {
     Rematerializer(u64),
 }
 
-/// The dead of one engine. Its lock is a leaf that is held for one push, or while two lists change
-/// places, so a tensor may be dropped anywhere: in a callback, on another thread, after the engine
-/// itself.
+/// The dead list of one engine. Its lock is a leaf, held for one push or one swap. So any thread
+/// may drop a tensor anywhere: in a callback, or after the engine itself is dropped.
 #[derive(Debug, Default)]
 pub struct DeadList {
     waiting: Mutex<Vec<Dead>>,
-    /// Is there any? Changed with the lock held, and read without it by passes that have nothing to
-    /// free.
+    /// Is the list non-empty? Written with the lock held. Passes read it without the lock.
     has_any: AtomicBool,
     pub(super) pending: Pending,
 }
 
-/// Bytes of storages without a place: those that came, and those that went. A storage is made and
-/// dropped by any thread, at any time, so each is one addition, and no lock.
+/// Bytes of storages without a place: totals added and removed. Any thread makes and drops storages
+/// at any time, so each change is one atomic addition without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     up_bytes: AtomicU64,
@@ -38,16 +36,16 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// A storage has no place: it was just made, or lost the one that it had.
+    /// A storage has no place: it is new, or it lost its place.
     #[inline]
     pub(super) fn came(&self, bytes: u64) {
         self.up_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// It got a place, or needs none any more.
+    /// A storage got a place, or was dropped.
     #[inline]
     pub(super) fn went(&self, bytes: u64) {
-        // Whoever sees that it went sees that it came.
+        // `Release`: a thread that sees this removal also sees the addition before it.
         self.down_bytes.fetch_add(bytes, Ordering::Release);
     }
 }
@@ -67,7 +65,7 @@ impl DeadList {
         self.has_any.load(Ordering::Acquire)
     }
 
-    /// Takes all there are, in the order in which they came, for a list that is empty.
+    /// Swaps the list with an empty one. The order is that of the drops.
     pub(super) fn swap(&self, empty: &mut Vec<Dead>) {
         debug_assert!(empty.is_empty());
         let mut waiting = self.lock();
@@ -75,7 +73,7 @@ impl DeadList {
         self.has_any.store(false, Ordering::Release);
     }
 
-    /// The bytes of storages without a place that came and went so far.
+    /// Bytes of storages without a place: all that were added and all that were removed so far.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> (u64, u64) {
         let down_bytes = self.pending.down_bytes.load(Ordering::Acquire);

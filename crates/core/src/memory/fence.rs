@@ -1,13 +1,13 @@
-//! What lies between storages while bugs are looked for: a fence behind each, poison where one was.
+//! Fences and poison, for finding bugs: a fence behind each storage, poison in freed blocks.
 //!
 //! ```text
 //!   │ storage │pad│  fence  │ storage │pad│  fence  │  poison (was a storage)  │ …
 //!                 └── at least FENCE_BYTES, up to the end of the granule
 //! ```
 //!
-//! Blocks are neighbours, so the fence behind one is the fence before the next. This module only
-//! says what has changed, in order; the engine fills and looks, by ops that stand in the queue
-//! where the change was.
+//! Blocks are neighbours, so the fence behind one block is also the fence before the next. This
+//! module only lists the changes, in order. The engine fills and checks the zones by ops in the
+//! queue, at the place of each change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,57 +16,57 @@ use rustc_hash::FxHashSet;
 
 use super::{Memory, Moved, Place, Storage, Tag};
 
-/// A fence has at least so many bytes.
+/// Least size of a fence.
 pub(crate) const FENCE_BYTES: u64 = 256;
 
-/// What fences and freed blocks hold, word by word: a NaN in floats of every width, so that what is
-/// computed from it shows.
+/// The word that fills fences and freed blocks. It is a NaN in floats of every width, so values
+/// computed from it show.
 pub(crate) const PATTERN: u32 = 0xffed_ffed;
 
 /// A range of a slab that should hold the pattern.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
-    /// Its first byte.
+    /// The place of its first byte.
     pub(crate) place: Place,
     pub(crate) size_bytes: u64,
-    /// Where it begins, from the beginning of the block that it is a part of.
+    /// Offset in the block that the zone belongs to.
     pub(crate) from_bytes: u64,
-    /// The size of the storage whose block that is, or was.
+    /// Size of the storage that has, or had, this block.
     pub(crate) of_bytes: u64,
-    /// Who made that storage.
+    /// Index of the tag of that storage's maker.
     pub(crate) tag: u32,
 }
 
 impl Zone {
-    /// Slab by slab, in the order of places.
+    /// The sort key: by slab, then by offset.
     pub(crate) fn order(&self) -> (Option<u32>, u64) {
         (self.place.slab, self.place.offset_bytes)
     }
 }
 
-/// What happened to a block.
+/// A change of a block.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// A storage lies in it: this is its fence.
+    /// A storage got the block; this is its fence.
     Came(Zone),
-    /// No longer: the whole block, and of it the fence.
+    /// The storage left the block: the whole block, and the fence in it.
     Went { block: Zone, fence: Zone },
-    /// Some of what was freed before is about to be somebody else's.
+    /// A part of a freed block is about to go to another storage.
     Reused(Zone),
 }
 
-/// What is watched.
+/// The watched zones.
 #[derive(Debug)]
 pub(super) struct Fences {
     /// Are freed blocks poisoned?
     poisons: bool,
     changes: Vec<Change>,
-    /// What was freed and not given out again, by slab and offset.
+    /// Freed blocks that are still free, by slab and offset.
     graves: BTreeMap<(u32, u64), Zone>,
 }
 
 impl Memory {
-    /// From now on blocks have fences, and what is freed is poisoned. Before there is any.
+    /// Turns on fences, and poison in freed blocks. Call it before the first block exists.
     pub(crate) fn watch_blocks(&mut self, fences: bool, poisons: bool) {
         self.fence_bytes = if fences { FENCE_BYTES } else { 0 };
         self.fences = (fences || poisons).then(|| {
@@ -78,18 +78,18 @@ impl Memory {
         });
     }
 
-    /// Has something changed that was not attended to?
+    /// Are there changes that the engine has not taken?
     #[inline]
     pub(crate) fn has_changes(&self) -> bool {
         (self.fences.as_ref()).is_some_and(|fences| !fences.changes.is_empty())
     }
 
-    /// What has changed, in order; it is the caller's to attend to.
+    /// Takes the changes, in order; the caller handles them.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         let fences = self.fences.as_mut();
         let mut changes =
             fences.map_or_else(Vec::new, |fences| std::mem::take(&mut fences.changes));
-        // Of a slab that is gone there is nothing to see.
+        // A released slab cannot be checked.
         changes.retain(|change| {
             let (Change::Came(zone) | Change::Reused(zone) | Change::Went { block: zone, .. }) =
                 change;
@@ -98,13 +98,13 @@ impl Memory {
         changes
     }
 
-    /// Who made what a zone is of.
+    /// The tag of the maker of the storage that a zone belongs to.
     pub(crate) fn tag_of(&self, zone: &Zone) -> Option<Tag> {
         let entries = self.census.tags.entries();
         entries.get(zone.tag as usize)?.tag.clone()
     }
 
-    /// Who made what lies right behind a zone.
+    /// The tag of the storage right behind a zone.
     pub(crate) fn tag_behind(&self, zone: &Zone) -> Option<Tag> {
         let end_bytes = zone.place.offset_bytes + zone.size_bytes;
         let behind = self.slots.iter().find(|slot| {
@@ -116,7 +116,8 @@ impl Memory {
         entries.get(behind?.tag as usize)?.tag.clone()
     }
 
-    /// The fence behind a storage, from a byte of it on, if it has one.
+    /// The part of the fence behind a storage from byte `from_bytes` of the storage on, if it has a
+    /// fence.
     pub(crate) fn fence_behind(&self, storage: &Storage, from_bytes: u64) -> Option<Zone> {
         if self.fence_bytes == 0 {
             return None;
@@ -136,7 +137,7 @@ impl Memory {
         })
     }
 
-    /// Every fence, and all that is poisoned, by slab.
+    /// All fences, and all poisoned zones, by slab.
     pub(crate) fn zones(&self) -> (Vec<Zone>, Vec<Zone>) {
         let Some(watched) = &self.fences else {
             return (Vec::new(), Vec::new());
@@ -149,8 +150,8 @@ impl Memory {
         (fences, watched.graves.values().cloned().collect())
     }
 
-    /// What was filled was not, since a submission was refused: fences are made anew, and nothing
-    /// is known of what was freed.
+    /// A submission was refused, so the last fills did not happen. All fences are filled again, and
+    /// the poisoned zones are forgotten.
     pub(crate) fn fence_anew(&mut self) {
         let (fences, _) = self.zones();
         if let Some(watched) = &mut self.fences {
@@ -159,8 +160,7 @@ impl Memory {
         }
     }
 
-    /// Whatever is a fence of what was looked at is to be made anew, so that damage is not seen
-    /// again.
+    /// Fills the fence of a damaged zone again, so that the same damage is not reported twice.
     pub(crate) fn mend(&mut self, zone: &Zone) {
         let is_it = |fence: &Zone| fence.place == zone.place && fence.size_bytes == zone.size_bytes;
         let slots = 0..self.slots.len() as u32;
@@ -170,7 +170,7 @@ impl Memory {
         }
     }
 
-    /// Has a storage a block, and nobody has written to it?
+    /// Does the storage have a block that no command has written to?
     pub(crate) fn is_unwritten(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.is_some_and(|slot| {
@@ -178,13 +178,13 @@ impl Memory {
         })
     }
 
-    /// All storages that were ever given a place, and are alive.
+    /// All living storages that ever got a place.
     pub(crate) fn alive(&self) -> Vec<Arc<Storage>> {
         let slots = self.slots.iter();
         slots.filter_map(|slot| slot.storage.upgrade()).collect()
     }
 
-    /// The last writes to all storages that there are.
+    /// The numbers of the last writes to all living storages.
     pub(crate) fn live_writes(&self) -> FxHashSet<u64> {
         let live = self
             .slots
@@ -193,14 +193,14 @@ impl Memory {
         live.map(|slot| slot.writes).collect()
     }
 
-    /// What was seen to be damaged is not to be seen again.
+    /// Forgets a damaged poisoned zone, so that the damage is not reported twice.
     pub(crate) fn forget_grave(&mut self, zone: &Zone) {
         if let (Some(watched), Some(slab)) = (&mut self.fences, zone.place.slab) {
             watched.graves.remove(&(slab, zone.place.offset_bytes));
         }
     }
 
-    /// A storage has a block from now on.
+    /// A storage got a block.
     #[cold]
     pub(super) fn came(&mut self, index: u32) {
         let fence = self.fence_of(index);
@@ -209,7 +209,7 @@ impl Memory {
         }
     }
 
-    /// The storage of a slot loses its block, which it still has.
+    /// The storage of a slot is about to lose its block.
     #[cold]
     pub(super) fn went(&mut self, index: u32) {
         let slot = &self.slots[index as usize];
@@ -218,7 +218,7 @@ impl Memory {
         }
     }
 
-    /// A storage that was moved has left its old place, from which it was copied.
+    /// A moved storage has left its old place; the copy out of it is recorded.
     pub(crate) fn moved_away(&mut self, moved: &Moved) {
         let owner = self.owners.get(moved.block.index());
         let slot = owner.and_then(|&owner| self.slots.get(owner as usize));
@@ -245,7 +245,7 @@ impl Memory {
         watched.changes.push(Change::Went { block, fence });
     }
 
-    /// A storage has lost its block to another one that takes it as it is.
+    /// Another storage took over the block as it is, so the last `Went` does not count.
     pub(super) fn stays(&mut self) {
         if let Some(watched) = &mut self.fences {
             if let Some(Change::Went { block, .. }) = watched.changes.pop() {
@@ -255,7 +255,7 @@ impl Memory {
         }
     }
 
-    /// This range is about to be somebody's.
+    /// A storage is about to get this range.
     #[cold]
     pub(super) fn reuse(&mut self, place: Place, size_bytes: u64) {
         let end = place.offset_bytes + self.granted_bytes(size_bytes);
@@ -284,7 +284,7 @@ impl Memory {
         }
     }
 
-    /// A slab is given back, or all are (`None`).
+    /// Forgets a released slab, or all slabs (`None`).
     pub(super) fn unwatch(&mut self, slab: Option<u32>) {
         if let Some(watched) = &mut self.fences {
             watched
@@ -324,7 +324,7 @@ impl Memory {
     }
 }
 
-/// What of a zone lies between two offsets in its slab.
+/// The part of a zone between two offsets in its slab.
 fn part(zone: &Zone, from: u64, to: u64) -> Zone {
     Zone {
         place: Place {

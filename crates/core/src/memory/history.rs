@@ -1,5 +1,4 @@
-//! What happened to memory: a bounded ring of small events, the oldest of which make room for the
-//! newest.
+//! The history of memory: a bounded ring of small events. New events replace the oldest.
 
 use std::sync::Arc;
 
@@ -9,137 +8,137 @@ use super::Residency;
 use crate::alloc::SlabClass;
 use crate::shortage::ReclaimStep;
 
-/// Of more kernels than so many the rest share a name.
+/// Most kernel names. Further kernels share one name.
 const MOST_KERNELS: usize = 1 << 12;
 
-/// One thing that happened to memory. Storages and slabs are told by numbers that none before or
-/// after them has; tags by their place in the list that comes with the events.
+/// One event in memory. Numbers of storages and slabs are unique over the device's life. A tag is
+/// an index in the list of tags that comes with the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A storage got a block.
     Alloc {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// Who made it.
+        /// Tag of its maker.
         tag: u32,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
         /// The slab of the block.
         slab: u32,
-        /// Where in the slab it begins.
+        /// Offset of the block in the slab, in bytes.
         offset_bytes: u64,
     },
-    /// A storage is gone, and its block free.
+    /// A storage was dropped, and its block is free.
     Free {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
     },
-    /// An output took over the block of an operand that nobody holds any more.
+    /// An output took over the block of an operand that nothing else holds.
     Donate {
-        /// Whose block it was.
+        /// The storage that had the block.
         storage: u64,
-        /// Whose it is.
+        /// The storage that has it now.
         heir: u64,
-        /// Who made that.
+        /// Tag of the maker of `heir`.
         tag: u32,
-        /// Its bytes.
+        /// The block's bytes.
         bytes: u64,
     },
     /// A storage was moved to another block.
     Move {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
         /// The slab of the new block.
         slab: u32,
-        /// Where in the slab it begins.
+        /// Offset of the block in the slab, in bytes.
         offset_bytes: u64,
     },
     /// A storage left the device.
     Evict {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
-        /// Where its bytes are.
+        /// Where its bytes are now.
         to: Residency,
     },
-    /// A storage came back to the device.
+    /// A storage was restored to the device.
     Restore {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// Who made it.
+        /// Tag of its maker.
         tag: u32,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
         /// The slab of the block.
         slab: u32,
-        /// Where in the slab it begins.
+        /// Offset of the block in the slab, in bytes.
         offset_bytes: u64,
     },
     /// A slab was created.
     SlabCreated {
-        /// Which.
+        /// Number of the slab.
         slab: u32,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
-        /// What it is for.
+        /// Which requests it serves.
         class: SlabClass,
     },
-    /// A slab was given back.
+    /// A slab was released.
     SlabReleased {
-        /// Which.
+        /// Number of the slab.
         slab: u32,
-        /// Its bytes.
+        /// Its size, in bytes.
         bytes: u64,
     },
-    /// Work was submitted.
+    /// A batch was submitted.
     Submission {
-        /// The how manieth it is.
+        /// Serial number of the submission.
         serial: u64,
         /// Commands encoded so far.
         commands: u64,
     },
     /// A reclaim step freed something.
     ReclaimStep {
-        /// Which.
+        /// The step.
         step: ReclaimStep,
-        /// How much.
+        /// Bytes that the step freed.
         freed_bytes: u64,
     },
-    /// A storage found no room.
+    /// A request found no room.
     Refusal {
-        /// Its bytes.
+        /// Requested bytes.
         bytes: u64,
     },
-    /// The device was lost, and another has taken its place: nothing is on it yet.
+    /// The device was lost, and a new one replaced it. It is still empty.
     Reopened,
-    /// Bytes of the host's were copied, or are on their way, to a storage.
+    /// The host copied bytes to a storage, or has queued the copy.
     Upload {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// How many.
+        /// How many bytes.
         bytes: u64,
     },
-    /// Bytes of a storage were copied, or are on their way, to the host.
+    /// The host read bytes of a storage, or has queued the read.
     Read {
-        /// Which.
+        /// Number of the storage.
         storage: u64,
-        /// How many.
+        /// How many bytes.
         bytes: u64,
     },
-    /// A kernel ran, while [kernels are timed](crate::Gpu::time_kernels). Its times are those of
-    /// the device's clock, put so that a submission ends when its end was noticed.
+    /// A kernel ran while [kernels are timed](crate::Gpu::time_kernels). The times come from the
+    /// device's clock. They are shifted so that a submission ends when the engine noticed its end.
     Kernel {
-        /// Which, by place in the list of kernels' names.
+        /// Index in the list of kernel names.
         kernel: u32,
-        /// When it began, in nanoseconds since the device was opened, ...
+        /// When the kernel began, in nanoseconds since the device was opened.
         begin_ns: u64,
-        /// ... and when it ended.
+        /// When the kernel ended, in nanoseconds since the device was opened.
         end_ns: u64,
     },
 }
@@ -147,31 +146,32 @@ pub enum Event {
 /// An event and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Nanoseconds since the device was opened, as of the execution pass that it happened in: the
-    /// clock is read once for many events. 0 in a browser.
+    /// Nanoseconds since the device was opened. The clock is read once per execution pass, so
+    /// events of one pass share a time. 0 in a browser.
     pub at_ns: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// The last things that happened.
+/// A ring of the last events.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    /// From `oldest` on around, once there are as many as there may be.
+    /// A full ring begins at `oldest` and wraps around.
     moments: Vec<Moment>,
     oldest: usize,
-    /// How many there may be; 0: nobody wants to know.
+    /// Most events that are kept; 0 turns the history off.
     most: usize,
-    /// How many have made room for others.
+    /// How many events newer ones have replaced.
     dropped: u64,
     now_ns: u64,
-    /// The names of kernels that events name by their place here; the first is that of all others.
+    /// Kernel names, by the index that events use. The first name stands for all kernels beyond the
+    /// limit.
     kernels: Vec<Arc<str>>,
     kernel_numbers: FxHashMap<Arc<str>, u32>,
 }
 
 impl Ring {
-    /// Keeps so many from now on.
+    /// Keeps up to `most` events from now on.
     pub(super) fn keep(&mut self, most: usize) {
         self.moments.rotate_left(self.oldest);
         self.oldest = 0;
@@ -201,7 +201,7 @@ impl Ring {
         }
     }
 
-    /// A kernel ran.
+    /// Records that a kernel ran.
     pub(super) fn push_kernel(&mut self, name: &Arc<str>, begin_ns: u64, end_ns: u64) {
         if self.kernels.is_empty() {
             self.kernels.push("others".into());
@@ -243,7 +243,7 @@ impl Ring {
         }
     }
 
-    /// The oldest first.
+    /// All kept events, oldest first.
     pub(super) fn moments(&self) -> Vec<Moment> {
         let (newer, older) = self.moments.split_at(self.oldest);
         [older, newer].concat()

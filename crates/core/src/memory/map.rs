@@ -1,4 +1,4 @@
-//! Where every storage is: the slabs block by block, and what is elsewhere.
+//! A map of all storages: the slabs block by block, and the storages that are elsewhere.
 
 use super::{Memory, Moment, Residency, Slot, Storage, Tag};
 use crate::alloc::SlabClass;
@@ -8,48 +8,48 @@ use crate::alloc::SlabClass;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct SlabMap {
-    /// Its number: no other slab of this device ever has it.
+    /// Number of the slab. No other slab of this device ever has it.
     pub slab: u32,
-    /// What it is for.
+    /// Which requests it serves.
     pub class: SlabClass,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// What is in it, by offset. What lies between two blocks is free.
+    /// The blocks in it, by offset. Space between two blocks is free.
     pub blocks: Vec<Block>,
 }
 
-/// The place of a storage in a slab.
+/// The block of a storage in a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(from = "BlockRow", into = "BlockRow"))]
 #[non_exhaustive]
 pub struct Block {
-    /// Where in the slab it begins.
+    /// Offset of the block in the slab, in bytes.
     pub offset_bytes: u64,
-    /// What it takes there, in whole granules.
+    /// Bytes of the block, in whole granules.
     pub granted_bytes: u64,
-    /// What was asked for.
+    /// Requested bytes.
     pub size_bytes: u64,
-    /// Whose it is: no other storage of this device ever has the number.
+    /// Number of the storage. No other storage of this device ever has it.
     pub storage: u64,
-    /// Who made that, by place in the list of tags.
+    /// Index of its maker in the list of tags.
     pub tag: u32,
-    /// What could be done with it.
+    /// What the engine may do with it.
     pub state: BlockState,
-    /// How many commands have run since one used it.
+    /// Commands since the last one that used it.
     pub idle_commands: u32,
 }
 
-/// What could be done with a block to make room.
+/// What the engine may do with a block to free its room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum BlockState {
-    /// It may be moved, or written out.
+    /// The engine may move or evict it.
     Live,
-    /// It may be given up at once: the same bytes are elsewhere too.
+    /// The engine may drop it at once: the same bytes are also elsewhere.
     Clean,
-    /// It stays where it is.
+    /// It stays at its place.
     Pinned,
 }
 
@@ -59,17 +59,17 @@ pub enum BlockState {
 #[cfg_attr(feature = "serde", serde(from = "EvictedRow", into = "EvictedRow"))]
 #[non_exhaustive]
 pub struct EvictedStorage {
-    /// Which.
+    /// Number of the storage.
     pub storage: u64,
-    /// Who made it, by place in the list of tags.
+    /// Index of its maker in the list of tags.
     pub tag: u32,
-    /// Its bytes.
+    /// Its size, in bytes.
     pub bytes: u64,
-    /// Where they are.
+    /// Where its bytes are.
     pub residency: Residency,
 }
 
-/// What a file has of a block: there may be millions.
+/// A block as a file stores it, without field names: a file may have millions.
 #[cfg(feature = "serde")]
 type BlockRow = (u64, u64, u64, u64, u32, BlockState, u32);
 
@@ -130,7 +130,7 @@ impl From<EvictedStorage> for EvictedRow {
     }
 }
 
-/// Everything that has a place, and what happened to it, as of one moment.
+/// All places and the history, as of one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     pub(crate) granule_bytes: u64,
@@ -143,7 +143,7 @@ pub(crate) struct Map {
 }
 
 impl Memory {
-    /// Where everything is. O(storages · log + slabs + events).
+    /// The whole map. O(storages · log + slabs + events).
     pub(crate) fn map(&self) -> Map {
         let slabs = self.slabs.iter().map(|slab| {
             slab.as_ref().map(|slab| SlabMap {

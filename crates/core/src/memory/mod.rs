@@ -1,13 +1,13 @@
-//! Storages and where they are: the table of slots, the slabs behind the places, the accounts.
+//! Storages and where they are: the table of slots, the slabs, the counters.
 //!
 //! ```text
 //!   Storage ──slot──► Slot { block, place } ──► Slab { buffer, last use } ──► BufferId
 //!                          └── alloc::Pools decides which block
 //! ```
 //!
-//! This module decides and counts. It never waits and never submits: where a slab must be created,
-//! or a submission awaited, it says so, and the engine's execution pass does it. Everything here
-//! happens under the engine's lock, in the hands of the one thread whose turn it is.
+//! This module decides and counts. It never waits and never submits. When a slab must be created or
+//! a submission awaited, it says so, and the engine's execution pass does it. Every call here holds
+//! the engine's lock.
 
 mod budget;
 mod census;
@@ -71,40 +71,40 @@ pub(crate) struct Place {
     slab: Option<u32>,
 }
 
-/// Which holes will do for a storage.
+/// The holes that a request may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// Those that the pools keep for its size.
+    /// The holes that the pools keep for its size.
     #[default]
     Best,
-    /// No slab can be created: any hole, in slabs of any kind.
+    /// Any hole, in a slab of any class, because no slab can be created.
     Anywhere,
 }
 
-/// Nobody's, unless it was given to a storage.
+/// One row of the table. A free slot belongs to no storage.
 #[derive(Debug, Default)]
 struct Slot {
     storage: Weak<Storage>,
     size_bytes: u64,
     place: Option<Place>,
     block: Option<BlockId>,
-    /// Why the bytes are not what they should be.
+    /// Why the storage has no value.
     poison: Option<Arc<Error>>,
-    /// Where else the bytes are; most storages have none.
+    /// The copies that are not on the device; most storages have none.
     copies: Option<Box<Copies>>,
     uses: Uses,
-    /// The last write to it, as a number that no other write has.
+    /// The number of the last write to the storage. No two writes share a number.
     writes: u64,
-    /// The last batch that writes to it; 0 for none.
+    /// The number of the last batch that writes to the storage; 0 for none.
     written_in: u64,
-    /// No other storage has it.
+    /// The storage's number. No other storage has it.
     number: u64,
-    /// Who made the storage.
+    /// Index of the tag of the storage's maker.
     tag: u32,
 }
 
 impl Slot {
-    /// It is written to: what was copied before is the past, and is to be dropped by the caller.
+    /// Notes a write. The copies are out of date now; the caller drops them.
     fn written(&mut self, number: u64) -> Option<Box<Copies>> {
         self.writes = number;
         self.copies.take()
@@ -121,32 +121,32 @@ pub(crate) struct Memory {
     /// Slabs that the batch names.
     batch_slabs: Vec<u32>,
     slots: Vec<Slot>,
-    /// Whose block it is: a slot, by the block's index.
+    /// The slot that each block belongs to, by the block's index.
     owners: Vec<u32>,
     planner: Planner,
-    /// Blocks stay where they are.
+    /// Blocks are never moved.
     never_move: bool,
     free_slots: Vec<u32>,
     census: Census,
-    /// Buffers of the app that a storage has left.
+    /// Buffers of the app that no storage refers to any more.
     forgotten: Vec<BufferId>,
-    /// So many bytes behind every storage are a fence; 0 where bugs are not looked for.
+    /// Size of the fence behind every storage; 0 while the engine looks for no bugs.
     fence_bytes: u64,
     fences: Option<Box<fence::Fences>>,
-    /// Commands encoded so far: the time by which uses are told.
+    /// Commands encoded so far: the clock of all uses.
     clock: Clock,
-    /// Writes so far, to whatever storage: each has a number that never comes again, also not when
-    /// a slot is another's, or a storage has lost its slot and got one anew.
+    /// Writes so far, to all storages. Each write gets the next number. A number never repeats,
+    /// even when a slot passes to another storage or a storage gets a new slot.
     writes: u64,
     /// How often the app has polled.
     polls: u32,
     /// Blocks freed so far.
     freed: u64,
     freed_bytes: u64,
-    /// Copies that are out of date: dropping them may take a while.
+    /// Copies that are out of date. Dropping them may take a while.
     gone: Gone,
     dead_list: Arc<DeadList>,
-    /// What was taken from it; empty but while that is buried.
+    /// What was taken from the dead list; empty except while `free_dead` runs.
     taken_dead: Vec<Dead>,
 }
 
@@ -186,19 +186,19 @@ impl Memory {
         })
     }
 
-    /// The bytes of storages without a place that came and went so far.
+    /// Bytes of storages without a place: all that were added and all that were removed so far.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> (u64, u64) {
         self.dead_list.pending_bytes()
     }
 
-    /// Is anything dead that is not freed yet?
+    /// Is anything on the dead list?
     #[inline]
     pub(crate) fn has_dead(&self) -> bool {
         self.dead_list.has_any()
     }
 
-    /// Frees the places of storages that are gone. Calls `other` for what else is.
+    /// Frees the places of dropped storages. Passes everything else on the dead list to `other`.
     pub(crate) fn free_dead(&mut self, mut other: impl FnMut(Dead)) {
         let mut taken_dead = std::mem::take(&mut self.taken_dead);
         self.dead_list.swap(&mut taken_dead);
@@ -211,7 +211,7 @@ impl Memory {
         self.taken_dead = taken_dead;
     }
 
-    /// A command lets go of an operand. If nobody else holds it, its place is free at once.
+    /// A command drops an operand. If nothing else holds the storage, its place is free at once.
     pub(crate) fn release_operand(&mut self, storage: Arc<Storage>) {
         if let Some(mut storage) = Arc::into_inner(storage) {
             if let Some(slot) = storage.take_slot() {
@@ -220,8 +220,8 @@ impl Memory {
         }
     }
 
-    /// Gives a storage without a place a block of the slabs there are; `None` when none has room.
-    /// What the block holds is old content: of one that was evicted, not its bytes.
+    /// Gives a storage without a place a block of an existing slab. `None` when no slab has room.
+    /// The block holds old content, not the bytes of an evicted storage.
     #[inline]
     pub(crate) fn place(
         &mut self,
@@ -235,7 +235,7 @@ impl Memory {
         Ok(Some(place))
     }
 
-    /// A block of the slabs there are, and where it is.
+    /// A block of an existing slab, and its place.
     #[inline]
     fn take_block(
         &mut self,
@@ -280,7 +280,7 @@ impl Memory {
                 slot.place = Some(place);
                 slot.block = Some(block);
                 slot.size_bytes = storage.size_bytes();
-                // Whose slot it is: it may have been handed on.
+                // The slot may have passed to another storage.
                 if let Some(owner) = slot.storage.upgrade() {
                     owner.set_residency(Residency::Device);
                 }
@@ -296,7 +296,7 @@ impl Memory {
         self.gained(index, storage, place);
     }
 
-    /// Takes back the place of a storage that was placed for a command that cannot run yet.
+    /// Takes the place back from a storage whose command cannot run yet.
     pub(crate) fn unplace(&mut self, storage: &Storage) {
         let Some(index) = storage.slot() else { return };
         if self.slots[index as usize].copies.is_some() {
@@ -307,7 +307,7 @@ impl Memory {
         }
     }
 
-    /// `heir` takes over the bytes of `dying`, which is the last command's to hold.
+    /// `heir` takes over the bytes of `dying`, which only the current command holds.
     pub(crate) fn donate(&mut self, dying: &Storage, heir: &Arc<Storage>) {
         if let Some(slot) = dying.slot() {
             let handed = &mut self.slots[slot as usize];
@@ -320,7 +320,7 @@ impl Memory {
         }
     }
 
-    /// The command did not run after all: who took over the bytes of `dying`, if somebody did, has
+    /// Undoes `donate`: the command did not run. A storage that took over the bytes of `dying` has
     /// no place.
     pub(crate) fn take_back(&mut self, dying: &Arc<Storage>) {
         let Some(index) = dying.slot().filter(|_| dying.is_donated()) else {
@@ -340,7 +340,7 @@ impl Memory {
         }
     }
 
-    /// Enters a storage whose bytes lie in a buffer of the app.
+    /// Adds a storage whose bytes lie in a buffer of the app.
     pub(crate) fn import(&mut self, storage: &Arc<Storage>, buffer: BufferId, offset_bytes: u64) {
         let place = Place {
             buffer,
@@ -353,12 +353,12 @@ impl Memory {
         storage.set_slot(slot, Residency::Imported);
     }
 
-    /// Is there any storage in a buffer of the app?
+    /// Does any storage lie in a buffer of the app?
     pub(crate) fn has_imports(&self) -> bool {
         self.census.sums.imported_bytes.now > 0
     }
 
-    /// Who has imported a part of this range already, if somebody has.
+    /// The maker of an import that overlaps this range, if there is one.
     pub(crate) fn overlapping_import(
         &self,
         buffer: BufferId,
@@ -374,12 +374,12 @@ impl Memory {
             })
         };
         let mut overlapping = self.slots.iter().filter(overlaps);
-        // One whose tensors are gone is no hindrance; it has only not been buried yet.
+        // An import without holders is no obstacle; it only waits on the dead list.
         let storage = overlapping.find_map(|slot| slot.storage.upgrade())?;
         Some(storage.tag())
     }
 
-    /// The imported buffers that no storage lies in any more; the batch must not name them.
+    /// The imported buffers that no storage lies in any more. The batch must not name them.
     pub(crate) fn take_forgotten_imports(&mut self) -> Vec<BufferId> {
         let mut forgotten = std::mem::take(&mut self.forgotten);
         forgotten.retain(|buffer| {
@@ -394,18 +394,18 @@ impl Memory {
         self.slots[storage.slot()? as usize].place
     }
 
-    /// Is a storage in a slab of ours, with a value?
+    /// Does the storage lie in a slab, with a value?
     pub(crate) fn in_slab(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|slot| &self.slots[slot as usize]);
         slot.is_some_and(|slot| slot.block.is_some() && slot.poison.is_none())
     }
 
-    /// Why a storage has no value, if that is so.
+    /// Why the storage has no value, if it has none.
     pub(crate) fn poison_of(&self, storage: &Storage) -> Option<Arc<Error>> {
         self.slots[storage.slot()? as usize].poison.clone()
     }
 
-    /// The storage has no value from now on; it keeps its place, if it has one.
+    /// The storage has no value from now on. It keeps its place, if it has one.
     pub(crate) fn poison(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
         let slot = match storage.slot() {
             Some(slot) => slot,
@@ -418,12 +418,12 @@ impl Memory {
         self.writes += 1;
         let slot = &mut self.slots[slot as usize];
         slot.poison = Some(cause.clone());
-        // What is computed from it is computed from what it held before.
+        // Rematerializers that read this storage need the value from before.
         self.gone.extend(slot.written(self.writes));
         storage.set_residency(Residency::Poisoned);
     }
 
-    /// All of the storage is about to be written: what it held is of no interest.
+    /// The next command overwrites the whole storage, so its old value does not matter.
     pub(crate) fn clear_poison(&mut self, storage: &Storage) {
         let Some(index) = storage.slot() else { return };
         let slot = &mut self.slots[index as usize];
@@ -449,7 +449,7 @@ impl Memory {
             (self.slots.len() - 1) as u32
         });
         self.writes += 1;
-        // What is not set here was left empty by whoever had it before.
+        // `free_slot` left all other fields empty.
         let slot = &mut self.slots[index as usize];
         slot.storage = Arc::downgrade(storage);
         slot.size_bytes = storage.size_bytes();
@@ -485,7 +485,7 @@ impl Memory {
         self.free_slots.push(index);
     }
 
-    /// Frees the block of a storage of this size.
+    /// Frees the block of a storage of `size_bytes`.
     fn free_block(&mut self, block: BlockId, size_bytes: u64) {
         self.set_owner(block, NOBODY);
         self.freed += 1;
@@ -494,12 +494,12 @@ impl Memory {
         debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
     }
 
-    /// How many blocks came free so far: as long as that is the same, so is the room.
+    /// How many blocks became free so far. While this number stays the same, so does the free room.
     pub(crate) fn freed(&self) -> u64 {
         self.freed
     }
 
-    /// Bytes of the blocks that came free so far.
+    /// Bytes of the blocks that became free so far.
     pub(crate) fn freed_bytes(&self) -> u64 {
         self.freed_bytes
     }

@@ -1,4 +1,4 @@
-//! Moving blocks: the plans of the pools, and what they mean for places.
+//! Moving blocks: the plans of the pools, and the new places of storages.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::{Memory, Place};
 use crate::alloc::{AllocError, BlockId, Spot, Step};
 use crate::error::Error;
 
-/// No slot lies in a block.
+/// The owner of a block that no slot lies in.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// A block that has moved: what is to be copied.
+/// A moved block: the copy to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     pub(crate) block: BlockId,
@@ -21,8 +21,8 @@ pub(crate) struct Moved {
 }
 
 impl Memory {
-    /// What to do so that a storage of this size finds room, with all slabs together at most at
-    /// `limit_bytes`. Pinned storages stay where they are.
+    /// The steps that make room for a storage of this size, while all slabs together hold at most
+    /// `limit_bytes`. Pinned storages stay at their places.
     pub(crate) fn plan(
         &mut self,
         size_bytes: u64,
@@ -40,7 +40,7 @@ impl Memory {
         steps
     }
 
-    /// Moves of at most so many bytes that empty slabs.
+    /// Moves of at most `limit_bytes` that empty slabs.
     pub(crate) fn plan_pass(&mut self, limit_bytes: u64) -> Vec<Step> {
         let mut planner = std::mem::take(&mut self.planner);
         let movable = |block| self.is_movable(block);
@@ -57,7 +57,7 @@ impl Memory {
         !self.never_move && storage.is_some_and(|storage| storage.pins() == 0)
     }
 
-    /// Moves, and slabs given back, that bring what is reserved towards `target_bytes`.
+    /// Moves and releases of slabs that shrink the reserved bytes towards `target_bytes`.
     pub(crate) fn plan_shrink(&mut self, target_bytes: u64) -> Vec<Step> {
         let mut planner = std::mem::take(&mut self.planner);
         let movable = |block| self.is_movable(block);
@@ -67,13 +67,13 @@ impl Memory {
         steps
     }
 
-    /// Is there still somebody in the block?
+    /// Is the block still in use?
     pub(crate) fn is_there(&self, block: BlockId) -> bool {
         self.pools.block(block).is_ok()
     }
 
-    /// Moves a block; the caller records the copy before anything else. `None` if that does not
-    /// go any more.
+    /// Moves a block. The caller records the copy before anything else. `None` if the move is not
+    /// possible any more.
     pub(crate) fn relocate(&mut self, block: BlockId, to: &Spot) -> Option<Moved> {
         let owner = self.owners.get(block.index()).copied()?;
         let from = self.slots.get(owner as usize)?.place?;
@@ -102,8 +102,8 @@ impl Memory {
         })
     }
 
-    /// The copy was refused: the block is where it was, if it still lives. `false` if its old range
-    /// has been taken.
+    /// The copy was refused, so the block returns to its old range if it is still in use. `false`
+    /// if that range was taken.
     pub(crate) fn move_back(&mut self, moved: &Moved) -> bool {
         !self.is_there(moved.block) || self.relocate(moved.block, &moved.back).is_some()
     }

@@ -1,4 +1,4 @@
-//! What is in memory, counted: for reports and for the error of a request that found no room.
+//! Memory statistics, for reports and for errors of requests that found no room.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -8,22 +8,22 @@ use super::{ClassUse, Memory, Slot, Storage, Sums, Tag, TagUse};
 use crate::alloc::{AllocStats, SlabClass};
 use crate::shortage::Holder;
 
-/// One slab and what is in it.
+/// One slab and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct SlabUse {
-    /// Its number: no other slab of this device ever has it.
+    /// Number of the slab. No other slab of this device ever has it.
     pub slab: u32,
-    /// What it is for.
+    /// Which requests it serves.
     pub class: SlabClass,
     /// Its size, in bytes.
     pub size_bytes: u64,
-    /// Bytes of its live blocks.
+    /// Bytes of its blocks in use.
     pub live_bytes: u64,
-    /// How many blocks that is.
+    /// Number of these blocks.
     pub blocks: u32,
-    /// Its largest free range, in bytes.
+    /// Largest free range, in bytes.
     pub largest_hole_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct MemoryReport {
 }
 
 impl Memory {
-    /// All numbers at once, with the `holders` greatest holders. O(slabs + tags · log tags).
+    /// All numbers at once, with the `holders` largest holders. O(slabs + tags · log tags).
     pub(crate) fn report(&self, holders: usize) -> MemoryReport {
         let slabs = self.slabs.iter().flatten();
         let slabs = slabs.filter_map(|slab| {
@@ -61,13 +61,13 @@ impl Memory {
         }
     }
 
-    /// Starts the peaks anew from the present.
+    /// Resets the peaks to the current values.
     pub(crate) fn reset_peaks(&mut self) {
         self.pools.reset_peaks();
         self.census.reset_peaks();
     }
 
-    /// All makers that ever had anything on the device, greatest first. O(tags).
+    /// All makers that ever held bytes on the device, largest first. O(tags).
     pub(crate) fn tag_uses(&self) -> Vec<TagUse> {
         let entries = self.census.tags.entries().iter();
         let mut uses: Vec<TagUse> = entries.filter(|one| one.bytes.up > 0).cloned().collect();
@@ -88,8 +88,8 @@ impl Memory {
         holders.collect()
     }
 
-    /// The `most` greatest holders of what is pinned in slabs with free room: it is in the way of
-    /// moving things together. O(slabs + storages).
+    /// The `most` largest holders of pinned storages in slabs with free room. They block
+    /// compaction. O(slabs + storages).
     pub(crate) fn pinned_in_the_way(&self, most: usize) -> Vec<Holder> {
         let has_room = |slot: &&Slot| {
             let slab = slot.place.and_then(|place| place.slab);
@@ -102,7 +102,7 @@ impl Memory {
         by_tag(pinned.map(|(_, storage)| storage), most)
     }
 
-    /// Bytes of what is pinned in slabs. O(storages).
+    /// Bytes of pinned storages in slabs. O(storages).
     pub(crate) fn pinned_bytes(&self) -> u64 {
         let pinned = self
             .storages()
@@ -128,7 +128,7 @@ fn by_tag(storages: impl Iterator<Item = Arc<Storage>>, most: usize) -> Vec<Hold
     holders
 }
 
-/// Where it was made, its whole name, of which a tag may show a part, and its scope.
+/// The call site, the full name (a tag may shorten it), and the scope.
 type Maker = (&'static Location<'static>, Option<Arc<str>>, u32);
 
 fn add_holder(by_tag: &mut BTreeMap<Maker, Holder>, storage: &Arc<Storage>) {

@@ -1,4 +1,4 @@
-//! Leaving the device and coming back: what a storage's slot goes through.
+//! Eviction and restoring: the states of a storage's slot.
 //!
 //! ```text
 //!             evict (copies are valid)
@@ -7,9 +7,9 @@
 //!     └─── restore (its bytes are on their way) ─┘
 //! ```
 //!
-//! A storage leaves only once its bytes are elsewhere, and is back only once the copy that brings
-//! them is among the ops of the batch: whatever is dropped, refused or lost in between, the state
-//! is true.
+//! A storage leaves the device only after its bytes arrived elsewhere. It is resident again only
+//! once the copy that restores it is in the batch. So its state stays true, whatever is dropped,
+//! refused or lost in between.
 
 use std::sync::Arc;
 
@@ -24,20 +24,20 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Bytes of tensors that were kept elsewhere, and will come back when somebody uses them.
+    /// Bytes that were kept elsewhere. They are restored when a command uses them.
     pub kept_bytes: u64,
-    /// How many those are; views share one.
+    /// Number of storages with these bytes; views share one.
     pub kept: u64,
-    /// Those that were only on the device: where each was made, with its name if it has one, and
-    /// its bytes. They are [`Poisoned`](Error::Poisoned) until they are written anew.
+    /// Storages that were only on the device: the tag and the bytes of each. They are
+    /// [`Poisoned`](Error::Poisoned) until they are written again.
     pub gone: Vec<(String, u64)>,
 }
 
-/// A rematerializer counts as a copy if what it computes from is on the device or kept elsewhere,
-/// or can be computed in its turn from what is: so many storages are looked at to find that out.
+/// Most inputs that are checked to find out whether a rematerializer counts as a copy. It does if
+/// each input is on the device, kept elsewhere, or computable from such storages.
 const INPUTS_LOOKED_AT: u32 = 32;
 
-/// A block for a storage that is coming back. To be given to [`Memory::finish_restore`] or
+/// A block for a storage that is being restored. Pass it to [`Memory::finish_restore`] or
 /// [`Memory::cancel_restore`].
 #[derive(Debug)]
 pub(crate) struct PendingRestore {
@@ -51,18 +51,17 @@ pub(crate) struct PendingRestore {
 pub(crate) struct Candidate {
     pub(crate) storage: Arc<Storage>,
     pub(crate) place: Place,
-    /// Its bytes are elsewhere too: to evict it costs nothing.
+    /// A copy elsewhere is valid, so eviction costs nothing.
     pub(crate) is_clean: bool,
-    /// It will come back from the disk or from a source: its bytes are there, and not in the host's
-    /// memory.
+    /// It will be restored from the disk or from a source, because the host's memory has no copy.
     pub(crate) is_far: bool,
     slot: u32,
     uses: Uses,
 }
 
 impl Candidate {
-    /// What speaks for and against evicting it, for one who knows the next `next.len()` commands:
-    /// by slot, the command that uses it first.
+    /// The arguments for and against evicting it. `next` lists the coming commands: for each slot,
+    /// the first command that uses it.
     pub(crate) fn weight(
         &self,
         now: Clock,
@@ -86,7 +85,7 @@ impl Candidate {
 }
 
 impl Memory {
-    /// Where the bytes of a storage are that is not on the device, if it has any.
+    /// The copies of a storage that is not on the device, if it has any.
     pub(crate) fn evicted_copies(&self, storage: &Storage) -> Option<Copies> {
         let slot = &self.slots[storage.slot()? as usize];
         if slot.place.is_some() {
@@ -103,7 +102,7 @@ impl Memory {
         })
     }
 
-    /// Was the storage evicted, and can its bytes be had without computing them again?
+    /// Is the storage evicted, with bytes that need no computing?
     pub(crate) fn is_evicted_with_bytes(&self, storage: &Storage) -> bool {
         storage.slot().is_some_and(|index| {
             let slot = &self.slots[index as usize];
@@ -112,15 +111,14 @@ impl Memory {
         })
     }
 
-    /// Can a storage's bytes be had from elsewhere, without computing them again?
+    /// Do other copies have the storage's bytes, without computing them again?
     pub(crate) fn has_bytes_elsewhere(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         let copies = slot.and_then(|slot| slot.copies.as_deref());
         copies.is_some_and(Copies::has_bytes)
     }
 
-    /// The copy on disk of a storage that is evicted turned out to be damaged. `false` if nothing
-    /// else gives its bytes.
+    /// The disk copy of an evicted storage is damaged. `false` if nothing else gives its bytes.
     pub(crate) fn disk_is_damaged(&mut self, storage: &Storage) -> bool {
         let Some(index) = storage.slot() else {
             return false;
@@ -144,17 +142,17 @@ impl Memory {
         gives
     }
 
-    /// The time by which uses are told, in commands.
+    /// The clock of uses, in commands.
     pub(crate) fn now(&self) -> Clock {
         self.clock
     }
 
-    /// A command has been encoded: time passes.
+    /// A command has been encoded, so the clock advances.
     pub(crate) fn tick(&mut self) {
         self.clock = self.clock.wrapping_add(1);
     }
 
-    /// A command that is being encoded names the storage, and writes to it or only reads.
+    /// The command that is being encoded names the storage, to write to it or only to read it.
     pub(crate) fn record_operand(&mut self, storage: &Storage, is_written: bool) {
         let Some(index) = storage.slot() else { return };
         let slot = &mut self.slots[index as usize];
@@ -185,7 +183,7 @@ impl Memory {
         }
     }
 
-    /// A block for a storage that is coming back; `None` when there is no room.
+    /// A block for a storage that is being restored; `None` when there is no room.
     pub(crate) fn begin_restore(
         &mut self,
         storage: &Storage,
@@ -200,7 +198,7 @@ impl Memory {
         }))
     }
 
-    /// The ops that bring a storage's bytes are in the batch: it is back.
+    /// The ops that restore the storage are in the batch, so it is resident.
     pub(crate) fn finish_restore(
         &mut self,
         storage: &Arc<Storage>,
@@ -209,12 +207,12 @@ impl Memory {
         self.settle_in(storage, pending_restore.block, pending_restore.place);
     }
 
-    /// The bytes could not be brought.
+    /// The restore failed; frees its block.
     pub(crate) fn cancel_restore(&mut self, pending_restore: PendingRestore) {
         self.free_block(pending_restore.block, pending_restore.size_bytes);
     }
 
-    /// Takes the place of a storage whose bytes are elsewhere too. `false` if they are not.
+    /// Evicts a storage that has valid copies elsewhere. `false` if it has none.
     pub(crate) fn evict_clean(&mut self, storage: &Storage) -> bool {
         let Some(index) = storage.slot() else {
             return false;
@@ -230,8 +228,8 @@ impl Memory {
         true
     }
 
-    /// What should have brought the storage was refused: it is where it was before. If that can be
-    /// no more, it has no value, for this reason.
+    /// The restore was refused, so the storage is where it was before. If that is not possible, it
+    /// has no value, with `cause`.
     pub(crate) fn undo_restore(&mut self, storage: &Arc<Storage>, cause: &Arc<Error>) {
         let Some(index) = storage.slot().filter(|_| self.in_slab(storage)) else {
             return;
@@ -264,8 +262,8 @@ impl Memory {
         }
     }
 
-    /// Takes the places of storages without a value, but for those of the slots that `stay`.
-    /// Returns their bytes.
+    /// Frees the places of storages without a value, except those of the slots in `stay`. Returns
+    /// the freed bytes.
     pub(crate) fn evict_poisoned(&mut self, stay: &FxHashSet<u32>) -> u64 {
         let freed_before = self.freed_bytes;
         for index in 0..self.slots.len() {
@@ -290,7 +288,7 @@ impl Memory {
         self.freed_bytes - freed_before
     }
 
-    /// Adds to the copies of a storage; they hold what it holds now.
+    /// Adds copies of what a storage holds now.
     pub(crate) fn copied(&mut self, storage: &Storage, add: impl FnOnce(&mut Copies)) {
         let Some(index) = storage.slot() else { return };
         let slot = &mut self.slots[index as usize];
@@ -303,14 +301,14 @@ impl Memory {
         }
     }
 
-    /// A storage without a place, whose bytes its source will give.
+    /// Adds a storage without a place; its source will give its bytes.
     pub(crate) fn back(&mut self, storage: &Arc<Storage>, copies: Copies) {
         let index = self.new_slot(storage, None, None);
         storage.set_slot(index, copies.residency());
         self.slots[index as usize].copies = Some(Box::new(copies));
     }
 
-    /// A token for a rematerializer that computes from these.
+    /// A token for a rematerializer with these inputs.
     pub(crate) fn rematerializer_token(
         &self,
         id: u64,
@@ -329,7 +327,7 @@ impl Memory {
         }
     }
 
-    /// Have the inputs of a rematerializer not been written to since, nor lost their values?
+    /// Are the inputs of a rematerializer unchanged since, and do they still have values?
     pub(crate) fn is_current(&self, token: &RematerializerToken) -> bool {
         let mut inputs = token.inputs.iter();
         inputs.all(|(input, writes)| {
@@ -337,8 +335,8 @@ impl Memory {
         })
     }
 
-    /// Is a storage one of these, or among what rematerializers compute them from? What
-    /// rematerializers are worth nothing any more is forgotten, so that they lead nowhere.
+    /// Is a storage among these inputs, or among the inputs from which rematerializers compute
+    /// them? Forgets outdated rematerializers on the way.
     pub(crate) fn comes_from(&mut self, inputs: &[Arc<Storage>], storage: &Arc<Storage>) -> bool {
         let (mut known, mut ahead) = (FxHashSet::default(), inputs.to_vec());
         while let Some(one) = ahead.pop() {
@@ -366,8 +364,8 @@ impl Memory {
         false
     }
 
-    /// What rematerializers compute a storage from, if it comes to that, and in turn what they
-    /// compute that from.
+    /// The inputs from which rematerializers would compute a storage, and the inputs of these
+    /// inputs, and so on.
     pub(crate) fn sources_of(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
         let inputs = |storage: &Storage| {
             let slot = storage.slot().map(|index| &self.slots[index as usize]);
@@ -392,9 +390,9 @@ impl Memory {
         sources
     }
 
-    /// Is a rematerializer current, and are its inputs there, or to be had? `most` is how many of
-    /// them, and of those they are computed from in turn, are looked at: what is further off is not
-    /// relied upon.
+    /// Is a rematerializer current, with inputs that are resident or can be restored? `most` bounds
+    /// how many inputs it checks, with the inputs of inputs. Inputs beyond the bound count as not
+    /// available.
     fn is_computable(&self, token: &RematerializerToken, most: &mut u32) -> bool {
         self.is_current(token)
             && token.inputs.iter().all(|(input, _)| {
@@ -408,14 +406,14 @@ impl Memory {
             })
     }
 
-    /// The last write to a storage, by a number that no other write has; 0 for none.
+    /// The number of the last write to a storage; 0 for none. No two writes share a number.
     pub(crate) fn writes_to(&self, storage: &Storage) -> u64 {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.map_or(0, |slot| slot.writes)
     }
 
-    /// `to`, which is not on the device, takes over the place of `from`. `false` if `from` has
-    /// none in a slab of ours.
+    /// `to`, which is not on the device, takes over the place of `from`. `false` if `from` has no
+    /// place in a slab.
     pub(crate) fn take_over_place(&mut self, from: &Storage, to: &Arc<Storage>) -> bool {
         let Some(index) = from.slot().filter(|_| self.in_slab(from)) else {
             return false;
@@ -432,7 +430,7 @@ impl Memory {
         }
     }
 
-    /// A write to the storage has been encoded: what was copied before is the past.
+    /// A write to the storage has been encoded, so its copies are out of date.
     pub(crate) fn written(&mut self, storage: &Storage) {
         if let Some(index) = storage.slot() {
             self.writes += 1;
@@ -441,14 +439,14 @@ impl Memory {
         }
     }
 
-    /// The copies that are out of date, to be dropped where nobody waits for that: room on disk is
-    /// given back then.
+    /// The outdated copies. The caller drops them where no thread waits, because that may release
+    /// room on disk.
     pub(crate) fn take_gone(&mut self) -> Gone {
         std::mem::take(&mut self.gone)
     }
 
-    /// Gives up copies in the host's memory, of so many bytes, of what is on the device or on disk
-    /// as well.
+    /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
+    /// bytes are also on the device or on disk.
     pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) {
         let mut shed_bytes = 0;
         for slot in &mut self.slots {
@@ -476,7 +474,7 @@ impl Memory {
         }
     }
 
-    /// The storages whose bytes are in the host's memory and nowhere else that is as good.
+    /// The storages whose bytes are in the host's memory, with no copy elsewhere that is as good.
     pub(crate) fn on_host(&self) -> Vec<Arc<Storage>> {
         let slots = self.slots.iter().filter(|slot| {
             let copies = slot.copies.as_deref();
@@ -485,7 +483,7 @@ impl Memory {
         slots.filter_map(|slot| slot.storage.upgrade()).collect()
     }
 
-    /// The storages that could be evicted now: in a slab, with a value, not pinned, and not one of
+    /// The storages that can be evicted now: in a slab, with a value, not pinned, and not in
     /// `needed`.
     pub(crate) fn candidates(&self, needed: &FxHashSet<u32>) -> Vec<Candidate> {
         let slots = self.slots.iter().enumerate();
@@ -517,7 +515,7 @@ impl Memory {
         })
     }
 
-    /// Would these copies give the bytes again?
+    /// Can these copies give the bytes again?
     fn is_valid(&self, copies: &Copies) -> bool {
         self.gives_again(copies, &mut { INPUTS_LOOKED_AT })
     }
@@ -528,7 +526,7 @@ impl Memory {
             || rematerializer.is_some_and(|rematerializer| self.is_computable(rematerializer, most))
     }
 
-    /// Is a storage in a buffer of the app?
+    /// Does the storage lie in a buffer of the app?
     pub(crate) fn is_imported(&self, storage: &Storage) -> bool {
         let slot = storage.slot().map(|index| &self.slots[index as usize]);
         slot.is_some_and(|slot| slot.place.is_some() && slot.block.is_none())
@@ -536,8 +534,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// The device is gone, and every place with it. What has copies is evicted; the rest has no
-    /// value any more, for this reason.
+    /// The device is lost, with every place on it. Storages with copies count as evicted. The
+    /// others have no value, with `cause`.
     pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
         self.pools = Pools::new(*self.pools.config())?;
         self.slabs.clear();
@@ -553,7 +551,8 @@ impl Memory {
             let Some(storage) = slot.storage.upgrade() else {
                 continue;
             };
-            // The submission that met the loss has taken the value of what it should have written.
+            // The submission that met the loss has already poisoned the storages that it should
+            // have written.
             let is_lost = |error: &Arc<Error>| matches!(**error, Error::DeviceLost { .. });
             if !slot.poison.as_ref().is_none_or(is_lost) {
                 continue;
@@ -562,7 +561,7 @@ impl Memory {
                 lost.push(storage);
             }
         }
-        // What was to be computed from what is lost is lost too, and so on.
+        // A storage that would be computed from a lost one is lost too, and so on.
         loop {
             let slots = self.slots.iter().filter(|slot| {
                 let copies = slot.copies.as_deref().filter(|copies| !copies.has_bytes());

@@ -1,5 +1,5 @@
-//! Scopes: names for what a thread is doing. Tensors that are made meanwhile have them in their
-//! tags.
+//! Scopes: names for what a thread is doing. The tag of a tensor has the scopes that it was made
+//! in.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-/// No scope: as every thread begins.
+/// No scope. Every thread begins with it.
 pub(crate) const NO_SCOPE: u32 = 0;
 
-/// Of more scopes than so many the rest are called like the one around them: a number in every name
-/// is no reason to keep a path for each.
+/// Most scopes. Further scopes get the name of the scope around them. An app that puts a number
+/// into every name must not cost a path each.
 const MOST_SCOPES: usize = 1 << 16;
 
 thread_local! {
@@ -20,22 +20,22 @@ thread_local! {
 
 static SCOPES: Mutex<Option<Scopes>> = Mutex::new(None);
 
-/// All scopes that there ever were, of all threads.
+/// All scopes of all threads so far.
 #[derive(Default)]
 struct Scopes {
-    /// By the scope around it and the name.
+    /// The number of a scope, by the scope around it and its name.
     known: FxHashMap<(u32, Arc<str>), u32>,
-    /// From the second scope on: the first is none.
+    /// The paths of all scopes but `NO_SCOPE`.
     paths: Vec<Arc<str>>,
 }
 
-/// While it lives, what this thread makes is tagged with its name. It ends when it is dropped;
-/// those begun later on the same thread are to end before it.
+/// While it lives, storages that this thread makes are tagged with its name. Dropping it ends the
+/// scope. Scopes that the same thread began later must end first.
 #[derive(Debug)]
 #[must_use = "a scope ends when it is dropped"]
 pub struct Scope {
     around: u32,
-    /// It belongs to the thread that began it.
+    /// A scope belongs to the thread that began it.
     not_send: PhantomData<*const ()>,
 }
 
@@ -69,12 +69,12 @@ impl Scope {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        // While a thread ends there may be nothing left to set.
+        // While a thread ends, its thread-local values may be gone already.
         let _ = CURRENT.try_with(|current| current.set(self.around));
     }
 }
 
-/// The scope that this thread is in.
+/// The scope of this thread.
 pub(crate) fn current() -> u32 {
     CURRENT.try_with(Cell::get).unwrap_or(NO_SCOPE)
 }

@@ -1,24 +1,24 @@
-//! The slabs behind the places: which buffer, who names it, when it may go.
+//! The slabs: their buffers, their uses, and when each may be released.
 
 use super::history::Event;
 use super::{Fit, Memory, Place};
 use crate::alloc::{AllocError, Growth, SlabClass, SlabId};
 use crate::driver::BufferId;
 
-/// One buffer that is carved into blocks.
+/// One buffer that is cut into blocks.
 #[derive(Debug)]
 pub(super) struct Slab {
     pub(super) id: SlabId,
     pub(super) buffer: BufferId,
     pub(super) size_bytes: u64,
     pub(super) class: SlabClass,
-    /// No other slab has it.
+    /// The slab's number. No other slab has it.
     pub(super) number: u32,
-    /// The last submission that names it.
+    /// The last submission that names the slab.
     last_serial: u64,
-    /// The batch that is being encoded names it.
+    /// The batch that is being encoded names the slab.
     in_batch: bool,
-    /// The last poll before which it was named.
+    /// The last poll before which the slab was used.
     used_at_poll: u32,
 }
 
@@ -29,7 +29,7 @@ impl Memory {
             .growth(size_bytes.saturating_add(self.fence_bytes))
     }
 
-    /// Would a storage of this size find a place?
+    /// Is there room for a storage of this size?
     pub(crate) fn has_room(&mut self, size_bytes: u64, fit: Fit) -> bool {
         let size_bytes = size_bytes + self.fence_bytes;
         let block = match fit {
@@ -39,24 +39,24 @@ impl Memory {
         block.is_ok_and(|block| self.pools.free(block).is_ok())
     }
 
-    /// What a block for so many bytes takes.
+    /// Size of the block for `size_bytes`, in bytes.
     pub(crate) fn granted_bytes(&self, size_bytes: u64) -> u64 {
         self.whole_granules(size_bytes + self.fence_bytes)
     }
 
-    /// So many bytes, rounded up to whole granules.
+    /// `size_bytes` rounded up to whole granules.
     pub(crate) fn whole_granules(&self, size_bytes: u64) -> u64 {
-        // A power of two.
+        // A granule is a power of two.
         let unit_bytes = self.pools.config().unit_bytes;
         (size_bytes + unit_bytes - 1) & !(unit_bytes - 1)
     }
 
-    /// Bytes of all blocks that are handed out.
+    /// Bytes of all blocks in use.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.pools.stats().granted_bytes
     }
 
-    /// Would so many bytes more pass the high-water mark?
+    /// Would `more_bytes` exceed the high-water mark?
     pub(crate) fn passes_mark(&self, more_bytes: u64) -> bool {
         let reserved_bytes = self.pools.reserved_bytes();
         reserved_bytes.saturating_add(more_bytes) > self.pools.mark_bytes()
@@ -67,26 +67,26 @@ impl Memory {
         self.pools.reserved_bytes()
     }
 
-    /// Any empty slab, longest unused first, and whether the batch names it: then the batch must
-    /// be submitted before it goes.
+    /// The empty slab that was unused for longest, and whether the batch names it. A batch that
+    /// names it must be submitted before its release.
     pub(crate) fn next_empty(&self) -> Option<(SlabId, bool)> {
         let id = self.pools.empty_slabs().next()?;
         Some((id, self.in_batch(id)))
     }
 
-    /// A slab, if it is there and empty, as [`next_empty`](Self::next_empty).
+    /// A slab that exists and is empty, as [`next_empty`](Self::next_empty) returns it.
     pub(crate) fn if_empty(&self, id: SlabId) -> Option<(SlabId, bool)> {
         let info = self.pools.slab(id).ok()?;
         (info.blocks == 0).then(|| (id, self.in_batch(id)))
     }
 
-    /// The app polls: time passes for those that nobody uses.
+    /// The app polls. Polls measure how long slabs are idle.
     pub(crate) fn polled(&mut self, polls: u32) {
         self.polls = polls;
     }
 
-    /// The longest unused of the empty slabs, as [`next_empty`](Self::next_empty), if nobody has
-    /// named it for so many polls.
+    /// The empty slab that was unused for longest, as [`next_empty`](Self::next_empty) returns it,
+    /// if it was unused for `idle_polls` polls.
     pub(crate) fn next_idle(&self, idle_polls: u32) -> Option<(SlabId, bool)> {
         let id = self.pools.empty_slabs().next()?;
         let slab = self.slabs.get(id.index())?.as_ref()?;
@@ -99,8 +99,8 @@ impl Memory {
         slab.is_some_and(|slab| slab.in_batch)
     }
 
-    /// Gives an empty slab back; the caller destroys the buffer, which submission so-and-so was
-    /// the last to name.
+    /// Removes an empty slab. The caller destroys the returned buffer; the returned serial is the
+    /// last submission that names it.
     pub(crate) fn release(&mut self, id: SlabId) -> Option<(BufferId, u64)> {
         self.pools.remove_slab(id).ok()?;
         let slab = self.slabs[id.index()].take()?;
@@ -113,10 +113,10 @@ impl Memory {
         Some((slab.buffer, slab.last_serial))
     }
 
-    /// Lets an empty slab serve requests of another class, if it is still there and empty. In
-    /// statistics it stays what it was created for.
+    /// Lets an empty slab serve requests of another class, if it still exists and is empty. In
+    /// statistics it keeps the class that it was created for.
     pub(crate) fn assign(&mut self, id: SlabId, class: SlabClass) {
-        // A slab that is not empty any more serves as it is: the plan is void, as others can be.
+        // A slab in use keeps its class. That plan is then void, as any plan may be.
         let _ = self.pools.assign(id, class);
     }
 
@@ -163,7 +163,7 @@ impl Memory {
         }
     }
 
-    /// A submission of the app's names this place.
+    /// A submission of the app names this place.
     pub(crate) fn used_by(&mut self, place: Place, serial: u64) {
         let Some(index) = place.slab else { return };
         if let Some(Some(slab)) = self.slabs.get_mut(index as usize) {
@@ -171,7 +171,7 @@ impl Memory {
         }
     }
 
-    /// The batch was submitted with this serial, or (with none) it was refused.
+    /// The batch was submitted with this serial, or refused (`None`).
     pub(crate) fn batch_ended(&mut self, serial: Option<u64>) {
         self.batch += 1;
         for index in self.batch_slabs.drain(..) {
@@ -182,8 +182,7 @@ impl Memory {
         }
     }
 
-    /// Does the device have nothing more to do with the slab of this place? `None` if the place is
-    /// in no slab of ours.
+    /// Has the device finished with the slab of this place? `None` if the place is in no slab.
     pub(crate) fn idle(&self, place: Place, completed: u64) -> Option<bool> {
         let slab = self.slabs[place.slab? as usize].as_ref()?;
         Some(!slab.in_batch && slab.last_serial <= completed)

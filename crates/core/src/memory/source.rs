@@ -1,4 +1,4 @@
-//! Sources: where the bytes of a tensor can be had again, so that nobody need keep them.
+//! Sources: where a buffer's bytes can be read again, so that no copy has to be kept.
 
 use std::fmt;
 use std::fs::File;
@@ -12,11 +12,11 @@ type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
 #[cfg(target_arch = "wasm32")]
 type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
 
-/// Something that can give a tensor's bytes, as often as they are wanted: a range of a file, bytes
-/// that the app keeps, or a function.
+/// Gives a buffer's bytes again, as often as needed: a range of a file, bytes that the app keeps,
+/// or a function.
 ///
-/// A tensor that has a source costs nothing to evict, and is restored when somebody uses
-/// it. Cheap to clone.
+/// A buffer with a source costs nothing to evict. It is restored when a command uses it. Cheap to
+/// clone.
 ///
 /// ```
 /// use lapidary_core::Source;
@@ -36,21 +36,22 @@ type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
 #[derive(Clone)]
 pub struct Source {
     read: Arc<Read>,
-    /// Bytes that there are, if that is known.
+    /// Number of bytes, if known.
     len_bytes: Option<u64>,
 }
 
 impl Source {
-    /// The bytes of a file from an offset on. The file is opened now and must not change: what is
-    /// read is not checked. As many bytes are read as the tensor has; a file may hold many tensors.
+    /// The bytes of a file from an offset on. The file is opened now and must not change: the bytes
+    /// are not checked. A read takes as many bytes as the buffer has, so one file may hold many
+    /// buffers.
     ///
     /// # Errors
-    /// What the system says when it cannot be opened; `InvalidInput` if it is no regular file: a
-    /// pipe has no places to read at.
+    /// The system's error when the file cannot be opened. `InvalidInput` if it is not a regular
+    /// file: a pipe cannot be read at an offset.
     pub fn file(path: impl AsRef<Path>, offset_bytes: u64) -> io::Result<Source> {
-        // Before it is opened: to open a pipe waits for whoever writes to it.
+        // Check before opening: opening a pipe waits for its writer.
         if !std::fs::metadata(&path)?.is_file() {
-            let reason = "what is there is no regular file";
+            let reason = "the path names no regular file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let file = File::open(path)?;
@@ -66,7 +67,7 @@ impl Source {
         })
     }
 
-    /// Bytes that the app keeps anyhow.
+    /// Bytes that the app keeps anyway.
     pub fn bytes(bytes: Arc<[u8]>) -> Source {
         let len_bytes = bytes.len() as u64;
         let read = move |at: u64, into: &mut [u8]| {
@@ -82,8 +83,8 @@ impl Source {
         }
     }
 
-    /// A function that fills a slice with the bytes from an offset of the tensor on. It is called
-    /// from whichever thread does the work, in pieces, and must not call this `Gpu`.
+    /// A function that fills a slice with the buffer's bytes from an offset on. Any thread may call
+    /// it, piece by piece. It must not call this `Gpu`.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn reader(
         read: impl Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync + 'static,
@@ -94,8 +95,8 @@ impl Source {
         }
     }
 
-    /// A function that fills a slice with the bytes from an offset of the tensor on. It is called
-    /// in pieces, and must not call this `Gpu`.
+    /// A function that fills a slice with the buffer's bytes from an offset on. It is called piece
+    /// by piece, and must not call this `Gpu`.
     #[cfg(target_arch = "wasm32")]
     pub fn reader(read: impl Fn(u64, &mut [u8]) -> io::Result<()> + 'static) -> Source {
         Source {
@@ -104,12 +105,12 @@ impl Source {
         }
     }
 
-    /// How many bytes there are, where that is known without asking for them.
+    /// The number of bytes, where it is known without reading.
     pub fn len_bytes(&self) -> Option<u64> {
         self.len_bytes
     }
 
-    /// Fills a slice; a panic of the app's function is an error of its tensor's.
+    /// Fills a slice. A panic in the app's function becomes an error of its buffer.
     pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         let read = AssertUnwindSafe(|| (self.read)(offset_bytes, bytes));
         catch_unwind(read).unwrap_or_else(|_| Err(io::Error::other("the source panicked")))

@@ -1,10 +1,10 @@
-//! A storage: the bytes behind a tensor, wherever they are at the moment.
+//! A storage: the bytes behind a tensor, wherever they are.
 //!
-//! Tensors, and the commands that wait in the queue, hold a storage by `Arc`. Nobody holds a place:
-//! the place is looked up when a command is encoded, so storages can move, leave and come back
-//! between two commands. When the last `Arc` goes, on whatever thread, the slot's number goes to
-//! the dead list and nothing else happens; the next execution pass frees the place. Of what a
-//! command of its own was the last to hold, the execution pass frees the place at once.
+//! Tensors and queued commands hold a storage by `Arc`. No handle holds a place: the engine looks
+//! it up when it encodes a command. So a storage can move, be evicted and be restored between two
+//! commands. When the last `Arc` is dropped, on any thread, the slot's number goes to the dead
+//! list. The next execution pass frees the place. If an encoded command was the last holder, its
+//! pass frees the place at once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,27 +15,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::dead::{Dead, DeadList};
 use super::scope;
 
-/// Where a storage's bytes are. Asking never waits, so by the time the answer is read it may be
-/// a little old.
+/// Where a storage's bytes are. The query never waits, so the answer may be slightly out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Residency {
-    /// Nowhere yet: the command that makes them has not run, or nobody used what
-    /// [`Gpu::buffer`](crate::Gpu::buffer) made.
+    /// Nowhere yet. The command that makes them has not run, or no command used a buffer from
+    /// [`Gpu::buffer`](crate::Gpu::buffer).
     Pending,
     /// In a block of a slab, on the device.
     Device,
-    /// In a buffer of the app, which was imported.
+    /// In an imported buffer of the app.
     Imported,
     /// Evicted to the host's memory.
     Host,
     /// Evicted to disk.
     Disk,
-    /// Nowhere but at its source, which gives them again.
+    /// Only at its source, which gives them again.
     Backed,
-    /// Nowhere any more: what should have made them failed.
+    /// Lost: the command that should have made them failed.
     Poisoned,
 }
 
@@ -53,35 +52,35 @@ impl Residency {
     }
 }
 
-/// What the app knows of a tensor's next use, where the past would mislead.
+/// What the app knows about a buffer's next use, where past uses would mislead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Advice {
-    /// Nothing: its past uses tell.
+    /// Nothing: the engine predicts from past uses.
     #[default]
     Normal,
-    /// It is used again soon: evict others first.
+    /// Used again soon: evict others first.
     Soon,
-    /// It is not used for a long time: put it out first.
+    /// Not used for a long time: evict it first.
     Late,
 }
 
-/// Whose budget a storage counts against. There is one tenant so far: [`TenantId::MAIN`].
+/// The tenant whose budget a storage counts against. There is one tenant: [`TenantId::MAIN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct TenantId(u32);
 
 impl TenantId {
-    /// The tenant of everything that names no other.
+    /// The tenant of every storage that names no other.
     pub(crate) const MAIN: TenantId = TenantId(0);
 
-    /// As it is written into spilled blocks.
+    /// The number that spilled blocks carry.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.0)
     }
 }
 
-/// Where a tensor was made, and its name if it was given one.
+/// The call site that made a buffer, and the buffer's name, if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tag {
@@ -93,34 +92,33 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// The file of the caller's source that made the tensor, ...
+    /// The source file of the caller that made the buffer.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// ... its line in it, from 1, ...
+    /// The line in that file, from 1.
     pub fn line(&self) -> u32 {
         self.line
     }
 
-    /// ... and the column, from 1.
+    /// The column in that line, from 1.
     pub fn column(&self) -> u32 {
         self.column
     }
 
-    /// The scopes that it was made in, the outermost first, with `/` between them: see
+    /// The scopes around the call, from the outermost on, with `/` between them: see
     /// [`Gpu::scope`](crate::Gpu::scope).
     pub fn scope(&self) -> Option<&str> {
         self.scope.as_deref()
     }
 
-    /// The name, if `Tensor::named`(crate::Buffer::named) gave it one.
+    /// The name that `Tensor::named`(crate::Buffer::named) gave, if any.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Cuts it to what of it prints, as an app's names may be of any length: for copies that are
-    /// sent elsewhere.
+    /// Shortens the texts to what prints: an app's names may have any length.
     pub fn shorten(&mut self) {
         let is_long = |text: &&mut Arc<str>| text.len() > NAME_COLUMNS;
         if let Some(name) = self.name.as_mut().filter(is_long) {
@@ -148,60 +146,58 @@ impl fmt::Display for Tag {
     }
 }
 
-/// Of a longer path, reports and errors show the end.
+/// Reports and errors show only the end of a longer path.
 const FILE_COLUMNS: usize = 120;
 
-/// Of a longer name, reports and errors show the beginning.
+/// Reports and errors show only the beginning of a longer name.
 const NAME_COLUMNS: usize = 60;
 
-/// A slot number that names no slot: the storage was never placed.
+/// A slot number for no slot: the storage was never placed.
 const NO_SLOT: u32 = u32::MAX;
 
-/// In the place of a slot's number when somebody has taken the slot from a storage that is about to
-/// go.
+/// Replaces the slot's number when the slot was taken from a storage that is being dropped.
 const TAKEN: u32 = DONATED | ((u32::MAX >> 1) - 1);
 
-/// Added to the number of a slot that was handed on: the storage still finds its bytes there,
-/// but whoever took them over frees them.
+/// Bit in the number of a slot that was handed on. The old storage still finds its bytes there, but
+/// the new owner frees them.
 const DONATED: u32 = 1 << 31;
 
 /// The bytes behind tensors.
 pub struct Storage {
-    /// Bytes that its maker asked for; what follows them is padding, which anyone may overwrite.
+    /// Requested bytes. Any kernel may overwrite the padding behind them.
     len_bytes: u64,
-    /// Bytes, a multiple of 16, so that kernels may write whole vec4s.
+    /// Bytes with padding: a multiple of 16, so that kernels may write whole vec4s.
     size_bytes: u64,
     tenant: TenantId,
     site: &'static Location<'static>,
     scope: u32,
     name: Mutex<Option<Arc<str>>>,
-    /// Was one given? Hardly any storage has a name, and the lock is more than the rest of the
-    /// question.
+    /// Does it have a name? Few storages do, and locking the name costs more than this check.
     is_named: AtomicBool,
-    /// Counts the writes, so that whoever keeps something derived from the bytes can tell.
+    /// Counts the writes. Holders of derived values compare it to notice a change.
     version: AtomicU64,
-    /// How many hold the place: a pinned storage neither moves nor leaves.
+    /// Number of pins. A pinned storage is neither moved nor evicted.
     pins: AtomicU32,
-    /// How many are writing to it in several pieces, some of which others may see.
+    /// Number of writes under way that come in several pieces, some of which others may see.
     writers: AtomicU32,
-    /// How many rematerializers compute from it.
+    /// Number of rematerializers with this storage as an input.
     rematerializers: AtomicU32,
-    /// Its slot in the memory's table once it has a place or a cause of poisoning.
+    /// Its slot in the memory's table, once it has a place or a cause of poisoning.
     slot: AtomicU32,
     residency: AtomicU8,
     advice: AtomicU8,
-    /// Bytes of rows that were read of it while it was not on the device.
+    /// Bytes of rows read from it while it was not on the device.
     picked_bytes: AtomicU64,
     dead: Arc<DeadList>,
 }
 
 impl Storage {
-    /// Where it is, as a key for as long as somebody holds it.
+    /// Its address: a unique key while any holder keeps the storage alive.
     pub(crate) fn address(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self) as usize
     }
 
-    /// A storage for `len_bytes`, which are padded to a multiple of 16, at least 16.
+    /// A storage for `len_bytes`, padded to a multiple of 16, at least 16.
     pub(crate) fn new(
         len_bytes: u64,
         tenant: TenantId,
@@ -230,13 +226,13 @@ impl Storage {
         })
     }
 
-    /// Bytes that its maker asked for.
+    /// Requested bytes.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
 
-    /// Are so many bytes more, of rows of it alone, less than it is as a whole? They count from the
-    /// last time on that they were not.
+    /// Would reading `more_bytes` of single rows cost less than restoring the whole storage? Row
+    /// bytes add up until the answer is no; then the count restarts.
     pub(crate) fn picks_are_less(&self, more_bytes: u64) -> bool {
         let picked = self.picked_bytes.load(Ordering::Relaxed) + more_bytes;
         let is_less = picked <= self.len_bytes;
@@ -245,22 +241,22 @@ impl Storage {
         is_less
     }
 
-    /// The same with padding: a multiple of 16.
+    /// Bytes with padding: a multiple of 16.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Another storage for whoever asked for this one, of so many bytes, without a place yet.
+    /// A new storage of `len_bytes` with the same call site and tenant, without a place yet.
     pub fn another(&self, len_bytes: u64) -> Arc<Self> {
         Storage::new(len_bytes, self.tenant, self.site, self.dead.clone())
     }
 
-    /// Whose budget it counts against.
+    /// The tenant whose budget it counts against.
     pub(crate) fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// Where it was made, and its name.
+    /// Its call site and name.
     pub fn tag(&self) -> Tag {
         Tag {
             file: self.site.file().into(),
@@ -271,7 +267,7 @@ impl Storage {
         }
     }
 
-    /// The call site that made it, and the number of the scope that this was in.
+    /// The call site that made it, and the number of its scope.
     pub fn made_at(&self) -> (&'static Location<'static>, u32) {
         (self.site, self.scope)
     }
@@ -290,7 +286,7 @@ impl Storage {
         self.is_named.store(true, Ordering::Release);
     }
 
-    /// Counts the writes.
+    /// The number of writes so far.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -299,33 +295,33 @@ impl Storage {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Has somebody appended a part of a write, and not all of it? Asked after the version: a write
-    /// that has ended, or will begin, shows in that.
+    /// Has a write been appended only in part? Read [`version`](Self::version) first: that shows
+    /// writes that end or begin meanwhile.
     pub fn is_half_written(&self) -> bool {
         self.writers.load(Ordering::Acquire) > 0
     }
 
-    /// A part of a write is about to be appended.
+    /// The first part of a write is about to be appended.
     pub(crate) fn begin_write(&self) {
         self.writers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// All of it has been appended, or nothing more will be.
+    /// The write is appended completely, or has failed.
     pub(crate) fn end_write(&self) {
         self.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Would a rematerializer compute from it? To write to it may end what others hold.
+    /// Is it an input of a rematerializer? A write to it may end the value of other storages.
     pub fn feeds_rematerializers(&self) -> bool {
         self.rematerializers.load(Ordering::Acquire) > 0
     }
 
-    /// One rematerializer more computes from it.
+    /// Adds a rematerializer with this input.
     pub(super) fn feed_rematerializer(&self) {
         self.rematerializers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A rematerializer that computes from it is gone.
+    /// Removes a rematerializer with this input.
     pub(super) fn unfeed_rematerializer(&self) {
         self.rematerializers.fetch_sub(1, Ordering::AcqRel);
     }
@@ -348,7 +344,7 @@ impl Storage {
         Residency::from_u8(self.residency.load(Ordering::Acquire))
     }
 
-    /// What the app knows of its next use.
+    /// Sets what the app knows about the next use.
     pub fn advise(&self, advice: Advice) {
         self.advice.store(advice as u8, Ordering::Relaxed);
     }
@@ -361,7 +357,7 @@ impl Storage {
         }
     }
 
-    /// Its slot in the memory's table, once it has one.
+    /// Its slot in the memory's table, if it has one.
     pub(crate) fn slot(&self) -> Option<u32> {
         match self.slot.load(Ordering::Acquire) {
             NO_SLOT => None,
@@ -380,7 +376,7 @@ impl Storage {
         self.slot.fetch_or(DONATED, Ordering::AcqRel);
     }
 
-    /// The storage has no place after all.
+    /// The storage loses its slot and has no place any more.
     pub(crate) fn clear_slot(&self) {
         self.dead.pending.came(self.size_bytes);
         self.slot.store(NO_SLOT, Ordering::Release);
@@ -388,8 +384,8 @@ impl Storage {
         self.residency.store(pending, Ordering::Release);
     }
 
-    /// The slot of a storage that goes, if it has one that nobody took over. Whoever takes it frees
-    /// it.
+    /// Takes the slot of a storage that is being dropped, unless it has none or handed it on. The
+    /// caller frees the slot.
     pub(crate) fn take_slot(&mut self) -> Option<u32> {
         match std::mem::replace(self.slot.get_mut(), TAKEN) {
             NO_SLOT => {

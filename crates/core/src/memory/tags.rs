@@ -1,5 +1,4 @@
-//! Who holds how much: a level for every place in the source that makes tensors, and for every name
-//! and scope that they were given.
+//! Holders: a level for every call site that makes storages, and for every name and scope.
 
 use std::sync::Arc;
 
@@ -8,31 +7,30 @@ use rustc_hash::FxHashMap;
 use super::storage::{Storage, Tag};
 use crate::units::Level;
 
-/// Of more makers than so many the rest share one entry: a name for each of a million tensors is no
-/// reason to keep a million levels.
+/// Most entries. Further makers share one entry, because a million named tensors should not cost a
+/// million levels.
 const MOST_TAGS: usize = 1 << 14;
 
-/// What tensors of one maker take on the device.
+/// What the storages of one maker take on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TagUse {
-    /// Where they are made, with their name and scope; `None` for all of those for which there was
-    /// no entry of their own.
+    /// The call site, with name and scope. `None` for all makers without an entry.
     pub tag: Option<Tag>,
-    /// Their bytes.
+    /// Bytes of their storages.
     pub bytes: Level,
-    /// How many storages that is: views share one.
+    /// Number of their storages; views share one.
     pub storages: Level,
 }
 
 /// The levels of all makers.
 #[derive(Debug)]
 pub(super) struct Tags {
-    /// By address of the call site, and the number of the scope.
+    /// By the address of the call site and the number of the scope.
     unnamed: FxHashMap<(usize, u32), u32>,
     named: FxHashMap<(usize, u32, Arc<str>), u32>,
-    /// The first is that of all who found none.
+    /// The first entry is that of all makers without their own.
     entries: Vec<TagUse>,
 }
 
@@ -50,7 +48,7 @@ impl Tags {
         }
     }
 
-    /// The number of a storage's maker.
+    /// The index of the entry of a storage's maker.
     pub(super) fn number(&mut self, storage: &Storage) -> u32 {
         let (site, scope) = storage.made_at();
         let site = std::ptr::from_ref(site) as usize;
@@ -91,7 +89,7 @@ impl Tags {
         entry.storages.lower(1);
     }
 
-    /// Nothing is on the device any more.
+    /// The device was lost, with everything on it.
     pub(super) fn all_lost(&mut self) {
         for entry in &mut self.entries {
             entry.bytes.set(0);

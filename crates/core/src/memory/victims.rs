@@ -1,27 +1,29 @@
-//! Who leaves when there is no room: what is known of a storage's uses, and the choice of victims.
+//! Eviction policy: the record of a storage's uses, and the choice of victims.
 //!
-//! Pure arithmetic, without a storage, a place or a lock in sight: it knows nothing of the crate,
-//! so the replay of traces can hold this very file against one that sees the future.
+//! This is pure arithmetic that knows no storage, place or lock, and nothing else of the crate. So
+//! the replay of traces can compare this very file with a policy that knows the future.
 //!
-//! Dead data never comes here: it is freed, not evicted. Nor does what the command at hand needs.
+//! Unused storages never come here: they are freed, not evicted. Operands of the current command
+//! never come here either.
 
 /// A clock that counts commands and may wrap around.
 pub type Clock = u32;
 
-/// When a storage was last used, and how long it is evicted as a rule: 8 bytes a slot.
+/// When a storage was last used, and how long it is usually unused: 8 bytes a slot.
 ///
-/// What is read in a cycle (weights, once a token) comes back after as long as before. What has not
-/// been used twice, or is overdue, is taken to stay away for as long as it is late: right for what
-/// a forward pass leaves behind, since the backward pass takes the oldest last.
+/// Data that is read in a cycle (weights, once a token) is used again after the same gap. Data used
+/// only once, or overdue, is predicted to stay unused as long again as it is late. That fits what a
+/// forward pass leaves, because the backward pass uses the oldest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
     last: Clock,
-    /// The longest time between two uses, in commands, slowly forgotten; 0 when there was one use
-    /// only. Often several commands in a row use a storage: the time between those says nothing.
+    /// The longest time between two uses, in commands, which decays slowly; 0 after a single use.
+    /// The maximum counts because several commands in a row often use a storage, and the short gaps
+    /// between them predict nothing.
     gap: u32,
 }
 
-/// At each use the gap shrinks by one part in so many, unless it was as long again.
+/// Each use shrinks the gap by 1/8, unless the new gap is as long.
 const FORGOTTEN_PART: u32 = 8;
 
 impl Uses {
@@ -30,7 +32,7 @@ impl Uses {
         Uses { last: now, gap: 0 }
     }
 
-    /// The command at `now` uses it. A second use by one command is none.
+    /// The command at `now` uses it. A second use by the same command does not count.
     pub fn touch(&mut self, now: Clock) {
         let gap = now.wrapping_sub(self.last);
         if gap != 0 {
@@ -44,31 +46,31 @@ impl Uses {
         now.wrapping_sub(self.last)
     }
 
-    /// Commands until the next use, as far as the past tells: at least 1.
+    /// Predicted commands until the next use, at least 1.
     pub fn distance(&self, now: Clock) -> u32 {
         let age = self.idle(now);
         self.gap.abs_diff(age).max(1)
     }
 
-    /// As [`distance`](Self::distance), by one who knows the next `known` commands: the use is
-    /// `next` commands away, or not among them.
+    /// As [`distance`](Self::distance), when the next `known` commands are known. `next` is the
+    /// distance of the next use; `None` when it is not among them.
     pub fn distance_knowing(&self, now: Clock, next: Option<u32>, known: u32) -> u32 {
         let beyond = || self.distance(now).max(known.saturating_add(1));
         next.unwrap_or_else(beyond)
     }
 }
 
-/// What it costs to bring bytes to the device from where they are kept.
+/// The cost of bringing bytes to the device from where they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferCost {
-    /// Whatever the size: staging, a copy, a file operation.
+    /// The fixed cost: staging, a copy, a file operation.
     pub ns_per_transfer: u32,
-    /// Nanoseconds for each KiB.
+    /// Nanoseconds per KiB.
     pub ns_per_kib: u32,
 }
 
 impl TransferCost {
-    /// Nanoseconds for so many bytes.
+    /// Nanoseconds for `size_bytes`.
     pub fn ns(self, size_bytes: u64) -> u64 {
         let bytes = u128::from(size_bytes) * u128::from(self.ns_per_kib) / 1024;
         let ns = bytes + u128::from(self.ns_per_transfer);
@@ -76,49 +78,52 @@ impl TransferCost {
     }
 }
 
-/// What speaks for and against putting a storage out.
+/// The arguments for and against evicting a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
-    /// What its leaving gains.
+    /// The bytes that eviction frees.
     pub size_bytes: u64,
-    /// A copy elsewhere is valid: nothing has to be written out first.
+    /// A copy elsewhere is valid, so nothing has to be written first.
     pub is_clean: bool,
     /// Commands until its next use.
     pub distance: u32,
-    /// What it will cost to have it back, by the [`TransferCost`] of where it will be then.
+    /// Cost of restoring it, by the [`TransferCost`] of where its bytes will be.
     pub back_ns: u64,
 }
 
 impl Weight {
-    /// Byte-commands of room gained for each nanosecond that it costs: the distance, made smaller
-    /// for what comes back slowly, and for what is so small that it is hardly worth a transfer.
+    /// Freed byte-commands per nanosecond of restore cost. It is low for storages that are slow to
+    /// restore, and for storages so small that a transfer hardly pays.
     ///
-    /// Writing it out counts for nothing: that is paid once, but coming back in each round. Where
-    /// weights are read in a cycle, evicting all clean ones first moves up to three times as much.
+    /// The cost of writing does not count: a storage is written once but restored in each round.
+    /// Where weights are read in a cycle, evicting all clean ones first moves up to three times as
+    /// much.
     fn worth(&self) -> f64 {
         f64::from(self.distance) * self.size_bytes as f64 / self.back_ns.max(1) as f64
     }
 
-    /// Nanoseconds a command that its leaving costs, however much of its room is wanted.
+    /// Cost of the eviction in nanoseconds per command, however much of the freed room is needed.
     fn price(&self) -> f64 {
         self.back_ns as f64 / f64::from(self.distance.max(1))
     }
 }
 
-/// A victim that is worth this part of the best is nearly as good: predictions are no more exact.
+/// A victim worth at least this fraction of the best is nearly as good: predictions are no more
+/// exact.
 const NEAR: f64 = 0.7;
 
-/// Several smaller ones leave in the place of one that is larger than what is missing, if they cost
-/// this part of it at most. The room that is left over is worth something: others come back into
-/// it.
+/// Several smaller victims replace a single one that is larger than needed, if they cost at most
+/// this fraction of it. The spare room of the large one has a value: other storages are restored
+/// into it.
 const CHEAPER: f64 = 0.5;
 
-/// Moves those that should leave to the front, in the order in which they should, until they cover
-/// `needed_bytes`; returns how many that is. All of them when all together do not suffice.
+/// Moves the victims to the front, in the order of eviction, until they cover `needed_bytes`.
+/// Returns their number; all candidates when they do not suffice.
 ///
-/// The best go first. As soon as a single one that is nearly as good covers what is still missing,
-/// the smallest such one ends the list, so that little leaves for nothing; or several smaller ones
-/// do, if they are far cheaper. O(n log n) where nobody covers it alone, as among many small ones.
+/// The best go first. Once a single candidate that is nearly as good covers the missing bytes, the
+/// smallest such one ends the list, so that little is evicted for nothing. Several smaller ones end
+/// it instead if they are far cheaper. O(n log n) where no single one covers it, as among many
+/// small ones.
 pub fn choose<T>(candidates: &mut [T], weigh: impl Fn(&T) -> Weight, needed_bytes: u64) -> usize {
     let by_worth = |candidate: &T| {
         let weight = weigh(candidate);
@@ -151,7 +156,8 @@ pub fn choose<T>(candidates: &mut [T], weigh: impl Fn(&T) -> Weight, needed_byte
     chosen
 }
 
-/// Of those that are sorted by worth, the index of the one that ends the list; `None` if none does.
+/// Index of the candidate that ends the list, among candidates sorted by worth; `None` if there is
+/// none.
 fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize> {
     let most = weights.first()?.0;
     let near = weights
@@ -167,9 +173,9 @@ fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize
     last.map(|(index, _)| index)
 }
 
-/// Of those that are sorted by worth, the indices of smaller ones that cover what the first would,
-/// far cheaper than it, and nearly as far away; `None` if there are none, or if the first is to
-/// leave in any case.
+/// Indices of smaller candidates that replace the first, among candidates sorted by worth. They
+/// cover the same bytes, far cheaper, and are nearly as far away. `None` if there are none, or if
+/// the first must leave anyway.
 fn smaller_ones(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<Vec<usize>> {
     let (_, first, _) = weights.first()?;
     if first.size_bytes <= missing_bytes {
@@ -195,7 +201,7 @@ fn smaller_ones(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<
     None
 }
 
-/// Moves the items at these ascending indices to the front; how many they are.
+/// Moves the items at these ascending indices to the front. Returns their number.
 fn to_front<T>(items: &mut [T], indices: &[usize]) -> usize {
     for (to, &from) in indices.iter().enumerate() {
         items[to..=from].rotate_right(1);
@@ -203,7 +209,7 @@ fn to_front<T>(items: &mut [T], indices: &[usize]) -> usize {
     indices.len()
 }
 
-/// Moves what is at `order[n]` to `n`.
+/// Moves the item at `order[n]` to `n`.
 fn reorder<T>(items: &mut [T], mut order: Vec<usize>) {
     for start in 0..order.len() {
         let mut to = start;
@@ -222,9 +228,9 @@ fn reorder<T>(items: &mut [T], mut order: Vec<usize>) {
 mod tests {
     use super::*;
 
-    /// A storage that is used at these times, and then in how many commands again, seen from `now`.
+    /// Checks the predicted distance at `now` of a storage that was used at these times.
     fn check(times: &[Clock], now: Clock, expected: u32) {
-        // Wherever the clock started, also where it wraps around in between.
+        // The start of the clock does not matter, even where it wraps around.
         for start in [0, 1, 1 << 31, u32::MAX - 150, u32::MAX] {
             let at = |time: Clock| start.wrapping_add(time);
             let mut uses = Uses::new(at(times[0]));
@@ -279,7 +285,7 @@ mod tests {
         assert!(size_of::<Uses>() <= 16);
     }
 
-    /// Candidates as (MiB, distance, clean), all back at the same speed.
+    /// The victims among candidates of (MiB, distance, clean), all restored at the same speed.
     fn chosen(candidates: &[(u64, u32, bool)], needed_mib: u64) -> Vec<usize> {
         let cost = TransferCost {
             ns_per_transfer: 50_000,
@@ -307,10 +313,11 @@ mod tests {
         let one_large = [(32, 100, true), small, small, (1, 90, true), (1, 10, true)];
         assert_eq!(chosen(&one_large, 2), [1, 2]);
         assert_eq!(chosen(&one_large, 3), [1, 2, 3]);
-        // Not those that are used at once, nor for what is hardly larger than all of them.
+        // The small ones stay if they are used soon, or if the large one is hardly larger than all
+        // of them.
         assert_eq!(chosen(&one_large, 4), [0]);
         assert_eq!(chosen(&[(4, 100, true), small, small, small], 3), [0]);
-        // What is missing beyond the large one is found among the small ones.
+        // The small ones cover what the large one does not.
         assert_eq!(chosen(&one_large, 34), [0, 1, 2]);
     }
 
@@ -329,11 +336,11 @@ mod tests {
         let sizes = [(64, 1000, false), (8, 900, false), (16, 950, false)];
         assert_eq!(chosen(&sizes, 8), [1]);
         assert_eq!(chosen(&sizes, 9), [2]);
-        // Both together are less than half of the largest.
+        // Both together cost less than half of the largest.
         assert_eq!(chosen(&sizes, 17), [2, 1]);
         assert_eq!(chosen(&sizes, 25), [0]);
         assert_eq!(chosen(&[(64, 1000, false), (8, 600, false)], 8), [0]);
-        // Of two alike, the one that need not be written out.
+        // Of two alike, the clean one leaves.
         assert_eq!(chosen(&[(8, 1000, false), (8, 900, true)], 8), [1]);
     }
 
