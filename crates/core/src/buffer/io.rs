@@ -1,4 +1,4 @@
-//! What goes to the device and comes back: reads, writes in place, and waiting for a value.
+//! Reads, writes in place, and waiting for a value.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,16 @@ use crate::error::{Error, Result};
 use crate::transfer::Piece;
 
 impl Buffer {
-    /// The bytes as elements, once all work before this call is done.
+    /// Reads the bytes as elements, after all work before this call.
     ///
-    /// The read takes its place in the queue at the call, not at the first poll: it does not see
-    /// what is written after the call. Several reads may be under way. Natively the future blocks
-    /// the thread that polls it until the value is there, as
-    /// [`Gpu::open_async`](crate::Gpu::open_async) says; in a browser it waits without blocking.
+    /// The read is queued at the call, not at the first poll: it does not see later writes. Several
+    /// reads may be under way. Natively the future blocks the thread that polls it until the value
+    /// is there, as [`Gpu::open_async`](crate::Gpu::open_async) says. In a browser it waits without
+    /// blocking.
     ///
     /// # Errors
-    /// [`Error::Buffer`] for a size that is no whole number of elements; else what became of the
-    /// work that the value needs.
+    /// [`Error::Buffer`] if the size is not a multiple of the element's size; else the errors of
+    /// the work that computes the value.
     ///
     /// ```no_run
     /// # async fn show() -> lapidary_core::Result<()> {
@@ -37,7 +37,7 @@ impl Buffer {
         async move { read?.elements().await }
     }
 
-    /// The bytes as elements: [`read`](Self::read), and waits for it.
+    /// As [`read`](Self::read), and waits for the result.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -47,11 +47,11 @@ impl Buffer {
         self.read_now("Buffer::to_vec", Vec::new())
     }
 
-    /// As [`to_vec`](Self::to_vec), into a vector that is there already: what it held is replaced,
-    /// its memory is used again. For programs that read every frame.
+    /// As [`to_vec`](Self::to_vec), into an existing vector. The elements replace its contents, and
+    /// its memory is reused. For programs that read every frame.
     ///
     /// # Errors
-    /// As [`read`](Self::read); then the vector is empty.
+    /// As [`read`](Self::read). The vector is empty after an error.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
         let spare = mem::take(elements);
@@ -60,16 +60,17 @@ impl Buffer {
         Ok(())
     }
 
-    /// Waits for the bytes, and lets a function see them as elements.
+    /// Waits for the bytes, and passes them to a function as elements.
     ///
-    /// It sees the memory itself, without a copy, if the first byte is aligned for `T`: where host
-    /// and device share memory the buffer's own, unless another thread has the device's work in
-    /// hand or the buffer was evicted; elsewhere that which the device copied to, up to 32 MiB,
-    /// less under a small budget. Else it sees a copy.
+    /// The slice is the memory itself, without a copy, if its first byte is aligned for `T`. Where
+    /// host and device share memory, that is the buffer's own memory. The exceptions are an evicted
+    /// buffer, and a moment when another thread runs the device's work. On other devices it is the
+    /// read-back buffer, up to 32 MiB, less under a small budget. In all other cases the slice is a
+    /// copy.
     ///
-    /// The function is called on this thread. It may record work; a call that waits for the device
-    /// is refused with [`Error::Reentered`]. If it panics, the panic goes on to the caller, and
-    /// nothing else is lost.
+    /// The function runs on this thread. It may record work. A call that waits for the device
+    /// returns [`Error::Reentered`]. A panic in the function reaches the caller, and nothing else
+    /// is lost.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -103,14 +104,15 @@ impl Buffer {
         }
     }
 
-    /// Writes all bytes in place. The elements are taken over before this returns, and reach the
-    /// device after the work before this call and before that after it.
+    /// Writes all bytes in place. The call copies the elements before it returns. The write runs
+    /// after earlier work and before later work.
     ///
     /// # Errors
-    /// [`Error::Buffer`] for elements of another size than the buffer's, or for a slice that starts
-    /// or ends inside a word of 4 bytes which holds others' bytes too; [`Error::DeviceLost`]. In a
-    /// browser also [`Error::WouldBlock`] for more than the staging memory has room for, and then
-    /// the buffer may have no value any more: there, [`write_async`](Self::write_async) waits.
+    /// [`Error::Buffer`] if the elements' size is not the buffer's size. The same error for a slice
+    /// that starts or ends inside a word of 4 bytes shared with other bytes. [`Error::DeviceLost`].
+    /// In a browser also [`Error::WouldBlock`] for more bytes than the staging memory has room for;
+    /// then the buffer may have lost its value. There, use [`write_async`](Self::write_async),
+    /// which waits.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -130,11 +132,11 @@ impl Buffer {
         self.engine.upload(&self.storage, self.offset_bytes, bytes)
     }
 
-    /// As [`write`](Self::write), as a future: in a browser it waits for staging memory without
-    /// blocking. If it is dropped before its end, the buffer has no value any more.
+    /// As [`write`](Self::write), as a future. In a browser it waits for staging memory without
+    /// blocking. A future that is dropped before its end leaves the buffer without a value.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), but for the one that a browser has.
+    /// As [`write`](Self::write), without [`Error::WouldBlock`].
     pub async fn write_async<T: Element>(&self, elements: &[T]) -> Result<()> {
         self.check_write(elements)?;
         if elements.is_empty() {
@@ -144,17 +146,16 @@ impl Buffer {
         self.engine.upload_async(&self.storage, at, bytes).await
     }
 
-    /// Sees to it that the buffer has a value: runs the work that it waits for, and returns when
-    /// that is submitted.
+    /// Runs the work that computes the buffer's value, and returns when that work is submitted.
     ///
     /// # Errors
-    /// What became of that work. After [`Error::OutOfMemory`] it is still queued: drop some buffers
-    /// and call again.
+    /// The errors of that work. After [`Error::OutOfMemory`] the work is still queued: drop some
+    /// buffers and call again.
     pub async fn force_async(&self) -> Result<()> {
         self.engine.force(&self.storage).await
     }
 
-    /// [`force_async`](Self::force_async), and waits for it.
+    /// As [`force_async`](Self::force_async), and waits for the result.
     ///
     /// # Errors
     /// As [`force_async`](Self::force_async).
@@ -163,7 +164,7 @@ impl Buffer {
         block_on("Buffer::force", self.force_async())
     }
 
-    /// Reads into `spare`, whatever it holds, and waits: where the bytes lie, if that can be.
+    /// Reads into `spare`, replacing its contents, and waits. Reads in place where possible.
     #[doc(hidden)]
     #[cfg(not(target_arch = "wasm32"))]
     pub fn read_now<T: Element>(&self, operation: &'static str, spare: Vec<T>) -> Result<Vec<T>> {
@@ -179,7 +180,7 @@ impl Buffer {
         block_on(operation, self.start_read(landing.into_spare())?.elements())
     }
 
-    /// Starts a read into `spare`, whatever it holds.
+    /// Starts a read into `spare`, replacing its contents.
     #[doc(hidden)]
     pub fn start_read<T: Element>(&self, mut spare: Vec<T>) -> Result<Arrival<T>> {
         if self.is_empty() {
@@ -215,7 +216,7 @@ impl Buffer {
             false => Err(Error::Buffer {
                 operation,
                 reason: format!(
-                    "{} bytes are no whole number of elements of {element_bytes}",
+                    "{} bytes are not a multiple of the element size of {element_bytes}",
                     self.size_bytes
                 ),
             }),
@@ -226,7 +227,10 @@ impl Buffer {
         let (start, got) = (self.offset_bytes, size_of_val(elements) as u64);
         let end = start + self.size_bytes;
         let reason = if got != self.size_bytes {
-            format!("{got} bytes were given to a buffer of {}", self.size_bytes)
+            format!(
+                "{got} bytes were given for a buffer of {} bytes",
+                self.size_bytes
+            )
         } else if !self.is_whole_words() && got > 0 {
             format!(
                 "bytes {start} to {end} of the memory start or end inside a word of 4 bytes which \

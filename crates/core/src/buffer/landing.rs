@@ -1,4 +1,4 @@
-//! Bytes that arrive from the device become elements in a vector.
+//! Puts bytes that arrive from the device into a vector of elements.
 
 use std::fmt;
 use std::mem;
@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 
 /// A read under way.
 pub struct Arrival<T> {
-    /// Done when all bytes have landed; `None` if there are none.
+    /// Ready when all bytes have arrived; `None` if there are none.
     pub(super) landed: Option<BoxFuture<'static, Result<()>>>,
-    /// Where they land.
+    /// The vector that receives them.
     pub(super) landing: Arc<Mutex<Landing<T>>>,
 }
 
@@ -23,10 +23,10 @@ impl<T> fmt::Debug for Arrival<T> {
 }
 
 impl<T: Element> Arrival<T> {
-    /// Waits for them.
+    /// Waits for the elements.
     ///
     /// # Errors
-    /// What became of the work that the value needs.
+    /// The errors of the work that computes the value.
     pub async fn elements(self) -> Result<Vec<T>> {
         if let Some(landed) = self.landed {
             landed.await?;
@@ -36,16 +36,16 @@ impl<T: Element> Arrival<T> {
     }
 }
 
-/// All elements of a range, as far as they have arrived.
+/// The elements of a range that have arrived so far.
 pub(super) struct Landing<T> {
     elements: Vec<T>,
     arrived_bytes: usize,
-    /// The host has no room for them.
+    /// The host has no room for the elements.
     is_refused: bool,
 }
 
 impl<T: Element> Landing<T> {
-    /// Into a vector that is there already, whatever it holds.
+    /// Uses an existing vector and replaces its contents.
     pub(super) fn new(elements: Vec<T>) -> Self {
         Landing {
             elements,
@@ -54,12 +54,12 @@ impl<T: Element> Landing<T> {
         }
     }
 
-    /// The vector for another read, since none of this one's bytes came.
+    /// Returns the vector for another read, because no byte of this one arrived.
     pub(super) fn into_spare(self) -> Vec<T> {
         self.elements
     }
 
-    /// All of them, once they have landed.
+    /// All elements, after all bytes have arrived.
     pub(super) fn elements(self) -> Result<Vec<T>> {
         match self.is_refused {
             false => Ok(self.elements),
@@ -70,9 +70,9 @@ impl<T: Element> Landing<T> {
         }
     }
 
-    /// The next bytes, of a read of `len` elements. They may end inside an element.
+    /// Takes the next bytes of a read of `len` elements. They may end inside an element.
     pub(super) fn take_in(&mut self, piece: &[u8], len: usize) {
-        // Only here, so that a read which waits in the queue takes no memory.
+        // Allocate only now, so that a read in the queue takes no memory.
         if self.arrived_bytes == 0 {
             self.is_refused = !has_room_for(&self.elements, len);
         }
@@ -102,16 +102,16 @@ pub(super) fn lock<T>(landing: &Mutex<Landing<T>>) -> MutexGuard<'_, Landing<T>>
     landing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Memory from this size on comes zeroed from the system, so that nobody touches it before the
-/// bytes do. Less of it may be memory that was freed: to zero that would take as long as to fill
-/// it.
+/// From this size on the system gives zeroed memory, which needs no write before the bytes arrive.
+/// A smaller allocation may reuse freed memory, and zeroing it takes as long as filling it.
 const ZEROED_BYTES: usize = 32 << 20;
 
-/// Elements so few that asking for room beforehand would be for nothing.
+/// So few elements that checking for room beforehand does not pay.
 const FEW: usize = 1 << 16;
 
-/// Can a vector grow to so many elements? What cannot be had ends the program, unless it is asked
-/// for in this way. The room itself is not kept: a vector that is zeroed from the start is faster.
+/// Can a vector grow to `len` elements? A failed allocation would end the program, so
+/// `try_reserve_exact` asks first. The reserved memory is dropped: a vector zeroed at its creation
+/// is faster.
 fn has_room_for<T>(elements: &Vec<T>, len: usize) -> bool {
     len <= FEW || len <= elements.capacity() || Vec::<T>::new().try_reserve_exact(len).is_ok()
 }

@@ -1,8 +1,8 @@
-//! Buffers: bytes that the engine places, moves, evicts and restores. Handles only; the bytes are a
-//! storage's.
+//! Buffers: bytes that the engine places, moves, evicts and restores. A buffer is only a handle; a
+//! storage has the bytes.
 //!
-//! `io` is what goes to the device and comes back, `placement` where the bytes are to be, `landing`
-//! how they become elements, `words` the kernels that fill and copy.
+//! `io` reads and writes, `placement` says where the bytes should be, `landing` turns arriving
+//! bytes into elements, `words` has the kernels that fill and copy.
 
 mod io;
 mod landing;
@@ -23,16 +23,15 @@ use crate::memory::{Residency, Source, Storage, Tag};
 
 pub use placement::Pin;
 
-/// Bytes on the device, or wherever the budget has put them.
+/// Bytes on the device, or evicted by the budget.
 ///
-/// Cheap to clone: clones and slices share their bytes, and what is written through one is read
-/// through all. The memory is freed when the last of them is dropped, on any thread; that waits for
-/// nothing.
+/// Cheap to clone: clones and slices share their bytes, so a write through one shows in all. The
+/// memory is freed when the last of them is dropped, on any thread; the drop never waits.
 ///
-/// A buffer has no address. The engine looks up its place when a command that uses it is encoded,
-/// so it may move, be evicted to the host or the disk, and be restored, between any two commands. A
-/// [`Kernel`](crate::Kernel) binds it by name, [`Gpu::with_bound`] gives your own passes its place
-/// for the length of a call.
+/// A buffer has no address. The engine looks up its place when it encodes a command that uses the
+/// buffer. So between any two commands the buffer may move, be evicted to the host or the disk, and
+/// be restored. A [`Kernel`](crate::Kernel) binds it by name. [`Gpu::with_bound`] gives your own
+/// passes its place for one call.
 ///
 /// ```no_run
 /// use lapidary_core::{Gpu, Kernel, Options};
@@ -84,17 +83,17 @@ impl Buffer {
         }
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Has it no bytes?
+    /// Is the size 0 bytes?
     pub fn is_empty(&self) -> bool {
         self.size_bytes == 0
     }
 
-    /// Some of its bytes, as a buffer that shares them.
+    /// A range of the bytes, as a buffer that shares them.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -106,7 +105,7 @@ impl Buffer {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Buffer`] for a range that passes the end.
+    /// [`Error::Buffer`] for a range that exceeds the buffer.
     pub fn slice(&self, bytes: Range<u64>) -> Result<Buffer> {
         if bytes.start > bytes.end || bytes.end > self.size_bytes {
             return Err(Error::Buffer {
@@ -124,7 +123,7 @@ impl Buffer {
         })
     }
 
-    /// New bytes with the same values.
+    /// A new buffer with the same bytes.
     ///
     /// # Errors
     /// [`Error::NeverFits`], [`Error::DeviceLost`]; [`Error::Buffer`] for a slice that starts
@@ -147,12 +146,13 @@ impl Buffer {
         Ok(Self::whole(&self.engine, copy))
     }
 
-    /// Where its memory was made, and under what name. A slice has that of what it is a slice of.
+    /// The call site and the name of its memory. A slice has the tag of the buffer that it belongs
+    /// to.
     pub fn tag(&self) -> Tag {
         self.storage.tag()
     }
 
-    /// Gives it a name, by which reports and errors call it and all that share its bytes.
+    /// Names the buffer. Reports and errors use the name for all buffers that share the bytes.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         self.storage.set_name(name);
@@ -165,12 +165,12 @@ impl Buffer {
         self.storage.residency()
     }
 
-    /// Counts the writes to its memory, through whichever slice.
+    /// The number of writes to its memory so far, through any slice.
     pub fn version(&self) -> u64 {
         self.storage.version()
     }
 
-    /// Do both look at the same memory? They need not have a byte in common.
+    /// Do both buffers share one memory? Their ranges need not overlap.
     pub fn shares_memory_with(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
@@ -185,26 +185,26 @@ impl Buffer {
         &self.storage
     }
 
-    /// Where in the memory that it shares it starts.
+    /// Offset in the shared memory, in bytes.
     #[doc(hidden)]
     pub fn offset_bytes(&self) -> u64 {
         self.offset_bytes
     }
 
-    /// Does no word that it ends in hold others' bytes? What follows the memory is padding.
+    /// Is its last word free of other buffers' bytes? The memory ends with padding.
     #[doc(hidden)]
     pub fn ends_with_word(&self) -> bool {
         let end = self.offset_bytes + self.size_bytes;
         end.is_multiple_of(4) || end == self.storage.len_bytes()
     }
 
-    /// Can it be written word by word, without touching others' bytes?
+    /// Can kernels write it word by word without changing other bytes?
     #[doc(hidden)]
     pub fn is_whole_words(&self) -> bool {
         self.offset_bytes.is_multiple_of(4) && self.ends_with_word()
     }
 
-    /// Refuses a slice that is not the whole of its memory.
+    /// Refuses a slice that does not cover its whole memory.
     fn check_whole(&self, operation: &'static str) -> Result<()> {
         let is_whole = self.offset_bytes == 0 && self.size_bytes == self.storage.len_bytes();
         match (is_whole, self.residency()) {
@@ -233,7 +233,7 @@ impl Gpu {
         Ok(Buffer::whole(self.engine(), storage))
     }
 
-    /// A buffer full of zeros.
+    /// A buffer of `size_bytes` zeros.
     ///
     /// # Errors
     /// As [`buffer`](Gpu::buffer), and [`Error::DeviceLost`].
@@ -244,7 +244,7 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// A buffer with the bytes of these elements. They are taken over before this returns.
+    /// A buffer with these elements. The call copies them before it returns.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -257,7 +257,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`buffer_zeroed`](Gpu::buffer_zeroed). In a browser also [`Error::WouldBlock`] for more
-    /// than the staging memory has room for: there, [`Buffer::write_async`] waits.
+    /// bytes than the staging memory has room for. There, use [`Buffer::write_async`], which waits.
     #[track_caller]
     pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer> {
         let buffer = self.buffer(size_of_val(elements) as u64)?;
@@ -265,7 +265,8 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// A buffer whose bytes a source gives when something uses them, and again after each eviction.
+    /// A buffer with a source. The source gives the bytes at the first use, and again after each
+    /// eviction.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -298,7 +299,7 @@ fn check_source(operation: &'static str, source: &Source, size_bytes: u64) -> Re
     }
 }
 
-/// What it is, not what it holds: that would have to wait for the device.
+/// Does not print the bytes: reading them would wait for the device.
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer")

@@ -1,4 +1,4 @@
-//! Where a buffer's bytes are to be: hints, and orders.
+//! Where a buffer's bytes should be: hints and commands.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::engine::block_on;
 use crate::error::{Error, Result};
 use crate::memory::{Advice, Source, Storage};
 
-/// What errors call it.
+/// The operation's name in errors.
 const RECOMPUTE: &str = "recompute_with";
 
-/// Keeps a buffer where it is on the device until this is dropped: see [`Buffer::pin`].
+/// Keeps a buffer at its place on the device until this is dropped: see [`Buffer::pin`].
 #[derive(Debug)]
 #[must_use = "the bytes may move again as soon as this is dropped"]
 pub struct Pin(Arc<Storage>);
@@ -23,12 +23,14 @@ impl Drop for Pin {
 }
 
 impl Buffer {
-    /// Evicts the buffer now, with all that share its bytes: to the host's memory, to disk, or, if
-    /// the bytes are elsewhere already, nowhere. The next command that uses it restores it.
+    /// Evicts the buffer now, with all buffers that share its bytes: to the host's memory or to
+    /// disk. If another copy is valid, nothing is moved. The next command that uses the buffer
+    /// restores it.
     ///
     /// # Errors
-    /// [`Error::Pinned`] for one that is pinned or imported; [`Error::Spill`] when neither the host
-    /// nor the disk has room; what [`force`](Self::force) says. The buffer stays where it is then.
+    /// [`Error::Pinned`] for a pinned or imported buffer; [`Error::Spill`] when neither the host
+    /// nor the disk has room; the errors of [`force`](Self::force). After an error the buffer stays
+    /// where it is.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -54,8 +56,8 @@ impl Buffer {
         self.engine.evict(&self.storage).await
     }
 
-    /// Asks for the buffer to be on the device soon: the queue restores it before the work that is
-    /// recorded next. It is a hint: where no room can be made, nothing happens.
+    /// Asks for the buffer to be on the device soon. The queue restores it before the work that is
+    /// recorded next. It is a hint: if there is no room, nothing happens.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -63,18 +65,18 @@ impl Buffer {
         self.engine.prefetch(&self.storage)
     }
 
-    /// Says when the buffer is used next, where its past uses would mislead. It only decides what
-    /// is evicted first; the last advice counts.
+    /// Says when the buffer is used next, where its past uses would mislead. The advice only
+    /// affects the order of eviction; the last advice counts.
     pub fn advise(&self, advice: Advice) {
         self.storage.advise(advice);
     }
 
-    /// Restores the buffer to the device, if it is not there, and keeps it at its place until the
-    /// [`Pin`] is dropped: it is neither evicted nor moved. A pin should be short, since it is in
-    /// the way of everybody else.
+    /// Restores the buffer to the device, and keeps it at its place until the [`Pin`] is dropped:
+    /// it is neither evicted nor moved. Keep a pin short, because it obstructs compaction and
+    /// eviction.
     ///
     /// # Errors
-    /// What [`force`](Self::force) says.
+    /// The errors of [`force`](Self::force).
     pub fn pin(&self) -> Result<Pin> {
         block_on("Buffer::pin", self.pin_async())
     }
@@ -85,7 +87,7 @@ impl Buffer {
     /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
         if self.storage.len_bytes() == 0 {
-            // It is nowhere.
+            // An empty buffer has no place.
             self.engine.force(&self.storage).await?;
             self.storage.pin();
         } else {
@@ -96,17 +98,19 @@ impl Buffer {
         Ok(Pin(self.storage.clone()))
     }
 
-    /// Lets a function stand in for the bytes that the buffer has now: when memory is short they
-    /// are given up, and computed again from `inputs` when a command uses them.
+    /// Registers a function that can compute the buffer's current bytes again. When memory is
+    /// short, the engine drops the bytes. When a command uses the buffer, it computes them again
+    /// from `inputs`.
     ///
-    /// The function gets the inputs, and returns a new buffer of this size. It is called while work
-    /// is under way: it may record commands, but calls that wait are refused with
-    /// [`Error::Reentered`]. It should not hold buffers of its own. Once an input has been written
-    /// to, the bytes are kept, or, if they had been given up, gone: [`Error::Recompute`].
+    /// The function gets the inputs, and returns a new buffer of this size. It runs while work is
+    /// under way: it may record commands, but calls that wait return [`Error::Reentered`]. It
+    /// should not hold buffers. After a write to an input the bytes are no longer dropped. If they
+    /// were dropped before the write, they are lost: [`Error::Recompute`].
     ///
     /// # Errors
     /// [`Error::Buffer`] for a slice, [`Error::Foreign`], [`Error::Pinned`] for an imported buffer,
-    /// [`Error::Recompute`] for one that is among the inputs; what [`force`](Self::force) says.
+    /// [`Error::Recompute`] if the buffer is one of the inputs; the errors of
+    /// [`force`](Self::force).
     #[cfg(not(target_arch = "wasm32"))]
     pub fn recompute_with(
         &self,
@@ -129,12 +133,13 @@ impl Buffer {
         self.recompute(inputs, compute).await
     }
 
-    /// Lets a function stand in for the bytes that the buffer has now: when memory is short they
-    /// are given up, and computed again from `inputs` when a command uses them.
+    /// Registers a function that can compute the buffer's current bytes again. When memory is
+    /// short, the engine drops the bytes. When a command uses the buffer, it computes them again
+    /// from `inputs`.
     ///
     /// # Errors
-    /// [`Error::Buffer`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; what
-    /// [`force_async`](Self::force_async) says.
+    /// [`Error::Buffer`], [`Error::Foreign`], [`Error::Pinned`], [`Error::Recompute`]; the errors
+    /// of [`force_async`](Self::force_async).
     #[cfg(target_arch = "wasm32")]
     pub async fn recompute_with_async(
         &self,
@@ -177,7 +182,7 @@ impl Buffer {
                 true => Ok(made.storage),
                 false => Err(Error::Recompute {
                     made_at: made_at.clone(),
-                    reason: format!("{size_bytes} bytes are wanted, {made} was made"),
+                    reason: format!("the function must make {size_bytes} bytes, and made {made}"),
                 }),
             }
         };
@@ -187,12 +192,12 @@ impl Buffer {
             .await
     }
 
-    /// Lets a source stand in for the bytes that the buffer has now: to evict it costs nothing from
-    /// now on, until it is written to. They are not compared.
+    /// Gives the buffer a source that has its current bytes. Until the next write to the buffer,
+    /// its eviction then costs nothing. The bytes are not compared.
     ///
     /// # Errors
     /// [`Error::Buffer`] for a slice or a source that is too short, [`Error::Pinned`] for an
-    /// imported buffer; what [`force`](Self::force) says.
+    /// imported buffer; the errors of [`force`](Self::force).
     pub fn backed_by(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;

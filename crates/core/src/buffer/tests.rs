@@ -1,4 +1,4 @@
-//! Buffers on the simulated device: bytes come back as they went, wherever they were meanwhile.
+//! Buffers on the simulated device keep their bytes, wherever the bytes were in between.
 
 use crate::sim::{SimHandle, SimKernels, SimOptions};
 use crate::{Advice, Budget, Buffer, Diagnostics, Error, Gpu, Kernel, Options, Residency, Result};
@@ -74,8 +74,8 @@ fn what_cannot_be_is_refused_with_the_numbers() {
     let odd = buffer.slice(1..7).unwrap();
     assert!(refusal(odd.copy()).contains("starts at byte 1"));
     assert!(refusal(odd.write(&[0_u8; 6])).contains("bytes 1 to 7"));
-    assert!(refusal(odd.write(&[0_u8; 5])).contains("5 bytes were given to a buffer of 6"));
-    assert!(refusal(odd.to_vec::<u32>()).contains("6 bytes are no whole number"));
+    assert!(refusal(odd.write(&[0_u8; 5])).contains("5 bytes were given for a buffer of 6 bytes"));
+    assert!(refusal(odd.to_vec::<u32>()).contains("6 bytes are not a multiple"));
     assert!(refusal(odd.backed_by(Source::bytes([0; 6].into()))).contains("a slice is not all"));
     let short = Source::bytes([0; 7].into());
     assert!(refusal(gpu.buffer_backed(short, 8)).contains("has 7 bytes, and 8 are needed"));
@@ -129,7 +129,7 @@ fn a_source_or_a_function_stands_in_for_bytes_that_were_given_up() {
     let slice = copy.slice(0..4).unwrap();
     let refused = slice.recompute_with(&[&backed], |inputs| inputs[0].slice(0..4));
     assert!(refusal(refused).contains("a slice is not all"));
-    // What is made must be whole, and as large.
+    // The function must return a whole buffer of the same size.
     backed.backed_by(Source::bytes(numbers.into())).unwrap();
     copy.recompute_with(&[&backed], |inputs| inputs[0].slice(0..128))
         .unwrap();
@@ -157,7 +157,7 @@ fn kernels_take_buffers_and_slices_and_refuse_those_of_others() {
         let call = kernel.call().bind("x", x).bind("y", y);
         call.groups([1, 1, 1]).run()
     };
-    // One that is aligned is seen where it lies, another is copied.
+    // An aligned slice is read in place, another is copied.
     for start in [0, 64, 100] {
         let y = gpu.buffer_from(&[1_u32; 3]).unwrap();
         let part = x.slice(4 * start..4 * start + 12).unwrap();
@@ -200,7 +200,7 @@ fn what_a_kernel_leaves_unwritten_is_found() {
     let made = kernel.unwrap().call().out("y", 16).groups([2, 1, 1]);
     let made = made.run_one().unwrap();
     assert_eq!(made.to_vec::<u32>().unwrap(), [1, 1, 0, 0]);
-    // It is a bug once somebody reads it.
+    // It becomes a bug once a command reads it.
     made.copy().unwrap().force().unwrap();
     let found = gpu.diagnose().unwrap();
     assert!(

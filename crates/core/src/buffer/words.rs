@@ -1,5 +1,5 @@
-//! The two kernels of the core itself that write a buffer: they fill it with a word, or copy words
-//! of another one to it.
+//! The core's own two kernels: one fills a buffer with a word, one copies words to it from another
+//! buffer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::memory::Storage;
 
 const WGSL: &str = include_str!("../../shaders/words.wgsl");
 
-/// Words that the kernels count without wrapping, with all invocations of their last workgroups.
+/// Most words that the kernels count without wrapping, with all invocations of their last
+/// workgroups.
 const MOST_WORDS: u32 = 1 << 31;
 
 /// Writes one word everywhere.
@@ -51,14 +52,14 @@ pub(crate) fn fill(engine: &Arc<Engine>, storage: &Arc<Storage>, word: u32) -> R
     engine.launch(Launch::new(&FILL_WORDS, 0, [arg(storage)], &params, groups))
 }
 
-/// Queues a copy of the words from a byte on to all of `to`.
+/// Queues a copy to all of `to`, from `offset_bytes` on.
 pub(crate) fn copy(
     engine: &Arc<Engine>,
     from: &Arc<Storage>,
     offset_bytes: u64,
     to: &Arc<Storage>,
 ) -> Result<()> {
-    // The last index is the largest of the numbers that the kernel has.
+    // The kernel's largest number is the last index.
     let end = words_of(offset_bytes + to.len_bytes())?;
     let words = to.len_bytes().div_ceil(4) as u32;
     let first = end - words;
@@ -68,7 +69,7 @@ pub(crate) fn copy(
     engine.launch(Launch::new(&COPY_WORDS, 0, args, &params, groups))
 }
 
-/// So many bytes in words, which the kernels count in 32 bits, four at a time.
+/// The number of words for `bytes`. The kernels count words in 32 bits, four at a time.
 fn words_of(bytes: u64) -> Result<u32> {
     let words = u32::try_from(bytes.div_ceil(4)).ok();
     let words = words.filter(|words| *words <= MOST_WORDS);
@@ -88,7 +89,7 @@ fn arg(storage: &Arc<Storage>) -> Arg {
     }
 }
 
-/// Workgroups in two dimensions, since one may not hold them all.
+/// Workgroups in two dimensions, because one dimension may be too small.
 fn groups_of(engine: &Engine, words: u32) -> [u32; 3] {
     let groups = words.div_ceil(4 * 64).max(1);
     let x = groups.min(engine.caps().max_groups);
