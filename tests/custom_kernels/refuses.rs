@@ -123,7 +123,7 @@ fn entry_points() {
     assert!(!hostile.contains(acts), "{hostile:?}");
     let (message, excerpt) = shown(Kernel::with_entry(&gpu(), &big, "b"));
     assert!(
-        message.contains("[1024, 1024, 1] is 1048576 invocations"),
+        message.contains("[1024, 1024, 1] has 1048576 invocations"),
         "{message}"
     );
     points_at(&excerpt, 3, "fn b", "workgroup_size");
@@ -402,7 +402,7 @@ fn parameters_and_groups() {
     let call = none.call().out("x", &[4], DType::U32).groups([1, 1, 1]);
     let (message, _) = shown(call.clone().params(&1.0_f32).run());
     assert!(
-        message.contains("it declares no `var<uniform>`"),
+        message.contains("the entry point uses no `var<uniform>`"),
         "{message}"
     );
     let (message, _) = shown(call.clone().out("x", &[1], DType::U32).run_one());

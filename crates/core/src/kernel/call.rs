@@ -1,4 +1,4 @@
-//! One call of a custom kernel: what was bound is checked against what the text declares.
+//! One call of a custom kernel: checks the bound operands against the text's declarations.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::engine::kernel::{Arg, Launch};
 use crate::error::{Error, Result};
 use crate::memory::{FENCE_BYTES, PATTERN, Residency};
 
-/// A call of a [`Kernel`] in the making. Nothing is checked or copied before [`run`](Self::run).
+/// A call of a [`Kernel`] under construction. [`run`](Self::run) does all checks and copies.
 #[must_use = "a call does nothing before it is run"]
 #[derive(Clone)]
 pub struct KernelCall<T = Buffer> {
@@ -22,25 +22,25 @@ pub struct KernelCall<T = Buffer> {
     groups: Option<[u32; 3]>,
 }
 
-/// What a kernel's binding can show: a [`Buffer`], or what lies in one, such as a tensor.
+/// An operand of a kernel: a [`Buffer`], or a value that lies in a buffer, such as a tensor.
 pub trait Bind {
-    /// The bytes from the first element to the last. Where those lie in another order or with gaps,
-    /// `None`: then a `read` binding shows a [copy](Self::copied).
+    /// The bytes from the first element to the last. `None` where the elements are in another order
+    /// or have gaps; then a `read` binding gets a [copy](Self::copied).
     fn buffer(&self) -> Option<Buffer>;
 
-    /// New bytes with the same value, in order and without gaps.
+    /// A new buffer with the same elements, in order and without gaps.
     ///
     /// # Errors
-    /// What making them says.
+    /// The errors of making the copy.
     fn copied(&self) -> Result<Buffer>;
 
-    /// The type of the elements, if they have one: a binding must be declared for it.
+    /// The element type, if there is one. The binding must be declared for it.
     fn dtype(&self) -> Option<DType>;
 
-    /// What errors call it: `the tensor`.
+    /// What errors call it, for example `the tensor`.
     fn noun(&self) -> &'static str;
 
-    /// Which elements it has, for errors: `the elements of [2, 3] with strides [1, 2]`.
+    /// Its elements, for errors: `the elements of [2, 3] with strides [1, 2]`.
     fn elements(&self) -> String;
 }
 
@@ -67,24 +67,24 @@ impl Bind for Buffer {
     }
 }
 
-/// What was given for a binding.
+/// The operand that a call names for a binding.
 #[derive(Clone)]
 enum Given<T> {
     Bound(T),
-    /// A new buffer of so many bytes.
+    /// A new buffer of this size, in bytes.
     Output(u64, Option<DType>),
 }
 
-/// An operand as the device will see it.
+/// An operand as the device gets it.
 struct Seen {
     buffer: Buffer,
     dtype: DType,
-    /// Bytes of the storage: from where, and how many.
+    /// The range in the storage: offset and size, in bytes.
     range: (u64, u64),
 }
 
 impl Seen {
-    /// All of a buffer, in whole words.
+    /// A whole buffer, rounded to whole words.
     fn part(buffer: Buffer, dtype: DType) -> Self {
         let start = match buffer.is_empty() {
             true => 0,
@@ -116,19 +116,19 @@ impl<T: Bind + Clone> KernelCall<T> {
         }
     }
 
-    /// Binds a buffer. A `read` binding takes any. It
-    /// reads a copy where the elements do not lie one after the other, where they do not start at a
-    /// multiple of [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes), and where
-    /// another name reads them already. A slice of a buffer that starts inside a word of 4 bytes
-    /// cannot be copied: then [`run`](Self::run) gives [`Error::Buffer`]. A `read_write` binding
-    /// changes what is bound in place, so it takes neither.
+    /// Binds a buffer by the name of a binding. A `read` binding takes any buffer. It reads a copy
+    /// in three cases: the elements are not consecutive; they do not start at a multiple of
+    /// [`Caps::offset_alignment_bytes`](crate::Caps::offset_alignment_bytes); another binding reads
+    /// them already. A slice that starts inside a word of 4 bytes cannot be copied: then
+    /// [`run`](Self::run) returns [`Error::Buffer`]. A `read_write` binding changes the operand in
+    /// place, so it takes none of these.
     pub fn bind(mut self, name: &str, operand: &T) -> Self {
         let given = Given::Bound(operand.clone());
         self.given.push((name.to_owned(), given));
         self
     }
 
-    /// Why a buffer cannot be bound where it lies, if that is so.
+    /// Why a buffer cannot be bound in place, if it cannot.
     fn misfit(&self, buffer: &Buffer, is_written: bool) -> Option<String> {
         let alignment = self.kernel.engine.caps().offset_alignment_bytes;
         let (start, end) = (
@@ -136,7 +136,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             buffer.offset_bytes() + buffer.size_bytes(),
         );
         let is_aligned = buffer.is_empty() || start.is_multiple_of(alignment);
-        // A word that the next elements of the storage begin in must not be written.
+        // A kernel must not write a word that the next elements of the storage share.
         let fits = is_aligned && (buffer.ends_with_word() || !is_written);
         (!fits).then(|| {
             format!(
@@ -146,7 +146,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         })
     }
 
-    /// Makes a new buffer of so many bytes for a `read_write` binding, full of zeros until the
+    /// Makes a new buffer of `size_bytes` for a `read_write` binding. It holds zeros until the
     /// kernel writes.
     pub fn out(mut self, name: &str, size_bytes: u64) -> Self {
         let given = Given::Output(size_bytes, None);
@@ -154,7 +154,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         self
     }
 
-    /// As [`out`](Self::out), of elements of a type.
+    /// As [`out`](Self::out), with an element type.
     #[doc(hidden)]
     pub fn out_typed(mut self, name: &str, size_bytes: u64, dtype: DType) -> Self {
         let given = Given::Output(size_bytes, Some(dtype));
@@ -162,32 +162,31 @@ impl<T: Bind + Clone> KernelCall<T> {
         self
     }
 
-    /// The value of the uniform: a number, or a `#[repr(C)]` struct that derives `bytemuck::Pod`
-    /// (or only `NoUninit`) and is laid out as WGSL says. Padding at the end may be left out.
+    /// Sets the uniform's value: a number, or a `#[repr(C)]` struct that derives `bytemuck::Pod`
+    /// (or only `NoUninit`) with the layout of WGSL. Padding at the end may be left out.
     pub fn params<P: bytemuck::NoUninit>(self, params: &P) -> Self {
         self.params_bytes(bytemuck::bytes_of(params))
     }
 
-    /// The bytes of the uniform.
+    /// Sets the bytes of the uniform.
     pub fn params_bytes(mut self, bytes: &[u8]) -> Self {
         self.params = Some(bytes.to_vec());
         self
     }
 
-    /// How many workgroups run, in x, y and z.
+    /// Sets the number of workgroups in x, y and z.
     pub fn groups(mut self, groups: [u32; 3]) -> Self {
         self.groups = Some(groups);
         self
     }
 
-    /// Checks the call and queues it. Returns the new buffers, in the order of
+    /// Checks the call and queues it. Returns the new buffers, in the order of the calls of
     /// [`out`](Self::out).
     ///
     /// # Errors
-    /// [`Error::Kernel`] for names that are missing, unknown or bound twice, and for wrong types,
-    /// access, sizes, parameters and numbers of groups; [`Error::Foreign`];
-    /// [`Error::NeverFits`] for a buffer larger than one binding of the device; those of making
-    /// a buffer.
+    /// [`Error::Kernel`] for missing, unknown or repeated names, and for wrong types, access,
+    /// sizes, parameters and numbers of groups. [`Error::Foreign`]. [`Error::NeverFits`] for a
+    /// buffer larger than one binding of the device. The errors of making a buffer.
     ///
     /// ```no_run
     /// # fn demo(blur: &lapidary_core::Kernel, image: &lapidary_core::Buffer) -> lapidary_core::Result<()> {
@@ -322,12 +321,12 @@ impl<T: Bind + Clone> KernelCall<T> {
     fn checked_groups(&self) -> Result<[u32; 3]> {
         let most = self.kernel.engine.caps().max_groups;
         match self.groups {
-            None => self.refuse("how many workgroups? Call `groups([x, y, z])`".into()),
+            None => self.refuse("no number of workgroups: call `groups([x, y, z])`".into()),
             Some(groups) if groups.contains(&0) => self.refuse(format!(
-                "{groups:?} workgroups: 0 in one dimension is none at all"
+                "{groups:?} workgroups: each dimension needs at least 1"
             )),
             Some(groups) if groups.iter().any(|&groups| groups > most) => self.refuse(format!(
-                "{groups:?} workgroups: this device takes {most} in each dimension; spread them \
+                "{groups:?} workgroups: this device takes at most {most} a dimension; spread them \
                  over x, y and z"
             )),
             Some(groups) => Ok(groups),
@@ -342,7 +341,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             (None, Some(bytes)) => {
                 let len = bytes.len();
                 return self.refuse(format!(
-                    "{len} bytes of parameters, but it declares no `var<uniform>` that it uses"
+                    "{len} bytes of parameters, but the entry point uses no `var<uniform>`"
                 ));
             }
             (Some(params), bytes) => (params, bytes.unwrap_or_default()),
@@ -371,7 +370,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         Ok(bytes)
     }
 
-    /// The buffer behind an operand, made or copied if need be, and its bytes.
+    /// The buffer of an operand and its bytes. Makes or copies the buffer if necessary.
     #[track_caller]
     fn see(&self, operand: &Operand) -> Result<Seen> {
         let name = &operand.name;
@@ -380,7 +379,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             Some(Given::Output(_, dtype)) => (*dtype, "the output"),
             None => return self.refuse(format!("`{name}` is not bound")),
         };
-        // Bytes without a type are whatever the text says.
+        // An operand without an element type has the declared one.
         let dtype = dtype.unwrap_or(operand.dtypes[0]);
         if !operand.dtypes.contains(&dtype) {
             let ty = &self.kernel.text.text[operand.at.ty.clone()];
@@ -427,7 +426,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         Ok(Seen::part(buffer, dtype))
     }
 
-    /// What is bound: where it lies if that will do, else a copy of it.
+    /// The operand in place if possible, else a copy of it.
     #[track_caller]
     fn see_bound(&self, operand: &Operand, bound: &T, dtype: DType) -> Result<Seen> {
         let reason = match bound.buffer() {
@@ -456,8 +455,9 @@ impl<T: Bind + Clone> KernelCall<T> {
         }
     }
 
-    /// What is written must not be seen by another name. What two names read gets a copy for the
-    /// second: both may have to be declared `read_write`, and such bindings must not overlap.
+    /// No other binding may see memory that the kernel writes. If two bindings read the same
+    /// memory, the second gets a copy: both may have to be declared `read_write`, and such bindings
+    /// must not overlap.
     #[track_caller]
     fn separate(&self, seen: &mut [Seen]) -> Result<()> {
         for (second, operand) in self.operands().iter().enumerate() {
@@ -474,16 +474,16 @@ impl<T: Bind + Clone> KernelCall<T> {
                 );
                 return self.refuse_at(operand, "the same memory", message);
             }
-            // What begins inside a word has been copied already.
+            // An operand that starts inside a word has been copied already.
             let copy = &seen[second];
             seen[second] = Seen::part(copy.buffer.copy()?, copy.dtype);
         }
         Ok(())
     }
 
-    /// Where bugs are looked for: lets what is written through show some of the fence behind it,
-    /// where the kernel cannot tell. Returns which do, and which outputs are looked at for what was
-    /// not written.
+    /// With diagnostics on, a written binding includes a part of the fence behind it, if the kernel
+    /// cannot notice. Returns the bindings with a fence, and the outputs that are checked for
+    /// unwritten bytes.
     fn watched(&self, seen: &mut [Seen]) -> (u64, u64) {
         let Some(wanted) = self.kernel.engine.diagnostics() else {
             return (0, 0);
@@ -516,7 +516,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         (fenced, unwritten)
     }
 
-    /// The new buffers, in the order in which they were asked for.
+    /// The new buffers, in the order of the calls of `out`.
     fn outputs(&self, seen: &[Seen]) -> Vec<Buffer> {
         let mut outputs = Vec::new();
         for (name, given) in &self.given {

@@ -1,4 +1,4 @@
-//! What is wrong with a kernel, shown at its line with carets below the place.
+//! Errors of a kernel, shown at their line with carets below the place.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::error::{Error, KernelError};
 use crate::excerpt::{excerpt, shown};
 
-/// Characters of a line that an excerpt shows, at most.
+/// Most characters of a line that an excerpt shows.
 const MOST_COLUMNS: usize = 100;
 
-/// Characters of a message that we did not write, at most.
+/// Most characters of a message from another library.
 const MOST_MESSAGE: usize = 1000;
 
 /// An error about a kernel as a whole.
@@ -17,7 +17,7 @@ pub(super) fn error(kernel: &str, message: impl Into<String>) -> Error {
     error_with(kernel, message.into(), String::new())
 }
 
-/// An error about a place in its text.
+/// An error about a place in the kernel's text.
 pub(super) fn error_at(
     kernel: &str,
     text: &str,

@@ -1,24 +1,24 @@
-//! Bounds on what a kernel makes its compiler do.
+//! Bounds on the effort that a kernel asks of the driver's compiler.
 //!
-//! Drivers inline every function at every call, so thirty functions that each call the one before
-//! twice are a thousand million statements; and what an invocation keeps for itself is taken
-//! once for each that runs. A text that goes beyond all reason here would hang or kill the
-//! process in the driver, where nothing can be reported any more.
+//! Drivers inline every function at every call. Thirty functions that each call the previous one
+//! twice would expand to a thousand million statements. Private variables take memory once for each
+//! invocation that runs. Such a text could hang or kill the process inside the driver, where no
+//! error can be reported any more. So it is refused here.
 
 use std::ops::Range;
 
 use naga::{AddressSpace, Block, Function, Module, Statement};
 
-/// Statements of an entry point with all its calls inlined, at most.
+/// Most statements of an entry point with all calls inlined.
 const MOST_STATEMENTS: u64 = 1 << 20;
 
-/// Bytes of variables that one invocation keeps for itself, at most.
+/// Most bytes of private variables of one invocation.
 const MOST_PRIVATE_BYTES: u64 = 64 << 10;
 
-/// Refuses a module that asks for too much: where, if it is about a place, and why. Only its
-/// declarations need be right.
+/// Refuses a module that asks for too much. The error gives the reason, and the place if there is
+/// one. Only the module's declarations need to be valid.
 pub(super) fn check(module: &Module) -> Result<(), (Option<Range<usize>>, String)> {
-    // A function comes after those that it calls.
+    // naga lists a function after the functions that it calls.
     let mut costs: Vec<u64> = Vec::with_capacity(module.functions.len());
     for (handle, function) in module.functions.iter() {
         let cost = cost(&function.body, &costs);
@@ -71,7 +71,8 @@ fn size_bytes(module: &Module, ty: naga::Handle<naga::Type>) -> u64 {
     size.map_or(u64::MAX, u64::from)
 }
 
-/// Statements of a block, with what it calls. Its depth was bounded before it was parsed.
+/// Statements of a block, with those of the functions that it calls. The caller bounded its depth
+/// before parsing.
 fn cost(block: &Block, costs: &[u64]) -> u64 {
     let statements = block.iter().map(|statement| match statement {
         Statement::Block(block) => cost(block, costs),

@@ -8,7 +8,7 @@
 //!   kernel.call() ─ call ── names, types, sizes, overlaps ── a Launch; the pass calls rewrite
 //! ```
 //!
-//! `diagnose` shows what is wrong at its line. Only this module knows naga.
+//! `diagnose` shows errors at their line. Only this module uses naga.
 
 mod call;
 mod diagnose;
@@ -40,25 +40,25 @@ pub use reference::CustomReferenceCall;
 ///
 /// # Writing one
 ///
-/// An ordinary WGSL module with a `@compute` entry point. What it declares is what a call binds:
+/// An ordinary WGSL module with a `@compute` entry point. A call binds the variables that it
+/// declares:
 ///
-/// - Each `var<storage, read>` is an input, each `var<storage, read_write>` an output or a buffer
-///   that is changed in place. At most 8 of them, all in group 0; the numbers of the bindings are
-///   yours to choose, buffers are bound by *name*.
+/// - Each `var<storage, read>` is an input. Each `var<storage, read_write>` is an output, or a
+///   buffer changed in place. There are at most 8 of them, all in group 0. Choose any binding
+///   numbers: a call binds buffers by *name*.
 /// - One `var<uniform>`, of at most 128 bytes, takes the parameters of a call.
 /// - An array of `f32`, `i32` or `u32` (or of vectors, matrices, atomics or structs of them) takes
-///   buffers, and tensors of that element type of the crate `lapidary`. Where all is `u32`, tensors
-///   of types that are narrower than a word fit too, packed into words, little end first:
-///   `unpack2x16float`, `unpack4xU8` and `unpack4xI8` take [`F16`](crate::DType::F16),
-///   [`U8`](crate::DType::U8) (and [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8)
-///   apart, and a [`Bf16`](crate::DType::Bf16) is `bitcast<f32>` of its bits as the upper half of a
-///   word.
-/// - `arrayLength(&x)` is the length of what is bound (in words, if it is packed), not of
-///   any padding. Indices beyond it reach no other memory.
+///   buffers, and tensors of that element type of the crate `lapidary`. An array made only of `u32`
+///   also takes tensors of narrower types, packed into words, little end first. `unpack2x16float`,
+///   `unpack4xU8` and `unpack4xI8` unpack [`F16`](crate::DType::F16), [`U8`](crate::DType::U8) (and
+///   [`Bool`](crate::DType::Bool)) and [`I8`](crate::DType::I8). A [`Bf16`](crate::DType::Bf16) is
+///   `bitcast<f32>` of its bits as the upper half of a word.
+/// - `arrayLength(&x)` is the length of the bound operand (in words, if it is packed), without
+///   padding. Indices beyond it reach no other memory.
 ///
-/// Override constants, textures, samplers, and what needs an extension other than subgroups are
-/// refused. Do not write `enable subgroups;`, or do: it is added in browsers, which need it, and
-/// left out elsewhere.
+/// Override constants, textures, samplers, and features of extensions other than subgroups are
+/// refused. `enable subgroups;` is optional: the engine adds it in browsers, which need it, and
+/// removes it elsewhere.
 ///
 /// ```no_run
 /// use lapidary_core::{Gpu, Kernel};
@@ -98,8 +98,8 @@ pub use reference::CustomReferenceCall;
 ///
 /// # What is checked
 ///
-/// The text when the kernel is made, and names, types, sizes and overlaps at each call: what is
-/// wrong is shown at its line.
+/// The text is checked when the kernel is made; names, types, sizes and overlaps at each call. An
+/// error shows its line.
 ///
 /// ```text
 /// kernel `saxpy`: `y` is not bound; the bindings are `x` (read), `y` (read), `z` (read_write)
@@ -109,22 +109,25 @@ pub use reference::CustomReferenceCall;
 ///   |                                              ^ not bound
 /// ```
 ///
-/// What a device finds wrong later, in compiling or running, is the error of those tensors that
-/// the kernel should have written: each call is a submission of its own.
+/// Errors that the device finds later, in compiling or running, belong to the tensors that the
+/// kernel should have written. Each call is a separate submission.
 ///
-/// Whether a kernel writes past an end, or leaves some of its output unwritten,
-/// [`Diagnostics`](crate::Diagnostics) finds out.
+/// [`Diagnostics`](crate::Diagnostics) finds kernels that write past an end or leave output
+/// unwritten.
 ///
-/// Three things are yours to see to. A loop that never ends holds up the device until its driver or
-/// operating system ends it, which may lose the device: [`Error::DeviceLost`](crate::Error). The
-/// software rasterizer lavapipe leaves its loops, without a word, when an invocation has gone round
-/// 65,535 times in all of them together: give longer work to more invocations. And an input may lie
-/// in the same buffer as an output, and is declared `read_write` then, as it always is on software
-/// adapters; so a barrier may not depend on a value of an input without `workgroupUniformLoad`.
+/// Three things are yours to take care of:
 ///
-/// Cheap to clone. Compiled at its first use, and again (at most once for each way) when inputs
-/// share buffers with outputs in another way; what was compiled is given back when the last clone
-/// and the last call are gone.
+/// - A loop that never ends blocks the device until its driver or operating system stops it. That
+///   may lose the device: [`Error::DeviceLost`](crate::Error).
+/// - The software rasterizer lavapipe silently leaves a loop when an invocation has made 65,535
+///   rounds in all its loops together. Give longer work to more invocations.
+/// - An input may lie in the same buffer as an output. It is then declared `read_write`, as always
+///   on software adapters. So a barrier must not depend on an input's value without
+///   `workgroupUniformLoad`.
+///
+/// Cheap to clone. The kernel is compiled at its first use. It is compiled again (at most once per
+/// combination) when inputs share buffers with outputs in another way. The compiled pipelines are
+/// released when the last clone and the last call are dropped.
 #[derive(Clone)]
 pub struct Kernel {
     engine: Arc<Engine>,
@@ -139,15 +142,15 @@ impl Kernel {
     /// A kernel whose text has one entry point.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text: what does not parse or
-    /// is not valid, what cannot be bound, limits of the device, a text of more than 1 MiB or of
-    /// more than about 160 nested operators and brackets.
+    /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text: syntax or validation
+    /// errors, declarations that cannot be bound, limits of the device, a text of more than 1 MiB,
+    /// or more than about 160 nested operators and brackets.
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
         Self::made(gpu, wgsl, None)
     }
 
-    /// A kernel that starts at one of several entry points. Only what that one uses has to be
-    /// bound.
+    /// A kernel that starts at one of several entry points. Only the variables that this entry
+    /// point uses have to be bound.
     ///
     /// # Errors
     /// As [`new`](Self::new), and if there is no such entry point.
@@ -180,8 +183,8 @@ impl Kernel {
         })
     }
 
-    /// The same work on the host, for a simulated device: faster than to interpret the WGSL, which
-    /// it does otherwise. It is called once for a call of the kernel.
+    /// Sets a function that does the same work on the host, for a simulated device. It is faster
+    /// than interpreting the WGSL, the default. It is called once per call of the kernel.
     ///
     /// ```
     /// use lapidary_core::{Gpu, Kernel, sim::SimOptions};
@@ -217,7 +220,7 @@ impl Kernel {
         self
     }
 
-    /// Starts a call: bind buffers by name, and run it.
+    /// Starts a call. Bind buffers by name, then run it.
     pub fn call(&self) -> KernelCall {
         self.call_of()
     }
@@ -239,8 +242,8 @@ impl Kernel {
     }
 }
 
-/// Reads a text and checks it. There are texts at which naga panics instead of refusing them; it
-/// holds nothing of ours, so that is an error like any other.
+/// Parses and checks a text. naga panics at some texts instead of refusing them. It holds no state
+/// of ours, so the panic becomes an ordinary error.
 fn read(wgsl: &str, entry: Option<&str>, caps: &Caps) -> Result<Reflection> {
     let read = || {
         let text = Reflection::new(wgsl, entry, caps)?;
@@ -274,7 +277,7 @@ fn custom(engine: &Arc<Engine>, text: &Arc<Reflection>) -> Custom {
     }
 }
 
-/// A kernel may write some of a binding only, or read what it held.
+/// A kernel may write only a part of a binding, or read its old value.
 fn role(operand: &reflect::Operand) -> Role {
     match operand.writes {
         true => Role::Update,

@@ -1,34 +1,34 @@
-//! How deeply a user's WGSL nests, and where it declares what.
+//! How deeply a user's WGSL nests, and where its declarations are.
 //!
-//! naga parses and checks by recursion, in frames of many kilobytes, and so does wgpu when it
-//! compiles the text again. A text that would make them overflow the stack that they are given is
-//! refused here, by a count that takes one pass and no recursion. The tokens also tell
-//! where a declaration begins and what it names, which naga does not keep.
+//! naga parses and checks by recursion, in frames of many kilobytes. So does wgpu when it compiles
+//! the text again. This module refuses a text that would overflow their stack. It counts in one
+//! pass without recursion. The tokens also give the place and the name of a declaration, which naga
+//! does not keep.
 
 use std::ops::Range;
 
 use super::tokens::{Kind, Token};
 
-/// How deep the tree of one declaration may be: operators and brackets on the way from its root
-/// to a leaf. naga takes up to 60 KiB for one where it is not optimized, so this much fits
+/// Greatest depth of the tree of one declaration: operators and brackets from its root to a leaf.
+/// Unoptimized naga takes up to 60 KiB per level, so this depth fits
 /// [`with_deep_stack`](crate::driver::with_deep_stack).
 const MOST_DEPTH: usize = 160;
 
-/// Declarations of a text, at most: naga puts them in order by recursion along their uses.
+/// Most declarations of a text: naga sorts them by recursion along their uses.
 const MOST_DECLARATIONS: usize = 1000;
 
-/// An open bracket: bounds on the trees that have been seen since.
+/// An open bracket: bounds on the depth of the trees after it.
 ///
-/// Whatever the precedence, a part with `n` operators between terms has a tree at most `n` deep
-/// above its deepest term; and a term, which is what stands between two such operators, is at
-/// most as deep as it has marks above its deepest bracket.
+/// A term stands between two binary operators. For any precedence, a part with `n` operators
+/// between terms is at most `n` deep above its deepest term. A term is at most as deep as its
+/// marks, above its deepest bracket.
 #[derive(Clone, Copy, Default)]
 struct Level {
-    /// Operators between terms of the current part, and `<` that may open templates.
+    /// Operators between terms of the current part, and each `<` that may open a template.
     operators: usize,
-    /// `<` without `>` of the current part: a comma does not end a template.
+    /// Each `<` without its `>` in the current part: a comma does not end a template.
     angles: usize,
-    /// Marks of the current term: what binds tighter, and brackets.
+    /// Marks of the current term: operators that bind tighter, and brackets.
     marks: usize,
     /// The deepest bracket of the current term.
     bracket: usize,
@@ -50,7 +50,7 @@ impl Level {
         self.operators += 1;
     }
 
-    /// A comma, a semicolon or a block has ended a part.
+    /// A comma, a semicolon or a block ends a part.
     fn end_part(&mut self, keeps_angles: bool) {
         let angles = if keeps_angles { self.angles } else { 0 };
         *self = Level {
@@ -61,7 +61,7 @@ impl Level {
         };
     }
 
-    /// An operator; the token before it tells whether it has a term to its left.
+    /// Counts an operator. `is_binary`: the token before it ends a term.
     fn operator(&mut self, mark: u8, is_binary: bool) {
         match mark {
             b'<' => self.angles += 1,
@@ -75,11 +75,12 @@ impl Level {
     }
 }
 
-/// Refuses a text that is too deep or has too many declarations: where, and why.
+/// Refuses a text that is too deep or has too many declarations. The error gives the place and the
+/// reason.
 pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usize>, String)> {
     let mut open: Vec<Level> = vec![];
     let mut here = Level::default();
-    // The depth of the brackets that are open, from the outermost to this one.
+    // Depth of all open brackets, from the outermost to this one.
     let mut above = 0;
     let mut declarations = 0;
     for (index, token) in tokens.iter().enumerate() {
@@ -97,7 +98,7 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
                 here = open.pop().unwrap_or_default();
                 here.bracket = here.bracket.max(depth);
                 above = above.saturating_sub(here.operators + here.marks);
-                // `else if` after `else if` is a tree as deep as it is long.
+                // A chain of `else if` is a tree as deep as the chain is long.
                 let goes_on = tokens.get(index + 1);
                 let goes_on = goes_on.is_some_and(|next| next.is_word(text, "else"));
                 if mark == b'}' && !goes_on {
@@ -133,18 +134,18 @@ pub(super) fn check_depth(text: &str, tokens: &[Token]) -> Result<(), (Range<usi
     Ok(())
 }
 
-/// A module-scope variable's declaration in the text.
+/// The declaration of a module-scope variable in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Declaration {
-    /// Its attributes, `var` and the template list, up to the name: what a layout replaces.
+    /// Attributes, `var` and template list, up to the name. A layout replaces this range.
     pub(super) head: Range<usize>,
     /// The name.
     pub(super) name: Range<usize>,
-    /// The type as it is written.
+    /// The type as written.
     pub(super) ty: Range<usize>,
 }
 
-/// The declaration whose `var` stands at `at` or is the first token after it.
+/// The declaration whose `var` is the first token at `at` or after it.
 pub(super) fn declaration(tokens: &[Token], at: usize) -> Option<Declaration> {
     let var = tokens.partition_point(|token| token.range().start < at);
     let mut name = var + 1;

@@ -1,4 +1,4 @@
-//! A custom kernel on a device that computes on the host.
+//! A custom kernel's reference on a simulated device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use crate::dtype::Element;
 use crate::engine::kernel::CustomReference;
 use crate::memory::FENCE_BYTES;
 
-/// What a reference kernel is called with: the bindings by name, and the parameters.
+/// The argument of a reference kernel: bindings by name, and parameters.
 pub struct CustomReferenceCall<'a> {
     text: &'a Reflection,
     bindings: &'a mut [Vec<u8>],
     params: &'a [u8],
-    /// Bit `i`: binding `i` ends with some of the fence behind the tensor.
+    /// Bit `i`: binding `i` ends with a part of the fence behind its buffer.
     fenced: u64,
 }
 
 impl CustomReferenceCall<'_> {
-    /// The elements of a binding; none for a name that is not one.
+    /// The elements of a binding; empty for an unknown name.
     pub fn read<T: Element>(&self, name: &str) -> Vec<T> {
         match self.index(name) {
             Some(index) => {
@@ -30,8 +30,8 @@ impl CustomReferenceCall<'_> {
         }
     }
 
-    /// Writes elements to the beginning of a binding; what is beyond its end is left out, or found
-    /// by [`Diagnostics::canaries`](crate::Diagnostics::canaries).
+    /// Writes elements to the beginning of a binding. Elements beyond its end are dropped;
+    /// [`Diagnostics::canaries`](crate::Diagnostics::canaries) reports them.
     pub fn write<T: Element>(&mut self, name: &str, elements: &[T]) {
         let index = self.index(name);
         if let Some(binding) = index.and_then(|index| self.bindings.get_mut(index)) {
@@ -60,7 +60,7 @@ impl fmt::Debug for CustomReferenceCall<'_> {
     }
 }
 
-/// The reference kernel as the simulated device calls it.
+/// Wraps the reference kernel for the simulated device.
 pub(super) fn for_simulation(
     text: Arc<Reflection>,
     reference: impl Fn(&mut CustomReferenceCall<'_>) + Send + Sync + 'static,

@@ -1,7 +1,7 @@
-//! What a user's WGSL says of itself, and what is wrong with it.
+//! Reflects and checks a user's WGSL.
 //!
-//! naga parses and validates it as wgpu will, so that an error comes from `Kernel::new` and not
-//! from the device. Only what the entry point uses counts: other declarations may stay.
+//! naga parses and validates the text as wgpu does later. So an error comes from `Kernel::new`, not
+//! from the device. Only declarations that the entry point uses count.
 
 use std::ops::Range;
 
@@ -23,10 +23,10 @@ use crate::error::Result;
 use crate::excerpt::is_line_break;
 use crate::printable::printable;
 
-/// How a kernel is called before its entry point is known.
+/// The kernel's name in errors before its entry point is known.
 const UNKNOWN: &str = "?";
 
-/// A kernel's text and what it says of itself.
+/// A kernel's text and its declarations.
 #[derive(Debug)]
 pub(super) struct Reflection {
     pub(super) text: String,
@@ -36,13 +36,13 @@ pub(super) struct Reflection {
     pub(super) operands: Vec<Operand>,
     /// The uniform, if there is one.
     pub(super) params: Option<Params>,
-    /// The bindings of other entry points: where their attributes, `var` and template list stand,
-    /// and what is between `var` and the name.
+    /// The bindings of other entry points: the range of attributes, `var` and template list, and
+    /// the text between `var` and the name.
     pub(super) others: Vec<(Range<usize>, &'static str)>,
-    /// Where the lengths of bindings are asked for, with their numbers: `arrayLength(&name)`. None
-    /// where a length is asked for in another way.
+    /// The places of `arrayLength(&name)`, with the binding's number. `None` if the text asks for a
+    /// length in another form.
     pub(super) lengths: Option<Vec<(usize, Range<usize>)>>,
-    /// Where `enable subgroups;` stands, which naga does not take.
+    /// The places of `enable subgroups;`, which naga does not accept.
     pub(super) enables: Vec<Range<usize>>,
 }
 
@@ -55,11 +55,11 @@ pub(super) struct Operand {
     pub(super) writes: bool,
     /// The element types of the tensors that it takes.
     pub(super) dtypes: Vec<DType>,
-    /// Reads what it held.
+    /// The kernel reads its old value.
     pub(super) reads: bool,
-    /// Bytes of an element of the runtime-sized array that it ends with, if it does.
+    /// Bytes of an element of the runtime-sized array at its end, if there is one.
     pub(super) stride_bytes: Option<u64>,
-    /// The least that may be bound: the whole type, with one element of a runtime-sized array.
+    /// Least size of an operand: the whole type, with one element of a runtime-sized array.
     pub(super) least_bytes: u64,
 }
 
@@ -70,8 +70,8 @@ pub(super) struct Params {
     pub(super) at: Declaration,
     pub(super) size_bytes: u64,
     pub(super) alignment_bytes: u64,
-    /// Where the text reads it, if its type is no struct: DX12 takes no such immediates, so they
-    /// become the member of one. None if its type is a struct.
+    /// The places where the text reads the uniform, if its type is not a struct. DX12 takes no such
+    /// immediates, so the engine wraps the value in a struct. `None` if the type is a struct.
     pub(super) uses: Option<Vec<Range<usize>>>,
 }
 
@@ -82,7 +82,10 @@ impl Reflection {
         if text.len() > MOST_TEXT_BYTES {
             return Err(diagnose::error(
                 known,
-                format!("{} bytes of text, at most {MOST_TEXT_BYTES}", text.len()),
+                format!(
+                    "the text has {} bytes, at most {MOST_TEXT_BYTES} are allowed",
+                    text.len()
+                ),
             ));
         }
         let tokens = tokens::tokens(text);
@@ -143,7 +146,7 @@ pub(super) fn check(
                 message.push_str(&format!(": {cause}"));
                 source = cause.source();
             }
-            // The last place is the innermost.
+            // The last span is the innermost.
             let place = error.spans().filter_map(|(span, _)| span.to_range()).last();
             Err(match place {
                 Some(place) => diagnose::error_at(kernel, text, place, "", message),
@@ -153,8 +156,8 @@ pub(super) fn check(
     }
 }
 
-/// What a kernel may use: what every device is opened with, and subgroups where there are any.
-/// Immediates only as what becomes of a uniform.
+/// The features that a kernel may use: those that every device is opened with, and subgroups where
+/// the device has them. Immediates are allowed only for the rewritten uniform.
 pub(super) fn capabilities(caps: &Caps) -> Capabilities {
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::IMMEDIATES;
     if caps.subgroup_lanes.is_some() {
@@ -163,7 +166,7 @@ pub(super) fn capabilities(caps: &Caps) -> Capabilities {
     capabilities
 }
 
-/// Where `enable subgroups;` stands: browsers want it, naga refuses it.
+/// The places of `enable subgroups;`: browsers need it, naga refuses it.
 fn enables(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let statements = tokens.windows(3).filter(|three| {
         three[0].is_word(text, "enable") && three[1].is_word(text, "subgroups") && three[2].is(b';')
@@ -173,7 +176,7 @@ fn enables(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Spaces instead of some ranges, so that all places stay the same.
+/// Replaces ranges by spaces, so that all offsets stay the same.
 fn blank(text: &str, ranges: &[Range<usize>]) -> String {
     let mut blanked = text.to_owned();
     for range in ranges {
@@ -186,7 +189,7 @@ fn blank(text: &str, ranges: &[Range<usize>]) -> String {
     blanked
 }
 
-/// Reads a valid module.
+/// Reads the declarations of a valid module.
 struct Reader<'a> {
     text: &'a str,
     tokens: &'a [Token],
@@ -272,7 +275,7 @@ impl<'a> Reader<'a> {
         self.layouter[ty].size.into()
     }
 
-    /// Overrides, and a workgroup that the device does not take.
+    /// Refuses override constants, and a workgroup too large for the device.
     fn check_entry(&self, caps: &Caps) -> Result<()> {
         if let Some((handle, constant)) = self.module.overrides.iter().next() {
             let place = self.module.overrides.get_span(handle).to_range();
@@ -294,7 +297,7 @@ impl<'a> Reader<'a> {
                 place,
                 "",
                 format!(
-                    "a workgroup of {size:?} is {invocations} invocations, this device takes {}",
+                    "a workgroup of {size:?} has {invocations} invocations, this device takes {}",
                     caps.max_invocations
                 ),
             );
@@ -318,7 +321,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Is this token the last of its spelling before the entry point's name?
+    /// Is this the last token with its spelling before the entry point's name?
     fn belongs_to_entry(&self, token: &Token) -> bool {
         let after = self
             .tokens
@@ -328,7 +331,7 @@ impl<'a> Reader<'a> {
         function.is_some_and(|two| two[1].is_word(self.text, self.entry))
     }
 
-    /// The bindings that the entry point does not use, which nobody binds.
+    /// The bindings that the entry point does not use. A call does not bind them.
     fn others(&self) -> Vec<(Range<usize>, &'static str)> {
         let uses = self.info.get_entry_point(self.index);
         let globals = self.module.global_variables.iter();
@@ -406,7 +409,7 @@ impl<'a> Reader<'a> {
         );
         if dtypes.is_empty() || is_array_of_bindings {
             let ty = &self.text[at.ty.clone()];
-            let message = format!("`{name}` is a `{ty}`: no tensor holds that");
+            let message = format!("`{name}` is a `{ty}`: no element type matches it");
             return self.refuse(at.name, "", message);
         }
         Ok(Operand {
@@ -460,7 +463,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Where functions name a variable. What has the same name in a smaller scope is left out.
+    /// The places where functions name a variable. Uses of a local variable with the same name are
+    /// left out.
     fn uses(&self, wanted: Handle<GlobalVariable>) -> Vec<Range<usize>> {
         let functions = self.module.functions.iter().map(|(_, function)| function);
         let entries = self.module.entry_points.iter().map(|point| &point.function);
@@ -479,7 +483,7 @@ impl<'a> Reader<'a> {
     }
 
     fn check_count(&self, operands: &[Operand], caps: &Caps) -> Result<()> {
-        // One fewer than the limit: some drivers miscount.
+        // One fewer than the limit, because some drivers miscount.
         let most = (caps.max_storage_bindings.saturating_sub(1) as usize).min(MAX_OPERANDS);
         if let Some(operand) = operands.get(most) {
             let message = format!(
@@ -499,10 +503,10 @@ impl<'a> Reader<'a> {
 const FLOAT: u8 = 1;
 const SINT: u8 = 2;
 const UINT: u8 = 4;
-/// Anything that no tensor holds.
+/// A bit for all scalars that no element type has.
 const OTHER: u8 = 8;
 
-/// Which scalars each type of a module is made of. A type comes after those that it is made of.
+/// The scalars that each type of a module consists of. naga lists a type after its parts.
 fn scalars(module: &Module) -> Vec<u8> {
     let mut found: Vec<u8> = Vec::with_capacity(module.types.len());
     for (_, ty) in module.types.iter() {
@@ -528,7 +532,7 @@ fn scalars(module: &Module) -> Vec<u8> {
     found
 }
 
-/// The tensors that a binding of such scalars takes; the types narrower than a word come packed
+/// The element types that a binding of these scalars takes. Types narrower than a word come packed
 /// in `u32`.
 fn dtypes(scalars: u8) -> Vec<DType> {
     if scalars & OTHER != 0 {

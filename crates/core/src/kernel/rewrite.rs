@@ -1,9 +1,10 @@
-//! The shader of a custom kernel for a layout: the user's text with the heads of its bindings'
-//! declarations written anew.
+//! The shader of a custom kernel for one layout: the user's text with rewritten heads of the
+//! bindings' declarations.
 //!
-//! Which bindings are read-write depends on where the tensors lie (see [`crate::engine::wgsl`]),
-//! the numbers are those of the operands, and the uniform becomes immediates where there are any.
-//! All else stays as it is, line for line, so that places in the device's messages are right.
+//! The places of the operands decide which bindings are `read_write` (see [`crate::engine::wgsl`]).
+//! The binding numbers are those of the operands. The uniform becomes immediates where the device
+//! has them. All other text stays, line for line, so that places in the device's messages are
+//! right.
 
 use std::ops::Range;
 
@@ -13,8 +14,8 @@ use crate::error::Result;
 use crate::excerpt::is_line_break;
 use crate::memory::FENCE_BYTES;
 
-/// The text with binding `index` read-write if `is_writable(index)`, and with the length that it
-/// has without the fence that it is bound with if bit `index` of `fenced` is set.
+/// The text where binding `index` is `read_write` if `is_writable(index)`. If bit `index` of
+/// `fenced` is set, its operand is bound with a fence, and its length excludes the fence.
 pub(super) fn rewrite(
     kernel: &Reflection,
     is_writable: impl Fn(usize) -> bool,
@@ -42,7 +43,8 @@ pub(super) fn rewrite(
             }
         }
     }
-    // Other entry points are in the module too, so what they bind must not have a number of ours.
+    // Other entry points are in the module too, so their bindings must get numbers that no operand
+    // has.
     for (number, (range, of)) in (kernel.operands.len() + 1..).zip(&kernel.others) {
         let head = format!("@group(0) @binding({number}) var{of} ");
         heads.push((range.clone(), head));
@@ -68,7 +70,7 @@ pub(super) fn rewrite(
     let mut at = 0;
     for (range, head) in heads {
         out.push_str(&kernel.text[at..range.start]);
-        // What the head takes in lines it keeps.
+        // Keeps the line breaks of the head.
         out.extend(
             kernel.text[range.clone()]
                 .chars()
@@ -81,8 +83,8 @@ pub(super) fn rewrite(
     out
 }
 
-/// Makes the parameters the member of a struct: naga writes no other immediates for DX12. The type
-/// stays in its place.
+/// Makes the parameters a member of a struct: for DX12, naga writes no other immediates. The type
+/// stays at its place.
 fn wrap(
     kernel: &Reflection,
     params: &Params,
@@ -101,8 +103,8 @@ fn wrap(
     heads.extend(values.map(|range| (range, ".value".to_owned())));
 }
 
-/// Checks that the text is valid as well when every binding is read-write: an output may turn
-/// out to lie in the same buffer as an input.
+/// Checks that the text is also valid when every binding is `read_write`: an output may lie in the
+/// same buffer as an input.
 pub(super) fn check(kernel: &Reflection, caps: &Caps) -> Result<()> {
     let text = rewrite(kernel, |_| true, 0, caps.max_immediate_bytes > 0, false);
     let capabilities = reflect::capabilities(caps);

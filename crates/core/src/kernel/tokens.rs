@@ -1,25 +1,25 @@
-//! The words and marks of a user's WGSL.
+//! Splits a user's WGSL into words and marks.
 //!
-//! The text is cut exactly as naga cuts it. Where the two differ, a hostile text hides brackets
-//! from the [check of its depth](super::nesting::check_depth), and naga overflows its stack.
+//! The tokens must be exactly those of naga. Otherwise a hostile text could hide brackets from the
+//! [check of its depth](super::nesting::check_depth), and naga would overflow its stack.
 
 use std::ops::Range;
 
 use crate::excerpt::is_line_break;
 
-/// Bytes of a kernel's text, at most.
+/// Most bytes of a kernel's text.
 pub(super) const MOST_TEXT_BYTES: usize = 1 << 20;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A name, a keyword or a number.
     Word,
-    /// Any other character; of an operator of two characters the pair.
+    /// Any other character, or a pair that is one operator.
     Mark(u8),
 }
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -42,7 +42,7 @@ impl Token {
     }
 }
 
-/// Is it a space between two tokens?
+/// Is it white space?
 fn is_blank(c: char) -> bool {
     is_line_break(c) || matches!(c, ' ' | '\t' | '\u{200e}' | '\u{200f}')
 }
@@ -63,7 +63,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         } else if is_word(first) {
             (Some(Kind::Word), word_bytes(rest))
         } else {
-            // What is no word is ASCII, so it is one byte.
+            // Any character outside words is ASCII, so it is one byte.
             let mark = rest.as_bytes()[0];
             let second = rest.as_bytes().get(1);
             let is_pair = second.is_some_and(|&second| is_pair(mark, second));
@@ -80,8 +80,8 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Where the lengths of bindings are asked for by `arrayLength(&name)` or
-/// `arrayLength(&name.member)`, and of which; none if one is asked for in another way.
+/// The places where the text asks for a length by `arrayLength(&name)` or
+/// `arrayLength(&name.member)`, with the binding. `None` if it asks in another form.
 pub(super) fn lengths(
     text: &str,
     tokens: &[Token],
@@ -101,14 +101,15 @@ pub(super) fn lengths(
             let mut members = rest[3..].chunks(2);
             let close = members.find(|two| !two[0].is(b'.'))?.first()?;
             let which = binding(text.get(name.range())?);
-            // Of what is not bound the length is as good as any.
+            // A variable that no call binds has no length that matters.
             let which = which.unwrap_or(usize::MAX);
             (close.is(b')')).then(|| (which, call.range().start..close.range().end))
         })
         .collect()
 }
 
-/// Characters that naga takes for neither words nor spaces are errors to it, wherever they stand.
+/// naga refuses all characters that are neither in words nor white space, so they need no case
+/// here.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || (!c.is_ascii() && !is_blank(c))
 }
@@ -117,7 +118,7 @@ fn word_bytes(text: &str) -> usize {
     text.find(|c| !is_word(c)).unwrap_or(text.len())
 }
 
-/// Operators that naga reads as one; `>>` may as well close two templates, and stays two.
+/// Operators that naga reads as one. `>>` stays two marks, because it may close two templates.
 fn is_pair(first: u8, second: u8) -> bool {
     match second {
         b'=' => b"=!+-*/%&|^".contains(&first),
@@ -126,7 +127,7 @@ fn is_pair(first: u8, second: u8) -> bool {
     }
 }
 
-/// Block comments nest. One that is not closed goes on to the end.
+/// Length of a block comment. Block comments nest; an unclosed one extends to the end.
 fn comment_bytes(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut at, mut open) = (2, 1);
@@ -140,7 +141,8 @@ fn comment_bytes(text: &str) -> usize {
     at
 }
 
-/// `1.5e-3f` is one word: its marks are no operators. In `1f.x` the word ends at the point.
+/// Length of a number. `1.5e-3f` is one word: its marks are not operators. In `1f.x` the word ends
+/// before the point.
 fn number_bytes(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_hex = bytes.len() > 1 && bytes[1] | 0x20 == b'x' && bytes[0] == b'0';
